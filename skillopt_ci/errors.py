@@ -1,0 +1,117 @@
+"""Everything that can stop skillopt-ci, and the exit code each cause ends with.
+
+::
+
+    SkilloptError
+    ├── UsageError              2   the user can mend it: command line, configuration, files
+    │   ├── ConfigError         2   a key of the configuration (file, line, key)
+    │   ├── TaskFileError       2   a line of a task file
+    │   ├── SkillError          2   the skill document itself
+    │   ├── RepositoryError     2   the state of the git repository
+    │   └── ModelSetupError     2   key, model name or endpoint that no retry can mend
+    ├── BudgetExhausted         4   a limit of the `budget` section was reached; state is saved
+    ├── InfrastructureError     5   the world failed, not the model: network, server, remote
+    │   ├── TooManyErrors       5   so many tasks failed that a verdict would be dishonest
+    │   └── PushRefused         5   the remote would not take the commits
+    └── LostRace                6   another run moved the skills branch first; nothing was lost
+
+Exit code 0 means done (merged and reverted alike), 3 nothing left to do, 1 a defect of
+skillopt-ci, 130 interrupted.
+"""
+
+from enum import IntEnum
+from pathlib import Path
+
+
+class ExitCode(IntEnum):
+    """The documented exit codes of every command."""
+
+    DONE = 0
+    DEFECT = 1
+    USAGE = 2
+    NOTHING_TO_DO = 3
+    BUDGET = 4
+    INFRASTRUCTURE = 5
+    LOST_RACE = 6
+    INTERRUPTED = 130
+
+
+class SkilloptError(Exception):
+    """A failure with a message for people.
+
+    ``message`` says what happened in one sentence, ``hint`` what to do about it.
+    """
+
+    exit_code = ExitCode.DEFECT
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.hint}" if self.hint else self.message
+
+
+class UsageError(SkilloptError):
+    """Something that the user asked for or wrote cannot work as it stands."""
+
+    exit_code = ExitCode.USAGE
+
+
+class LocatedError(UsageError):
+    """A usage error that points at a line of a file."""
+
+    def __init__(
+        self, message: str, *, file: Path | None = None, line: int | None = None, hint: str = ""
+    ) -> None:
+        self.file = file
+        self.line = line
+        where = "" if file is None else f"{file}: " if line is None else f"{file}:{line}: "
+        super().__init__(where + message, hint=hint)
+
+
+class ConfigError(LocatedError):
+    """A configuration file or override that does not describe a run."""
+
+
+class TaskFileError(LocatedError):
+    """A task file that cannot be used: encoding, shape, duplicates, overlapping splits."""
+
+
+class SkillError(LocatedError):
+    """A skill document that cannot be trained."""
+
+
+class RepositoryError(UsageError):
+    """The git repository is in a state in which no step can start."""
+
+
+class ModelSetupError(UsageError):
+    """A model role is configured so that no call can ever succeed (key, name, endpoint)."""
+
+
+class BudgetExhausted(SkilloptError):
+    """A budget was reached before a call; all that was paid for is kept."""
+
+    exit_code = ExitCode.BUDGET
+
+
+class InfrastructureError(SkilloptError):
+    """The world failed: never scored as the model's failure."""
+
+    exit_code = ExitCode.INFRASTRUCTURE
+
+
+class TooManyErrors(InfrastructureError):
+    """More tasks ended in errors than ``evaluation.max_error_rate`` allows."""
+
+
+class PushRefused(InfrastructureError):
+    """The remote refused the push for a reason other than a race."""
+
+
+class LostRace(SkilloptError):
+    """Another run moved the skills branch first."""
+
+    exit_code = ExitCode.LOST_RACE

@@ -1,0 +1,101 @@
+"""What every part of skillopt-ci asks of a model, and what it gets back.
+
+A :class:`ChatClient` answers one request. The real thing is a stack of them, outermost first::
+
+    metered (budget, usage per stage) → cached (SQLite) → retrying (backoff) → provider (HTTP)
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from skillopt_ci.chat import Message
+from skillopt_ci.errors import InfrastructureError, SkilloptError
+
+
+class Role(StrEnum):
+    """Who is asked: the model under training, the one that edits, the one that grades."""
+
+    TARGET = "target"
+    OPTIMIZER = "optimizer"
+    JUDGE = "judge"
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """One call. Its content is the role, the messages, the limit and the attempt.
+
+    ``stage`` (rollout, analyst, merge, ranking, evaluation, …) is a label for the accounts and
+    does not change the answer. ``attempt`` tells independent samples of the same prompt apart.
+    """
+
+    role: Role
+    stage: str
+    messages: tuple[Message, ...]
+    max_output_tokens: int | None = None
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What calls consumed. ``cost_usd`` is None as soon as one price is unknown.
+
+    ``estimated`` says that a server reported no usage and tokens were counted from the text.
+    """
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost_usd: float | None = 0.0
+    estimated: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and completion tokens together."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def __add__(self, other: "Usage") -> "Usage":
+        known = self.cost_usd is not None and other.cost_usd is not None
+        return Usage(
+            calls=self.calls + other.calls,
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            cost_usd=(self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None,
+            estimated=self.estimated or other.estimated,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """An answered call. ``finish_reason`` is the server's word (``stop``, ``length``, …)."""
+
+    text: str
+    finish_reason: str
+    model: str
+    usage: Usage
+
+
+class ChatClient(Protocol):
+    """Anything that answers chat requests."""
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Answer ``request``.
+
+        Raises :class:`~skillopt_ci.errors.ModelSetupError` when no retry can help,
+        :class:`ModelRefusal` when the prompt itself is the cause,
+        :class:`ModelUnavailable` when retries ran out, and
+        :class:`~skillopt_ci.errors.BudgetExhausted` before a call that a budget forbids.
+        """
+        ...
+
+
+class ModelRefusal(SkilloptError):
+    """The server will not answer this prompt (content filter, too long): the task's own outcome."""
+
+
+class ModelUnavailable(InfrastructureError):
+    """A call kept failing for reasons that are not the prompt's."""

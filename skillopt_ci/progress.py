@@ -1,0 +1,52 @@
+"""What a run tells while it works: values handed to an observer, which may draw or ignore them."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class StageStarted:
+    """A stage begins; ``total`` is the number of units it will report, 0 if unknown."""
+
+    stage: str
+    total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StageAdvanced:
+    """One unit of the stage is done; ``detail`` is a short word on it."""
+
+    stage: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StageFinished:
+    """The stage's result is there; ``summary`` says it in a few words."""
+
+    stage: str
+    summary: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that a person should know; ``level`` is ``info`` or ``warning``."""
+
+    text: str
+    level: str = "info"
+
+
+Event = StageStarted | StageAdvanced | StageFinished | Note
+
+
+class Observer(Protocol):
+    """Receives events in order, in the thread that runs the step."""
+
+    def __call__(self, event: Event) -> None:
+        """Take note of ``event``; must not raise."""
+        ...
+
+
+def silent(event: Event) -> None:
+    """Ignore every event."""
+    del event

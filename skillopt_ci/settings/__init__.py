@@ -1,0 +1,1 @@
+"""What a run is told: typed configuration, loaded from YAML."""

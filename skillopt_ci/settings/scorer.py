@@ -1,0 +1,185 @@
+"""How an answer is taken out of a response and graded: one model per scorer type."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from skillopt_ci.settings.base import Section
+
+AnswerFrom = Literal["tag", "last_line", "fence", "text"]
+
+
+class AnswerScorer(Section):
+    """Common to scorers that look at an answer inside the response."""
+
+    answer: AnswerFrom = "text"
+    """Where the answer stands: the last `<answer>` tag, the last non-empty line, the last fenced
+    block, or the whole text. Tag and fence fall back to the last non-empty line."""
+    tag: str = "answer"
+    """Name of the tag when `answer: tag`."""
+
+
+class ExactScorer(AnswerScorer):
+    """The answer equals one of the references, byte for byte after trimming."""
+
+    type: Literal["exact"]
+
+
+class NormalizedScorer(AnswerScorer):
+    """Equal after lower-casing and dropping punctuation, articles and extra space (SQuAD)."""
+
+    type: Literal["normalized"]
+
+
+class F1Scorer(AnswerScorer):
+    """Soft is the best token F1 over the references; hard is normalised equality."""
+
+    type: Literal["f1"]
+
+
+class ContainsScorer(AnswerScorer):
+    """The answer contains all (or any) of the texts and none of the forbidden ones."""
+
+    type: Literal["contains"]
+    contains: tuple[str, ...] = ()
+    """Texts that must stand in the answer; the task's references if empty."""
+    not_contains: tuple[str, ...] = ()
+    """Texts that must not stand in the answer."""
+    match: Literal["all", "any"] = "all"
+    ignore_case: bool = False
+
+
+class RegexScorer(AnswerScorer):
+    """A regular expression is found in the answer (or not, with `negate`)."""
+
+    type: Literal["regex"]
+    pattern: str
+    ignore_case: bool = False
+    multiline: bool = False
+    negate: bool = False
+
+
+class NumberScorer(AnswerScorer):
+    """The answer's last number equals a reference within a tolerance."""
+
+    type: Literal["number"]
+    abs_tol: float = Field(default=0.0, ge=0)
+    rel_tol: float = Field(default=1e-9, ge=0)
+
+
+class ChoiceScorer(AnswerScorer):
+    """Multiple choice: a label, or the text of a choice, that equals the reference label."""
+
+    type: Literal["choice"]
+    choices: dict[str, str] = Field(default_factory=dict)
+    """Label to text; empty: taken from the task's `metadata.choices`."""
+
+
+class AnlsScorer(AnswerScorer):
+    """Average normalised Levenshtein similarity, as document question answering uses it."""
+
+    type: Literal["anls"]
+    threshold: float = Field(default=0.5, ge=0, le=1)
+    """Relative distance from which an answer scores nothing."""
+    hard_at: float = Field(default=0.999, ge=0, le=1)
+
+
+class JsonScorer(AnswerScorer):
+    """The answer is JSON that equals a reference, or satisfies a JSON Schema."""
+
+    type: Literal["json"]
+    schema_: dict[str, object] | None = Field(default=None, alias="schema")
+    """JSON Schema to satisfy; without one the answer must equal a reference."""
+
+
+class CommandScorer(Section):
+    """A command of the repository grades the response, which it finds in files and on stdin."""
+
+    type: Literal["command"]
+    command: tuple[str, ...] = Field(min_length=1)
+    """Program and arguments; never a shell line. `{answer}`, `{task}` and `{dir}` name files."""
+    answer: AnswerFrom = "text"
+    tag: str = "answer"
+    score: Literal["exit_status", "stdout"] = "exit_status"
+    """Exit status 0 means right; `stdout`: its last line is a number from 0 to 1."""
+    hard_at: float = Field(default=1.0, ge=0, le=1)
+    """Soft score from which the task counts as solved."""
+    error_status: tuple[int, ...] = (126, 127)
+    """Exit statuses that mean the grader itself failed."""
+    timeout: float = Field(default=60.0, gt=0)
+    """Seconds."""
+    env: tuple[str, ...] = ()
+    """Names of environment variables that the command may see besides PATH, HOME and LANG."""
+
+
+class PythonScorer(AnswerScorer):
+    """A Python function `(task: dict, answer: str) -> float | bool | dict` of the repository."""
+
+    type: Literal["python"]
+    entry: str = Field(pattern=r"^[\w./-]+:[A-Za-z_]\w*$")
+    """`package.module:function` or `path/to/file.py:function`."""
+    hard_at: float = Field(default=1.0, ge=0, le=1)
+    timeout: float = Field(default=60.0, gt=0)
+
+
+class RubricScorer(AnswerScorer):
+    """A model grades the answer against a rubric."""
+
+    type: Literal["rubric"]
+    rubric: str = ""
+    """What a good answer does; empty: the task's references are the rubric."""
+    hard_at: float = Field(default=0.8, ge=0, le=1)
+
+
+class AllScorer(Section):
+    """Hard when every part is; soft is the mean."""
+
+    type: Literal["all"]
+    of: tuple["ScorerSpec", ...] = Field(min_length=1)
+
+
+class AnyScorer(Section):
+    """Hard when some part is; soft is the maximum."""
+
+    type: Literal["any"]
+    of: tuple["ScorerSpec", ...] = Field(min_length=1)
+
+
+class WeightedScorer(Section):
+    """Soft is the weighted mean of the parts' soft scores; hard from `hard_at` on."""
+
+    type: Literal["weighted"]
+    of: tuple["ScorerSpec", ...] = Field(min_length=1)
+    weights: tuple[Annotated[float, Field(ge=0)], ...]
+    hard_at: float = Field(default=1.0, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _one_weight_each(self) -> "WeightedScorer":
+        if len(self.weights) != len(self.of):
+            raise ValueError(f"{len(self.of)} scorers but {len(self.weights)} weights")
+        if not sum(self.weights) > 0:
+            raise ValueError("at least one weight must be above 0")
+        return self
+
+
+ScorerSpec = Annotated[
+    ExactScorer
+    | NormalizedScorer
+    | F1Scorer
+    | ContainsScorer
+    | RegexScorer
+    | NumberScorer
+    | ChoiceScorer
+    | AnlsScorer
+    | JsonScorer
+    | CommandScorer
+    | PythonScorer
+    | RubricScorer
+    | AllScorer
+    | AnyScorer
+    | WeightedScorer,
+    Field(discriminator="type"),
+]
+
+for _combination in (AllScorer, AnyScorer, WeightedScorer):
+    _combination.model_rebuild()

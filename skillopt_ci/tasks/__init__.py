@@ -1,0 +1,1 @@
+"""Tasks: what a skill is trained and measured on."""

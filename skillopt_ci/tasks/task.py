@@ -1,0 +1,45 @@
+"""One task: a prompt for the target model and what a right answer looks like."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from skillopt_ci.chat import Message
+from skillopt_ci.settings.scorer import ScorerSpec
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFile:
+    """A text file that belongs to a task: ``name`` is a relative POSIX path."""
+
+    name: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One scoreable question.
+
+    ``references`` are the accepted answers: shown to the optimizer for training tasks, never for
+    selection or test tasks. ``scorer`` is None where the run's own scorer applies. ``file`` and
+    ``line`` say where the task was defined.
+    """
+
+    id: str
+    messages: tuple[Message, ...]
+    references: tuple[str, ...] = ()
+    task_type: str = ""
+    files: tuple[TaskFile, ...] = ()
+    metadata: Mapping[str, object] = field(default_factory=dict)
+    scorer: ScorerSpec | None = None
+    file: Path | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Splits:
+    """The three disjoint task lists of a run, each in file order."""
+
+    train: tuple[Task, ...]
+    selection: tuple[Task, ...]
+    test: tuple[Task, ...]

@@ -1,0 +1,1 @@
+"""The trainer: plan · rollout · reflect · aggregate · select · update · evaluate · decide."""
