@@ -2,7 +2,7 @@
 
 A :class:`ChatClient` answers one request. The real thing is a stack of them, outermost first::
 
-    metered (budget, usage per stage) → cached (SQLite) → retrying (backoff) → provider (HTTP)
+    cached (SQLite) → metered (budget, usage per stage) → retrying (backoff) → provider (HTTP)
 """
 
 from dataclasses import dataclass
@@ -93,8 +93,18 @@ class ChatClient(Protocol):
         ...
 
 
+_ONE_UNPAID_CALL = Usage(calls=1)
+
+
 class ModelRefusal(SkilloptError):
-    """The server will not answer this prompt (content filter, too long): the task's own outcome."""
+    """The server will not answer this prompt (content filter, too long): the task's own outcome.
+
+    ``usage`` is what the refused call consumed all the same.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", usage: Usage = _ONE_UNPAID_CALL) -> None:
+        super().__init__(message, hint=hint)
+        self.usage = usage
 
 
 class ModelUnavailable(InfrastructureError):

@@ -1,8 +1,11 @@
 """How an answer is taken out of a response and graded: one model per scorer type."""
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from jsonschema import Draft202012Validator, SchemaError
+from jsonschema.validators import validator_for
+from pydantic import Field, field_validator, model_validator
 
 from skillopt_ci.settings.base import Section
 
@@ -46,7 +49,9 @@ class ContainsScorer(AnswerScorer):
     not_contains: tuple[str, ...] = ()
     """Texts that must not stand in the answer."""
     match: Literal["all", "any"] = "all"
+    """Whether all of `contains` must stand there, or one."""
     ignore_case: bool = False
+    """Upper and lower case are the same."""
 
 
 class RegexScorer(AnswerScorer):
@@ -54,9 +59,22 @@ class RegexScorer(AnswerScorer):
 
     type: Literal["regex"]
     pattern: str
+    """Python regular expression, searched for anywhere in the answer."""
     ignore_case: bool = False
+    """Upper and lower case are the same."""
     multiline: bool = False
+    """`^` and `$` match at every line."""
     negate: bool = False
+    """Right when the expression is not found."""
+
+    @field_validator("pattern")
+    @classmethod
+    def _compiles(cls, value: str) -> str:
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise ValueError(f"not a regular expression: {error}") from error
+        return value
 
 
 class NumberScorer(AnswerScorer):
@@ -64,7 +82,9 @@ class NumberScorer(AnswerScorer):
 
     type: Literal["number"]
     abs_tol: float = Field(default=0.0, ge=0)
+    """Largest difference that still counts as equal."""
     rel_tol: float = Field(default=1e-9, ge=0)
+    """The same as a share of the larger of the two numbers."""
 
 
 class ChoiceScorer(AnswerScorer):
@@ -82,6 +102,7 @@ class AnlsScorer(AnswerScorer):
     threshold: float = Field(default=0.5, ge=0, le=1)
     """Relative distance from which an answer scores nothing."""
     hard_at: float = Field(default=0.999, ge=0, le=1)
+    """Soft score from which the task counts as solved."""
 
 
 class JsonScorer(AnswerScorer):
@@ -91,6 +112,15 @@ class JsonScorer(AnswerScorer):
     schema_: dict[str, object] | None = Field(default=None, alias="schema")
     """JSON Schema to satisfy; without one the answer must equal a reference."""
 
+    @field_validator("schema_")
+    @classmethod
+    def _is_json_schema(cls, value: dict[str, object] | None) -> dict[str, object] | None:
+        try:
+            validator_for(value or {}, default=Draft202012Validator).check_schema(value or {})
+        except SchemaError as error:
+            raise ValueError(f"not a JSON Schema: {error.message}") from error
+        return value
+
 
 class CommandScorer(Section):
     """A command of the repository grades the response, which it finds in files and on stdin."""
@@ -99,7 +129,9 @@ class CommandScorer(Section):
     command: tuple[str, ...] = Field(min_length=1)
     """Program and arguments; never a shell line. `{answer}`, `{task}` and `{dir}` name files."""
     answer: AnswerFrom = "text"
+    """Where the answer stands, as for the other scorers."""
     tag: str = "answer"
+    """Name of the tag when `answer: tag`."""
     score: Literal["exit_status", "stdout"] = "exit_status"
     """Exit status 0 means right; `stdout`: its last line is a number from 0 to 1."""
     hard_at: float = Field(default=1.0, ge=0, le=1)
@@ -119,7 +151,9 @@ class PythonScorer(AnswerScorer):
     entry: str = Field(pattern=r"^[\w./-]+:[A-Za-z_]\w*$")
     """`package.module:function` or `path/to/file.py:function`."""
     hard_at: float = Field(default=1.0, ge=0, le=1)
+    """Soft score from which the task counts as solved."""
     timeout: float = Field(default=60.0, gt=0)
+    """Seconds."""
 
 
 class RubricScorer(AnswerScorer):
@@ -129,6 +163,7 @@ class RubricScorer(AnswerScorer):
     rubric: str = ""
     """What a good answer does; empty: the task's references are the rubric."""
     hard_at: float = Field(default=0.8, ge=0, le=1)
+    """Soft score from which the task counts as solved."""
 
 
 class AllScorer(Section):
@@ -136,6 +171,7 @@ class AllScorer(Section):
 
     type: Literal["all"]
     of: tuple["ScorerSpec", ...] = Field(min_length=1)
+    """The parts."""
 
 
 class AnyScorer(Section):
@@ -143,6 +179,7 @@ class AnyScorer(Section):
 
     type: Literal["any"]
     of: tuple["ScorerSpec", ...] = Field(min_length=1)
+    """The parts."""
 
 
 class WeightedScorer(Section):
@@ -150,8 +187,11 @@ class WeightedScorer(Section):
 
     type: Literal["weighted"]
     of: tuple["ScorerSpec", ...] = Field(min_length=1)
+    """The parts."""
     weights: tuple[Annotated[float, Field(ge=0)], ...]
+    """A weight for each part, in the same order; only their proportions matter."""
     hard_at: float = Field(default=1.0, ge=0, le=1)
+    """Soft score from which the task counts as solved."""
 
     @model_validator(mode="after")
     def _one_weight_each(self) -> "WeightedScorer":

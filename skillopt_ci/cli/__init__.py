@@ -1,0 +1,1 @@
+"""The command line: one module per command; it parses, builds the parts, calls and prints."""

@@ -1,0 +1,116 @@
+"""Build the real parts of a run from what the command line says."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from skillopt_ci.cli.context import Globals
+from skillopt_ci.errors import ConfigError, TaskFileError
+from skillopt_ci.ledger.ledger import Ledger
+from skillopt_ci.progress import Note, Observer
+from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.settings.fingerprint import config_sha256
+from skillopt_ci.settings.loading import Loaded, load
+from skillopt_ci.tasks.loading import load_splits
+from skillopt_ci.tasks.scorers.check import check_scorer
+from skillopt_ci.tasks.task import Splits, Task
+from skillopt_ci.training.fingerprint import measurement_fingerprint
+from skillopt_ci.training.session import Session, first
+
+#: Problems listed at once; more would only push the first ones off the screen.
+_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What a run is made of, read from files and checked, before git and models come in."""
+
+    loaded: Loaded
+    splits: Splits
+    prompts: Prompts
+
+
+def read_material(settings: Globals) -> Material:
+    """Load configuration, tasks and prompts.
+
+    Raises the errors of :mod:`skillopt_ci.errors` that point at a file and a line.
+    """
+    loaded = load(settings.cwd / settings.config, settings.overrides)
+    splits = load_splits(loaded.config.tasks, loaded.root)
+    prompts = loaded.config.prompts
+    library = Prompts.load(None if prompts is None else loaded.root / prompts)
+    _refuse_ungradable(loaded, splits)
+    return Material(loaded, splits, library)
+
+
+def open_session(settings: Globals, observer: Observer) -> Session:
+    """Assemble a training session on the repository that holds the configuration."""
+    material = read_material(settings)
+    loaded = material.loaded
+    for warning in loaded.warnings:
+        observer(Note(warning, level="warning"))
+    config = loaded.config
+    ledger = Ledger.open(loaded.root, config.run, config.git)
+    selection = first(material.splits.selection, config.evaluation.sel_env_num)
+    return Session(
+        config=config,
+        root=loaded.root,
+        skill_path=skill_path(loaded, ledger.root),
+        splits=material.splits,
+        prompts=material.prompts,
+        ledger=ledger,
+        cache_path=cache_path(loaded, ledger),
+        environ=settings.environ,
+        observer=observer,
+        clock=time.monotonic,
+        config_sha256=config_sha256(config),
+        measured_under=measurement_fingerprint(config, selection, material.prompts),
+    )
+
+
+def skill_path(loaded: Loaded, repository: Path) -> str:
+    """The skill's path inside the repository, as git spells it."""
+    file = (loaded.root / loaded.config.skill).resolve()
+    try:
+        return file.relative_to(repository.resolve()).as_posix()
+    except ValueError:
+        raise ConfigError(
+            f"skill: {loaded.config.skill} is outside of the repository {repository}",
+            file=loaded.file,
+            hint="Paths start at the folder of the configuration file.",
+        ) from None
+
+
+def cache_path(loaded: Loaded, ledger: Ledger) -> Path | None:
+    """Where answered calls are kept: inside `.git` by default, so that no checkout shows it."""
+    cache = loaded.config.cache
+    if not cache.enabled:
+        return None
+    if cache.path is not None:
+        return loaded.root / cache.path
+    return ledger.common_dir / "skillopt-ci" / "calls.sqlite"
+
+
+def _refuse_ungradable(loaded: Loaded, splits: Splits) -> None:
+    problems = ungradable(loaded, (*splits.train, *splits.selection, *splits.test))
+    if problems:
+        shown = "\n".join(problems[:_SHOWN])
+        more = len(problems) - _SHOWN
+        tail = f"\n… and {more} more" if more > 0 else ""
+        raise TaskFileError(f"Some tasks cannot be graded:\n{shown}{tail}")
+
+
+def ungradable(loaded: Loaded, tasks: Sequence[Task]) -> list[str]:
+    """A line for each task that no scorer can grade, with where it stands."""
+    lines = []
+    for task in tasks:
+        spec = task.scorer or loaded.config.scorer
+        problem = (
+            "it has no scorer, and the configuration sets none"
+            if spec is None
+            else check_scorer(spec, task, loaded.root)
+        )
+        if problem:
+            lines.append(f"{task.file}:{task.line}: task {task.id!r}: {problem}")
+    return lines

@@ -1,0 +1,109 @@
+"""The options that every command understands, before its name and after it."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import click
+
+from skillopt_ci import __version__
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Globals:
+    """What the command line and the process say to every command.
+
+    ``config`` is as the user typed it, so that messages show it the same way. ``verbosity`` is
+    negative for ``-q`` and counts every ``-v``. Nothing below the command line reads the
+    environment or the working folder by itself: both come from here.
+    """
+
+    environ: Mapping[str, str]
+    cwd: Path
+    config: Path = Path("skillopt.yaml")
+    overrides: tuple[str, ...] = ()
+    json: bool = False
+    verbosity: int = 0
+    progress: bool = True
+
+    @classmethod
+    def of_process(cls) -> "Globals":
+        """Return the globals of this process, with no option given."""
+        return cls(environ=dict(os.environ), cwd=Path.cwd())
+
+
+def global_options(function: Callable[Concatenate[Globals, P], R]) -> Callable[P, R]:
+    """Add the global options to a command and hand it the :class:`Globals` first.
+
+    Use it below ``@click.command()`` and the command's own options::
+
+        @click.command()
+        @click.option("--offline", is_flag=True)
+        @global_options
+        def command(settings: Globals, offline: bool) -> ExitCode | None: ...
+    """
+    return reduce(lambda f, option: option(f), reversed(_OPTIONS), click.pass_obj(function))
+
+
+def _option(
+    *names: str, update: Callable[[Globals, Any], Globals], **how: Any
+) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    def remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+        del param
+        if value:
+            ctx.obj = update(ctx.obj, value)
+
+    return click.option(*names, callback=remember, expose_value=False, **how)
+
+
+_OPTIONS = (
+    _option(
+        "-c",
+        "--config",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Configuration of the run.  [default: skillopt.yaml]",
+        update=lambda known, file: replace(known, config=file),
+    ),
+    _option(
+        "-o",
+        "--override",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Override one key, as in -o train.batch_size=8; may be repeated.",
+        update=lambda known, given: replace(known, overrides=known.overrides + given),
+    ),
+    _option(
+        "--json",
+        is_flag=True,
+        help="Print the result as one JSON object on standard output.",
+        update=lambda known, _: replace(known, json=True),
+    ),
+    _option(
+        "-q",
+        "--quiet",
+        is_flag=True,
+        help="Say nothing but results, warnings and errors.",
+        update=lambda known, _: replace(known, verbosity=known.verbosity - 1),
+    ),
+    _option(
+        "-v",
+        "--verbose",
+        count=True,
+        help="Say more; may be repeated.",
+        update=lambda known, count: replace(known, verbosity=known.verbosity + count),
+    ),
+    _option(
+        "--no-progress",
+        is_flag=True,
+        help="Show no progress.",
+        update=lambda known, _: replace(known, progress=False),
+    ),
+    click.version_option(__version__, prog_name="skillopt-ci", message="%(prog)s %(version)s"),
+)

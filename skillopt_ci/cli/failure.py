@@ -1,0 +1,65 @@
+"""How a command that failed says so: one message, one hint, one exit code."""
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import click
+
+from skillopt_ci.cli.console import wants_colour
+from skillopt_ci.cli.crash import write_report
+from skillopt_ci.cli.harmless import harmless
+from skillopt_ci.errors import ExitCode, SkilloptError
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What ended a command, in words; ``kind`` is the error's name for programs."""
+
+    kind: str
+    message: str
+    hint: str
+    exit_code: ExitCode
+
+
+def describe(error: BaseException, words: list[str], environ: Mapping[str, str]) -> Failure:
+    """Put ``error`` into words; one that nobody foresaw leaves a crash report behind."""
+    if isinstance(error, SkilloptError):
+        return Failure(type(error).__name__, error.message, error.hint, error.exit_code)
+    if isinstance(error, click.ClickException):
+        return _usage(error)
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        return Failure(
+            "Interrupted",
+            "interrupted",
+            "What was done is saved; the same command goes on from there.",
+            ExitCode.INTERRUPTED,
+        )
+    return Failure(
+        "Defect",
+        f"skillopt-ci itself failed ({type(error).__name__}): this is a defect",
+        write_report(error, words, environ),
+        ExitCode.DEFECT,
+    )
+
+
+def tell(failure: Failure, *, as_json: bool, environ: Mapping[str, str]) -> None:
+    """Print ``failure`` on standard error, and as JSON on standard output if asked to.
+
+    Raises BrokenPipeError when nobody reads standard output any more.
+    """
+    colour = wants_colour(sys.stderr, environ)
+    label = click.style("error:", fg="red", bold=True)
+    click.echo(f"{label} {harmless(failure.message)}", err=True, color=colour)
+    if failure.hint:
+        click.echo(click.style(harmless(failure.hint), dim=True), err=True, color=colour)
+    if as_json:
+        error = {"type": failure.kind, "message": failure.message, "hint": failure.hint}
+        click.echo(json.dumps({"error": error, "exit_code": int(failure.exit_code)}))
+
+
+def _usage(error: click.ClickException) -> Failure:
+    ctx = getattr(error, "ctx", None)
+    hint = f"See `{ctx.command_path} --help`." if ctx is not None else ""
+    return Failure("UsageError", error.format_message(), hint, ExitCode.USAGE)

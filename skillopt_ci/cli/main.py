@@ -1,0 +1,105 @@
+"""The entry point: finds the command, and turns whatever ends it into an exit code."""
+
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+import click
+
+from skillopt_ci.cli.context import Globals, global_options
+from skillopt_ci.cli.failure import describe, tell
+from skillopt_ci.cli.lazy import LazyGroup
+from skillopt_ci.errors import ExitCode
+
+COMMANDS = {
+    "init": "Write a configuration and example tasks to start from.",
+    "quickstart": "See a whole training run in a minute, without any key or account.",
+    "validate": "Check configuration, tasks, skill and repository; call no model.",
+    "step": "Do one training step, or go on with the one in flight.",
+    "run": "Do the steps that are left, up to a budget.",
+    "eval": "Measure a skill on one of the splits.",
+    "status": "Say where training stands.",
+    "log": "List the steps of the run.",
+    "show": "Show one step: results, edits, gate arithmetic.",
+    "config": "Print the effective configuration, or its JSON Schema.",
+    "simulate": "Serve a simulated model over HTTP.",
+}
+
+CLOSED_PIPE = 128 + signal.SIGPIPE
+
+
+@click.group(
+    cls=LazyGroup,
+    package="skillopt_ci.cli",
+    summaries=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    invoke_without_command=True,
+    epilog="Exit codes: 0 done, 1 a defect of skillopt-ci, 2 usage, 3 nothing left to do, "
+    "4 budget reached, 5 infrastructure failed, 6 another run was first, 130 interrupted.",
+)
+@global_options
+@click.pass_context
+def cli(ctx: click.Context, settings: Globals) -> None:
+    """Train an agent skill in its own repository: every step a commit, every change gated."""
+    del settings
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+        ctx.exit(ExitCode.USAGE)
+
+
+def main(args: Sequence[str] | None = None, group: click.Group = cli) -> int:
+    """Run the command line ``args`` (the process's own by default); return the exit code."""
+    words = list(sys.argv[1:] if args is None else args)
+    settings = Globals.of_process()
+    try:
+        with _terminate_is_interrupt():
+            return _run(group, words, settings)
+    except BrokenPipeError:
+        _abandon_stdout()
+        return CLOSED_PIPE
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost layer reports all
+        return _report(error, words, settings.environ)
+
+
+def _run(group: click.Group, words: list[str], settings: Globals) -> int:
+    try:
+        with group.make_context("skillopt-ci", words.copy(), obj=settings) as ctx:
+            result = group.invoke(ctx)
+    except click.exceptions.Exit as done:
+        result = done.exit_code
+    sys.stdout.flush()
+    return int(result or ExitCode.DONE)
+
+
+def _report(error: BaseException, words: list[str], environ: Mapping[str, str]) -> int:
+    failure = describe(error, words, environ)
+    try:
+        # not from the parsed options: they may be what is wrong
+        tell(failure, as_json="--json" in words, environ=environ)
+    except BrokenPipeError:
+        _abandon_stdout()
+    return failure.exit_code
+
+
+@contextmanager
+def _terminate_is_interrupt() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl-C does, so that a cancelled CI job ends as cleanly."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        on_interrupt = signal.getsignal(signal.SIGINT)
+        if not callable(on_interrupt):
+            raise KeyboardInterrupt
+        on_interrupt(number, frame)
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _abandon_stdout() -> None:
+    """Point standard output nowhere, so that the interpreter's last flush cannot complain."""
+    sys.stdout = open("/dev/null", "w", encoding="utf-8")  # noqa: PTH123, SIM115

@@ -1,0 +1,77 @@
+"""Open a run for reading: from git alone, without tasks, cache or models."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from skillopt_ci.cli.context import Globals
+from skillopt_ci.errors import RepositoryError, UsageError
+from skillopt_ci.ledger.folder import Reader, RunFolder
+from skillopt_ci.ledger.ledger import Ledger
+from skillopt_ci.ledger.reading import newest, runs
+from skillopt_ci.ledger.records import HistoryEntry, State, StepRecord
+from skillopt_ci.settings.config import Git
+from skillopt_ci.settings.loading import load
+
+
+@dataclass(frozen=True, slots=True)
+class RunReader:
+    """A started run as of one commit."""
+
+    ledger: Ledger
+    commit: str
+    state: State
+    history: tuple[HistoryEntry, ...]
+
+    @property
+    def read(self) -> Reader:
+        """Reads a file of the commit."""
+        return partial(self.ledger.read, self.commit)
+
+    @property
+    def folder(self) -> RunFolder:
+        """The run's files."""
+        return RunFolder(self.state.run)
+
+    def step(self, number: int) -> StepRecord:
+        """The evidence of a step; raises :class:`UsageError` if there is no such step."""
+        record = self.folder.read_step(self.read, number)
+        if record is None:
+            raise UsageError(
+                f"Run '{self.state.run}' has no step {number}: "
+                f"its steps are 1 to {self.state.step}."
+            )
+        return record
+
+
+def open_reader(settings: Globals, run: str | None) -> RunReader:
+    """The run that ``--run``, the configuration or the repository itself names.
+
+    Raises :class:`RepositoryError` if it has not started or cannot be told.
+    """
+    git = Git()
+    if run is None and (settings.cwd / settings.config).is_file():
+        config = load(settings.cwd / settings.config, settings.overrides).config
+        run, git = config.run, config.git
+    name = run or _only_run(settings)
+    ledger = Ledger.open(settings.cwd, name, git)
+    commit = newest(ledger)
+    folder, read = RunFolder(name), partial(ledger.read, commit)
+    state = folder.read_state(read)
+    if state is None:
+        raise RepositoryError(
+            f"Run '{name}' has not started: there is no {folder.state} on skillopt/{name} "
+            f"or {ledger.base}.",
+            hint="Start it with `skillopt-ci step`.",
+        )
+    return RunReader(ledger, commit, state, folder.read_history(read))
+
+
+def _only_run(settings: Globals) -> str:
+    names = runs(settings.cwd)
+    if len(names) == 1:
+        return names[0]
+    found = f"these runs are here: {', '.join(names)}" if names else "no run has started here"
+    raise RepositoryError(
+        f"Which run? There is no {settings.config}, and {found}.",
+        hint="Name one with --run, or a configuration with --config.",
+    )

@@ -1,0 +1,32 @@
+"""``skillopt-ci simulate``: the simulated models behind an OpenAI-compatible API."""
+
+import click
+
+from skillopt_ci.cli.context import Globals, global_options
+from skillopt_ci.errors import ExitCode
+from skillopt_ci.model.simulated.server import Behaviour, serve
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", default=8091, show_default=True, help="0 takes a free one.")
+@click.option("--seed", default=0, show_default=True)
+@click.option(
+    "--fault-rate",
+    default=0.0,
+    show_default=True,
+    type=click.FloatRange(0, 1),
+    help="Share of requests that fail: 429, 500, cut connections, truncated JSON.",
+)
+@click.option("--latency", default=0.0, show_default=True, help="Seconds per answer.")
+@global_options
+def command(
+    settings: Globals, host: str, port: int, seed: int, fault_rate: float, latency: float
+) -> ExitCode:
+    """Serve the simulated models over HTTP, to try configurations without paying.
+
+    Prints the base URL on the first line of standard output and serves until interrupted.
+    """
+    del settings
+    serve(host, port, Behaviour(seed, fault_rate, latency))
+    return ExitCode.DONE

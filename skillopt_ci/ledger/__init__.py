@@ -1,0 +1,1 @@
+"""The training log in git: objects and refs, never the user's checkout."""

@@ -1,0 +1,114 @@
+"""The run's folder in the tree, ``.skillopt/<run>/``: which file holds what, read and written."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from skillopt_ci.errors import RepositoryError
+from skillopt_ci.ledger.records import HistoryEntry, State, StepRecord
+
+#: Reads a file of one commit; None if it is not there.
+Reader = Callable[[str], str | None]
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+#: GitHub folds files so marked in reviews and leaves them out of language statistics.
+_ATTRIBUTES = "** linguist-generated=true\n"
+
+_README = """\
+This folder is the memory of skillopt-ci, which trains a skill of this repository step by step.
+`<run>/state.json` says where training stands, `<run>/history.jsonl` has one line per event,
+`<run>/steps/` the evidence of each step, `<run>/best_skill.md` the best text measured so far,
+`<run>/initial_skill.md` the text that training started from.
+It is written by the trainer; edit the skill itself instead.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """Paths of a run's files, relative to the repository's root."""
+
+    run: str
+
+    @property
+    def path(self) -> str:
+        """The folder itself."""
+        return f".skillopt/{self.run}"
+
+    @property
+    def state(self) -> str:
+        """Where training stands."""
+        return f"{self.path}/state.json"
+
+    @property
+    def history(self) -> str:
+        """One line per event."""
+        return f"{self.path}/history.jsonl"
+
+    @property
+    def best_skill(self) -> str:
+        """The best text measured so far."""
+        return f"{self.path}/best_skill.md"
+
+    @property
+    def initial_skill(self) -> str:
+        """The text that training started from."""
+        return f"{self.path}/initial_skill.md"
+
+    def step(self, number: int) -> str:
+        """The evidence of one step."""
+        return f"{self.path}/steps/{number:04d}.json"
+
+    def furniture(self) -> dict[str, str]:
+        """Files that explain the folder to people and to GitHub."""
+        return {".skillopt/.gitattributes": _ATTRIBUTES, ".skillopt/README.md": _README}
+
+    def read_state(self, read: Reader) -> State | None:
+        """The state, or None before the first measurement.
+
+        Raises :class:`RepositoryError` when the file is not one that this version wrote.
+        """
+        return _read(read, self.state, State)
+
+    def read_step(self, read: Reader, number: int) -> StepRecord | None:
+        """The evidence of step ``number``."""
+        return _read(read, self.step(number), StepRecord)
+
+    def read_history(self, read: Reader) -> tuple[HistoryEntry, ...]:
+        """Every event, oldest first."""
+        text = read(self.history) or ""
+        lines = enumerate(text.splitlines(), start=1)
+        return tuple(
+            _validate(HistoryEntry, line, f"{self.history}:{number}") for number, line in lines
+        )
+
+
+def document(record: BaseModel) -> str:
+    """A record as a JSON file: indented, so that diffs and people can read it."""
+    return record.model_dump_json(indent=1) + "\n"
+
+
+def line(record: BaseModel) -> str:
+    """A record as one line of JSON."""
+    return record.model_dump_json(exclude_defaults=False) + "\n"
+
+
+def _read(read: Reader, path: str, model: type[_Model]) -> _Model | None:
+    text = read(path)
+    return None if text is None else _validate(model, text, path)
+
+
+def _validate(model: type[_Model], text: str, where: str) -> _Model:
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise RepositoryError(
+            f"{where} on the skills branch is not a record of this version of skillopt-ci: "
+            f"{key or 'the file'}: {first['msg']}",
+            hint="It may come from a newer version (upgrade), or from an edit by hand (undo it: "
+            f"`git log -- {where.split(':', maxsplit=1)[0]}` shows who changed it).",
+        ) from error

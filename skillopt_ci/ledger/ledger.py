@@ -1,0 +1,214 @@
+"""The ledger of a run: everything that training reads from git and writes to it."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from skillopt_ci.errors import RepositoryError
+from skillopt_ci.ledger import (
+    history,
+    merge,
+    objects,
+    preflight,
+    publish,
+    refs,
+    repository,
+    sync,
+)
+from skillopt_ci.ledger.git import Git
+from skillopt_ci.ledger.history import Commit
+from skillopt_ci.ledger.lock import run_lock
+from skillopt_ci.ledger.merge import TakeIn
+from skillopt_ci.ledger.refs import Move, RunRefs
+from skillopt_ci.ledger.remote import deepen_clone
+from skillopt_ci.settings import config
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where the run stands, as commits.
+
+    ``base`` is the tip of the base branch, ``tip`` that of the skills branch (None before the first
+    step, or when the branch was deleted after a merge), ``candidate`` a step in flight.
+    """
+
+    base: str
+    tip: str | None
+    candidate: str | None
+    base_in_tip: bool
+    """The skills branch has all that base has (also true without a skills branch)."""
+    tip_in_base: bool
+    """The skills branch was merged and has nothing that base lacks."""
+
+    @property
+    def head(self) -> str:
+        """The commit on top of which the next step goes."""
+        return self.tip or self.base
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """A run in a repository.
+
+    Only objects and refs of the run are written: the user's HEAD, index, files and stash never.
+    With a ``remote`` that one is the truth and local refs follow it. ``root`` is the top of the
+    worktree, ``common_dir`` the folder that all worktrees share (``.git``, normally).
+    """
+
+    root: Path
+    common_dir: Path
+    run: str
+    base: str
+    remote: str | None
+    git: Git
+
+    @classmethod
+    def open(cls, start: Path, run: str, settings: config.Git) -> "Ledger":
+        """Find the repository around ``start`` and the run's place in it.
+
+        Raises RepositoryError if there is no usable repository, base branch or run name.
+        """
+        found = repository.find(start, settings)
+        remote_name = repository.choose_remote(found.git, settings.remote)
+        base = repository.choose_base(found.git, remote_name, settings.base)
+        ledger = cls(found.root, found.common_dir, run, base, remote_name, found.git)
+        for name in ledger.names.all:
+            if not found.git.succeeds("check-ref-format", name):
+                raise RepositoryError(f"git does not allow a branch {refs.branch(name)!r}")
+        if ledger.names.base in (ledger.names.skills, ledger.names.candidate):
+            raise RepositoryError(
+                f"the base branch cannot be {base!r}, the run's own branch",
+                hint="Set `git.base` in the configuration to the branch that people work on.",
+            )
+        return ledger
+
+    @property
+    def names(self) -> RunRefs:
+        """The run's refs, by their full names."""
+        return refs.for_run(self.run, self.base)
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Hold the run's lock for a ``with`` block; LostRace at once if somebody else does."""
+        return run_lock(self.common_dir, self.run)
+
+    def sync(self) -> Position:
+        """Learn where the run stands; local branches follow the remote, or heal after a kill.
+
+        Raises RepositoryError without a base branch or with parted histories, InfrastructureError
+        if the remote cannot be read.
+        """
+        heads = (
+            sync.local_heads(self.git, self.names)
+            if self.remote is None
+            else sync.follow_remote(self.git, self.remote, self.names, self.is_ancestor)
+        )
+        tip = heads.tip
+        return Position(
+            heads.base,
+            tip,
+            heads.candidate,
+            base_in_tip=tip is None or self.is_ancestor(heads.base, tip),
+            tip_in_base=tip is not None and self.is_ancestor(tip, heads.base),
+        )
+
+    def preflight(self, position: Position) -> None:
+        """Find out before anything is paid for whether a step could be recorded.
+
+        Raises RepositoryError, InfrastructureError or PushRefused with what to do about it.
+        """
+        preflight.check(self.git, self.remote, self.names, position.base)
+
+    def read(self, commit: str, path: str) -> str | None:
+        """Return the text of a file as ``commit`` has it, None if it has none.
+
+        Raises RepositoryError for a link, a folder or text that is not UTF-8.
+        """
+        return objects.read_file(self.git, commit, path)
+
+    def files(self, commit: str, folder: str = "") -> tuple[str, ...]:
+        """Return the paths of the files of ``commit`` below ``folder``."""
+        return objects.list_files(self.git, commit, folder)
+
+    def log(
+        self, tip: str, *, since: str | None = None, first_parent: bool = False, limit: int = 0
+    ) -> tuple[Commit, ...]:
+        """Return commits of ``tip``, newest first, without those of ``since``; 0 is no limit."""
+        return history.log(self.git, tip, since=since, first_parent=first_parent, limit=limit)
+
+    def is_ancestor(self, ancestor: str, descendant: str) -> bool:
+        """Tell whether ``descendant`` contains ``ancestor``; deepens a shallow clone if it must."""
+        self._bring_into_view(ancestor, descendant)
+        return history.is_ancestor(self.git, ancestor, descendant)
+
+    def merge_base(self, one: str, other: str) -> str | None:
+        """Return the best common ancestor, None if the histories are unrelated."""
+        self._bring_into_view(one, other)
+        return history.merge_base(self.git, one, other)
+
+    def changed_between(self, old: str, new: str, paths: Sequence[str] = ()) -> tuple[str, ...]:
+        """Return which files at or below ``paths`` (anywhere if empty) differ."""
+        return history.changed_between(self.git, old, new, tuple(paths))
+
+    def commit(
+        self,
+        parents: Sequence[str],
+        tree_of: str,
+        changes: Mapping[str, str | None],
+        message: str,
+    ) -> str:
+        """Write a commit: the tree of ``tree_of`` with new texts (None removes); no ref moves.
+
+        Raises RepositoryError without an identity, or for a path that cannot be a file.
+        """
+        tree = objects.change_tree(self.git, tree_of, changes)
+        return objects.write_commit(self.git, tree, parents, message)
+
+    def revert(self, candidate: str, changes: Mapping[str, str | None], message: str) -> str:
+        """Write a commit on top of ``candidate`` that undoes it, apart from ``changes``."""
+        return self.commit(
+            (candidate,), history.first_parent(self.git, candidate), changes, message
+        )
+
+    def take_in_base(self, tip: str, base: str, keep: Sequence[str]) -> TakeIn:
+        """Merge ``base`` into ``tip`` without a checkout; at and below ``keep``, tip's files stay.
+
+        The result's tree is for ``commit((tip, base), tree, …)``. Raises RepositoryError if the
+        histories are unrelated.
+        """
+        self._bring_into_view(tip, base)
+        return merge.merge_trees(self.git, tip, base, tuple(keep))
+
+    def propose(self, candidate: str) -> None:
+        """Make ``candidate`` the step in flight; a second time changes nothing.
+
+        Raises LostRace if there is another one, PushRefused if the remote will not have it.
+        """
+        publish.propose(self.git, self.remote, self.names, candidate)
+
+    def withdraw(self, candidate: str) -> None:
+        """Give up the step in flight, if it is still this one; a second time changes nothing.
+
+        Raises LostRace if another one is in flight, PushRefused if the remote keeps it.
+        """
+        publish.withdraw(self.git, self.remote, self.names, candidate)
+
+    def advance(
+        self, expected_tip: str | None, new_tip: str, drop_candidate: str | None = None
+    ) -> None:
+        """Move the skills branch forward and drop the step in flight, both or neither.
+
+        With a remote that is one atomic push, after which the local refs follow; the next sync
+        makes up for a death in between. Raises LostRace if either is not where it is expected,
+        PushRefused if the remote or a hook will not have it, RepositoryError if the branch is
+        checked out, ValueError if ``new_tip`` does not contain ``expected_tip``.
+        """
+        move = Move(self.names.skills, expected_tip, new_tip)
+        publish.advance(self.git, self.remote, self.names, move, drop_candidate, self.is_ancestor)
+
+    def _bring_into_view(self, one: str, other: str) -> None:
+        def deepen(generations: int) -> None:
+            if self.remote is not None:
+                deepen_clone(self.git, self.remote, self.names.all, generations)
+
+        history.bring_into_view(self.git, self.common_dir / "shallow", one, other, deepen)

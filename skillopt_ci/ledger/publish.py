@@ -1,0 +1,112 @@
+"""Move the run's branches, on the remote first and then here, each from where it is expected."""
+
+from collections.abc import Sequence
+
+from skillopt_ci.errors import LostRace
+from skillopt_ci.ledger import refs, remote
+from skillopt_ci.ledger.git import Git
+from skillopt_ci.ledger.refs import Move, RunRefs
+from skillopt_ci.ledger.sync import IsAncestor
+
+
+def propose(git: Git, remote_name: str | None, names: RunRefs, candidate: str) -> None:
+    """Make ``candidate`` the step in flight; a second time changes nothing.
+
+    Raises LostRace if there is another one, PushRefused if the remote will not have it.
+    """
+    refs.refuse_checked_out(git, names)
+    here = refs.read(git, names.candidate).get(names.candidate)
+    there = _last_seen(git, remote_name, names.candidate)
+    _expect_candidate(names, candidate, here, there)
+    if remote_name is not None:
+        remote.push(git, remote_name, (Move(names.candidate, there, candidate),))
+    _follow(git, remote_name, (Move(names.candidate, here, candidate),), "propose a step")
+
+
+def withdraw(git: Git, remote_name: str | None, names: RunRefs, candidate: str) -> None:
+    """Give up the step in flight, if it is still this one; a second time changes nothing.
+
+    Raises LostRace if another one is in flight, PushRefused if the remote keeps it.
+    """
+    refs.refuse_checked_out(git, names)
+    here = refs.read(git, names.candidate).get(names.candidate)
+    there = _last_seen(git, remote_name, names.candidate)
+    _expect_candidate(names, candidate, here, there)
+    # Here first: after a death in between, the next sync brings it back to be withdrawn again.
+    refs.move(git, (Move(names.candidate, here, None),), "withdraw a step")
+    if remote_name is not None and there is not None:
+        remote.push(git, remote_name, (Move(names.candidate, there, None),))
+        _follow(git, remote_name, (Move(names.candidate, None, None),), "withdraw a step")
+
+
+def advance(
+    git: Git,
+    remote_name: str | None,
+    names: RunRefs,
+    skills: Move,
+    drop_candidate: str | None,
+    is_ancestor: IsAncestor,
+) -> None:
+    """Fast-forward the skills branch and drop the step in flight, both or neither.
+
+    Raises LostRace if either is not where it is expected, PushRefused if the remote or a hook
+    will not have it, ValueError if the move is no fast-forward.
+    """
+    refs.refuse_checked_out(git, names)
+    if skills.new is None or (skills.old and not is_ancestor(skills.old, skills.new)):
+        raise ValueError(f"{skills.new} is no fast-forward of {skills.old}")
+    moves = [skills]
+    if drop_candidate is not None:
+        moves.append(Move(names.candidate, drop_candidate, None))
+    if remote_name is not None:
+        _expect_here(git, moves)
+        remote.push(git, remote_name, _remote_moves(git, remote_name, moves, is_ancestor))
+    _follow(git, remote_name, moves, "record a step")
+
+
+def _last_seen(git: Git, remote_name: str | None, ref: str) -> str | None:
+    if remote_name is None:
+        return None
+    name = refs.tracking(remote_name, ref)
+    return refs.read(git, name).get(name)
+
+
+def _expect_candidate(names: RunRefs, candidate: str, *found: str | None) -> None:
+    others = set(found) - {None, candidate}
+    if others:
+        raise LostRace(f"another step is in flight: {refs.branch(names.candidate)} is at {others}")
+
+
+def _expect_here(git: Git, moves: Sequence[Move]) -> None:
+    """Find out before the push what the transaction of the local refs would trip over."""
+    here = refs.read(git, *(move.ref for move in moves))
+    for move in moves:
+        if here.get(move.ref) != move.old:
+            raise LostRace(
+                f"{refs.branch(move.ref)} was moved in this repository: expected {move.old}, "
+                f"found {here.get(move.ref)}"
+            )
+
+
+def _remote_moves(
+    git: Git, remote_name: str, moves: Sequence[Move], is_ancestor: IsAncestor
+) -> list[Move]:
+    """Word the moves from where the remote was last seen: it may lack what was never pushed."""
+    found = []
+    for move in moves:
+        there = _last_seen(git, remote_name, move.ref)
+        if there is not None and (move.old is None or not is_ancestor(there, move.old)):
+            raise LostRace(f"{refs.branch(move.ref)} is at {there} on {remote_name} by now")
+        if there != move.new:
+            found.append(Move(move.ref, there, move.new))
+    return found
+
+
+def _follow(git: Git, remote_name: str | None, moves: Sequence[Move], reason: str) -> None:
+    """Move the local refs, and the tracking refs that git did not move itself while pushing."""
+    tracked = [
+        Move(refs.tracking(remote_name, move.ref), _last_seen(git, remote_name, move.ref), move.new)
+        for move in moves
+        if remote_name is not None
+    ]
+    refs.move(git, (*moves, *tracked), reason)

@@ -1,0 +1,66 @@
+"""Read a run without touching anything: which commits to look at, as far as this clone knows."""
+
+from pathlib import Path
+
+from skillopt_ci.errors import RepositoryError
+from skillopt_ci.ledger import history, refs, repository
+from skillopt_ci.ledger.ledger import Ledger
+from skillopt_ci.settings.config import Git
+
+
+def newest(ledger: Ledger) -> str:
+    """The commit with the newest record of the run, from refs that are here already.
+
+    That is the skills branch, here or as last fetched; without one (a single-branch clone) it is
+    fetched, and where the remote cannot be asked or has none, the base branch counts.
+    """
+    known = _known(ledger)
+    if known is None and ledger.remote is not None:
+        ledger.sync()
+        known = _known(ledger)
+    return known or _base(ledger)
+
+
+def resolve(ledger: Ledger, name: str) -> str | None:
+    """The commit that ``name`` means, None if it means none."""
+    # --end-of-options: a name that starts with a dash is still a name
+    result = ledger.git.attempt(
+        "rev-parse", "--quiet", "--verify", "--end-of-options", f"{name}^{{commit}}"
+    )
+    return result.text if result.status == 0 else None
+
+
+def parents(ledger: Ledger, commit: str) -> tuple[str, ...]:
+    """The parents of ``commit``, first one first."""
+    return ledger.log(commit, limit=1)[0].parents
+
+
+def runs(start: Path) -> tuple[str, ...]:
+    """The names of the runs that have a skills branch in the repository around ``start``."""
+    git = repository.find(start, Git()).git
+    lines = git.text(
+        "for-each-ref", "--format=%(refname)", "refs/heads/skillopt/", "refs/remotes/*/skillopt/"
+    ).splitlines()
+    return tuple(sorted({line.rpartition("skillopt/")[2] for line in lines}))
+
+
+def _known(ledger: Ledger) -> str | None:
+    here = ledger.refs.skills
+    there = None if ledger.remote is None else refs.tracking(ledger.remote, here)
+    names = [name for name in (here, there) if name is not None]
+    found = list(refs.read(ledger.git, *names).values())
+    if len(found) < len(names) or found[0] == found[-1]:
+        return found[0] if found else None
+    local, remote = found
+    return remote if history.is_ancestor(ledger.git, local, remote) else local
+
+
+def _base(ledger: Ledger) -> str:
+    for name in (f"refs/remotes/{ledger.remote}/{ledger.base}", ledger.refs.base):
+        commit = resolve(ledger, name)
+        if commit is not None:
+            return commit
+    raise RepositoryError(
+        f"there is no branch {ledger.base!r} in this repository",
+        hint="Name the branch that people work on with `git.base` in the configuration.",
+    )

@@ -1,0 +1,113 @@
+"""The refs of a run, and how local refs are moved: all together or not at all."""
+
+from dataclasses import dataclass
+
+from skillopt_ci.errors import LostRace, PushRefused, RepositoryError
+from skillopt_ci.ledger.git import Git
+
+_HEADS = "refs/heads/"
+_MOVED = ("but expected", "already exists", "unable to resolve reference", "is missing but")
+
+
+@dataclass(frozen=True, slots=True)
+class RunRefs:
+    """Full names of the refs that a run reads and writes."""
+
+    base: str
+    skills: str
+    candidate: str
+
+    @property
+    def all(self) -> tuple[str, str, str]:
+        """The three names."""
+        return self.base, self.skills, self.candidate
+
+
+def for_run(run: str, base: str) -> RunRefs:
+    """Name the refs of ``run``, whose users work on branch ``base``."""
+    return RunRefs(
+        base=_HEADS + base,
+        skills=f"{_HEADS}skillopt/{run}",
+        candidate=f"{_HEADS}skillopt-candidate/{run}",
+    )
+
+
+def branch(ref: str) -> str:
+    """Return the short name of a branch's ref."""
+    return ref.removeprefix(_HEADS)
+
+
+def tracking(remote: str, ref: str) -> str:
+    """Name the ref that remembers where ``ref`` was on ``remote``."""
+    return f"refs/remotes/{remote}/{branch(ref)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A ref to be moved; None stands for absence, before or after."""
+
+    ref: str
+    old: str | None
+    new: str | None
+
+    def instruction(self) -> bytes:
+        """Return the line for ``git update-ref --stdin -z``, empty if nothing moves."""
+        if self.old == self.new:
+            return b""
+        if self.new is None:
+            words = ["delete", self.ref, f"{self.old}"]
+        elif self.old is None:
+            words = ["create", self.ref, self.new]
+        else:
+            words = ["update", self.ref, self.new, self.old]
+        verb, ref, *values = words
+        return f"{verb} {ref}\0".encode() + b"".join(f"{v}\0".encode() for v in values)
+
+
+def read(git: Git, *names: str) -> dict[str, str]:
+    """Return the object that each existing ref of ``names`` points at."""
+    lines = git.text("for-each-ref", "--format=%(refname) %(objectname)", *names).splitlines()
+    found = dict(line.split(" ") for line in lines)
+    return {name: found[name] for name in names if name in found}
+
+
+def move(git: Git, moves: tuple[Move, ...], reason: str) -> None:
+    """Move refs in one transaction, each only from where it is expected to be.
+
+    Raises LostRace if one of them is elsewhere, PushRefused if a hook of the repository objects,
+    RepositoryError for the rest (a lock left behind, a name that blocks another).
+    """
+    instructions = b"".join(each.instruction() for each in moves)
+    if not instructions:
+        return
+    result = git.attempt(
+        "update-ref", "--no-deref", "-m", f"skillopt-ci: {reason}", "--stdin", "-z",
+        stdin=instructions,
+    )  # fmt: skip
+    if result.status == 0:
+        return
+    words = result.stderr.strip()
+    if "aborted by hook" in words:
+        raise PushRefused(f"this repository's reference-transaction hook refused: {words}")
+    if any(sign in words for sign in _MOVED):
+        raise LostRace(f"a ref of this run was moved by someone else: {words}")
+    raise RepositoryError(f"git could not move its refs: {words}")
+
+
+def worktree_of(git: Git, *names: str) -> str | None:
+    """Return the folder of a worktree that has one of the branches checked out, if any."""
+    for block in git.text("worktree", "list", "--porcelain").split("\n\n"):
+        facts = dict(line.partition(" ")[::2] for line in block.splitlines())
+        if facts.get("branch") in names and "prunable" not in facts:
+            return facts["worktree"]
+    return None
+
+
+def refuse_checked_out(git: Git, run_refs: RunRefs) -> None:
+    """Raise RepositoryError if moving the run's branches would make a checkout look dirty."""
+    folder = worktree_of(git, run_refs.skills, run_refs.candidate)
+    if folder is not None:
+        raise RepositoryError(
+            f"{branch(run_refs.skills)} is checked out in {folder}; training would move it there",
+            hint=f"Check out something else first: git -C {folder} switch {branch(run_refs.base)}",
+        )

@@ -1,0 +1,62 @@
+"""Talk to the remote: its refs, fetches by explicit refspec, pushes that expect a state."""
+
+from collections.abc import Sequence
+
+from skillopt_ci.ledger import refs, refusal
+from skillopt_ci.ledger.git import Git
+
+#: Leave alone what else the user's configuration would have a fetch do.
+_FETCH = (
+    "fetch",
+    "--quiet",
+    "--no-tags",
+    "--no-prune",
+    "--no-recurse-submodules",
+    "--no-write-fetch-head",
+    "--no-auto-maintenance",
+)
+_PUSH = ("push", "--porcelain", "--atomic", "--no-follow-tags", "--no-recurse-submodules")
+
+
+def heads(git: Git, remote: str, *patterns: str) -> dict[str, str]:
+    """Ask the remote for the refs that match ``patterns``: full name to object.
+
+    Raises InfrastructureError if it cannot be asked.
+    """
+    result = git.attempt("ls-remote", "--refs", remote, *patterns)
+    if result.status != 0:
+        raise refusal.of_fetch(remote, result)
+    pairs = (line.split("\t") for line in result.text.splitlines())
+    return {name: oid for oid, name in pairs}
+
+
+def fetch(git: Git, remote: str, names: Sequence[str], *options: str) -> None:
+    """Fetch branches (full names) into their tracking refs.
+
+    Raises InfrastructureError if the remote cannot be read.
+    """
+    refspecs = (f"+{name}:{refs.tracking(remote, name)}" for name in names)
+    result = git.attempt(*_FETCH, *options, remote, *refspecs)
+    if result.status != 0:
+        raise refusal.of_fetch(remote, result)
+
+
+def deepen_clone(git: Git, remote: str, names: Sequence[str], generations: int) -> None:
+    """Fetch that many more generations of a shallow clone's branches; 0 means all there are.
+
+    Raises InfrastructureError if the remote cannot be read.
+    """
+    option = f"--deepen={generations}" if generations else "--unshallow"
+    fetch(git, remote, tuple(heads(git, remote, *names)), option)
+
+
+def push(git: Git, remote: str, moves: Sequence[refs.Move], *options: str) -> None:
+    """Move refs of the remote, all or none, each only from where it is expected to be.
+
+    Raises LostRace if one is elsewhere, PushRefused (which says why) otherwise.
+    """
+    leases = (f"--force-with-lease={move.ref}:{move.old or ''}" for move in moves)
+    refspecs = (f"{move.new or ''}:{move.ref}" for move in moves)
+    result = git.attempt(*_PUSH, *options, *leases, remote, *refspecs)
+    if result.status != 0:
+        raise refusal.of_push(remote, result)

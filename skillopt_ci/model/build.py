@@ -1,0 +1,129 @@
+"""Assembling the models of a run from their configuration."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from skillopt_ci.errors import ModelSetupError
+from skillopt_ci.model.cache import CallCache
+from skillopt_ci.model.cached_client import CachedClient
+from skillopt_ci.model.call_key import base_url_of, call_key
+from skillopt_ci.model.client import ChatClient, ChatReply, ChatRequest, Role
+from skillopt_ci.model.keys import api_key, resolved_key_values
+from skillopt_ci.model.meter import Meter
+from skillopt_ci.model.metered_client import MeteredClient
+from skillopt_ci.model.retrying import RetryingClient
+from skillopt_ci.progress import Observer, silent
+from skillopt_ci.settings.config import ModelRole, Models
+
+__all__ = ["open_models", "resolved_key_values"]
+
+
+@asynccontextmanager
+async def open_models(
+    models: Models,
+    environ: Mapping[str, str],
+    *,
+    cache_path: Path | None,
+    scope: str,
+    meter: Meter,
+    observe: Observer = silent,
+) -> AsyncIterator[ChatClient]:
+    """A client for all roles, whose connections and cache close with the context.
+
+    ``cache_path`` None means no cache. ``scope`` names the step that pays for calls; ``observe``
+    hears of a damaged cache and of parameters that a server does not support. Raises
+    :class:`ModelSetupError` before any call for an absent key, a bad URL or a missing price.
+    """
+    meter.require_prices(models)
+    configs = _configs(models)
+    async with AsyncExitStack() as resources:
+        clients = await _open_roles(_distinct(models), environ, resources, observe)
+        clients.setdefault(Role.JUDGE, clients[Role.OPTIMIZER])
+        client: ChatClient = MeteredClient(RoutedClient(clients), meter)
+        if cache_path is not None:
+            cache = resources.enter_context(closing(CallCache(cache_path, observe)))
+            client = CachedClient(
+                client,
+                cache,
+                key_of=lambda request: call_key(configs[request.role], request),
+                scope=scope,
+                meter=meter,
+            )
+        yield client
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedClient:
+    """Sends each request to the client of its role."""
+
+    clients: Mapping[Role, ChatClient]
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Answer ``request``."""
+        return await self.clients[request.role].complete(request)
+
+
+def _distinct(models: Models) -> dict[Role, ModelRole]:
+    judge = {} if models.judge is None else {Role.JUDGE: models.judge}
+    return {Role.TARGET: models.target, Role.OPTIMIZER: models.optimizer, **judge}
+
+
+def _configs(models: Models) -> dict[Role, ModelRole]:
+    return {Role.JUDGE: models.optimizer, **_distinct(models)}
+
+
+async def _open_roles(
+    configs: Mapping[Role, ModelRole],
+    environ: Mapping[str, str],
+    resources: AsyncExitStack,
+    observe: Observer,
+) -> dict[Role, ChatClient]:
+    remote = {role: config for role, config in configs.items() if config.provider == "openai"}
+    clients = {
+        role: _simulated(role, config) for role, config in configs.items() if role not in remote
+    }
+    if remote:
+        clients |= await _open_remote(remote, environ, resources, observe)
+    return clients
+
+
+async def _open_remote(
+    configs: Mapping[Role, ModelRole],
+    environ: Mapping[str, str],
+    resources: AsyncExitStack,
+    observe: Observer,
+) -> dict[Role, ChatClient]:
+    keys = {role: api_key(f"model.{role}", config, environ) for role, config in configs.items()}
+    for role, config in configs.items():
+        _check_url(f"model.{role}", config)
+    # Imported late: the openai package takes long to import and offline commands do without.
+    from skillopt_ci.model.openai_client import OpenAIClient, connection_pool  # noqa: PLC0415
+
+    size = sum(config.max_concurrency for config in configs.values())
+    pool = await resources.enter_async_context(connection_pool(size))
+    return {
+        role: RetryingClient(
+            OpenAIClient(f"model.{role}", config, keys[role], pool, observe),
+            retries=config.retries,
+            max_concurrency=config.max_concurrency,
+        )
+        for role, config in configs.items()
+    }
+
+
+def _simulated(role: Role, config: ModelRole) -> ChatClient:
+    from skillopt_ci.model.simulated.client import SimulatedClient  # noqa: PLC0415
+
+    return SimulatedClient(config, role)
+
+
+def _check_url(section: str, config: ModelRole) -> None:
+    url = urlsplit(base_url_of(config))
+    if url.scheme not in {"http", "https"} or not url.hostname:
+        raise ModelSetupError(
+            f"{section}.base_url is {config.base_url!r}, which is no web address",
+            hint="Write it with its scheme, as in https://api.example.com/v1.",
+        )

@@ -1,0 +1,68 @@
+"""A client that never asks twice what was answered once."""
+
+import asyncio
+from collections.abc import Callable
+from weakref import WeakValueDictionary
+
+from skillopt_ci.model.cache import CachedCall, CallCache
+from skillopt_ci.model.client import ChatClient, ChatReply, ChatRequest, ModelRefusal
+from skillopt_ci.model.meter import Meter
+
+
+class CachedClient:
+    """Answers from ``cache``, else asks ``inner`` and keeps the answer before returning it.
+
+    ``key_of`` maps a request to its call key and ``scope`` names who pays now. A call that this
+    very scope paid for (in a process that died) is charged to ``meter`` once more, so that a
+    resumed step accounts for the same usage as an uninterrupted one; every other hit is reuse.
+    Identical requests at the same time share one call.
+    """
+
+    def __init__(
+        self,
+        inner: ChatClient,
+        cache: CallCache,
+        *,
+        key_of: Callable[[ChatRequest], str],
+        scope: str,
+        meter: Meter,
+    ) -> None:
+        self._inner = inner
+        self._cache = cache
+        self._key_of = key_of
+        self._scope = scope
+        self._meter = meter
+        self._accounted: set[str] = set()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Answer ``request``; a remembered refusal is raised again."""
+        key = self._key_of(request)
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            known = self._cache.get(key)
+            if known is None:
+                return await self._ask(key, request)
+        self._account(key, known, request.stage)
+        if isinstance(known.outcome, ModelRefusal):
+            raise known.outcome
+        return known.outcome
+
+    async def _ask(self, key: str, request: ChatRequest) -> ChatReply:
+        try:
+            reply = await self._inner.complete(request)
+        except ModelRefusal as refusal:
+            self._keep(key, refusal)
+            raise
+        self._keep(key, reply)
+        return reply
+
+    def _keep(self, key: str, outcome: ChatReply | ModelRefusal) -> None:
+        self._cache.put(key, outcome, paid_by=self._scope)
+        self._accounted.add(key)
+
+    def _account(self, key: str, known: CachedCall, stage: str) -> None:
+        if known.paid_by == self._scope and key not in self._accounted:
+            self._accounted.add(key)
+            self._meter.charge(stage, known.outcome.usage)
+        else:
+            self._meter.reuse()

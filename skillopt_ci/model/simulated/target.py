@@ -1,0 +1,48 @@
+"""The simulated target: writes ledger lines as its skill says, and slips now and then."""
+
+from collections.abc import Sequence
+
+from skillopt_ci.chat import Message
+from skillopt_ci.model.simulated.dice import Dice
+from skillopt_ci.model.simulated.ledger import exercised, ledger_line
+from skillopt_ci.model.simulated.note import Note, read_note
+from skillopt_ci.model.simulated.skill_reading import stances
+from skillopt_ci.model.simulated.temperament import Temperament
+
+_OPENINGS = ("Here is the ledger line.", "The line for this note:", "This is how I would book it.")
+
+
+def answer(messages: Sequence[Message], dice: Dice, temperament: Temperament) -> str:
+    """Return the target's reply: a short sentence, then the answer in its tag."""
+    prompt = next((m.content for m in reversed(messages) if m.role == "user"), "")
+    note = read_note(prompt)
+    if note is None:
+        return f"I have no special knowledge of this.\n\n<answer>{_echo(prompt)}</answer>"
+    system = "\n".join(m.content for m in messages if m.role == "system")
+    line = ledger_line(note, _followed(note, system, dice, temperament))
+    return f"{dice.pick('opening', _OPENINGS)}\n\n<answer>{line}</answer>"
+
+
+def _followed(note: Note, system: str, dice: Dice, temperament: Temperament) -> frozenset[str]:
+    said = stances(system)
+    slip = _slip(len(system), sum(len(taken) > 1 for taken in said.values()), temperament)
+    failing = {name: temperament.torn if len(taken) > 1 else slip for name, taken in said.items()}
+    return frozenset(
+        name
+        for name in exercised(note)
+        if "for" in said[name] and not dice.chance(f"slip {name}", failing[name])
+    )
+
+
+def _slip(length: int, contradictions: int, temperament: Temperament) -> float:
+    excess = max(0, length - temperament.bloat_from) / 1_000
+    return (
+        temperament.slip
+        + temperament.bloat_slip * excess
+        + temperament.contradiction_slip * contradictions
+    )
+
+
+def _echo(prompt: str) -> str:
+    words = prompt.replace("<", " ").replace(">", " ").split()
+    return " ".join(words[-12:]) or "nothing was asked"

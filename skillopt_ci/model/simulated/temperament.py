@@ -1,0 +1,37 @@
+"""How good and how wayward the simulated models are: every rate in one place."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Temperament:
+    """Probabilities from 0 to 1 per occasion, unless said otherwise."""
+
+    slip: float = 0.02
+    """The target breaks a convention that the skill states."""
+    bloat_from: int = 5_000
+    """Length of the system prompt, in characters, from which the target begins to lose track."""
+    bloat_slip: float = 0.01
+    """Added to ``slip`` for each further 1 000 characters."""
+    contradiction_slip: float = 0.02
+    """Added to ``slip`` for each convention about which the skill contradicts itself."""
+    torn: float = 0.6
+    """The target breaks a convention that the skill both states and contradicts."""
+    insight: float = 0.35
+    """An analyst sees what is behind a kind of failure."""
+    harmful: float = 0.25
+    """An analyst proposes something that contradicts the house style."""
+    platitude: float = 0.25
+    """An analyst proposes something that helps nobody."""
+    duplicate: float = 0.3
+    """An analyst proposes a rule that the skill has already."""
+    missing_target: float = 0.1
+    """An analyst wants to change a text that is not there."""
+    malformed: float = 0.06
+    """The optimizer's reply is not what was asked for."""
+    gullible: float = 0.6
+    """A merge keeps an edit that a single patch proposes without any evidence."""
+
+
+STEADY = Temperament()
+NOISY = Temperament(slip=0.08)

@@ -1,0 +1,109 @@
+"""The prompts of a run: the built-in files, each replaceable by one of the user's own."""
+
+import difflib
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from skillopt_ci.errors import UsageError
+
+NAMES = (
+    "target",
+    "analyst_error",
+    "analyst_success",
+    "merge_failure",
+    "merge_success",
+    "merge_final",
+    "ranking",
+)
+
+#: Where the target's prompt takes in the skill.
+PLACEHOLDER = "{skill}"
+
+_SECTION_START = re.compile(r"^(?=#)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """The system prompt of every stage, by name."""
+
+    texts: Mapping[str, str]
+
+    @classmethod
+    def load(cls, override_dir: Path | None = None) -> "Prompts":
+        """Read the built-in prompts and, over them, the files ``<name>.md`` of ``override_dir``.
+
+        Raises :class:`~skillopt_ci.errors.UsageError` for a folder that is not there, a file that
+        replaces nothing, cannot be read or is blank, and a target prompt without ``{skill}``.
+        """
+        overrides = {} if override_dir is None else _overrides(override_dir)
+        return cls({name: overrides.get(name) or _built_in(name) for name in NAMES})
+
+    def text(self, name: str) -> str:
+        """Return the prompt called ``name``, one of :data:`NAMES`."""
+        return self.texts[name]
+
+    def target(self, skill: str) -> str:
+        """Return the target's system prompt with ``skill`` in it.
+
+        A blank skill leaves out the section (heading to next heading) that would hold it. Nothing
+        inside the skill is interpreted.
+        """
+        template = self.text("target")
+        if skill.strip():
+            return template.replace(PLACEHOLDER, skill.strip())
+        sections = _SECTION_START.split(template)
+        kept = "".join(section for section in sections if PLACEHOLDER not in section)
+        return kept.strip() or template.replace(PLACEHOLDER, "").strip()
+
+    @property
+    def prompts_sha256(self) -> str:
+        """Fingerprint of all the prompts."""
+        canonical = json.dumps(dict(self.texts), sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _built_in(name: str) -> str:
+    file = resources.files("skillopt_ci.prompts") / f"{name}.md"
+    return file.read_text(encoding="utf-8").strip()
+
+
+def _overrides(folder: Path) -> dict[str, str]:
+    if not folder.is_dir():
+        raise UsageError(
+            f"{folder}: there is no such folder of prompts.",
+            hint="The key `prompts` names a folder whose files replace built-in prompts.",
+        )
+    files = sorted(file for file in folder.iterdir() if not file.name.startswith("."))
+    _refuse_unknown(files)
+    return {file.stem: _own_text(file) for file in files}
+
+
+def _refuse_unknown(files: Iterable[Path]) -> None:
+    valid = [f"{name}.md" for name in NAMES]
+    for file in files:
+        if file.name not in valid:
+            nearest = difflib.get_close_matches(file.name, valid, n=1)
+            meant = f"Did you mean {nearest[0]}? " if nearest else ""
+            raise UsageError(
+                f"{file}: replaces no prompt.", hint=f"{meant}Valid names: {', '.join(valid)}."
+            )
+
+
+def _own_text(file: Path) -> str:
+    try:
+        text = file.read_text(encoding="utf-8-sig").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: cannot be read as UTF-8 text: {error}") from error
+    if not text:
+        raise UsageError(f"{file}: the prompt is blank.", hint="Delete it to use the built-in one.")
+    if file.stem == "target" and PLACEHOLDER not in text:
+        raise UsageError(
+            f"{file}: the placeholder {PLACEHOLDER} is missing.",
+            hint="Without it the target model would never read the skill.",
+        )
+    return text

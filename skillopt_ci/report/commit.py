@@ -1,0 +1,230 @@
+"""Commit messages: the subject says in words what changed, the trailers carry the facts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from skillopt_ci.ledger.records import (
+    Decision,
+    EditRecord,
+    HistoryEntry,
+    Measurement,
+    ProposalRecord,
+    StepRecord,
+)
+from skillopt_ci.report.figures import plural, score, score_text, usage_text
+from skillopt_ci.report.untrusted import one_line
+
+_SIMULATED = "The models were simulated: these scores say nothing about a real model."
+
+
+@dataclass(frozen=True, slots=True)
+class CommitText:
+    """The parts of a commit message, before wrapping and escaping."""
+
+    subject: str
+    body: str
+    trailers: dict[str, str]
+
+
+def started(entry: HistoryEntry, skill: str, measurement: Measurement) -> CommitText:
+    """The first commit of a run: the skill as it was found, measured."""
+    return CommitText(
+        subject=f"Start training {skill}: {score(measurement.score)} on "
+        f"{plural(measurement.n, 'task')}",
+        body=_paragraphs(
+            f"The skill as it stands scores {score_text(measurement.score, measurement.n)} on the "
+            "selection tasks. From here on every training step is a commit: merged if it scored "
+            "higher on the same tasks, reverted otherwise.",
+            _simulated(entry.simulated),
+        ),
+        trailers=_entry_trailers(entry),
+    )
+
+
+def measured(entry: HistoryEntry, measurement: Measurement) -> CommitText:
+    """The skill, the tasks or the configuration changed under way; scores start afresh."""
+    return CommitText(
+        subject=f"Measure again: {score(measurement.score)} on {plural(measurement.n, 'task')}, "
+        f"{entry.reason}",
+        body=_paragraphs(
+            f"Reason: {entry.reason}. The current skill scores "
+            f"{score_text(measurement.score, measurement.n)} on the selection tasks; the next "
+            "candidates are compared with that.",
+            _simulated(entry.simulated),
+        ),
+        trailers=_entry_trailers(entry),
+    )
+
+
+def set_aside(entry: HistoryEntry) -> CommitText:
+    """A candidate whose ground changed before it was judged; kept as a parent, not as content."""
+    return CommitText(
+        subject=f"Set aside the candidate of step {entry.step + 1}: {entry.reason}",
+        body="The candidate stays reachable as this commit's second parent. "
+        "The step is done again from the skill as it is now.",
+        trailers=_entry_trailers(entry),
+    )
+
+
+def took_in_base(base: str, skill: str) -> CommitText:
+    """The base branch changed the skill or the run's folder."""
+    return CommitText(
+        subject=f"Take in {base}: {skill} changed there",
+        body=f"Merged without conflict, so that this branch can still be merged into {base}.",
+        trailers={"Skillopt-Action": "take_in_base"},
+    )
+
+
+def proposed(record: StepRecord) -> CommitText:
+    """A step's candidate, before it is measured."""
+    proposal = record.proposal
+    applied = applied_edits(proposal)
+    return CommitText(
+        subject=f"Step {record.step}: {gist(applied)}",
+        body=_paragraphs(
+            f"Under the skill before this change the model solved {score(proposal.rollout.hard)} "
+            f"of {plural(proposal.rollout.n, 'training task')}.",
+            "\n".join(f"- {_edit_line(edit)}" for edit in applied),
+            f"Why: {one_line(proposal.reasoning, 600)}" if proposal.reasoning else "",
+            _simulated(record.simulated),
+        ),
+        trailers=_step_trailers(record, "proposed"),
+    )
+
+
+def merged(record: StepRecord, decision: Decision, seconds: float) -> CommitText:
+    """The candidate scored higher and stays."""
+    edits = applied_edits(record.proposal)
+    return CommitText(
+        subject=f"Merge step {record.step} ({_arrow(decision)}): {gist(edits)}",
+        body=_verdict(record, decision),
+        trailers=_decision_trailers(record, decision, seconds),
+    )
+
+
+def reverted(record: StepRecord, decision: Decision, candidate: str, seconds: float) -> CommitText:
+    """The candidate did not score higher: the skill is again what it was."""
+    edits = applied_edits(record.proposal)
+    return CommitText(
+        subject=f"Revert step {record.step} ({_arrow(decision)}): {gist(edits)}",
+        body=_paragraphs(f"This reverts commit {candidate}.", _verdict(record, decision)),
+        trailers=_decision_trailers(record, decision, seconds),
+    )
+
+
+def unchanged(record: StepRecord, decision: Decision, seconds: float) -> CommitText:
+    """A step without a candidate: nothing was proposed, or nothing that changes the text."""
+    return CommitText(
+        subject=f"Step {record.step}: {decision.reason}",
+        body=_verdict(record, decision),
+        trailers=_decision_trailers(record, decision, seconds),
+    )
+
+
+def applied_edits(proposal: ProposalRecord) -> tuple[EditRecord, ...]:
+    """The edits that changed the document."""
+    return tuple(edit for edit in proposal.edits if edit.applied)
+
+
+def gist(edits: Sequence[EditRecord]) -> str:
+    """What the edits say, in a few words of the model's own."""
+    return "; ".join(_gist_of(edit) for edit in edits) or "no change"
+
+
+def _gist_of(edit: EditRecord) -> str:
+    if edit.op == "delete":
+        return f"drop “{one_line(edit.target, 60)}”"
+    return one_line(edit.content.lstrip("#-*> "), 60) or "empty text"
+
+
+def _edit_line(edit: EditRecord) -> str:
+    backing = f" ({edit.source_type}, {edit.support_count} of the trajectories)"
+    words = {
+        "append": f"add “{one_line(edit.content, 200)}”",
+        "insert_after": f"after “{one_line(edit.target, 80)}” add “{one_line(edit.content, 200)}”",
+        "replace": f"replace “{one_line(edit.target, 120)}” by “{one_line(edit.content, 200)}”",
+        "delete": f"drop “{one_line(edit.target, 200)}”",
+    }
+    return words.get(edit.op, edit.op) + backing
+
+
+def _verdict(record: StepRecord, decision: Decision) -> str:
+    measurement = decision.measurement
+    flips = f"Fixed: {_names(decision.fixed)}. Broken: {_names(decision.broken)}."
+    return _paragraphs(
+        f"Verdict: {decision.action}. {decision.reason}",
+        "" if measurement is None else flips,
+        ""
+        if decision.reused_from is None
+        else f"Measured in step {decision.reused_from}, not again.",
+        f"Used {usage_text(record.usage.usage())}.",
+        _simulated(record.simulated),
+    )
+
+
+def _names(tasks: Sequence[str], limit: int = 12) -> str:
+    shown = ", ".join(one_line(task, 40) for task in tasks[:limit]) or "none"
+    rest = len(tasks) - limit
+    return f"{shown} and {rest} more" if rest > 0 else shown
+
+
+def _arrow(decision: Decision) -> str:
+    return f"{score(decision.score_before)} → {score(decision.score_after)}"
+
+
+def _entry_trailers(entry: HistoryEntry) -> dict[str, str]:
+    return {
+        "Skillopt-Step": str(entry.step),
+        "Skillopt-Epoch": str(entry.epoch),
+        "Skillopt-Action": entry.action,
+        "Skillopt-Score-After": _exact(entry.score_after),
+        "Skillopt-Tasks": str(entry.tasks),
+        "Skillopt-Skill-Sha256": entry.skill_sha256,
+        "Skillopt-Config-Sha256": entry.config_sha256,
+        **_usage_trailers(entry.usage.usage().tokens, entry.usage.cost_usd, entry.simulated),
+    }
+
+
+def _step_trailers(record: StepRecord, action: str) -> dict[str, str]:
+    return {
+        "Skillopt-Step": str(record.step),
+        "Skillopt-Epoch": str(record.epoch),
+        "Skillopt-Action": action,
+        "Skillopt-Edits": str(len(applied_edits(record.proposal))),
+        "Skillopt-Skill-Sha256": record.proposal.skill_after,
+        "Skillopt-Config-Sha256": record.proposal.config_sha256,
+        **_usage_trailers(record.usage.usage().tokens, record.usage.cost_usd, record.simulated),
+    }
+
+
+def _decision_trailers(record: StepRecord, decision: Decision, seconds: float) -> dict[str, str]:
+    stayed = decision.action.startswith("accept")
+    after = record.proposal.skill_after if stayed else record.proposal.skill_before
+    return {
+        **_step_trailers(record, decision.action),
+        "Skillopt-Score-Before": _exact(decision.score_before),
+        "Skillopt-Score-After": _exact(decision.score_after),
+        "Skillopt-Tasks": str(decision.compared),
+        "Skillopt-Skill-Sha256": after,
+        "Skillopt-Seconds": f"{seconds:.1f}",
+    }
+
+
+def _exact(value: float | None) -> str:
+    return "none" if value is None else f"{value:.6g}"
+
+
+def _usage_trailers(tokens: int, cost: float | None, simulated: bool) -> dict[str, str]:
+    facts = {
+        "Skillopt-Tokens": str(tokens),
+        "Skillopt-Cost-Usd": "unknown" if cost is None else f"{cost:.6f}",
+    }
+    return {**facts, "Skillopt-Simulated": "true"} if simulated else facts
+
+
+def _simulated(simulated: bool) -> str:
+    return _SIMULATED if simulated else ""
+
+
+def _paragraphs(*parts: str) -> str:
+    return "\n\n".join(part for part in parts if part)

@@ -1,0 +1,35 @@
+"""Numbers as people read them: always with how many tasks they stand on and how sure they are."""
+
+from skillopt_ci.model.client import Usage
+from skillopt_ci.rollout.metrics import wilson
+
+
+def score_text(score: float, n: int) -> str:
+    """A mean score with its 95 % interval: ``0.62 [0.47, 0.75] n=40``."""
+    interval = wilson(score, n)
+    return f"{score:.3f} [{interval.low:.2f}, {interval.high:.2f}] n={n}"
+
+
+def score(value: float | None) -> str:
+    """A bare score, or a dash where nothing was measured."""
+    return "–" if value is None else f"{value:.3f}"
+
+
+def cost_text(cost_usd: float | None) -> str:
+    """Dollars, or the honest word."""
+    if cost_usd is None:
+        return "unknown (no price set)"
+    return f"${cost_usd:.4f}" if cost_usd < 1 else f"${cost_usd:.2f}"
+
+
+def usage_text(usage: Usage) -> str:
+    """Calls, tokens and cost on one line."""
+    about = "about " if usage.estimated else ""
+    return (
+        f"{usage.calls:,} calls, {about}{usage.tokens:,} tokens, cost {cost_text(usage.cost_usd)}"
+    )
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 edit``, ``2 edits``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,23 @@
+"""The training log as a table: one row per event."""
+
+from skillopt_ci.ledger.records import HistoryEntry
+from skillopt_ci.report.figures import score
+from skillopt_ci.report.step_table import verdict
+
+HEADINGS = ("step", "epoch", "before", "after", "best", "edits", "words", "verdict")
+
+
+def log_row(entry: HistoryEntry) -> tuple[str, ...]:
+    """The row of one event."""
+    step = str(entry.step) if entry.kind == "step" else "–"
+    what = verdict(entry.action) if entry.kind == "step" else f"{entry.action}: {entry.reason}"
+    return (
+        step,
+        str(entry.epoch),
+        score(entry.score_before),
+        score(entry.score_after),
+        score(entry.best_score),
+        str(entry.edits) if entry.kind == "step" else "–",
+        str(entry.words),
+        what,
+    )

@@ -1,0 +1,32 @@
+"""The configuration as a JSON Schema, for editors that complete and check YAML."""
+
+from typing import cast
+
+from skillopt_ci.settings.config import Config
+from skillopt_ci.settings.inheritance import BASE
+
+#: Sections of which a file may give a part and its base the rest.
+_INHERITED = ("Models", "ModelRole")
+
+
+def json_schema() -> dict[str, object]:
+    """The JSON Schema (draft 2020-12) of one configuration file.
+
+    It is laxer than loading in one point: keys that a base file can supply are not required.
+    """
+    schema = Config.model_json_schema(by_alias=True)
+    definitions = cast("dict[str, dict[str, object]]", schema["$defs"])
+    for part in (schema, *(definitions[name] for name in _INHERITED)):
+        part.pop("required")
+    base = {
+        "type": "string",
+        "minLength": 1,
+        "description": "Another configuration file to build on, relative to this one. "
+        "What stands here wins.",
+    }
+    schema["properties"] = {BASE: base, **schema["properties"]}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "skillopt-ci configuration",
+    }

@@ -1,0 +1,150 @@
+"""The keys of SkillOpt's configuration files: where they belong and which mean something here."""
+
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from skillopt_ci.settings.config import Config
+from skillopt_ci.settings.keys import fields, homes, sections
+from skillopt_ci.settings.node import Node, Scalar
+from skillopt_ci.settings.problem import Problem, nearest
+
+#: Sections that have the same keys in both forms.
+SHARED = ("train", "gradient", "optimizer", "evaluation")
+
+_FLAT_NAMES = MappingProxyType(
+    {
+        "model_backend": ("model", "backend"),
+        "optimizer_model": ("model", "optimizer"),
+        "target_model": ("model", "target"),
+        "edit_budget": ("optimizer", "learning_rate"),
+        "min_edit_budget": ("optimizer", "min_learning_rate"),
+        "meta_edit_budget": ("optimizer", "meta_learning_rate"),
+        "env": ("env", "name"),
+    }
+)
+_ROLE_KEYS = (
+    *("azure_openai_endpoint", "azure_openai_auth_mode"),
+    *("qwen_chat_base_url", "qwen_chat_temperature", "qwen_chat_timeout_seconds"),
+    *("qwen_chat_max_tokens", "qwen_chat_enable_thinking", "qwen_chat_thinking_mode"),
+)
+_MODEL_KEYS = frozenset(
+    {"backend", "optimizer", "target", "judge", "optimizer_backend", "target_backend"}
+    | {"reasoning_effort", "azure_endpoint"}
+    | {role + key for role in ("", "optimizer_", "target_") for key in _ROLE_KEYS}
+    | {"minimax_region", "minimax_base_url", "minimax_model", "minimax_temperature"}
+    | {"minimax_max_tokens", "minimax_enable_thinking"}
+)
+_FLAT_MODEL_KEY = re.compile(
+    r"(optimizer_|target_)?(azure_|qwen_chat_|minimax_|backend$)"
+    r"|(codex|claude_code|cursor|copilot|rewrite)_|reasoning_effort$"
+)
+_ENV_KEYS = (
+    *("name", "skill_init", "out_root", "split_mode", "split_ratio", "split_seed", "split_dir"),
+    *("data_path", "limit", "workers", "exec_timeout", "max_completion_tokens"),
+)
+#: Keys without a counterpart, each with the values that say what happens here anyway.
+_WITHOUT_COUNTERPART: Mapping[str, Mapping[str, tuple[Scalar, ...]]] = MappingProxyType(
+    {
+        "train": {"steps_per_epoch": ()},
+        "gradient": {"max_analyst_rounds": ()},
+        "optimizer": {
+            "lr_control_mode": ("fixed", "none"),
+            "skill_update_mode": ("patch",),
+            "meta_learning_rate": (),
+            "use_slow_update": (False,),
+            "slow_update_samples": (),
+            "slow_update_gate_with_selection": (),
+            "longitudinal_pair_policy": (),
+            "use_meta_skill": (False,),
+            "use_skill_aware_reflection": (False,),
+            "skill_aware_appendix_source": (),
+            "skill_aware_consolidate_threshold": (0,),
+        },
+        "evaluation": {
+            "use_gate": (True,),
+            "use_semantic_density": (False,),
+            "semantic_density_weight": (),
+            "leading_words": (),
+            "eval_test": (),
+        },
+        "env": {"max_turns": (1,)},
+        "model": {},
+    }
+)
+_SURELY_MISSPELT = 0.85
+
+
+def given(node: Node | None) -> bool:
+    """Whether a key is set at all: SkillOpt's files spell out unset keys as null or empty text."""
+    return node is not None and node.value is not None and node.value != ""
+
+
+def flat_home(name: str) -> tuple[str, str] | None:
+    """The section and key that a flat name stands for; None for a name that is not SkillOpt's."""
+    if name in _FLAT_NAMES:
+        return _FLAT_NAMES[name]
+    if _FLAT_MODEL_KEY.match(name):
+        return ("model", name)
+    for section in SHARED:
+        if name in section_keys(section) or name in _WITHOUT_COUNTERPART[section]:
+            return (section, name)
+    return ("env", name) if name in _ENV_KEYS else None
+
+
+def section_keys(section: str) -> tuple[str, ...]:
+    """The keys of a section that mean something here."""
+    if section == "env":
+        return _ENV_KEYS
+    if section == "model":
+        return tuple(_MODEL_KEYS)
+    (model,) = sections(fields(Config)[section].annotation)
+    return tuple(fields(model))
+
+
+def has_meaning(section: str, key: str, node: Node) -> bool:
+    """Whether a key's value has an effect here."""
+    unknown_schedule = key == "lr_scheduler" and node.value == "autonomous"
+    return key in section_keys(section) and not unknown_schedule
+
+
+def ignored(tree: Node) -> Iterator[Problem]:
+    """A remark on every key that is set, has no effect here and asks for something else."""
+    for section, name, node in _keys(tree):
+        usual = _WITHOUT_COUNTERPART[section].get(name, ())
+        if has_meaning(section, name, node) or _is_secret(name) or node.value in usual:
+            continue
+        what = f"{node.value!r} " if name in section_keys(section) else ""
+        text = f"{what}has no meaning here and is ignored{_suggestion(section, name)}"
+        yield Problem(node.mark, f"{section}.{name}", text)
+
+
+def clear_keys(tree: Node) -> Iterator[Problem]:
+    """A problem for every API key that stands in the file."""
+    for section, name, node in _keys(tree):
+        if _is_secret(name):
+            variable = name.upper().replace("AZURE_API", "AZURE_OPENAI_API")
+            text = (
+                "a key does not belong in a file; remove the line and put the key into the "
+                f"environment variable {variable}"
+            )
+            yield Problem(node.mark, f"{section}.{name}", text)
+
+
+def _keys(tree: Node) -> Iterator[tuple[str, str, Node]]:
+    for section in _WITHOUT_COUNTERPART:
+        held = tree.entries.get(section)
+        for name, node in held.entries.items() if held else ():
+            if given(node):
+                yield section, name, node
+
+
+def _is_secret(name: str) -> bool:
+    return name.endswith("api_key")
+
+
+def _suggestion(section: str, name: str) -> str:
+    if name in _WITHOUT_COUNTERPART[section] or name in section_keys(section):
+        return ""
+    known = (*section_keys(section), *homes(name))
+    return nearest(name, known, _SURELY_MISSPELT)

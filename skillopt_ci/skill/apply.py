@@ -1,0 +1,145 @@
+"""Edits applied to a document, one after the other, each on what the one before left.
+
+Targets are matched exactly. An edit either does what it says outside the protected parts of the
+document, whose characters never change, or it is skipped and the document stays as it was.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from skillopt_ci.skill.document import ended, line_ending
+from skillopt_ci.skill.edit import Edit, EditReport, EditStatus
+from skillopt_ci.skill.regions import Span, protected_spans, strip_markers, tail_start
+
+_Outcome = tuple[str, EditStatus]
+
+_LINE_BREAK = re.compile(r"\r\n?")
+
+
+def apply_edits(text: str, edits: Sequence[Edit]) -> tuple[str, tuple[EditReport, ...]]:
+    """Return the edited document and one report per edit.
+
+    A document whose lines all end in CRLF keeps them. Once an edit was applied, the document ends
+    with one line break unless it is empty. Nothing is raised for any text.
+    """
+    ending = line_ending(text)
+    current = text.replace(ending, "\n")
+    reports: list[EditReport] = []
+    for index, edit in enumerate(edits, start=1):
+        current, status = _apply(current, edit)
+        reports.append(EditReport(index, edit, status))
+    return current.replace("\n", ending), tuple(reports)
+
+
+def _apply(text: str, edit: Edit) -> _Outcome:
+    change = _CHANGES.get(edit.op.strip().lower())
+    if change is None:
+        return text, EditStatus.UNKNOWN_OP
+    changed, status = change(text, edit.target.replace("\r\n", "\n"), _content(edit))
+    if not status.applied:
+        return text, status
+    changed = ended(changed)
+    if _protected(changed) != _protected(text):
+        return text, EditStatus.PROTECTED
+    return changed, status
+
+
+def _append(text: str, target: str, content: str) -> _Outcome:
+    if not content:
+        return text, EditStatus.EMPTY
+    if _locate(text, target) is EditStatus.PROTECTED:
+        return text, EditStatus.PROTECTED
+    return _appended(text, content, EditStatus.APPENDED, EditStatus.APPENDED_BEFORE_REGION)
+
+
+def _insert_after(text: str, target: str, content: str) -> _Outcome:
+    if not content:
+        return text, EditStatus.EMPTY
+    place = _locate(text, target)
+    if place is None:
+        at_end, before_region = EditStatus.INSERTED_AT_END, EditStatus.INSERTED_BEFORE_REGION
+        return _appended(text, content, at_end, before_region)
+    if not isinstance(place, Span):
+        return text, place
+    # From the target's last character on: a target that ends with a line break ends that line.
+    newline = text.find("\n", place.end - 1)
+    point = len(text) if newline < 0 else newline + 1
+    return f"{text[:point]}\n{content}\n{text[point:]}", EditStatus.INSERTED
+
+
+def _replace(text: str, target: str, content: str) -> _Outcome:
+    if _blank(target):
+        return text, EditStatus.REPLACE_NO_TARGET
+    place = _locate(text, target)
+    if not isinstance(place, Span):
+        return text, place or EditStatus.REPLACE_NOT_FOUND
+    new = _framed_like(text[place.start : place.end], content) if content else ""
+    return text[: place.start] + new + text[place.end :], EditStatus.REPLACED
+
+
+def _delete(text: str, target: str, content: str) -> _Outcome:
+    del content
+    if _blank(target):
+        return text, EditStatus.DELETE_NO_TARGET
+    place = _locate(text, target)
+    if not isinstance(place, Span):
+        return text, place or EditStatus.DELETE_NOT_FOUND
+    return text[: place.start] + text[place.end :], EditStatus.DELETED
+
+
+_CHANGES: Mapping[str, Callable[[str, str, str], _Outcome]] = {
+    "append": _append,
+    "insert_after": _insert_after,
+    "replace": _replace,
+    "delete": _delete,
+}
+
+
+def _appended(text: str, content: str, at_end: EditStatus, before_region: EditStatus) -> _Outcome:
+    """Put ``content`` in a paragraph of its own at the end, or before the first marked region."""
+    start = tail_start(text)
+    before, region = (text, "") if start is None else (text[:start], text[start:])
+    paragraphs = (before.rstrip(), content, region)
+    return "\n\n".join(filter(None, paragraphs)), at_end if start is None else before_region
+
+
+def _locate(text: str, target: str) -> Span | Literal[EditStatus.PROTECTED] | None:
+    """Find the first occurrence of ``target`` that touches no protected part.
+
+    Where the target does not occur as it is, it is looked for without markers, then also without
+    the white space around it. ``PROTECTED`` means that every occurrence touches a protected part.
+    """
+    bare = strip_markers(target)
+    for wanted in (target, bare, bare.strip()):
+        if wanted.strip() and wanted in text:
+            return _open_occurrence(text, wanted) or EditStatus.PROTECTED
+    return None
+
+
+def _open_occurrence(text: str, target: str) -> Span | None:
+    position = 0
+    for span in (*protected_spans(text), Span(len(text), len(text))):
+        start = text.find(target, position, span.start)
+        if start >= 0:
+            return Span(start, start + len(target))
+        position = span.end
+    return None
+
+
+def _framed_like(old: str, new: str) -> str:
+    """Return stripped ``new`` in the white space that surrounds ``old``."""
+    lead = old[: len(old) - len(old.lstrip())]
+    return lead + new + old[len(old.rstrip()) :]
+
+
+def _blank(target: str) -> bool:
+    return not strip_markers(target).strip()
+
+
+def _content(edit: Edit) -> str:
+    return strip_markers(_LINE_BREAK.sub("\n", edit.content)).strip()
+
+
+def _protected(text: str) -> list[str]:
+    return [text[span.start : span.end] for span in protected_spans(text)]

@@ -1,0 +1,41 @@
+"""When two tasks are the same: in substance, and to the letter."""
+
+import hashlib
+import json
+import unicodedata
+
+from skillopt_ci.tasks.task import Task
+
+
+def content_key(task: Task) -> str:
+    """SHA-256 over what the model is asked, blind to letter case, spacing and Unicode variants.
+
+    Two tasks with equal keys ask the same thing: seen in training, the other is no longer unseen.
+    """
+    asked = [[message.role, _normalized(message.content)] for message in task.messages]
+    files = sorted(_normalized(file.content) for file in task.files)
+    return _sha256([asked, files])
+
+
+def task_sha256(task: Task) -> str:
+    """SHA-256 over everything that can change the task's score; where it was defined cannot."""
+    return _sha256(
+        {
+            "id": task.id,
+            "messages": [[message.role, message.content] for message in task.messages],
+            "references": task.references,
+            "task_type": task.task_type,
+            "files": [[file.name, file.content] for file in task.files],
+            "metadata": dict(task.metadata),
+            "scorer": task.scorer and task.scorer.model_dump(mode="json", by_alias=True),
+        }
+    )
+
+
+def _normalized(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def _sha256(value: object) -> str:
+    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(canonical.encode("utf-8")).hexdigest()

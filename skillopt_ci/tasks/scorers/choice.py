@@ -1,0 +1,62 @@
+"""The scorer for multiple choice."""
+
+import string
+from collections.abc import Mapping
+
+from skillopt_ci.settings.scorer import ChoiceScorer
+from skillopt_ci.tasks.scorers.grading import needs_references, verdict
+from skillopt_ci.tasks.scorers.score import Score
+from skillopt_ci.tasks.scorers.wording import quote
+from skillopt_ci.tasks.task import Task
+
+
+def grade_choice(spec: ChoiceScorer, task: Task, answer: str) -> Score:
+    """Solved when the answer's label is that of a reference."""
+    choices = choices_of(spec, task)
+    chosen = parse_choice(answer, choices)
+    expected = [parse_choice(reference, choices) for reference in task.references]
+    solved = bool(chosen) and chosen in expected
+    wanted = " or ".join(dict.fromkeys(expected))
+    got = quote(chosen) if chosen else "an empty answer"
+    reason = f"chose {chosen}" if solved else f"expected choice {quote(wanted)}, got {got}"
+    return verdict(solved, reason, answer)
+
+
+def choices_of(spec: ChoiceScorer, task: Task) -> dict[str, str]:
+    """Normalised label to text: the scorer's choices, else the task's; a bare list is A, B, C …"""
+    given = spec.choices or task.metadata.get("choices") or {}
+    if isinstance(given, Mapping):
+        return {_label(str(label)): str(text) for label, text in given.items()}
+    if isinstance(given, list):
+        return dict(zip(string.ascii_uppercase, map(str, given), strict=False))
+    return {}
+
+
+def parse_choice(answer: str, choices: Mapping[str, str]) -> str:
+    """The label that ``answer`` names: as such, by the choice's text, or as its first word.
+
+    An answer that names none comes back normalised; without known choices any label is valid.
+    """
+    label = _label(answer)
+    if not choices or label in choices:
+        return label
+    text = " ".join(answer.casefold().split())
+    for key, choice in choices.items():
+        if text == " ".join(choice.casefold().split()):
+            return key
+    first = _label(answer.split(maxsplit=1)[0]) if answer.strip() else ""
+    return first if first in choices else label
+
+
+def check_choice_references(spec: ChoiceScorer, task: Task) -> str | None:
+    """Why the references are none of the choices; None if they are."""
+    choices = choices_of(spec, task)
+    for reference in task.references:
+        label = parse_choice(reference, choices)
+        if not label or (choices and label not in choices):
+            return f"the reference {quote(reference)} is none of the choices {', '.join(choices)}"
+    return needs_references(spec, task)
+
+
+def _label(text: str) -> str:
+    return text.strip().strip("*").lstrip("([").rstrip(".):]").strip("*").strip().upper()

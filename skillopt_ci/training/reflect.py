@@ -1,0 +1,166 @@
+"""Reflect: analysts read minibatches of trajectories and propose edits of the skill."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from skillopt_ci.concurrency import map_ordered
+from skillopt_ci.model.client import ChatClient, ModelUnavailable
+from skillopt_ci.progress import Observer, StageAdvanced, StageStarted
+from skillopt_ci.prompts import sections
+from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.rollout.outcome import Rollout
+from skillopt_ci.settings.config import Gradient
+from skillopt_ci.skill.edit import Source
+from skillopt_ci.tasks.task import Task
+from skillopt_ci.training.ask import Lost, ask, optimizer_request
+from skillopt_ci.training.patch import Patch, Reflection
+from skillopt_ci.training.trajectory import render_trajectories
+from skillopt_ci.training.wire import AnalystReply, parse_analyst
+
+_PROMPT: Mapping[Source, str] = {"failure": "analyst_error", "success": "analyst_success"}
+_HEADING: Mapping[Source, str] = {"failure": "Failed", "success": "Successful"}
+
+
+@dataclass(frozen=True, slots=True)
+class Minibatch:
+    """Trajectories of one kind that one analyst reads; ``name`` is for people."""
+
+    source_type: Source
+    rollouts: tuple[Rollout, ...]
+    name: str
+
+
+async def reflect(
+    rollouts: Sequence[Rollout],
+    tasks_by_id: Mapping[str, Task],
+    skill: str,
+    *,
+    gradient: Gradient,
+    learning_rate: int,
+    seed: int,
+    prompts: Prompts,
+    client: ChatClient,
+    observer: Observer,
+    step_buffer: str = "",
+    meta_skill: str = "",
+) -> tuple[Reflection, ...]:
+    """Let analysts read the ``rollouts`` of one batch; failures first, in minibatch order.
+
+    Each proposes at most ``learning_rate`` edits; with 0 nobody is asked. ``step_buffer`` and
+    ``meta_skill`` are texts for the prompt, left out when empty. A minibatch without a usable
+    answer is missing from the result. Raises
+    :class:`~skillopt_ci.model.client.ModelUnavailable` when the model could be reached for none of
+    them: that says nothing about the skill.
+    """
+    work = minibatches(rollouts, gradient, seed) if learning_rate else ()
+    stable = sections.joined(
+        sections.current_skill(skill),
+        sections.section("Edits Budget", f"Propose at most L={learning_rate} edits."),
+        sections.section("Previous Steps in This Epoch", step_buffer) if step_buffer else "",
+        sections.meta_skill(meta_skill),
+    )
+    analysts = _Analysts(
+        client,
+        prompts,
+        observer,
+        stable,
+        skill,
+        tasks_by_id,
+        gradient.max_trajectory_chars,
+        learning_rate,
+    )
+    observer(StageStarted("reflect", len(work)))
+    results = await map_ordered(analysts.read, work, limit=gradient.analyst_workers)
+    _refuse_unreachable(results)
+    return tuple(result for result in results if isinstance(result, Reflection))
+
+
+def minibatches(
+    rollouts: Sequence[Rollout], gradient: Gradient, seed: int
+) -> tuple[Minibatch, ...]:
+    """Divide measured trajectories into minibatches of failures, then of successes.
+
+    Failures are shuffled by ``seed``, successes by ``seed + 1``. Attempts that ended in an error,
+    or of which there is no conversation, belong to neither.
+    """
+    shown = [rollout for rollout in rollouts if rollout.messages]
+    failed = [rollout for rollout in shown if rollout.failed]
+    solved = [] if gradient.failure_only else [rollout for rollout in shown if rollout.succeeded]
+    size = gradient.minibatch_size
+    return (*_sliced(failed, "failure", size, seed), *_sliced(solved, "success", size, seed + 1))
+
+
+def _sliced(
+    rollouts: Sequence[Rollout], source: Source, size: int, seed: int
+) -> tuple[Minibatch, ...]:
+    order = list(rollouts)
+    random.Random(seed).shuffle(order)
+    slices = [tuple(order[start : start + size]) for start in range(0, len(order), size)]
+    return tuple(
+        Minibatch(source, part, f"{source} minibatch {number}/{len(slices)}")
+        for number, part in enumerate(slices, start=1)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Analysts:
+    """What every analyst call has in common; ``stable`` opens each user message."""
+
+    client: ChatClient
+    prompts: Prompts
+    observer: Observer
+    stable: str
+    skill: str
+    tasks: Mapping[str, Task]
+    max_chars: int
+    budget: int
+
+    async def read(self, minibatch: Minibatch) -> Reflection | Lost:
+        source, size = minibatch.source_type, len(minibatch.rollouts)
+        user = sections.joined(self.stable, self._trajectories(minibatch))
+        reply = await ask(
+            self.client,
+            optimizer_request(self.prompts, _PROMPT[source], "analyst", user),
+            lambda text: parse_analyst(text, source, size),
+            what=minibatch.name,
+            observer=self.observer,
+        )
+        result = reply if isinstance(reply, Lost) else _reflection(reply, minibatch, self.budget)
+        self.observer(StageAdvanced("reflect", _told(minibatch, result)))
+        return result
+
+    def _trajectories(self, minibatch: Minibatch) -> str:
+        rollouts = minibatch.rollouts
+        return sections.section(
+            f"{_HEADING[minibatch.source_type]} Trajectories ({len(rollouts)} total)",
+            render_trajectories(rollouts, self.tasks, self.skill, self.max_chars),
+        )
+
+
+def _reflection(reply: AnalystReply, minibatch: Minibatch, budget: int) -> Reflection:
+    """Return the reflection; the source and the tasks are those that we know, not those told."""
+    ids = tuple(rollout.task_id for rollout in minibatch.rollouts)
+    source = minibatch.source_type
+    edits = tuple(replace(edit, source_type=source) for edit in reply.patch.edits[:budget])
+    return Reflection(
+        source_type=source,
+        patch=Patch(edits, reply.patch.reasoning),
+        task_ids=ids,
+        batch_size=len(ids),
+        failure_patterns=tuple(replace(found, task_ids=ids) for found in reply.failure_patterns),
+        success_patterns=reply.success_patterns,
+    )
+
+
+def _told(minibatch: Minibatch, result: Reflection | Lost) -> str:
+    if isinstance(result, Lost):
+        return f"{minibatch.name}: no answer"
+    return f"{minibatch.name}: {len(result.patch.edits)} edits"
+
+
+def _refuse_unreachable(results: Sequence[Reflection | Lost]) -> None:
+    errors = [result.error for result in results if isinstance(result, Lost)]
+    unreachable = [error for error in errors if isinstance(error, ModelUnavailable)]
+    if unreachable and len(unreachable) == len(results):
+        raise unreachable[0]

@@ -1,0 +1,164 @@
+"""Settle: before a step, the current skill must have a score that candidates can be held against.
+
+It has none at the start of a run, when a person changed the skill on a branch, and when
+something that scores depend on changed (selection tasks, scorers, target model, metric, prompts).
+"""
+
+from skillopt_ci.ledger.folder import document, line
+from skillopt_ci.ledger.records import (
+    HistoryEntry,
+    Measurement,
+    Snapshot,
+    State,
+    UsageRecord,
+)
+from skillopt_ci.model.client import Usage
+from skillopt_ci.progress import Note
+from skillopt_ci.report.commit import measured, started
+from skillopt_ci.skill.document import sha256, word_count
+from skillopt_ci.training.measure import measure
+from skillopt_ci.training.session import Bench, Session
+from skillopt_ci.training.standing import Settled, Standing, publish
+
+
+async def settle(session: Session, standing: Standing, run_started: float) -> Settled:
+    """Measure and record the current skill if it has no valid score; otherwise change nothing."""
+    why = unsettled(session, standing)
+    if not why and standing.state is not None:
+        return _settled(standing, standing.state)
+    session.observer(Note(f"Measuring the current skill: {why}."))
+    meter = session.meter(run_started, standing.spent)
+    async with session.bench(f"{session.config.run}/measure@{standing.commit}", meter) as bench:
+        current = await _measure(session, standing.skill, bench)
+        best = await _best(session, standing, current, bench)
+    usage = meter.total()
+    state = _state(session, standing, current, best, usage)
+    entry = _entry(session, standing, state, why, usage)
+    text = (
+        started(entry, session.skill_path, current)
+        if standing.state is None
+        else measured(entry, current)
+    )
+    changes = _changes(session, standing, state, entry, best)
+    return _settled(publish(session, standing, text, changes), state)
+
+
+def _settled(standing: Standing, state: State) -> Settled:
+    return Settled(standing.commit, standing.branch, standing.skill, state, standing.history)
+
+
+def unsettled(session: Session, standing: Standing) -> str:
+    """Why the current skill must be measured, in words; empty if its score is valid."""
+    state = standing.state
+    if state is None:
+        return "training starts"
+    if state.current.sha256 != standing.sha256:
+        return "the skill was changed by hand"
+    if state.measured_under != session.measured_under:
+        return "the selection tasks or the way of measuring changed"
+    return ""
+
+
+async def _measure(session: Session, skill: str, bench: Bench) -> Measurement:
+    return await measure(
+        skill,
+        session.selection,
+        runner=bench.runner,
+        evaluation=session.config.evaluation,
+        observer=session.observer,
+    )
+
+
+async def _best(
+    session: Session, standing: Standing, current: Measurement, bench: Bench
+) -> tuple[str, Snapshot]:
+    """The best text and its snapshot: a person's change becomes best only by a higher score."""
+    state = standing.state
+    step = 0 if state is None else state.step
+    mine = Snapshot(
+        sha256=standing.sha256, step=step, origin=_origin(standing), measurement=current
+    )
+    if state is None or state.best.sha256 == standing.sha256:
+        return standing.skill, mine
+    text = session.ledger.read(standing.commit, session.folder.best_skill) or ""
+    if sha256(text) != state.best.sha256:
+        return standing.skill, mine
+    best = state.best
+    if state.measured_under != session.measured_under:
+        again = await _measure(session, text, bench)
+        best = best.model_copy(update={"measurement": again})
+    return (standing.skill, mine) if current.score > best.measurement.score else (text, best)
+
+
+def _origin(standing: Standing) -> str:
+    state = standing.state
+    if state is None:
+        return "initial"
+    return state.current.origin if state.current.sha256 == standing.sha256 else "edited by hand"
+
+
+def _state(
+    session: Session,
+    standing: Standing,
+    current: Measurement,
+    best: tuple[str, Snapshot],
+    usage: Usage,
+) -> State:
+    before = standing.state
+    return State(
+        run=session.config.run,
+        skill=session.skill_path,
+        step=0 if before is None else before.step,
+        epoch=0 if before is None else before.epoch,
+        current=Snapshot(
+            sha256=standing.sha256,
+            step=0 if before is None else before.step,
+            origin=_origin(standing),
+            measurement=current,
+        ),
+        best=best[1],
+        measured_under=session.measured_under,
+        config_sha256=session.config_sha256,
+        usage=UsageRecord.of(standing.spent + usage),
+        simulated=session.simulated,
+    )
+
+
+def _entry(
+    session: Session, standing: Standing, state: State, why: str, usage: Usage
+) -> HistoryEntry:
+    before = standing.state
+    return HistoryEntry(
+        kind="start" if before is None else "measure",
+        step=state.step,
+        epoch=state.epoch,
+        action="start" if before is None else "measure",
+        reason=why,
+        score_before=None if before is None else before.current.measurement.score,
+        score_after=state.current.measurement.score,
+        best_score=state.best.measurement.score,
+        tasks=state.current.measurement.n,
+        skill_sha256=state.current.sha256,
+        words=word_count(standing.skill),
+        config_sha256=session.config_sha256,
+        usage=UsageRecord.of(usage),
+        simulated=session.simulated,
+    )
+
+
+def _changes(
+    session: Session,
+    standing: Standing,
+    state: State,
+    entry: HistoryEntry,
+    best: tuple[str, Snapshot],
+) -> dict[str, str | None]:
+    folder = session.folder
+    first = standing.state is None
+    return {
+        **folder.furniture(),
+        **({folder.initial_skill: standing.skill} if first else {}),
+        folder.state: document(state),
+        folder.history: "".join(line(one) for one in (*standing.history, entry)),
+        folder.best_skill: best[0],
+    }

@@ -1,0 +1,140 @@
+"""Where training stands: the commit that the next one is built on, and what it remembers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from skillopt_ci.errors import RepositoryError, SkillError
+from skillopt_ci.ledger.ledger import Ledger, Position
+from skillopt_ci.ledger.records import HistoryEntry, State
+from skillopt_ci.ledger.trailers import message
+from skillopt_ci.model.client import Usage
+from skillopt_ci.report.commit import CommitText, took_in_base
+from skillopt_ci.skill.document import sha256
+from skillopt_ci.training.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The ground of the next commit.
+
+    ``commit`` is the next commit's parent; ``branch`` is where the skills branch points (None
+    while it does not exist), which is what must still hold when it is moved. ``state`` is None
+    before the first measurement.
+    """
+
+    commit: str
+    branch: str | None
+    skill: str
+    state: State | None
+    history: tuple[HistoryEntry, ...]
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the skill as it stands."""
+        return sha256(self.skill)
+
+    @property
+    def spent(self) -> Usage:
+        """What the run has consumed so far."""
+        return Usage() if self.state is None else self.state.usage.usage()
+
+
+@dataclass(frozen=True, slots=True)
+class Settled(Standing):
+    """A ground whose skill has a valid score."""
+
+    state: State
+
+
+def find_standing(session: Session, position: Position) -> Standing:
+    """The ground to build on, after taking in what happened to the branches meanwhile.
+
+    - No skills branch: the base branch, which remembers the run if it was merged before.
+    - The skills branch is merged into base: base, which is a fast-forward of it.
+    - Base changed the skill (or the run's folder, by a squash merge): a merge of base into the
+      skills branch, published at once.
+    - Otherwise the skills branch; base may have moved on in other files.
+    """
+    tip = position.tip
+    if tip is None or position.tip_in_base:
+        return read_standing(session, position.base, branch=tip)
+    if not position.base_in_tip and _changed_on_base(session, tip, position.base):
+        tip = _take_in_base(session, tip, position.base)
+    return read_standing(session, tip, branch=tip)
+
+
+def read_standing(session: Session, commit: str, branch: str | None) -> Standing:
+    """What the tree of ``commit`` says."""
+    read = partial(session.ledger.read, commit)
+    folder = session.folder
+    skill = read(session.skill_path)
+    if skill is None:
+        raise SkillError(
+            f"{session.skill_path} is not in the commit that training starts from "
+            f"({session.ledger.base} {commit[:10]}).",
+            hint=f"Commit it there first: git add {session.skill_path} && git commit",
+        )
+    state = folder.read_state(read)
+    _refuse_other_run(session, state)
+    return Standing(commit, branch, skill, state, folder.read_history(read))
+
+
+def publish(
+    session: Session,
+    standing: Standing,
+    text: CommitText,
+    changes: Mapping[str, str | None],
+) -> Standing:
+    """Commit ``changes`` on the ground, move the skills branch there and stand on it."""
+    ledger = session.ledger
+    new = write(ledger, (standing.commit,), standing.commit, changes, text)
+    ledger.advance(standing.branch, new)
+    return read_standing(session, new, branch=new)
+
+
+def write(
+    ledger: Ledger,
+    parents: Sequence[str],
+    tree_of: str,
+    changes: Mapping[str, str | None],
+    text: CommitText,
+) -> str:
+    """Write a commit with the tree of ``tree_of`` plus ``changes``; no branch moves yet."""
+    return ledger.commit(parents, tree_of, changes, message(text.subject, text.body, text.trailers))
+
+
+def _refuse_other_run(session: Session, state: State | None) -> None:
+    if state is not None and state.skill != session.skill_path:
+        raise RepositoryError(
+            f"Run '{state.run}' trains {state.skill}, but the configuration names "
+            f"{session.skill_path}.",
+            hint="Give the other skill a run of its own: change `run` in the configuration.",
+        )
+
+
+def _changed_on_base(session: Session, tip: str, base: str) -> bool:
+    ledger = session.ledger
+    root = ledger.merge_base(tip, base)
+    if root is None:
+        raise RepositoryError(
+            f"skillopt/{session.config.run} and {ledger.base} have no common history.",
+            hint="Choose another `run` name, or delete that branch if it is not a training run.",
+        )
+    return bool(ledger.changed_between(root, base, (session.skill_path, session.folder.path)))
+
+
+def _take_in_base(session: Session, tip: str, base: str) -> str:
+    ledger = session.ledger
+    merged = ledger.take_in_base(tip, base, (session.folder.path,))
+    if merged.tree is None:
+        raise RepositoryError(
+            f"{', '.join(merged.conflicts)} changed both on {ledger.base} and on "
+            f"skillopt/{session.config.run}, in the same places.",
+            hint=f"Merge {ledger.base} into skillopt/{session.config.run} by hand, push it, and "
+            "run the step again: the merged skill is then measured and trained on.",
+        )
+    text = took_in_base(ledger.base, session.skill_path)
+    commit = write(ledger, (tip, base), merged.tree, {}, text)
+    ledger.advance(tip, commit)
+    return commit

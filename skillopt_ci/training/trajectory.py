@@ -1,0 +1,89 @@
+"""Trajectories as text for the analysts: everything that is not ours stands in a fence, as data."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from skillopt_ci.chat import Message
+from skillopt_ci.fence import fenced
+from skillopt_ci.rollout.outcome import Rollout
+from skillopt_ci.tasks.task import Task
+
+#: Stands where the target's system prompt repeats the skill.
+SKILL_REFERENCE = "[current skill as above]"
+
+
+def render_trajectories(
+    rollouts: Sequence[Rollout], tasks: Mapping[str, Task], skill: str, max_chars: int
+) -> str:
+    """Return one block for each of ``rollouts``, in order, numbered from 1.
+
+    ``tasks`` must be training tasks: their reference answers are shown. Of a conversation (and of
+    the references) longer than ``max_chars`` characters the head and the tail stay.
+    """
+    return "\n\n---\n\n".join(
+        _trajectory(number, rollout, tasks[rollout.task_id], skill, max_chars)
+        for number, rollout in enumerate(rollouts, start=1)
+    )
+
+
+def keep_ends(texts: Sequence[str], limit: int) -> list[str]:
+    """Leave out the middle of ``texts``, taken as one, so that ``limit`` characters remain.
+
+    Returns as many texts; a note in the first one that lost something says how much is missing.
+    """
+    total = sum(map(len, texts))
+    if total <= limit:
+        return list(texts)
+    head, tail = limit - limit // 2, total - limit // 2
+    note = f"[… {tail - head} characters left out …]"
+    kept = []
+    start = 0
+    for text in texts:
+        until, since = max(0, head - start), max(0, tail - start)
+        cut_here = start <= head < start + len(text)
+        kept.append(text[:until] + (note if cut_here else "") + text[since:])
+        start += len(text)
+    return kept
+
+
+def _trajectory(number: int, rollout: Rollout, task: Task, skill: str, max_chars: int) -> str:
+    parts = [
+        f"### Trajectory {number} (id={_one_line(rollout.task_id)})",
+        fenced("\n".join(_facts(rollout, max_chars))),
+    ]
+    if task.references:
+        listed = "\n".join(map(_listed, task.references))
+        parts += ["#### Hidden Reference", fenced(keep_ends([listed], max_chars)[0])]
+    entries = _conversation(rollout.messages, skill, max_chars)
+    return "\n\n".join([*parts, "#### Conversation", *map(fenced, entries)])
+
+
+def _facts(rollout: Rollout, max_chars: int) -> Iterator[str]:
+    if rollout.task_type:
+        yield f"Task type: {_one_line(rollout.task_type)}"
+    if rollout.failed and rollout.reason:
+        yield f"Failure reason: {keep_ends([_one_line(rollout.reason)], max_chars)[0]}"
+    yield f"Steps: {rollout.n_turns}"
+
+
+def _conversation(messages: Sequence[Message], skill: str, max_chars: int) -> Iterable[str]:
+    """Return one entry for each message that is not wholly left out.
+
+    Each entry gets a fence of its own, so that no message can pass for the next one.
+    """
+    texts = [_without_skill(message, skill.strip()) for message in messages]
+    for message, text, kept in zip(messages, texts, keep_ends(texts, max_chars), strict=True):
+        if kept or not text:
+            yield f"[{message.role}] {kept}"
+
+
+def _without_skill(message: Message, skill: str) -> str:
+    repeats = message.role == "system" and len(skill) > len(SKILL_REFERENCE)
+    return message.content.replace(skill, SKILL_REFERENCE) if repeats else message.content
+
+
+def _listed(reference: str) -> str:
+    return "- " + reference.replace("\n", "\n  ")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
