@@ -1,26 +1,21 @@
 """Build the real parts of a run from what the command line says."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt_ci.cli.context import Globals
-from skillopt_ci.errors import ConfigError, TaskFileError
+from skillopt_ci.errors import ConfigError
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.progress import Note, Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.settings.fingerprint import config_sha256
 from skillopt_ci.settings.loading import Loaded, load
 from skillopt_ci.tasks.loading import load_splits
-from skillopt_ci.tasks.scorers.check import check_scorer
-from skillopt_ci.tasks.task import Splits, Task
+from skillopt_ci.tasks.scorers.check import check_scorers
+from skillopt_ci.tasks.task import Splits
 from skillopt_ci.training.fingerprint import measurement_fingerprint
 from skillopt_ci.training.session import Session, first
-
-#: Problems listed at once; more would only push the first ones off the screen.
-_SHOWN = 10
-
 
 @dataclass(frozen=True, slots=True)
 class Material:
@@ -40,7 +35,7 @@ def read_material(settings: Globals) -> Material:
     splits = load_splits(loaded.config.tasks, loaded.root)
     prompts = loaded.config.prompts
     library = Prompts.load(None if prompts is None else loaded.root / prompts)
-    _refuse_ungradable(loaded, splits)
+    check_scorers(splits, loaded.config.scorer, root=loaded.root, environ=settings.environ)
     return Material(loaded, splits, library)
 
 
@@ -90,27 +85,3 @@ def cache_path(loaded: Loaded, ledger: Ledger) -> Path | None:
     if cache.path is not None:
         return loaded.root / cache.path
     return ledger.common_dir / "skillopt-ci" / "calls.sqlite"
-
-
-def _refuse_ungradable(loaded: Loaded, splits: Splits) -> None:
-    problems = ungradable(loaded, (*splits.train, *splits.selection, *splits.test))
-    if problems:
-        shown = "\n".join(problems[:_SHOWN])
-        more = len(problems) - _SHOWN
-        tail = f"\n… and {more} more" if more > 0 else ""
-        raise TaskFileError(f"Some tasks cannot be graded:\n{shown}{tail}")
-
-
-def ungradable(loaded: Loaded, tasks: Sequence[Task]) -> list[str]:
-    """A line for each task that no scorer can grade, with where it stands."""
-    lines = []
-    for task in tasks:
-        spec = task.scorer or loaded.config.scorer
-        problem = (
-            "it has no scorer, and the configuration sets none"
-            if spec is None
-            else check_scorer(spec, task, loaded.root)
-        )
-        if problem:
-            lines.append(f"{task.file}:{task.line}: task {task.id!r}: {problem}")
-    return lines

@@ -87,14 +87,19 @@ def change_tree(git: Git, tree: str, changes: Mapping[str, str | None]) -> str:
 
 
 def put_entries(indexed: Git, entries: Mapping[str, Entry | None]) -> None:
-    """Set entries of the private index; None removes."""
+    """Set entries of the private index; None removes.
+
+    Raises RepositoryError for a path that git would not have in a tree.
+    """
     absent = "0 " + "0" * len(indexed.text("hash-object", "--stdin"))
     lines = (
         f"{absent if found is None else f'{found.mode} {found.oid}'}\t{path}\0"
         for path, found in entries.items()
     )
     stdin = "".join(lines).encode("utf-8", "surrogateescape")
-    indexed.run("update-index", "-z", "--index-info", stdin=stdin)
+    done = indexed.run("update-index", "-z", "--index-info", stdin=stdin)
+    if "Ignoring path" in done.stderr:
+        raise RepositoryError(f"not a path inside the repository: {done.stderr.strip()}")
 
 
 def _store(git: Git, tree: str, path: str, text: str | None) -> Entry | None:

@@ -45,18 +45,18 @@ def runs(start: Path) -> tuple[str, ...]:
 
 
 def _known(ledger: Ledger) -> str | None:
-    here = ledger.refs.skills
+    here = ledger.names.skills
     there = None if ledger.remote is None else refs.tracking(ledger.remote, here)
-    names = [name for name in (here, there) if name is not None]
-    found = list(refs.read(ledger.git, *names).values())
-    if len(found) < len(names) or found[0] == found[-1]:
+    looked_at = [name for name in (here, there) if name is not None]
+    found = list(refs.read(ledger.git, *looked_at).values())
+    if len(found) < len(looked_at) or found[0] == found[-1]:
         return found[0] if found else None
     local, remote = found
     return remote if history.is_ancestor(ledger.git, local, remote) else local
 
 
 def _base(ledger: Ledger) -> str:
-    for name in (f"refs/remotes/{ledger.remote}/{ledger.base}", ledger.refs.base):
+    for name in (f"refs/remotes/{ledger.remote}/{ledger.base}", ledger.names.base):
         commit = resolve(ledger, name)
         if commit is not None:
             return commit

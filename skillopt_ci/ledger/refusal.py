@@ -32,15 +32,15 @@ _DECISIONS = (
         "delete); nothing else is ever pushed.",
     ),
     _cause(r"hook declined", "a hook on the server declined it", "Its own words are above."),
-    _cause(
-        r"reference-transaction|ref updates aborted by hook",
-        "a reference-transaction hook on the server refused it",
-        "Its own words are above.",
-    ),
 )
 
 #: Failures of the whole conversation.
 _FAILURES = (
+    _cause(
+        r"ref updates aborted by hook",
+        "a reference-transaction hook, here or on the server, refused it",
+        "Its own words are above.",
+    ),
     _cause(
         r"does not support --atomic|dumb http",
         "it cannot take several refs as one transaction, so a step could get lost half-way",

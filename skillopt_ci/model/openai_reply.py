@@ -1,5 +1,6 @@
 """Reading the body of a chat completion, tolerant of what compatible servers leave out."""
 
+import json
 import math
 from dataclasses import replace
 
@@ -58,17 +59,13 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
     Raises :class:`TransientFailure` for a body that is no completion (cut off, not JSON, without
     choices) and :class:`ModelRefusal` if a content filter ended the answer.
     """
-    try:
-        completion = _Completion.model_validate_json(body)
-    except ValidationError as error:
-        detail = error.errors(include_url=False, include_input=False)[0]
-        raise TransientFailure(f"the response is no chat completion: {detail['msg']}") from error
+    completion = _parse(body)
     if not completion.choices:
         if completion.error is None:
             raise TransientFailure("the response holds no choices")
         return _error_in_body(completion.error)
     choice = completion.choices[0]
-    text = well_formed(_text(choice.message))
+    text = _text(choice.message)
     usage = _usage(completion.usage, request, text, config.price)
     if choice.finish_reason == "content_filter":
         raise ModelRefusal("The content filter ended the answer", usage=usage)
@@ -88,6 +85,18 @@ def cost_usd(usage: Usage, price: Price | None) -> float | None:
     cached_price = price.input if price.cached_input is None else price.cached_input
     fresh = (usage.prompt_tokens - cached) * price.input
     return (fresh + cached * cached_price + usage.completion_tokens * price.output) / 1e6
+
+
+def _parse(body: bytes) -> _Completion:
+    try:
+        # By way of text, because pydantic refuses the lone surrogates of a text cut in an escape.
+        document = well_formed(json.dumps(json.loads(body), ensure_ascii=False))
+        return _Completion.model_validate_json(document)
+    except ValidationError as error:
+        detail = error.errors(include_url=False, include_input=False)[0]["msg"]
+        raise TransientFailure(f"the response is no chat completion: {detail}") from error
+    except ValueError as error:
+        raise TransientFailure(f"the response is not JSON: {error}") from error
 
 
 def _error_in_body(error: _Error) -> ServerError:

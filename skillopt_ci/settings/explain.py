@@ -12,6 +12,7 @@ KeyPath = tuple[str | int, ...]
 
 _SECRET = re.compile(r"(^|_)(key|token|secret|password)(_env)?$", re.IGNORECASE)
 _LONGEST_SHOWN = 60
+_ABOUT_A_UNION = ("union_tag_invalid", "union_tag_not_found", "model_attributes_type")
 _EXPECTED = {
     "string_type": "text",
     "int_type": "a whole number",
@@ -22,7 +23,6 @@ _EXPECTED = {
     "tuple_type": "a list",
     "dict_type": "a mapping",
     "model_type": "a mapping",
-    "model_attributes_type": "a mapping",
     "string_too_short": "text that is not empty",
     "too_short": "a list that is not empty",
 }
@@ -31,7 +31,7 @@ _EXPECTED = {
 def explain(error: ErrorDetails) -> tuple[KeyPath, str]:
     """The key path that ``error`` is about, and what to say of it in one line."""
     place = locate(error["loc"])
-    if error["type"].startswith("union_tag"):
+    if error["type"] in _ABOUT_A_UNION:
         return _wrong_shape(place, error["input"])
     return place.path, _words(place, error)
 

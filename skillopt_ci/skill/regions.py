@@ -56,8 +56,9 @@ def markers(text: str, region: Region) -> Markers:
     """Pair the region's markers: a start marker with the next end marker."""
     blocks: list[Span] = []
     orphans: list[Span] = []
+    marker = re.compile(f"{region.start}|{region.end}")
     position = 0
-    while match := re.compile(f"{region.start}|{region.end}").search(text, position):
+    while match := marker.search(text, position):
         closing = text.find(region.end, match.end()) if match[0] == region.start else -1
         position = match.end() if closing < 0 else closing + len(region.end)
         (orphans if closing < 0 else blocks).append(Span(match.start(), position))
@@ -119,7 +120,10 @@ def without_region(text: str, region: Region) -> str:
         text.replace(ending, "\n"),
         flags=re.DOTALL,
     )
-    return ended(removed).replace("\n", ending) if count else text
+    if not count:
+        return text
+    # Again, for the marker that two ends of removed ones may make together.
+    return without_region(ended(removed).replace("\n", ending), region)
 
 
 def _plain(inner: str) -> str:

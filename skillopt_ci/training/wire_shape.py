@@ -63,7 +63,9 @@ def _source(value: object) -> Source | None:
 
 _Count = Annotated[int | None, BeforeValidator(_count)]
 _Text = Annotated[str, BeforeValidator(_cleaned)]
-_NamedOp = Annotated[_Text, StringConstraints(strip_whitespace=True, min_length=1)]
+_Word = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1), BeforeValidator(_cleaned)
+]
 _Note = Annotated[str, BeforeValidator(_text_or_nothing)]
 _Entries = Annotated[list[object], BeforeValidator(_list_or_nothing)]
 
@@ -75,7 +77,7 @@ class _Shape(BaseModel):
 class EditShape(_Shape):
     """One proposed edit; an absent ``content`` is no licence to delete the target."""
 
-    op: _NamedOp
+    op: _Word
     target: _Text | None = None
     content: _Text | None = None
     support_count: _Count = None

@@ -20,7 +20,7 @@ def analyse_failures(
 ) -> dict[str, object]:
     """Return the reply to a failure minibatch: what it saw, and edits against it."""
     missed = broken_conventions(brief.trajectories)
-    seen = [name for name in missed if dice.chance(f"insight {name}", temperament.insight)]
+    seen = [name for name in missed if _noticed(name, missed[name], brief, dice, temperament)]
     edits = [edit for name in seen for edit in _remedy(name, missed[name], brief, dice)]
     return {
         "batch_size": len(brief.trajectories),
@@ -67,6 +67,14 @@ def _broken(trajectory: Trajectory) -> frozenset[str]:
     if followed is None or not any(wanted):
         return frozenset()
     return next(names for names in wanted if names) - followed
+
+
+def _noticed(
+    name: str, count: int, brief: AnalystBrief, dice: Dice, temperament: Temperament
+) -> bool:
+    misled = conflicting_line(brief.skill, name) is not None
+    odds = temperament.vigilance if misled else 1 - (1 - temperament.insight) ** count
+    return dice.chance(f"insight {name}", odds)
 
 
 def _remedy(name: str, count: int, brief: AnalystBrief, dice: Dice) -> list[Edit]:

@@ -10,7 +10,7 @@ class SimulatedClient:
 
     def __init__(self, role_config: ModelRole, role: Role) -> None:
         """Choose the model; raises ``ModelSetupError`` when there is none of that name."""
-        find_model(role_config.model, where=f"models.{role}.model")
+        find_model(role_config.model, where=f"model.{role}.model")
         self._config = role_config
 
     async def complete(self, request: ChatRequest) -> ChatReply:

@@ -50,7 +50,7 @@ def _texts(lines: Iterable[_Line]) -> tuple[str, str]:
 def _lines(prompt: str) -> Iterator[_Line]:
     """Tell fenced lines from others by CommonMark's rule for code fences."""
     fence = ""
-    for text in prompt.splitlines():
+    for text in prompt.split("\n"):
         marker = _FENCE.match(text)
         if fence and _closes(text, fence):
             fence = ""

@@ -17,8 +17,10 @@ class Temperament:
     """Added to ``slip`` for each convention about which the skill contradicts itself."""
     torn: float = 0.6
     """The target breaks a convention that the skill both states and contradicts."""
-    insight: float = 0.35
-    """An analyst sees what is behind a kind of failure."""
+    insight: float = 0.2
+    """An analyst sees, from one trajectory, the convention behind its failure."""
+    vigilance: float = 0.8
+    """An analyst sees that a line of the skill is behind a kind of failure."""
     harmful: float = 0.25
     """An analyst proposes something that contradicts the house style."""
     platitude: float = 0.25

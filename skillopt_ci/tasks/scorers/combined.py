@@ -25,9 +25,7 @@ class Combined:
         """Grade with every part and combine their verdicts."""
         try:
             async with asyncio.TaskGroup() as group:
-                running = [
-                    group.create_task(_grade(part, task, response)) for part in self.parts
-                ]
+                running = [group.create_task(part.score(task, response)) for part in self.parts]
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None
         return self.combine([done.result() for done in running])
@@ -55,10 +53,6 @@ def weighted(spec: WeightedScorer, scores: Sequence[Score]) -> Score:
     solved = reaches(soft, spec.hard_at)
     lacking = [score for score in scores if score.soft < 1]
     return verdict(solved, _reasons(lacking or scores), scores[0].answer, soft=soft)
-
-
-async def _grade(part: Scorer, task: Task, response: str) -> Score:
-    return await part.score(task, response)
 
 
 def _reasons(scores: Sequence[Score]) -> str:

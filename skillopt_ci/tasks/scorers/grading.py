@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from skillopt_ci.settings.scorer import AnswerScorer
 from skillopt_ci.tasks.answers import extract
-from skillopt_ci.tasks.scorers.score import Score
+from skillopt_ci.tasks.scorers.score import GraderError, Score
 from skillopt_ci.tasks.task import Task
 
 Spec = TypeVar("Spec", bound=AnswerScorer)
@@ -21,9 +21,12 @@ class AnswerGrader(Generic[Spec]):
 
     spec: Spec
     grade: Callable[[Spec, Task, str], Score]
+    check: Callable[[Spec, Task], str | None]
 
     async def score(self, task: Task, response: str) -> Score:
-        """Grade the answer inside ``response``."""
+        """Grade the answer inside ``response``; a task without what it takes is a grader error."""
+        if fault := self.check(self.spec, task):
+            raise GraderError(f"task {task.id!r} cannot be graded: {fault}")
         answer = extract(response, self.spec.answer, self.spec.tag)
         return self.grade(self.spec, task, answer)
 

@@ -66,7 +66,7 @@ def check_json_references(spec: JsonScorer, task: Task) -> str | None:
     return needs_references(spec, task)
 
 
-def _violation(schema: dict[str, Any], value: object) -> str:
+def _violation(schema: dict[str, Any], value: Any) -> str:
     # An empty registry: a schema must not make the grader fetch anything.
     validator = validator_for(schema, default=Draft202012Validator)(schema, registry=Registry())
     try:
@@ -76,9 +76,8 @@ def _violation(schema: dict[str, Any], value: object) -> str:
     return one_line(f"{error.json_path}: {error.message}") if error else ""
 
 
-def _parse(text: str) -> object:
-    value: object = json.loads(text, parse_constant=_refuse_constant)
-    return value
+def _parse(text: str) -> Any:
+    return json.loads(text, parse_constant=_refuse_constant)
 
 
 def _refuse_constant(name: str) -> object:

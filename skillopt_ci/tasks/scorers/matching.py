@@ -16,19 +16,14 @@ def grade_contains(spec: ContainsScorer, task: Task, answer: str) -> Score:
     """
     if not answer.strip():
         return verdict(False, "the answer is empty", answer)
-    missing = [text for text in _wanted(spec, task) if not _holds(spec, answer, text)]
-    forbidden = [text for text in spec.not_contains if _holds(spec, answer, text)]
-    wanted = len(_wanted(spec, task))
-    if spec.match == "any":
-        missing, wanted = (missing if len(missing) == wanted else []), min(wanted, 1)
-    failed = min(len(missing), wanted) + len(forbidden)
-    conditions = wanted + len(spec.not_contains)
-    return verdict(
-        not failed,
-        _reason(spec, missing, forbidden),
-        answer,
-        soft=1.0 - failed / conditions,
-    )
+    wanted = {text: _holds(spec, answer, text) for text in _wanted(spec, task)}
+    unwanted = {text: _holds(spec, answer, text) for text in spec.not_contains}
+    required = [any(wanted.values())] if wanted and spec.match == "any" else [*wanted.values()]
+    conditions = [*required, *(not there for there in unwanted.values())]
+    missing = [] if all(required) else [text for text, there in wanted.items() if not there]
+    forbidden = [text for text, there in unwanted.items() if there]
+    soft = sum(conditions) / len(conditions)
+    return verdict(all(conditions), _reason(spec, missing, forbidden), answer, soft=soft)
 
 
 def check_contains_texts(spec: ContainsScorer) -> str | None:

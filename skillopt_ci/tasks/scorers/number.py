@@ -13,8 +13,8 @@ from skillopt_ci.tasks.task import Task
 _NUMBER = re.compile(
     r"""
     (?<![\w.])                                    # not inside a word or another number
-    (?P<sign>[-+−–]?)\s?
-    (?:[$€£¥₹]\s?|[A-Z]{3}\s?)?                   # currency
+    (?P<sign>[-+−–]?)
+    (?:(?:[A-Z]{0,2}[$€£¥₹]|USD|EUR|GBP|JPY|CNY|INR|CHF|AUD|CAD)\s?)?
     (?P<inner_sign>[-+−–]?)
     (?P<digits>
         \d{1,3}(?:[,\u00a0\u2009\u202f']\d{3})+(?!\d)(?:\.\d+)?
@@ -23,9 +23,9 @@ _NUMBER = re.compile(
     )
     (?:[eE](?P<exponent>[-+−–]?\d+))?
     (?:/(?P<denominator>\d+)(?![\d/.]))?           # 3/4
-    (?P<percent>\s?[%％])?
+    (?P<percent>\s?(?:[%％]|percent\b))?
     """,
-    re.VERBOSE,
+    re.VERBOSE | re.ASCII,
 )
 _MINUS = re.compile("[−–]")
 

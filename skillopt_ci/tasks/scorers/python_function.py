@@ -1,0 +1,149 @@
+"""The scorer that calls a Python function of the repository."""
+
+import asyncio
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TypeVar
+
+from skillopt_ci.errors import UsageError
+from skillopt_ci.settings.scorer import PythonScorer
+from skillopt_ci.tasks.answers import extract
+from skillopt_ci.tasks.problems import did_you_mean
+from skillopt_ci.tasks.scorers.grading import reaches
+from skillopt_ci.tasks.scorers.score import GraderError, Score
+from skillopt_ci.tasks.scorers.task_data import task_data
+from skillopt_ci.tasks.scorers.wording import last_words, one_line
+from skillopt_ci.tasks.task import Task
+
+GradeFunction = Callable[[dict[str, object], str], object]
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class PythonGrader:
+    """Calls ``function(task, answer)`` in a thread of its own."""
+
+    spec: PythonScorer
+    function: GradeFunction
+
+    async def score(self, task: Task, response: str) -> Score:
+        """Grade with what the function returns.
+
+        Raises :class:`GraderError` when it raises, exceeds its time or returns no score.
+        """
+        answer = extract(response, self.spec.answer, self.spec.tag)
+        try:
+            async with asyncio.timeout(self.spec.timeout):
+                returned = await _in_thread(lambda: self._call(task, answer))
+        except TimeoutError:
+            raise GraderError(
+                f"{self.spec.entry} took longer than {self.spec.timeout:g} s"
+            ) from None
+        return returned_score(self.spec, returned, answer)
+
+    def _call(self, task: Task, answer: str) -> object:
+        try:
+            return self.function(task_data(task), answer)
+        except (Exception, SystemExit) as error:
+            raise GraderError(f"{self.spec.entry} raised {_last_line(error)}") from error
+
+
+def load_function(entry: str, root: Path) -> GradeFunction:
+    """The function that ``entry`` names, its module imported with ``root`` on the import path.
+
+    The root comes last on the path: a file of the repository can never take the place of a
+    library. Raises :class:`UsageError` when it cannot be imported or found, or is async.
+    """
+    source, _, name = entry.rpartition(":")
+    if (folder := str(root.resolve())) not in sys.path:
+        sys.path.append(folder)
+    try:
+        module = _file_module(root / source) if source.endswith(".py") else _module(source)
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"{source} cannot be imported: {_last_line(error)}") from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        functions = (key for key, value in vars(module).items() if inspect.isfunction(value))
+        raise UsageError(f"{source} has no function {name!r}; {did_you_mean(name, functions)}")
+    if inspect.iscoroutinefunction(function):
+        raise UsageError(f"{entry} must be a plain function, not async")
+    found: GradeFunction = function
+    return found
+
+
+def returned_score(spec: PythonScorer, returned: object, answer: str) -> Score:
+    """What a grader returned, as a score; raises :class:`GraderError` when it is none.
+
+    A truth value or a number from 0 to 1 is the soft score; a dict has ``soft`` or ``hard`` or
+    both, and perhaps a ``reason``.
+    """
+    given = returned if isinstance(returned, dict) else {"soft": returned}
+    if unknown := given.keys() - {"hard", "soft", "reason"}:
+        raise GraderError(f"{spec.entry} returned the unknown key {min(map(str, unknown))!r}")
+    if not given.keys() & {"hard", "soft"}:
+        raise GraderError(f"{spec.entry} returned neither 'soft' nor 'hard'")
+    soft = _share(spec, given.get("soft", given.get("hard")))
+    hard = _share(spec, given["hard"]) if "hard" in given else float(reaches(soft, spec.hard_at))
+    reason = one_line(str(given.get("reason", ""))) or f"{spec.entry} gave {soft:g}"
+    return Score(float(hard >= 1), soft, reason, answer)
+
+
+def _share(spec: PythonScorer, value: object) -> float:
+    if not isinstance(value, bool | int | float) or not 0 <= value <= 1:
+        shown = one_line(repr(value), 80)
+        raise GraderError(f"{spec.entry} returned {shown}, expected a score from 0 to 1")
+    return float(value)
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(name)
+
+
+def _file_module(path: Path) -> ModuleType:
+    name = f"skillopt_grader_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    # Registered first, as `import` does: dataclasses and pickling look their module up there.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+async def _in_thread(work: Callable[[], Result]) -> Result:
+    # Not asyncio.to_thread: its pool is joined at exit, so one hung grader would hang the run.
+    future: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001  # handed over to the waiting task
+            future.set_exception(error)
+
+    future.set_running_or_notify_cancel()
+    threading.Thread(target=run, name="skillopt-grader", daemon=True).start()
+    return await asyncio.wrap_future(future)
+
+
+def _last_line(error: BaseException) -> str:
+    message = last_words(str(error), 200)
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {message}{where}"

@@ -1,0 +1,106 @@
+"""The scorer that asks a model to grade against a rubric."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+
+import json_repair
+
+from skillopt_ci.errors import BudgetExhausted, SkilloptError, UsageError
+from skillopt_ci.settings.scorer import RubricScorer
+from skillopt_ci.tasks.answers import extract
+from skillopt_ci.tasks.scorers.grading import reaches, verdict
+from skillopt_ci.tasks.scorers.score import GraderError, Judge, Score
+from skillopt_ci.tasks.scorers.wording import one_line, quote
+from skillopt_ci.tasks.task import Task
+
+_PLACEHOLDER = re.compile(r"\{(task|references|rubric|answer)\}")
+_FENCE_RUN = re.compile(r"`{3,}")
+
+
+@dataclass(frozen=True, slots=True)
+class RubricGrader:
+    """Puts task, rubric and answer before the judge."""
+
+    spec: RubricScorer
+    judge: Judge
+
+    async def score(self, task: Task, response: str) -> Score:
+        """Grade with the judge's verdict; a reply that is none costs one more question.
+
+        Raises :class:`GraderError` when the second reply is none either or the judge could not
+        be asked; errors that end the step (budget, set-up) pass.
+        """
+        if fault := check_rubric_task(self.spec, task):
+            raise GraderError(f"task {task.id!r} cannot be graded: {fault}")
+        answer = extract(response, self.spec.answer, self.spec.tag)
+        prompt = rubric_prompt(self.spec, task, answer)
+        reply = await self._ask(prompt)
+        try:
+            soft, reason = parse_verdict(reply)
+        except ValueError as error:
+            soft, reason = await self._ask_again(prompt, reply, error)
+        return verdict(reaches(soft, self.spec.hard_at), reason, answer, soft=soft)
+
+    async def _ask_again(self, prompt: str, reply: str, error: ValueError) -> tuple[float, str]:
+        again = (
+            f"{prompt}\n## Your previous reply\n{fenced(reply)}\n\n"
+            f"It could not be used: {error}. Reply with the JSON object alone.\n"
+        )
+        second = await self._ask(again)
+        try:
+            return parse_verdict(second)
+        except ValueError as still:
+            raise GraderError(f"the judge gave no verdict twice: {still}") from still
+
+    async def _ask(self, prompt: str) -> str:
+        try:
+            return await self.judge(prompt)
+        except (UsageError, BudgetExhausted):
+            raise
+        except SkilloptError as error:
+            # The answer exists, only its grade does not: not the target's failure.
+            raise GraderError(f"the judge could not be asked: {error.message}") from error
+
+
+def rubric_prompt(spec: RubricScorer, task: Task, answer: str) -> str:
+    """The judge's prompt; everything that comes from a task or a model is fenced as data."""
+    references = "\n".join(f"- {reference}" for reference in task.references)
+    conversation = "\n\n".join(f"[{m.role}] {m.content}" for m in task.messages)
+    attached = "".join(f"\n\n[file {file.name}]\n{file.content}" for file in task.files)
+    parts = {
+        "task": fenced(conversation + attached),
+        "references": fenced(references) if references and spec.rubric else "(none)",
+        "rubric": fenced(spec.rubric or references),
+        "answer": fenced(answer),
+    }
+    template = files(__package__).joinpath("rubric.md").read_text(encoding="utf-8")
+    return _PLACEHOLDER.sub(lambda found: parts[found[1]], template)
+
+
+def parse_verdict(reply: str) -> tuple[float, str]:
+    """Score and reason of a judge's reply; raises :class:`ValueError` when it holds none."""
+    parsed = json_repair.loads(reply)
+    candidates = parsed if isinstance(parsed, list) else [parsed]
+    verdicts = [item for item in candidates if isinstance(item, Mapping) and "score" in item]
+    if not verdicts:
+        raise ValueError(f'{quote(reply)} holds no JSON object with a "score"')
+    score = verdicts[-1]["score"]
+    if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
+        raise ValueError(f"the score {quote(repr(score))} is not a number from 0 to 1")
+    reason = one_line(str(verdicts[-1].get("reason") or ""))
+    return float(score), reason or f"the judge gave {score:g}"
+
+
+def check_rubric_task(spec: RubricScorer, task: Task) -> str | None:
+    """Why there is nothing to grade ``task`` against; None if there is."""
+    if spec.rubric.strip() or task.references:
+        return None
+    return "neither the scorer's rubric nor the task's references say what a good answer does"
+
+
+def fenced(text: str) -> str:
+    """``text`` in a fence longer than any run of backticks inside it."""
+    fence = "`" * (1 + max((len(run) for run in _FENCE_RUN.findall(text)), default=3))
+    return f"{fence}\n{text}\n{fence}"

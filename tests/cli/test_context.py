@@ -1,0 +1,74 @@
+from pathlib import Path
+
+import click
+import pytest
+
+from skillopt_ci.cli.context import Globals, global_options
+from skillopt_ci.cli.main import main
+
+
+@click.group()
+@global_options
+def app(settings: Globals) -> None:
+    pass
+
+
+@app.command()
+@click.option("--only", default="")
+@global_options
+def show(settings: Globals, only: str) -> None:
+    click.echo(
+        f"{settings.config}|{','.join(settings.overrides)}|{settings.json}"
+        f"|{settings.verbosity}|{settings.progress}|{only}"
+    )
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    assert main(words, group=app) == 0
+    return capsys.readouterr().out.strip().split("|")
+
+
+def test_defaults_need_no_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys, "show") == ["skillopt.yaml", "", "False", "0", "True", ""]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-c", "a.yaml", "--json", "-q", "--no-progress", "show", "--only", "x"],
+        ["show", "--only", "x", "-c", "a.yaml", "--json", "-q", "--no-progress"],
+        ["--json", "-q", "show", "--no-progress", "--config=a.yaml", "--only=x"],
+    ],
+    ids=["before", "after", "both"],
+)
+def test_options_stand_before_and_after_the_command(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert shown(capsys, *words) == ["a.yaml", "", "True", "-1", "False", "x"]
+
+
+def test_the_option_after_the_command_wins(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys, "-c", "a.yaml", "show", "-c", "b.yaml")[0] == "b.yaml"
+
+
+def test_overrides_add_up_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys, "-o", "a=1", "show", "-o", "b=2", "-o", "c=3")[1] == "a=1,b=2,c=3"
+
+
+def test_verbosity_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys, "-v", "show", "-vv")[3] == "3"
+
+
+@pytest.mark.parametrize("words", [["--version"], ["show", "--version"]])
+def test_version_is_told_in_both_places(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words, group=app) == 0
+    assert capsys.readouterr().out.startswith("skillopt-ci ")
+
+
+def test_globals_of_the_process_are_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Globals.of_process()
+    monkeypatch.setenv("SKILLOPT_TEST_LATER", "1")
+    assert "SKILLOPT_TEST_LATER" not in settings.environ
+    assert settings.cwd == Path.cwd()

@@ -1,0 +1,145 @@
+"""The promises of the ledger as its users rely on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from skillopt_ci.errors import RepositoryError
+from skillopt_ci.ledger.ledger import Ledger
+from skillopt_ci.settings import config
+
+if TYPE_CHECKING:
+    from tests.ledger.conftest import Bench
+
+
+def checkout_state(bench: Bench, folder: Path) -> dict[str, object]:
+    """All that a user could notice: files with content and mode, index, HEAD, stash, status."""
+    git_dir = Path(bench.git(folder, "rev-parse", "--absolute-git-dir"))
+    files = [file for file in folder.rglob("*") if file.is_file() and ".git" not in file.parts]
+    return {
+        "files": {
+            file: (file.read_bytes(), file.stat().st_mtime_ns, file.stat().st_mode)
+            for file in files
+        },
+        "index": (git_dir / "index").read_bytes(),
+        "HEAD": (git_dir / "HEAD").read_bytes(),
+        "FETCH_HEAD": (git_dir / "FETCH_HEAD").exists(),
+        "stash": bench.git(folder, "stash", "list"),
+        "status": bench.git(folder, "--no-optional-locks", "status", "--porcelain=v2", "-z"),
+    }
+
+
+def make_dirty(bench: Bench, folder: Path) -> None:
+    """Leave a stash, a staged file, an edit, a deletion and an untracked file."""
+    bench.save(folder, "kept.txt", "kept\n")
+    (folder / "kept.txt").write_text("stashed\n")
+    bench.git(folder, "stash")
+    (folder / "staged.txt").write_text("staged\n")
+    bench.git(folder, "add", "staged.txt")
+    (folder / "untracked.txt").write_text("untracked\n")
+    (folder / bench.skill).write_text("edited, not saved\n")
+
+
+@pytest.mark.parametrize("detached", [False, True])
+def test_dirty_checkout_stays_byte_for_byte(bench: Bench, here: Path, detached: bool) -> None:
+    if detached:
+        bench.git(here, "checkout", "--quiet", "--detach")
+    make_dirty(bench, here)
+    before = checkout_state(bench, here)
+    ledger = bench.open(here)
+    ledger.preflight(ledger.sync())
+    bench.train(ledger, "one\n")
+    bench.train(ledger, "two\n")
+    assert checkout_state(bench, here) == before
+
+
+@pytest.mark.parametrize(
+    "setting", ["core.splitIndex", "core.sparseCheckout", "index.sparse", "feature.manyFiles"]
+)
+def test_index_settings_leave_nothing_behind(bench: Bench, here: Path, setting: str) -> None:
+    bench.git(here, "config", setting, "true")
+    before = {file.name for file in (here / ".git").iterdir()}
+    bench.train(bench.open(here), "one\n")
+    assert {file.name for file in (here / ".git").iterdir()} == before
+
+
+def test_step_is_a_merge_that_first_parent_reads(bench: Bench, here: Path, origin: Path) -> None:
+    ledger = bench.open(here)
+    bench.train(ledger, "one\n")
+    tip = bench.train(ledger, "two\n")
+    subjects = [commit.subject for commit in ledger.log(tip, first_parent=True)]
+    assert subjects == ["Merge two", "Merge one", "Change skills/SKILL.md"]
+    assert bench.ref(origin, "refs/heads/skillopt/demo") == tip
+    assert bench.ref(origin, "refs/heads/skillopt-candidate/") == ""
+
+
+def test_revert_undoes_the_candidate_but_keeps_its_record(bench: Bench, here: Path) -> None:
+    ledger = bench.open(here)
+    candidate = bench.step(ledger, "worse\n")
+    reverted = ledger.revert(candidate, {".skillopt/demo/note": "tried\n"}, "Revert")
+    assert ledger.read(reverted, bench.skill) == "# Skill\n"
+    assert ledger.read(reverted, ".skillopt/demo/note") == "tried\n"
+    assert ledger.log(reverted, limit=1)[0].parents == (candidate,)
+
+
+def test_hook_environment_is_not_believed(
+    bench: Bench, here: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = checkout_state(bench, repository)
+    for name, value in {"DIR": ".git", "INDEX_FILE": ".git/index", "WORK_TREE": "."}.items():
+        monkeypatch.setenv(f"GIT_{name}", str(repository / value))
+    ledger = bench.open(here)
+    bench.train(ledger, "one\n")
+    for name in ("DIR", "INDEX_FILE", "WORK_TREE"):
+        monkeypatch.delenv(f"GIT_{name}")
+    assert ledger.root == here
+    assert checkout_state(bench, repository) == before
+    assert bench.ref(here, "refs/heads/skillopt/demo")
+
+
+def test_linked_worktree_shares_the_run(bench: Bench, here: Path) -> None:
+    bench.git(here, "worktree", "add", "--quiet", "-b", "feature", "../linked")
+    linked = bench.open(here.parent / "linked" / "skills")
+    tip = bench.train(linked, "one\n")
+    assert linked.root == here.parent / "linked"
+    assert linked.common_dir == bench.open(here).common_dir == here / ".git"
+    assert bench.open(here).sync().tip == tip
+
+
+def test_sha256_repository_works(bench: Bench, tmp_path: Path) -> None:
+    folder = tmp_path / "sha256"
+    bench.git(tmp_path, "init", "--quiet", "--object-format=sha256", str(folder))
+    bench.save(folder, bench.skill, "# Skill\n")
+    ledger = bench.open(folder)
+    tip = bench.train(ledger, "one\n")
+    gone = ledger.commit((tip,), tip, {bench.skill: None}, "Remove")
+    assert len(tip) == 64
+    assert ledger.files(gone) == ()
+
+
+def test_without_a_remote_training_stays_local(bench: Bench, repository: Path) -> None:
+    ledger = bench.open(repository, remote="elsewhere")
+    ledger.preflight(ledger.sync())
+    tip = bench.train(ledger, "one\n")
+    assert ledger.remote is None
+    assert ledger.sync().tip == tip
+
+
+def test_run_name_must_make_a_branch(bench: Bench, repository: Path) -> None:
+    with pytest.raises(RepositoryError, match=r"does not allow a branch 'skillopt/demo\.lock'"):
+        Ledger.open(repository, "demo.lock", config.Git())
+
+
+def test_own_branch_cannot_be_the_base(bench: Bench, repository: Path) -> None:
+    with pytest.raises(RepositoryError, match="cannot be 'skillopt/demo'"):
+        bench.open(repository, base="skillopt/demo")
+
+
+def test_files_lists_a_folder(bench: Bench, repository: Path) -> None:
+    commit = bench.save(repository, "skills/häßlich.md", "x")
+    ledger = bench.open(repository)
+    assert ledger.files(commit, "skills") == ("skills/SKILL.md", "skills/häßlich.md")
+    assert ledger.files(commit, "nowhere") == ()

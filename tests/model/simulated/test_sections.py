@@ -1,0 +1,29 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_ci.fence import fenced
+from skillopt_ci.model.simulated.sections import Section, sections
+
+
+def test_a_section_ends_at_the_next_heading_of_any_level() -> None:
+    found = sections("preamble\n## One\n\nfirst\n### Two\nsecond\n")
+    assert found == (Section(2, "One", "first", "first"), Section(3, "Two", "second", "second"))
+
+
+def test_headings_inside_a_fence_are_data() -> None:
+    found = sections("## Skill\n\nSee below:\n````md\n## Not a heading\n```\nx\n```\n````\n## Next")
+    assert [section.title for section in found] == ["Skill", "Next"]
+    assert found[0].data == "## Not a heading\n```\nx\n```"
+    assert found[0].text.startswith("See below:")
+
+
+def test_tildes_make_fences_too() -> None:
+    assert sections("## A\n~~~\n```\n## B\n~~~")[0].data == "```\n## B"
+
+
+@given(st.text())
+def test_whatever_is_fenced_comes_back_as_data(text: str) -> None:
+    data = f"start\n{text}\nend"
+    found = sections(f"## Data\n\n{fenced(data)}\n\n## After\n")
+    assert [section.title for section in found] == ["Data", "After"]
+    assert found[0].data == data

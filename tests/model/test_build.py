@@ -1,0 +1,189 @@
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skillopt_ci.concurrency import siblings
+from skillopt_ci.errors import BudgetExhausted, ModelSetupError
+from skillopt_ci.model.build import open_models
+from skillopt_ci.model.client import ChatReply, ModelUnavailable, Role
+from skillopt_ci.model.meter import Meter
+from skillopt_ci.settings.config import Limits, Models
+
+
+def run(
+    models: Models,
+    *requests: Any,
+    environ: Any = None,
+    cache: Path | None = None,
+    meter: Any = None,
+) -> list[ChatReply]:
+    async def asked() -> list[ChatReply]:
+        opened = open_models(
+            models, environ or {}, cache_path=cache, scope="step 1", meter=meter or Meter()
+        )
+        async with opened as client, siblings() as group:
+            tasks = [group.create_task(client.complete(request)) for request in requests]
+        return [task.result() for task in tasks]
+
+    return asyncio.run(asked())
+
+
+def test_each_role_reaches_its_own_model(server: Any, served: Any, ask: Any) -> None:
+    models = Models(target=served(model="t"), optimizer=served(model="o"), judge=served(model="j"))
+    run(models, *(ask(str(role), role=role) for role in Role))
+    assert {body["messages"][0]["content"]: body["model"] for body in server.bodies} == {
+        "target": "t",
+        "optimizer": "o",
+        "judge": "j",
+    }
+
+
+def test_without_a_judge_the_optimizer_grades(server: Any, served: Any, ask: Any) -> None:
+    run(Models(target=served(), optimizer=served(model="o")), ask(role=Role.JUDGE))
+    assert server.bodies[0]["model"] == "o"
+
+
+def test_all_roles_share_one_pool_of_connections(server: Any, served: Any, ask: Any) -> None:
+    models = Models(target=served(), optimizer=served())
+
+    async def in_turn() -> None:
+        opened = open_models(models, {}, cache_path=None, scope="s", meter=Meter())
+        async with opened as client:
+            for role in Role:
+                await client.complete(ask(role=role))
+
+    asyncio.run(in_turn())
+    assert (len(server.bodies), len(server.peers)) == (3, 1)
+
+
+def test_a_key_is_sent_to_its_own_role_alone(server: Any, served: Any, ask: Any) -> None:
+    models = Models(target=served(api_key_env="TARGET_KEY"), optimizer=served())
+    run(models, ask(), ask(role=Role.OPTIMIZER), environ={"TARGET_KEY": "sk-t"})
+    assert {headers["authorization"] for headers in server.headers} == {
+        "Bearer sk-t",
+        "Bearer none",
+    }
+
+
+def test_a_missing_key_stops_before_any_call(server: Any, served: Any, ask: Any) -> None:
+    models = Models(target=served(), optimizer=served(api_key_env="GONE"))
+    with pytest.raises(ModelSetupError, match=r"model\.optimizer needs .* GONE"):
+        run(models, ask())
+    assert server.bodies == []
+
+
+def test_a_base_url_needs_its_scheme(served: Any, ask: Any) -> None:
+    models = Models.model_construct(
+        target=served().model_copy(update={"base_url": "localhost:80/v1"}),
+        optimizer=served(),
+        judge=None,
+    )
+    with pytest.raises(ModelSetupError, match=r"model\.target\.base_url is 'localhost:80/v1'"):
+        run(models, ask())
+
+
+def test_a_missing_price_stops_before_any_call(server: Any, served: Any, ask: Any) -> None:
+    models = Models(target=served(), optimizer=served())
+    with pytest.raises(ModelSetupError, match="price"):
+        run(models, ask(), meter=Meter(step=Limits(cost_usd=1)))
+    assert server.bodies == []
+
+
+def test_tries_are_counted_by_the_role_s_own_setting(server: Any, served: Any, ask: Any) -> None:
+    server.will_fail(500, "boom")
+    with pytest.raises(ModelUnavailable, match="after 1 try: status 500: boom"):
+        run(Models(target=served(retries=0), optimizer=served()), ask())
+
+
+def test_a_budget_holds_across_roles_and_calls_at_once(server: Any, served: Any, ask: Any) -> None:
+    models = Models(target=served(max_concurrency=64), optimizer=served())
+    with pytest.raises(BudgetExhausted):
+        run(models, *(ask(str(i)) for i in range(64)), meter=Meter(step=Limits(calls=5)))
+    assert len(server.bodies) <= 5
+
+
+def test_answers_are_kept_between_openings(
+    server: Any, served: Any, ask: Any, tmp_path: Path
+) -> None:
+    models = Models(target=served(), optimizer=served())
+    for _ in range(2):
+        run(models, ask(), ask(role=Role.OPTIMIZER), cache=tmp_path / "calls.sqlite")
+    assert len(server.bodies) == 1  # both roles have the same model: one question, one answer
+
+
+def test_without_a_cache_each_request_is_a_call(server: Any, served: Any, ask: Any) -> None:
+    run(Models(target=served(), optimizer=served()), ask(), ask())
+    assert len(server.bodies) == 2
+
+
+def test_no_key_is_written_to_the_cache(served: Any, ask: Any, tmp_path: Path) -> None:
+    models = Models(target=served(api_key_env="KEY"), optimizer=served())
+    run(models, ask(), environ={"KEY": "sk-secret"}, cache=tmp_path / "calls.sqlite")
+    assert all(b"sk-secret" not in file.read_bytes() for file in tmp_path.iterdir())
+
+
+def test_simulated_models_need_neither_key_nor_the_openai_package() -> None:
+    script = """
+import asyncio, sys
+from skillopt_ci.chat import Message
+from skillopt_ci.model.build import open_models
+from skillopt_ci.model.client import ChatRequest, Role
+from skillopt_ci.model.meter import Meter
+from skillopt_ci.settings.config import Models
+role = lambda name: {"provider": "simulated", "model": name}
+models = Models.model_validate(
+    {"target": role("simulated-target"), "optimizer": role("simulated-optimizer")})
+async def main():
+    async with open_models(models, {}, cache_path=None, scope="s", meter=Meter()) as client:
+        await client.complete(ChatRequest(Role.TARGET, "rollout", (Message("user", "hi"),)))
+asyncio.run(main())
+print("openai" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"
+
+
+TRAINER = """
+import asyncio, sys
+from pathlib import Path
+from skillopt_ci.chat import Message
+from skillopt_ci.model.build import open_models
+from skillopt_ci.model.client import ChatRequest, Role
+from skillopt_ci.model.meter import Meter
+from skillopt_ci.settings.config import Models
+role = {"provider": "openai", "model": "m", "base_url": sys.argv[1]}
+models = Models.model_validate({"target": role, "optimizer": role})
+meter = Meter()
+async def one(client, number):
+    message = Message("user", f"task {number}")
+    await client.complete(ChatRequest(Role.TARGET, "rollout", (message,)))
+    print(message.content, flush=True)
+async def main():
+    cache = Path(sys.argv[2])
+    async with open_models(models, {}, cache_path=cache, scope="s", meter=meter) as client:
+        await asyncio.gather(*(one(client, number) for number in range(40)))
+    print(meter.total().calls, meter.reused_calls)
+asyncio.run(main())
+"""
+
+
+def test_a_killed_process_never_pays_twice_for_an_answer(server: Any, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", TRAINER, server.url, str(tmp_path / "calls.sqlite")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as killed:
+        assert killed.stdout is not None
+        answered = [killed.stdout.readline().strip() for _ in range(10)]
+        os.kill(killed.pid, signal.SIGKILL)
+        answered += killed.stdout.read().splitlines()
+    again = subprocess.run(command, capture_output=True, text=True, check=True)
+    asked = Counter(server.prompts())
+    assert [asked[prompt] for prompt in answered] == [1] * len(answered)
+    assert (len(asked), again.stdout.splitlines()[-1]) == (40, "40 0")

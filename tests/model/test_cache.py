@@ -1,0 +1,127 @@
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skillopt_ci.errors import InfrastructureError, UsageError
+from skillopt_ci.model.cache import CachedCall, CallCache
+from skillopt_ci.model.client import ChatReply, ModelRefusal, Usage
+from skillopt_ci.progress import Note
+
+REPLY = ChatReply("é 🎓 \ud800", "stop", "m", Usage(calls=1, prompt_tokens=3, cost_usd=None))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "new folder" / "calls.sqlite"
+
+
+@pytest.fixture
+def cache(path: Path) -> Iterator[CallCache]:
+    with closing(CallCache(path)) as opened:
+        yield opened
+
+
+def test_an_answer_comes_back_as_it_was(cache: CallCache) -> None:
+    cache.put("key", REPLY, paid_by="step 1")
+    assert cache.get("key") == CachedCall(REPLY, "step 1")
+    assert cache.get("other") is None
+
+
+def test_a_refusal_comes_back_as_one(cache: CallCache) -> None:
+    cache.put("key", ModelRefusal("too long", hint="cut", usage=REPLY.usage), paid_by="s")
+    known = cache.get("key")
+    assert known is not None
+    assert isinstance(known.outcome, ModelRefusal)
+    assert (str(known.outcome), known.outcome.usage) == ("too long\ncut", REPLY.usage)
+
+
+def test_the_first_answer_stands(cache: CallCache, reply: Any) -> None:
+    cache.put("key", reply("first"), paid_by="a")
+    cache.put("key", reply("second"), paid_by="b")
+    assert cache.get("key") == CachedCall(reply("first"), "a")
+
+
+def test_answers_survive_reopening(path: Path, reply: Any) -> None:
+    with closing(CallCache(path)) as first:
+        first.put("key", reply(), paid_by="a")
+    with closing(CallCache(path)) as second:
+        assert second.get("key") == CachedCall(reply(), "a")
+
+
+def damage(path: Path) -> None:
+    path.write_bytes(b"not a database at all" * 100)
+
+
+def truncate(path: Path) -> None:
+    with closing(CallCache(path)) as cache:
+        for number in range(200):
+            cache.put(str(number), REPLY, paid_by="a" * 100)
+    path.write_bytes(path.read_bytes()[:9000])
+
+
+def renumber(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA user_version = 99")
+
+
+@pytest.mark.parametrize("spoil", [damage, truncate, renumber])
+def test_an_unusable_file_is_moved_aside_with_a_warning(path: Path, spoil: Any) -> None:
+    path.parent.mkdir()
+    spoil(path)
+    events: Any = []
+    with closing(CallCache(path, events.append)) as cache:
+        cache.put("key", REPLY, paid_by="a")
+    assert path.with_name("calls.sqlite.aside").exists()
+    assert isinstance(events[0], Note)
+    assert events[0].level == "warning"
+    assert str(path) in events[0].text
+
+
+def test_a_path_that_is_a_folder_is_the_user_s_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot be opened.*\n.*cache\.path"):
+        CallCache(tmp_path)
+
+
+def test_a_parent_that_is_a_file_is_the_user_s_mistake(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot be opened"):
+        CallCache(tmp_path / "file" / "calls.sqlite")
+
+
+def test_a_file_that_fails_later_is_the_world_s_failure(path: Path, cache: CallCache) -> None:
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("DROP TABLE calls")
+    with pytest.raises(InfrastructureError, match=r"calls\.sqlite failed: no such table"):
+        cache.put("key", REPLY, paid_by="a")
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from skillopt_ci.model.cache import CallCache
+from skillopt_ci.model.client import ChatReply, Usage
+sys.stdin.readline()
+cache = CallCache(Path(sys.argv[1]))
+for number in range(100):
+    for key in (f"{sys.argv[2]}-{number}", f"both-{number}"):
+        cache.put(key, ChatReply(key, "stop", "m", Usage(calls=1)), paid_by=sys.argv[2])
+cache.close()
+"""
+
+
+def test_two_processes_share_one_new_file(path: Path) -> None:
+    command = [sys.executable, "-c", WRITER, str(path)]
+    writers = [
+        subprocess.Popen([*command, name], stdin=subprocess.PIPE, text=True) for name in "ab"
+    ]
+    for writer in writers:
+        writer.communicate("go\n")
+    assert [writer.returncode for writer in writers] == [0, 0]
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT count(*) FROM calls").fetchone() == (300,)

@@ -1,0 +1,134 @@
+import asyncio
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skillopt_ci.model.cache import CallCache
+from skillopt_ci.model.cached_client import CachedClient
+from skillopt_ci.model.client import ChatRequest, ModelRefusal, ModelUnavailable, Usage
+from skillopt_ci.model.meter import Meter
+from skillopt_ci.model.metered_client import MeteredClient
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Iterator[CallCache]:
+    with closing(CallCache(tmp_path / "calls.sqlite")) as opened:
+        yield opened
+
+
+def prompt(request: ChatRequest) -> str:
+    return request.messages[-1].content
+
+
+class Process:
+    """A client as one process has it: its own meter, the cache in common."""
+
+    def __init__(self, inner: Any, cache: CallCache, scope: str = "step 1") -> None:
+        self.meter = Meter()
+        self.client = CachedClient(
+            MeteredClient(inner, self.meter), cache, key_of=prompt, scope=scope, meter=self.meter
+        )
+
+    def ask(self, *requests: ChatRequest) -> list[str]:
+        async def run() -> list[str]:
+            replies = await asyncio.gather(*map(self.client.complete, requests))
+            return [reply.text for reply in replies]
+
+        return asyncio.run(run())
+
+    @property
+    def accounts(self) -> tuple[int, int]:
+        """Calls paid for and calls reused."""
+        return self.meter.total().calls, self.meter.reused_calls
+
+
+def test_what_was_answered_is_not_asked_again(
+    cache: CallCache, scripted: Any, ask: Any, reply: Any
+) -> None:
+    inner = scripted(reply("first"), reply("second"))
+    process = Process(inner, cache)
+    assert process.ask(ask("a")) + process.ask(ask("a")) == ["first", "first"]
+    assert (len(inner.asked), process.accounts) == (1, (1, 1))
+
+
+def test_a_resumed_step_reports_the_usage_of_an_uninterrupted_one(
+    cache: CallCache, scripted: Any, ask: Any, reply: Any
+) -> None:
+    inner = scripted(reply())
+    Process(inner, cache).ask(ask("a"), ask("b"))
+    resumed = Process(inner, cache)
+    resumed.ask(ask("a"), ask("b"), ask("c"), ask("a"))
+    assert (len(inner.asked), resumed.accounts) == (3, (3, 1))
+    assert resumed.meter.usage_by_stage()["rollout"].cost_usd == pytest.approx(0.03)
+
+
+def test_another_step_reuses_at_no_cost(
+    cache: CallCache, scripted: Any, ask: Any, reply: Any
+) -> None:
+    inner = scripted(reply())
+    Process(inner, cache, scope="step 1").ask(ask("a"))
+    later = Process(inner, cache, scope="step 2")
+    later.ask(ask("a"))
+    assert (later.accounts, later.meter.total()) == ((0, 1), Usage())
+
+
+def test_a_refusal_is_remembered(cache: CallCache, scripted: Any, ask: Any) -> None:
+    inner = scripted(ModelRefusal("too long"))
+    for _ in range(2):
+        with pytest.raises(ModelRefusal, match="too long"):
+            Process(inner, cache).ask(ask("a"))
+    assert len(inner.asked) == 1
+
+
+def test_a_failure_is_not(cache: CallCache, scripted: Any, ask: Any, reply: Any) -> None:
+    process = Process(scripted(ModelUnavailable("down"), reply("up")), cache)
+    with pytest.raises(ModelUnavailable):
+        process.ask(ask("a"))
+    assert process.ask(ask("a")) == ["up"]
+    assert process.accounts == (1, 0)
+
+
+class Held:
+    """Answers when told to; counts."""
+
+    def __init__(self, answer: Any) -> None:
+        self.calls = 0
+        self.answer = answer
+        self.asked = asyncio.Event()
+        self.released = asyncio.Event()
+
+    async def complete(self, request: ChatRequest) -> Any:
+        self.calls += 1
+        self.asked.set()
+        await self.released.wait()
+        return self.answer
+
+
+def test_identical_requests_at_once_share_a_call(cache: CallCache, ask: Any, reply: Any) -> None:
+    async def run() -> tuple[int, set[str]]:
+        held = Held(reply("shared"))
+        client = Process(held, cache).client
+        waiting = [asyncio.create_task(client.complete(ask("a"))) for _ in range(10)]
+        await held.asked.wait()
+        held.released.set()
+        return held.calls, {answer.text for answer in await asyncio.gather(*waiting)}
+
+    assert asyncio.run(run()) == (1, {"shared"})
+
+
+def test_when_the_caller_is_cancelled_another_takes_over(
+    cache: CallCache, ask: Any, reply: Any
+) -> None:
+    async def run() -> tuple[str, bool]:
+        held = Held(reply("answer"))
+        client = Process(held, cache).client
+        first, second = (asyncio.create_task(client.complete(ask("a"))) for _ in range(2))
+        await held.asked.wait()
+        first.cancel()
+        held.released.set()
+        return (await second).text, first.cancelled()
+
+    assert asyncio.run(run()) == ("answer", True)

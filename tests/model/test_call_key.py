@@ -1,0 +1,86 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_ci.chat import Message
+from skillopt_ci.model.call_key import call_key, token_limit
+from skillopt_ci.model.client import ChatRequest, Role
+from skillopt_ci.settings.config import ModelRole
+
+
+def config(**changes: Any) -> ModelRole:
+    return ModelRole.model_validate({"provider": "openai", "model": "m", **changes})
+
+
+def request(prompt: str = "hi", **changes: Any) -> ChatRequest:
+    fields: dict[str, Any] = {"role": Role.TARGET, "stage": "rollout", **changes}
+    return ChatRequest(messages=(Message("user", prompt),), **fields)
+
+
+KEY = call_key(config(), request())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": "n"},
+        {"base_url": "http://localhost/v1"},
+        {"temperature": 0.0},
+        {"reasoning_effort": "low"},
+        {"max_output_tokens": 5},
+        {"extra_body": {"top_p": 1}},
+        {"provider": "simulated"},
+    ],
+)
+def test_what_determines_the_answer_changes_the_key(changes: dict[str, Any]) -> None:
+    assert call_key(config(**changes), request()) != KEY
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"api_key_env": "KEY"},
+        {"timeout": 1},
+        {"retries": 0},
+        {"max_concurrency": 1},
+        {"price": {"input": 1, "output": 1}},
+        {"seed": 7},
+        {"base_url": "https://api.openai.com/v1/"},
+        {"token_limit_field": "max_tokens"},
+    ],
+)
+def test_what_does_not_determine_the_answer_leaves_the_key(changes: dict[str, Any]) -> None:
+    assert call_key(config(**changes), request()) == KEY
+
+
+def test_role_and_stage_are_labels() -> None:
+    assert call_key(config(), request(role=Role.JUDGE, stage="judge")) == KEY
+
+
+def test_attempt_prompt_and_speaker_count() -> None:
+    system = ChatRequest(Role.TARGET, "rollout", (Message("system", "hi"),))
+    others = [request(attempt=1), request("ho"), system]
+    assert len({KEY, *(call_key(config(), other) for other in others)}) == 4
+
+
+def test_the_seed_counts_for_simulated_models() -> None:
+    keys = {call_key(config(provider="simulated", seed=seed), request()) for seed in range(3)}
+    assert len(keys) == 3
+
+
+@given(st.text(st.characters()))
+def test_every_text_has_a_key(prompt: str) -> None:
+    assert len(call_key(config(), request(prompt))) == 64
+
+
+@pytest.mark.parametrize(
+    ("role_limit", "request_limit", "effective"),
+    [(None, None, None), (5, None, 5), (None, 7, 7), (5, 7, 5), (9, 7, 7)],
+)
+def test_the_smaller_limit_holds(
+    role_limit: int | None, request_limit: int | None, effective: int | None
+) -> None:
+    asked = request(max_output_tokens=request_limit)
+    assert token_limit(config(max_output_tokens=role_limit), asked) == effective

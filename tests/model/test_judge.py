@@ -1,0 +1,12 @@
+import asyncio
+from typing import Any
+
+from skillopt_ci.chat import Message
+from skillopt_ci.model.client import ChatRequest, Role
+from skillopt_ci.model.judge import ChatJudge
+
+
+def test_a_question_goes_to_the_judge(scripted: Any, reply: Any) -> None:
+    inner = scripted(reply("0.8"))
+    assert asyncio.run(ChatJudge(inner)("How good?")) == "0.8"
+    assert inner.asked == [ChatRequest(Role.JUDGE, "judge", (Message("user", "How good?"),))]

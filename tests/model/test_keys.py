@@ -1,0 +1,67 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_ci.errors import ModelSetupError
+from skillopt_ci.model.keys import api_key, key_variable, redact, resolved_key_values
+from skillopt_ci.settings.config import ModelRole, Models
+
+
+def config(**changes: Any) -> ModelRole:
+    return ModelRole.model_validate({"provider": "openai", "model": "m", **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "variable"),
+    [
+        ({}, "OPENAI_API_KEY"),
+        ({"base_url": "https://api.openai.com/v1/"}, "OPENAI_API_KEY"),
+        ({"base_url": "http://localhost:8000/v1"}, None),
+        ({"base_url": "http://localhost:8000/v1", "api_key_env": "LOCAL"}, "LOCAL"),
+        ({"api_key_env": "MINE"}, "MINE"),
+        ({"provider": "simulated"}, None),
+    ],
+)
+def test_openai_s_key_goes_to_openai_alone(changes: dict[str, Any], variable: str | None) -> None:
+    assert key_variable(config(**changes)) == variable
+
+
+def test_a_key_is_read_without_the_space_around_it() -> None:
+    assert api_key("model.target", config(), {"OPENAI_API_KEY": " sk-1\n"}) == "sk-1"
+
+
+def test_a_server_without_a_variable_gets_a_placeholder() -> None:
+    assert api_key("model.target", config(base_url="http://localhost/v1"), {}) == "none"
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        ({}, r"model\.target needs .* OPENAI_API_KEY, which is not set\n.*secret"),
+        ({"OPENAI_API_KEY": ""}, "OPENAI_API_KEY, which is empty"),
+        ({"OPENAI_APIKEY": "sk-1"}, "OPENAI_APIKEY is set: did you mean"),
+    ],
+)
+def test_a_missing_key_says_which_variable_to_set(environ: dict[str, str], words: str) -> None:
+    with pytest.raises(ModelSetupError, match=words) as caught:
+        api_key("model.target", config(), environ)
+    assert "sk-1" not in str(caught.value)
+
+
+def test_values_to_redact_are_those_in_use() -> None:
+    models = Models(
+        target=config(), optimizer=config(api_key_env="OTHER"), judge=config(api_key_env="GONE")
+    )
+    environ = {"OPENAI_API_KEY": "a\n", "OTHER": "b", "UNUSED": "c"}
+    assert resolved_key_values(models, environ) == ("a", "b")
+
+
+def test_a_secret_inside_another_leaves_no_rest() -> None:
+    assert redact("key abcdef and abc", ["abc", "abcdef", ""]) == "key *** and ***"
+
+
+@given(st.text(alphabet="xyz "), st.text(alphabet="xyz", min_size=1))
+def test_no_secret_remains(text: str, secret: str) -> None:
+    assert secret not in redact(text, [secret])

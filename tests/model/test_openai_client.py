@@ -1,0 +1,206 @@
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+
+from skillopt_ci.chat import Message
+from skillopt_ci.errors import ModelSetupError
+from skillopt_ci.model.client import ChatReply, ChatRequest, ModelRefusal, Role, Usage
+from skillopt_ci.model.openai_client import OpenAIClient, connection_pool
+from skillopt_ci.model.transient import TransientFailure
+from skillopt_ci.progress import Event, Note, silent
+from skillopt_ci.settings.config import ModelRole
+
+KEY = "sk-very-secret"
+
+
+def with_client(
+    config: ModelRole, work: Callable[[OpenAIClient], Awaitable[Any]], events: Any = None
+) -> Any:
+    async def run() -> Any:
+        async with connection_pool(4) as pool:
+            observe = silent if events is None else events.append
+            return await work(OpenAIClient("model.target", config, KEY, pool, observe))
+
+    return asyncio.run(run())
+
+
+def complete(config: ModelRole, request: ChatRequest, events: Any = None) -> ChatReply:
+    reply: ChatReply = with_client(config, lambda client: client.complete(request), events)
+    return reply
+
+
+def test_a_call_sends_what_is_set_and_reads_the_reply(server: Any, served: Any, ask: Any) -> None:
+    config = served(temperature=0.5, extra_body={"top_k": 1})
+    reply = complete(config, ask(max_output_tokens=9))
+    assert reply == ChatReply("hello", "stop", "served", Usage(1, 10, 5, cost_usd=None))
+    assert server.bodies == [
+        {
+            "model": "m",
+            "messages": [{"role": "user", "content": "hi"}],
+            "max_completion_tokens": 9,
+            "temperature": 0.5,
+            "top_k": 1,
+        }
+    ]
+    assert server.headers[0]["authorization"] == f"Bearer {KEY}"
+
+
+def test_a_price_gives_the_cost(served: Any, ask: Any) -> None:
+    reply = complete(served(price={"input": 1, "output": 2}), ask())
+    assert reply.usage.cost_usd == pytest.approx(20e-6)
+
+
+def test_a_prompt_that_utf_8_cannot_hold_is_sent_all_the_same(server: Any, served: Any) -> None:
+    complete(served(), ChatRequest(Role.TARGET, "rollout", (Message("user", "a\ud800é"),)))
+    assert server.prompts() == ["a?é"]
+
+
+@pytest.mark.parametrize(
+    ("status", "fields", "kind", "words"),
+    [
+        (429, {}, TransientFailure, "status 429: slow down"),
+        (500, {}, TransientFailure, "status 500"),
+        (429, {"code": "insufficient_quota"}, ModelSetupError, "no quota left"),
+        (401, {}, ModelSetupError, "slow down"),
+        (404, {"code": "model_not_found"}, ModelSetupError, "no model 'm' at http://127"),
+        (410, {}, ModelSetupError, "no model"),
+        (400, {"code": "context_length_exceeded"}, ModelRefusal, "too long"),
+        (400, {"code": "content_filter"}, ModelRefusal, "content filter"),
+        (418, {}, ModelSetupError, "will not take requests"),
+    ],
+)
+def test_statuses_mean_what_they_say(
+    server: Any, served: Any, ask: Any, status: int, fields: Any, kind: Any, words: str
+) -> None:
+    server.will_fail(status, "slow down", **fields)
+    with pytest.raises(kind, match=words):
+        complete(served(), ask())
+    assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize("body", [b"<html>Bad  gateway</html>", b"", b'{"detail": "no"}'])
+def test_an_error_of_any_shape_is_an_error(server: Any, served: Any, ask: Any, body: bytes) -> None:
+    server.will(body, status=502)
+    with pytest.raises(TransientFailure, match="status 502"):
+        complete(served(), ask())
+
+
+def test_a_wish_to_wait_is_passed_on_in_seconds(server: Any, served: Any, ask: Any) -> None:
+    server.will_fail(429, "slow", headers={"Retry-After": "17"})
+    with pytest.raises(TransientFailure) as caught:
+        complete(served(), ask())
+    assert caught.value.retry_after == 17
+
+
+def test_a_wish_to_wait_may_be_a_date(server: Any, served: Any, ask: Any) -> None:
+    date = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
+    server.will_fail(503, "slow", headers={"Retry-After": date})
+    with pytest.raises(TransientFailure) as caught:
+        complete(served(), ask())
+    assert caught.value.retry_after == pytest.approx(3600, abs=60)
+
+
+@pytest.mark.parametrize(
+    "response", [{"cut": 10}, {"body": b'{"choices": [{"mess'}, {"body": {"choices": []}}]
+)
+def test_a_broken_response_may_pass(server: Any, served: Any, ask: Any, response: Any) -> None:
+    server.will(**response)
+    with pytest.raises(TransientFailure):
+        complete(served(), ask())
+
+
+def test_a_server_that_is_not_there_may_come_back(ask: Any) -> None:
+    config = ModelRole(provider="openai", model="m", base_url="http://127.0.0.1:1/v1")
+    with pytest.raises(TransientFailure, match=r"the connection failed: .*connect"):
+        complete(config, ask())
+
+
+def test_a_server_that_does_not_answer_in_time_may_answer_later(
+    server: Any, served: Any, ask: Any
+) -> None:
+    gate = threading.Event()
+    server.will(gate=gate)
+    with pytest.raises(TransientFailure, match=r"no answer within 0\.1 s"):
+        complete(served(timeout=0.1), ask())
+    gate.set()
+
+
+def test_cancellation_ends_a_call_at_once(server: Any, served: Any, ask: Any) -> None:
+    gate = threading.Event()
+    server.will(gate=gate)
+
+    async def cancelled(client: OpenAIClient) -> bool:
+        call = asyncio.create_task(client.complete(ask()))
+        await asyncio.to_thread(server.arrived.wait, 10)
+        call.cancel()
+        await asyncio.wait([call])
+        return call.cancelled()
+
+    assert with_client(served(), cancelled)
+    gate.set()
+
+
+def test_the_key_appears_in_no_message(server: Any, served: Any, ask: Any) -> None:
+    server.will_fail(401, f"Incorrect API key provided: {KEY}")
+    with pytest.raises(ModelSetupError, match=r"\*\*\*") as caught:
+        complete(served(api_key_env="MY_KEY"), ask())
+    assert KEY not in str(caught.value)
+    assert "MY_KEY" in str(caught.value)
+
+
+def test_an_unsupported_parameter_is_dropped_for_good_and_told(
+    server: Any, served: Any, ask: Any
+) -> None:
+    server.will_fail(400, "Unsupported value: 'temperature' does not support 0.5")
+    events: list[Event] = []
+
+    async def twice(client: OpenAIClient) -> None:
+        await client.complete(ask("a"))
+        await client.complete(ask("b"))
+
+    with_client(served(temperature=0.5), twice, events)
+    assert ["temperature" in body for body in server.bodies] == [True, False, False]
+    assert events == [
+        Note("model.target: m does not support temperature; it is left out from now on.", "warning")
+    ]
+
+
+def test_the_token_limit_is_renamed(server: Any, served: Any, ask: Any) -> None:
+    message = "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+    server.will_fail(400, message, code="unsupported_parameter", param="max_tokens")
+    config = served(token_limit_field="max_tokens", max_output_tokens=7)
+    assert complete(config, ask()).text == "hello"
+    assert server.bodies[1]["max_completion_tokens"] == 7
+
+
+def test_a_server_that_takes_neither_name_is_given_up(server: Any, served: Any, ask: Any) -> None:
+    for name in ("max_completion_tokens", "max_tokens"):
+        server.will_fail(400, f"Unsupported parameter: '{name}'")
+    with pytest.raises(ModelSetupError, match="Unsupported parameter: 'max_tokens'"):
+        complete(served(max_output_tokens=7), ask())
+
+
+def test_calls_at_once_learn_together(server: Any, served: Any, ask: Any) -> None:
+    for _ in range(3):
+        server.will_fail(400, "Unsupported parameter: 'max_completion_tokens'")
+
+    async def together(client: OpenAIClient) -> list[ChatReply]:
+        return await asyncio.gather(*(client.complete(ask(str(i))) for i in range(3)))
+
+    events: list[Event] = []
+    assert len(with_client(served(max_output_tokens=7), together, events)) == 3
+    assert len(events) == 1
+
+
+def test_connections_are_used_again(server: Any, served: Any, ask: Any) -> None:
+    async def in_turn(client: OpenAIClient) -> None:
+        for number in range(5):
+            await client.complete(ask(str(number)))
+
+    with_client(served(), in_turn)
+    assert (len(server.bodies), len(server.peers)) == (5, 1)

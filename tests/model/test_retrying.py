@@ -1,0 +1,126 @@
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_ci.model.client import ModelRefusal, ModelUnavailable
+from skillopt_ci.model.retrying import RetryingClient, backoff
+from skillopt_ci.model.transient import TransientFailure
+
+
+class Naps:
+    """Remembers how long it was asked to sleep and only yields to others."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        await asyncio.sleep(0)
+
+
+def client(inner: Any, naps: Naps, retries: int = 3, at_once: int = 4) -> RetryingClient:
+    return RetryingClient(
+        inner, retries=retries, max_concurrency=at_once, sleep=naps, draw=lambda: 0.5
+    )
+
+
+def test_a_failure_that_passes_is_tried_again(scripted: Any, ask: Any, reply: Any) -> None:
+    naps = Naps()
+    inner = scripted(TransientFailure("503"), TransientFailure("503"), reply("at last"))
+    assert asyncio.run(client(inner, naps).complete(ask())).text == "at last"
+    assert naps.seconds == [0.5, 1.0]
+
+
+def test_the_server_s_wish_is_a_floor(scripted: Any, ask: Any, reply: Any) -> None:
+    naps = Naps()
+    inner = scripted(TransientFailure("429", retry_after=30), reply())
+    asyncio.run(client(inner, naps).complete(ask()))
+    assert naps.seconds == [30.5]
+
+
+def test_tries_run_out_with_the_last_failure_named(scripted: Any, ask: Any) -> None:
+    naps = Naps()
+    inner = scripted(TransientFailure("status 500: boom"))
+    with pytest.raises(ModelUnavailable, match=r"target .* after 4 tries: status 500: boom"):
+        asyncio.run(client(inner, naps).complete(ask()))
+    assert (len(inner.asked), len(naps.seconds)) == (4, 3)
+
+
+def test_without_retries_there_is_one_try(scripted: Any, ask: Any) -> None:
+    inner = scripted(TransientFailure("boom"))
+    with pytest.raises(ModelUnavailable, match="after 1 try: boom"):
+        asyncio.run(client(inner, Naps(), retries=0).complete(ask()))
+
+
+@pytest.mark.parametrize("failure", [ModelRefusal("no"), asyncio.CancelledError(), KeyError("x")])
+def test_other_failures_pass_at_once(scripted: Any, ask: Any, failure: BaseException) -> None:
+    inner = scripted(failure)
+
+    async def run() -> None:
+        with pytest.raises(type(failure)):
+            await client(inner, Naps()).complete(ask())
+
+    asyncio.run(run())
+    assert len(inner.asked) == 1
+
+
+class Crowd:
+    """Counts the calls under way at once."""
+
+    def __init__(self, answer: Any, failures: int = 0) -> None:
+        self.now = self.most = 0
+        self.failures = failures
+        self.answer = answer
+
+    async def complete(self, request: Any) -> Any:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0)
+        self.now -= 1
+        if self.failures:
+            self.failures -= 1
+            raise TransientFailure("busy")
+        return self.answer
+
+
+def test_concurrency_is_bounded(ask: Any, reply: Any) -> None:
+    crowd = Crowd(reply(), failures=9)
+
+    async def run() -> None:
+        bounded = client(crowd, Naps(), retries=9, at_once=3)
+        await asyncio.gather(*(bounded.complete(ask(str(i))) for i in range(20)))
+
+    asyncio.run(run())
+    assert crowd.most == 3
+
+
+def test_a_call_that_backs_off_leaves_its_slot_to_others(
+    scripted: Any, ask: Any, reply: Any
+) -> None:
+    async def run() -> list[str]:
+        woken = asyncio.Event()
+        inner = scripted(TransientFailure("busy"), reply("second"), reply("first"))
+
+        async def sleep(seconds: float) -> None:
+            await woken.wait()
+
+        bounded = RetryingClient(inner, retries=1, max_concurrency=1, sleep=sleep)
+        first = asyncio.create_task(bounded.complete(ask("first")))
+        second = (await asyncio.create_task(bounded.complete(ask("second")))).text
+        woken.set()
+        return [second, (await first).text]
+
+    assert asyncio.run(run()) == ["second", "first"]
+
+
+@given(st.integers(1, 10_000), st.floats(0, 1, exclude_max=True))
+def test_full_jitter_stays_in_a_window_that_doubles_up_to_a_minute(n: int, draw: float) -> None:
+    assert 0 <= backoff(n, None, lambda: draw) <= min(60.0, 2.0 ** min(n - 1, 10))
+
+
+@given(st.floats(0, 1e9), st.floats(0, 1, exclude_max=True))
+def test_a_wish_is_kept_up_to_two_minutes(wish: float, draw: float) -> None:
+    assert min(wish, 120) <= backoff(1, wish, lambda: draw) <= 121

@@ -1,0 +1,84 @@
+from typing import Any
+
+import pytest
+
+from skillopt_ci.errors import ModelSetupError, SkilloptError
+from skillopt_ci.model.client import ModelRefusal
+from skillopt_ci.model.server_error import ServerError, failure
+from skillopt_ci.model.transient import TransientFailure
+from skillopt_ci.settings.config import ModelRole
+
+
+def meaning(status: int, message: str = "", base_url: str = "", **fields: Any) -> SkilloptError:
+    config = ModelRole(provider="openai", model="gpt-x", base_url=base_url or None)
+    return failure(ServerError(status, message, **fields), "model.target", config)
+
+
+@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 529])
+def test_failures_that_may_pass_are_transient(status: int) -> None:
+    outcome = meaning(status, "busy", retry_after=3.0)
+    assert isinstance(outcome, TransientFailure)
+    assert (outcome.retry_after, str(outcome)) == (3.0, f"status {status}: busy")
+
+
+@pytest.mark.parametrize(
+    ("status", "fields"),
+    [
+        (429, {"code": "insufficient_quota"}),
+        (429, {"type": "insufficient_quota"}),
+        (402, {}),
+    ],
+)
+def test_an_empty_account_is_not_waited_for(status: int, fields: dict[str, str]) -> None:
+    outcome = meaning(status, "pay", **fields)
+    assert isinstance(outcome, ModelSetupError)
+    assert "no quota left" in str(outcome)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "code"),
+    [
+        (400, "", "content_filter"),
+        (400, "", "invalid_prompt"),
+        (400, "triggered our content management policy", ""),
+        (403, "your input was flagged", ""),
+        (400, "", "context_length_exceeded"),
+        (400, "maximum context length is 8192 tokens", ""),
+        (400, "the request exceeds the available context size", ""),
+        (400, "prompt is too long: 9 tokens", ""),
+        (413, "", ""),
+    ],
+)
+def test_what_the_prompt_causes_is_a_refusal(status: int, message: str, code: str) -> None:
+    assert isinstance(meaning(status, message, code=code), ModelRefusal)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_key_names_role_variable_and_server(status: int) -> None:
+    outcome = meaning(status, "bad key")
+    assert isinstance(outcome, ModelSetupError)
+    for part in ("model.target", "OPENAI_API_KEY", "api.openai.com", "bad key", "api_key_env"):
+        assert part in str(outcome)
+
+
+def test_a_server_that_wants_a_key_after_all_says_how_to_give_one() -> None:
+    outcome = meaning(401, "no key", base_url="https://llm.example/v1")
+    assert "Name the environment variable that holds it in model.target.api_key_env" in str(outcome)
+
+
+def test_a_missing_model_names_model_and_server() -> None:
+    outcome = meaning(404, "no such model", base_url="https://llm.example/v1")
+    assert isinstance(outcome, ModelSetupError)
+    assert "'gpt-x' at https://llm.example/v1" in str(outcome)
+
+
+def test_the_retirement_of_github_models_is_told() -> None:
+    told = str(meaning(410, "gone", base_url="https://models.github.ai/inference"))
+    assert "retired on 2026-07-30" in told
+    assert "retired" not in str(meaning(410, "gone", base_url="https://llm.example/v1"))
+
+
+def test_any_other_refusal_stops_the_run_with_the_server_s_words() -> None:
+    outcome = meaning(400, "top_k must be positive", code="invalid_value")
+    assert isinstance(outcome, ModelSetupError)
+    assert "status 400: top_k must be positive" in str(outcome)

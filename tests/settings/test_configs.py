@@ -1,0 +1,67 @@
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from skillopt_ci.settings.config import Config
+from skillopt_ci.settings.inheritance import read_layers
+from skillopt_ci.settings.keys import fields, sections
+from skillopt_ci.settings.loading import load
+from skillopt_ci.settings.node import plain
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+PROVIDERS = ("anthropic", "azure", "gemini", "litellm", "ollama", "openai", "openrouter", "vllm")
+REQUIRED = """\
+run: r
+skill: s
+tasks: {path: t}
+model:
+  target: {provider: simulated, model: m}
+  optimizer: {provider: simulated, model: m}
+"""
+
+
+def optional_keys(section: type, prefix: str = "") -> Iterator[str]:
+    """The dotted paths of all keys that have a default and no keys below them."""
+    for name, field in fields(section).items():
+        inner = list(sections(field.annotation))
+        if len(inner) == 1 and field.default is not None:
+            yield from optional_keys(inner[0], f"{prefix}{name}.")
+        elif not field.is_required():
+            yield f"{prefix}{name}"
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_every_provider_loads_without_a_warning(name: str) -> None:
+    loaded = load(CONFIGS / f"{name}.yaml")
+    assert loaded.warnings == ()
+    assert {loaded.config.model.target.provider, loaded.config.model.optimizer.provider} == {
+        "openai"
+    }
+
+
+@pytest.mark.parametrize("name", ["base", *PROVIDERS])
+def test_editors_accept_every_file(name: str) -> None:
+    file = CONFIGS / f"{name}.yaml"
+    schema = json.loads((CONFIGS / "schema.json").read_text(encoding="utf-8"))
+    Draft202012Validator(schema).validate(plain(read_layers(file)[-1]))
+    first = file.read_text(encoding="utf-8").splitlines()[0]
+    assert first == "# yaml-language-server: $schema=schema.json"
+
+
+def test_base_has_the_defaults_of_the_code(tmp_path: Path) -> None:
+    bare, based = tmp_path / "bare.yaml", tmp_path / "based.yaml"
+    bare.write_text(REQUIRED, encoding="utf-8")
+    based.write_text(f"_base_: {CONFIGS / 'base.yaml'}\n{REQUIRED}", encoding="utf-8")
+    assert load(based).config == load(bare).config
+
+
+@pytest.mark.parametrize("key", sorted(optional_keys(Config)))
+def test_base_shows_every_key_that_has_a_default(key: str) -> None:
+    held: object = plain(read_layers(CONFIGS / "base.yaml")[-1])
+    for step in key.split("."):
+        assert isinstance(held, dict)
+        assert step in held
+        held = held[step]

@@ -1,0 +1,54 @@
+from collections.abc import Callable
+
+import pytest
+
+from skillopt_ci.settings.fingerprint import config_sha256
+from skillopt_ci.settings.loading import Loaded
+
+Load = Callable[..., Loaded]
+
+
+def test_it_is_a_sha256_and_the_same_for_the_same_settings(load_with: Load) -> None:
+    first, second = (config_sha256(load_with().config) for _ in range(2))
+    assert first == second
+    assert len(bytes.fromhex(first)) == 32
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "train.seed=1",
+        "model.target.model=other",
+        "model.target.temperature=0.5",
+        "model.judge={provider: simulated, model: m}",
+        "optimizer.learning_rate=5",
+        "scorer={type: f1}",
+        "tasks.limit=3",
+        "prompts=folder",
+    ],
+)
+def test_what_influences_training_changes_it(load_with: Load, override: str) -> None:
+    assert config_sha256(load_with("", override).config) != config_sha256(load_with().config)
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "cache.enabled=false",
+        "git.remote=null",
+        "budget.run.calls=3",
+        "gradient.analyst_workers=2",
+        "model.target.timeout=1",
+        "model.optimizer.retries=1",
+        "model.target.max_concurrency=1",
+        "model.target.api_key_env=KEY",
+        "model.target.price={input: 1, output: 2}",
+    ],
+)
+def test_what_does_not_leaves_it(load_with: Load, override: str) -> None:
+    assert config_sha256(load_with("", override).config) == config_sha256(load_with().config)
+
+
+def test_spelling_out_a_default_leaves_it(load_with: Load) -> None:
+    spelt = load_with("train: {seed: 42}\n").config
+    assert config_sha256(spelt) == config_sha256(load_with().config)

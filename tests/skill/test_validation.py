@@ -1,0 +1,125 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_ci.skill.regions import APPENDIX, SLOW_UPDATE
+from skillopt_ci.skill.validation import MAX_LINES, MAX_WORDS, Problem, problems
+
+SKILL = Path("skills/pdf/SKILL.md")
+AGENTS = Path("AGENTS.md")
+GOOD = "---\nname: pdf\ndescription: Reads PDF files.\n---\n\n# PDF\n"
+
+
+def only(found: tuple[Problem, ...]) -> Problem:
+    (problem,) = found
+    return problem
+
+
+def test_a_sound_skill_has_no_problems() -> None:
+    assert problems(GOOD, SKILL) == ()
+
+
+def test_other_documents_need_no_frontmatter() -> None:
+    assert problems("# Rules\n", AGENTS) == ()
+
+
+@pytest.mark.parametrize("path", [SKILL, AGENTS])
+def test_an_empty_document_is_a_warning(path: Path) -> None:
+    assert only(problems(" \n", path)).severity == "warning"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("# PDF\n", 1, "must start with YAML frontmatter"),
+        ("---\nname: pdf\n", 1, "not properly closed"),
+        ("---\nname: pdf\n---\n", 1, "Missing required field in frontmatter: description"),
+        ("---\ndescription: d\nname: PDF\n---\n", 3, "must be lowercase"),
+        ("---\nname: pdf\ndescription: ''\n---\n", 3, "must be a non-empty string"),
+        ("---\nname: pdf\n\tdescription: d\n---\n", 3, "Invalid YAML"),
+        ("---\n- a\n---\n", 1, "must be a YAML mapping"),
+    ],
+)
+def test_what_breaks_the_skill_format_is_an_error(text: str, line: int, words: str) -> None:
+    first = problems(text, SKILL)[0]
+    assert (first.severity, first.line) == ("error", line)
+    assert words in first.message
+
+
+def test_the_folder_must_bear_the_name() -> None:
+    assert "must match skill name" in only(problems(GOOD, Path("a/csv/SKILL.md"))).message
+
+
+def test_a_skill_without_a_folder_may_have_any_name() -> None:
+    assert problems(GOOD, Path("SKILL.md")) == ()
+
+
+def test_fields_beyond_the_standard_are_a_warning() -> None:
+    problem = only(problems(GOOD.replace("name:", "model: x\nname:"), SKILL))
+    assert problem.severity == "warning"
+    assert "model" in problem.message
+
+
+def test_yaml_that_only_the_standard_refuses_is_a_warning() -> None:
+    text = GOOD.replace("name:", "allowed-tools: [Read]\nname:")
+    problem = only(problems(text, SKILL))
+    assert (problem.severity, problem.line) == ("warning", 2)
+    assert "\n" not in problem.message
+
+
+def test_yaml_that_only_the_standard_refuses_is_checked_further() -> None:
+    text = GOOD.replace("name: pdf", "allowed-tools: [Read]\nname: PDF")
+    assert {problem.severity for problem in problems(text, SKILL)} == {"error", "warning"}
+
+
+def test_a_marker_without_its_partner_is_an_error() -> None:
+    text = f"# A\n{SLOW_UPDATE.start}\n{SLOW_UPDATE.end}\n\n{APPENDIX.end}\n"
+    assert only(problems(text, AGENTS)) == Problem(
+        "error",
+        "The marker `<!-- APPENDIX_END -->` has no matching `<!-- APPENDIX_START -->`.",
+        5,
+    )
+
+
+def test_invisible_characters_are_named_once_per_kind() -> None:
+    first, second = problems("a\n\u202eb\u200b\u200b\n", AGENTS)
+    assert first.message == "The document holds an invisible U+202E (RIGHT-TO-LEFT OVERRIDE)."
+    assert second.message.endswith("U+200B (ZERO WIDTH SPACE), 2 times.")
+    assert (first.severity, first.line) == ("warning", 2)
+
+
+@pytest.mark.parametrize("text", ["\ta\r\n", "ا\u200cب", "👩\u200d💻", "é 日本 ß"])
+def test_ordinary_writing_is_no_problem(text: str) -> None:
+    assert problems(text, AGENTS) == ()
+
+
+def test_text_that_cannot_be_utf8_is_an_error() -> None:
+    assert only(problems("a\n\ud800", AGENTS)) == Problem(
+        "error", "The document holds bytes that are not UTF-8.", 2
+    )
+
+
+@pytest.mark.parametrize("text", ["a\n" * (MAX_LINES + 1), "a " * (MAX_WORDS + 1)])
+def test_a_very_long_document_is_a_warning(text: str) -> None:
+    problem = only(problems(text, AGENTS))
+    assert problem.severity == "warning"
+    assert "very long" in problem.message
+
+
+def test_errors_come_before_warnings() -> None:
+    found = problems(f"\u200b\n{APPENDIX.end}\n", AGENTS)
+    assert [problem.severity for problem in found] == ["error", "warning"]
+
+
+@given(st.text(alphabet=st.sampled_from("---\n: \t[]{}'\"nameé&*!|>#"), max_size=30))
+def test_any_frontmatter_can_be_judged(source: str) -> None:
+    assert problems(f"---\n{source}\n---\n", SKILL)
+
+
+def test_the_reference_library_is_loaded_only_for_a_check() -> None:
+    code = "import sys, skillopt_ci.skill.validation; sys.exit('skills_ref' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -1,0 +1,73 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_ci.tasks.answers import extract, last_fenced, last_tagged
+
+PLAIN = st.text(st.characters(exclude_characters="<>`~", exclude_categories=["Cs"]))
+
+
+@given(PLAIN, PLAIN, PLAIN)
+def test_tagged_answer_is_found_whatever_stands_around_it(before: str, answer: str, after: str):
+    assert extract(f"{before}<answer>{answer}</answer>{after}", "tag") == answer.strip()
+
+
+@given(PLAIN, st.text("abc \n", min_size=1))
+def test_fenced_block_is_found_whatever_stands_before_it(before: str, code: str):
+    assert extract(f"{before}\n```python\n{code}\n```", "fence") == code.strip("\n")
+
+
+@given(st.text())
+def test_last_line_is_one_of_the_lines(response: str):
+    line = extract(response, "last_line")
+    assert line in {part.strip() for part in response.splitlines()} | {""}
+
+
+@given(st.text())
+def test_every_way_of_extracting_takes_any_text(response: str):
+    assert all(extract(response, how) is not None for how in ("tag", "last_line", "fence", "text"))
+
+
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        ("<answer>1</answer> no: <ANSWER>2</Answer>", "2"),
+        ("<answer>draft <answer>final</answer>", "final"),
+        ("<answer>kept</answer> stray </answer>", "kept"),
+        ("<answer>kept</answer> <answer>cut off", "kept"),
+        ("<answer>two\nlines</answer>", "two\nlines"),
+        ("<answer></answer>\nnothing", ""),
+        ("no tag\nbut a last line \n\n", "but a last line"),
+        ("", ""),
+    ],
+)
+def test_tag(response: str, answer: str):
+    assert extract(response, "tag") == answer
+
+
+def test_tag_name_is_taken_literally():
+    assert last_tagged("<axb>no</axb><a.b>yes</a.b>", "a.b") == "yes"
+
+
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        ("```\none\n```\n```json\ntwo\n```\nthree", "two"),
+        ("~~~\n```\ninner\n```\n~~~", "```\ninner\n```"),
+        ("````\n```\nkept\n````", "```\nkept"),
+        ("```py\nnever closed", "never closed"),
+        ("- item\n  ```\n  a\n    b\n  ```", "a\n  b"),
+        ("inline ```code``` only", "inline ```code``` only"),
+        ("```code``` on its own line\nend", "end"),
+    ],
+)
+def test_fence(response: str, answer: str):
+    assert extract(response, "fence") == answer
+
+
+def test_text_without_fence_has_no_fenced_block():
+    assert last_fenced("nothing here") is None
+
+
+def test_text_is_the_whole_response_trimmed():
+    assert extract(" \n a\nb \n", "text") == "a\nb"

@@ -1,0 +1,58 @@
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from skillopt_ci.chat import Message
+from skillopt_ci.settings.scorer import ExactScorer
+from skillopt_ci.tasks.identity import content_key, task_sha256
+from skillopt_ci.tasks.task import Task, TaskFile
+
+MakeTask = Callable[..., Task]
+
+
+def test_content_key_ignores_case_space_and_unicode_variants(make_task: MakeTask):
+    left = make_task("a", prompt="Straße  ﬁne\n")
+    assert content_key(left) == content_key(make_task("b", prompt=" STRASSE FINE"))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"prompt": "other"},
+        {"messages": (Message("system", "s"), Message("user", "What is it?"))},
+        {"files": (TaskFile("a", "text"),)},
+    ],
+)
+def test_content_key_sees_what_is_asked(make_task: MakeTask, changed: dict[str, object]):
+    assert content_key(make_task(**changed)) != content_key(make_task())
+
+
+def test_renamed_file_asks_the_same(make_task: MakeTask):
+    keys = {content_key(make_task(files=(TaskFile(name, "text"),))) for name in "ab"}
+    assert len(keys) == 1
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"id": "u"},
+        {"prompt": "what is it?"},
+        {"task_type": "x"},
+        {"metadata": {"a": 1}},
+        {"files": (TaskFile("a", "text"),)},
+        {"scorer": ExactScorer(type="exact")},
+    ],
+)
+def test_task_sha256_sees_every_field(make_task: MakeTask, changed: dict[str, object]):
+    assert task_sha256(make_task(**changed)) != task_sha256(make_task())
+
+
+def test_task_sha256_sees_the_order_of_references(make_task: MakeTask):
+    assert task_sha256(make_task("a", "b")) != task_sha256(make_task("b", "a"))
+
+
+def test_task_sha256_ignores_where_the_task_was_defined(make_task: MakeTask):
+    task = make_task("a")
+    assert task_sha256(replace(task, file=Path("x"), line=7)) == task_sha256(task)

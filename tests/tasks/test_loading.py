@@ -1,0 +1,178 @@
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from skillopt_ci.errors import TaskFileError, UsageError
+from skillopt_ci.settings.config import GivenSplits, RatioSplit, SplitDir
+from skillopt_ci.tasks.loading import load_splits
+from skillopt_ci.tasks.splits import tasks_of
+from skillopt_ci.tasks.task import Task
+
+Write = Callable[[str, str], Path]
+WriteSplits = Callable[[Mapping[str, list[dict[str, object]]]], None]
+
+GIVEN = GivenSplits(train="train.jsonl", selection="selection.jsonl")
+
+
+def asks(*ids: str) -> list[dict[str, object]]:
+    return [{"id": name, "prompt": f"ask {name}"} for name in ids]
+
+
+def ids(tasks: tuple[Task, ...]) -> list[str]:
+    return [task.id for task in tasks]
+
+
+def test_given_splits_keep_file_order(tmp_path: Path, write_splits: WriteSplits):
+    write_splits({"train": asks("b", "a"), "selection": asks("c"), "test": asks("d")})
+    spec = GivenSplits(train="train.jsonl", selection="selection.jsonl", test="test.jsonl")
+    splits = load_splits(spec, tmp_path)
+    assert [ids(part) for part in (splits.train, splits.selection, splits.test)] == [
+        ["b", "a"],
+        ["c"],
+        ["d"],
+    ]
+
+
+def test_test_split_may_be_left_out(tmp_path: Path, write_splits: WriteSplits):
+    write_splits({"train": asks("a"), "selection": asks("b")})
+    assert load_splits(GIVEN, tmp_path).test == ()
+
+
+def test_task_knows_where_it_was_defined(tmp_path: Path, write_splits: WriteSplits):
+    write_splits({"train": asks("a", "b"), "selection": asks("c")})
+    task = load_splits(GIVEN, tmp_path).train[1]
+    assert (task.file, task.line) == (tmp_path / "train.jsonl", 2)
+
+
+def test_limit_keeps_the_first_of_each_split(tmp_path: Path, write_splits: WriteSplits):
+    write_splits({"train": asks("a", "b", "c"), "selection": asks("d", "e")})
+    splits = load_splits(GIVEN.model_copy(update={"limit": 2}), tmp_path)
+    assert (ids(splits.train), ids(splits.selection)) == (["a", "b"], ["d", "e"])
+
+
+@pytest.mark.parametrize("empty", ["train", "selection"])
+def test_empty_split_is_refused(tmp_path: Path, write_splits: WriteSplits, empty: str):
+    write_splits({"train": asks("a"), "selection": asks("b"), empty: []})
+    with pytest.raises(TaskFileError, match=rf"{empty}.jsonl: the {empty} split has no tasks"):
+        load_splits(GIVEN, tmp_path)
+
+
+def test_repeated_id_is_refused_across_splits(tmp_path: Path, write_splits: WriteSplits):
+    write_splits({"train": asks("a"), "selection": [{"id": "a", "prompt": "other"}]})
+    with pytest.raises(
+        TaskFileError, match=r"selection.jsonl:1: id 'a' is already used at .*train.jsonl:1"
+    ):
+        load_splits(GIVEN, tmp_path)
+
+
+def test_repeated_id_is_refused_within_a_split(tmp_path: Path, write_splits: WriteSplits):
+    write_splits({"train": [*asks("a"), {"id": "a", "prompt": "y"}], "selection": asks("b")})
+    with pytest.raises(TaskFileError, match=r"train.jsonl:2: id 'a'"):
+        load_splits(GIVEN, tmp_path)
+
+
+def test_same_question_in_two_splits_is_refused(tmp_path: Path, write_splits: WriteSplits):
+    write_splits({"train": asks("a"), "selection": [{"id": "z", "prompt": "ASK  A"}]})
+    with pytest.raises(
+        TaskFileError,
+        match=r"selection.jsonl:1: task 'z' .* asks the same as task 'a' of the train",
+    ):
+        load_splits(GIVEN, tmp_path)
+
+
+def test_same_question_twice_in_one_split_is_allowed(tmp_path: Path, write_splits: WriteSplits):
+    write_splits({"train": [*asks("a"), {"id": "z", "prompt": "ask a"}], "selection": asks("b")})
+    assert len(load_splits(GIVEN, tmp_path).train) == 2
+
+
+def test_ten_problems_are_shown_and_the_rest_counted(tmp_path: Path, write_splits: WriteSplits):
+    write_splits({"train": [{"id": str(i)} for i in range(13)], "selection": [{"id": "s"}]})
+    with pytest.raises(TaskFileError) as caught:
+        load_splits(GIVEN, tmp_path)
+    assert caught.value.line == 1
+    assert caught.value.message.count("needs `prompt` or `messages`") == 10
+    assert caught.value.hint == "… and 4 more problems"
+
+
+def test_ratio_divides_one_file_as_skillopt_does(tmp_path: Path, write_splits: WriteSplits):
+    write_splits({"all": asks(*"abcdef")})
+    splits = load_splits(RatioSplit(path="all.jsonl", split="1:1:1", seed=42), tmp_path)
+    parts = [ids(part) for part in (splits.train, splits.selection, splits.test)]
+    assert parts == [["d", "b"], ["c", "e"], ["a", "f"]]
+
+
+def test_ratio_takes_a_folder_with_one_file(tmp_path: Path, write: Write):
+    write("data/all.json", json.dumps({"data": asks(*"abcdefghij")}))
+    write("data/README.md", "about")
+    splits = load_splits(RatioSplit(path="data"), tmp_path)
+    assert [len(part) for part in (splits.train, splits.selection, splits.test)] == [2, 1, 7]
+
+
+def test_ratio_refuses_a_folder_with_two_files(tmp_path: Path, write: Write):
+    write("data/a.json", "[]")
+    write("data/b.json", "[]")
+    with pytest.raises(TaskFileError, match="exactly one task file, found 2"):
+        load_splits(RatioSplit(path="data"), tmp_path)
+
+
+def test_ratio_that_leaves_a_split_empty_is_refused(tmp_path: Path, write_splits: WriteSplits):
+    write_splits({"all": asks("a", "b", "c")})
+    with pytest.raises(TaskFileError, match="3 tasks divided 2:1:7 leave nothing for selection"):
+        load_splits(RatioSplit(path="all.jsonl"), tmp_path)
+
+
+def test_split_dir_is_read_as_skillopt_does(tmp_path: Path, write: Write):
+    for folder, name in (("train", "a"), ("val", "b"), ("test", "c")):
+        item = {"id": name, "question": f"{name}?", "context": "ctx", "answers": [name]}
+        write(f"splits/{folder}/1.json", json.dumps([item]))
+        write(f"splits/{folder}/2.json", "not read")
+    splits = load_splits(SplitDir(split_dir="splits"), tmp_path)
+    assert [ids(part) for part in (splits.train, splits.selection, splits.test)] == [
+        ["a"],
+        ["b"],
+        ["c"],
+    ]
+    assert splits.selection[0].references == ("b",)
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (["train/a.json"], "has no folder val or selection or valid_seen"),
+        (["train/a.txt"], "no .json"),
+    ],
+)
+def test_incomplete_split_dir_is_refused(
+    tmp_path: Path, write: Write, files: list[str], message: str
+):
+    for file in files:
+        write(f"splits/{file}", "[]")
+    with pytest.raises(TaskFileError, match=message):
+        load_splits(SplitDir(split_dir="splits"), tmp_path)
+
+
+def test_unknown_suffix_is_refused(tmp_path: Path, write: Write):
+    write("t.csv", "")
+    with pytest.raises(TaskFileError, match=r"t.csv: expected a file ending in .jsonl"):
+        load_splits(RatioSplit(path="t.csv"), tmp_path)
+
+
+def test_yaml_is_read(tmp_path: Path, write: Write, write_splits: WriteSplits):
+    write("train.yaml", "- {id: 1, prompt: x, references: 2026-03-03}\n")
+    write_splits({"selection": asks("a")})
+    spec = GivenSplits(train="train.yaml", selection="selection.jsonl")
+    assert load_splits(spec, tmp_path).train[0].references == ("2026-03-03",)
+
+
+@pytest.mark.parametrize("name", ["selection", "val", "valid_seen"])
+def test_selection_has_aliases(tmp_path: Path, write_splits: WriteSplits, name: str):
+    write_splits({"train": asks("a"), "selection": asks("b")})
+    assert ids(tasks_of(load_splits(GIVEN, tmp_path), name)) == ["b"]
+
+
+def test_unknown_split_name_offers_the_nearest(tmp_path: Path, write_splits: WriteSplits):
+    write_splits({"train": asks("a"), "selection": asks("b")})
+    with pytest.raises(UsageError, match="no split 'trian'; did you mean 'train'"):
+        tasks_of(load_splits(GIVEN, tmp_path), "trian")
