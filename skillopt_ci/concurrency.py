@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
+from skillopt_ci.errors import BudgetExhausted
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -27,19 +29,28 @@ async def map_ordered(
 ) -> list[Result]:
     """Apply ``work`` to every item, ``limit`` at a time, and return the results in item order.
 
-    The first failure cancels what is under way and is raised as it is. Items are drawn as workers
-    come free, so a long iterable costs no more memory than its results.
+    The first failure cancels what is under way and is raised as it is; only when a budget is used
+    up is work that had begun let finish, for it is paid for. Items are drawn as workers come free,
+    so a long iterable costs no more memory than its results.
     """
     results: dict[int, Result] = {}
+    exhausted: list[BudgetExhausted] = []
     source: Iterator[tuple[int, Item]] = iter(enumerate(items))
 
     async def worker() -> None:
         for index, item in source:
-            results[index] = await work(item)
+            try:
+                results[index] = await work(item)
+            except BudgetExhausted as error:
+                exhausted.append(error)
+            if exhausted:
+                return
 
     async with siblings() as group:
         for _ in range(limit):
             group.create_task(worker())
+    if exhausted:
+        raise exhausted[0]
     return [results[index] for index in sorted(results)]
 
 

@@ -112,11 +112,13 @@ class Ledger:
             tip_in_base=tip is not None and self.is_ancestor(tip, heads.base),
         )
 
-    def preflight(self, position: Position) -> None:
+    def preflight(self, position: Position, paths: Sequence[str] = ()) -> None:
         """Find out before anything is paid for whether a step could be recorded.
 
-        Raises RepositoryError, InfrastructureError or PushRefused with what to do about it.
+        ``paths`` must be regular files where the next step starts. Raises RepositoryError, InfrastructureError or PushRefused with what to do about it.
         """
+        where = refs.branch(self.names.skills) if position.tip else self.base
+        preflight.require_files(self.git, position.head, paths, where)
         preflight.check(self.git, self.remote, self.names, position.base)
 
     def read(self, commit: str, path: str) -> str | None:

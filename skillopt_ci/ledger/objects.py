@@ -79,6 +79,8 @@ def change_tree(git: Git, tree: str, changes: Mapping[str, str | None]) -> str:
 
     Modes of existing files stay. Raises RepositoryError for a path that cannot be a file.
     """
+    if not changes:
+        return git.text("rev-parse", "--verify", f"{tree}^{{tree}}")
     entries = {path: _store(git, tree, path, text) for path, text in changes.items()}
     with private_index(git) as indexed:
         indexed.run("read-tree", tree)

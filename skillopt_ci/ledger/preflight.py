@@ -1,9 +1,25 @@
 """What can be known to fail is found before anything is paid for."""
 
+from collections.abc import Sequence
+
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger import objects, refs, remote
 from skillopt_ci.ledger.git import Git
 from skillopt_ci.ledger.refs import Move, RunRefs
+from skillopt_ci.ledger.repository import nearest
+
+
+def require_files(git: Git, commit: str, paths: Sequence[str], where: str) -> None:
+    """Raise RepositoryError unless each path is a regular file of ``commit``."""
+    for path in paths:
+        if objects.file_entry(git, commit, path) is None:
+            uncommitted = (git.folder / path).exists()
+            raise RepositoryError(
+                f"{path} is not committed on {where}",
+                hint="Commit it there; with a remote, push it too."
+                if uncommitted
+                else nearest(path, list(objects.list_files(git, commit, ""))),
+            )
 
 
 def check(git: Git, remote_name: str | None, names: RunRefs, base: str) -> None:

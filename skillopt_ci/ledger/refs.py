@@ -6,7 +6,12 @@ from skillopt_ci.errors import LostRace, PushRefused, RepositoryError
 from skillopt_ci.ledger.git import Git
 
 _HEADS = "refs/heads/"
-_MOVED = ("but expected", "already exists", "unable to resolve reference", "is missing but")
+_MOVED = (
+    "but expected",
+    "reference already exists",
+    "unable to resolve reference",
+    "is missing but",
+)
 
 
 @dataclass(frozen=True, slots=True)

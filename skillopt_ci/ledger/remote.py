@@ -30,6 +30,18 @@ def heads(git: Git, remote: str, *patterns: str) -> dict[str, str]:
     return {name: oid for oid, name in pairs}
 
 
+def default_branch(git: Git, remote: str) -> str | None:
+    """Ask the remote which branch its HEAD is; None if it is empty or detached.
+
+    Raises InfrastructureError if it cannot be asked.
+    """
+    result = git.attempt("ls-remote", "--symref", remote, "HEAD")
+    if result.status != 0:
+        raise refusal.of_fetch(remote, result)
+    _, is_branch, rest = result.text.partition("ref: refs/heads/")
+    return rest.split("\t")[0] if is_branch else None
+
+
 def fetch(git: Git, remote: str, names: Sequence[str], *options: str) -> None:
     """Fetch branches (full names) into their tracking refs.
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt_ci.errors import RepositoryError
+from skillopt_ci.ledger import remote
 from skillopt_ci.ledger.git import Git
 from skillopt_ci.settings import config
 
@@ -73,27 +74,25 @@ def choose_remote(git: Git, name: str | None) -> str | None:
     return name if name in git.text("remote").splitlines() else None
 
 
-def choose_base(git: Git, remote: str | None, configured: str | None) -> str:
+def choose_base(git: Git, remote_name: str | None, configured: str | None) -> str:
     """Name the base branch: configured, else the remote's default, else the one checked out.
 
-    Raises RepositoryError if none of them says.
+    Raises RepositoryError if none of them says, InfrastructureError if the remote must be asked
+    and cannot.
     """
     return (
         configured
-        or (_remote_default(git, remote) if remote else "")
+        or (_remote_default(git, remote_name) if remote_name else "")
         or git.attempt("symbolic-ref", "--quiet", "--short", "HEAD").text
         or _ask_for_base()
     )
 
 
-def _remote_default(git: Git, remote: str) -> str:
-    known = git.attempt("symbolic-ref", "--quiet", f"refs/remotes/{remote}/HEAD").text
+def _remote_default(git: Git, remote_name: str) -> str:
+    known = git.attempt("symbolic-ref", "--quiet", f"refs/remotes/{remote_name}/HEAD").text
     if known:
-        return known.removeprefix(f"refs/remotes/{remote}/")
-    for line in git.attempt("ls-remote", "--symref", remote, "HEAD").text.splitlines():
-        if line.startswith("ref: refs/heads/"):
-            return line.removeprefix("ref: refs/heads/").split("\t")[0]
-    return ""
+        return known.removeprefix(f"refs/remotes/{remote_name}/")
+    return remote.default_branch(git, remote_name) or ""
 
 
 def _ask_for_base() -> str:

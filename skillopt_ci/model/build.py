@@ -4,12 +4,10 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.cache import CallCache
 from skillopt_ci.model.cached_client import CachedClient
-from skillopt_ci.model.call_key import base_url_of, call_key
+from skillopt_ci.model.call_key import call_key
 from skillopt_ci.model.client import ChatClient, ChatReply, ChatRequest, Role
 from skillopt_ci.model.keys import api_key, resolved_key_values
 from skillopt_ci.model.meter import Meter
@@ -35,7 +33,7 @@ async def open_models(
 
     ``cache_path`` None means no cache. ``scope`` names the step that pays for calls; ``observe``
     hears of a damaged cache and of parameters that a server does not support. Raises
-    :class:`ModelSetupError` before any call for an absent key, a bad URL or a missing price.
+    :class:`~skillopt_ci.errors.ModelSetupError` before any call for an absent key or a missing price.
     """
     meter.require_prices(models)
     configs = _configs(models)
@@ -97,8 +95,6 @@ async def _open_remote(
     observe: Observer,
 ) -> dict[Role, ChatClient]:
     keys = {role: api_key(f"model.{role}", config, environ) for role, config in configs.items()}
-    for role, config in configs.items():
-        _check_url(f"model.{role}", config)
     # Imported late: the openai package takes long to import and offline commands do without.
     from skillopt_ci.model.openai_client import OpenAIClient, connection_pool  # noqa: PLC0415
 
@@ -118,12 +114,3 @@ def _simulated(role: Role, config: ModelRole) -> ChatClient:
     from skillopt_ci.model.simulated.client import SimulatedClient  # noqa: PLC0415
 
     return SimulatedClient(config, role)
-
-
-def _check_url(section: str, config: ModelRole) -> None:
-    url = urlsplit(base_url_of(config))
-    if url.scheme not in {"http", "https"} or not url.hostname:
-        raise ModelSetupError(
-            f"{section}.base_url is {config.base_url!r}, which is no web address",
-            hint="Write it with its scheme, as in https://api.example.com/v1.",
-        )

@@ -12,7 +12,6 @@ KeyPath = tuple[str | int, ...]
 
 _SECRET = re.compile(r"(^|_)(key|token|secret|password)(_env)?$", re.IGNORECASE)
 _LONGEST_SHOWN = 60
-_ABOUT_A_UNION = ("union_tag_invalid", "union_tag_not_found", "model_attributes_type")
 _EXPECTED = {
     "string_type": "text",
     "int_type": "a whole number",
@@ -31,8 +30,9 @@ _EXPECTED = {
 def explain(error: ErrorDetails) -> tuple[KeyPath, str]:
     """The key path that ``error`` is about, and what to say of it in one line."""
     place = locate(error["loc"])
-    if error["type"] in _ABOUT_A_UNION:
-        return _wrong_shape(place, error["input"])
+    shapes = list(sections(_annotation(place)))
+    if shapes and error["type"] in ("union_tag_invalid", "union_tag_not_found", "dict_type"):
+        return _wrong_shape(place, shapes, error["input"])
     return place.path, _words(place, error)
 
 
@@ -58,8 +58,6 @@ def _words(place: Location, error: ErrorDetails) -> str:
             return _not_among(error["input"], choices(_annotation(place)))
         case "string_pattern_mismatch":
             return f"{shown(place.path, error['input'])} does not fit. {_about(place)}"
-        case "value_error":
-            return error["msg"].removeprefix("Value error, ")
     return _mismatch(place, error)
 
 
@@ -81,8 +79,9 @@ def _not_among(value: object, known: tuple[str, ...]) -> str:
     return f"{shown((), value)} is not one of {', '.join(known)}{nearest(str(value), known)}"
 
 
-def _wrong_shape(place: Location, value: object) -> tuple[KeyPath, str]:
-    shapes = list(sections(_annotation(place)))
+def _wrong_shape(
+    place: Location, shapes: list[type[Section]], value: object
+) -> tuple[KeyPath, str]:
     known = tuple(c for s in shapes for c in choices(_type_of(s)))
     if isinstance(value, dict) and "type" in value:
         return (*place.path, "type"), _not_among(value["type"], known)
@@ -93,6 +92,10 @@ def _wrong_shape(place: Location, value: object) -> tuple[KeyPath, str]:
 
 
 def _mismatch(place: Location, error: ErrorDetails) -> str:
+    if error["type"] == "json_invalid":
+        return "nested too deeply, or text with characters that are not Unicode"
+    if error["type"] == "value_error":
+        return error["msg"].removeprefix("Value error, ")
     found = shown(place.path, error["input"])
     if error["type"] in _EXPECTED:
         return f"expected {_EXPECTED[error['type']]}, found {found}"

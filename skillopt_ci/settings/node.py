@@ -20,7 +20,9 @@ class Mark:
     override: str = ""
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}" if self.file else f"-o {self.override}"
+        if self.file is None:
+            return f"-o {self.override}"
+        return f"{self.file}:{self.line}" if self.line else f"{self.file}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from functools import partial
 
 from skillopt_ci.ledger.records import EditRecord, Measurement, StepRecord
+from skillopt_ci.report.commit import applied_edits
 from skillopt_ci.skill.edit import Edit
 from skillopt_ci.training.patch import FailurePattern
 from skillopt_ci.training.session import Session
@@ -23,7 +24,7 @@ def buffered(record: StepRecord) -> BufferedStep | None:
     decision, proposal = record.decision, record.proposal
     if decision is None or decision.action == "skip_no_patches":
         return None
-    rejected = () if record.merged else tuple(_edit(edit) for edit in proposal.edits)
+    rejected = () if record.merged else tuple(_edit(edit) for edit in applied_edits(proposal))
     return BufferedStep(
         step=record.step,
         action=decision.action,

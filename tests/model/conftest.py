@@ -19,14 +19,14 @@ from skillopt_ci.settings.config import ModelRole
 class Response:
     """What the server sends; ``cut`` closes the connection after so many bytes of the body.
 
-    ``gate`` keeps the server from answering until it is set.
+    ``gate`` keeps the server from answering until it opens.
     """
 
     body: bytes
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     cut: int | None = None
-    gate: threading.Event | None = None
+    gate: threading.Event | threading.Barrier | None = None
 
 
 def completion(text: str | None = "hello", **changes: Any) -> dict[str, Any]:

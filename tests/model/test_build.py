@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -79,14 +80,15 @@ def test_a_missing_key_stops_before_any_call(server: Any, served: Any, ask: Any)
     assert server.bodies == []
 
 
-def test_a_base_url_needs_its_scheme(served: Any, ask: Any) -> None:
-    models = Models.model_construct(
-        target=served().model_copy(update={"base_url": "localhost:80/v1"}),
-        optimizer=served(),
-        judge=None,
-    )
-    with pytest.raises(ModelSetupError, match=r"model\.target\.base_url is 'localhost:80/v1'"):
-        run(models, ask())
+def test_all_calls_that_the_roles_allow_are_under_way_at_once(
+    server: Any, served: Any, ask: Any
+) -> None:
+    all_six_asked = threading.Barrier(6)
+    for _ in range(6):
+        server.will(gate=all_six_asked)
+    models = Models(target=served(max_concurrency=4), optimizer=served(max_concurrency=2))
+    roles = [Role.TARGET] * 4 + [Role.OPTIMIZER] * 2
+    assert len(run(models, *(ask(role=role) for role in roles))) == 6
 
 
 def test_a_missing_price_stops_before_any_call(server: Any, served: Any, ask: Any) -> None:

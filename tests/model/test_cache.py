@@ -106,22 +106,33 @@ import sys
 from pathlib import Path
 from skillopt_ci.model.cache import CallCache
 from skillopt_ci.model.client import ChatReply, Usage
+print("ready", flush=True)
 sys.stdin.readline()
-cache = CallCache(Path(sys.argv[1]))
-for number in range(100):
-    for key in (f"{sys.argv[2]}-{number}", f"both-{number}"):
+for file in range(20):
+    cache = CallCache(Path(sys.argv[1], f"{file}.sqlite"))
+    for key in ("both", sys.argv[2]):
         cache.put(key, ChatReply(key, "stop", "m", Usage(calls=1)), paid_by=sys.argv[2])
-cache.close()
+    cache.close()
 """
 
 
-def test_two_processes_share_one_new_file(path: Path) -> None:
-    command = [sys.executable, "-c", WRITER, str(path)]
-    writers = [
-        subprocess.Popen([*command, name], stdin=subprocess.PIPE, text=True) for name in "ab"
-    ]
+def test_processes_share_new_files(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WRITER, str(tmp_path)]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    writers = [subprocess.Popen([*command, name], **pipes) for name in "abc"]
     for writer in writers:
-        writer.communicate("go\n")
-    assert [writer.returncode for writer in writers] == [0, 0]
+        writer.stdout.readline()
+    for writer in writers:
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    for writer in writers:
+        writer.communicate()
+    assert [writer.returncode for writer in writers] == [0, 0, 0]
+    assert [keys(tmp_path / f"{file}.sqlite") for file in range(20)] == [
+        {"a", "b", "c", "both"}
+    ] * 20
+
+
+def keys(path: Path) -> set[str]:
     with closing(sqlite3.connect(path)) as database:
-        assert database.execute("SELECT count(*) FROM calls").fetchone() == (300,)
+        return {key for (key,) in database.execute("SELECT key FROM calls")}

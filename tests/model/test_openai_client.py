@@ -186,8 +186,10 @@ def test_a_server_that_takes_neither_name_is_given_up(server: Any, served: Any, 
 
 
 def test_calls_at_once_learn_together(server: Any, served: Any, ask: Any) -> None:
+    all_three_asked = threading.Barrier(3)
     for _ in range(3):
-        server.will_fail(400, "Unsupported parameter: 'max_completion_tokens'")
+        refusal = {"error": {"message": "Unsupported parameter: 'max_completion_tokens'"}}
+        server.will(refusal, status=400, gate=all_three_asked)
 
     async def together(client: OpenAIClient) -> list[ChatReply]:
         return await asyncio.gather(*(client.complete(ask(str(i))) for i in range(3)))

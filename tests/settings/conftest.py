@@ -42,9 +42,7 @@ def load_with(load_text: Callable[..., Loaded]) -> Callable[..., Loaded]:
 
 
 @pytest.fixture
-def complaint(
-    load_text: Callable[..., Loaded], tmp_path: Path
-) -> Callable[..., str]:
+def complaint(load_text: Callable[..., Loaded], tmp_path: Path) -> Callable[..., str]:
     """The message for an invalid text (the minimal one's, if it is only a part), less folders."""
 
     def message(text: str, *overrides: str) -> str:

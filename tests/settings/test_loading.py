@@ -16,9 +16,7 @@ def test_a_minimal_file_has_all_defaults(load_with: Load) -> None:
     assert (config.run, config.train.batch_size, config.git.remote) == ("triage", 40, "origin")
 
 
-def test_the_file_wins_over_its_base_and_overrides_over_both(
-    load_with: Load, write: Write
-) -> None:
+def test_the_file_wins_over_its_base_and_overrides_over_both(load_with: Load, write: Write) -> None:
     write("train: {batch_size: 1, seed: 1, num_epochs: 1}", "base.yaml")
     text = "_base_: base.yaml\ntrain: {seed: 2, num_epochs: 2}\n"
     train = load_with(text, "train.num_epochs=3").config.train

@@ -134,7 +134,7 @@ def test_a_key_inside_an_address_is_refused_and_not_repeated(complaint_with: Com
 
 
 def test_text_that_is_not_unicode_is_refused(complaint_with: Complaint) -> None:
-    assert complaint_with('prompts: "\\ud800"\n')
+    assert "characters that are not Unicode" in complaint_with('prompts: "\\ud800"\n')
 
 
 def test_an_override_of_an_unknown_key_names_the_nearest(complaint_with: Complaint) -> None:

@@ -1,3 +1,5 @@
+import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -84,7 +86,5 @@ def test_what_is_not_plain_yaml_is_refused_in_words(text: str, words: str) -> No
 
 @given(st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
-    try:
-        read(text)
-    except ConfigError as error:
-        assert error.message
+    with suppress(ConfigError):
+        json.dumps(read(text))

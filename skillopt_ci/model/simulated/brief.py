@@ -13,7 +13,7 @@ _LIMIT = re.compile(r"at most (?:L\s*=\s*)?(\d+)", re.IGNORECASE)
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 _TURN = re.compile(r"^\[(system|user|assistant|agent)\][ \t]*", re.MULTILINE)
 _POOL_LINE = re.compile(r"^\[(\d+)\] (.*)$", re.MULTILINE)
-_SUPPORT = re.compile(r"\bsupport=\W*(\d+)")
+_SUPPORT = re.compile(r"\bsupport=(\d+)\W*$")
 
 
 @dataclass(frozen=True, slots=True)

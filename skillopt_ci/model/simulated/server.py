@@ -8,10 +8,13 @@ import argparse
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from skillopt_ci.model.simulated.endpoint import SimulatedServer
 from skillopt_ci.model.simulated.faults import Behaviour
+
+#: How soon a server in a thread notices that it is to stop.
+_POLL_SECONDS = 0.02
 
 
 @contextmanager
@@ -20,7 +23,7 @@ def running(
 ) -> Iterator[SimulatedServer]:
     """Run a server in a thread of this process; it is shut down at the end of the block."""
     with SimulatedServer((host, port), behaviour) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(_POLL_SECONDS,), daemon=True)
         thread.start()
         try:
             yield server
@@ -31,13 +34,10 @@ def running(
 
 def serve(host: str, port: int, behaviour: Behaviour) -> None:
     """Print the base URL, then serve until interrupted."""
-    with SimulatedServer((host, port), behaviour) as server:
+    with suppress(KeyboardInterrupt), SimulatedServer((host, port), behaviour) as server:
         sys.stdout.write(f"{server.base_url}\n")
         sys.stdout.flush()
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            sys.stdout.write("stopped\n")
+        server.serve_forever()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

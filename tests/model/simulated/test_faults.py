@@ -11,9 +11,7 @@ def test_without_a_rate_nothing_fails() -> None:
 
 
 @given(st.text(), st.integers(), st.floats(0, 1))
-def test_every_content_is_answered_after_a_few_faults(
-    content: str, seed: int, rate: float
-) -> None:
+def test_every_content_is_answered_after_a_few_faults(content: str, seed: int, rate: float) -> None:
     tries = [fault_of(content, attempt, seed=seed, rate=rate) for attempt in range(12)]
     streaks = "".join("-" if fault else " " for fault in tries).split()
     assert all(len(streak) <= MOST_FAULTS_IN_A_ROW for streak in streaks)

@@ -29,9 +29,7 @@ def test_the_house_writes_every_field_in_its_way() -> None:
 
 
 def test_without_conventions_the_line_repeats_the_note() -> None:
-    line = (
-        "7 March 2026, Oak & Sons, 1,250 EUR, travel, 482, 19% VAT, department 12, first quarter"
-    )
+    line = "7 March 2026, Oak & Sons, 1,250 EUR, travel, 482, 19% VAT, department 12, first quarter"
     assert ledger_line(FULL, frozenset()) == line
 
 

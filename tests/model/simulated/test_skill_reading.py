@@ -10,7 +10,9 @@ from skillopt_ci.model.simulated.skill_reading import (
     subject,
 )
 
-SKILL = "# Rules\n\n- Write dates in ISO form. The vendor is in capitals.\n* Write dates in words.\n"
+SKILL = (
+    "# Rules\n\n- Write dates in ISO form. The vendor is in capitals.\n* Write dates in words.\n"
+)
 
 
 def test_sentences_are_read_one_by_one_without_their_markers() -> None:

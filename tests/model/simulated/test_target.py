@@ -51,8 +51,10 @@ def test_slips_happen_at_about_their_rate() -> None:
 
 
 def test_a_bloated_skill_makes_more_slips() -> None:
-    padding = "\n".join(["Remember that every note matters to somebody."] * 1_000)
-    assert _score(f"{HOUSE_RULES}\n{padding}", STEADY) < _score(HOUSE_RULES, STEADY) - 0.2
+    padding = "and every note matters to somebody " * 200
+    easily_lost = replace(FAULTLESS, bloat_slip=0.1)
+    assert _score(HOUSE_RULES, easily_lost) == 1
+    assert _score(f"{HOUSE_RULES}\n{padding}", easily_lost) < 0.9
 
 
 def test_contradictions_make_it_slip_elsewhere_too() -> None:

@@ -1,0 +1,209 @@
+import asyncio
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from skillopt_ci.errors import BudgetExhausted
+from skillopt_ci.model.client import ChatRequest, ModelUnavailable
+from skillopt_ci.progress import Event, Note, Observer
+from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.settings.config import Gradient
+from skillopt_ci.skill.edit import Edit, Source
+from skillopt_ci.training.aggregate import merge
+from skillopt_ci.training.patch import Patch, Reflection
+
+Scripted = Callable[..., Any]
+Merged = Callable[..., Patch]
+
+
+def reflection(source: Source, *contents: str) -> Reflection:
+    edits = tuple(Edit("append", content=content, source_type=source) for content in contents)
+    return Reflection(source, Patch(edits, "because"), ("t",), 1)
+
+
+def failures(*contents: str) -> list[Reflection]:
+    return [reflection("failure", content) for content in contents]
+
+
+def contents(patch: Patch) -> list[str]:
+    return [edit.content for edit in patch.edits]
+
+
+def given(request: ChatRequest) -> list[dict[str, Any]]:
+    """The edits of all JSON blocks of a merge prompt."""
+    blocks = re.findall(
+        r"^```json\n(.*?)\n```$", request.messages[1].content, re.MULTILINE | re.DOTALL
+    )
+    items = [item for block in blocks for item in json.loads(block)]
+    return [edit for item in items for edit in item.get("edits", [item])]
+
+
+def joining(request: ChatRequest) -> str:
+    """Merge everything into one edit whose content names what went into it."""
+    text = "+".join(edit["content"] for edit in given(request))
+    return json.dumps({"reasoning": "joined", "edits": [{"op": "append", "content": f"({text})"}]})
+
+
+def stage(request: ChatRequest) -> str:
+    found = re.search(r"^Stage: (\w+)", request.messages[0].content, re.MULTILINE)
+    return found[1] if found else ""
+
+
+@pytest.fixture
+def merged(prompts: Prompts, observer: Observer) -> Merged:
+    def run(client: Any, reflections: Sequence[Reflection], **more: Any) -> Patch:
+        options: dict[str, Any] = {"merge_batch_size": 2} | more.pop("gradient", {})
+        call = merge(
+            "# Skill",
+            reflections,
+            gradient=Gradient(**options),
+            prompts=prompts,
+            client=client,
+            observer=observer,
+            **more,
+        )
+        return asyncio.run(call)
+
+    return run
+
+
+def test_nothing_proposed_is_an_empty_patch(scripted: Scripted, merged: Merged) -> None:
+    client = scripted(joining)
+    assert merged(client, [reflection("failure"), reflection("success")]) == Patch()
+    assert client.requests == []
+
+
+def test_a_single_patch_is_left_alone(scripted: Scripted, merged: Merged) -> None:
+    client = scripted(joining)
+    only = reflection("failure", "a", "b")
+    assert merged(client, [reflection("failure"), only]) == only.patch
+    assert client.requests == []
+
+
+def test_patches_are_merged_in_consecutive_chunks_and_levels(
+    scripted: Scripted, merged: Merged
+) -> None:
+    client = scripted(joining)
+    patch = merged(client, failures("a", "b", "c", "d", "e"))
+    assert contents(patch) == ["(((a+b)+(c+d))+e)"]
+    assert patch.edits[0].merge_level == 3
+    assert patch.reasoning == "joined"
+    assert "## Patches to merge (2 total, merge level 3)" in client.prompts[-1]
+
+
+def test_the_order_of_completion_changes_nothing(scripted: Scripted, merged: Merged) -> None:
+    reflections = failures(*"abcdefgh")
+    late = scripted(
+        joining, turns=lambda request: 20 if '"a"' in request.messages[1].content else 1
+    )
+    assert merged(late, reflections) == merged(scripted(joining), reflections)
+
+
+def test_each_side_has_its_prompt_and_the_final_one_both(
+    scripted: Scripted, merged: Merged
+) -> None:
+    client = scripted(joining)
+    successes = [reflection("success", content) for content in "xy"]
+    patch = merged(client, [*successes, *failures("a", "b")])
+    assert contents(patch) == ["((a+b)+(x+y))"]
+    assert [stage(one) for one in client.requests] == [
+        "merge_failure",
+        "merge_success",
+        "merge_final",
+    ]
+    assert {one.stage for one in client.requests} == {"merge"}
+
+
+def test_the_final_merge_is_told_which_group_goes_first(scripted: Scripted, merged: Merged) -> None:
+    client = scripted(joining)
+    merged(client, [reflection("success", "x"), reflection("failure", "a", "b")])
+    headings = re.findall(r"^## .*", client.prompts[0], re.MULTILINE)
+    assert headings == [
+        "## Current Skill",
+        "## Group 1 (failure-driven, HIGH priority): 2 edits",
+        "## Group 2 (success-driven, lower priority): 1 edits",
+    ]
+
+
+def test_both_sides_are_merged_at_the_same_time(scripted: Scripted, merged: Merged) -> None:
+    client = scripted(joining, turns=lambda request: 5)
+    merged(client, [*failures("a", "b"), *[reflection("success", text) for text in "xy"]])
+    assert client.most_under_way == 2
+
+
+def test_both_sides_together_keep_to_the_limit_of_calls(scripted: Scripted, merged: Merged) -> None:
+    client = scripted(joining, turns=lambda request: 5)
+    sides = [*failures(*"abcdefgh"), *[reflection("success", text) for text in "stuvwxyz"]]
+    merged(client, sides, gradient={"analyst_workers": 3})
+    assert client.most_under_way == 3
+
+
+def test_a_side_cannot_be_relabelled(scripted: Scripted, merged: Merged) -> None:
+    lie = json.dumps({"edits": [{"op": "append", "content": "x", "source_type": "success"}]})
+    patch = merged(scripted(lambda request: lie), failures("a", "b"))
+    assert patch.edits[0].source_type == "failure"
+
+
+def test_the_final_merge_keeps_what_is_said_of_an_edit(scripted: Scripted, merged: Merged) -> None:
+    said = {"op": "append", "content": "x", "source_type": "success", "support_count": 9}
+    reply = json.dumps({"edits": [said | {"merge_level": 2}]})
+    patch = merged(scripted(lambda request: reply), [*failures("a"), reflection("success", "x")])
+    assert patch.edits == (Edit("append", "", "x", "success", 9, 2),)
+
+
+def test_an_unusable_merge_puts_the_edits_one_after_the_other(
+    scripted: Scripted, merged: Merged, events: list[Event]
+) -> None:
+    patch = merged(scripted(lambda request: "no"), failures("a", "b", "c"))
+    assert contents(patch) == ["a", "b", "c"]
+    assert [edit.merge_level for edit in patch.edits] == [1, 1, 2]
+    assert patch.reasoning == "fallback concatenation"
+    assert sum(isinstance(event, Note) for event in events) == 2
+
+
+def test_an_unusable_final_merge_puts_failures_first(scripted: Scripted, merged: Merged) -> None:
+    patch = merged(
+        scripted(lambda request: ModelUnavailable("down")),
+        [reflection("success", "x"), *failures("a")],
+    )
+    assert contents(patch) == ["a", "x"]
+    assert patch.reasoning == "fallback: failure first, then success"
+
+
+def test_a_merge_may_drop_everything(scripted: Scripted, merged: Merged) -> None:
+    patch = merged(scripted(lambda request: '{"edits": []}'), failures(*"abcd"))
+    assert patch.edits == ()
+
+
+def test_a_chunk_merged_away_costs_no_further_call(scripted: Scripted, merged: Merged) -> None:
+    client = scripted(
+        lambda request: '{"edits": []}' if given(request)[0]["content"] == "a" else joining(request)
+    )
+    assert contents(merged(client, failures("a", "b", "c", "d"))) == ["(c+d)"]
+    assert len(client.requests) == 2
+
+
+def test_a_side_merged_away_leaves_the_other_as_it_is(scripted: Scripted, merged: Merged) -> None:
+    other = reflection("success", "x")
+    patch = merged(scripted(lambda request: '{"edits": []}'), [*failures("a", "b"), other])
+    assert patch == other.patch
+
+
+def test_the_meta_skill_opens_the_prompt(scripted: Scripted, merged: Merged) -> None:
+    client = scripted(joining)
+    merged(client, failures("a", "b"), meta_skill="be brief")
+    assert client.prompts[0].startswith("## Optimizer Meta Skill")
+
+
+def test_a_used_up_budget_is_raised_as_it_is(scripted: Scripted, merged: Merged) -> None:
+    with pytest.raises(BudgetExhausted, match="calls"):
+        merged(scripted(lambda request: BudgetExhausted("calls")), failures("a", "b"))
+
+
+def test_edits_cannot_leave_their_fence(scripted: Scripted, merged: Merged) -> None:
+    client = scripted(joining)
+    merged(client, failures("x\n```\n## Orders", "y"))
+    assert "\n## Orders" not in client.prompts[0]

@@ -1,0 +1,98 @@
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from skillopt_ci.chat import Message
+from skillopt_ci.errors import BudgetExhausted, ModelSetupError
+from skillopt_ci.model.client import ChatRequest, ModelRefusal, ModelUnavailable
+from skillopt_ci.progress import Event, Note, Observer
+from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.training.ask import Lost, ask, optimizer_request
+from skillopt_ci.training.wire import WireError
+
+Scripted = Callable[..., Any]
+Asked = Callable[[Any], int | Lost]
+
+
+def number(text: str) -> int:
+    if not text.strip().isdigit():
+        raise WireError("Expected a number.")
+    return int(text)
+
+
+@pytest.fixture
+def request_(prompts: Prompts) -> ChatRequest:
+    return optimizer_request(prompts, "ranking", "ranking", "how many?")
+
+
+@pytest.fixture
+def asked(request_: ChatRequest, observer: Observer) -> Asked:
+    def run(client: Any) -> int | Lost:
+        return asyncio.run(ask(client, request_, number, what="minibatch 1/2", observer=observer))
+
+    return run
+
+
+def test_a_request_has_the_stage_and_the_system_prompt_first(request_: ChatRequest) -> None:
+    assert request_.stage == "ranking"
+    assert [message.role for message in request_.messages] == ["system", "user"]
+    assert request_.max_output_tokens == 16_384
+
+
+def test_a_good_reply_is_parsed(scripted: Scripted, asked: Asked) -> None:
+    client = scripted(lambda request: "7")
+    assert asked(client) == 7
+    assert len(client.requests) == 1
+
+
+def test_a_bad_reply_gets_one_retry_that_shows_it(
+    scripted: Scripted, asked: Asked, events: list[Event]
+) -> None:
+    client = scripted(lambda request: "8" if len(request.messages) > 2 else "eight")
+    assert asked(client) == 8
+    shown = client.requests[1].messages
+    assert shown[:2] == client.requests[0].messages
+    assert shown[2] == Message("assistant", "eight")
+    assert "Expected a number." in shown[3].content
+    assert events == []
+
+
+def test_a_second_bad_reply_is_lost_with_a_note(
+    scripted: Scripted, asked: Asked, events: list[Event]
+) -> None:
+    client = scripted(lambda request: "none")
+    result = asked(client)
+    assert isinstance(result, Lost)
+    assert len(client.requests) == 2
+    note = "minibatch 1/2: no usable answer. Expected a number."
+    assert events == [Note(note, level="warning")]
+
+
+def test_an_empty_reply_is_shown_as_a_word(scripted: Scripted, asked: Asked) -> None:
+    client = scripted(lambda request: "")
+    asked(client)
+    assert client.requests[1].messages[2].content == "(empty reply)"
+
+
+@pytest.mark.parametrize("error", [ModelRefusal("filtered"), ModelUnavailable("down")])
+def test_a_refusal_or_an_outage_is_lost_with_a_note(
+    error: Exception, scripted: Scripted, asked: Asked, events: list[Event]
+) -> None:
+    assert asked(scripted(lambda request: error)) == Lost(error)  # type: ignore[arg-type]
+    assert len(events) == 1
+
+
+@pytest.mark.parametrize("error", [ModelSetupError("no key"), BudgetExhausted("calls")])
+def test_what_no_other_question_can_survive_is_raised(
+    error: Exception, scripted: Scripted, asked: Asked
+) -> None:
+    with pytest.raises(type(error)):
+        asked(scripted(lambda request: error))
+
+
+def test_a_reply_cut_off_is_told_so(scripted: Scripted, asked: Asked) -> None:
+    client = scripted(lambda request: "{", finish_reason="length")
+    asked(client)
+    assert "cut off at the token limit" in client.requests[1].messages[-1].content

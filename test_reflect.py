@@ -1,0 +1,207 @@
+import asyncio
+import json
+import random
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from skillopt_ci.errors import BudgetExhausted
+from skillopt_ci.model.client import ChatRequest, ModelRefusal, ModelUnavailable
+from skillopt_ci.progress import Event, Note, Observer, StageAdvanced, StageStarted
+from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.rollout.outcome import Rollout, Status
+from skillopt_ci.settings.config import Gradient
+from skillopt_ci.tasks.task import Task
+from skillopt_ci.training.patch import Reflection
+from skillopt_ci.training.reflect import minibatches, reflect
+
+Scripted = Callable[..., Any]
+Reflect = Callable[..., tuple[Reflection, ...]]
+
+
+def proposing(*contents: str) -> str:
+    edits = [{"op": "append", "content": content} for content in contents]
+    summary = [{"failure_type": "slip", "count": 1, "description": "slips"}]
+    return json.dumps({"failure_summary": summary, "patch": {"edits": edits}})
+
+
+def shown_ids(request: ChatRequest) -> tuple[str, ...]:
+    return tuple(re.findall(r"\(id=(\w+)\)", request.messages[1].content))
+
+
+@pytest.fixture
+def rollouts(make_rollout: Callable[..., Rollout]) -> list[Rollout]:
+    failed = [make_rollout(f"f{number}") for number in range(5)]
+    solved = [make_rollout(f"s{number}", 1.0) for number in range(3)]
+    return [*solved, *failed, make_rollout("e1", status=Status.ERROR)]
+
+
+@pytest.fixture
+def reflected(prompts: Prompts, observer: Observer, rollouts: list[Rollout]) -> Reflect:
+    tasks = {rollout.task_id: Task(rollout.task_id, ()) for rollout in rollouts}
+
+    def run(client: Any, *, size: int = 2, workers: int = 16, **more: Any) -> Any:
+        options: dict[str, Any] = {
+            "gradient": Gradient(minibatch_size=size, analyst_workers=workers),
+            "learning_rate": 4,
+            "seed": 5,
+            "prompts": prompts,
+            "observer": observer,
+        }
+        return asyncio.run(reflect(rollouts, tasks, "# Skill", client=client, **(options | more)))
+
+    return run
+
+
+def test_failures_and_successes_are_shuffled_apart(rollouts: list[Rollout]) -> None:
+    failed, solved = [f"f{number}" for number in range(5)], [f"s{number}" for number in range(3)]
+    random.Random(5).shuffle(failed)
+    random.Random(6).shuffle(solved)
+    found = minibatches(rollouts, Gradient(minibatch_size=4), seed=5)
+    ids = [[rollout.task_id for rollout in part.rollouts] for part in found]
+    assert ids == [failed[:4], failed[4:], solved]
+    assert [part.source_type for part in found] == ["failure", "failure", "success"]
+
+
+def test_a_half_right_answer_is_a_success(make_rollout: Callable[..., Rollout]) -> None:
+    found = minibatches([make_rollout("t", 0.5)], Gradient(), seed=1)
+    assert found[0].source_type == "success"
+
+
+def test_failure_only_leaves_successes_out(rollouts: list[Rollout]) -> None:
+    found = minibatches(rollouts, Gradient(failure_only=True), seed=5)
+    assert {part.source_type for part in found} == {"failure"}
+
+
+def test_an_attempt_without_conversation_is_not_counted(
+    make_rollout: Callable[..., Rollout],
+) -> None:
+    found = minibatches([make_rollout("a"), make_rollout("b", messages=())], Gradient(), seed=1)
+    assert [rollout.task_id for rollout in found[0].rollouts] == ["a"]
+
+
+def test_results_keep_minibatch_order_whatever_comes_first(
+    scripted: Scripted, reflected: Reflect
+) -> None:
+    def script(request: ChatRequest) -> str:
+        return proposing(",".join(shown_ids(request)))
+
+    fast = reflected(scripted(script))
+    first_comes_last = reflected(
+        scripted(script, turns=lambda request: 30 if "f1" in shown_ids(request) else 1)
+    )
+    assert fast == first_comes_last
+    assert [found.source_type for found in fast] == ["failure"] * 3 + ["success"] * 2
+
+
+def test_a_reflection_names_the_tasks_that_were_shown(
+    scripted: Scripted, reflected: Reflect
+) -> None:
+    client = scripted(lambda request: proposing("x"))
+    found = reflected(client)
+    assert [one.task_ids for one in found] == [shown_ids(asked) for asked in client.requests]
+    assert all(one.batch_size == len(one.task_ids) for one in found)
+    assert all(one.failure_patterns[0].task_ids == one.task_ids for one in found)
+
+
+def test_edits_are_clipped_to_the_learning_rate(scripted: Scripted, reflected: Reflect) -> None:
+    found = reflected(scripted(lambda request: proposing("a", "b", "c")), learning_rate=2)
+    assert [[edit.content for edit in one.patch.edits] for one in found] == [["a", "b"]] * 5
+
+
+def test_the_source_of_an_edit_is_what_was_shown(scripted: Scripted, reflected: Reflect) -> None:
+    lie = json.dumps({"edits": [{"op": "append", "content": "x", "source_type": "success"}]})
+    found = reflected(scripted(lambda request: lie))
+    assert [one.patch.edits[0].source_type for one in found] == [one.source_type for one in found]
+
+
+def test_sections_stand_in_order_and_stable_ones_first(
+    scripted: Scripted, reflected: Reflect
+) -> None:
+    client = scripted(lambda request: proposing())
+    reflected(client, step_buffer="tried that", meta_skill="be brief")
+    headings = re.findall(r"^## .*", client.prompts[0], re.MULTILINE)
+    assert headings == [
+        "## Current Skill",
+        "## Edits Budget",
+        "## Previous Steps in This Epoch",
+        "## Optimizer Meta Skill",
+        "## Failed Trajectories (2 total)",
+    ]
+    assert "at most L=4 edits" in client.prompts[0]
+
+
+def test_optional_sections_are_left_out(scripted: Scripted, reflected: Reflect) -> None:
+    client = scripted(lambda request: proposing())
+    reflected(client)
+    assert "Previous Steps" not in client.prompts[0]
+    assert "Meta Skill" not in client.prompts[0]
+
+
+def test_each_kind_has_its_own_prompt(
+    scripted: Scripted, reflected: Reflect, prompts: Prompts
+) -> None:
+    client = scripted(lambda request: proposing())
+    reflected(client, size=8)
+    systems = [request.messages[0].content for request in client.requests]
+    assert systems == [prompts.text("analyst_error"), prompts.text("analyst_success")]
+    assert "## Successful Trajectories (3 total)" in client.prompts[1]
+    assert {request.stage for request in client.requests} == {"analyst"}
+
+
+def test_no_more_analysts_than_workers(scripted: Scripted, reflected: Reflect) -> None:
+    client = scripted(lambda request: proposing(), turns=lambda request: 5)
+    reflected(client, size=1, workers=3)
+    assert client.most_under_way == 3
+
+
+def test_a_bad_reply_costs_its_minibatch_only(
+    scripted: Scripted, reflected: Reflect, events: list[Event]
+) -> None:
+    def script(request: ChatRequest) -> str | Exception:
+        ids = shown_ids(request)
+        return "gibberish" if len(ids) == 1 and ids[0][0] == "f" else proposing("x")
+
+    assert [len(one.task_ids) for one in reflected(scripted(script))] == [2, 2, 2, 1]
+    notes = [event for event in events if isinstance(event, Note)]
+    assert [note.text.split(":")[0] for note in notes] == ["failure minibatch 3/3"]
+
+
+def test_an_outage_of_some_minibatches_is_survived(scripted: Scripted, reflected: Reflect) -> None:
+    down = ModelUnavailable("down")
+    found = reflected(
+        scripted(lambda request: down if "Failed" in request.messages[1].content else proposing())
+    )
+    assert [one.source_type for one in found] == ["success", "success"]
+
+
+def test_an_outage_of_all_is_not_taken_for_having_no_ideas(
+    scripted: Scripted, reflected: Reflect
+) -> None:
+    with pytest.raises(ModelUnavailable, match="down"):
+        reflected(scripted(lambda request: ModelUnavailable("down")))
+
+
+def test_refusals_of_all_leave_nothing(scripted: Scripted, reflected: Reflect) -> None:
+    assert reflected(scripted(lambda request: ModelRefusal("filtered"))) == ()
+
+
+def test_a_used_up_budget_is_raised_as_it_is(scripted: Scripted, reflected: Reflect) -> None:
+    with pytest.raises(BudgetExhausted, match="calls"):
+        reflected(scripted(lambda request: BudgetExhausted("calls")))
+
+
+def test_without_a_budget_nobody_is_asked(scripted: Scripted, reflected: Reflect) -> None:
+    client = scripted(lambda request: proposing())
+    assert reflected(client, learning_rate=0) == ()
+    assert client.requests == []
+
+
+def test_progress_counts_minibatches(
+    scripted: Scripted, reflected: Reflect, events: list[Event]
+) -> None:
+    reflected(scripted(lambda request: proposing("x")))
+    assert events[0] == StageStarted("reflect", 5)
+    assert sum(isinstance(event, StageAdvanced) for event in events) == 5

@@ -1,0 +1,173 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_ci.skill.edit import Edit
+from skillopt_ci.training.patch import FailurePattern
+from skillopt_ci.training.wire import WireError, parse_analyst, parse_merge, parse_ranking
+
+APPEND = {"op": "append", "content": "rule"}
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3),
+)
+keys = ["op", "target", "content", "support_count", "source_type", "merge_level", "other"]
+entries = st.dictionaries(st.sampled_from(keys), json_values) | json_values
+numbers = st.integers(-3, 12) | st.booleans() | st.floats() | st.text(max_size=3) | st.none()
+
+
+def analyst(**parts: object) -> str:
+    return json.dumps({"patch": {"reasoning": "why", "edits": [APPEND]}, **parts})
+
+
+def merge(*edits: object) -> str:
+    return json.dumps({"edits": edits})
+
+
+def test_an_analysts_reply_is_read() -> None:
+    failures = [{"failure_type": "units", "description": "Forgets units", "count": 2}]
+    reply = parse_analyst(analyst(batch_size=3, failure_summary=failures), "failure", shown=3)
+    assert reply.patch.edits == (Edit("append", "", "rule", "failure", support_count=3),)
+    assert reply.patch.reasoning == "why"
+    assert reply.failure_patterns == (FailurePattern("units", "Forgets units", 2),)
+    assert (reply.success_patterns, reply.dropped) == ((), 0)
+
+
+def test_success_patterns_that_are_text_are_kept() -> None:
+    reply = parse_analyst(analyst(success_patterns=[" a\x00 ", 3, "", "b"]), "success", shown=1)
+    assert reply.success_patterns == ("a", "b")
+    assert reply.patch.edits[0].source_type == "success"
+
+
+@pytest.mark.parametrize("summary", [None, "x", [3, {}, {"count": 2}]])
+def test_a_useless_failure_summary_does_no_harm(summary: object) -> None:
+    reply = parse_analyst(analyst(failure_summary=summary), "failure", shown=1)
+    assert reply.failure_patterns == ()
+    assert len(reply.patch.edits) == 1
+
+
+@pytest.mark.parametrize(
+    ("count", "read"), [("2", 2), (99, 4), (0, 1), (-1, 1), (True, 1), ("x", 1)]
+)
+def test_a_pattern_counts_from_one_to_the_trajectories_shown(count: object, read: int) -> None:
+    text = analyst(failure_summary=[{"failure_type": "t", "count": count}])
+    assert parse_analyst(text, "failure", shown=4).failure_patterns[0].count == read
+
+
+def test_no_edit_is_a_valid_answer() -> None:
+    reply = parse_analyst('{"patch": {"edits": []}}', "failure", shown=2)
+    assert (reply.patch.edits, reply.dropped) == ((), 0)
+
+
+@pytest.mark.parametrize("text", ['{"patch": {"edits": [%s]}}', '{"edits": [%s]}'])
+def test_edits_may_stand_under_patch_or_at_the_top(text: str) -> None:
+    written = text % json.dumps(APPEND)
+    assert parse_merge(written).patch == parse_analyst(written, "failure", shown=1).patch
+
+
+def test_a_merged_edit_keeps_what_the_model_says_of_it() -> None:
+    said = {"support_count": "7", "source_type": "success", "merge_level": 2}
+    (edit,) = parse_merge(merge({**APPEND, **said})).patch.edits
+    assert (edit.support_count, edit.source_type, edit.merge_level) == (7, "success", 2)
+
+
+@pytest.mark.parametrize("said", [{}, {"source_type": "both", "support_count": "many"}])
+def test_a_merged_edit_that_says_nothing_of_use_has_defaults(said: dict[str, object]) -> None:
+    (edit,) = parse_merge(merge({**APPEND, **said}), "success").patch.edits
+    assert (edit.support_count, edit.source_type, edit.merge_level) == (1, "success", 0)
+
+
+def test_absurd_counts_are_clamped() -> None:
+    (edit,) = parse_merge(merge({**APPEND, "support_count": 10**30})).patch.edits
+    assert edit.support_count == 100_000
+
+
+UNUSABLE = [
+    3,
+    {},
+    {"op": " ", "content": "a"},
+    {"op": 1, "content": "a"},
+    {"op": "append", "content": ["a"]},
+    {"op": "replace", "target": "a"},
+    {"op": "replace", "target": "a", "content": None},
+]
+
+
+@pytest.mark.parametrize("entry", UNUSABLE)
+def test_an_unusable_edit_is_dropped_and_counted(entry: object) -> None:
+    reply = parse_merge(merge(entry, APPEND))
+    assert [edit.content for edit in reply.patch.edits] == ["rule"]
+    assert reply.dropped == 1
+
+
+@pytest.mark.parametrize("entry", UNUSABLE)
+def test_a_reply_with_no_usable_edit_is_refused(entry: object) -> None:
+    with pytest.raises(WireError, match="No entry of `edits` can be used; the first: "):
+        parse_merge(merge(entry))
+
+
+def test_a_deletion_needs_no_content_and_unknown_operations_are_kept() -> None:
+    edits = parse_merge(merge({"op": "delete", "target": "a"}, {"op": " move ", "content": ""}))
+    assert [edit.op for edit in edits.patch.edits] == ["delete", "move"]
+
+
+def test_edit_text_holds_no_control_characters() -> None:
+    entry = {"op": "replace", "target": "a\r\nb\x1b", "content": "\x00c\td\r\ud800\x85\n"}
+    (edit,) = parse_merge(merge(entry)).patch.edits
+    assert (edit.target, edit.content) == ("a\nb", "c\td\n\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"x": 1}', "The reply does not have the agreed shape: `patch`: Field required."),
+        ('{"patch": [1]}', "`patch`: Input should be a JSON object."),
+        ('{"patch": {"x": 1}}', "`patch.edits`: Field required."),
+        ('{"edits": {"op": "append"}}', "`patch.edits`: Input should be a valid list."),
+        ("no", "The reply holds no complete JSON object. Reply with exactly one."),
+    ],
+)
+def test_the_error_tells_the_model_what_to_mend(text: str, message: str) -> None:
+    with pytest.raises(WireError) as caught:
+        parse_merge(text)
+    assert caught.value.message.endswith(message)
+
+
+@given(st.lists(entries, max_size=4))
+def test_any_edits_are_read_or_refused(written: list[object]) -> None:
+    try:
+        reply = parse_merge(json.dumps({"edits": written}))
+    except WireError:
+        return
+    assert len(reply.patch.edits) + reply.dropped == len(written)
+    assert all(edit.op and 1 <= edit.support_count <= 100_000 for edit in reply.patch.edits)
+
+
+def test_a_ranking_keeps_the_order_of_importance() -> None:
+    ranking = parse_ranking('{"selected_indices": [3, 0, 3, 1], "reasoning": "r"}', 4, limit=2)
+    assert (ranking.indices, ranking.reasoning) == ((3, 0), "r")
+
+
+def test_a_ranking_takes_no_truth_values_and_nothing_out_of_range() -> None:
+    written = '{"selected_indices": [true, 4, -1, null, "2", 1.0, 1.5, NaN, 1e999, "x"]}'
+    assert parse_ranking(written, 4, limit=9).indices == (2, 1)
+
+
+@pytest.mark.parametrize("chosen", ["[]", "[4, true]", "3", "null"])
+def test_a_ranking_that_chooses_nothing_is_refused(chosen: str) -> None:
+    with pytest.raises(WireError, match="selected_indices"):
+        parse_ranking(f'{{"selected_indices": {chosen}}}', 4, limit=2)
+
+
+@given(st.lists(numbers), st.integers(1, 9), st.integers(1, 9))
+def test_any_choice_is_within_pool_and_limit(chosen: list[object], pool: int, limit: int) -> None:
+    try:
+        indices = parse_ranking(json.dumps({"selected_indices": chosen}), pool, limit).indices
+    except WireError:
+        return
+    assert 0 < len(indices) <= limit
+    assert len(set(indices)) == len(indices)
+    assert all(0 <= index < pool for index in indices)

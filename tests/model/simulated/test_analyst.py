@@ -1,0 +1,96 @@
+from dataclasses import replace
+
+from skillopt_ci.model.simulated.analyst import (
+    analyse_failures,
+    analyse_successes,
+    broken_conventions,
+)
+from skillopt_ci.model.simulated.brief import AnalystBrief, Trajectory
+from skillopt_ci.model.simulated.dice import Dice
+from skillopt_ci.model.simulated.house_style import BY_NAME
+from skillopt_ci.model.simulated.mishap import MISHAPS
+from skillopt_ci.model.simulated.temperament import STEADY
+
+NOTE = "Note: Paid 480 EUR to Oak Tower on 7 March 2026."
+SEEN = Trajectory(
+    references=("2026-03-07 | OAK TOWER | EUR 480.00",),
+    prompt=NOTE,
+    answer="7 March 2026 | Oak Tower | EUR 480.00",
+)
+BRIEF = AnalystBrief(skill="# Skill\n", limit=4, previous="", trajectories=(SEEN,) * 3)
+SAGE = replace(
+    STEADY, insight=1.0, vigilance=1.0, harmful=0, platitude=0, duplicate=0, missing_target=0
+)
+
+
+def _edits(brief: AnalystBrief, dice: Dice, **rates: float) -> list[dict[str, object]]:
+    reply = analyse_failures(brief, dice, replace(SAGE, **rates))  # type: ignore[arg-type]
+    patch = reply["patch"]
+    assert isinstance(patch, dict)
+    edits: list[dict[str, object]] = patch["edits"]
+    return edits
+
+
+def test_answers_and_references_tell_what_is_broken() -> None:
+    assert broken_conventions([SEEN, SEEN]) == {"date": 2, "vendor": 2}
+
+
+def test_what_cannot_be_compared_teaches_nothing() -> None:
+    strange = replace(SEEN, answer="no idea")
+    unreferenced = replace(SEEN, references=())
+    assert broken_conventions([strange, unreferenced, replace(SEEN, prompt="?")]) == {}
+
+
+def test_a_missing_rule_is_added_with_its_support(dice: Dice) -> None:
+    edits = _edits(BRIEF, dice)
+    assert [edit["support_count"] for edit in edits] == [3, 3]
+    assert str(edits[0]["content"])[2:] in BY_NAME["date"].rules
+
+
+def test_no_more_edits_than_the_budget_allows(dice: Dice) -> None:
+    assert len(_edits(replace(BRIEF, limit=1), dice, harmful=1)) == 1
+    assert _edits(replace(BRIEF, limit=0), dice, harmful=1) == []
+
+
+def test_a_rule_that_is_stated_is_not_repeated(dice: Dice) -> None:
+    stated = f"- {BY_NAME['date'].rules[0]}\n- {BY_NAME['vendor'].rules[0]}\n"
+    assert _edits(replace(BRIEF, skill=stated), dice) == []
+
+
+def test_a_line_that_misleads_is_replaced(dice: Dice) -> None:
+    wrong = f"- {BY_NAME['date'].harmful}"
+    (edit,) = (e for e in _edits(replace(BRIEF, skill=f"{wrong}\n"), dice) if e["op"] == "replace")
+    assert edit["target"] == wrong
+
+
+def test_a_line_that_contradicts_a_right_one_is_deleted(dice: Dice) -> None:
+    wrong = f"- {BY_NAME['date'].harmful}"
+    skill = f"- {BY_NAME['date'].rules[0]}\n{wrong}\n"
+    assert _edits(replace(BRIEF, skill=skill), dice)[0] | {} == {
+        "op": "delete",
+        "target": wrong,
+        "support_count": 3,
+    }
+
+
+def test_a_rejected_wording_is_not_proposed_again(dice: Dice) -> None:
+    for rejected in BY_NAME["date"].rules:
+        edits = _edits(replace(BRIEF, previous=f'1. [append] "- {rejected}"'), dice)
+        assert f"- {rejected}" not in [edit["content"] for edit in edits]
+
+
+def test_each_mishap_can_happen(dice: Dice) -> None:
+    skilled = replace(BRIEF, skill=f"- {BY_NAME['tax'].rules[0]}\n")
+    for kind in MISHAPS:
+        assert _edits(skilled, dice, **{kind: 1}) != _edits(skilled, dice)
+
+
+def test_harmful_advice_that_was_rejected_is_not_given_again(dice: Dice) -> None:
+    previous = "\n".join(convention.harmful for convention in BY_NAME.values())
+    brief = replace(BRIEF, previous=previous)
+    assert _edits(brief, dice, harmful=1) == _edits(brief, dice)
+
+
+def test_successes_call_for_little(dice: Dice) -> None:
+    reply = analyse_successes(BRIEF, dice, SAGE)
+    assert reply["patch"] == {"reasoning": "What works is in the skill already.", "edits": []}

@@ -1,0 +1,43 @@
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from pydantic import TypeAdapter
+
+from skillopt_ci.settings.scorer import ScorerSpec
+from skillopt_ci.tasks.scorers.build import build_scorer
+from skillopt_ci.tasks.scorers.score import Judge, Score
+from skillopt_ci.tasks.task import Task
+
+SPECS: TypeAdapter[ScorerSpec] = TypeAdapter(ScorerSpec)
+Grade = Callable[..., Score]
+
+
+@pytest.fixture
+def make_spec() -> Callable[..., ScorerSpec]:
+    def make(kind: str, **keys: object) -> ScorerSpec:
+        return SPECS.validate_python({"type": kind, **keys})
+
+    return make
+
+
+@pytest.fixture
+def grade(tmp_path: Path, make_task: Callable[..., Task]) -> Grade:
+    """Grades `response` with a scorer that is built from its configuration."""
+
+    def run(
+        kind: str,
+        response: str,
+        *references: str,
+        task: Task | None = None,
+        judge: Judge | None = None,
+        environ: Mapping[str, str] = os.environ,
+        **keys: object,
+    ) -> Score:
+        spec = SPECS.validate_python({"type": kind, **keys})
+        scorer = build_scorer(spec, judge=judge, root=tmp_path, environ=environ)
+        return asyncio.run(scorer.score(task or make_task(*references), response))
+
+    return run

@@ -1,0 +1,117 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from skillopt_ci.errors import TaskFileError, UsageError
+from skillopt_ci.settings.scorer import ExactScorer, RegexScorer, ScorerSpec
+from skillopt_ci.tasks.scorers.check import check_scorer, check_scorers
+from skillopt_ci.tasks.scorers.score import GraderError, Score
+from skillopt_ci.tasks.task import Splits, Task
+
+MakeTask = Callable[..., Task]
+MakeSpec = Callable[..., ScorerSpec]
+EXACT = ExactScorer(type="exact")
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "references", "fault"),
+    [
+        ("exact", {}, [], "no references"),
+        ("normalized", {}, [], "no references"),
+        ("f1", {}, [], "no references"),
+        ("anls", {}, [], "no references"),
+        ("number", {}, [], "no references"),
+        ("number", {}, ["42", "many"], "'many' is not one number"),
+        ("number", {}, ["1 or 2"], "not one number"),
+        ("choice", {}, [], "no references"),
+        ("choice", {"choices": {"A": "x"}}, ["B"], "none of the choices A"),
+        ("json", {}, [], "no references"),
+        ("json", {}, ["{"], "is not JSON"),
+        ("json", {"schema": {"type": "objekt"}}, [], "not valid at $.type"),
+        ("contains", {}, [], "neither the scorer nor"),
+        ("contains", {"contains": [""]}, [], "an empty text stands in every answer"),
+        ("contains", {}, [""], "an empty reference stands in every answer"),
+        ("regex", {"pattern": "("}, [], "'(' is not a regular expression"),
+        ("rubric", {}, [], "neither the scorer's rubric nor"),
+        ("command", {"command": ["no-such-program"]}, [], "not found on the PATH"),
+        ("command", {"command": ["./missing.sh"]}, [], "not an executable file"),
+        ("python", {"entry": "nope.py:grade"}, [], "cannot be imported"),
+        (
+            "all",
+            {"of": [{"type": "regex", "pattern": "a"}, {"type": "exact"}]},
+            [],
+            "no references",
+        ),
+        ("any", {"of": [{"type": "regex", "pattern": "("}]}, ["x"], "not a regular expression"),
+    ],
+)
+def test_scorer_that_cannot_work_is_found(
+    tmp_path: Path,
+    make_task: MakeTask,
+    make_spec: MakeSpec,
+    kind: str,
+    keys: dict[str, object],
+    references: list[str],
+    fault: str,
+):
+    spec = make_spec(kind, **keys)
+    found = check_scorer(spec, make_task(*references), root=tmp_path, environ={"PATH": "/bin"})
+    assert found is not None
+    assert fault in found
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        ("exact", {}),
+        ("number", {}),
+        ("choice", {}),
+        ("json", {}),
+        ("json", {"schema": {"type": "object"}}),
+        ("contains", {}),
+        ("contains", {"not_contains": ["x"]}),
+        ("regex", {"pattern": "x"}),
+        ("rubric", {}),
+        ("command", {"command": ["sh", "-c", "true"]}),
+    ],
+)
+def test_scorer_that_can_work_passes(
+    tmp_path: Path, make_task: MakeTask, make_spec: MakeSpec, kind: str, keys: dict[str, object]
+):
+    environ = {"PATH": "/bin:/usr/bin"}
+    assert (
+        check_scorer(make_spec(kind, **keys), make_task("42"), root=tmp_path, environ=environ)
+        is None
+    )
+
+
+def test_faulty_scorer_of_the_run_is_reported_once(tmp_path: Path, make_task: MakeTask):
+    splits = Splits((make_task(),), (make_task(),), ())
+    with pytest.raises(UsageError, match="scorer: '\\(' is not a regular"):
+        check_scorers(splits, RegexScorer(type="regex", pattern="("), root=tmp_path, environ={})
+
+
+def test_tasks_that_a_scorer_cannot_grade_are_listed(tmp_path: Path, make_task: MakeTask):
+    lines = [make_task(id=str(n), file=Path("t.jsonl"), line=n) for n in (1, 2)]
+    splits = Splits((make_task("ref"),), tuple(lines), ())
+    with pytest.raises(TaskFileError) as caught:
+        check_scorers(splits, EXACT, root=tmp_path, environ={})
+    assert caught.value.line == 1
+    assert "t.jsonl:2: task '2': the task has no references" in caught.value.message
+
+
+def test_task_without_any_scorer_is_refused(tmp_path: Path, make_task: MakeTask):
+    splits = Splits((make_task("x"),), (), (make_task("x", scorer=EXACT),))
+    with pytest.raises(TaskFileError, match="has no scorer, and the configuration has none"):
+        check_scorers(splits, None, root=tmp_path, environ={})
+
+
+def test_own_scorer_of_a_task_is_checked_instead_of_the_run_s(tmp_path: Path, make_task: MakeTask):
+    splits = Splits((make_task(scorer=RegexScorer(type="regex", pattern="x")),), (), ())
+    check_scorers(splits, EXACT, root=tmp_path, environ={})
+
+
+def test_unchecked_task_is_a_grader_error_not_a_failure(grade: Callable[..., Score]):
+    with pytest.raises(GraderError, match="task 't' cannot be graded: the task has no references"):
+        grade("f1", "x")

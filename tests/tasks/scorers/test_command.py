@@ -1,0 +1,164 @@
+import asyncio
+import os
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from skillopt_ci.settings.scorer import CommandScorer
+from skillopt_ci.tasks.scorers.command import CommandGrader, visible_environment
+from skillopt_ci.tasks.scorers.score import GraderError, Score
+from skillopt_ci.tasks.task import Task, TaskFile
+
+Grade = Callable[..., Score]
+
+
+def python(code: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-c", textwrap.dedent(code), *arguments]
+
+
+@pytest.mark.parametrize(("status", "hard"), [(0, 1), (1, 0), (2, 0)])
+def test_exit_status_is_the_verdict(grade: Grade, status: int, hard: float):
+    score = grade("command", "x", command=python(f"raise SystemExit({status})"))
+    assert (score.hard, score.soft) == (hard, hard)
+
+
+def test_material_is_there_for_the_program(grade: Grade, make_task: Callable[..., Task]):
+    task = make_task("ref", metadata={"k": "ä"}, files=(TaskFile("in/a.txt", "b\r\n"),))
+    code = r"""
+        import json, pathlib, sys
+        answer, response, task, folder = map(pathlib.Path, sys.argv[1:])
+        assert answer.read_text() == "42"
+        assert sys.stdin.read() == response.read_text() == "so <answer>42</answer>"
+        record = json.loads(task.read_text(encoding="utf-8"))
+        assert (record["id"], record["references"]) == ("t", ["ref"])
+        assert record["metadata"] == {"k": "ä"}
+        assert record["messages"] == [{"role": "user", "content": "What is it?"}]
+        assert (folder / "files/in/a.txt").read_bytes() == b"b\r\n"
+    """
+    command = python(code, "{answer}", "{response}", "{task}", "{dir}")
+    score = grade("command", "so <answer>42</answer>", task=task, command=command, answer="tag")
+    assert (score.reason, score.answer) == ("exit status 0", "42")
+
+
+def test_program_runs_in_the_root(grade: Grade, tmp_path: Path):
+    (tmp_path / "marker").touch()
+    code = "import os; raise SystemExit(not os.path.exists('marker'))"
+    assert grade("command", "x", command=python(code)).hard == 1
+
+
+def test_response_is_never_read_by_a_shell(grade: Grade, tmp_path: Path):
+    grade(
+        "command",
+        f"$(touch {tmp_path}/owned); `touch {tmp_path}/owned`",
+        command=["true", "{answer}"],
+    )
+    assert not (tmp_path / "owned").exists()
+
+
+def test_program_sees_only_the_allowed_environment():
+    environ = {"PATH": "p", "HOME": "h", "LANG": "l", "API_KEY": "secret", "EXTRA": "e"}
+    spec = CommandScorer(type="command", command=("true",), env=("EXTRA", "ABSENT"))
+    assert visible_environment(spec, environ) == {
+        "PATH": "p",
+        "HOME": "h",
+        "LANG": "l",
+        "EXTRA": "e",
+    }
+
+
+def test_environment_reaches_the_program(grade: Grade):
+    code = "import os; raise SystemExit('API_KEY' in os.environ)"
+    environ = {"PATH": os.environ["PATH"], "API_KEY": "secret"}
+    assert grade("command", "x", environ=environ, command=python(code)).hard == 1
+    assert grade("command", "x", environ=environ, command=python(code), env=["API_KEY"]).hard == 0
+
+
+def test_end_of_stderr_is_the_reason(grade: Grade):
+    code = "import sys; sys.exit('x' * 9999 + ' wrong\\ntotal')"
+    score = grade("command", "x", command=python(code))
+    assert score.reason.endswith("xx wrong total")
+    assert len(score.reason) == 300
+
+
+@pytest.mark.parametrize(
+    ("printed", "hard_at", "hard", "soft"), [("0.5", 1, 0, 0.5), ("note\n0.75\n\n", 0.7, 1, 0.75)]
+)
+def test_last_printed_line_is_the_score(
+    grade: Grade, printed: str, hard_at: float, hard: float, soft: float
+):
+    command = python(f"print({printed!r})")
+    score = grade("command", "x", command=command, score="stdout", hard_at=hard_at)
+    assert (score.hard, score.soft) == (hard, soft)
+
+
+@pytest.mark.parametrize("printed", ["", "high", "1.5", "-0.1", "nan", "inf"])
+def test_output_that_is_no_score_is_a_grader_error(grade: Grade, printed: str):
+    with pytest.raises(GraderError, match="number from 0 to 1 was expected"):
+        grade("command", "x", command=python(f"print({printed!r})"), score="stdout")
+
+
+def test_error_status_is_a_grader_error(grade: Grade):
+    with pytest.raises(GraderError, match="error status 3: no licence"):
+        code = "import sys; print('no licence', file=sys.stderr); sys.exit(3)"
+        grade("command", "x", command=python(code), error_status=[3])
+
+
+def test_death_by_signal_is_a_grader_error(grade: Grade):
+    with pytest.raises(GraderError, match="killed by SIGSEGV"):
+        grade("command", "x", command=python("import os; os.kill(os.getpid(), 11)"))
+
+
+def test_program_that_does_not_exist_is_a_grader_error(grade: Grade):
+    with pytest.raises(GraderError, match="cannot be run"):
+        grade("command", "x", command=["no-such-program"])
+
+
+HANGING_FAMILY = """
+    import os, subprocess, sys, time
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    with open(sys.argv[1], "w") as file:
+        file.write(f"{os.getpid()} {child.pid}")
+    if len(sys.argv) > 2:
+        time.sleep(600)
+"""
+
+
+def assert_gone(pids: Path) -> None:
+    for pid in map(int, pids.read_text().split()):
+        status = Path(f"/proc/{pid}/stat")
+        # A killed process may stay as a zombie until its new parent has noticed.
+        assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_timeout_kills_the_whole_family(grade: Grade, tmp_path: Path):
+    pids = tmp_path / "pids"
+    command = python(HANGING_FAMILY, str(pids), "hang")
+    with pytest.raises(GraderError, match="took longer than 2 s"):
+        grade("command", "x", command=command, timeout=2)
+    assert_gone(pids)
+
+
+def test_children_do_not_outlive_the_verdict(grade: Grade, tmp_path: Path):
+    pids = tmp_path / "pids"
+    assert grade("command", "x", command=python(HANGING_FAMILY, str(pids)), timeout=60).hard == 1
+    assert_gone(pids)
+
+
+def test_cancelling_kills_the_program(tmp_path: Path, make_task: Callable[..., Task]):
+    fifo, task = tmp_path / "fifo", make_task()
+    os.mkfifo(fifo)
+    code = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
+    spec = CommandScorer(type="command", command=tuple(python(code, str(fifo))))
+
+    async def run() -> str:
+        grading = asyncio.create_task(CommandGrader(spec, tmp_path, os.environ).score(task, "x"))
+        pid = await asyncio.to_thread(fifo.read_text)
+        grading.cancel()
+        await asyncio.wait([grading])
+        return pid
+
+    (tmp_path / "pids").write_text(asyncio.run(run()))
+    assert_gone(tmp_path / "pids")

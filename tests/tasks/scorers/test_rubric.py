@@ -1,0 +1,119 @@
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_ci.errors import (
+    BudgetExhausted,
+    InfrastructureError,
+    ModelSetupError,
+    SkilloptError,
+    UsageError,
+)
+from skillopt_ci.settings.scorer import RubricScorer
+from skillopt_ci.tasks.scorers.rubric import fenced, parse_verdict, rubric_prompt
+from skillopt_ci.tasks.scorers.score import GraderError, Score
+from skillopt_ci.tasks.task import Task, TaskFile
+
+Grade = Callable[..., Score]
+SPEC = RubricScorer(type="rubric", rubric="Be kind.")
+
+
+@dataclass
+class ScriptedJudge:
+    """Gives its replies in order; an exception among them is raised."""
+
+    replies: list[str | SkilloptError]
+    prompts: list[str] = field(default_factory=list)
+
+    async def __call__(self, prompt: str) -> str:
+        self.prompts.append(prompt)
+        reply = self.replies.pop(0)
+        if isinstance(reply, SkilloptError):
+            raise reply
+        return reply
+
+
+def test_verdict_is_the_score(grade: Grade):
+    judge = ScriptedJudge(['{"score": 0.8, "reason": "kind\\nenough"}'])
+    score = grade("rubric", "hello", judge=judge, rubric="Be kind.")
+    assert score == Score(1, 0.8, "kind enough", "hello")
+
+
+def test_bad_reply_costs_one_question_that_shows_the_error(grade: Grade):
+    judge = ScriptedJudge(["Great answer!", '{"score": 0.1}'])
+    assert grade("rubric", "hello", judge=judge, rubric="Be kind.").soft == 0.1
+    assert "Great answer!" in judge.prompts[1]
+    assert 'holds no JSON object with a "score"' in judge.prompts[1]
+
+
+def test_second_bad_reply_is_a_grader_error(grade: Grade):
+    judge = ScriptedJudge(["no", '{"score": 7}'])
+    with pytest.raises(GraderError, match="no verdict twice: the score '7' is not"):
+        grade("rubric", "hello", judge=judge, rubric="Be kind.")
+
+
+@pytest.mark.parametrize("error", [InfrastructureError("down"), SkilloptError("refused")])
+def test_judge_that_cannot_be_asked_is_a_grader_error(grade: Grade, error: SkilloptError):
+    with pytest.raises(GraderError, match=f"could not be asked: {error.message}"):
+        grade("rubric", "hello", judge=ScriptedJudge([error]), rubric="Be kind.")
+
+
+@pytest.mark.parametrize("error", [BudgetExhausted("spent"), ModelSetupError("no key")])
+def test_errors_that_end_the_step_pass(grade: Grade, error: SkilloptError):
+    with pytest.raises(type(error)):
+        grade("rubric", "hello", judge=ScriptedJudge([error]), rubric="Be kind.")
+
+
+def test_rubric_without_judge_is_refused(grade: Grade):
+    with pytest.raises(UsageError, match="needs a judge model"):
+        grade("rubric", "hello", rubric="Be kind.")
+
+
+@pytest.mark.parametrize(
+    ("reply", "soft"),
+    [
+        ('{"score": 1, "reason": "r"}', 1),
+        ('Sure!\n```json\n{"score": 0.25, "reason": "r",}\n```', 0.25),
+        ('{"draft": 1} {"score": 0}', 0),
+    ],
+)
+def test_verdict_is_read_tolerantly(reply: str, soft: float):
+    assert parse_verdict(reply)[0] == soft
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["", "1", "[]", '{"score": true}', '{"score": "0.5"}', '{"score": 1.1}', '{"score": NaN}'],
+)
+def test_what_is_no_verdict_is_refused(reply: str):
+    with pytest.raises(ValueError, match="score"):
+        parse_verdict(reply)
+
+
+@given(st.text("`a\n "))
+def test_nothing_breaks_out_of_its_fence(text: str):
+    first, *content, last = fenced(text).split("\n")
+    assert first == last
+    assert "\n".join(content) == text
+    assert all(len(run) < len(first) for run in re.findall("`{3,}", text))
+
+
+def test_prompt_shows_task_files_rubric_references_and_answer(make_task: Callable[..., Task]):
+    task = make_task("gold", files=(TaskFile("notes.txt", "attached"),))
+    prompt = rubric_prompt(SPEC, task, "my answer")
+    parts = ("[user] What is it?", "[file notes.txt]\nattached", "- gold", "Be kind.", "my answer")
+    assert all(part in prompt for part in parts)
+
+
+def test_references_are_the_rubric_when_there_is_none(make_task: Callable[..., Task]):
+    prompt = rubric_prompt(RubricScorer(type="rubric"), make_task("gold"), "x")
+    assert "## Rubric\n````\n- gold" in prompt
+
+
+def test_placeholders_in_an_answer_stay_text(make_task: Callable[..., Task]):
+    prompt = rubric_prompt(SPEC, make_task("gold"), "{rubric} {references}")
+    assert "{rubric} {references}" in prompt
