@@ -33,7 +33,8 @@ async def open_models(
 
     ``cache_path`` None means no cache. ``scope`` names the step that pays for calls; ``observe``
     hears of a damaged cache and of parameters that a server does not support. Raises
-    :class:`~skillopt_ci.errors.ModelSetupError` before any call for an absent key or a missing price.
+    :class:`~skillopt_ci.errors.ModelSetupError` before any call for an absent
+    key or a missing price.
     """
     meter.require_prices(models)
     configs = _configs(models)

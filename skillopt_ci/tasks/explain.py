@@ -3,11 +3,12 @@
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from skillopt_ci.settings.base import Section
+from skillopt_ci.settings.keys import choices, fields, sections
 from skillopt_ci.settings.scorer import ScorerSpec
 from skillopt_ci.tasks.entry import MessageEntry, TaskEntry
 from skillopt_ci.tasks.problems import did_you_mean
@@ -28,10 +29,7 @@ _EXPECTED = {
     "dict_type": "expected a mapping",
     "tuple_type": "expected a list",
 }
-_MODELS: dict[str, type[BaseModel]] = {
-    get_args(model.model_fields["type"].annotation)[0]: model
-    for model in get_args(get_args(ScorerSpec)[0])
-}
+_SCORERS = {choices(fields(shape)["type"].annotation)[0]: shape for shape in sections(ScorerSpec)}
 
 Location = Sequence[str | int]
 
@@ -73,13 +71,13 @@ def _nearest_key(location: Location) -> str:
     model = _model_at(location[:-1])
     if model is TaskEntry and key in _ELSEWHERE:
         return f"did you mean {_ELSEWHERE[key]!r}?"
-    return did_you_mean(key, (f.alias or name for name, f in model.model_fields.items()))
+    return did_you_mean(key, fields(model))
 
 
-def _model_at(location: Location) -> type[BaseModel]:
+def _model_at(location: Location) -> type[Section]:
     if location[:1] == ("messages",):
         return MessageEntry
-    return _MODELS[str(location[-1])] if location else TaskEntry
+    return _SCORERS[str(location[-1])] if location else TaskEntry
 
 
 def _path(location: Location) -> str:

@@ -116,21 +116,20 @@ for file in range(20):
 """
 
 
-def test_processes_share_new_files(tmp_path: Path) -> None:
+def test_processes_share_files_even_if_they_find_them_damaged(tmp_path: Path) -> None:
+    files = [tmp_path / f"{file}.sqlite" for file in range(20)]
+    for file in files:
+        damage(file)
     command = [sys.executable, "-c", WRITER, str(tmp_path)]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    writers = [subprocess.Popen([*command, name], **pipes) for name in "abc"]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    writers: list[Any] = [subprocess.Popen([*command, name], **pipes) for name in "abc"]
     for writer in writers:
         writer.stdout.readline()
     for writer in writers:
         writer.stdin.write("go\n")
         writer.stdin.flush()
-    for writer in writers:
-        writer.communicate()
-    assert [writer.returncode for writer in writers] == [0, 0, 0]
-    assert [keys(tmp_path / f"{file}.sqlite") for file in range(20)] == [
-        {"a", "b", "c", "both"}
-    ] * 20
+    assert [(writer.communicate(), writer.returncode)[1] for writer in writers] == [0, 0, 0]
+    assert [keys(file) for file in files] == [{"a", "b", "c", "both"}] * 20
 
 
 def keys(path: Path) -> set[str]:

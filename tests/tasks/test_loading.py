@@ -77,7 +77,7 @@ def test_same_question_in_two_splits_is_refused(tmp_path: Path, write_splits: Wr
     write_splits({"train": asks("a"), "selection": [{"id": "z", "prompt": "ASK  A"}]})
     with pytest.raises(
         TaskFileError,
-        match=r"selection.jsonl:1: task 'z' .* asks the same as task 'a' of the train",
+        match=r"selection.jsonl:1: task 'z' .* the same as task 'a' of the train",
     ):
         load_splits(GIVEN, tmp_path)
 

@@ -20,9 +20,7 @@ def test_records_and_keys_know_their_lines(write: Write):
 
 
 def test_only_what_json_has_is_more_than_text(write: Write):
-    file = write(
-        "t.yaml", "- {a: 2026-03-03, b: yes, c: 12:30, d: 007, e: 7, f: 1.5, g: true, h: }"
-    )
+    file = write("t.yaml", "- values: [2026-03-03, yes, 12:30, 007, 7, 1.5, true, null]")
     (record,) = read_yaml(read_source(file))
     assert isinstance(record, Record)
     assert record.value["values"] == ["2026-03-03", "yes", "12:30", "007", 7, 1.5, True, None]

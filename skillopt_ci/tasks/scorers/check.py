@@ -20,7 +20,6 @@ from skillopt_ci.settings.scorer import (
     NormalizedScorer,
     NumberScorer,
     PythonScorer,
-    RegexScorer,
     RubricScorer,
     ScorerSpec,
     WeightedScorer,
@@ -29,11 +28,10 @@ from skillopt_ci.tasks.problems import Problem, refuse
 from skillopt_ci.tasks.scorers.choice import check_choice_references
 from skillopt_ci.tasks.scorers.command import check_command
 from skillopt_ci.tasks.scorers.grading import needs_references
-from skillopt_ci.tasks.scorers.json_answer import check_json_references, check_schema
+from skillopt_ci.tasks.scorers.json_answer import check_json_references
 from skillopt_ci.tasks.scorers.matching import (
     check_contains_task,
     check_contains_texts,
-    check_pattern,
 )
 from skillopt_ci.tasks.scorers.number import check_number_references
 from skillopt_ci.tasks.scorers.python_function import load_function
@@ -77,17 +75,13 @@ def check_scorer(
 
 
 def check_spec(spec: ScorerSpec, *, root: Path, environ: Mapping[str, str]) -> str | None:
-    """Why the scorer cannot work for any task: pattern, schema, program or function at fault."""
+    """Why the scorer cannot work for any task: texts, program or function at fault."""
     match spec:
         case AllScorer() | AnyScorer() | WeightedScorer():
             faults = (check_spec(part, root=root, environ=environ) for part in spec.of)
             fault = next(filter(None, faults), None)
         case ContainsScorer():
             fault = check_contains_texts(spec)
-        case RegexScorer():
-            fault = check_pattern(spec)
-        case JsonScorer():
-            fault = check_schema(spec)
         case CommandScorer():
             fault = check_command(spec, root, environ)
         case PythonScorer():

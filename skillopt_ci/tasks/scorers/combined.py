@@ -1,10 +1,10 @@
 """Scorers made of scorers: all, any, weighted."""
 
-import asyncio
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from skillopt_ci.concurrency import siblings
 from skillopt_ci.settings.scorer import WeightedScorer
 from skillopt_ci.tasks.scorers.grading import reaches, verdict
 from skillopt_ci.tasks.scorers.score import Score, Scorer
@@ -23,11 +23,8 @@ class Combined:
 
     async def score(self, task: Task, response: str) -> Score:
         """Grade with every part and combine their verdicts."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                running = [group.create_task(part.score(task, response)) for part in self.parts]
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
+        async with siblings() as group:
+            running = [group.create_task(part.score(task, response)) for part in self.parts]
         return self.combine([done.result() for done in running])
 
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from jsonschema.exceptions import SchemaError, best_match
+from jsonschema.exceptions import best_match
 from jsonschema.validators import Draft202012Validator, validator_for
 from referencing import Registry
 from referencing.exceptions import Unresolvable
@@ -41,17 +41,6 @@ def same_json(left: object, right: object) -> bool:
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(same_json, left, right))
     return left == right
-
-
-def check_schema(spec: JsonScorer) -> str | None:
-    """Why the schema is none; None if it is one, or if there is none."""
-    if spec.schema_ is None:
-        return None
-    try:
-        validator_for(spec.schema_, default=Draft202012Validator).check_schema(spec.schema_)
-    except SchemaError as error:
-        return one_line(f"the JSON Schema is not valid at {error.json_path}: {error.message}")
-    return None
 
 
 def check_json_references(spec: JsonScorer, task: Task) -> str | None:

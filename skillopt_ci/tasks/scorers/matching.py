@@ -54,15 +54,6 @@ def grade_regex(spec: RegexScorer, _task: Task, answer: str) -> Score:
     return verdict(found is None, reason, answer)
 
 
-def check_pattern(spec: RegexScorer) -> str | None:
-    """Why the pattern is no regular expression; None if it is one."""
-    try:
-        _compiled(spec)
-    except (re.error, RecursionError, OverflowError) as error:
-        return f"{quote(spec.pattern)} is not a regular expression: {error}"
-    return None
-
-
 def _wanted(spec: ContainsScorer, task: Task) -> tuple[str, ...]:
     return spec.contains or task.references
 

@@ -13,6 +13,7 @@ from skillopt_ci.tasks.task import Task
 _NUMBER = re.compile(
     r"""
     (?<![\w.])                                    # not inside a word or another number
+    (?P<date>(?<=\d/))?
     (?P<sign>[-+−–]?)
     (?:(?:[A-Z]{0,2}[$€£¥₹]|USD|EUR|GBP|JPY|CNY|INR|CHF|AUD|CAD)\s?)?
     (?P<inner_sign>[-+−–]?)
@@ -22,7 +23,7 @@ _NUMBER = re.compile(
         | \.\d+
     )
     (?:[eE](?P<exponent>[-+−–]?\d+))?
-    (?:/(?P<denominator>\d+)(?![\d/.]))?           # 3/4
+    (?(date)|(?:/(?P<denominator>\d+)(?![\d/]|\.\d))?)    # 3/4, but not 2026/03/04
     (?P<percent>\s?(?:[%％]|percent\b))?
     """,
     re.VERBOSE | re.ASCII,
