@@ -115,7 +115,8 @@ class Ledger:
     def preflight(self, position: Position, paths: Sequence[str] = ()) -> None:
         """Find out before anything is paid for whether a step could be recorded.
 
-        ``paths`` must be regular files where the next step starts. Raises RepositoryError, InfrastructureError or PushRefused with what to do about it.
+        ``paths`` must be regular files where the next step starts. Raises RepositoryError,
+        InfrastructureError or PushRefused with what to do about it.
         """
         where = refs.branch(self.names.skills) if position.tip else self.base
         preflight.require_files(self.git, position.head, paths, where)

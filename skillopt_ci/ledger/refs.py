@@ -10,7 +10,6 @@ _MOVED = (
     "but expected",
     "reference already exists",
     "unable to resolve reference",
-    "is missing but",
 )
 
 
@@ -56,17 +55,18 @@ class Move:
     new: str | None
 
     def instruction(self) -> bytes:
-        """Return the line for ``git update-ref --stdin -z``, empty if nothing moves."""
-        if self.old == self.new:
-            return b""
-        if self.new is None:
-            words = ["delete", self.ref, f"{self.old}"]
-        elif self.old is None:
-            words = ["create", self.ref, self.new]
-        else:
-            words = ["update", self.ref, self.new, self.old]
-        verb, ref, *values = words
-        return f"{verb} {ref}\0".encode() + b"".join(f"{v}\0".encode() for v in values)
+        """Return the line for ``git update-ref --stdin -z``; empty for what stays absent."""
+        match self.old, self.new:
+            case None, None:
+                return b""
+            case None, new:
+                return f"create {self.ref}\0{new}\0".encode()
+            case old, None:
+                return f"delete {self.ref}\0{old}\0".encode()
+            case old, new if old == new:
+                return f"verify {self.ref}\0{old}\0".encode()
+            case old, new:
+                return f"update {self.ref}\0{new}\0{old}\0".encode()
 
 
 def read(git: Git, *names: str) -> dict[str, str]:
@@ -82,9 +82,9 @@ def move(git: Git, moves: tuple[Move, ...], reason: str) -> None:
     Raises LostRace if one of them is elsewhere, PushRefused if a hook of the repository objects,
     RepositoryError for the rest (a lock left behind, a name that blocks another).
     """
-    instructions = b"".join(each.instruction() for each in moves)
-    if not instructions:
+    if all(each.old == each.new for each in moves):
         return
+    instructions = b"".join(each.instruction() for each in moves)
     result = git.attempt(
         "update-ref", "--no-deref", "-m", f"skillopt-ci: {reason}", "--stdin", "-z",
         stdin=instructions,

@@ -1,6 +1,6 @@
 """Commit messages: the subject says in words what changed, the trailers carry the facts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from skillopt_ci.ledger.records import (
@@ -13,6 +13,7 @@ from skillopt_ci.ledger.records import (
 )
 from skillopt_ci.report.figures import plural, score, score_text, usage_text
 from skillopt_ci.report.untrusted import one_line
+from skillopt_ci.report.verdict import verdict
 
 _SIMULATED = "The models were simulated: these scores say nothing about a real model."
 
@@ -82,13 +83,13 @@ def proposed(record: StepRecord) -> CommitText:
     return CommitText(
         subject=f"Step {record.step}: {gist(applied)}",
         body=_paragraphs(
-            f"Under the skill before this change the model solved {score(proposal.rollout.hard)} "
-            f"of {plural(proposal.rollout.n, 'training task')}.",
-            "\n".join(f"- {_edit_line(edit)}" for edit in applied),
+            f"Before this change the model scored {score(proposal.rollout.hard)} on "
+            f"{plural(proposal.rollout.n, 'training task')}.",
+            "\n".join(f"- {edit_text(edit)}" for edit in applied),
             f"Why: {one_line(proposal.reasoning, 600)}" if proposal.reasoning else "",
             _simulated(record.simulated),
         ),
-        trailers=_step_trailers(record, "proposed"),
+        trailers=_step_trailers(record, "proposed", proposal.skill_after, {}),
     )
 
 
@@ -131,28 +132,36 @@ def gist(edits: Sequence[EditRecord]) -> str:
     return "; ".join(_gist_of(edit) for edit in edits) or "no change"
 
 
+def edit_text(edit: EditRecord) -> str:
+    """What an edit does, and on how much evidence, in one line."""
+    content, target = _quoted(edit.content, 200), _quoted(edit.target, 100)
+    words = {
+        "append": f"add “{content}”",
+        "insert_after": f"after “{target}” add “{content}”",
+        "replace": f"replace “{target}” by “{content}”",
+        "delete": f"drop “{target}”",
+    }
+    seen = "failed" if edit.source_type == "failure" else "solved"
+    return f"{words.get(edit.op, edit.op)} (seen in {edit.support_count} {seen})"
+
+
 def _gist_of(edit: EditRecord) -> str:
     if edit.op == "delete":
-        return f"drop “{one_line(edit.target, 60)}”"
-    return one_line(edit.content.lstrip("#-*> "), 60) or "empty text"
+        return f"drop “{_quoted(edit.target, 60)}”"
+    return _quoted(edit.content, 60) or "empty text"
 
 
-def _edit_line(edit: EditRecord) -> str:
-    backing = f" ({edit.source_type}, {edit.support_count} of the trajectories)"
-    words = {
-        "append": f"add “{one_line(edit.content, 200)}”",
-        "insert_after": f"after “{one_line(edit.target, 80)}” add “{one_line(edit.content, 200)}”",
-        "replace": f"replace “{one_line(edit.target, 120)}” by “{one_line(edit.content, 200)}”",
-        "delete": f"drop “{one_line(edit.target, 200)}”",
-    }
-    return words.get(edit.op, edit.op) + backing
+def _quoted(text: str, limit: int) -> str:
+    """The words of a Markdown text, without what makes it a heading, list item or sentence."""
+    return one_line(text.lstrip("#-*> \n"), limit).rstrip(" .")
 
 
 def _verdict(record: StepRecord, decision: Decision) -> str:
     measurement = decision.measurement
     flips = f"Fixed: {_names(decision.fixed)}. Broken: {_names(decision.broken)}."
     return _paragraphs(
-        f"Verdict: {decision.action}. {decision.reason}",
+        f"Verdict: {verdict(decision.action, decision.score_after)}. "
+        f"{decision.reason[:1].upper()}{decision.reason[1:]}.",
         "" if measurement is None else flips,
         ""
         if decision.reused_from is None
@@ -185,13 +194,16 @@ def _entry_trailers(entry: HistoryEntry) -> dict[str, str]:
     }
 
 
-def _step_trailers(record: StepRecord, action: str) -> dict[str, str]:
+def _step_trailers(
+    record: StepRecord, action: str, skill: str, scores: Mapping[str, str]
+) -> dict[str, str]:
     return {
         "Skillopt-Step": str(record.step),
         "Skillopt-Epoch": str(record.epoch),
         "Skillopt-Action": action,
+        **scores,
         "Skillopt-Edits": str(len(applied_edits(record.proposal))),
-        "Skillopt-Skill-Sha256": record.proposal.skill_after,
+        "Skillopt-Skill-Sha256": skill,
         "Skillopt-Config-Sha256": record.proposal.config_sha256,
         **_usage_trailers(record.usage.usage().tokens, record.usage.cost_usd, record.simulated),
     }
@@ -200,14 +212,13 @@ def _step_trailers(record: StepRecord, action: str) -> dict[str, str]:
 def _decision_trailers(record: StepRecord, decision: Decision, seconds: float) -> dict[str, str]:
     stayed = decision.action.startswith("accept")
     after = record.proposal.skill_after if stayed else record.proposal.skill_before
-    return {
-        **_step_trailers(record, decision.action),
+    scores = {
         "Skillopt-Score-Before": _exact(decision.score_before),
         "Skillopt-Score-After": _exact(decision.score_after),
         "Skillopt-Tasks": str(decision.compared),
-        "Skillopt-Skill-Sha256": after,
-        "Skillopt-Seconds": f"{seconds:.1f}",
     }
+    facts = _step_trailers(record, decision.action, after, scores)
+    return {**facts, "Skillopt-Seconds": f"{seconds:.1f}"}
 
 
 def _exact(value: float | None) -> str:

@@ -5,7 +5,7 @@ from skillopt_ci.rollout.metrics import wilson
 
 
 def score_text(score: float, n: int) -> str:
-    """A mean score with its 95 % interval: ``0.62 [0.47, 0.75] n=40``."""
+    """A mean score with its 95 % interval: ``0.625 [0.47, 0.76] n=40``."""
     interval = wilson(score, n)
     return f"{score:.3f} [{interval.low:.2f}, {interval.high:.2f}] n={n}"
 
@@ -19,17 +19,16 @@ def cost_text(cost_usd: float | None) -> str:
     """Dollars, or the honest word."""
     if cost_usd is None:
         return "unknown (no price set)"
-    return f"${cost_usd:.4f}" if cost_usd < 1 else f"${cost_usd:.2f}"
+    return f"${cost_usd:.4f}" if 0 < cost_usd < 1 else f"${cost_usd:,.2f}"
 
 
 def usage_text(usage: Usage) -> str:
     """Calls, tokens and cost on one line."""
     about = "about " if usage.estimated else ""
-    return (
-        f"{usage.calls:,} calls, {about}{usage.tokens:,} tokens, cost {cost_text(usage.cost_usd)}"
-    )
+    calls, tokens = plural(usage.calls, "call"), plural(usage.tokens, "token")
+    return f"{calls}, {about}{tokens}, cost {cost_text(usage.cost_usd)}"
 
 
 def plural(count: int, noun: str) -> str:
-    """``1 edit``, ``2 edits``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    """``1 edit``, ``2 edits``, ``1,200 edits``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,8 +1,8 @@
 """Where training stands."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from skillopt_ci.ledger.records import HistoryEntry, State
+from skillopt_ci.ledger.records import HistoryEntry, Snapshot, State
 from skillopt_ci.report.figures import score_text, usage_text
 
 
@@ -10,28 +10,15 @@ def status_rows(
     state: State, history: Sequence[HistoryEntry], commit: str
 ) -> tuple[tuple[str, str], ...]:
     """The run at a glance."""
-    first, current, best = _first(history), state.current, state.best
-    counts = tally(history)
+    first = _first(history)
     return (
         ("skill", state.skill),
         ("branch at", commit[:10]),
-        ("last step", f"{state.step} (epoch {state.epoch})"),
-        (
-            "steps",
-            (
-                f"{counts['merged']} merged, {counts['reverted']} reverted, "
-                f"{counts['empty']} without a candidate"
-            ),
-        ),
+        ("last step", f"{state.step} (epoch {state.epoch})" if state.step else "none yet"),
+        ("steps", _counts(tally(history))),
         ("started at", "–" if first is None else score_text(first.score_after or 0.0, first.tasks)),
-        (
-            "current",
-            (
-                f"{score_text(current.measurement.score, current.measurement.n)}, "
-                f"from {current.origin}"
-            ),
-        ),
-        ("best", f"{score_text(best.measurement.score, best.measurement.n)}, from {best.origin}"),
+        ("current", _snapshot(state.current)),
+        ("best", _snapshot(state.best)),
         ("used", usage_text(state.usage.usage())),
     )
 
@@ -64,6 +51,16 @@ def tally(history: Sequence[HistoryEntry]) -> dict[str, int]:
     merged = sum(entry.action.startswith("accept") for entry in steps)
     empty = sum(entry.score_after is None for entry in steps)
     return {"merged": merged, "reverted": len(steps) - merged - empty, "empty": empty}
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    empty = f", {counts['empty']} without a candidate" if counts["empty"] else ""
+    return f"{counts['merged']} merged, {counts['reverted']} reverted{empty}"
+
+
+def _snapshot(snapshot: Snapshot) -> str:
+    measured = snapshot.measurement
+    return f"{score_text(measured.score, measured.n)} ({snapshot.origin})"
 
 
 def _first(history: Sequence[HistoryEntry]) -> HistoryEntry | None:

@@ -2,7 +2,7 @@
 
 from skillopt_ci.ledger.records import HistoryEntry
 from skillopt_ci.report.figures import score
-from skillopt_ci.report.step_table import verdict
+from skillopt_ci.report.verdict import verdict
 
 HEADINGS = ("step", "epoch", "before", "after", "best", "edits", "words", "verdict")
 
@@ -10,7 +10,6 @@ HEADINGS = ("step", "epoch", "before", "after", "best", "edits", "words", "verdi
 def log_row(entry: HistoryEntry) -> tuple[str, ...]:
     """The row of one event."""
     step = str(entry.step) if entry.kind == "step" else "–"
-    what = verdict(entry.action) if entry.kind == "step" else f"{entry.action}: {entry.reason}"
     return (
         step,
         str(entry.epoch),
@@ -19,5 +18,11 @@ def log_row(entry: HistoryEntry) -> tuple[str, ...]:
         score(entry.best_score),
         str(entry.edits) if entry.kind == "step" else "–",
         str(entry.words),
-        what,
+        _what(entry),
     )
+
+
+def _what(entry: HistoryEntry) -> str:
+    if entry.kind == "step":
+        return verdict(entry.action, entry.score_after)
+    return f"{entry.action.replace('_', ' ')}: {entry.reason}"

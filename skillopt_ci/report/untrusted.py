@@ -1,23 +1,38 @@
 """Text that a model or a task wrote, made harmless for one line of a commit message or a log.
 
 GitHub acts on what it finds in a commit message: it notifies ``@name``, links and even closes
-``#12`` or an issue's URL. Terminals act on control characters.
+``#12`` or an issue's URL, and skips the workflows of a commit that says ``[skip ci]``. Terminals
+act on control characters.
 """
 
 import re
 import unicodedata
 
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
-_MENTION = re.compile(r"@(?=\w)")
-_ISSUE = re.compile(r"(?i)(?:#|\bGH-)(?=\d)")
-_SCHEME = re.compile(r"(?i)\b(https?|ftp|ssh|git|mailto|javascript|data):(?=\S)")
+_ELLIPSIS = "…"
+#: A cut is moved back to the last space, unless that would lose more than this many characters.
+_LONGEST_TORN_WORD = 20
+#: Left at a cut, these could act together with what follows, and look unfinished anyway.
+_LOOSE_ENDS = " .,;:@#"
+
+_ACTING: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"@(?=\w)"), "(at)"),
+    (re.compile(r"(?i)(?:#|(?<![^\W_])GH-)(?=\d)"), "no. "),
+    (
+        re.compile(r"(?i)(?<![^\W_])(https?|ftp|ssh|git|mailto|xmpp|javascript|data):(?=\S)"),
+        r"\1: ",
+    ),
+    (re.compile(r"(?i)(?<![^\W_])www\.(?=\S)"), "www. "),
+    (re.compile(r"(?i)\[((?:skip|no|ci|actions)[ -][\w-]+)\]"), r"(\1)"),
+)
 
 
 def one_line(text: str, limit: int) -> str:
     """``text`` on one line of at most ``limit`` characters, without anything that acts."""
-    flat = " ".join(visible(text).split())
-    inert = _SCHEME.sub(r"\1: ", _ISSUE.sub("no. ", _MENTION.sub("(at)", flat)))
-    return inert if len(inert) <= limit else inert[: limit - 1].rstrip() + "…"
+    line = " ".join(visible(text).split())
+    for pattern, replacement in _ACTING:
+        line = pattern.sub(replacement, line)
+    return line if len(line) <= limit else _shortened(line, limit)
 
 
 def visible(text: str) -> str:
@@ -30,3 +45,10 @@ def visible(text: str) -> str:
         for character in text
         if character in "\n\t" or unicodedata.category(character) not in _UNSEEN
     )
+
+
+def _shortened(line: str, limit: int) -> str:
+    room = limit - len(_ELLIPSIS)
+    word_end = line.rfind(" ", 0, room + 1)
+    end = word_end if word_end >= room - _LONGEST_TORN_WORD else room
+    return line[: max(end, 0)].rstrip(_LOOSE_ENDS) + _ELLIPSIS

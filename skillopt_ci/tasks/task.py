@@ -38,7 +38,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """The three disjoint task lists of a run, each in file order."""
+    """The three disjoint task lists of a run: in file order, or shuffled if divided by ratio."""
 
     train: tuple[Task, ...]
     selection: tuple[Task, ...]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.errors import RepositoryError
+from skillopt_ci.errors import InfrastructureError, RepositoryError
 
 if TYPE_CHECKING:
     from tests.ledger.conftest import Bench
@@ -33,7 +33,7 @@ def test_folder_that_does_not_exist_is_refused(bench: Bench, tmp_path: Path) -> 
 
 def test_bare_repository_is_refused(bench: Bench, origin: Path, repository: Path) -> None:
     for folder in (origin, repository / ".git"):
-        with pytest.raises(RepositoryError, match="bare or this is its .git folder"):
+        with pytest.raises(RepositoryError, match=r"bare or this is its \.git folder"):
             bench.open(folder)
 
 
@@ -58,6 +58,21 @@ def test_remote_is_asked_for_its_default(bench: Bench, here: Path) -> None:
     assert bench.open(here).base == "main"
 
 
+def test_base_is_not_guessed_when_the_remote_cannot_be_asked(
+    bench: Bench, here: Path, origin: Path
+) -> None:
+    bench.git(here, "symbolic-ref", "--delete", "refs/remotes/origin/HEAD")
+    origin.rename(origin.with_name("moved.git"))
+    with pytest.raises(InfrastructureError, match="cannot read from 'origin'"):
+        bench.open(here)
+
+
+def test_remote_without_a_default_leaves_it_to_head(bench: Bench, repository: Path) -> None:
+    bench.git(repository.parent, "init", "--quiet", "--bare", "empty.git")
+    bench.git(repository, "remote", "add", "origin", "../empty.git")
+    assert bench.open(repository).base == "main"
+
+
 def test_without_a_remote_base_is_the_branch_checked_out(bench: Bench, repository: Path) -> None:
     bench.git(repository, "switch", "--quiet", "-c", "feature/x")
     assert bench.open(repository).base == "feature/x"
@@ -73,5 +88,5 @@ def test_folder_of_someone_else_names_the_remedy(
     bench: Bench, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
-    with pytest.raises(RepositoryError, match="--add safe.directory"):
+    with pytest.raises(RepositoryError, match=r"--add safe\.directory"):
         bench.open(repository)

@@ -164,3 +164,18 @@ def test_fetch_settings_of_the_user_do_not_widen_the_fetch(
     bench.git(here, "config", "remote.origin.tagOpt", "--tags")
     bench.open(here).sync()
     assert bench.ref(here, "refs/tags/") == bench.ref(here, "refs/remotes/origin/unrelated") == ""
+
+
+def test_branch_that_vanishes_while_we_look_is_simply_gone(
+    bench: Bench, here: Path, origin: Path
+) -> None:
+    ledger = bench.open(here)
+    candidate = bench.step(ledger, "one\n")
+    ledger.propose(candidate)
+    bench.hook(
+        here, "upload-pack",
+        f'[ ! -e asked ] || git -C "{origin}" update-ref -d refs/heads/skillopt-candidate/demo\n'
+        'touch asked; exec git-upload-pack "$@"',
+    )  # fmt: skip
+    bench.git(here, "config", "remote.origin.uploadPack", str(here / "hooks" / "upload-pack"))
+    assert ledger.sync().candidate is None

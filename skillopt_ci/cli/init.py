@@ -1,0 +1,144 @@
+"""``skillopt-ci init``: write the files that a run starts from."""
+
+import json
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Protocol
+
+import click
+from pydantic import TypeAdapter, ValidationError
+
+from skillopt_ci.cli.context import Globals, global_options
+from skillopt_ci.cli.harmless import harmless_line
+from skillopt_ci.cli.providers import PRESETS, Preset
+from skillopt_ci.cli.scaffold import Choices, existing_skill, scaffold, slug, write_new
+from skillopt_ci.errors import ExitCode
+from skillopt_ci.settings.config import Config
+
+NO_KEY = "none"
+
+
+def run_name(text: str) -> str:
+    """Return ``text`` if the configuration allows it as the name of a run."""
+    rule: TypeAdapter[str] = TypeAdapter(Annotated[str, Config.model_fields["run"]])
+    try:
+        return rule.validate_python(text)
+    except ValidationError:
+        raise click.BadParameter(
+            f"{text!r} is not made of letters, digits, '.', '_' and '-'"
+        ) from None
+
+
+@click.command()
+@click.option(
+    "--run", type=run_name, metavar="NAME", help="Name of the run.  [default: the folder's name]"
+)
+@click.option(
+    "--skill", metavar="PATH", help="Document to train; a starter is written if there is none."
+)
+@click.option("--provider", type=click.Choice(list(PRESETS)), help="Where the models are served.")
+@click.option("--base-url", metavar="URL", help="Root of an OpenAI-compatible API, up to /v1.")
+@click.option("--target-model", metavar="MODEL", help="Model that reads the skill.")
+@click.option("--optimizer-model", metavar="MODEL", help="Model that proposes edits.")
+@click.option("--api-key-env", metavar="NAME", help="Environment variable that holds the key.")
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing: take defaults for what is not given.")
+@global_options
+def command(settings: Globals, /, yes: bool, **given: str | None) -> ExitCode:
+    """Write a configuration, example tasks and a starter skill.
+
+    Asks on a terminal for what is not given. Files that exist are left as they are.
+    """
+    config = settings.cwd / settings.config
+    asking = not yes and not settings.json and sys.stdin.isatty() and sys.stderr.isatty()
+    choices = choose(config.parent, decider(given, asking=asking))
+    files = scaffold(choices, config.name)
+    written = write_new(config.parent, files)
+    left = [name for name in files if name not in written]
+    if settings.json:
+        click.echo(json.dumps({"written": written, "left": left}))
+    else:
+        _tell(settings, choices, written, left)
+    return ExitCode.DONE if written else ExitCode.NOTHING_TO_DO
+
+
+class Decide(Protocol):
+    """Decides one thing: by option, by question or by default, in this order."""
+
+    def __call__(self, key: str, question: str, default: str, kind: Any = None) -> str:
+        """Return the decision; raises UsageError where there is none."""
+        ...
+
+
+def decider(given: Mapping[str, str | None], *, asking: bool) -> Decide:
+    """Build what decides, from the options ``given`` by name."""
+
+    def decide(key: str, question: str, default: str, kind: Any = None) -> str:
+        value = given[key]
+        if value is None and asking:
+            value = click.prompt(question, default=default or None, type=kind, err=True)
+        value = (value or default).strip()
+        if not value:
+            raise click.UsageError(f"--{key.replace('_', '-')} is needed here.")
+        return value
+
+    return decide
+
+
+def choose(root: Path, decide: Decide) -> Choices:
+    """Decide what a run in the folder ``root`` is about."""
+    run = decide("run", "Name of the run", slug(root.resolve().name), run_name)
+    found = existing_skill(root) or f"skills/{slug(run)}/SKILL.md"
+    skill = decide("skill", "Document to train", found)
+    if (root / skill).is_dir():
+        skill = (PurePosixPath(skill) / "SKILL.md").as_posix()
+    preset = PRESETS[decide("provider", "Provider", "openai", click.Choice(list(PRESETS)))]
+    target = decide("target_model", "Model that reads the skill", preset.target)
+    optimizer = decide("optimizer_model", "Model that proposes edits", preset.optimizer)
+    place = _place(preset, decide)
+    return Choices(
+        run,
+        skill,
+        target={"provider": preset.provider, "model": target, **place},
+        optimizer={"provider": preset.provider, "model": optimizer, **place},
+    )
+
+
+def _place(preset: Preset, decide: Decide) -> dict[str, object]:
+    if preset.provider == "simulated":
+        return {}
+    base_url = decide("base_url", "Root of the API, up to /v1", preset.base_url)
+    question = f"Environment variable that holds the key, or {NO_KEY}"
+    variable = decide("api_key_env", question, preset.api_key_env or NO_KEY)
+    key = {} if variable == NO_KEY else {"api_key_env": variable}
+    return {"base_url": base_url, **key, **preset.more}
+
+
+def _tell(settings: Globals, choices: Choices, written: list[str], left: list[str]) -> None:
+    for name in written:
+        click.echo(f"  wrote     {harmless_line(name)}")
+    for name in left:
+        click.echo(f"  left      {harmless_line(name)}  (was there already)")
+    if written:
+        click.echo("\nNext:")
+        for number, text in enumerate(_next_steps(settings, choices), 1):
+            click.echo(f"  {number}. {text}")
+
+
+def _next_steps(settings: Globals, choices: Choices) -> list[str]:
+    folder = settings.config.parent
+    config, tasks, skill = (
+        shlex.quote(str(path))
+        for path in (settings.config, folder / "tasks", folder / choices.skill)
+    )
+    option = "" if settings.config == Path("skillopt.yaml") else f" -c {config}"
+    key = choices.target.get("api_key_env")
+    return [
+        f"Put tasks of your own into {tasks}, one JSON object a line.",
+        f"Say in {skill} what you know already.",
+        *([f"export {key}=…"] if key else []),
+        f"git add {config} {tasks} {skill} && git commit",
+        f"skillopt-ci validate{option}",
+        f"skillopt-ci step{option}",
+    ]

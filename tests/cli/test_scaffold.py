@@ -1,0 +1,79 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_ci.cli.scaffold import Choices, existing_skill, scaffold, slug, write_new
+from skillopt_ci.errors import UsageError
+from skillopt_ci.settings.loading import load
+from skillopt_ci.skill.validation import problems
+from skillopt_ci.tasks.loading import load_splits
+
+ROLE = {"provider": "openai", "model": "m: #1", "base_url": "http://localhost/v1", "timeout": 900}
+
+
+def chosen(skill: str = "skills/notes/SKILL.md", run: str = "notes") -> Choices:
+    return Choices(run, skill, target=ROLE, optimizer={"provider": "openai", "model": "yes"})
+
+
+def test_the_configuration_says_what_was_chosen(tmp_path: Path) -> None:
+    write_new(tmp_path, scaffold(chosen(run="123"), "skillopt.yaml"))
+    loaded = load(tmp_path / "skillopt.yaml")
+    assert loaded.warnings == ()
+    assert (loaded.config.run, loaded.config.skill) == ("123", "skills/notes/SKILL.md")
+    assert loaded.config.model.target.model == "m: #1"
+    assert loaded.config.model.target.timeout == 900
+    assert loaded.config.model.optimizer.model == "yes"
+
+
+def test_the_example_tasks_are_a_usable_split(tmp_path: Path) -> None:
+    write_new(tmp_path, scaffold(chosen(), "skillopt.yaml"))
+    splits = load_splits(load(tmp_path / "skillopt.yaml").config.tasks, tmp_path)
+    assert all((splits.train, splits.selection, splits.test))
+
+
+@pytest.mark.parametrize("skill", ["skills/notes/SKILL.md", "SKILL.md", "AGENTS.md"])
+def test_the_starter_skill_has_no_problem(skill: str, tmp_path: Path) -> None:
+    text = scaffold(chosen(skill), "skillopt.yaml")[skill]
+    file = tmp_path / "notes" / Path(skill).name
+    assert problems(text, file) == ()
+
+
+def test_what_exists_is_never_written(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("mine", encoding="utf-8")
+    (tmp_path / "b").symlink_to("nowhere")
+    assert write_new(tmp_path, {"a": "new", "b": "new", "c/d": "new"}) == ["c/d"]
+    assert (tmp_path / "a").read_text(encoding="utf-8") == "mine"
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["a", "b", "c", "d"]
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tasks").write_text("a file", encoding="utf-8")
+    with pytest.raises(UsageError, match="tasks cannot be written"):
+        write_new(tmp_path, {"tasks/train.jsonl": ""})
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ([], None),
+        (["AGENTS.md", "skills/b/SKILL.md", "skills/a/SKILL.md"], "skills/a/SKILL.md"),
+        (["AGENTS.md"], "AGENTS.md"),
+    ],
+)
+def test_a_skill_that_is_there_is_found(
+    files: list[str], found: str | None, tmp_path: Path
+) -> None:
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert existing_skill(tmp_path) == found
+
+
+@given(st.text())
+def test_a_slug_is_always_a_name(text: str) -> None:
+    name = slug(text)
+    assert 0 < len(name) <= 64
+    assert slug(name) == name
+    assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")

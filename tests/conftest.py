@@ -1,0 +1,301 @@
+"""A tiny world to train in: a scripted model behind HTTP, and real repositories of its skill.
+
+The target puts a letter before an item's number only if the skill has the rule for its kind. The
+optimizer proposes the first line of its plan that its prompt does not mention: neither the skill
+nor, among what earlier steps of the epoch tried, the step buffer.
+"""
+
+import asyncio
+import json
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from skillopt_ci.cli.assemble import open_session
+from skillopt_ci.cli.context import Globals
+from skillopt_ci.ledger.folder import RunFolder
+from skillopt_ci.ledger.records import HistoryEntry, State, StepRecord
+from skillopt_ci.progress import Observer, silent
+from skillopt_ci.training.run import train
+from skillopt_ci.training.session import Session
+from skillopt_ci.training.step import StepOutcome, train_step
+
+SKILL = "skills/SKILL.md"
+BRANCH = "skillopt/demo"
+CANDIDATE = "skillopt-candidate/demo"
+KINDS = "abcd"
+RULES = {kind: f"Kind {kind}: a number begins with {kind}." for kind in KINDS}
+HARMFUL = "Leave out every answer."
+PLAN = (RULES["a"], HARMFUL, RULES["b"], RULES["c"])
+
+CONFIG = f"""\
+run: demo
+skill: {SKILL}
+tasks: {{train: tasks/train.jsonl, selection: tasks/selection.jsonl, test: tasks/test.jsonl}}
+scorer: {{type: exact, answer: tag}}
+model:
+  target: {{provider: openai, model: m, base_url: URL, api_key_env: DEMO_KEY, retries: 0}}
+  optimizer: {{provider: openai, model: m, base_url: URL, api_key_env: DEMO_KEY, retries: 0}}
+train: {{num_epochs: 2, batch_size: 4}}
+gradient: {{minibatch_size: 2}}
+"""
+
+_ITEM = re.compile(r"Item (\d+) of kind (\w)")
+
+#: What the server does with a prompt instead of answering it: a status, and the error's message.
+Trouble = Callable[[str], tuple[int, str] | None]
+
+
+@dataclass
+class ModelServer:
+    """Both models; ``prompts`` has each request's messages as one text, ``answered`` counts them.
+
+    ``plan``, ``edit`` and ``trouble`` may be changed at any time.
+    """
+
+    url: str = ""
+    plan: Sequence[str] = PLAN
+    trouble: Trouble = lambda prompt: None
+    edit: Callable[[str], dict[str, str]] = lambda line: {"op": "append", "content": f"- {line}"}
+    prompts: list[str] = field(default_factory=list)
+    keys: set[str] = field(default_factory=set)
+    answered: Counter[str] = field(default_factory=Counter)
+
+    def answer(self, system: str, prompt: str) -> str:
+        """Return the model's words; the stage is told by the system prompt."""
+        item = _ITEM.fullmatch(prompt)
+        if item is not None:
+            known = RULES.get(item[2], "no rule") in system
+            letter = item[2] if known else ""
+            return f"<answer>{'' if HARMFUL in system else letter + item[1]}</answer>"
+        if "analyst_error" in system:
+            return self._edits(next((line for line in self.plan if line not in prompt), None))
+        if "merge" in system:
+            return self._edits([line for line in self.plan if line in prompt][-1])
+        return self._edits(None)
+
+    def _edits(self, line: str | None) -> str:
+        edits = [] if line is None else [self.edit(line)]
+        return json.dumps({"patch": {"reasoning": "scripted", "edits": edits}})
+
+    @property
+    def optimizer_prompts(self) -> list[str]:
+        """Those prompts that put no task to the target."""
+        return [prompt for prompt in self.prompts if "Stage:" in prompt]
+
+    @property
+    def most_answers(self) -> int:
+        """How often the most frequent request was answered."""
+        return max(self.answered.values(), default=0)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1
+    model: ModelServer
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        texts = [message["content"] for message in body["messages"]]
+        whole = "\n\n".join(texts)
+        self.model.prompts.append(whole)
+        self.model.keys.add(self.headers["Authorization"])
+        trouble = self.model.trouble(whole)
+        if trouble is not None:
+            return self._send(trouble[0], {"error": {"message": trouble[1]}})
+        self.model.answered[whole] += 1
+        message = {"role": "assistant", "content": self.model.answer(texts[0], texts[-1])}
+        return self._send(
+            200,
+            {
+                "model": "m",
+                "choices": [{"message": message, "finish_reason": "stop"}],
+                "usage": {"prompt_tokens": 10, "completion_tokens": 5},
+            },
+        )
+
+    def _send(self, status: int, body: object) -> None:
+        content = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+class _QuietServer(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        pass  # a client that was killed is part of what is tested
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A repository of the tiny world, with what its users and the trainer do in it."""
+
+    folder: Path
+
+    def git(self, *args: str) -> str:
+        done = subprocess.run(["git", *args], cwd=self.folder, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode("utf-8", "surrogateescape").removesuffix("\n")
+
+    def write(self, path: str, text: str) -> None:
+        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / path).write_text(text, encoding="utf-8")
+
+    def commit(self, path: str, text: str, branch: str = "main") -> str:
+        """Commit a file on a branch, as a person would in a worktree of their own."""
+        place = self.folder.parent / "worktree"
+        self.git("worktree", "add", "--quiet", "--detach", str(place), branch)
+        there = Checkout(place)
+        there.write(path, text)
+        there.git("add", path)
+        there.git("commit", "--quiet", "-m", f"Change {path}")
+        commit = there.git("rev-parse", "HEAD")
+        self.git("worktree", "remove", str(place))
+        self.git("update-ref", f"refs/heads/{branch}", commit)
+        return commit
+
+    def session(self, *overrides: str, observer: Observer = silent) -> Session:
+        settings = Globals({"DEMO_KEY": "sk-demo-key"}, self.folder, overrides=overrides)
+        return open_session(settings, observer)
+
+    def step(self, *overrides: str, observer: Observer = silent) -> StepOutcome | None:
+        """Do one step, as the command does."""
+        session = self.session(*overrides, observer=observer)
+        with session.ledger.lock():
+            return asyncio.run(train_step(session, session.clock()))
+
+    def run(self, *overrides: str, observer: Observer = silent) -> list[StepOutcome]:
+        """Do all steps that are left."""
+        session, outcomes = self.session(*overrides, observer=observer), list[StepOutcome]()
+        with session.ledger.lock():
+            asyncio.run(train(session, outcomes.append))
+        return outcomes
+
+    def show(self, revision: str, path: str = SKILL) -> str:
+        return self.git("cat-file", "blob", f"{revision}:{path}")
+
+    def state(self, revision: str = BRANCH) -> State:
+        return State.model_validate_json(self.show(revision, RunFolder("demo").state))
+
+    def history(self, revision: str = BRANCH) -> list[HistoryEntry]:
+        lines = self.show(revision, RunFolder("demo").history).splitlines()
+        return [HistoryEntry.model_validate_json(line) for line in lines]
+
+    def kinds(self, revision: str = BRANCH) -> list[str]:
+        return [entry.kind for entry in self.history(revision)]
+
+    def record(self, step: int, revision: str = BRANCH) -> StepRecord:
+        return StepRecord.model_validate_json(self.show(revision, RunFolder("demo").step(step)))
+
+    def subjects(self, revision: str = BRANCH) -> list[str]:
+        """The training log, oldest first."""
+        return self.git("log", "--first-parent", "--reverse", "--format=%s", revision).split("\n")
+
+    def trees(self, revision: str = BRANCH) -> list[str]:
+        """The trees of all commits, candidates included, oldest first."""
+        return self.git("log", "--topo-order", "--reverse", "--format=%T", revision).split("\n")
+
+    def ref(self, name: str) -> str:
+        """Return where a branch is, nothing if it does not exist."""
+        return self.git("for-each-ref", "--format=%(objectname)", f"refs/heads/{name}")
+
+    def contains(self, commit: str, revision: str = BRANCH) -> bool:
+        return commit in self.git("rev-list", revision).split("\n")
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """Makes repositories below ``folder`` that train with the models of ``server``."""
+
+    folder: Path
+    server: ModelServer
+
+    def checkout(self, name: str = "repository", skill: str = "# Items\n") -> Checkout:
+        """Make a repository without a remote."""
+        made = Checkout(self.folder / name)
+        made.write(SKILL, skill)
+        made.write("skillopt.yaml", CONFIG.replace("URL", self.server.url))
+        for offset, split in enumerate(("train", "selection", "test")):
+            made.write(f"tasks/{split}.jsonl", tasks(offset * 100))
+        made.git("init", "--quiet", "--initial-branch=main")
+        made.git("add", ".")
+        made.git("commit", "--quiet", "-m", "Begin")
+        return made
+
+    def origin(self, name: str = "origin.git") -> Path:
+        """Make a bare repository with the same content."""
+        source = self.checkout(f"{name}-source")
+        source.git("clone", "--quiet", "--bare", ".", str(self.folder / name))
+        return self.folder / name
+
+    def clone(self, origin: Path, name: str, *options: str) -> Checkout:
+        subprocess.run(
+            ["git", "clone", "--quiet", *options, origin.as_uri(), str(self.folder / name)],
+            check=True,
+        )
+        return Checkout(self.folder / name)
+
+
+def tasks(offset: int, count: int = 8) -> str:
+    """Return a task file with as many tasks of each kind, numbered from ``offset``."""
+    items = [(offset + number, KINDS[number % len(KINDS)]) for number in range(count)]
+    return "".join(
+        json.dumps(
+            {
+                "id": f"{kind}{number}",
+                "prompt": f"Item {number} of kind {kind}",
+                "references": f"{kind}{number}",
+            }
+        )
+        + "\n"
+        for number, kind in items
+    )
+
+
+@pytest.fixture
+def model_server() -> Iterator[ModelServer]:
+    """The scripted models on a real socket."""
+    http = _QuietServer(("127.0.0.1", 0), _Handler)
+    server = ModelServer(f"http://127.0.0.1:{http.server_address[1]}/v1")
+    http.RequestHandlerClass = type("Handler", (_Handler,), {"model": server})
+    thread = Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield server
+    http.shutdown()
+    thread.join()
+    http.server_close()
+
+
+@pytest.fixture
+def workshop(
+    tmp_path: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> Workshop:
+    """A folder for repositories, under a git configuration that is empty but for an identity."""
+    file = tmp_path / "gitconfig"
+    file.write_text("[user]\nname = Ada\nemail = ada@example.org\n[init]\ndefaultBranch = main\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(file))
+    return Workshop(tmp_path, model_server)
+
+
+@pytest.fixture
+def checkout(workshop: Workshop) -> Checkout:
+    """A repository without a remote."""
+    return workshop.checkout()

@@ -1,0 +1,91 @@
+"""Killed before or after any command that moves a ref, a run goes on and does its step once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from skillopt_ci.ledger.ledger import Ledger
+
+if TYPE_CHECKING:
+    from tests.ledger.conftest import Bench
+
+#: Stands in for git and kills its parent, the trainer, around one call of one command.
+KILLER = """#!/bin/sh
+case " $* " in *" $DIE_COMMAND "*) echo >> "$DIE_COUNT";; *) exec "$REAL_GIT" "$@";; esac
+now="$(wc -l < "$DIE_COUNT" | tr -d ' ')"
+[ "$now before" != "$DIE_CALL $DIE_WHEN" ] || { kill -9 $PPID; exit 1; }
+"$REAL_GIT" "$@"
+status=$?
+[ "$now after" != "$DIE_CALL $DIE_WHEN" ] || kill -9 $PPID
+exit $status
+"""
+
+TRAINER = """
+import sys
+from pathlib import Path
+from skillopt_ci.ledger.ledger import Ledger
+from skillopt_ci.settings import config
+
+ledger = Ledger.open(Path(sys.argv[1]), "demo", config.Git())
+head = ledger.sync().head
+candidate = ledger.commit((head,), head, {"skills/SKILL.md": "trained"}, "Write trained")
+ledger.propose(candidate)
+merge = ledger.commit((head, candidate), candidate, {}, "Merge trained")
+ledger.advance(None, merge, candidate)
+"""
+
+
+def train_and_die(folder: Path, command: str, call: int, when: str) -> int:
+    """Run the trainer until it is killed; returns its exit status."""
+    wrapper = folder.parent / "bin" / "git"
+    wrapper.parent.mkdir()
+    wrapper.write_text(KILLER)
+    wrapper.chmod(0o755)
+    env = {
+        **os.environ,
+        "PATH": f"{wrapper.parent}:{os.environ['PATH']}",
+        "REAL_GIT": shutil.which("git") or "",
+        "DIE_COMMAND": command,
+        "DIE_CALL": str(call),
+        "DIE_WHEN": when,
+        "DIE_COUNT": str(wrapper.parent / "calls"),
+    }
+    trainer = [sys.executable, "-c", TRAINER, str(folder)]
+    return subprocess.run(trainer, env=env, check=False).returncode
+
+
+def resume(bench: Bench, ledger: Ledger) -> None:
+    """Go on from the last durable point, as a run does."""
+    position = ledger.sync()
+    if position.candidate is not None:
+        parents = (position.base, position.candidate)
+        merge = ledger.commit(parents, position.candidate, {}, "Merge trained")
+        ledger.advance(position.tip, merge, position.candidate)
+    elif position.tip is None:
+        bench.train(ledger, "trained")
+
+
+@pytest.mark.end_to_end
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("call", [1, 2])
+@pytest.mark.parametrize("command", ["push", "update-ref"])
+def test_killed_run_goes_on(
+    bench: Bench, here: Path, origin: Path, command: str, call: int, when: str
+) -> None:
+    assert train_and_die(here, command, call, when) == -9
+    ledger = bench.open(here)
+    resume(bench, ledger)
+    position = ledger.sync()
+    assert position.tip is not None
+    assert position.candidate is None
+    assert len(ledger.log(position.tip, since=position.base)) == 2
+    assert ledger.read(position.tip, bench.skill) == "trained"
+    for repository in (here, origin):
+        assert bench.ref(repository, "refs/heads/skillopt") == position.tip

@@ -1,0 +1,37 @@
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def root() -> Path:
+    return ROOT
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def pip_wheel() -> Iterator[ModuleType]:
+    yield script("pip_wheel")
+    del sys.modules["pip_wheel"]
+
+
+@pytest.fixture
+def bootstrap(pip_wheel: ModuleType) -> Iterator[ModuleType]:
+    del pip_wheel
+    yield script("bootstrap")
+    del sys.modules["bootstrap"]

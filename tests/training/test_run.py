@@ -1,0 +1,161 @@
+"""Whole runs: the user's checkout, restarts, races, determinism."""
+
+from __future__ import annotations
+
+from threading import Thread
+from typing import TYPE_CHECKING
+
+import pytest
+
+from skillopt_ci.errors import LostRace
+from skillopt_ci.progress import StageFinished
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from skillopt_ci.progress import Event, Observer
+    from tests.conftest import Checkout, ModelServer, Workshop
+
+BRANCH = "skillopt/demo"
+CANDIDATE = "skillopt-candidate/demo"
+
+
+def snapshot(checkout: Checkout) -> dict[str, object]:
+    """All that a user can see of a checkout; the index first, before git could refresh it."""
+    git = checkout.folder / ".git"
+    files = (path for path in checkout.folder.rglob("*") if path.is_file())
+    return {
+        "index": (git / "index").read_bytes(),
+        "files": {str(path): path.read_bytes() for path in files if git not in path.parents},
+        "HEAD": (git / "HEAD").read_bytes(),
+        "HEAD's log": (git / "logs" / "HEAD").read_bytes(),
+        "status": checkout.git("status", "--porcelain=v2", "--branch", "--show-stash"),
+        "stash": checkout.git("stash", "list"),
+        "main": checkout.ref("main"),
+    }
+
+
+def make_dirty(checkout: Checkout) -> None:
+    checkout.write("stashed.txt", "put away\n")
+    checkout.git("stash", "push", "--quiet", "--include-untracked")
+    checkout.write("staged.txt", "staged\n")
+    checkout.git("add", "staged.txt")
+    checkout.write("staged.txt", "and changed again\n")
+    checkout.write("skills/SKILL.md", "my own draft\n")
+    checkout.write("untracked.txt", "mine\n")
+
+
+@pytest.mark.parametrize("head", ["main", "--detach"])
+def test_users_checkout_stays_byte_for_byte(checkout: Checkout, head: str) -> None:
+    checkout.git("checkout", "--quiet", head)
+    make_dirty(checkout)
+    before = snapshot(checkout)
+    assert len(checkout.run("git.base=main")) == 4
+    assert snapshot(checkout) == before
+
+
+def test_draft_in_the_checkout_is_not_what_is_trained(checkout: Checkout) -> None:
+    checkout.write("skills/SKILL.md", "my own draft\n")
+    checkout.step()
+    assert checkout.show(BRANCH).startswith("# Items\n")
+
+
+def test_run_in_pieces_equals_a_run_in_one(workshop: Workshop) -> None:
+    whole, pieces = workshop.checkout("whole"), workshop.checkout("pieces")
+    whole.run()
+    while pieces.step() is not None:
+        pass
+    assert pieces.trees() == whole.trees()
+
+
+def test_concurrency_changes_nothing(workshop: Workshop) -> None:
+    one, many = workshop.checkout("one"), workshop.checkout("many")
+    one.run("model.target.max_concurrency=1", "gradient.analyst_workers=1")
+    many.run("model.target.max_concurrency=16", "gradient.analyst_workers=16")
+    assert one.trees() == many.trees()
+
+
+def test_baseline_of_zero_is_not_measured_again(
+    checkout: Checkout, model_server: ModelServer
+) -> None:
+    checkout.step("evaluation.sel_env_num=4")
+    assert checkout.history()[0].score_after == 0.0
+    checkout.step("evaluation.sel_env_num=4")
+    assert checkout.kinds() == ["start", "step", "step"]
+    assert model_server.most_answers == 1
+
+
+def test_empty_skill_can_be_trained(workshop: Workshop) -> None:
+    checkout = workshop.checkout(skill="")
+    outcome = checkout.step()
+    assert outcome is not None
+    assert outcome.record.merged
+    assert checkout.show(BRANCH).strip() == "- Kind a: a number begins with a."
+    assert checkout.show(BRANCH, ".skillopt/demo/initial_skill.md") == ""
+
+
+def meanwhile(stage: str, act: Callable[[], object]) -> Observer:
+    """Let somebody else act, once, when ``stage`` is finished."""
+    others = [Thread(target=act)]
+
+    def observe(event: Event) -> None:
+        if isinstance(event, StageFinished) and event.stage == stage and others:
+            other = others.pop()
+            other.start()
+            other.join()
+
+    return observe
+
+
+def test_second_process_in_the_same_clone_loses_at_once(
+    checkout: Checkout, model_server: ModelServer
+) -> None:
+    with checkout.session().ledger.lock(), pytest.raises(LostRace, match="another skillopt-ci"):
+        checkout.step()
+    assert model_server.prompts == []
+
+
+@pytest.fixture
+def two(workshop: Workshop) -> tuple[Checkout, Checkout]:
+    """Two clones of one remote, whose run has started."""
+    origin = workshop.origin()
+    mine, theirs = workshop.clone(origin, "mine"), workshop.clone(origin, "theirs")
+    mine.step()
+    return mine, theirs
+
+
+@pytest.mark.parametrize("stage", ["rollout", "update", "candidate", "selection", "gate"])
+def test_slower_clone_loses_the_race_and_overwrites_nothing(
+    two: tuple[Checkout, Checkout], stage: str
+) -> None:
+    mine, theirs = two
+    with pytest.raises(LostRace):
+        mine.step(observer=meanwhile(stage, theirs.step))
+    winner = theirs.ref(BRANCH)
+    assert theirs.state().step == 2
+    assert mine.git("ls-remote", "origin", f"refs/heads/{BRANCH}").startswith(winner)
+
+
+@pytest.mark.parametrize("stage", ["update", "candidate", "selection"])
+def test_loser_goes_on_and_what_both_did_stays_reachable(
+    two: tuple[Checkout, Checkout], stage: str
+) -> None:
+    mine, theirs = two
+    with pytest.raises(LostRace):
+        mine.step(observer=meanwhile(stage, theirs.step))
+    winner, proposed = theirs.ref(BRANCH), mine.ref(CANDIDATE)
+    outcome = mine.step()
+    assert outcome is not None
+    assert outcome.record.step == 3
+    assert mine.contains(winner)
+    assert not proposed or mine.git("for-each-ref", "--contains", proposed) != ""
+    assert mine.git("ls-remote", "origin", f"refs/heads/{BRANCH}").startswith(outcome.commit)
+    assert mine.git("ls-remote", "origin", f"refs/heads/{CANDIDATE}") == ""
+
+
+def test_run_reloads_after_a_lost_race(two: tuple[Checkout, Checkout]) -> None:
+    mine, theirs = two
+    outcomes = mine.run(observer=meanwhile("candidate", theirs.step))
+    assert [outcome.record.step for outcome in outcomes] == [3, 4]
+    assert mine.state().step == 4
+    assert mine.contains(theirs.ref(BRANCH))

@@ -1,0 +1,146 @@
+"""A step as a commit: the log that it leaves, and what it spares itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from skillopt_ci.skill.document import sha256
+
+if TYPE_CHECKING:
+    from tests.conftest import Checkout, ModelServer
+
+BRANCH = "skillopt/demo"
+CANDIDATE = "skillopt-candidate/demo"
+
+
+@pytest.fixture
+def trained(checkout: Checkout) -> Checkout:
+    """A repository after a merged and a reverted step."""
+    checkout.run("train.num_epochs=1")
+    return checkout
+
+
+def parents(checkout: Checkout, commit: str) -> list[str]:
+    return checkout.git("rev-parse", f"{commit}^@").split("\n")
+
+
+def trailers(checkout: Checkout, commit: str) -> dict[str, str]:
+    pipe = f"git show -s --format=%B {commit} | git interpret-trailers --parse"
+    lines = checkout.git("-c", f"alias.facts=!{pipe}", "facts").split("\n")
+    return dict(line.split(": ", 1) for line in lines)
+
+
+def test_first_parents_read_as_a_training_log(trained: Checkout) -> None:
+    assert [subject.partition(":")[0] for subject in trained.subjects()] == [
+        "Begin",
+        "Start training skills/SKILL.md",
+        "Merge step 1 (0.000 → 0.250)",
+        "Step 2",
+        "Revert step 2 (0.250 → 0.000)",
+    ]
+
+
+def test_subject_says_in_words_what_changed(trained: Checkout) -> None:
+    assert "Kind a: a number begins with a" in trained.subjects()[2]
+    assert "Leave out every answer" in trained.subjects()[4]
+
+
+def test_merge_joins_the_previous_tip_and_the_candidate(trained: Checkout) -> None:
+    previous, candidate = parents(trained, f"{BRANCH}~2")
+    assert parents(trained, candidate) == [previous]
+    assert trained.show(candidate) == trained.show(f"{BRANCH}~2")
+
+
+def test_revert_stands_on_its_candidate_and_restores_the_skill(trained: Checkout) -> None:
+    assert parents(trained, BRANCH) == [trained.git("rev-parse", f"{BRANCH}~1")]
+    assert trained.show(f"{BRANCH}~1") != trained.show(BRANCH) == trained.show(f"{BRANCH}~2")
+
+
+def test_candidate_ref_is_gone_when_the_step_is_decided(trained: Checkout) -> None:
+    assert trained.ref(CANDIDATE) == ""
+
+
+def test_trailers_carry_the_facts(trained: Checkout) -> None:
+    facts = trailers(trained, f"{BRANCH}~2")
+    assert facts["Skillopt-Step"] == facts["Skillopt-Epoch"] == "1"
+    assert facts["Skillopt-Action"] == "accept_new_best"
+    assert (facts["Skillopt-Score-Before"], facts["Skillopt-Score-After"]) == ("0", "0.25")
+    assert (facts["Skillopt-Tasks"], facts["Skillopt-Edits"]) == ("8", "1")
+    assert facts["Skillopt-Tokens"] == str(trained.record(1).usage.usage().tokens)
+    assert facts["Skillopt-Skill-Sha256"] == sha256(trained.show(f"{BRANCH}~2"))
+    assert facts["Skillopt-Config-Sha256"] == trained.record(1).proposal.config_sha256
+
+
+def test_candidate_commit_says_what_was_tried(trained: Checkout) -> None:
+    facts = trailers(trained, f"{BRANCH}~1")
+    assert facts["Skillopt-Action"] == "proposed"
+    assert facts["Skillopt-Skill-Sha256"] == sha256(trained.show(f"{BRANCH}~1"))
+
+
+@pytest.mark.parametrize(("commit", "step"), [("~3", 0), ("~2", 1), ("", 2)])
+def test_memory_agrees_with_the_skill_of_its_commit(
+    trained: Checkout, commit: str, step: int
+) -> None:
+    state = trained.state(BRANCH + commit)
+    last = trained.history(BRANCH + commit)[-1]
+    assert state.step == last.step == step
+    assert state.current.sha256 == last.skill_sha256 == sha256(trained.show(BRANCH + commit))
+    best = trained.show(BRANCH + commit, ".skillopt/demo/best_skill.md")
+    assert state.best.sha256 == sha256(best)
+
+
+def test_state_counts_all_that_the_run_used(trained: Checkout) -> None:
+    entries = trained.history()
+    assert trained.state().usage.calls == sum(entry.usage.calls for entry in entries)
+
+
+def test_nothing_is_left_after_the_last_step(trained: Checkout) -> None:
+    before = trained.ref(BRANCH)
+    assert trained.step("train.num_epochs=1") is None
+    assert trained.ref(BRANCH) == before
+
+
+def test_text_that_was_measured_before_is_not_measured_again(
+    trained: Checkout, model_server: ModelServer
+) -> None:
+    # A new epoch forgets what the last one tried, and the cache is gone with the runner.
+    model_server.prompts.clear()
+    outcome = trained.step("cache.path=another.sqlite")
+    assert outcome is not None
+    assert outcome.record.proposal.skill_after == trained.record(2).proposal.skill_after
+    assert (outcome.decision.action, outcome.decision.reused_from) == ("reject", 2)
+    assert not any("Item 10" in prompt for prompt in model_server.prompts)
+
+
+def test_without_proposals_the_step_is_one_plain_commit(
+    checkout: Checkout, model_server: ModelServer
+) -> None:
+    model_server.plan = ()
+    outcome = checkout.step()
+    assert outcome is not None
+    assert outcome.decision.action == "skip_no_patches"
+    assert parents(checkout, BRANCH) == [checkout.git("rev-parse", f"{BRANCH}~1")]
+    assert checkout.subjects()[-1] == "Step 1: no edit was proposed"
+
+
+def test_edits_that_all_miss_are_rejected_without_a_measurement(
+    checkout: Checkout, model_server: ModelServer
+) -> None:
+    model_server.edit = lambda line: {"op": "replace", "target": "nowhere", "content": line}
+    outcome = checkout.step()
+    assert outcome is not None
+    assert (outcome.decision.action, outcome.decision.measurement) == ("reject", None)
+    assert len(checkout.subjects()) == 3
+    assert checkout.show(BRANCH) == "# Items\n"
+
+
+def test_only_references_of_training_tasks_reach_the_optimizer(
+    checkout: Checkout, model_server: ModelServer
+) -> None:
+    checkout.run()
+    shown = "\n".join(model_server.optimizer_prompts)
+    held_out = [f"{kind}{number}" for kind in "abcd" for number in range(100, 300)]
+    assert not [reference for reference in held_out if reference in shown]
+    assert all(f"- {'abcd'[number % 4]}{number}\n" in shown for number in range(8))
