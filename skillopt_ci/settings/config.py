@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AnyUrl, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import AnyUrl, Discriminator, Field, Tag, field_validator
 
 from skillopt_ci.settings.alternatives import choose_alternative
 from skillopt_ci.settings.base import Section
@@ -156,20 +156,9 @@ class Optimizer(Section):
     learning_rate: int = Field(default=4, ge=0)
     """Most edits in one step (and in one analyst's proposal)."""
     min_learning_rate: int = Field(default=2, ge=0)
-    """Where the schedule ends: most edits in the last step."""
+    """Where the schedule ends: most edits in the last step, never more than `learning_rate`."""
     lr_scheduler: Literal["constant", "linear", "cosine"] = "cosine"
     """How the number of edits falls from `learning_rate` to `min_learning_rate` over the run."""
-
-    @model_validator(mode="after")
-    def _ordered(self) -> "Optimizer":
-        if self.min_learning_rate > self.learning_rate and "min_learning_rate" in (
-            self.model_fields_set
-        ):
-            raise ValueError(
-                f"min_learning_rate ({self.min_learning_rate}) must not exceed "
-                f"learning_rate ({self.learning_rate})"
-            )
-        return self
 
 
 class Evaluation(Section):

@@ -31,10 +31,6 @@ SCORER = "scorer: "
             "optimizer: {lr_scheduler: cosin}",
             "'cosin' is not one of constant, linear, cosine; did you mean 'cosine'?",
         ),
-        (
-            "optimizer: {learning_rate: 1, min_learning_rate: 2}",
-            "optimizer: min_learning_rate (2) must not exceed learning_rate (1)",
-        ),
     ],
 )
 def test_messages_say_what_is_wrong_and_what_was_expected(
