@@ -11,6 +11,7 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -102,6 +103,10 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = -1
     model: ModelServer
 
+    def do_GET(self) -> None:
+        """Refuse, as a git server does that may only be read."""
+        self._send(403, {})
+
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         texts = [message["content"] for message in body["messages"]]
@@ -148,10 +153,15 @@ class Checkout:
 
     folder: Path
 
-    def git(self, *args: str) -> str:
+    def git(self, *args: str, keep_end: bool = False) -> str:
         done = subprocess.run(["git", *args], cwd=self.folder, capture_output=True, check=False)
         assert done.returncode == 0, done.stderr.decode()
-        return done.stdout.decode("utf-8", "surrogateescape").removesuffix("\n")
+        text = done.stdout.decode("utf-8", "surrogateescape")
+        return text if keep_end else text.removesuffix("\n")
+
+    def ref(self, name: str) -> str:
+        """Return where a branch is, nothing if it does not exist."""
+        return self.git("for-each-ref", "--format=%(objectname)", f"refs/heads/{name}")
 
     def write(self, path: str, text: str) -> None:
         (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -188,7 +198,8 @@ class Checkout:
         return outcomes
 
     def show(self, revision: str, path: str = SKILL) -> str:
-        return self.git("cat-file", "blob", f"{revision}:{path}")
+        """Return a file of a commit, to the last byte."""
+        return self.git("cat-file", "blob", f"{revision}:{path}", keep_end=True)
 
     def state(self, revision: str = BRANCH) -> State:
         return State.model_validate_json(self.show(revision, RunFolder("demo").state))
@@ -211,10 +222,6 @@ class Checkout:
         """The trees of all commits, candidates included, oldest first."""
         return self.git("log", "--topo-order", "--reverse", "--format=%T", revision).split("\n")
 
-    def ref(self, name: str) -> str:
-        """Return where a branch is, nothing if it does not exist."""
-        return self.git("for-each-ref", "--format=%(objectname)", f"refs/heads/{name}")
-
     def contains(self, commit: str, revision: str = BRANCH) -> bool:
         return commit in self.git("rev-list", revision).split("\n")
 
@@ -226,9 +233,13 @@ class Workshop:
     folder: Path
     server: ModelServer
 
+    def place(self, name: str) -> Checkout:
+        """Name a folder for a repository that is yet to be made."""
+        return Checkout(self.folder / name)
+
     def checkout(self, name: str = "repository", skill: str = "# Items\n") -> Checkout:
         """Make a repository without a remote."""
-        made = Checkout(self.folder / name)
+        made = self.place(name)
         made.write(SKILL, skill)
         made.write("skillopt.yaml", CONFIG.replace("URL", self.server.url))
         for offset, split in enumerate(("train", "selection", "test")):
@@ -268,31 +279,48 @@ def tasks(offset: int, count: int = 8) -> str:
     )
 
 
-@pytest.fixture
-def model_server() -> Iterator[ModelServer]:
-    """The scripted models on a real socket."""
-    http = _QuietServer(("127.0.0.1", 0), _Handler)
-    server = ModelServer(f"http://127.0.0.1:{http.server_address[1]}/v1")
-    http.RequestHandlerClass = type("Handler", (_Handler,), {"model": server})
-    thread = Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield server
-    http.shutdown()
-    thread.join()
-    http.server_close()
+@contextmanager
+def serving() -> Iterator[ModelServer]:
+    """Run the scripted models on a real socket."""
+    with _QuietServer(("127.0.0.1", 0), _Handler) as http:
+        server = ModelServer(f"http://127.0.0.1:{http.server_address[1]}/v1")
+        http.RequestHandlerClass = type("Handler", (_Handler,), {"model": server})
+        thread = Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield server
+        http.shutdown()
+        thread.join()
 
 
-@pytest.fixture
-def workshop(
-    tmp_path: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
-) -> Workshop:
-    """A folder for repositories, under a git configuration that is empty but for an identity."""
-    file = tmp_path / "gitconfig"
+@contextmanager
+def opened(folder: Path) -> Iterator[Workshop]:
+    """Open a workshop, under a git configuration that is empty but for an identity."""
+    file = folder / "gitconfig"
     file.write_text("[user]\nname = Ada\nemail = ada@example.org\n[init]\ndefaultBranch = main\n")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(file))
-    return Workshop(tmp_path, model_server)
+    with pytest.MonkeyPatch.context() as environment, serving() as server:
+        environment.setenv("HOME", str(folder))
+        environment.setenv("GIT_CONFIG_NOSYSTEM", "1")
+        environment.setenv("GIT_CONFIG_GLOBAL", str(file))
+        yield Workshop(folder, server)
+
+
+@pytest.fixture(scope="session")
+def open_workshop() -> Callable[[Path], AbstractContextManager[Workshop]]:
+    """For fixtures that outlive a test; the environment is changed while the workshop is open."""
+    return opened
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Iterator[Workshop]:
+    """A folder for repositories, and models to train with."""
+    with opened(tmp_path) as workshop:
+        yield workshop
+
+
+@pytest.fixture
+def model_server(workshop: Workshop) -> ModelServer:
+    """The workshop's models."""
+    return workshop.server
 
 
 @pytest.fixture

@@ -52,9 +52,7 @@ async def launch(
     return Flight(commit, proposal.skill, record)
 
 
-def resume(
-    session: Session, standing: Settled, candidate: str, step: int
-) -> tuple[Settled, Flight | None]:
+def resume(session: Session, standing: Settled, candidate: str) -> tuple[Settled, Flight | None]:
     """Go on with a candidate that an earlier run left behind, if it still fits the ground.
 
     One that is already part of the branch is only tidied away. One made for another skill or
@@ -64,14 +62,27 @@ def resume(
     if ledger.is_ancestor(candidate, standing.commit):
         ledger.withdraw(candidate)
         return standing, None
-    read = partial(ledger.read, candidate)
-    record = session.folder.read_step(read, step)
-    skill = read(session.skill_path)
+    record = _record(session, candidate)
+    skill = ledger.read(candidate, session.skill_path)
     fits = parents(ledger, candidate) == (standing.commit,)
-    if fits and record is not None and record.decision is None and skill is not None:
-        session.observer(Note(f"Going on with the candidate of step {step} ({candidate[:10]})"))
+    if fits and skill is not None and record is not None and _is_next(record, standing):
+        session.observer(
+            Note(f"Going on with the candidate of step {record.step} ({candidate[:10]})")
+        )
         return standing, Flight(candidate, skill, record)
-    return _set_aside(session, standing, candidate), None
+    return _set_aside(session, standing, candidate, record), None
+
+
+def _record(session: Session, candidate: str) -> StepRecord | None:
+    """The record that came with the candidate, under the step that its trailer names."""
+    step = session.ledger.log(candidate, limit=1)[0].trailers.get("Skillopt-Step", "")
+    if not step.isdecimal():
+        return None
+    return session.folder.read_step(partial(session.ledger.read, candidate), int(step))
+
+
+def _is_next(record: StepRecord, standing: Settled) -> bool:
+    return record.decision is None and record.step == standing.state.step + 1
 
 
 def scope(session: Session, standing: Settled, step: int) -> str:
@@ -79,8 +90,13 @@ def scope(session: Session, standing: Settled, step: int) -> str:
     return f"{session.config.run}/{step}@{standing.commit}"
 
 
-def _set_aside(session: Session, standing: Settled, candidate: str) -> Settled:
-    state = standing.state
+def _set_aside(
+    session: Session, standing: Settled, candidate: str, record: StepRecord | None
+) -> Settled:
+    """Record that the candidate is given up; what it had cost counts for the run all the same."""
+    usage = UsageRecord() if record is None else record.usage
+    total = UsageRecord.of(standing.spent + usage.usage())
+    state = standing.state.model_copy(update={"usage": total})
     entry = HistoryEntry(
         kind="set_aside",
         step=state.step,
@@ -92,11 +108,16 @@ def _set_aside(session: Session, standing: Settled, candidate: str) -> Settled:
         skill_sha256=state.current.sha256,
         words=word_count(standing.skill),
         config_sha256=session.config_sha256,
+        usage=usage,
         simulated=session.simulated,
     )
     session.observer(Note(f"Setting aside the candidate {candidate[:10]}: {entry.reason}"))
-    changes = {session.folder.history: "".join(map(line, (*standing.history, entry)))}
+    history = (*standing.history, entry)
+    changes = {
+        session.folder.state: document(state),
+        session.folder.history: "".join(map(line, history)),
+    }
     ground = standing.commit
     commit = write(session.ledger, (ground, candidate), ground, changes, set_aside(entry))
     session.ledger.advance(standing.branch, commit, drop_candidate=candidate)
-    return replace(standing, commit=commit, branch=commit, history=(*standing.history, entry))
+    return replace(standing, commit=commit, branch=commit, state=state, history=history)

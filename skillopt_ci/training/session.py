@@ -14,9 +14,9 @@ from skillopt_ci.model.meter import Meter
 from skillopt_ci.progress import Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.runner import Runner
+from skillopt_ci.rollout.scorers import TaskScorers
 from skillopt_ci.rollout.solver import ChatSolver
 from skillopt_ci.settings.config import Config
-from skillopt_ci.rollout.scorers import TaskScorers
 from skillopt_ci.tasks.task import Splits, Task
 
 

@@ -68,6 +68,8 @@ def read_standing(session: Session, commit: str, branch: str | None) -> Standing
     """What the tree of ``commit`` says."""
     read = partial(session.ledger.read, commit)
     folder = session.folder
+    state = folder.read_state(read)
+    _refuse_other_run(session, state)
     skill = read(session.skill_path)
     if skill is None:
         raise SkillError(
@@ -75,8 +77,6 @@ def read_standing(session: Session, commit: str, branch: str | None) -> Standing
             f"({session.ledger.base} {commit[:10]}).",
             hint=f"Commit it there first: git add {session.skill_path} && git commit",
         )
-    state = folder.read_state(read)
-    _refuse_other_run(session, state)
     return Standing(commit, branch, skill, state, folder.read_history(read))
 
 
@@ -126,7 +126,10 @@ def _changed_on_base(session: Session, tip: str, base: str) -> bool:
 
 def _take_in_base(session: Session, tip: str, base: str) -> str:
     ledger = session.ledger
-    merged = ledger.take_in_base(tip, base, (session.folder.path,))
+    keep = [session.folder.path, *session.folder.furniture()]
+    if _holds_earlier_state(session, tip, base):
+        keep.append(session.skill_path)
+    merged = ledger.take_in_base(tip, base, keep)
     if merged.tree is None:
         raise RepositoryError(
             f"{', '.join(merged.conflicts)} changed both on {ledger.base} and on "
@@ -138,3 +141,17 @@ def _take_in_base(session: Session, tip: str, base: str) -> str:
     commit = write(ledger, (tip, base), merged.tree, {}, text)
     ledger.advance(tip, commit)
     return commit
+
+
+def _holds_earlier_state(session: Session, tip: str, base: str) -> bool:
+    """Whether base has the run, and the skill, as the skills branch once was.
+
+    So it is after a squash merge, which leaves no trace in the ancestry: the skill of the branch
+    has grown out of that of base, and a three-way merge would call this a conflict.
+    """
+    now, then = (read_standing(session, commit, branch=None) for commit in (tip, base))
+    return (
+        then.state is not None
+        and then.state.current.sha256 == then.sha256
+        and now.history[: len(then.history)] == then.history
+    )

@@ -12,7 +12,7 @@ from skillopt_ci.ledger.records import (
     UsageRecord,
 )
 from skillopt_ci.model.meter import Meter
-from skillopt_ci.progress import StageFinished
+from skillopt_ci.progress import Note, StageFinished
 from skillopt_ci.report.commit import CommitText, applied_edits, merged, reverted, unchanged
 from skillopt_ci.skill.document import word_count
 from skillopt_ci.training.flight import Flight, launch, resume, scope
@@ -47,9 +47,10 @@ async def train_step(session: Session, run_started: float) -> StepOutcome | None
     session.ledger.preflight(position)
     standing = find_standing(session, position)
     standing = await settle(session, standing, run_started)
+    _tell_of_new_settings(session, standing.state)
     flight = None
     if position.candidate is not None:
-        standing, flight = resume(session, standing, position.candidate, standing.state.step + 1)
+        standing, flight = resume(session, standing, position.candidate)
     total = total_steps(len(session.splits.train), session.config.train)
     if standing.state.step >= total:
         return None
@@ -67,6 +68,12 @@ async def train_step(session: Session, run_started: float) -> StepOutcome | None
     commit, state = _conclude(session, standing, flight, record, decision, seconds)
     session.observer(StageFinished("decide", commit[:10]))
     return StepOutcome(record, decision, commit, state, total, seconds)
+
+
+def _tell_of_new_settings(session: Session, state: State) -> None:
+    if state.config_sha256 != session.config_sha256:
+        text = f"The configuration has changed since step {state.step}; it holds from here on."
+        session.observer(Note(text))
 
 
 def _recharge(meter: Meter, record: StepRecord) -> None:

@@ -62,16 +62,16 @@ def test_draft_in_the_checkout_is_not_what_is_trained(checkout: Checkout) -> Non
 
 def test_run_in_pieces_equals_a_run_in_one(workshop: Workshop) -> None:
     whole, pieces = workshop.checkout("whole"), workshop.checkout("pieces")
-    whole.run()
-    while pieces.step() is not None:
+    whole.run("train.num_epochs=1")
+    while pieces.step("train.num_epochs=1") is not None:
         pass
     assert pieces.trees() == whole.trees()
 
 
 def test_concurrency_changes_nothing(workshop: Workshop) -> None:
     one, many = workshop.checkout("one"), workshop.checkout("many")
-    one.run("model.target.max_concurrency=1", "gradient.analyst_workers=1")
-    many.run("model.target.max_concurrency=16", "gradient.analyst_workers=16")
+    one.run("train.num_epochs=1", "model.target.max_concurrency=1", "gradient.analyst_workers=1")
+    many.run("train.num_epochs=1", "model.target.max_concurrency=16", "gradient.analyst_workers=16")
     assert one.trees() == many.trees()
 
 
@@ -159,3 +159,19 @@ def test_run_reloads_after_a_lost_race(two: tuple[Checkout, Checkout]) -> None:
     assert [outcome.record.step for outcome in outcomes] == [3, 4]
     assert mine.state().step == 4
     assert mine.contains(theirs.ref(BRANCH))
+
+
+def test_reviewer_who_pushes_during_a_step_is_not_overwritten(
+    two: tuple[Checkout, Checkout],
+) -> None:
+    mine, reviewers = two
+
+    def review() -> None:
+        reviewers.git("fetch", "--quiet", "origin", f"{BRANCH}:{BRANCH}")
+        reviewers.commit("skills/SKILL.md", "# Reviewed\n", branch=BRANCH)
+        reviewers.git("push", "--quiet", "origin", BRANCH)
+
+    mine.run("train.num_epochs=1", observer=meanwhile("selection", review))
+    assert mine.contains(reviewers.ref(BRANCH))
+    assert mine.kinds() == ["start", "step", "measure", "set_aside", "step"]
+    assert mine.show(BRANCH).startswith("# Reviewed\n")

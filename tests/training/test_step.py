@@ -9,16 +9,25 @@ import pytest
 from skillopt_ci.skill.document import sha256
 
 if TYPE_CHECKING:
-    from tests.conftest import Checkout, ModelServer
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from tests.conftest import Checkout, ModelServer, Workshop
 
 BRANCH = "skillopt/demo"
 CANDIDATE = "skillopt-candidate/demo"
 
 
-@pytest.fixture
-def trained(checkout: Checkout) -> Checkout:
-    """A repository after a merged and a reverted step."""
-    checkout.run("train.num_epochs=1")
+@pytest.fixture(scope="module")
+def trained(
+    open_workshop: Callable[[Path], AbstractContextManager[Workshop]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Checkout:
+    """A repository after a merged and a reverted step, to be read only."""
+    with open_workshop(tmp_path_factory.mktemp("trained")) as workshop:
+        checkout = workshop.checkout()
+        checkout.run("train.num_epochs=1")
     return checkout
 
 
@@ -58,8 +67,9 @@ def test_revert_stands_on_its_candidate_and_restores_the_skill(trained: Checkout
     assert trained.show(f"{BRANCH}~1") != trained.show(BRANCH) == trained.show(f"{BRANCH}~2")
 
 
-def test_candidate_ref_is_gone_when_the_step_is_decided(trained: Checkout) -> None:
-    assert trained.ref(CANDIDATE) == ""
+def test_candidate_ref_is_gone_when_the_step_is_decided(checkout: Checkout) -> None:
+    checkout.step()
+    assert checkout.ref(CANDIDATE) == ""
 
 
 def test_trailers_carry_the_facts(trained: Checkout) -> None:
@@ -96,20 +106,22 @@ def test_state_counts_all_that_the_run_used(trained: Checkout) -> None:
     assert trained.state().usage.calls == sum(entry.usage.calls for entry in entries)
 
 
-def test_nothing_is_left_after_the_last_step(trained: Checkout) -> None:
-    before = trained.ref(BRANCH)
-    assert trained.step("train.num_epochs=1") is None
-    assert trained.ref(BRANCH) == before
+def test_nothing_is_left_after_the_last_step(checkout: Checkout) -> None:
+    checkout.run("train.num_epochs=1")
+    before = checkout.ref(BRANCH)
+    assert checkout.step("train.num_epochs=1") is None
+    assert checkout.ref(BRANCH) == before
 
 
 def test_text_that_was_measured_before_is_not_measured_again(
-    trained: Checkout, model_server: ModelServer
+    checkout: Checkout, model_server: ModelServer
 ) -> None:
     # A new epoch forgets what the last one tried, and the cache is gone with the runner.
+    checkout.run("train.num_epochs=1")
     model_server.prompts.clear()
-    outcome = trained.step("cache.path=another.sqlite")
+    outcome = checkout.step("cache.path=another.sqlite")
     assert outcome is not None
-    assert outcome.record.proposal.skill_after == trained.record(2).proposal.skill_after
+    assert outcome.record.proposal.skill_after == checkout.record(2).proposal.skill_after
     assert (outcome.decision.action, outcome.decision.reused_from) == ("reject", 2)
     assert not any("Item 10" in prompt for prompt in model_server.prompts)
 

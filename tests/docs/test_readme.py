@@ -1,0 +1,79 @@
+"""The README promises nothing that the program does not do."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from skillopt_ci.cli.main import COMMANDS
+from skillopt_ci.errors import ExitCode
+from skillopt_ci.settings.loading import load
+from skillopt_ci.settings.scorer import ScorerSpec
+from skillopt_ci.tasks.loading import load_tasks
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def test_every_configuration_loads(tmp_path: Path) -> None:
+    file = tmp_path / "skillopt.yaml"
+    assert blocks("yaml")
+    for text in blocks("yaml"):
+        file.write_text(text, encoding="utf-8")
+        assert load(file).warnings == ()
+
+
+def test_the_task_is_one_that_loads(tmp_path: Path) -> None:
+    file = tmp_path / "train.jsonl"
+    file.write_text(blocks("json")[0], encoding="utf-8")
+    tasks, problems = load_tasks(file)
+    assert [task.id for task in tasks] == [json.loads(blocks("json")[0])["id"]]
+    assert not problems
+
+
+def test_the_table_of_commands_is_complete() -> None:
+    rows = re.findall(r"^\| (`.*?) \|", README, re.MULTILINE)
+    listed = {name for row in rows for name in re.findall(r"`([a-z-]+)[^`]*`", row)}
+    assert set(COMMANDS) <= listed
+
+
+def test_every_command_line_names_a_command() -> None:
+    used = re.findall(r"^skillopt-ci ([a-z-]+)", "\n".join(blocks("sh")), re.MULTILINE)
+    assert used
+    assert set(used) <= set(COMMANDS)
+
+
+def test_the_table_of_exit_codes_is_complete() -> None:
+    table = README[README.index("| exit code |") : README.index("## Scorers")]
+    assert {int(code) for code in re.findall(r"(?:^\| | )(\d+) (?=\||int)", table, re.MULTILINE)} == {
+        int(code) for code in ExitCode
+    }
+
+
+def test_the_table_of_scorers_is_complete() -> None:
+    union, *_ = get_args(ScorerSpec)
+    types = {get_args(model.model_fields["type"].annotation)[0] for model in get_args(union)}
+    table = README[README.index("## Scorers") :]
+    assert types <= set(re.findall(r"`(\w+)`", table))
+
+
+def test_every_file_that_is_linked_is_there() -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", README)
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+@pytest.mark.end_to_end
+def test_the_transcript_is_what_the_quickstart_prints(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "skillopt_ci", "-q", "quickstart", str(tmp_path / "example")]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    transcript = blocks("console")[0].splitlines()[1:]
+    subjects = [line.partition(" ")[2] for line in transcript if line != "…"]
+    assert [subject for subject in subjects if subject not in printed] == []

@@ -1,0 +1,52 @@
+"""Processes that are killed, and the installed command."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.conftest import Checkout
+
+Killed = Callable[["Checkout", int], None]
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def train_until_killed() -> Killed:
+    """Train in a process that dies at the n-th finished stage, or (for 0) when a hook kills it."""
+
+    def train(checkout: Checkout, stage: int = 0) -> None:
+        script = Path(__file__).with_name("mortal.py")
+        done = subprocess.run(
+            [sys.executable, str(script), str(checkout.folder), str(stage)],
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+
+    return train
+
+
+@pytest.fixture
+def command() -> Command:
+    """Run ``skillopt-ci`` in a checkout; ``env`` comes on top of the environment."""
+
+    def run(checkout: Checkout, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "skillopt_ci", *args],
+            cwd=checkout.folder,
+            env={**os.environ, "DEMO_KEY": "sk-demo-key", **env},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run

@@ -1,0 +1,34 @@
+"""Train until a stage is finished, then die as a killed runner does: at once, with nothing told.
+
+``python mortal.py FOLDER N``: SIGKILL at the N-th finished stage; for N = 0 the whole run. Its own
+process id is in the environment of all its children as ``MORTAL``, for hooks that kill it.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from itertools import count
+from pathlib import Path
+
+from skillopt_ci.cli.assemble import open_session
+from skillopt_ci.cli.context import Globals
+from skillopt_ci.progress import Event, StageFinished
+from skillopt_ci.training.run import train
+
+
+def main(folder: str, last: str) -> None:
+    os.environ["MORTAL"] = str(os.getpid())
+    stages = count(1)
+
+    def observe(event: Event) -> None:
+        if isinstance(event, StageFinished) and next(stages) == int(last):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    settings = Globals({"DEMO_KEY": "sk-demo-key"}, Path(folder))
+    session = open_session(settings, observe)
+    with session.ledger.lock():
+        asyncio.run(train(session, lambda outcome: None))
+
+
+main(*sys.argv[1:])

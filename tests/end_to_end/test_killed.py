@@ -1,0 +1,134 @@
+"""kill -9 at any instant: the next run ends with the same commits and asks nothing twice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from skillopt_ci.ledger.records import UsageRecord
+    from tests.conftest import Checkout, Workshop
+    from tests.end_to_end.conftest import Killed
+
+pytestmark = pytest.mark.end_to_end
+
+BRANCH = "skillopt/demo"
+
+#: The finished stages of a baseline and of two steps, the one merged and the other reverted.
+STAGES = [
+    "baseline selection",
+    *(
+        f"step {step}: {stage}"
+        for step in (1, 2)
+        for stage in (
+            "rollout", "reflect", "aggregate", "select", "update", "candidate", "selection",
+            "gate", "decide",
+        )
+    ),
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Twin:
+    """What an uninterrupted run left behind."""
+
+    trees: list[str]
+    usage: list[UsageRecord]
+
+
+def used(checkout: Checkout) -> list[UsageRecord]:
+    return [entry.usage for entry in checkout.history()]
+
+
+@pytest.fixture(scope="module")
+def shared(
+    open_workshop: Callable[[Path], AbstractContextManager[Workshop]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Workshop]:
+    """One server for all runs, since its address is part of the configuration."""
+    with open_workshop(tmp_path_factory.mktemp("shared")) as workshop:
+        yield workshop
+
+
+@pytest.fixture(scope="module")
+def twin(shared: Workshop) -> Twin:
+    checkout = shared.checkout("twin")
+    checkout.run()
+    return Twin(checkout.trees(), used(checkout))
+
+
+@pytest.fixture
+def clone(shared: Workshop, tmp_path: Path) -> Checkout:
+    """A clone of a remote of its own; what the server is asked from now on is counted afresh."""
+    clone = shared.clone(shared.origin(f"{tmp_path.name}.git"), tmp_path.name)
+    shared.server.answered.clear()
+    return clone
+
+
+def assert_equal_to(twin: Twin, checkout: Checkout, shared: Workshop) -> None:
+    assert checkout.trees() == twin.trees
+    assert used(checkout) == twin.usage
+    assert shared.server.most_answers == 1
+    assert checkout.ref("skillopt-candidate/demo") == ""
+    assert checkout.git("ls-remote", "origin", f"refs/heads/{BRANCH}").startswith(
+        checkout.ref(BRANCH)
+    )
+
+
+@pytest.mark.parametrize("stage", range(1, len(STAGES) + 1), ids=STAGES)
+def test_killed_after_a_stage(
+    twin: Twin, clone: Checkout, shared: Workshop, train_until_killed: Killed, stage: int
+) -> None:
+    train_until_killed(clone, stage)
+    clone.run()
+    assert_equal_to(twin, clone, shared)
+
+
+def test_killed_again_and_again(
+    twin: Twin, clone: Checkout, shared: Workshop, train_until_killed: Killed
+) -> None:
+    for stage in (1, 3, 7, 6):
+        train_until_killed(clone, stage)
+    clone.run()
+    assert_equal_to(twin, clone, shared)
+
+
+@pytest.mark.parametrize(
+    "ref",
+    [
+        f"refs/remotes/origin/{BRANCH}",
+        f"refs/heads/{BRANCH}",
+        "refs/remotes/origin/skillopt-candidate/demo",
+        "refs/heads/skillopt-candidate/demo",
+    ],
+)
+def test_killed_when_the_remote_has_moved_and_the_clone_has_not(
+    twin: Twin, clone: Checkout, shared: Workshop, train_until_killed: Killed, ref: str
+) -> None:
+    hook = clone.folder / ".git" / "hooks" / "reference-transaction"
+    hook.write_text(
+        f'#!/bin/sh\ntest "$1" = prepared || exit 0\ngrep -q " {ref}$" || exit 0\n'
+        "kill -9 $MORTAL\nexit 1\n"
+    )
+    hook.chmod(0o755)
+    train_until_killed(clone, 0)
+    hook.unlink()
+    clone.run()
+    assert_equal_to(twin, clone, shared)
+
+
+def test_killed_without_a_remote(twin: Twin, shared: Workshop, train_until_killed: Killed) -> None:
+    checkout = shared.checkout("local")
+    shared.server.answered.clear()
+    for stage in (6, 7, 6):
+        train_until_killed(checkout, stage)
+    checkout.run()
+    assert checkout.trees() == twin.trees
+    assert used(checkout) == twin.usage
+    assert shared.server.most_answers == 1

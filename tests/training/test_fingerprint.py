@@ -1,0 +1,55 @@
+"""Which settings make scores incomparable."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.conftest import Checkout
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "model.target.model=other",
+        "model.target.temperature=0",
+        "model.target.max_output_tokens=100",
+        "model.target.reasoning_effort=low",
+        "model.target.extra_body={top_p: 0.5}",
+        "scorer.answer=last_line",
+        "evaluation.gate_metric=mixed",
+        "evaluation.gate_mixed_weight=0.25",
+        "evaluation.sel_env_num=4",
+        "prompts=prompts",
+    ],
+)
+def test_way_of_measuring_is_part_of_it(checkout: Checkout, override: str) -> None:
+    checkout.write("prompts/target.md", "Read this first.\n\n{skill}\n")
+    assert checkout.session(override).measured_under != checkout.session().measured_under
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "model.target.timeout=5",
+        "model.target.retries=1",
+        "model.target.max_concurrency=1",
+        "model.target.price={input: 1, output: 2}",
+        "model.optimizer.model=other",
+        "optimizer.learning_rate=9",
+        "train.batch_size=1",
+        "budget.run.calls=1",
+        "tasks.test=null",
+    ],
+)
+def test_rest_is_not(checkout: Checkout, override: str) -> None:
+    assert checkout.session(override).measured_under == checkout.session().measured_under
+
+
+def test_judge_counts_where_there_is_a_rubric(checkout: Checkout) -> None:
+    graded = "scorer={type: rubric, rubric: 'Is the number right?'}"
+    other = "model.optimizer.temperature=1"
+    one, two = checkout.session(graded), checkout.session(graded, other)
+    assert one.measured_under != two.measured_under
