@@ -10,7 +10,8 @@ help: ## list the targets
 
 quickstart: ## see a whole training run in a minute, without any key or account
 	@$(PYTHON) scripts/bootstrap.py
-	@$(venv)/skillopt-ci quickstart
+	@rm -rf .quickstart
+	@$(venv)/skillopt-ci quickstart .quickstart
 
 test: setup ## run all tests, unit and end to end
 	$(venv)/python -m pytest -n auto

@@ -61,7 +61,7 @@ def bootstrap(root: Path, dev: bool) -> None:
     digest = hashlib.sha256((root / "pyproject.toml").read_bytes()).hexdigest()
     wanted = Stamp(str(root), digest, dev or (found is not None and found.dev))
     python = venv / "bin" / "python"
-    usable = is_usable(python)
+    usable = (venv / "pyvenv.cfg").is_file() and is_usable(python)
     if usable and found is not None and found.covers(wanted):
         return
     file.unlink(missing_ok=True)
@@ -144,9 +144,9 @@ def write_stamp(file: Path, stamp: Stamp) -> None:
 
 
 def run(*command: str | Path) -> None:
-    """Run a command that must succeed."""
-    quiet = dict(os.environ, PIP_DISABLE_PIP_VERSION_CHECK="1")
-    subprocess.run(command, check=True, env=quiet)
+    """Run a command that must succeed, in which pip touches nothing outside of an environment."""
+    careful = {"PIP_REQUIRE_VIRTUALENV": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    subprocess.run(command, check=True, env={**os.environ, **careful})
 
 
 def succeeds(*command: str | Path) -> bool:

@@ -17,6 +17,7 @@ from skillopt_ci.tasks.task import Splits
 from skillopt_ci.training.fingerprint import measurement_fingerprint
 from skillopt_ci.training.session import Session, first
 
+
 @dataclass(frozen=True, slots=True)
 class Material:
     """What a run is made of, read from files and checked, before git and models come in."""

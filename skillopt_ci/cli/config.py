@@ -22,9 +22,10 @@ def command(ctx: click.Context, settings: Globals) -> ExitCode | None:
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
     values = loaded.config.model_dump(mode="json", by_alias=True, exclude_none=True)
-    click.echo(
-        json.dumps(values) if settings.json else yaml.safe_dump(values, sort_keys=False), nl=False
-    )
+    if settings.json:
+        click.echo(json.dumps(values))
+    else:
+        click.echo(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), nl=False)
     return ExitCode.DONE
 
 

@@ -3,20 +3,20 @@
 import asyncio
 import json
 import sys
+from collections.abc import Iterator
 from typing import TextIO
 
 import click
-from rich.table import Table
-from rich.text import Text
 
 from skillopt_ci.cli.assemble import open_session
-from skillopt_ci.cli.console import build_console
 from skillopt_ci.cli.context import Globals, global_options
+from skillopt_ci.cli.harmless import harmless_line
 from skillopt_ci.cli.live import build_observer
 from skillopt_ci.cli.skill_source import find_skill
+from skillopt_ci.cli.table import print_table
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.report.figures import score, score_text
-from skillopt_ci.training.evaluate import Evaluation, evaluate, tasks_of
+from skillopt_ci.report.figures import plural, score, score_text
+from skillopt_ci.training.evaluate import Evaluated, Evaluation, evaluate, tasks_of
 
 
 @click.command()
@@ -35,7 +35,6 @@ def command(settings: Globals, skills: tuple[str, ...], split: str) -> ExitCode:
     SKILL is `best`, `current` or `initial` of the run, a file, a git ref, or REF:path. Without
     one, `initial` and `best` are compared.
     """
-
     words = skills or ("initial", "best")
     if len(words) > 2:  # noqa: PLR2004 - a comparison takes two
         raise click.UsageError("Name one skill, or two to compare.")
@@ -87,29 +86,33 @@ def as_json(result: Evaluation) -> dict[str, object]:
 
 
 def print_evaluation(result: Evaluation, settings: Globals, stream: TextIO) -> None:
-    """Print the scores as a table, and the comparison in a sentence."""
-
+    """Print the scores as a table, and the comparison in a sentence; ``-v`` adds task types."""
     note = " (simulated models)" if result.simulated else ""
-    table = Table(title=f"{result.split} tasks{note}", title_justify="left", box=None)
-    for heading in ("skill", "solved (95 % interval)", "soft"):
-        table.add_column(heading)
-    for one in result.skills:
-        found = one.measurement
-        table.add_row(Text(one.skill.name), score_text(found.hard, found.n), score(found.soft))
-    console = build_console(stream, settings.environ)
-    console.print(table)
+    headings = ("skill", "solved (95 % interval)", "soft")
+    rows = [row for one in result.skills for row in _rows(one, types=settings.verbosity > 0)]
+    print_table(headings, rows, stream, settings.environ, f"{result.split} tasks{note}")
     if result.difference is not None:
-        console.print(difference_text(result))
+        click.echo(difference_text(result), file=stream)
+
+
+def _rows(one: Evaluated, *, types: bool) -> Iterator[tuple[str, ...]]:
+    found = one.measurement
+    errors = f", {plural(len(found.errors), 'error')}" if found.errors else ""
+    yield one.skill.name, score_text(found.hard, found.n) + errors, score(found.soft)
+    for kind, (hard, n) in one.by_type.items() if types else ():
+        yield f"  {kind}", score_text(hard, n), ""
 
 
 def difference_text(result: Evaluation) -> str:
-    """The paired comparison in one sentence."""
+    """The paired comparison: the sentence, and the tasks that flipped."""
     difference = result.difference
     if difference is None:
         return ""
     error = difference.standard_error
     spread = "" if error is None else f" ± {1.96 * error:.3f}"
+    first, second = (harmless_line(one.skill.name) for one in result.skills)
     return (
-        f"Second minus first on the same {difference.n} tasks: {difference.mean:+.3f}{spread}; "
+        f"{second} minus {first}, on the same {plural(difference.n, 'task')}: "
+        f"{difference.mean:+.3f}{spread}{' (95 %)' if spread else ''}.\n"
         f"{len(difference.fixed)} fixed, {len(difference.broken)} broken."
     )

@@ -17,7 +17,6 @@ from skillopt_ci.report.training_log import HEADINGS, log_row
 @global_options
 def command(settings: Globals, run: str | None, number: int | None) -> ExitCode:
     """List what happened in the run, oldest first, read from git alone."""
-
     reader = open_reader(settings, run)
     entries = reader.history[-number:] if number else reader.history
     if settings.json:

@@ -2,24 +2,31 @@
 
 import json
 import sys
+from typing import TextIO
 
 import click
-from rich.table import Table
-from rich.text import Text
 
-from skillopt_ci.cli.console import build_console
 from skillopt_ci.cli.context import Globals
+from skillopt_ci.cli.table import print_rows
 from skillopt_ci.report.commit import applied_edits
+from skillopt_ci.report.figures import score
+from skillopt_ci.report.step_page import step_rows_in_full
 from skillopt_ci.report.step_table import step_rows
+from skillopt_ci.report.verdict import verdict
 from skillopt_ci.training.step import StepOutcome
 
 
 def print_outcome(outcome: StepOutcome, settings: Globals) -> None:
-    """Print the step's JSON object on stdout if asked for, and its table where people look."""
+    """Print the step's JSON object on stdout if asked for, and its table where people look.
+
+    ``-q`` leaves one line of the table, ``-v`` adds all that `show` tells.
+    """
     if settings.json:
         click.echo(json.dumps(as_json(outcome)))
     if settings.verbosity >= 0:
-        _print_table(outcome, settings)
+        _print_table(outcome, settings, sys.stderr if settings.json else sys.stdout)
+    elif not settings.json:
+        click.echo(summary(outcome))
 
 
 def as_json(outcome: StepOutcome) -> dict[str, object]:
@@ -42,22 +49,26 @@ def as_json(outcome: StepOutcome) -> dict[str, object]:
     }
 
 
-def _print_table(outcome: StepOutcome, settings: Globals) -> None:
+def summary(outcome: StepOutcome) -> str:
+    """The step in one line."""
+    decision = outcome.decision
+    change = f"{score(decision.score_before)} → {score(decision.score_after)}"
+    return f"{_title(outcome)}: {verdict(decision.action, decision.score_after)}, {change}"
 
+
+def _title(outcome: StepOutcome) -> str:
     record = outcome.record
-    stream = sys.stderr if settings.json else sys.stdout
     note = " (simulated models)" if record.simulated else ""
-    table = Table(
-        title=f"Step {record.step} of {outcome.total}, epoch {record.epoch}{note}",
-        title_justify="left",
-        show_header=False,
-        box=None,
-        padding=(0, 2, 0, 0),
+    return f"Step {record.step} of {outcome.total}, epoch {record.epoch}{note}"
+
+
+def _print_table(outcome: StepOutcome, settings: Globals, stream: TextIO) -> None:
+    record = outcome.record
+    rows = (
+        step_rows_in_full(record)
+        if settings.verbosity > 0
+        else step_rows(record, outcome.decision, outcome.state, outcome.seconds)
     )
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for label, value in step_rows(record, outcome.decision, outcome.state, outcome.seconds):
-        table.add_row(label, Text(value))
-    console = build_console(stream, settings.environ)
-    console.print(table)
-    console.print()
+    click.echo(err=True)
+    print_rows(_title(outcome), rows, stream, settings.environ)
+    click.echo(file=stream)

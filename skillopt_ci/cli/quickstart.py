@@ -2,9 +2,13 @@
 
 import asyncio
 import shlex
+import shutil
 import sys
+import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -19,19 +23,28 @@ from skillopt_ci.errors import ExitCode
 from skillopt_ci.ledger.git import Git
 from skillopt_ci.ledger.reading import newest
 from skillopt_ci.quickstart import write_example
-from skillopt_ci.training.evaluate import evaluate
+from skillopt_ci.training.evaluate import Evaluation, evaluate
 from skillopt_ci.training.run import train
 from skillopt_ci.training.session import Session
 
+#: The example is the same on every machine: nobody's name, signature or hooks are in it.
+_SETTINGS = (
+    ("user.name", "Quickstart"),
+    ("user.email", "quickstart@localhost"),
+    ("commit.gpgSign", "false"),
+    ("core.hooksPath", "/dev/null"),
+)
+
 
 @click.command()
-@click.argument(
-    "folder", type=click.Path(path_type=Path), default=Path("skillopt-quickstart"), required=False
-)
+@click.argument("folder", type=click.Path(path_type=Path), required=False)
 @global_options
-def command(settings: Globals, folder: Path) -> ExitCode:
-    """Train the bundled example skill in a new repository FOLDER: offline, free, in a minute."""
-    target = (settings.cwd / folder).resolve()
+def command(settings: Globals, folder: Path | None) -> ExitCode:
+    """Train the bundled example skill in a new repository: offline, free, in a minute.
+
+    The repository is made in FOLDER, or in a new folder for temporary files.
+    """
+    target = _new_folder() if folder is None else (settings.cwd / folder).resolve()
     make_repository(target)
     inside = replace(settings, config=target / "skillopt.yaml")
     with build_observer(inside) as observer:
@@ -40,49 +53,54 @@ def command(settings: Globals, folder: Path) -> ExitCode:
             asyncio.run(train(session, lambda outcome: print_outcome(outcome, inside)))
         named = [find_skill(session, word, target) for word in ("initial", "best")]
         result = asyncio.run(evaluate(session, named, "test"))
-    _heading("The training log is the skills branch")
-    _print_log(session)
-    _heading("Before and after, on tasks that training never saw")
-    print_evaluation(result, inside, sys.stdout)
-    _heading("Where to look next")
-    _print_next_steps(session, target)
+    click.echo(err=True)
+    _print_result(session, result, inside, target)
     return ExitCode.DONE
 
 
 def make_repository(target: Path) -> None:
     """Write the example into ``target`` and commit it, whatever git knows of the user."""
     write_example(target)
-    git = Git(
-        target,
-        {
-            f"GIT_{who}_{what}": value
-            for who in ("AUTHOR", "COMMITTER")
-            for what, value in (("NAME", "Quickstart"), ("EMAIL", "quickstart@localhost"))
-        },
-    )
+    git = Git(target)
     git.run("init", "--quiet", "--initial-branch=main")
+    for key, value in _SETTINGS:
+        git.run("config", key, value)
     git.run("add", "--all")
-    git.run("commit", "--quiet", "--no-verify", "--message", "Write down how ledger lines look")
+    git.run("commit", "--quiet", "--message", "Write down how ledger lines look")
 
 
-def _print_log(session: Session) -> None:
+def _new_folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="skillopt-quickstart-")).resolve()
+
+
+def _print_result(session: Session, result: Evaluation, settings: Globals, target: Path) -> None:
+    stream = sys.stderr if settings.json else sys.stdout
+    _print_heading("The training log is the skills branch", stream)
     for commit in session.ledger.log(newest(session.ledger), first_parent=True):
-        click.echo(f"{commit.sha[:8]} {harmless_line(commit.subject)}")
+        click.echo(f"{commit.sha[:7]} {harmless_line(commit.subject)}", file=stream)
+    click.echo(file=stream)
+    _print_heading("Before and after, on tasks that training never saw", stream)
+    print_evaluation(result, settings, stream)
+    click.echo(file=stream)
+    _print_heading("Where to look next", stream)
+    for line in _next_steps(session, settings.environ, target):
+        click.echo(f"  {line}", file=stream)
 
 
-def _print_next_steps(session: Session, target: Path) -> None:
-    place = shlex.quote(str(target))
+def _next_steps(session: Session, environ: Mapping[str, str], target: Path) -> Iterator[str]:
+    yield f"cd {shlex.quote(str(target))}"
+    if shutil.which("skillopt-ci", path=environ.get("PATH")) is None:
+        yield f'export PATH="{Path(sys.executable).parent}:$PATH"'
     branch = f"skillopt/{session.config.run}"
     for command_line, what in (
-        (f"cd {place}", ""),
-        (f"git log --first-parent {branch}", "each step's evidence in words"),
-        (f"git diff main {branch} -- {session.skill_path}", "what was learned"),
-        ("skillopt-ci log", "the same as a table"),
-        ("skillopt-ci show 2", "one step with its edits, flips and arithmetic"),
-        ("skillopt-ci init", "in a repository of your own: start there"),
+        (f"git log --first-parent {branch}", "each step's evidence"),
+        (f"git diff main {branch} skills", "what was learned"),
+        ("skillopt-ci log", "the training log as a table"),
+        ("skillopt-ci show 2", "one step: edits, flips, scores"),
+        ("skillopt-ci init", "in a repository of your own"),
     ):
-        click.echo(f"  {command_line:<58} {what}".rstrip())
+        yield f"{command_line:<43} # {what}"
 
 
-def _heading(text: str) -> None:
-    click.echo(f"\n{text}\n{'─' * len(text)}")
+def _print_heading(text: str, stream: TextIO) -> None:
+    click.echo(f"{text}\n{'─' * len(text)}", file=stream)

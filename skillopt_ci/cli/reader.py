@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.errors import RepositoryError, UsageError
@@ -11,6 +12,8 @@ from skillopt_ci.ledger.reading import newest, runs
 from skillopt_ci.ledger.records import HistoryEntry, State, StepRecord
 from skillopt_ci.settings.config import Git
 from skillopt_ci.settings.loading import load
+
+_DEFAULT_CONFIG = Globals(environ={}, cwd=Path()).config
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +51,13 @@ def open_reader(settings: Globals, run: str | None) -> RunReader:
 
     Raises :class:`RepositoryError` if it has not started or cannot be told.
     """
-    git = Git()
-    if run is None and (settings.cwd / settings.config).is_file():
-        config = load(settings.cwd / settings.config, settings.overrides).config
-        run, git = config.run, config.git
-    name = run or _only_run(settings)
-    ledger = Ledger.open(settings.cwd, name, git)
+    start, git, name = settings.cwd, Git(), run
+    file = settings.cwd / settings.config
+    if name is None and (file.is_file() or settings.config != _DEFAULT_CONFIG):
+        loaded = load(file, settings.overrides)
+        start, git, name = loaded.root, loaded.config.git, loaded.config.run
+    name = name or _only_run(settings)
+    ledger = Ledger.open(start, name, git)
     commit = newest(ledger)
     folder, read = RunFolder(name), partial(ledger.read, commit)
     state = folder.read_state(read)

@@ -3,14 +3,20 @@
 import click
 
 from skillopt_ci.cli.context import Globals, global_options
-from skillopt_ci.errors import ExitCode
+from skillopt_ci.errors import ExitCode, UsageError
 from skillopt_ci.model.simulated.faults import Behaviour
 from skillopt_ci.model.simulated.server import serve
 
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True)
-@click.option("--port", default=8091, show_default=True, help="0 takes a free one.")
+@click.option(
+    "--port",
+    default=8091,
+    show_default=True,
+    type=click.IntRange(0, 65_535),
+    help="0 takes a free one.",
+)
 @click.option("--seed", default=0, show_default=True)
 @click.option(
     "--fault-rate",
@@ -19,7 +25,13 @@ from skillopt_ci.model.simulated.server import serve
     type=click.FloatRange(0, 1),
     help="Share of requests that fail: 429, 500, cut connections, truncated JSON.",
 )
-@click.option("--latency", default=0.0, show_default=True, help="Seconds per answer.")
+@click.option(
+    "--latency",
+    default=0.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    help="Seconds per answer.",
+)
 @global_options
 def command(
     settings: Globals, host: str, port: int, seed: int, fault_rate: float, latency: float
@@ -29,5 +41,11 @@ def command(
     Prints the base URL on the first line of standard output and serves until interrupted.
     """
     del settings
-    serve(host, port, Behaviour(seed, fault_rate, latency))
+    try:
+        serve(host, port, Behaviour(seed, fault_rate, latency))
+    except OSError as error:
+        raise UsageError(
+            f"Cannot serve on {host}:{port}: {error.strerror}.",
+            hint="Choose another --port; 0 takes a free one.",
+        ) from error
     return ExitCode.DONE

@@ -1,5 +1,6 @@
 """Find the skill text that a word on the command line means."""
 
+import difflib
 from functools import partial
 from pathlib import Path
 
@@ -17,28 +18,42 @@ def find_skill(session: Session, word: str, cwd: Path) -> NamedSkill:
 
     Raises :class:`UsageError` saying what was looked for.
     """
-    text = _kept(session, word) if word in KEPT else _file(cwd / word)
-    if text is None and word not in KEPT:
+    if word in KEPT:
+        return NamedSkill(word, _kept(session, word))
+    text = _file(cwd / word)
+    if text is None:
         text = _at_ref(session, word)
     if text is None:
         raise UsageError(
-            f"{word!r} names no skill: it is not one of {', '.join(KEPT)} of a started run, "
-            "not a file here and not a git ref that holds the skill."
+            f"{word!r} names no skill: it is not a file here, not a git ref that holds "
+            f"{session.skill_path}, and not one of {', '.join(KEPT)}.",
+            hint=_nearest(word),
         )
     return NamedSkill(word, text)
 
 
-def _kept(session: Session, word: str) -> str | None:
+def _nearest(word: str) -> str:
+    nearest = difflib.get_close_matches(word, KEPT, n=1)
+    return f"Did you mean {nearest[0]}?" if nearest else ""
+
+
+def _kept(session: Session, word: str) -> str:
     commit = newest(session.ledger)
     read = partial(session.ledger.read, commit)
-    if session.folder.read_state(read) is None:
-        return read(session.skill_path) if word != "best" else None
+    started = session.folder.read_state(read) is not None
     paths = {
         "best": session.folder.best_skill,
         "current": session.skill_path,
-        "initial": session.folder.initial_skill,
+        "initial": session.folder.initial_skill if started else session.skill_path,
     }
-    return read(paths[word])
+    text = read(paths[word])
+    if text is None:
+        run = session.config.run
+        raise UsageError(
+            f"Run {run!r} has no {word} skill: there is no {paths[word]} in {commit[:10]}.",
+            hint="" if started else "Start the run with `skillopt-ci step`, or name a file.",
+        )
+    return text
 
 
 def _file(path: Path) -> str | None:

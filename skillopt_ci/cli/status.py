@@ -17,7 +17,6 @@ from skillopt_ci.report.status import status_json, status_rows
 @global_options
 def command(settings: Globals, run: str | None) -> ExitCode:
     """Say where training stands, read from git alone."""
-
     reader = open_reader(settings, run)
     if settings.json:
         click.echo(json.dumps(status_json(reader.state, reader.history, reader.commit)))

@@ -20,7 +20,6 @@ def command(settings: Globals) -> ExitCode:
     Ends with 0 when the step is recorded, merged and reverted alike, and with 3 when no step is
     left.
     """
-
     with build_observer(settings) as observer:
         session = open_session(settings, observer)
         with session.ledger.lock():

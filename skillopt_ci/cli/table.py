@@ -17,21 +17,12 @@ def print_rows(
     environ: Mapping[str, str],
 ) -> None:
     """Print label and value pairs under a title."""
-
-    table = Table(
-        title=Text(harmless(title)),
-        title_justify="left",
-        title_style="bold",
-        show_header=False,
-        box=None,
-        padding=(0, 2, 0, 0),
-    )
+    table = _table(title, show_header=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for label, value in rows:
-        table.add_row(label, Text(harmless(value)))
-    console = build_console(stream, environ)
-    console.print(table)
+        table.add_row(Text(harmless(label)), Text(harmless(value)))
+    _print(table, stream, environ)
 
 
 def print_table(
@@ -39,13 +30,33 @@ def print_table(
     rows: Sequence[Sequence[str]],
     stream: TextIO,
     environ: Mapping[str, str],
+    title: str = "",
 ) -> None:
     """Print rows under headings; the last column takes the room that is left."""
-
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table = _table(title, show_header=True)
     for heading in headings[:-1]:
         table.add_column(heading, no_wrap=True)
     table.add_column(headings[-1], overflow="fold")
     for row in rows:
         table.add_row(*(Text(harmless(cell)) for cell in row))
-    build_console(stream, environ).print(table)
+    _print(table, stream, environ)
+
+
+def _table(title: str, *, show_header: bool) -> Table:
+    return Table(
+        title=Text(harmless(title), "bold") if title else None,
+        title_justify="left",
+        show_header=show_header,
+        header_style="bold",
+        box=None,
+        padding=(0, 2, 0, 0),
+    )
+
+
+def _print(table: Table, stream: TextIO, environ: Mapping[str, str]) -> None:
+    console = build_console(stream, environ)
+    with console.capture() as drawn:
+        console.print(table)
+    # cells are padded to the width of their column, the last one of a line for nothing
+    stream.writelines(f"{line.rstrip()}\n" for line in drawn.get().splitlines())
+    stream.flush()

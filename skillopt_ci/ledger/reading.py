@@ -3,9 +3,11 @@
 from pathlib import Path
 
 from skillopt_ci.errors import RepositoryError
-from skillopt_ci.ledger import history, refs, repository
+from skillopt_ci.ledger import history, refs, remote, repository
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.settings.config import Git
+
+_SKILLS_BRANCHES = ("refs/heads/skillopt/*", "refs/remotes/*/skillopt/*")
 
 
 def newest(ledger: Ledger) -> str:
@@ -36,12 +38,20 @@ def parents(ledger: Ledger, commit: str) -> tuple[str, ...]:
 
 
 def runs(start: Path) -> tuple[str, ...]:
-    """The names of the runs that have a skills branch in the repository around ``start``."""
+    """The names of the runs that have a branch or a folder in the repository around ``start``.
+
+    Where there is neither (a single-branch clone) the remote is asked. Raises InfrastructureError
+    if it cannot be.
+    """
     git = repository.find(start, Git()).git
-    lines = git.text(
-        "for-each-ref", "--format=%(refname)", "refs/heads/skillopt/", "refs/remotes/*/skillopt/"
-    ).splitlines()
-    return tuple(sorted({line.rpartition("skillopt/")[2] for line in lines}))
+    branches = git.text("for-each-ref", "--format=%(refname)", *_SKILLS_BRANCHES).splitlines()
+    # branches may be gone after a merge, the folder stays
+    folders = git.text("ls-tree", "-d", "--full-tree", "--name-only", "HEAD", ".skillopt/")
+    found = [*branches, *folders.splitlines()]
+    remote_name = repository.choose_remote(git, Git().remote)
+    if not found and remote_name is not None:
+        found = list(remote.heads(git, remote_name, _SKILLS_BRANCHES[0]))
+    return tuple(sorted({line.rpartition("/")[2] for line in found}))
 
 
 def _known(ledger: Ledger) -> str | None:
@@ -51,8 +61,8 @@ def _known(ledger: Ledger) -> str | None:
     found = list(refs.read(ledger.git, *looked_at).values())
     if len(found) < len(looked_at) or found[0] == found[-1]:
         return found[0] if found else None
-    local, remote = found
-    return remote if history.is_ancestor(ledger.git, local, remote) else local
+    mine, theirs = found
+    return theirs if history.is_ancestor(ledger.git, mine, theirs) else mine
 
 
 def _base(ledger: Ledger) -> str:

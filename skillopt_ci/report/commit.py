@@ -141,8 +141,9 @@ def edit_text(edit: EditRecord) -> str:
         "replace": f"replace “{target}” by “{content}”",
         "delete": f"drop “{target}”",
     }
-    seen = "failed" if edit.source_type == "failure" else "solved"
-    return f"{words.get(edit.op, edit.op)} (seen in {edit.support_count} {seen})"
+    kind = "failed attempt" if edit.source_type == "failure" else "successful attempt"
+    what = words.get(edit.op) or f"unknown operation “{one_line(edit.op, 40)}”"
+    return f"{what} (seen in {plural(edit.support_count, kind)})"
 
 
 def _gist_of(edit: EditRecord) -> str:

@@ -7,6 +7,9 @@ from skillopt_ci.report.commit import edit_text
 from skillopt_ci.report.figures import plural, score, score_text, usage_text
 from skillopt_ci.report.verdict import verdict
 
+#: How the edits were chosen, where there were more than the budget allows.
+_CHOICE = {"ranked": ", ranked by the optimizer", "truncated": ", the first ones taken"}
+
 
 def step_rows_in_full(record: StepRecord) -> tuple[tuple[str, str], ...]:
     """The facts of a step, label and value."""
@@ -19,16 +22,16 @@ def step_rows_in_full(record: StepRecord) -> tuple[tuple[str, str], ...]:
         *(("pattern", f"{one.description} (×{one.count})") for one in proposal.patterns),
         ("proposals", _proposals(proposal)),
         ("reasoning", proposal.reasoning or "–"),
+        *_edit_rows(proposal),
         *(_decision_rows(decision) if decision else (("verdict", "in flight"),)),
         ("used", usage_text(record.usage.usage())),
         *((f"  {stage}", usage_text(used.usage())) for stage, used in proposal.usage.items()),
     )
 
 
-def edit_lines(proposal: ProposalRecord) -> Iterator[str]:
-    """One line per edit that was selected, with what became of it."""
+def _edit_rows(proposal: ProposalRecord) -> Iterator[tuple[str, str]]:
     for number, edit in enumerate(proposal.edits, start=1):
-        yield f"edit {number}, {_fate(edit)}: {edit_text(edit)}"
+        yield f"edit {number}", f"{_fate(edit)}: {edit_text(edit)}"
 
 
 def _fate(edit: EditRecord) -> str:
@@ -39,7 +42,7 @@ def _proposals(proposal: ProposalRecord) -> str:
     return (
         f"{proposal.n_failure_patches} from failures, {proposal.n_success_patches} from "
         f"successes; {plural(proposal.n_edits_merged, 'edit')} after merging, "
-        f"at most {proposal.edit_budget} to apply ({proposal.selection})"
+        f"at most {proposal.edit_budget} to apply{_CHOICE.get(proposal.selection, '')}"
     )
 
 

@@ -17,12 +17,12 @@ _LOOSE_ENDS = " .,;:@#"
 
 _ACTING: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"@(?=\w)"), "(at)"),
-    (re.compile(r"(?i)(?:#|(?<![^\W_])GH-)(?=\d)"), "no. "),
+    (re.compile(r"(?i)(?:#|(?<![a-z0-9])GH-)(?=\d)"), "no. "),
     (
-        re.compile(r"(?i)(?<![^\W_])(https?|ftp|ssh|git|mailto|xmpp|javascript|data):(?=\S)"),
+        re.compile(r"(?i)(?<![a-z0-9])(https?|ftp|ssh|git|mailto|xmpp|javascript|data):(?=\S)"),
         r"\1: ",
     ),
-    (re.compile(r"(?i)(?<![^\W_])www\.(?=\S)"), "www. "),
+    (re.compile(r"(?i)(?<![a-z0-9])www\.(?=\S)"), "www. "),
     (re.compile(r"(?i)\[((?:skip|no|ci|actions)[ -][\w-]+)\]"), r"(\1)"),
 )
 

@@ -50,11 +50,11 @@ def decide(
     """
     ours, theirs, record = (_mean(scores, evaluation) for scores in (candidate, current, best))
     tasks = "1 task" if len(candidate) == 1 else f"{len(candidate)} tasks"
-    told = f"{_compared(ours, theirs)} (current skill) on {tasks}"
+    told = f"{_compared(ours, theirs)} on {tasks}"
     if ours <= theirs:
         return Verdict("reject", told, float(ours), float(theirs))
     if ours <= record:
-        told = f"{told}, but not above {_digits(record)} (best skill)"
+        told = f"{told}, but not above the best skill's {_digits(record)}"
         return Verdict("accept", told, float(ours), float(theirs))
     return Verdict("accept_new_best", told, float(ours), float(theirs))
 
@@ -71,10 +71,10 @@ def _share(score: float) -> Fraction:
 
 def _compared(ours: Fraction, theirs: Fraction) -> str:
     if ours == theirs:
-        return f"candidate {_digits(ours)} is the same as {_digits(theirs)}"
+        return f"{_digits(ours)} is the same as the current skill's score"
     word = "above" if ours > theirs else "below"
     gain = float(ours - theirs)
-    return f"candidate {_digits(ours)} is {word} {_digits(theirs)} by {abs(gain):.4g}"
+    return f"{_digits(ours)} is {abs(gain):.4g} {word} the current skill's {_digits(theirs)}"
 
 
 def _digits(score: Fraction) -> str:

@@ -3,6 +3,7 @@
 from skillopt_ci.errors import TooManyErrors
 from skillopt_ci.ledger.records import Decision, Measurement, ProposalRecord
 from skillopt_ci.progress import StageFinished
+from skillopt_ci.report.verdict import verdict as in_words
 from skillopt_ci.rollout.metrics import paired
 from skillopt_ci.training.gate import Verdict, decide
 from skillopt_ci.training.measure import measure
@@ -23,7 +24,7 @@ async def judge(
     measurement = known[1] if known else await _measure(session, skill, bench)
     verdict = _verdict(session, before, state.best.measurement, measurement)
     flips = paired(_hard(before), _hard(measurement))
-    session.observer(StageFinished("gate", f"{verdict.action}: {verdict.reason}"))
+    session.observer(StageFinished("gate", in_words(verdict.action, verdict.candidate)))
     return Decision(
         action=verdict.action,
         reason=verdict.reason,

@@ -72,14 +72,16 @@ def test_one_task_in_many_is_enough() -> None:
 def test_the_reason_shows_the_arithmetic() -> None:
     verdict = judged([1, 1, 0, 0], [1, 0, 0, 0], [1, 1, 1, 0])
     assert verdict.reason == (
-        "candidate 0.5000 is above 0.2500 by 0.25 (current skill) on 4 tasks, "
-        "but not above 0.7500 (best skill)"
+        "0.5000 is 0.25 above the current skill's 0.2500 on 4 tasks, "
+        "but not above the best skill's 0.7500"
     )
 
 
 def test_the_reason_of_a_rejection_tells_a_tie_from_a_loss() -> None:
-    assert "is the same as 1.0000 (current skill) on 1 task" in judged([1], [1], [1]).reason
-    assert "is below 1.0000 by 1 (current skill)" in judged([0], [1], [1]).reason
+    assert (
+        "1.0000 is the same as the current skill's score on 1 task" in judged([1], [1], [1]).reason
+    )
+    assert "0.0000 is 1 below the current skill's 1.0000" in judged([0], [1], [1]).reason
 
 
 @given(scores=st.lists(shares, min_size=1, max_size=30), data=st.data())

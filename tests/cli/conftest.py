@@ -1,0 +1,149 @@
+"""Commands run in this process, on real repositories with the bundled example made small."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skillopt_ci.cli.main import main
+from skillopt_ci.cli.quickstart import make_repository
+from skillopt_ci.ledger.git import Git
+
+CONFIG = "skillopt.yaml"
+BRANCH = "skillopt/quickstart"
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command said and ended with."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The one object on standard output."""
+        (line,) = self.out.splitlines()
+        return json.loads(line)
+
+
+Cli = Callable[..., Done]
+
+
+@contextmanager
+def at_home(home: Path) -> Iterator[pytest.MonkeyPatch]:
+    """Put the process into an environment without settings of git, but for an identity."""
+    with pytest.MonkeyPatch.context() as process:
+        process.setenv("HOME", str(home))
+        process.setenv("GIT_CONFIG_NOSYSTEM", "1")
+        process.setenv("GIT_CONFIG_GLOBAL", str(home / ".gitconfig"))
+        for name in ("CI", "COLUMNS", "OPENAI_API_KEY"):
+            process.delenv(name, raising=False)
+        yield process
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("home")
+    identity = "[user]\nname = Ada\nemail = ada@example.org\n[init]\ndefaultBranch = main\n"
+    (folder / ".gitconfig").write_text(identity, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(home: Path) -> Iterator[None]:
+    with at_home(home):
+        yield
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Run ``skillopt-ci`` in a folder."""
+
+    def run(folder: Path, *args: str | Path) -> Done:
+        monkeypatch.chdir(folder)
+        capsys.readouterr()
+        code = main([str(arg) for arg in args])
+        told = capsys.readouterr()
+        return Done(code, told.out, told.err)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def untrained(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with two steps to do; not to be changed."""
+    folder = tmp_path_factory.mktemp("untrained") / "repository"
+    with at_home(home):
+        make_repository(folder)
+    config = (folder / CONFIG).read_text(encoding="utf-8")
+    small = {
+        "num_epochs: 3": "num_epochs: 1",
+        "batch_size: 16": "batch_size: 8",
+        "scorer:": "  limit: 16\nscorer:",
+    }
+    for old, new in small.items():
+        assert config.count(old) == 1
+        config = config.replace(old, new)
+    (folder / CONFIG).write_text(config, encoding="utf-8")
+    Git(folder).run("commit", "--quiet", "--all", "--amend", "--no-edit")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def trained(home: Path, untrained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same after both steps; not to be changed."""
+    folder = tmp_path_factory.mktemp("trained") / "repository"
+    shutil.copytree(untrained, folder)
+    with at_home(home) as process:
+        process.chdir(folder)
+        assert main(["-q", "run"]) == 0
+    return folder
+
+
+@pytest.fixture
+def fresh(untrained: Path, tmp_path: Path) -> Path:
+    """An untrained repository for this test alone."""
+    return shutil.copytree(untrained, tmp_path / "fresh")
+
+
+@pytest.fixture
+def done(trained: Path, tmp_path: Path) -> Path:
+    """A trained repository for this test alone."""
+    return shutil.copytree(trained, tmp_path / "done")
+
+
+@pytest.fixture
+def clone(trained: Path, tmp_path: Path) -> Callable[..., Path]:
+    """Clone the trained repository."""
+
+    def make(*options: str) -> Path:
+        folder = tmp_path / "clone"
+        Git(tmp_path).run("clone", "--quiet", *options, trained.as_uri(), str(folder))
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def git() -> Callable[..., str]:
+    """Run git in a folder and return what it prints."""
+    return lambda folder, *args: Git(folder).text(*args)
+
+
+@pytest.fixture
+def edit() -> Callable[[Path, str, str], None]:
+    """Replace the one occurrence of a text in a file."""
+
+    def replace(file: Path, old: str, new: str) -> None:
+        text = file.read_text(encoding="utf-8")
+        assert text.count(old) == 1
+        file.write_text(text.replace(old, new), encoding="utf-8")
+
+    return replace

@@ -1,0 +1,51 @@
+import io
+import re
+
+from skillopt_ci.cli.table import print_rows, print_table
+
+ROWS = [("verdict", "merged"), ("because", "a rather long reason " * 8), ("", "goes on")]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def rows(stream: io.StringIO, **environ: str) -> str:
+    print_rows("Step 1", ROWS, stream, {"TERM": "xterm", **environ})
+    return stream.getvalue()
+
+
+def test_labels_and_values_are_aligned_under_the_title() -> None:
+    lines = rows(io.StringIO()).splitlines()
+    assert lines[:2] == ["Step 1", "verdict  merged"]
+    assert lines[-1] == "         goes on"
+
+
+def test_a_file_gets_no_trailing_spaces_no_colour_and_80_columns() -> None:
+    text = rows(io.StringIO())
+    assert not re.search(r" $|\x1b", text, re.MULTILINE)
+    assert 70 < max(map(len, text.splitlines())) <= 80
+
+
+def test_a_terminal_gets_its_own_width() -> None:
+    assert max(map(len, rows(io.StringIO(), COLUMNS="40").splitlines())) <= 40
+
+
+def test_emphasis_is_for_terminals() -> None:
+    assert "\x1b[1m" in rows(Terminal())
+    assert "\x1b" not in rows(Terminal(), TERM="dumb")
+
+
+def test_the_last_column_takes_the_rest() -> None:
+    stream = io.StringIO()
+    print_table(("n", "what"), [("1", "word " * 30)], stream, {}, "Title")
+    lines = stream.getvalue().splitlines()
+    assert lines[:2] == ["Title", "n  what"]
+    assert all(line.startswith("   word") for line in lines[3:])
+
+
+def test_text_from_outside_is_text() -> None:
+    stream = io.StringIO()
+    print_table(("a", "b"), [("[bold]x[/bold]", ":smile: \x1b[31m\u202e")], stream, {})
+    assert stream.getvalue().splitlines()[1] == "[bold]x[/bold]  :smile: [31m"

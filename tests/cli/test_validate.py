@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from skillopt_ci.cli.examine import Finding
+from skillopt_ci.cli.validate import exit_code
+from skillopt_ci.errors import ExitCode
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Cli
+
+OK = Finding("config", "ok", "fine")
+WARNING = Finding("tasks", "warning", "few")
+MENDABLE = Finding("tasks", "error", "bad line", ExitCode.USAGE)
+WORLD = Finding("git", "error", "no route", ExitCode.INFRASTRUCTURE)
+
+
+@pytest.mark.parametrize(
+    ("findings", "code"),
+    [
+        ([OK, WARNING], 0),
+        ([OK, MENDABLE], 2),
+        ([OK, WORLD], 5),
+        ([WORLD, MENDABLE, OK], 2),
+        ([], 0),
+    ],
+)
+def test_what_the_user_can_mend_goes_before_what_the_world_did(
+    findings: list[Finding], code: int
+) -> None:
+    assert exit_code(findings) == code
+
+
+def test_a_run_that_can_start_is_called_ready(cli: Cli, untrained: Path) -> None:
+    done = cli(untrained, "validate")
+    assert done.code == 0
+    assert done.out.endswith("\nReady to train (1 warning): skillopt-ci step\n")
+    assert "ok       config           skillopt.yaml: run 'quickstart'\n" in done.out
+    assert done.err == ""
+
+
+def test_errors_are_counted_and_their_hints_indented(cli: Cli, fresh: Path) -> None:
+    done = cli(fresh, "validate", "-o", "prompts=none", "-o", "git.base=trunk")
+    assert done.code == 2
+    assert done.out.endswith("\n2 errors, 1 warning.\n")
+    assert all(line[:1] != " " or line.startswith(" " * 26) for line in done.out.splitlines())
+
+
+def test_quiet_leaves_what_needs_attention(cli: Cli, untrained: Path) -> None:
+    done = cli(untrained, "-q", "validate")
+    (line,) = done.out.splitlines()
+    assert line.startswith("warning  tasks            only 16 selection tasks: ")
+
+
+def test_json_is_one_object(cli: Cli, untrained: Path) -> None:
+    found = cli(untrained, "validate", "--json").json
+    assert found["valid"] is True
+    assert found["findings"][0] == {
+        "part": "config",
+        "level": "ok",
+        "text": "skillopt.yaml: run 'quickstart'",
+    }
+
+
+def test_probing_simulated_models_costs_nothing_and_says_who_answered(
+    cli: Cli, untrained: Path
+) -> None:
+    told = cli(untrained, "validate", "--probe").out
+    assert "ok       model.target     simulated-target answered (" in told
+    assert "ok       model.optimizer  simulated-optimizer answered (" in told
+
+
+def test_a_hostile_task_file_reaches_no_terminal(cli: Cli, fresh: Path) -> None:
+    with (fresh / "tasks/train.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"id": "\\u001b[2J\\n::error::x", "prompt": 3}\n')
+    done = cli(fresh, "validate")
+    assert done.code == 2
+    assert "\x1b" not in done.out
+    assert "\n::error" not in done.out
+
+
+def test_nothing_is_written(cli: Cli, fresh: Path, git: Callable[..., str]) -> None:
+    before = git(fresh, "for-each-ref"), git(fresh, "status", "--porcelain=v2")
+    assert cli(fresh, "validate").code == 0
+    assert (git(fresh, "for-each-ref"), git(fresh, "status", "--porcelain=v2")) == before
+    assert not (fresh / ".git/skillopt-ci").exists()

@@ -1,0 +1,108 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from skillopt_ci.ledger.records import (
+    Decision,
+    EditRecord,
+    HistoryEntry,
+    Measurement,
+    ProposalRecord,
+    RolloutRecord,
+    StepRecord,
+    TaskOutcome,
+    UsageRecord,
+)
+from skillopt_ci.model.client import Usage
+from skillopt_ci.rollout.outcome import Status
+
+COUNTS = st.integers(0, 10**9)
+USAGES = st.builds(
+    Usage,
+    calls=COUNTS,
+    prompt_tokens=COUNTS,
+    completion_tokens=COUNTS,
+    cached_tokens=COUNTS,
+    reasoning_tokens=COUNTS,
+    cost_usd=st.none() | st.integers(0, 10**12).map(lambda nano: nano / 1e9),
+    estimated=st.booleans(),
+)
+
+
+def proposal(before: str, after: str) -> ProposalRecord:
+    return ProposalRecord(
+        rollout=RolloutRecord(hard=0, soft=0, n=0, errors=0),
+        n_failure_patches=0,
+        n_success_patches=0,
+        n_edits_merged=0,
+        edit_budget=4,
+        selection="untouched",
+        skill_before=before,
+        skill_after=after,
+        config_sha256="c",
+    )
+
+
+def decision(action: str) -> Decision:
+    return Decision.model_validate(
+        {"action": action, "reason": "", "metric": "hard", "score_before": 0, "score_after": None}
+    )
+
+
+@given(USAGES)
+def test_usage_reads_back_as_it_was_written(usage: Usage) -> None:
+    text = UsageRecord.of(usage).model_dump_json()
+    assert UsageRecord.model_validate_json(text).usage() == usage
+
+
+def test_noise_of_floating_point_is_not_written() -> None:
+    assert UsageRecord.of(Usage(cost_usd=0.1 + 0.2)).cost_usd == 0.3
+
+
+def test_a_record_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        Measurement(hard=0, soft=0, score=0).hard = 1.0  # type: ignore[misc]
+
+
+def test_a_key_of_a_later_version_is_refused_not_lost() -> None:
+    with pytest.raises(ValidationError, match="later"):
+        HistoryEntry.model_validate(
+            {"kind": "start", "step": 0, "epoch": 0, "action": "start", "later": 1}
+        )
+
+
+def test_a_measurement_counts_what_was_measured() -> None:
+    found = Measurement(hard=0, soft=0, score=0, tasks={"a": (0.0, 0.5)}, errors=("b",))
+    assert found.n == 1
+    assert Measurement.model_validate_json(found.model_dump_json()) == found
+
+
+@pytest.mark.parametrize(("status", "failed"), [(Status.SCORED, True), (Status.ERROR, False)])
+def test_an_error_is_no_failure_of_the_model(status: Status, failed: bool) -> None:
+    assert TaskOutcome(id="t", status=status, hard=0, soft=0).failed is failed
+
+
+@pytest.mark.parametrize(
+    ("status", "applied"),
+    [("applied_insert_after_fallback_append", True), ("skipped_empty_content", False)],
+)
+def test_an_edit_was_applied_or_skipped(status: str, applied: bool) -> None:
+    assert EditRecord(op="append", status=status).applied is applied
+
+
+def test_a_proposal_changed_the_skill_or_not() -> None:
+    assert proposal("a", "b").changed
+    assert not proposal("a", "a").changed
+
+
+@pytest.mark.parametrize(
+    ("action", "merged"),
+    [("accept", True), ("accept_new_best", True), ("reject", False), ("skip_no_patches", False)],
+)
+def test_only_what_was_accepted_was_merged(action: str, merged: bool) -> None:
+    record = StepRecord(
+        step=1, epoch=1, step_in_epoch=1, simulated=False, proposal=proposal("a", "b")
+    )
+    assert not record.merged
+    assert record.model_copy(update={"decision": decision(action)}).merged is merged

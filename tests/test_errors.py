@@ -1,0 +1,64 @@
+from pathlib import Path
+
+import pytest
+
+from skillopt_ci import errors
+from skillopt_ci.errors import ConfigError, ExitCode, SkilloptError
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("UsageError", 2),
+        ("ConfigError", 2),
+        ("TaskFileError", 2),
+        ("SkillError", 2),
+        ("RepositoryError", 2),
+        ("ModelSetupError", 2),
+        ("BudgetExhausted", 4),
+        ("InfrastructureError", 5),
+        ("TooManyErrors", 5),
+        ("PushRefused", 5),
+        ("LostRace", 6),
+    ],
+)
+def test_every_error_ends_with_its_documented_exit_code(name: str, code: int) -> None:
+    error = getattr(errors, name)("what happened")
+    assert isinstance(error, SkilloptError)
+    assert error.exit_code == code
+
+
+def test_the_tree_in_the_documentation_is_complete() -> None:
+    named = {name for name, value in vars(errors).items() if isinstance(value, type)}
+    kinds = {name for name in named if issubclass(getattr(errors, name), SkilloptError)}
+    assert kinds - {"LocatedError"} == {name for name in kinds if name in str(errors.__doc__)}
+
+
+def test_no_two_exit_codes_are_the_same() -> None:
+    assert len({int(code) for code in ExitCode}) == len(ExitCode.__members__)
+
+
+def test_the_hint_follows_the_message() -> None:
+    error = SkilloptError("It broke.", hint="Mend it.")
+    assert (error.message, error.hint, str(error)) == (
+        "It broke.",
+        "Mend it.",
+        "It broke.\nMend it.",
+    )
+    assert str(SkilloptError("It broke.")) == "It broke."
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "expected"),
+    [
+        (Path("a.yaml"), 3, "a.yaml:3: wrong"),
+        (Path("a.yaml"), None, "a.yaml: wrong"),
+        (None, 3, "wrong"),
+    ],
+)
+def test_a_located_error_begins_with_its_place(
+    file: Path | None, line: int | None, expected: str
+) -> None:
+    error = ConfigError("wrong", file=file, line=line)
+    assert error.message == expected
+    assert (error.file, error.line) == (file, line)

@@ -1,0 +1,27 @@
+from skillopt_ci.progress import (
+    Event,
+    Note,
+    Observer,
+    StageAdvanced,
+    StageFinished,
+    StageStarted,
+    silent,
+)
+
+EVENTS: tuple[Event, ...] = (
+    StageStarted("rollout"),
+    StageAdvanced("rollout"),
+    StageFinished("rollout"),
+    Note("hello"),
+)
+
+
+def test_silence_takes_every_event() -> None:
+    observer: Observer = silent
+    for event in EVENTS:
+        observer(event)
+
+
+def test_a_total_is_unknown_and_a_note_no_warning_unless_said() -> None:
+    assert StageStarted("rollout").total == 0
+    assert Note("hello").level == "info"
