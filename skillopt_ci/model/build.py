@@ -1,6 +1,6 @@
 """Assembling the models of a run from their configuration."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +9,7 @@ from skillopt_ci.model.cache import CallCache
 from skillopt_ci.model.cached_client import CachedClient
 from skillopt_ci.model.call_key import call_key
 from skillopt_ci.model.client import ChatClient, ChatReply, ChatRequest, Role
+from skillopt_ci.model.command_client import CommandClient
 from skillopt_ci.model.keys import api_key, resolved_key_values
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.model.metered_client import MeteredClient
@@ -27,19 +28,22 @@ async def open_models(
     cache_path: Path | None,
     scope: str,
     meter: Meter,
+    root: Path = Path(),
     observe: Observer = silent,
+    used: Callable[[str], object] = lambda _: None,
 ) -> AsyncIterator[ChatClient]:
     """A client for all roles, whose connections and cache close with the context.
 
-    ``cache_path`` None means no cache. ``scope`` names the step that pays for calls; ``observe``
-    hears of a damaged cache and of parameters that a server does not support. Raises
-    :class:`~skillopt_ci.errors.ModelSetupError` before any call for an absent
-    key or a missing price.
+    ``cache_path`` None means no cache. ``scope`` names the step that pays for calls; ``root`` is
+    the configuration's folder, for commands; ``observe`` hears of a damaged cache and of
+    parameters that a server does not support, ``used`` of the key of each cached answer. Raises
+    :class:`~skillopt_ci.errors.ModelSetupError` before any call for an absent key or program or a
+    missing price.
     """
     meter.require_prices(models)
     configs = _configs(models)
     async with AsyncExitStack() as resources:
-        clients = await _open_roles(_distinct(models), environ, resources, observe)
+        clients = await _open_roles(_distinct(models), environ, root, resources, observe)
         clients.setdefault(Role.JUDGE, clients[Role.OPTIMIZER])
         client: ChatClient = MeteredClient(RoutedClient(clients), meter)
         if cache_path is not None:
@@ -50,6 +54,7 @@ async def open_models(
                 key_of=lambda request: call_key(configs[request.role], request),
                 scope=scope,
                 meter=meter,
+                used=used,
             )
         yield client
 
@@ -77,15 +82,21 @@ def _configs(models: Models) -> dict[Role, ModelRole]:
 async def _open_roles(
     configs: Mapping[Role, ModelRole],
     environ: Mapping[str, str],
+    root: Path,
     resources: AsyncExitStack,
     observe: Observer,
 ) -> dict[Role, ChatClient]:
-    remote = {role: config for role, config in configs.items() if config.provider == "openai"}
-    clients = {
-        role: _simulated(role, config) for role, config in configs.items() if role not in remote
+    by_provider = {
+        provider: {role: one for role, one in configs.items() if one.provider == provider}
+        for provider in ("simulated", "command", "openai")
     }
-    if remote:
-        clients |= await _open_remote(remote, environ, resources, observe)
+    clients = {role: _simulated(role, one) for role, one in by_provider["simulated"].items()}
+    clients |= {
+        role: _retrying(CommandClient(f"model.{role}", one, root, environ), one)
+        for role, one in by_provider["command"].items()
+    }
+    if by_provider["openai"]:
+        clients |= await _open_remote(by_provider["openai"], environ, resources, observe)
     return clients
 
 
@@ -102,13 +113,13 @@ async def _open_remote(
     size = sum(config.max_concurrency for config in configs.values())
     pool = await resources.enter_async_context(connection_pool(size))
     return {
-        role: RetryingClient(
-            OpenAIClient(f"model.{role}", config, keys[role], pool, observe),
-            retries=config.retries,
-            max_concurrency=config.max_concurrency,
-        )
+        role: _retrying(OpenAIClient(f"model.{role}", config, keys[role], pool, observe), config)
         for role, config in configs.items()
     }
+
+
+def _retrying(client: ChatClient, config: ModelRole) -> ChatClient:
+    return RetryingClient(client, retries=config.retries, max_concurrency=config.max_concurrency)
 
 
 def _simulated(role: Role, config: ModelRole) -> ChatClient:

@@ -13,6 +13,9 @@ from skillopt_ci.model.cache_file import open_cache_file
 from skillopt_ci.model.client import ChatReply, ModelRefusal, Usage
 from skillopt_ci.progress import Observer, silent
 
+#: Stands for the scope of whoever uses an answer first: another machine obtained it for them.
+UNCLAIMED = ""
+
 
 @dataclass(frozen=True, slots=True)
 class CachedCall:
@@ -52,6 +55,7 @@ class CallCache:
                 "text": outcome.text,
                 "finish_reason": outcome.finish_reason,
                 "model": outcome.model,
+                "trace": outcome.trace,
             }
         row = (key, json.dumps(content), json.dumps(asdict(outcome.usage)), paid_by)
         with self._failures_named():
@@ -60,6 +64,15 @@ class CallCache:
                 " ON CONFLICT (key) DO NOTHING",
                 row,
             )
+
+    def claim(self, key: str, scope: str) -> bool:
+        """Let ``scope`` have paid for an unclaimed answer; False if that one is not unclaimed."""
+        with self._failures_named():
+            changed = self._connection.execute(
+                "UPDATE calls SET paid_by = ? WHERE key = ? AND paid_by = ?",
+                (scope, key, UNCLAIMED),
+            )
+        return changed.rowcount > 0
 
     def close(self) -> None:
         """Release the file."""

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from weakref import WeakValueDictionary
 
-from skillopt_ci.model.cache import CachedCall, CallCache
+from skillopt_ci.model.cache import UNCLAIMED, CachedCall, CallCache
 from skillopt_ci.model.client import ChatClient, ChatReply, ChatRequest, ModelRefusal
 from skillopt_ci.model.meter import Meter
 
@@ -14,8 +14,9 @@ class CachedClient:
 
     ``key_of`` maps a request to its call key and ``scope`` names who pays now. A call that this
     very scope paid for (in a process that died) is charged to ``meter`` once more, so that a
-    resumed step accounts for the same usage as an uninterrupted one; every other hit is reuse.
-    Identical requests at the same time share one call.
+    resumed step accounts for the same usage as an uninterrupted one; so is an answer that another
+    machine obtained and nobody has accounted for. Every other hit is reuse. Identical requests at
+    the same time share one call. ``used`` hears the key of every answer that is given.
     """
 
     def __init__(
@@ -26,12 +27,14 @@ class CachedClient:
         key_of: Callable[[ChatRequest], str],
         scope: str,
         meter: Meter,
+        used: Callable[[str], object] = lambda _: None,
     ) -> None:
         self._inner = inner
         self._cache = cache
         self._key_of = key_of
         self._scope = scope
         self._meter = meter
+        self._used = used
         self._accounted: set[str] = set()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -59,10 +62,17 @@ class CachedClient:
     def _keep(self, key: str, outcome: ChatReply | ModelRefusal) -> None:
         self._cache.put(key, outcome, paid_by=self._scope)
         self._accounted.add(key)
+        self._used(key)
 
     def _account(self, key: str, known: CachedCall, stage: str) -> None:
-        if known.paid_by == self._scope and key not in self._accounted:
+        self._used(key)
+        if key not in self._accounted and self._is_ours(key, known):
             self._accounted.add(key)
             self._meter.charge(stage, known.outcome.usage)
         else:
             self._meter.reuse()
+
+    def _is_ours(self, key: str, known: CachedCall) -> bool:
+        if known.paid_by == self._scope:
+            return True
+        return known.paid_by == UNCLAIMED and self._cache.claim(key, self._scope)

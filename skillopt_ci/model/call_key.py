@@ -25,7 +25,7 @@ def call_key(config: ModelRole, request: ChatRequest) -> str:
 
     Role, stage, API key and timeout are left out: they do not.
     """
-    content = {
+    content: dict[str, object] = {
         "provider": config.provider,
         "base_url": base_url_of(config),
         "model": config.model,
@@ -37,5 +37,7 @@ def call_key(config: ModelRole, request: ChatRequest) -> str:
         "seed": config.seed if config.provider == "simulated" else None,
         "attempt": request.attempt,
     }
+    if config.provider == "command":
+        content["command"] = list(config.command)
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()

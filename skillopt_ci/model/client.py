@@ -2,7 +2,9 @@
 
 A :class:`ChatClient` answers one request. The real thing is a stack of them, outermost first::
 
-    cached (SQLite) → metered (budget, usage per stage) → retrying (backoff) → provider (HTTP)
+    cached (SQLite) → metered (budget, usage per stage) → retrying (backoff) → provider
+
+where a provider is a server, a program or a simulation.
 """
 
 from dataclasses import dataclass
@@ -71,12 +73,16 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """An answered call. ``finish_reason`` is the server's word (``stop``, ``length``, …)."""
+    """An answered call. ``finish_reason`` is the server's word (``stop``, ``length``, …).
+
+    ``trace`` is what an agent says of how it came to its answer, empty for a plain model.
+    """
 
     text: str
     finish_reason: str
     model: str
     usage: Usage
+    trace: str = ""
 
 
 class ChatClient(Protocol):

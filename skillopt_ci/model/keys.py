@@ -1,6 +1,7 @@
 """API keys: which environment variable holds a role's key, and how its value stays unseen."""
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 
 from skillopt_ci.errors import ModelSetupError
@@ -9,6 +10,7 @@ from skillopt_ci.settings.config import ModelRole, Models
 
 OPENAI_KEY_VARIABLE = "OPENAI_API_KEY"
 NO_KEY = "none"
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 
 
 def key_variable(config: ModelRole) -> str | None:
@@ -16,7 +18,7 @@ def key_variable(config: ModelRole) -> str | None:
 
     OpenAI's own key is never sent to another server unless the configuration says so.
     """
-    if config.provider == "simulated" or config.api_key_env:
+    if config.provider != "openai" or config.api_key_env:
         return config.api_key_env
     return OPENAI_KEY_VARIABLE if base_url_of(config) == OPENAI_BASE_URL else None
 
@@ -42,8 +44,15 @@ def api_key(section: str, config: ModelRole, environ: Mapping[str, str]) -> str:
 def resolved_key_values(models: Models, environ: Mapping[str, str]) -> tuple[str, ...]:
     """The values of all keys that the roles use and ``environ`` holds, for redaction."""
     roles = [role for role in (models.target, models.optimizer, models.judge) if role]
-    values = (environ.get(key_variable(role) or "", "").strip() for role in roles)
-    return tuple(dict.fromkeys(value for value in values if value))
+    own = (environ.get(key_variable(role) or "", "").strip() for role in roles)
+    passed_on = (value for role in roles for value in secrets_of(role, environ))
+    return tuple(dict.fromkeys(value for value in (*own, *passed_on) if value))
+
+
+def secrets_of(config: ModelRole, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The values of the variables that a command may see and whose names say that they are keys."""
+    values = (environ.get(name, "").strip() for name in config.env if _SECRET_NAME.search(name))
+    return tuple(value for value in values if value)
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:

@@ -64,8 +64,11 @@ class Meter:
         return self._reused
 
     def usage_by_stage(self) -> Mapping[str, Usage]:
-        """What this step paid for, by stage, in the order of first use."""
-        return MappingProxyType(dict(self._by_stage))
+        """What this step paid for, by stage, in the order of the stages' names.
+
+        The order of first use would tell which of several calls at once was answered first.
+        """
+        return MappingProxyType(dict(sorted(self._by_stage.items())))
 
     def total(self) -> Usage:
         """What this step paid for."""

@@ -111,7 +111,7 @@ def _text(message: _Message) -> str:
 
 
 def _usage(reported: _Usage | None, request: ChatRequest, text: str, price: Price | None) -> Usage:
-    usage = _reported(reported) or _estimated(request, text)
+    usage = _reported(reported) or estimated_usage(request, text)
     return replace(usage, cost_usd=cost_usd(usage, price))
 
 
@@ -128,7 +128,8 @@ def _reported(usage: _Usage | None) -> Usage | None:
     )
 
 
-def _estimated(request: ChatRequest, text: str) -> Usage:
+def estimated_usage(request: ChatRequest, text: str) -> Usage:
+    """The usage of one call, counted from the length of its texts."""
     characters = sum(len(message.content) for message in request.messages)
     return Usage(
         calls=1,

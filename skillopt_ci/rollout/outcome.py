@@ -31,7 +31,7 @@ class Rollout:
     """One attempt at one task; ``hard`` and ``soft`` are 0 unless ``status.measured``.
 
     ``messages`` is the whole conversation, system prompt first. ``reason`` says in words why the
-    score is what it is, or what failed.
+    score is what it is, or what failed. ``trace`` is what an agent tells of how it went about it.
     """
 
     task_id: str
@@ -44,6 +44,7 @@ class Rollout:
     task_type: str = ""
     n_turns: int = 1
     attempt: int = 0
+    trace: str = ""
 
     @property
     def failed(self) -> bool:

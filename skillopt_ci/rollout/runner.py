@@ -1,7 +1,8 @@
 """Roll out tasks: solve, grade and classify each attempt, many at once, results in task order."""
 
+import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from skillopt_ci.chat import Message
@@ -24,11 +25,18 @@ class Scorers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """Everything that one rollout needs; ``concurrency`` bounds the attempts under way."""
+    """Everything that one rollout needs.
+
+    ``concurrency`` bounds the attempts under way, those of several calls together.
+    """
 
     solver: Solver
     scorers: Scorers
     concurrency: int
+    slots: asyncio.Semaphore = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "slots", asyncio.Semaphore(self.concurrency))
 
     async def roll_out(
         self,
@@ -46,7 +54,8 @@ class Runner:
         """
 
         async def one(task: Task) -> Rollout:
-            rollout = await self._attempt(task, skill, stage, attempt)
+            async with self.slots:
+                rollout = await self._attempt(task, skill, stage, attempt)
             if done is not None:
                 done(rollout)
             return rollout
@@ -75,6 +84,7 @@ class Runner:
                 task_type=task.task_type,
                 n_turns=solved.n_turns,
                 attempt=attempt,
+                trace=solved.trace,
             )
 
         try:

@@ -7,16 +7,21 @@ from skillopt_ci.chat import Message
 from skillopt_ci.fence import fenced
 from skillopt_ci.model.client import ChatClient, ChatRequest, Role
 from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import Task
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What the target did: the conversation, and the response that is graded."""
+    """What the target did: the conversation, and the response that is graded.
+
+    ``trace`` is what an agent tells of how it came to the response.
+    """
 
     messages: tuple[Message, ...]
     response: str
     n_turns: int = 1
+    trace: str = ""
 
 
 class Solver(Protocol):
@@ -39,7 +44,8 @@ class ChatSolver:
         messages = conversation(task, skill, self.prompts)
         request = ChatRequest(Role.TARGET, stage, messages, attempt=attempt)
         reply = await self.client.complete(request)
-        return Attempt((*messages, Message("assistant", reply.text)), reply.text)
+        said = Message("assistant", reply.text)
+        return Attempt((*messages, said), reply.text, trace=reply.trace)
 
 
 def conversation(task: Task, skill: str, prompts: Prompts) -> tuple[Message, ...]:
@@ -49,7 +55,7 @@ def conversation(task: Task, skill: str, prompts: Prompts) -> tuple[Message, ...
     files are appended to its last user message.
     """
     own = [message.content for message in task.messages if message.role == "system"]
-    system = "\n\n".join([prompts.target(skill), *own])
+    system = "\n\n".join([prompts.target(as_read(skill)), *own])
     turns = [message for message in task.messages if message.role != "system"]
     if task.files:
         last = turns[-1]

@@ -68,6 +68,8 @@ class TaskEntry(Section):
     """A conversation that ends with the user's turn."""
     references: References = ()
     """Accepted answers: one text or a list."""
+    reference_text: str = ""
+    """A worked solution or source for the optimizer's eyes, where this is a training task."""
     task_type: str = ""
     files: Annotated[Files, PlainValidator(_files)] = ()
     """Paths relative to the task file, or names with their text."""

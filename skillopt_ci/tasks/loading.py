@@ -6,8 +6,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from skillopt_ci.errors import TaskFileError
-from skillopt_ci.settings.config import GivenSplits, RatioSplit, SplitDir
+from skillopt_ci.settings.config import GeneratedTasks, GivenSplits, RatioSplit, SplitDir, Train
 from skillopt_ci.tasks.disjoint import NamedSplits, overlaps, repeated_ids
+from skillopt_ci.tasks.generated import generate_splits
 from skillopt_ci.tasks.json_source import read_json, read_jsonl
 from skillopt_ci.tasks.problems import Problem, refuse
 from skillopt_ci.tasks.ratio import divide
@@ -17,7 +18,7 @@ from skillopt_ci.tasks.splits import ALIASES, SPLIT_NAMES
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.tasks.yaml_source import read_yaml
 
-TasksSpec = GivenSplits | RatioSplit | SplitDir
+TasksSpec = GivenSplits | RatioSplit | SplitDir | GeneratedTasks
 Reader = Callable[[SourceText], Iterator[Record | Problem]]
 
 _READERS: Mapping[str, Reader] = MappingProxyType(
@@ -31,8 +32,10 @@ _READERS: Mapping[str, Reader] = MappingProxyType(
 )
 
 
-def load_splits(spec: TasksSpec, root: Path) -> Splits:
+def load_splits(spec: TasksSpec, root: Path, train: Train | None = None) -> Splits:
     """Read the tasks that ``spec`` names, relative to ``root``.
+
+    Generated tasks are made for the batches of ``train``.
 
     Raises :class:`TaskFileError` with up to ten problems at once: unreadable or malformed files,
     keys that no task has, ids used twice, splits that are empty or ask the same. Whether the
@@ -48,8 +51,11 @@ def load_splits(spec: TasksSpec, root: Path) -> Splits:
             splits = _read_splits(
                 {name: _split_file(root / spec.split_dir, name) for name in SPLIT_NAMES}
             )
+        case GeneratedTasks():
+            splits = generate_splits(spec, train or Train(), root)
     refuse([*repeated_ids(splits), *overlaps(splits)])
-    kept = {name: tuple(tasks[: spec.limit or None]) for name, tasks in splits.items()}
+    limit = None if isinstance(spec, GeneratedTasks) else spec.limit or None
+    kept = {name: tuple(tasks[:limit]) for name, tasks in splits.items()}
     return Splits(kept["train"], kept["selection"], kept.get("test", ()))
 
 

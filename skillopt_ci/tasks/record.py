@@ -56,6 +56,7 @@ def _task(entry: TaskEntry, record: Record) -> Task:
         id=entry.id,
         messages=messages or (Message("user", entry.prompt or ""),),
         references=entry.references,
+        reference_text=entry.reference_text,
         task_type=entry.task_type,
         files=task_files(entry.files, record.file.parent),
         metadata=entry.metadata,

@@ -4,7 +4,7 @@ import string
 from collections.abc import Mapping
 
 _REFERENCE_KEYS = ("references", "reference", "answers", "answer", "correct_choice")
-_OWN_KEYS = ("id", "task_type", "files", "metadata", "scorer")
+_OWN_KEYS = ("id", "task_type", "files", "metadata", "scorer", "reference_text")
 _CONTEXT_CHARS = 6000
 _DOCUMENT = "[DOC]"
 

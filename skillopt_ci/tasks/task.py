@@ -21,8 +21,9 @@ class Task:
     """One scoreable question.
 
     ``references`` are the accepted answers: shown to the optimizer for training tasks, never for
-    selection or test tasks. ``scorer`` is None where the run's own scorer applies. ``file`` and
-    ``line`` say where the task was defined.
+    selection or test tasks. So is ``reference_text``, a worked solution or source that no scorer
+    looks at. ``scorer`` is None where the run's own scorer applies. ``file`` and ``line`` say where
+    the task was defined.
     """
 
     id: str
@@ -34,6 +35,7 @@ class Task:
     scorer: ScorerSpec | None = None
     file: Path | None = None
     line: int | None = None
+    reference_text: str = ""
 
 
 @dataclass(frozen=True, slots=True)

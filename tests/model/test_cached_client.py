@@ -1,12 +1,12 @@
 import asyncio
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from skillopt_ci.model.cache import CallCache
+from skillopt_ci.model.cache import UNCLAIMED, CallCache
 from skillopt_ci.model.cached_client import CachedClient
 from skillopt_ci.model.client import ChatRequest, ModelRefusal, ModelUnavailable, Usage
 from skillopt_ci.model.meter import Meter
@@ -132,3 +132,33 @@ def test_when_the_caller_is_cancelled_another_takes_over(
         return (await second).text, first.cancelled()
 
     assert asyncio.run(run()) == ("answer", True)
+
+
+def test_an_unclaimed_answer_is_paid_for_by_who_uses_it_first(
+    cache: CallCache, scripted: Any, ask: Any, reply: Any
+) -> None:
+    inner = scripted(reply())
+    Process(inner, cache, scope=UNCLAIMED).ask(ask("a"))
+    first, resumed = (Process(inner, cache, scope="step 1") for _ in range(2))
+    later = Process(inner, cache, scope="step 2")
+    for process in (first, later, resumed):
+        process.ask(ask("a"))
+    assert (first.accounts, resumed.accounts, later.accounts) == ((1, 0), (1, 0), (0, 1))
+
+
+def test_every_key_that_was_answered_is_told(
+    cache: CallCache, scripted: Any, ask: Any, reply: Any
+) -> None:
+    keys: list[str] = []
+    client = CachedClient(
+        scripted(reply(), ModelRefusal("no"), ModelUnavailable("gone")),
+        cache,
+        key_of=prompt,
+        scope="s",
+        meter=Meter(),
+        used=keys.append,
+    )
+    for word in ("answered", "refused", "failed", "answered"):
+        with suppress(ModelRefusal, ModelUnavailable):
+            asyncio.run(client.complete(ask(word)))
+    assert keys == ["answered", "refused", "answered"]

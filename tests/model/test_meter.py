@@ -20,6 +20,7 @@ def test_usage_is_booked_by_stage() -> None:
     for stage in ("rollout", "analyst", "rollout"):
         meter.charge(stage, CALL)
     assert dict(meter.usage_by_stage()) == {"rollout": CALL + CALL, "analyst": CALL}
+    assert list(meter.usage_by_stage()) == ["analyst", "rollout"]
     assert meter.total() == CALL + CALL + CALL
 
 

@@ -12,8 +12,9 @@ from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.outcome import Rollout, Status
 from skillopt_ci.rollout.runner import Runner, refuse_too_many_errors
 from skillopt_ci.rollout.scorers import TaskScorers
-from skillopt_ci.rollout.solver import ChatSolver
+from skillopt_ci.rollout.solver import Attempt, ChatSolver
 from skillopt_ci.settings.scorer import CommandScorer, ExactScorer
+from skillopt_ci.tasks.task import Task
 
 if TYPE_CHECKING:
     from tests.rollout.conftest import MakeRollout, MakeTask, ScriptedModel
@@ -100,3 +101,17 @@ def test_many_errors_are_not_and_the_commonest_reason_is_named(
 
 def test_no_attempts_are_no_errors() -> None:
     refuse_too_many_errors([], 0.0, "selection")
+
+
+class Telling:
+    """Solves a task by saying its name, and tells how."""
+
+    async def solve(self, task: Task, skill: str, *, stage: str, attempt: int) -> Attempt:
+        return Attempt((), task.id, trace="looked at the name")
+
+
+def test_the_trace_of_an_attempt_is_kept(make_task: MakeTask) -> None:
+    scorers = TaskScorers(ExactScorer(type="exact"), judge=None, root=Path(), environ={})
+    work = Runner(Telling(), scorers, concurrency=1).roll_out([make_task("a")], "", stage="rollout")
+    (found,) = asyncio.run(work)
+    assert (found.hard, found.trace) == (1.0, "looked at the name")

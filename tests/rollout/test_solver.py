@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from skillopt_ci.chat import Message
-from skillopt_ci.model.client import Role
+from skillopt_ci.model.client import ChatReply, ChatRequest, Role, Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import ChatSolver, conversation
 from skillopt_ci.tasks.task import TaskFile
@@ -51,3 +52,17 @@ def test_one_call_is_made_under_the_stage_and_attempt_that_were_asked_for(
     assert (request.role, request.stage, request.attempt) == (Role.TARGET, "selection", 2)
     assert (found.response, found.n_turns) == ("hello!", 1)
     assert found.messages == (*request.messages, Message("assistant", "hello!"))
+
+
+@dataclass(frozen=True)
+class Agent:
+    """Tells how it came to its answer."""
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        return ChatReply("done", "stop", "agent", Usage(calls=1), trace="opened the file")
+
+
+def test_what_an_agent_tells_of_its_work_is_kept(make_task: MakeTask) -> None:
+    solver = ChatSolver(Agent(), PROMPTS)
+    found = asyncio.run(solver.solve(make_task("hello"), "", stage="rollout", attempt=0))
+    assert (found.response, found.trace) == ("done", "opened the file")

@@ -34,6 +34,7 @@ def messages(**value: object) -> list[str]:
 def test_every_key_reaches_the_task():
     made = task(
         references=["a", "b"],
+        reference_text="why",
         task_type="kind",
         files={"f": "text"},
         metadata={"k": [1]},
@@ -49,6 +50,7 @@ def test_every_key_reaches_the_task():
         RegexScorer(type="regex", pattern="x"),
         Path("t.jsonl"),
         1,
+        "why",
     )
 
 

@@ -1,7 +1,7 @@
 """The simulated analysts: what goes wrong, judged by comparing answers with references."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from skillopt_ci.model.simulated.brief import AnalystBrief, Trajectory
 from skillopt_ci.model.simulated.dice import Dice
@@ -13,39 +13,49 @@ from skillopt_ci.model.simulated.skill_reading import conflicting_line, stances
 from skillopt_ci.model.simulated.temperament import Temperament
 
 Edit = dict[str, object]
+#: Puts reasoning and edits into the form that the update mode wants.
+Spelling = Callable[[str, Sequence[Edit]], dict[str, object]]
+
+
+def as_edits(reasoning: str, edits: Sequence[Edit]) -> dict[str, object]:
+    """Return a proposal in the form of edits."""
+    return {"reasoning": reasoning, "edits": edits}
 
 
 def analyse_failures(
-    brief: AnalystBrief, dice: Dice, temperament: Temperament
+    brief: AnalystBrief, dice: Dice, temperament: Temperament, spell: Spelling = as_edits
 ) -> dict[str, object]:
     """Return the reply to a failure minibatch: what it saw, and edits against it."""
     missed = broken_conventions(brief.trajectories)
     seen = [name for name in missed if _noticed(name, missed[name], brief, dice, temperament)]
-    edits = [edit for name in seen for edit in _remedy(name, missed[name], brief, dice)]
+    wished = _wished(brief, missed, dice)
+    asked = {name for name, _ in wished}
+    learnt = (_remedy(name, missed[name], brief, dice) for name in seen if name not in asked)
+    edits = [*(edit for _, edit in wished), *(edit for remedy in learnt for edit in remedy)]
     return {
         "batch_size": len(brief.trajectories),
         "failure_summary": [
             {"failure_type": name, "count": missed[name], "description": BY_NAME[name].failure}
             for name in seen
         ],
-        "patch": {
-            "reasoning": _reasoning(seen),
-            "edits": _with_mishap(edits[: brief.limit], brief, dice, temperament),
-        },
+        "patch": spell(
+            _reasoning(seen), _with_mishap(edits[: brief.limit], brief, dice, temperament)
+        ),
     }
 
 
 def analyse_successes(
-    brief: AnalystBrief, dice: Dice, temperament: Temperament
+    brief: AnalystBrief, dice: Dice, temperament: Temperament, spell: Spelling = as_edits
 ) -> dict[str, object]:
     """Return the reply to a success minibatch: mostly that all is well."""
+    edits = [edit for _, edit in _wished(brief, {}, dice)][: brief.limit]
     return {
         "batch_size": len(brief.trajectories),
         "success_patterns": ["The answers follow the conventions that the skill states."],
-        "patch": {
-            "reasoning": "What works is in the skill already.",
-            "edits": _with_mishap([], brief, dice, temperament, only="platitude"),
-        },
+        "patch": spell(
+            "What works is in the skill already.",
+            _with_mishap(edits, brief, dice, temperament, only="platitude"),
+        ),
     }
 
 
@@ -91,6 +101,20 @@ def _remedy(name: str, count: int, brief: AnalystBrief, dice: Dice) -> list[Edit
     if "for" in taken:
         return []
     return [{**_addition(rule, brief, dice), "support_count": count}]
+
+
+def _wished(brief: AnalystBrief, missed: Mapping[str, int], dice: Dice) -> list[tuple[str, Edit]]:
+    """Return the edits that reviewers' notes ask for, by convention."""
+    asking: dict[str, list[str]] = {}
+    for note, text in brief.wishes.items():
+        for name, taken in stances(text).items():
+            if taken == {"for"}:
+                asking.setdefault(name, []).append(note)
+    return [
+        (name, {**edit, "note_ids": notes})
+        for name, notes in asking.items()
+        for edit in _remedy(name, missed.get(name, 1), brief, dice)
+    ]
 
 
 def _addition(rule: str, brief: AnalystBrief, dice: Dice) -> Edit:

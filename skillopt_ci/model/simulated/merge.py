@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from skillopt_ci.model.simulated.brief import PatchEdit
 from skillopt_ci.model.simulated.dice import Dice
+from skillopt_ci.model.simulated.revision import attribution
 from skillopt_ci.model.simulated.skill_reading import subject
 from skillopt_ci.model.simulated.temperament import Temperament
 
@@ -13,16 +14,23 @@ def merge_edits(
     edits: Sequence[PatchEdit], dice: Dice, temperament: Temperament
 ) -> dict[str, object]:
     """Return the merged patch: one edit for each subject, with the support of all it stands for."""
+    kept, reasoning = merged(edits, dice, temperament)
+    return {"reasoning": reasoning, "edits": [_as_json(edit) for edit in kept]}
+
+
+def merged(
+    edits: Sequence[PatchEdit], dice: Dice, temperament: Temperament
+) -> tuple[list[PatchEdit], str]:
+    """Return what stays of ``edits``, with the support of all it stands for, and the reasoning."""
     joined = _joined(edits)
     kept = [
         edit
         for edit in joined
-        if edit.support > 1 or dice.chance(f"keep {edit.content}", temperament.gullible)
+        if edit.support > 1
+        or edit.note_ids
+        or dice.chance(f"keep {edit.content}", temperament.gullible)
     ]
-    return {
-        "reasoning": f"{len(edits)} proposed edits name {len(joined)} things; {len(kept)} stay.",
-        "edits": [_as_json(edit) for edit in kept],
-    }
+    return kept, f"{len(edits)} proposed edits name {len(joined)} things; {len(kept)} stay."
 
 
 def _joined(edits: Iterable[PatchEdit]) -> list[PatchEdit]:
@@ -41,9 +49,12 @@ def _key(edit: PatchEdit) -> str:
 
 
 def _settled(first: PatchEdit, second: PatchEdit) -> PatchEdit:
-    """Join two edits on one subject; where they contradict each other the better backed wins."""
+    """Join two edits on one subject; of a contradiction a reviewer's wish or more support wins."""
     if _stance(first) == _stance(second):
-        return replace(first, support=first.support + second.support)
+        notes = tuple(dict.fromkeys((*first.note_ids, *second.note_ids)))
+        return replace(first, support=first.support + second.support, note_ids=notes)
+    if bool(first.note_ids) != bool(second.note_ids):
+        return first if first.note_ids else second
     return first if first.support >= second.support else second
 
 
@@ -59,4 +70,5 @@ def _as_json(edit: PatchEdit) -> dict[str, object]:
         "content": edit.content,
         "support_count": edit.support,
         "source_type": edit.source,
+        **attribution(edit.note_ids),
     }

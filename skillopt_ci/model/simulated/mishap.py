@@ -41,6 +41,19 @@ def _missing_target(brief: AnalystBrief, dice: Dice) -> dict[str, object] | None
     return {"op": "replace", "target": heading, "content": content, "support_count": 1}
 
 
+def _leak(brief: AnalystBrief, dice: Dice) -> dict[str, object] | None:
+    answers = [answer for one in brief.trajectories for answer in one.references]
+    if not answers:
+        return None
+    return _append(f"A right line looks like this: `{dice.pick('leaked answer', answers)}`")
+
+
+def _link(brief: AnalystBrief, dice: Dice) -> dict[str, object] | None:
+    del brief
+    page = dice.pick("linked page", ("style", "examples", "faq"))
+    return _append(f"Further rules are on https://ledger-handbook.example/{page}.")
+
+
 def _known(text: str, brief: AnalystBrief) -> bool:
     return text in brief.previous or text in brief.skill
 
@@ -55,4 +68,6 @@ MISHAPS: Mapping[str, Mishap] = {
     "platitude": _platitude,
     "duplicate": _duplicate,
     "missing_target": _missing_target,
+    "leak": _leak,
+    "link": _link,
 }

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _HEADING = re.compile(r"(#{2,6}) +(.*\S)")
@@ -12,13 +13,15 @@ _HEADING = re.compile(r"(#{2,6}) +(.*\S)")
 class Section:
     """A heading with what stands below it up to the next heading of any level.
 
-    ``data`` is the text inside fences, or all text where there is no fence.
+    ``data`` is the text inside fences, or all text where there is no fence; ``blocks`` has each
+    fence's text with the line that introduces it.
     """
 
     level: int
     title: str
     text: str
     data: str
+    blocks: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,10 @@ def sections(prompt: str) -> tuple[Section, ...]:
             found.append((len(heading[1]), heading[2], []))
         elif found:
             found[-1][2].append(line)
-    return tuple(Section(level, title, *_texts(lines)) for level, title, lines in found)
+    return tuple(
+        Section(level, title, *_texts(lines), tuple(_blocks(lines)))
+        for level, title, lines in found
+    )
 
 
 def _texts(lines: Iterable[_Line]) -> tuple[str, str]:
@@ -45,6 +51,16 @@ def _texts(lines: Iterable[_Line]) -> tuple[str, str]:
     everything = "\n".join(line.text for line in kept).strip()
     fenced = "\n".join(line.text for line in kept if line.fenced)
     return everything, fenced.strip("\n") or everything
+
+
+def _blocks(lines: Iterable[_Line]) -> Iterator[tuple[str, str]]:
+    introduction = ""
+    for fenced, group in groupby(lines, key=lambda line: line.fenced):
+        texts = [line.text for line in group if not line.marker]
+        if fenced:
+            yield introduction, "\n".join(texts)
+        else:
+            introduction = next((text for text in reversed(texts) if text.strip()), "")
 
 
 def _lines(prompt: str) -> Iterator[_Line]:

@@ -8,6 +8,7 @@ from skillopt_ci.model.simulated.ledger import exercised, ledger_line
 from skillopt_ci.model.simulated.note import Note, read_note
 from skillopt_ci.model.simulated.skill_reading import stances
 from skillopt_ci.model.simulated.temperament import Temperament
+from skillopt_ci.skill.regions import REGIONS, region_text
 
 _OPENINGS = ("Here is the ledger line.", "The line for this note:", "This is how I would book it.")
 
@@ -26,7 +27,13 @@ def answer(messages: Sequence[Message], dice: Dice, temperament: Temperament) ->
 def _followed(note: Note, system: str, dice: Dice, temperament: Temperament) -> frozenset[str]:
     said = stances(system)
     slip = _slip(len(system), sum(len(taken) > 1 for taken in said.values()), temperament)
-    failing = {name: temperament.torn if len(taken) > 1 else slip for name, taken in said.items()}
+    reminded = stances("\n".join(region_text(system, region) or "" for region in REGIONS))
+    failing = {
+        name: temperament.torn
+        if len(taken) > 1
+        else slip * (temperament.heedless if reminded[name] else 1)
+        for name, taken in said.items()
+    }
     return frozenset(
         name
         for name in exercised(note)

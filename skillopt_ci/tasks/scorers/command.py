@@ -1,17 +1,15 @@
 """The scorer that asks a program of the repository."""
 
-import asyncio
-import contextlib
 import json
 import os
 import re
 import shutil
-import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from skillopt_ci.program import Ended, run_program, signal_name, tail, visible
 from skillopt_ci.settings.scorer import CommandScorer
 from skillopt_ci.tasks.answers import extract
 from skillopt_ci.tasks.scorers.grading import reaches, verdict
@@ -20,18 +18,8 @@ from skillopt_ci.tasks.scorers.task_data import task_data
 from skillopt_ci.tasks.scorers.wording import last_words, quote
 from skillopt_ci.tasks.task import Task
 
-_ALWAYS_VISIBLE = ("PATH", "HOME", "LANG")
 _PLACEHOLDER = re.compile(r"\{(answer|response|task|dir)\}")
 _TAIL_BYTES = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    """How a program ended, with the tails of what it wrote."""
-
-    status: int
-    output: str
-    errors: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,35 +41,23 @@ class CommandGrader:
             folder = Path(name)
             _write_material(folder, task, answer, response)
             ended = await self._run(folder)
-        return _verdict(self.spec, ended, answer)
+            return _verdict(self.spec, ended, answer)
 
-    async def _run(self, folder: Path) -> _Ended:
-        # Files instead of pipes: a grandchild that keeps a pipe open cannot make us wait for it.
-        output, errors = folder / "stdout", folder / "stderr"
-        with (
-            (folder / "response.txt").open("rb") as stdin,
-            output.open("wb") as stdout,
-            errors.open("wb") as stderr,
-        ):
-            try:
-                process = await asyncio.create_subprocess_exec(
-                    *_arguments(self.spec.command, folder),
-                    stdin=stdin,
-                    stdout=stdout,
-                    stderr=stderr,
-                    cwd=self.root,
-                    env=visible_environment(self.spec, self.environ),
-                    start_new_session=True,
-                )
-            except (OSError, ValueError) as error:
-                raise GraderError(f"{self.spec.command[0]} cannot be run: {error}") from error
-        status = await _finished(process, self.spec)
-        return _Ended(status, _tail(output), _tail(errors))
-
-
-def visible_environment(spec: CommandScorer, environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables of ``environ`` that the command may see."""
-    return {name: environ[name] for name in (*_ALWAYS_VISIBLE, *spec.env) if name in environ}
+    async def _run(self, folder: Path) -> Ended:
+        program = self.spec.command[0]
+        try:
+            return await run_program(
+                _arguments(self.spec.command, folder),
+                stdin=folder / "response.txt",
+                folder=folder,
+                cwd=self.root,
+                environ=visible(self.environ, self.spec.env),
+                timeout=self.spec.timeout,
+            )
+        except TimeoutError:
+            raise GraderError(f"{program} took longer than {self.spec.timeout:g} s") from None
+        except (OSError, ValueError) as error:
+            raise GraderError(f"{program} cannot be run: {error}") from error
 
 
 def check_command(spec: CommandScorer, root: Path, environ: Mapping[str, str]) -> str | None:
@@ -92,19 +68,6 @@ def check_command(spec: CommandScorer, root: Path, environ: Mapping[str, str]) -
         return None if executable else f"{program!r} is not an executable file in {root}"
     found = shutil.which(program, path=environ.get("PATH", os.defpath))
     return None if found else f"{program!r} is not found on the PATH"
-
-
-async def _finished(process: asyncio.subprocess.Process, spec: CommandScorer) -> int:
-    try:
-        async with asyncio.timeout(spec.timeout):
-            return await process.wait()
-    except TimeoutError:
-        raise GraderError(f"{spec.command[0]} took longer than {spec.timeout:g} s") from None
-    finally:
-        # Also after a normal end: nothing that the grader started outlives its verdict.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
 
 
 def _write_material(folder: Path, task: Task, answer: str, response: str) -> None:
@@ -128,16 +91,11 @@ def _arguments(command: tuple[str, ...], folder: Path) -> list[str]:
     return [_PLACEHOLDER.sub(lambda found: str(paths[found[1]]), part) for part in command]
 
 
-def _tail(file: Path) -> str:
-    with file.open("rb") as stream:
-        stream.seek(max(0, file.stat().st_size - _TAIL_BYTES))
-        return stream.read().decode("utf-8", errors="replace")
-
-
-def _verdict(spec: CommandScorer, ended: _Ended, answer: str) -> Score:
-    said = last_words(ended.errors.strip() or ended.output)
+def _verdict(spec: CommandScorer, ended: Ended, answer: str) -> Score:
+    errors = tail(ended.errors, _TAIL_BYTES)
+    said = last_words(errors.strip() or tail(ended.output, _TAIL_BYTES))
     if ended.status < 0:
-        name = signal.Signals(-ended.status).name
+        name = signal_name(ended.status)
         raise GraderError(f"{spec.command[0]} was killed by {name}: {said}")
     if ended.status in spec.error_status:
         raise GraderError(f"{spec.command[0]} ended with error status {ended.status}: {said}")
@@ -145,12 +103,12 @@ def _verdict(spec: CommandScorer, ended: _Ended, answer: str) -> Score:
         reason = said or f"exit status {ended.status}"
         return verdict(ended.status == 0, reason, answer)
     soft = _printed_score(spec, ended)
-    reason = last_words(ended.errors) or f"{spec.command[0]} gave {soft:g}"
+    reason = last_words(errors) or f"{spec.command[0]} gave {soft:g}"
     return verdict(reaches(soft, spec.hard_at), reason, answer, soft=soft)
 
 
-def _printed_score(spec: CommandScorer, ended: _Ended) -> float:
-    line = extract(ended.output, "last_line")
+def _printed_score(spec: CommandScorer, ended: Ended) -> float:
+    line = extract(tail(ended.output, _TAIL_BYTES), "last_line")
     try:
         soft = float(line)
     except ValueError:
@@ -158,6 +116,6 @@ def _printed_score(spec: CommandScorer, ended: _Ended) -> float:
     if not 0 <= soft <= 1:
         raise GraderError(
             f"{spec.command[0]} printed {quote(line)} where a number from 0 to 1 was expected"
-            f" (exit status {ended.status}): {last_words(ended.errors)}"
+            f" (exit status {ended.status}): {last_words(tail(ended.errors, _TAIL_BYTES))}"
         )
     return soft

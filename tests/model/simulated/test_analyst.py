@@ -19,7 +19,15 @@ SEEN = Trajectory(
 )
 BRIEF = AnalystBrief(skill="# Skill\n", limit=4, previous="", trajectories=(SEEN,) * 3)
 SAGE = replace(
-    STEADY, insight=1.0, vigilance=1.0, harmful=0, platitude=0, duplicate=0, missing_target=0
+    STEADY,
+    insight=1.0,
+    vigilance=1.0,
+    harmful=0,
+    platitude=0,
+    duplicate=0,
+    missing_target=0,
+    leak=0,
+    link=0,
 )
 
 
@@ -45,6 +53,32 @@ def test_a_missing_rule_is_added_with_its_support(dice: Dice) -> None:
     edits = _edits(BRIEF, dice)
     assert [edit["support_count"] for edit in edits] == [3, 3]
     assert str(edits[0]["content"])[2:] in BY_NAME["date"].rules
+
+
+def test_a_note_that_names_a_convention_is_followed_first(dice: Dice) -> None:
+    wishes = {"review-7": "Please pad references with leading zeros.", "issue-1": "Looks good!"}
+    edits = _edits(replace(BRIEF, wishes=wishes), dice)
+    assert str(edits[0]["content"])[2:] in BY_NAME["reference"].rules
+    assert [edit.get("note_ids") for edit in edits] == [["review-7"], None, None]
+
+
+def test_a_note_on_what_was_seen_adds_no_second_edit(dice: Dice) -> None:
+    wishes = {"review-7": "Dates in ISO form.", "review-8": "Use ISO dates, please."}
+    edits = _edits(replace(BRIEF, wishes=wishes), dice)
+    assert [edit.get("note_ids") for edit in edits] == [["review-7", "review-8"], None]
+    assert edits[0]["support_count"] == 3
+
+
+def test_what_the_skill_says_already_needs_no_edit_for_a_note(dice: Dice) -> None:
+    known = "# Skill\n\n" + "\n".join(f"- {BY_NAME[name].rules[0]}" for name in ("date", "vendor"))
+    assert _edits(replace(BRIEF, skill=known, wishes={"review-7": "ISO dates!"}), dice) == []
+
+
+def test_notes_are_followed_where_nothing_failed(dice: Dice) -> None:
+    brief = replace(BRIEF, wishes={"review-7": "Dates in ISO form."})
+    patch = analyse_successes(brief, dice, SAGE)["patch"]
+    assert isinstance(patch, dict)
+    assert [edit["note_ids"] for edit in patch["edits"]] == [["review-7"]]
 
 
 def test_no_more_edits_than_the_budget_allows(dice: Dice) -> None:

@@ -20,14 +20,21 @@ from skillopt_ci.model.simulated.note import read_note
 from skillopt_ci.model.simulated.world import generate
 from skillopt_ci.progress import silent
 from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.rollout.metrics import Aggregate
 from skillopt_ci.rollout.outcome import Rollout, Status
 from skillopt_ci.settings.config import Gradient, ModelRole
 from skillopt_ci.skill.edit import Edit
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.aggregate import merge
+from skillopt_ci.training.learning_rate import decide_learning_rate
+from skillopt_ci.training.modes.full_rewrite import FullRewriteMode
+from skillopt_ci.training.modes.mode import Desk, UpdateMode
+from skillopt_ci.training.modes.patch import PatchMode
+from skillopt_ci.training.modes.rewrite import RewriteMode
 from skillopt_ci.training.patch import Patch, Reflection
 from skillopt_ci.training.reflect import reflect
 from skillopt_ci.training.select import select
+from skillopt_ci.training.update import update
 
 SKILL = "# Ledger\n\n## Rules\n\n```\n- Separate the fields with ` | `.\n```\n"
 PROMPTS = Prompts.load()
@@ -78,13 +85,14 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
-def _reflections(optimizer: Overheard) -> tuple[Reflection, ...]:
+def _reflections(optimizer: Overheard) -> tuple[Reflection[Edit], ...]:
     tasks = _tasks()
     return _run(
         reflect(
             [_failed(task) for task in tasks.values()],
             tasks,
             SKILL,
+            mode=PatchMode(),
             gradient=Gradient(minibatch_size=8),
             learning_rate=3,
             seed=1,
@@ -118,7 +126,15 @@ def test_merges_understand_the_patches(optimizer: Overheard) -> None:
     edits = (Edit("append", content="Write refunds with a minus sign.", support_count=3),)
     found = [Reflection("failure", Patch(edits), ("a",), 3) for _ in range(2)]
     merged = _run(
-        merge(SKILL, found, gradient=Gradient(), prompts=PROMPTS, client=optimizer, observer=silent)
+        merge(
+            SKILL,
+            found,
+            mode=PatchMode(),
+            gradient=Gradient(),
+            prompts=PROMPTS,
+            client=optimizer,
+            observer=silent,
+        )
     )
     assert [edit.support for edit in read_merge_brief(optimizer.prompt())] == [3, 3]
     assert [(edit.content, edit.support_count) for edit in merged.edits] == [(edits[0].content, 6)]
@@ -129,15 +145,93 @@ def test_the_final_merge_understands_both_groups(optimizer: Overheard) -> None:
     good = Edit("append", content="B", support_count=2, source_type="success")
     found = [failure, Reflection("success", Patch((good,)), (), 2)]
     merged = _run(
-        merge(SKILL, found, gradient=Gradient(), prompts=PROMPTS, client=optimizer, observer=silent)
+        merge(
+            SKILL,
+            found,
+            mode=PatchMode(),
+            gradient=Gradient(),
+            prompts=PROMPTS,
+            client=optimizer,
+            observer=silent,
+        )
     )
     assert [edit.source_type for edit in merged.edits] == ["failure", "success"]
 
 
 def test_rankings_understand_the_pool(optimizer: Overheard) -> None:
     pool = tuple(Edit("append", content=f'"{n}" support=9', support_count=n) for n in range(1, 5))
-    chosen = _run(select(SKILL, Patch(pool), 2, prompts=PROMPTS, client=optimizer, observer=silent))
+    chosen = _run(
+        select(
+            SKILL,
+            Patch(pool),
+            2,
+            mode=PatchMode(),
+            prompts=PROMPTS,
+            client=optimizer,
+            observer=silent,
+        )
+    )
     entries, limit = read_ranking_brief(optimizer.prompt())
     assert ([entry.support for entry in entries], limit) == ([1, 2, 3, 4], 2)
     assert chosen.how == "ranked"
     assert [edit.support_count for edit in chosen.patch.edits] == [4, 3]
+
+
+def test_suggestions_are_understood_from_analyst_to_rewrite(optimizer: Overheard) -> None:
+    tasks = _tasks()
+    mode = RewriteMode(9_000)
+    desk = Desk(optimizer, PROMPTS, silent)
+    failed = [_failed(task) for task in tasks.values()]
+    (found, _) = _run(_reflected(failed, tasks, mode, optimizer))
+    assert {edit.type for edit in found.patch.edits} <= {"add_rule", "remove_rule", "clarify"}
+    written = _run(update(SKILL, found.patch.edits[:2], mode=mode, desk=desk))
+    assert written.outcome == "updated"
+    assert len(written.change_summary) == len(found.patch.edits[:2])
+
+
+def test_documents_are_understood_from_analyst_to_merge(optimizer: Overheard) -> None:
+    tasks = _tasks()
+    mode = FullRewriteMode(9_000)
+    failed = [_failed(task) for task in tasks.values()]
+    found = _run(_reflected(failed, tasks, mode, optimizer))
+    work = merge(
+        SKILL,
+        found,
+        mode=mode,
+        gradient=Gradient(),
+        prompts=PROMPTS,
+        client=optimizer,
+        observer=silent,
+    )
+    (candidate,) = _run(work).edits
+    assert candidate.change_summary
+    assert candidate.merge_level == 1
+
+
+def test_the_learning_rate_is_chosen_from_what_is_shown(optimizer: Overheard) -> None:
+    pool = tuple(Edit("append", content=str(n), support_count=n) for n in range(1, 4))
+    means = Aggregate(hard=0.1, soft=0.1, n=16, errors=0)
+    desk = Desk(optimizer, PROMPTS, silent)
+    rate = _run(decide_learning_rate(SKILL, pool, means, mode=PatchMode(), desk=desk))
+    assert (rate.fallback, rate.available) == (False, 3)
+    assert rate.reasoning == "2 of the changes are backed by more than one trajectory."
+
+
+def _reflected(
+    rollouts: list[Rollout],
+    tasks: dict[str, Task],
+    mode: UpdateMode[Any],
+    optimizer: Overheard,
+) -> Coroutine[Any, Any, tuple[Reflection[Any], ...]]:
+    return reflect(
+        rollouts,
+        tasks,
+        SKILL,
+        mode=mode,
+        gradient=Gradient(minibatch_size=8),
+        learning_rate=None,
+        seed=1,
+        prompts=PROMPTS,
+        client=optimizer,
+        observer=silent,
+    )

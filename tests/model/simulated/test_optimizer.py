@@ -33,6 +33,12 @@ def _asked(stage: str, user: str) -> tuple[Message, ...]:
     return (Message("system", f"# Role\n\nStage: {stage}\n"), Message("user", user))
 
 
+def test_ranking_prefers_what_reviewers_asked_for() -> None:
+    prompt = f"{POOL}\n\n## Reviewers' Wishes\n\nPeople asked for [0]."
+    reply = propose(_asked("ranking", prompt), Dice(0, "r"), RELIABLE)
+    assert '"selected_indices": [\n    0' in reply
+
+
 def test_ranking_follows_support() -> None:
     reply = propose(_asked("ranking", POOL), Dice(0, "r"), RELIABLE)
     assert '"selected_indices": [\n    1,\n    2\n  ]' in reply

@@ -27,3 +27,10 @@ def test_whatever_is_fenced_comes_back_as_data(text: str) -> None:
     found = sections(f"## Data\n\n{fenced(data)}\n\n## After\n")
     assert [section.title for section in found] == ["Data", "After"]
     assert found[0].data == data
+
+
+def test_a_block_comes_with_the_line_that_introduces_it() -> None:
+    (found,) = sections(
+        "## Notes\n\nSome.\n\nOne:\n\n```\na\n\nb\n```\n\nTwo:\n\n~~~~\n```\n~~~~\n"
+    )
+    assert found.blocks == (("One:", "a\n\nb"), ("Two:", "```"))

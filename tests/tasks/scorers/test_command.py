@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from skillopt_ci.program import visible
 from skillopt_ci.settings.scorer import CommandScorer
-from skillopt_ci.tasks.scorers.command import CommandGrader, visible_environment
+from skillopt_ci.tasks.scorers.command import CommandGrader
 from skillopt_ci.tasks.scorers.score import GraderError, Score
 from skillopt_ci.tasks.task import Task, TaskFile
 
@@ -62,7 +63,7 @@ def test_response_is_never_read_by_a_shell(grade: Grade, tmp_path: Path):
 def test_program_sees_only_the_allowed_environment():
     environ = {"PATH": "p", "HOME": "h", "LANG": "l", "API_KEY": "secret", "EXTRA": "e"}
     spec = CommandScorer(type="command", command=("true",), env=("EXTRA", "ABSENT"))
-    assert visible_environment(spec, environ) == {
+    assert visible(environ, spec.env) == {
         "PATH": "p",
         "HOME": "h",
         "LANG": "l",

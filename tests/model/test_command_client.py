@@ -1,0 +1,179 @@
+import asyncio
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from skillopt_ci.chat import Message
+from skillopt_ci.errors import ModelSetupError
+from skillopt_ci.model.build import open_models
+from skillopt_ci.model.call_key import call_key
+from skillopt_ci.model.client import ChatReply, ChatRequest, ModelUnavailable, Role
+from skillopt_ci.model.command_client import CommandClient, rendered
+from skillopt_ci.model.keys import resolved_key_values
+from skillopt_ci.model.meter import Meter
+from skillopt_ci.model.transient import TransientFailure
+from skillopt_ci.settings.config import ModelRole, Models
+
+REQUEST = ChatRequest(
+    Role.TARGET, "rollout", (Message("system", "Be brief."), Message("user", "Say hé."))
+)
+Ask = Callable[..., ChatReply]
+
+
+def role(code: str, **more: object) -> ModelRole:
+    command = [sys.executable, "-c", code]
+    return ModelRole.model_validate(
+        {"provider": "command", "model": "agent-1", "command": command, "retries": 0} | more
+    )
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> Ask:
+    def ask(code: str, environ: Mapping[str, str] = {}, **more: object) -> ChatReply:
+        client = CommandClient("model.target", role(code, **more), tmp_path, environ)
+        return asyncio.run(client.complete(REQUEST))
+
+    return ask
+
+
+def test_prompt_goes_in_and_answer_comes_out(ask: Ask) -> None:
+    reply = ask("import sys; print(sys.stdin.read().upper())")
+    assert (reply.text, reply.model, reply.finish_reason) == (
+        "BE BRIEF.\n\nSAY HÉ.",
+        "agent-1",
+        "stop",
+    )
+
+
+def test_several_turns_are_told_apart() -> None:
+    turns = (Message("user", "a"), Message("assistant", "b"), Message("user", "c"))
+    assert (
+        rendered((Message("system", "s"), *turns)) == "s\n\nUser:\na\n\nAssistant:\nb\n\nUser:\nc\n"
+    )
+
+
+def test_standard_error_is_the_trace(ask: Ask) -> None:
+    reply = ask("import sys; print('42'); print('looked it up', file=sys.stderr)")
+    assert (reply.text, reply.trace) == ("42", "looked it up")
+
+
+def test_usage_is_estimated_and_priced(ask: Ask) -> None:
+    usage = ask("print('x' * 400)", price={"input": 0, "output": 10}).usage
+    assert (usage.calls, usage.completion_tokens, usage.estimated) == (1, 100, True)
+    assert usage.cost_usd == pytest.approx(0.001)
+    assert ask("print()").usage.cost_usd is None
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("import sys; sys.exit('out of luck')", "exit status 1: out of luck"),
+        ("import os; os.kill(os.getpid(), 9)", "killed by SIGKILL"),
+        ("print('x' * 4_000_001)", "more than 4,000,000 bytes"),
+    ],
+)
+def test_a_failed_program_may_be_tried_again(ask: Ask, code: str, told: str) -> None:
+    with pytest.raises(TransientFailure, match=told):
+        ask(code)
+
+
+def test_a_program_over_its_time_may_be_tried_again(ask: Ask) -> None:
+    with pytest.raises(TransientFailure, match=r"no answer within 0\.2 s"):
+        ask("import time; time.sleep(60)", timeout=0.2)
+
+
+@pytest.mark.parametrize("status", [126, 127])
+def test_a_shells_word_for_not_found_ends_the_run(ask: Ask, status: int) -> None:
+    with pytest.raises(ModelSetupError, match=r"model\.target\.command"):
+        ask(f"raise SystemExit({status})")
+
+
+def test_an_absent_program_is_found_out_before_any_call(tmp_path: Path) -> None:
+    absent = role("").model_copy(update={"command": ("no-such-agent",)})
+    with pytest.raises(ModelSetupError, match="'no-such-agent' cannot be run: not found"):
+        CommandClient("model.target", absent, tmp_path, {"PATH": "/usr/bin"})
+
+
+def test_a_program_of_the_repository_is_named_from_the_configurations_folder(
+    tmp_path: Path,
+) -> None:
+    agent = tmp_path / "tools" / "agent.sh"
+    agent.parent.mkdir()
+    agent.write_text('#!/bin/sh\necho "$1"; ls\n', encoding="utf-8")
+    agent.chmod(0o755)
+    config = role("").model_copy(update={"command": ("tools/agent.sh", "{root}/x")})
+    client = CommandClient("model.target", config, tmp_path, {"PATH": "/usr/bin:/bin"})
+    assert asyncio.run(client.complete(REQUEST)).text == f"{tmp_path}/x"
+
+
+def test_it_works_in_an_empty_folder_of_its_own(ask: Ask) -> None:
+    here = ask("import os; print(os.getcwd(), os.listdir())").text
+    assert here.endswith("workplace []")
+    assert not Path(here.split()[0]).exists()
+
+
+def test_only_named_variables_are_seen(ask: Ask) -> None:
+    code = "import os; print(sorted(k for k in os.environ if k.startswith('MY_')))"
+    environ = {"MY_MODE": "1", "MY_OTHER": "2"}
+    assert ask(code, environ, env=["MY_MODE", "MY_ABSENT"]).text == "['MY_MODE']"
+
+
+def test_a_keys_value_is_never_passed_on(ask: Ask) -> None:
+    code = "import os, sys; print(os.environ['A_KEY']); print(os.environ['A_KEY'], file=sys.stderr)"
+    reply = ask(code, {"A_KEY": "sk-secret"}, env=["A_KEY"])
+    assert (reply.text, reply.trace) == ("***", "***")
+
+
+def test_keys_that_a_command_sees_are_known_for_redaction() -> None:
+    models = Models(target=role("", env=["A_KEY", "MODE"]), optimizer=role(""))
+    assert resolved_key_values(models, {"A_KEY": "sk-1", "MODE": "fast"}) == ("sk-1",)
+
+
+def test_the_arguments_are_part_of_the_call_key() -> None:
+    one, other = role("print(1)"), role("print(2)")
+    assert call_key(one, REQUEST) != call_key(other, REQUEST)
+    assert call_key(one, REQUEST) == call_key(one.model_copy(update={"timeout": 1.0}), REQUEST)
+
+
+def test_answer_and_trace_come_back_from_the_cache(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    code = f"import sys; open({str(log)!r}, 'a').write('x'); print('a'); sys.stderr.write('t')"
+    models = Models(target=role(code), optimizer=role(code))
+
+    async def twice() -> list[ChatReply]:
+        opened = open_models(
+            models, {}, cache_path=tmp_path / "c.sqlite", scope="s", meter=Meter(), root=tmp_path
+        )
+        async with opened as client:
+            return [await client.complete(REQUEST) for _ in range(2)]
+
+    first, second = asyncio.run(twice())
+    assert (first.text, first.trace) == (second.text, second.trace) == ("a", "t")
+    assert log.read_text(encoding="utf-8") == "x"
+
+
+def test_a_command_that_keeps_failing_is_unavailable(tmp_path: Path) -> None:
+    models = Models(target=role("raise SystemExit(1)"), optimizer=role(""))
+
+    async def once() -> None:
+        async with open_models(models, {}, cache_path=None, scope="s", meter=Meter()) as client:
+            await client.complete(REQUEST)
+
+    with pytest.raises(ModelUnavailable, match="after 1 try: exit status 1"):
+        asyncio.run(once())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"provider": "command", "model": "m"},
+        {"provider": "simulated", "model": "m", "command": ["agent"]},
+        {"provider": "command", "model": "m", "command": ["agent"], "temperature": 0.5},
+        {"provider": "openai", "model": "m", "env": ["A_KEY"]},
+    ],
+)
+def test_settings_of_another_provider_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="command"):
+        ModelRole.model_validate(wrong)
