@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AnyUrl, Discriminator, Field, Tag, field_validator
+from pydantic import AnyUrl, Discriminator, Field, Tag, field_validator, model_validator
 
 from skillopt_ci.settings.alternatives import choose_alternative
 from skillopt_ci.settings.base import Section
@@ -46,11 +46,29 @@ class SplitDir(Section):
     """Use only the first N tasks of each split; 0 means all."""
 
 
+class GeneratedTasks(Section):
+    """`tasks` as a function that makes them: there is no list, a seed is a batch."""
+
+    generator: str = Field(pattern=r"^[\w./-]+:[A-Za-z_]\w*$")
+    """`path/to/file.py:function` or `package.module:function`. Called as
+    `function(split: str, seed: int, count: int)`, it returns so many tasks as dictionaries with
+    the keys of task files, always the same ones for the same arguments."""
+    selection: int = Field(gt=0)
+    """Number of selection tasks."""
+    test: int = Field(default=0, ge=0)
+    """Number of test tasks."""
+    seed: int = 42
+    """Seed of selection and test; the training batches have the seeds after it."""
+
+
 TasksSpec = Annotated[
     Annotated[GivenSplits, Tag("GivenSplits")]
     | Annotated[RatioSplit, Tag("RatioSplit")]
-    | Annotated[SplitDir, Tag("SplitDir")],
-    Discriminator(lambda value: choose_alternative(value, (GivenSplits, RatioSplit, SplitDir))),
+    | Annotated[SplitDir, Tag("SplitDir")]
+    | Annotated[GeneratedTasks, Tag("GeneratedTasks")],
+    Discriminator(
+        lambda value: choose_alternative(value, (GivenSplits, RatioSplit, SplitDir, GeneratedTasks))
+    ),
 ]
 
 
@@ -65,13 +83,36 @@ class Price(Section):
     """Prompt tokens that the server had cached; the price of `input` if absent."""
 
 
+#: Settings of a model role that a program cannot be given.
+_ONLY_OVER_HTTP = frozenset(
+    {
+        "base_url",
+        "api_key_env",
+        "temperature",
+        "max_output_tokens",
+        "token_limit_field",
+        "reasoning_effort",
+        "extra_body",
+        "seed",
+    }
+)
+
+
 class ModelRole(Section):
     """One model role: where it is called and with what."""
 
-    provider: Literal["openai", "simulated"]
-    """`openai`: any server that speaks OpenAI's chat protocol; `simulated`: no model at all."""
+    provider: Literal["openai", "command", "simulated"]
+    """`openai`: any server that speaks OpenAI's chat protocol; `command`: a program that reads the
+    prompt and prints the answer, such as an agent; `simulated`: no model at all."""
     model: str = Field(min_length=1)
-    """The model's name as its server knows it."""
+    """The model's name as its server knows it. For a command, a name for reports: answers are kept
+    under it, so change it (a version will do) when the program changes."""
+    command: tuple[str, ...] = ()
+    """Program and arguments of `provider: command`; never a shell line. The prompt is on standard
+    input, the answer on standard output; the end of standard error is the trace that analysts see.
+    It runs in an empty folder of its own; `{root}` names the configuration's."""
+    env: tuple[str, ...] = ()
+    """Names of environment variables that the command may see besides PATH, HOME and LANG."""
     base_url: str | None = None
     """Root of an OpenAI-compatible API, up to and including `/v1`; OpenAI's own if absent."""
     api_key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
@@ -96,6 +137,18 @@ class ModelRole(Section):
     """Seed of the simulated provider."""
     extra_body: dict[str, object] = Field(default_factory=dict)
     """Further fields of the request body, for servers that want them."""
+
+    @model_validator(mode="after")
+    def _fits_the_provider(self) -> "ModelRole":
+        if (self.provider == "command") != bool(self.command):
+            raise ValueError("`provider: command` and `command` belong together: give both")
+        if self.provider == "command":
+            idle = self.model_fields_set & _ONLY_OVER_HTTP
+            if idle:
+                raise ValueError(f"a command has no {', '.join(sorted(idle))}")
+        elif self.env:
+            raise ValueError("`env` is for `provider: command`")
+        return self
 
     @field_validator("base_url")
     @classmethod
@@ -126,7 +179,8 @@ class Train(Section):
     num_epochs: int = Field(default=4, gt=0)
     """Passes over the training tasks."""
     train_size: int = Field(default=0, ge=0)
-    """0: the number of training tasks; otherwise it must equal that number."""
+    """0: the number of training tasks; otherwise it must equal that number. Generated tasks need
+    it: a multiple of `batch_size` times `accumulation`."""
     batch_size: int = Field(default=40, gt=0)
     """Training tasks rolled out per batch."""
     accumulation: int = Field(default=1, gt=0)
@@ -148,6 +202,8 @@ class Gradient(Section):
     """Do not analyse successes."""
     max_trajectory_chars: int = Field(default=24_000, ge=500)
     """A longer trajectory keeps its head and tail in the analyst's prompt."""
+    trace_to_optimizer: bool = True
+    """Show the analysts the trace of a target that reports one (a command, an agent)."""
 
 
 class Optimizer(Section):
@@ -157,8 +213,37 @@ class Optimizer(Section):
     """Most edits in one step (and in one analyst's proposal)."""
     min_learning_rate: int = Field(default=2, ge=0)
     """Where the schedule ends: most edits in the last step, never more than `learning_rate`."""
-    lr_scheduler: Literal["constant", "linear", "cosine"] = "cosine"
-    """How the number of edits falls from `learning_rate` to `min_learning_rate` over the run."""
+    lr_scheduler: Literal["constant", "linear", "cosine", "autonomous"] = "cosine"
+    """How the number of edits falls from `learning_rate` to `min_learning_rate` over the run;
+    `autonomous` means the same as `lr_control_mode: autonomous`."""
+    lr_control_mode: Literal["fixed", "autonomous", "none"] = "fixed"
+    """Who sets the number of edits: the schedule, the optimizer model, or nobody (no limit)."""
+    skill_update_mode: Literal["patch", "rewrite_from_suggestions", "full_rewrite_minibatch"] = (
+        "patch"
+    )
+    """What analysts propose: edits, suggestions for a rewrite of the document, or a whole new
+    document each."""
+    rewrite_max_completion_tokens: int = Field(default=64_000, gt=0)
+    """Token limit of replies that hold a whole document."""
+    use_slow_update: bool = True
+    """Compare the skill with the last epoch's at each epoch's end and write strategic guidance
+    into a protected block of the document."""
+    slow_update_samples: int = Field(default=20, gt=0)
+    """Training tasks on which the two skills are compared."""
+    slow_update_gate_with_selection: bool = True
+    """Let the gate decide on the guidance; otherwise it is taken over, and measured."""
+    longitudinal_pair_policy: Literal["mixed", "changed", "unchanged"] = "mixed"
+    """Which of the compared tasks are shown: all, those whose outcome changed, or the others."""
+    use_meta_skill: bool = True
+    """Keep a memory of which edits help in this environment, for the optimizer alone."""
+    use_skill_aware_reflection: bool = False
+    """Tell defects of the skill (edits) from lapses in following it (notes in an appendix)."""
+    skill_aware_appendix_source: Literal["both", "failure_only"] = "both"
+    """Whose notes are taken: those on failures and successes, or on failures only."""
+    skill_aware_consolidate_threshold: int = Field(default=0, ge=0)
+    """More notes than this are condensed by the optimizer; 0 means never."""
+    skill_aware_appendix_gate: Literal["no_regression", "forced"] = "no_regression"
+    """Keep notes whose edits were rejected if they do not lower the score, or in any case."""
 
 
 class Evaluation(Section):
@@ -172,8 +257,44 @@ class Evaluation(Section):
     """Selection tasks used: the first N; 0 means all."""
     test_env_num: int = Field(default=0, ge=0)
     """Test tasks used: the first N; 0 means all."""
+    use_gate: bool = True
+    """Whether the gate decides; without it every candidate is measured and stays."""
+    ties: Literal["reject", "prefer_shorter"] = "reject"
+    """What becomes of a candidate that scores the same: out, or in if the document got shorter."""
+    use_semantic_density: bool = False
+    """Add a bonus for the share of leading words (MUST, NEVER, …) in the document."""
+    semantic_density_weight: float = Field(default=0.05, ge=0)
+    """Weight of that bonus."""
+    leading_words: tuple[str, ...] = ()
+    """The leading words; empty: the eleven that SkillOpt counts."""
+    eval_test: bool = True
+    """Validate the last skill and test the first, best and last one when the run ends."""
     max_error_rate: float = Field(default=0.2, ge=0, le=1)
     """Share of tasks that may end in infrastructure or grader errors before a step stops."""
+
+
+class Guard(Section):
+    """What may not be learned: an edit that carries it is refused, with the reason recorded."""
+
+    reference_answers: bool = True
+    """Refuse text that gives away a task's reference answer."""
+    secrets: bool = True
+    """Refuse text that looks like a key, a token or a password."""
+    invisible_characters: bool = True
+    """Refuse invisible and bidirectional characters."""
+    new_urls: bool = True
+    """Refuse web addresses that stood in no skill of this run before."""
+    optimizer_instructions: bool = True
+    """Refuse text that speaks to the optimizer instead of the target."""
+    max_words: int = Field(default=0, ge=0)
+    """Longest document, in words, that a candidate may become; 0 means no limit."""
+
+
+class Schedule(Section):
+    """Who does the work at an epoch's boundary."""
+
+    slow_update: Literal["inline", "scheduled"] = "inline"
+    """`step` and `run` do it when it is due, or leave it to `skillopt-ci slow-update`."""
 
 
 class Limits(Section):
@@ -218,6 +339,35 @@ class Git(Section):
     """Name on the commits; by default git's own identity."""
     author_email: str | None = None
     """Address on the commits; by default git's own identity."""
+    commits: Literal["git", "api"] = "git"
+    """`api`: GitHub makes the commits, so that they are signed and count as verified."""
+
+
+class GitHub(Section):
+    """How a run shows itself on GitHub, and how a person's change to the skill is judged."""
+
+    comments: Literal["sticky", "per-step", "off"] = "sticky"
+    """`sticky`: one comment that is kept current; `per-step`: one for each step; `off`: none."""
+    draft: bool = True
+    """Open the pull request as a draft until a step was merged."""
+    labels: tuple[str, ...] = ("skillopt",)
+    """Put on the pull request."""
+    merge: Literal["manual", "auto"] = "manual"
+    """`auto`: GitHub merges an improvement as soon as the protection of the base allows it."""
+    merge_method: Literal["merge", "squash", "rebase"] = "merge"
+    """How `merge: auto` does it."""
+    fail_on: Literal["regression", "never"] = "regression"
+    """What makes the check of a person's change red."""
+    confidence: float = Field(default=0.95, gt=0.5, lt=1)
+    """How sure one must be that it was not chance to call a change better or worse."""
+    threshold: float = Field(default=0.0, ge=0, le=1)
+    """Smallest change of the mean score that is called better or worse."""
+
+    @field_validator("comments", mode="before")
+    @classmethod
+    def _off_is_a_word(cls, value: object) -> object:
+        """YAML of old reads a bare `off` as false."""
+        return "off" if value is False else value
 
 
 class Config(Section):
@@ -229,7 +379,8 @@ class Config(Section):
     skill: FileName
     """The document to train; it must be committed on the base branch."""
     tasks: TasksSpec
-    """Where the tasks come from: three files, one file and its division, or a split folder."""
+    """Where the tasks come from: three files, one file and its division, a split folder, or a
+    function that makes them."""
     scorer: ScorerSpec | None = None
     """For tasks that bring none of their own."""
     model: Models
@@ -240,6 +391,20 @@ class Config(Section):
     gradient: Gradient = Gradient()
     optimizer: Optimizer = Optimizer()
     evaluation: Evaluation = Evaluation()
+    guard: Guard = Guard()
+    schedule: Schedule = Schedule()
     budget: Budget = Budget()
     cache: Cache = Cache()
     git: Git = Git()
+    github: GitHub = GitHub()
+
+    @model_validator(mode="after")
+    def _generated_tasks_have_a_number(self) -> "Config":
+        step = self.train.batch_size * self.train.accumulation
+        size = self.train.train_size
+        if isinstance(self.tasks, GeneratedTasks) and (size == 0 or size % step):
+            raise ValueError(
+                "generated tasks need train.train_size, a multiple of train.batch_size times "
+                f"train.accumulation ({step}), but it is {size}"
+            )
+        return self

@@ -8,14 +8,22 @@ from pydantic.main import IncEx
 from skillopt_ci.settings.config import Config
 
 #: What only decides where results are kept, how fast they come, what they may cost and who pays.
-_OF_A_ROLE: IncEx = {"api_key_env", "timeout", "retries", "max_concurrency", "price"}
+_OF_A_ROLE: IncEx = {"api_key_env", "env", "timeout", "retries", "max_concurrency", "price"}
+#: Where people put keys although `api_key_env` and `env` are there for them.
+_PERHAPS_SECRET = ("command", "extra_body")
 _WITHOUT_INFLUENCE: dict[str, IncEx | bool] = {
     "cache": True,
     "git": True,
+    "github": True,
     "budget": True,
     "gradient": {"analyst_workers"},
     "model": dict.fromkeys(("target", "optimizer", "judge"), _OF_A_ROLE),
 }
+
+
+def influences(config: Config) -> dict[str, object]:
+    """What of ``config`` influences training, as JSON: not where, how fast and at whose cost."""
+    return config.model_dump(mode="json", by_alias=True, exclude=_WITHOUT_INFLUENCE)
 
 
 def config_sha256(config: Config) -> str:
@@ -23,6 +31,17 @@ def config_sha256(config: Config) -> str:
 
     It says which settings a step was taken with, not what the files that they name contain.
     """
+    return _sha256(influences(config))
+
+
+def recordable(config: Config) -> dict[str, object]:
+    """:func:`influences`, fit to be published: what may hold a secret is there as its hash only."""
     facts = config.model_dump(mode="json", by_alias=True, exclude=_WITHOUT_INFLUENCE)
+    for role in filter(None, facts["model"].values()):
+        role.update({key: _sha256(role[key]) for key in _PERHAPS_SECRET if role[key]})
+    return facts
+
+
+def _sha256(facts: object) -> str:
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8")).hexdigest()

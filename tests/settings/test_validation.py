@@ -29,7 +29,7 @@ SCORER = "scorer: "
         ("budget: {run: {cost_usd: .inf}}", "expected a finite number, found inf"),
         (
             "optimizer: {lr_scheduler: cosin}",
-            "'cosin' is not one of constant, linear, cosine; did you mean 'cosine'?",
+            "'cosin' is not one of constant, linear, cosine, autonomous; did you mean 'cosine'?",
         ),
     ],
 )

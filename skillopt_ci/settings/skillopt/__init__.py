@@ -6,6 +6,8 @@ skillopt-ci's `run`, `skill` or `tasks`. Such files may also hold skillopt-ci's 
 `scorer`, a `budget`, a mapping as `model.target`, …), which then win.
 
 The sections `train`, `gradient`, `optimizer` and `evaluation` have the same keys in both forms;
-`env` becomes `run`, `skill` and `tasks`, and `model` becomes model roles. A key that is set and
+`env` becomes `run`, `skill` and `tasks`, and `model` becomes model roles. A key keeps SkillOpt's
+meaning where it is stated; one that is not stated has skillopt-ci's default, so the gate decides on
+slow updates unless `slow_update_gate_with_selection: false` stands there. A key that is set and
 means nothing here is named in a warning. Relative paths start at the configuration's folder.
 """

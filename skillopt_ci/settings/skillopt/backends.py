@@ -1,4 +1,4 @@
-"""Each of SkillOpt's backends that is reached over HTTP, as the fields of a model role."""
+"""Each of SkillOpt's backends as the fields of a model role."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -6,11 +6,11 @@ from types import MappingProxyType
 
 from skillopt_ci.settings.node import Mark, Node
 from skillopt_ci.settings.problem import Problem
+from skillopt_ci.settings.skillopt.programs import PROGRAMS
 from skillopt_ci.settings.skillopt.role_source import RoleSource, RoleTranslation
 
 _PLAIN_AUTH = ("openai_compatible", "compat", "openai")
 _KEY_AUTH = ("", "api_key", "key", *_PLAIN_AUTH)
-_PLACEHOLDERS = ("gpt-5.4", "gpt-5.5")
 
 
 def _openai(source: RoleSource) -> RoleTranslation:
@@ -74,7 +74,7 @@ def _compatible(source: RoleSource) -> RoleTranslation:
 def _qwen(source: RoleSource) -> RoleTranslation:
     thinking = source.own("qwen_chat_thinking_mode") or source.own("qwen_chat_enable_thinking")
     fields = {
-        "model": _model_or(source, "Qwen/Qwen3.5-4B"),
+        "model": source.chosen_or("Qwen/Qwen3.5-4B"),
         "base_url": source.own("qwen_chat_base_url")
         or Node("http://localhost:8000/v1", source.mark),
         "api_key_env": Node("QWEN_CHAT_API_KEY", source.mark),
@@ -93,7 +93,7 @@ def _qwen(source: RoleSource) -> RoleTranslation:
 def _minimax(source: RoleSource) -> RoleTranslation:
     domain = "minimaxi.com" if source.text("minimax_region") == "cn_zh" else "minimax.io"
     fields = {
-        "model": source.get("minimax_model") or _model_or(source, "MiniMax-M3"),
+        "model": source.get("minimax_model") or source.chosen_or("MiniMax-M3"),
         "base_url": source.get("minimax_base_url") or Node(f"https://api.{domain}/v1", source.mark),
         "api_key_env": Node("MINIMAX_API_KEY", source.mark),
         "token_limit_field": Node("max_tokens", source.mark),
@@ -108,11 +108,6 @@ def _minimax(source: RoleSource) -> RoleTranslation:
         )
         fields["extra_body"] = Node({"thinking": kind}, thinking.mark)
     return RoleTranslation(source.served(fields))
-
-
-def _model_or(source: RoleSource, default: str) -> Node:
-    chosen = source.chosen()
-    return Node(default, source.mark) if chosen.value in _PLACEHOLDERS else chosen
 
 
 def _number(node: Node | None, mark: Mark, default: float) -> Node:
@@ -137,5 +132,6 @@ BACKENDS: Mapping[str, Callable[[RoleSource], RoleTranslation]] = MappingProxyTy
         "openai_compatible": _compatible,
         "qwen_chat": _qwen,
         "minimax_chat": _minimax,
+        **PROGRAMS,
     }
 )

@@ -21,6 +21,7 @@ _FLAT_NAMES = MappingProxyType(
         "min_edit_budget": ("optimizer", "min_learning_rate"),
         "meta_edit_budget": ("optimizer", "meta_learning_rate"),
         "env": ("env", "name"),
+        "sandbox": ("model", "sandbox"),
     }
 )
 _ROLE_KEYS = (
@@ -30,7 +31,11 @@ _ROLE_KEYS = (
 )
 _MODEL_KEYS = frozenset(
     {"backend", "optimizer", "target", "judge", "optimizer_backend", "target_backend"}
-    | {"reasoning_effort", "azure_endpoint"}
+    | {"reasoning_effort", "azure_endpoint", "claude_code_exec_path", "claude_code_exec_effort"}
+    | {"claude_code_exec_max_thinking_tokens", "cursor_exec_path", "cursor_exec_sandbox"}
+    | {"codex_exec_path", "codex_exec_sandbox", "codex_exec_profile"}
+    | {"codex_exec_reasoning_effort", "codex_exec_network_access", "codex_exec_web_search"}
+    | {"codex_exec_approval_policy"}
     | {role + key for role in ("", "optimizer_", "target_") for key in _ROLE_KEYS}
     | {"minimax_region", "minimax_base_url", "minimax_model", "minimax_temperature"}
     | {"minimax_max_tokens", "minimax_enable_thinking"}
@@ -48,28 +53,13 @@ _WITHOUT_COUNTERPART: Mapping[str, Mapping[str, tuple[Scalar, ...]]] = MappingPr
     {
         "train": {"steps_per_epoch": ()},
         "gradient": {"max_analyst_rounds": ()},
-        "optimizer": {
-            "lr_control_mode": ("fixed", "none"),
-            "skill_update_mode": ("patch",),
-            "meta_learning_rate": (),
-            "use_slow_update": (False,),
-            "slow_update_samples": (),
-            "slow_update_gate_with_selection": (),
-            "longitudinal_pair_policy": (),
-            "use_meta_skill": (False,),
-            "use_skill_aware_reflection": (False,),
-            "skill_aware_appendix_source": (),
-            "skill_aware_consolidate_threshold": (0,),
-        },
-        "evaluation": {
-            "use_gate": (True,),
-            "use_semantic_density": (False,),
-            "semantic_density_weight": (),
-            "leading_words": (),
-            "eval_test": (),
-        },
+        "optimizer": {"meta_learning_rate": ()},
+        "evaluation": {},
         "env": {"max_turns": (1,)},
-        "model": {},
+        "model": {
+            "codex_exec_use_sdk": (False, "auto", "cli"),
+            "claude_code_exec_use_sdk": (False, "auto", "cli"),
+        },
     }
 )
 _SURELY_MISSPELT = 0.85
@@ -102,20 +92,13 @@ def section_keys(section: str) -> tuple[str, ...]:
     return tuple(fields(model))
 
 
-def has_meaning(section: str, key: str, node: Node) -> bool:
-    """Whether a key's value has an effect here."""
-    unknown_schedule = key == "lr_scheduler" and node.value == "autonomous"
-    return key in section_keys(section) and not unknown_schedule
-
-
 def ignored(tree: Node) -> Iterator[Problem]:
     """A remark on every key that is set, has no effect here and asks for something else."""
     for section, name, node in _keys(tree):
         usual = _WITHOUT_COUNTERPART[section].get(name, ())
-        if has_meaning(section, name, node) or _is_secret(name) or node.value in usual:
+        if name in section_keys(section) or _is_secret(name) or node.value in usual:
             continue
-        what = f"{node.value!r} " if name in section_keys(section) else ""
-        text = f"{what}has no meaning here and is ignored{_suggestion(section, name)}"
+        text = f"has no meaning here and is ignored{_suggestion(section, name)}"
         yield Problem(node.mark, f"{section}.{name}", text)
 
 

@@ -8,6 +8,8 @@ from skillopt_ci.settings.problem import Problem
 from skillopt_ci.settings.skillopt.keys import given
 
 _DEFAULT_MODEL = "gpt-5.5"
+#: Names that stand for no choice with a backend that has none of OpenAI's models.
+_PLACEHOLDERS = ("gpt-5.4", _DEFAULT_MODEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,11 @@ class RoleSource:
     def chosen(self) -> Node:
         """The model's name, or the one that SkillOpt would take."""
         return self.get(self.role) or Node(_DEFAULT_MODEL, self.mark)
+
+    def chosen_or(self, default: str) -> Node:
+        """The model's name, or ``default`` where it is one of SkillOpt's placeholders."""
+        chosen = self.chosen()
+        return Node(default, self.mark) if chosen.value in _PLACEHOLDERS else chosen
 
     @property
     def mark(self) -> Mark:

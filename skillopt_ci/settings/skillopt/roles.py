@@ -36,10 +36,12 @@ def translate_role(role: str, model: Node, calls: Node | None = None) -> RoleTra
     if current and current.entries:
         return RoleTranslation(current)
     found = _by_backend(source)
+    is_command = "command" in found.node.entries
     limits = {
         own: calls.entries[name]
         for name, own in _CALL_LIMITS.items()
         if calls and given(calls.entries.get(name))
+        if not (is_command and own == "max_output_tokens")  # a command has no such limit
     }
     return replace(found, node=Node({**found.node.entries, **limits}, found.node.mark))
 
@@ -49,8 +51,9 @@ def _by_backend(source: RoleSource) -> RoleTranslation:
     if backend in BACKENDS:
         return BACKENDS[backend](source)
     problem = source.remark(
-        f"the backend {backend!r} is not available, models are reached over HTTP; "
-        "give a mapping with provider, model, base_url and api_key_env instead"
+        f"the backend {backend!r} is not available; give a mapping instead: provider: openai with "
+        "model, base_url and api_key_env, or provider: command with a command that reads the "
+        "prompt on standard input and prints the answer"
     )
     return RoleTranslation(source.served({"model": source.chosen()}), problems=(problem,))
 

@@ -14,10 +14,11 @@ from skillopt_ci.settings.skillopt.keys import (
     clear_keys,
     flat_home,
     given,
-    has_meaning,
     ignored,
+    section_keys,
 )
 from skillopt_ci.settings.skillopt.roles import translate_role
+from skillopt_ci.settings.skillopt.values import in_our_words, in_place
 
 _OWN = frozenset({"run", "skill", "tasks"})
 _LONGEST_RUN = 64
@@ -40,14 +41,14 @@ def is_skillopt(layers: Sequence[Node]) -> bool:
 
 
 def structured(layer: Node) -> Node:
-    """One file's flat keys moved into their sections, where a structured spelling wins."""
+    """One file's keys moved to where they belong; where a key is spelt twice, structured wins."""
     moved = {
         key: node
         for key, node in layer.entries.items()
         if key not in fields(Config) and not (key == "env" and node.entries)
     }
     trees = [nested(flat_home(key) or ("env", key), node) for key, node in moved.items()]
-    return reduce(merge, [Node({}, layer.mark), *trees, without(layer, *moved)])
+    return in_place(reduce(merge, [Node({}, layer.mark), *trees, without(layer, *moved)]))
 
 
 def translate(tree: Node) -> Translation:
@@ -67,14 +68,14 @@ def translate(tree: Node) -> Translation:
 
 
 def _effective(section: str, node: Node) -> Node:
-    return without(
-        node,
-        *(
-            key
-            for key, child in node.entries.items()
-            if not given(child) or not has_meaning(section, key, child)
-        ),
-    )
+    """A shared section's keys that mean something, with their values as they are spelt here."""
+    known = section_keys(section)
+    kept = {
+        key: in_our_words(key, child)
+        for key, child in node.entries.items()
+        if given(child) and key in known
+    }
+    return Node(kept, node.mark)
 
 
 def _run_skill_tasks(env: Node) -> dict[str, Node]:

@@ -27,14 +27,12 @@ def warnings(load_text: Load, tmp_path: Path) -> Callable[..., list[str]]:
 @pytest.mark.parametrize(
     ("extra", "key"),
     [
-        ("optimizer: {use_slow_update: true}", "optimizer.use_slow_update"),
-        ("optimizer: {skill_update_mode: full_rewrite}", "optimizer.skill_update_mode"),
-        ("use_meta_skill: true", "optimizer.use_meta_skill"),
-        ("evaluation: {use_gate: false}", "evaluation.use_gate"),
+        ("optimizer: {meta_learning_rate: 3}", "optimizer.meta_learning_rate"),
+        ("rewrite_reasoning_effort: high", "model.rewrite_reasoning_effort"),
         ("train: {steps_per_epoch: 10}", "train.steps_per_epoch"),
         ("max_analyst_rounds: 3", "gradient.max_analyst_rounds"),
         ("image_detail: auto", "env.image_detail"),
-        ("model: {codex_exec_path: codex}", "model.codex_exec_path"),
+        ("model: {codex_exec_use_sdk: true}", "model.codex_exec_use_sdk"),
         ("target_azure_openai_api_version: '1'", "model.target_azure_openai_api_version"),
         ("search: {provider: x}", "env.search"),
     ],
@@ -49,6 +47,8 @@ def test_a_key_without_meaning_is_named_once_with_its_place(
     "extra",
     [
         "optimizer: {use_slow_update: false, skill_update_mode: patch, lr_control_mode: none}",
+        "optimizer: {use_slow_update: true, use_meta_skill: true, lr_scheduler: autonomous}",
+        "model: {codex_exec_use_sdk: auto, codex_path: codex, rewrite_reasoning_effort: ''}",
         "evaluation: {use_gate: true, leading_words: null, gate_metric: null}",
         "model: {codex_exec_path: '', azure_openai_api_key: '', target_backend: ''}",
         "max_turns: 1",
@@ -61,23 +61,17 @@ def test_what_is_unset_or_so_anyway_needs_no_warning(
     assert warnings(extra) == []
 
 
-def test_an_autonomous_schedule_falls_back_to_ours(load_text: Load) -> None:
-    loaded = load_text(SHORT + "optimizer: {lr_scheduler: autonomous}")
-    assert loaded.config.optimizer.lr_scheduler == "cosine"
-    assert "lr_scheduler: 'autonomous' has no meaning here" in loaded.warnings[0]
-
-
 def test_a_slip_of_the_pen_is_suspected(warnings: Callable[..., list[str]]) -> None:
     (text,) = warnings("train: {batch_sise: 3}")
     assert text.endswith("is ignored; did you mean 'batch_size'?")
 
 
 def test_warnings_come_in_the_order_of_the_file(warnings: Callable[..., list[str]]) -> None:
-    found = warnings("zeta: 1\nmodel: {codex_bin: x}\nuse_meta_skill: true\n", "alpha=1")
+    found = warnings("zeta: 1\nmodel: {copilot_exec_path: x}\nmeta_edit_budget: 3\n", "alpha=1")
     assert [text.split(": ")[1] for text in found] == [
         "env.zeta",
-        "model.codex_bin",
-        "optimizer.use_meta_skill",
+        "model.copilot_exec_path",
+        "optimizer.meta_learning_rate",
         "env.alpha",
     ]
 

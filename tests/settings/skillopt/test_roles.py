@@ -117,16 +117,17 @@ def test_a_number_that_is_none_is_refused(complaint: Callable[..., str]) -> None
     assert "model.target.temperature: expected a number, found 'warm'" in complaint(text)
 
 
-@pytest.mark.parametrize("backend", ["claude", "codex_exec", "copilot", "cursor_exec", "nonsense"])
-def test_backends_that_are_not_reached_over_http_are_refused(
+@pytest.mark.parametrize("backend", ["copilot", "copilot_exec", "nonsense"])
+def test_a_backend_that_cannot_be_expressed_is_refused_with_the_two_ways_out(
     complaint: Callable[..., str], backend: str
 ) -> None:
     text = complaint(f"{ENV}model: {{{AZURE}, target_backend: {backend}}}")
     assert text.startswith("skillopt.yaml:2: model.target: the backend")
+    assert "provider: command" in text
     assert len(text.splitlines()) == 1
 
 
 def test_an_override_in_our_own_form_mends_a_refused_backend(load_text: Load) -> None:
-    text = f"{ENV}model: {{{AZURE}, target_backend: claude}}"
+    text = f"{ENV}model: {{{AZURE}, target_backend: copilot}}"
     loaded = load_text(text, "model.target={provider: simulated, model: m}")
     assert loaded.config.model.target.provider == "simulated"
