@@ -12,14 +12,25 @@ from skillopt_ci.skill.document import ended, line_ending
 from skillopt_ci.skill.edit import Edit, EditReport, EditStatus
 from skillopt_ci.skill.regions import Span, protected_spans, strip_markers, tail_start
 
+#: Why the second text may not follow the first; None if it may.
+Refuse = Callable[[str, str], str | None]
+
 _Outcome = tuple[str, EditStatus]
 
 _LINE_BREAK = re.compile(r"\r\n?")
 
 
-def apply_edits(text: str, edits: Sequence[Edit]) -> tuple[str, tuple[EditReport, ...]]:
+def permit(before: str, after: str) -> None:
+    """Refuse nothing."""
+    del before, after
+
+
+def apply_edits(
+    text: str, edits: Sequence[Edit], refuse: Refuse = permit
+) -> tuple[str, tuple[EditReport, ...]]:
     """Return the edited document and one report per edit.
 
+    An edit that would turn the document into one that ``refuse`` has a reason against is skipped.
     A document whose lines all end in CRLF keeps them. Once an edit was applied, the document ends
     with one line break unless it is empty. Nothing is raised for any text.
     """
@@ -27,8 +38,13 @@ def apply_edits(text: str, edits: Sequence[Edit]) -> tuple[str, tuple[EditReport
     current = text.replace(ending, "\n")
     reports: list[EditReport] = []
     for index, edit in enumerate(edits, start=1):
-        current, status = _apply(current, edit)
-        reports.append(EditReport(index, edit, status))
+        changed, status = _apply(current, edit)
+        reason = refuse(current, changed) if status.applied else None
+        if reason is None:
+            current = changed
+            reports.append(EditReport(index, edit, status))
+        else:
+            reports.append(EditReport(index, edit, EditStatus.REFUSED, reason))
     return current.replace("\n", ending), tuple(reports)
 
 

@@ -22,6 +22,8 @@ class Edit:
     source_type: Source = "failure"
     support_count: int = 1
     merge_level: int = 0
+    note_ids: tuple[str, ...] = ()
+    """The reviewers' notes that it follows, as the model says."""
 
 
 class EditStatus(StrEnum):
@@ -41,6 +43,7 @@ class EditStatus(StrEnum):
     DELETE_NOT_FOUND = "skipped_delete_target_not_found"
     EMPTY = "skipped_empty_content"
     UNKNOWN_OP = "skipped_unknown_op"
+    REFUSED = "skipped_guard"
 
     @property
     def applied(self) -> bool:
@@ -50,8 +53,12 @@ class EditStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EditReport:
-    """An edit with its status; ``index`` counts from 1 in application order."""
+    """An edit with its status; ``index`` counts from 1 in application order.
+
+    ``reason`` says why the guard refused it.
+    """
 
     index: int
     edit: Edit
     status: EditStatus
+    reason: str = ""

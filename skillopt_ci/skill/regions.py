@@ -81,6 +81,17 @@ def tail_start(text: str) -> int | None:
     return min((start for start in starts if start >= 0), default=None)
 
 
+def as_read(text: str) -> str:
+    """Return the text as the target reads it: a region that holds nothing yet is left out.
+
+    An empty placeholder therefore changes no prompt, and no score.
+    """
+    for region in REGIONS:
+        if region_text(text, region) == "":
+            text = without_region(text, region)
+    return text
+
+
 def strip_markers(text: str) -> str:
     """Remove every marker, and every marker that a removal brings together."""
     while (stripped := _MARKER.sub("", text)) != text:

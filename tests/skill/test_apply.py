@@ -210,3 +210,26 @@ def test_edits_in_a_row_are_edits_one_at_a_time(text: str, first: Edit, second: 
 def test_appended_content_is_in_the_document(text: str, content: str) -> None:
     changed, status = applied(text, Edit("append", content=content))
     assert not status.applied or content.strip() in changed.replace("\r\n", "\n")
+
+
+def test_a_refused_edit_is_skipped_with_its_reason_and_the_next_one_applied() -> None:
+    wanted = [Edit("append", content="evil"), Edit("append", content="good")]
+    text, reports = apply_edits("- a\n", wanted, lambda _, after: "no" if "evil" in after else None)
+    assert text == "- a\n\ngood\n"
+    assert [(report.status, report.reason) for report in reports] == [
+        (EditStatus.REFUSED, "no"),
+        (EditStatus.APPENDED, ""),
+    ]
+
+
+def test_only_what_would_be_applied_is_judged() -> None:
+    missing = Edit("replace", target="nowhere", content="evil")
+    _, (report,) = apply_edits("- a\n", [missing], lambda *_: "no")
+    assert report.status is EditStatus.REPLACE_NOT_FOUND
+
+
+def test_each_edit_is_judged_on_what_the_one_before_left() -> None:
+    seen: list[tuple[str, str]] = []
+    edits = [Edit("append", content="b"), Edit("append", content="c")]
+    apply_edits("a\n", edits, lambda before, after: seen.append((before, after)))
+    assert seen == [("a\n", "a\n\nb\n"), ("a\n\nb\n", "a\n\nb\n\nc\n")]

@@ -8,6 +8,7 @@ from skillopt_ci.skill.regions import (
     SLOW_UPDATE,
     Region,
     Span,
+    as_read,
     markers,
     protected_spans,
     region_text,
@@ -96,6 +97,13 @@ def test_a_region_is_put_at_the_end() -> None:
 def test_a_blank_region_holds_its_place() -> None:
     assert with_region("", SLOW_UPDATE, "") == f"{S}\n{E}\n"
     assert region_text(f"{S}\n{E}\n", SLOW_UPDATE) == ""
+
+
+def test_the_target_reads_a_region_only_if_something_stands_in_it() -> None:
+    text = "# Rules\n\nBe brief.\n"
+    assert as_read(with_region(text, SLOW_UPDATE, " ")) == text
+    filled = with_region(text, SLOW_UPDATE, "Mind the date.")
+    assert as_read(filled) == filled
 
 
 def test_a_region_that_is_not_there_has_no_text() -> None:
