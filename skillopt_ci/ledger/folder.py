@@ -7,7 +7,13 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from skillopt_ci.errors import RepositoryError
-from skillopt_ci.ledger.records import HistoryEntry, State, StepRecord
+from skillopt_ci.ledger.records import (
+    BoundaryRecord,
+    HistoryEntry,
+    State,
+    StepRecord,
+    Summary,
+)
 
 #: Reads a file of one commit; None if it is not there.
 Reader = Callable[[str], str | None]
@@ -61,6 +67,24 @@ class RunFolder:
         """The evidence of one step."""
         return f"{self.path}/steps/{number:04d}.json"
 
+    def boundary(self, epoch: int) -> str:
+        """The evidence of an epoch's end."""
+        return f"{self.path}/epochs/{epoch:02d}.json"
+
+    def epoch_skill(self, epoch: int) -> str:
+        """The skill with which an epoch ended."""
+        return f"{self.path}/epochs/{epoch:02d}.md"
+
+    @property
+    def meta_skill(self) -> str:
+        """The optimizer's memory of earlier epochs."""
+        return f"{self.path}/meta_skill.md"
+
+    @property
+    def summary(self) -> str:
+        """What came of the run."""
+        return f"{self.path}/summary.json"
+
     def furniture(self) -> dict[str, str]:
         """Files that explain the folder to people and to GitHub."""
         return {".skillopt/.gitattributes": _ATTRIBUTES, ".skillopt/README.md": _README}
@@ -75,6 +99,14 @@ class RunFolder:
     def read_step(self, read: Reader, number: int) -> StepRecord | None:
         """The evidence of step ``number``."""
         return _read(read, self.step(number), StepRecord)
+
+    def read_boundary(self, read: Reader, epoch: int) -> BoundaryRecord | None:
+        """The evidence of the end of ``epoch``."""
+        return _read(read, self.boundary(epoch), BoundaryRecord)
+
+    def read_summary(self, read: Reader) -> Summary | None:
+        """What came of the run, when it was last finished."""
+        return _read(read, self.summary, Summary)
 
     def read_history(self, read: Reader) -> tuple[HistoryEntry, ...]:
         """Every event, oldest first."""

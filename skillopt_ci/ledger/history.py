@@ -1,6 +1,6 @@
 """Questions about ancestry, and the log."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,17 +33,28 @@ class Commit:
 
 
 def log(
-    git: Git, tip: str, *, since: str | None = None, first_parent: bool = False, limit: int = 0
+    git: Git,
+    tip: str,
+    *,
+    since: str | None = None,
+    first_parent: bool = False,
+    limit: int = 0,
+    paths: Sequence[str] = (),
 ) -> tuple[Commit, ...]:
-    """Return the commits of ``tip`` that ``since`` has not, newest first; ``limit`` 0 means all."""
+    """Return the commits of ``tip`` that ``since`` has not, newest first; ``limit`` 0 means all.
+
+    With ``paths`` only those commits count that changed something at or below them, merges
+    included if they differ from all their parents.
+    """
     options = [
         *(["--first-parent"] if first_parent else []),
         *([f"--max-count={limit}"] if limit else []),
+        *(["--full-history"] if paths else []),
     ]
     excluded = [f"^{since}"] if since else []
     shown = git.records(
         "log", "-z", "--topo-order", "--no-show-signature", "--no-color", "--no-patch", _FORMAT,
-        *options, tip, *excluded, "--",
+        *options, tip, *excluded, "--", *paths,
     )  # fmt: skip
     return tuple(_commit(record) for record in shown)
 

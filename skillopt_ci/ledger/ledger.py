@@ -20,6 +20,7 @@ from skillopt_ci.ledger.git import Git
 from skillopt_ci.ledger.history import Commit
 from skillopt_ci.ledger.lock import run_lock
 from skillopt_ci.ledger.merge import TakeIn
+from skillopt_ci.ledger.objects import CommitWriter
 from skillopt_ci.ledger.refs import Move, RunRefs
 from skillopt_ci.ledger.remote import deepen_clone
 from skillopt_ci.settings import config
@@ -62,6 +63,8 @@ class Ledger:
     base: str
     remote: str | None
     git: Git
+    write_commit: CommitWriter = objects.write_commit
+    """How commits come to be: by git here, or by the code host, which signs them."""
 
     @classmethod
     def open(cls, start: Path, run: str, settings: config.Git) -> "Ledger":
@@ -134,10 +137,31 @@ class Ledger:
         return objects.list_files(self.git, commit, folder)
 
     def log(
-        self, tip: str, *, since: str | None = None, first_parent: bool = False, limit: int = 0
+        self,
+        tip: str,
+        *,
+        since: str | None = None,
+        first_parent: bool = False,
+        limit: int = 0,
+        paths: Sequence[str] = (),
     ) -> tuple[Commit, ...]:
-        """Return commits of ``tip``, newest first, without those of ``since``; 0 is no limit."""
-        return history.log(self.git, tip, since=since, first_parent=first_parent, limit=limit)
+        """Return commits of ``tip``, newest first, without those of ``since``; 0 is no limit.
+
+        With ``paths`` only those that changed something at or below them.
+        """
+        return history.log(
+            self.git, tip, since=since, first_parent=first_parent, limit=limit, paths=paths
+        )
+
+    def deepen(self, generations: int) -> bool:
+        """Fetch that many more generations of a shallow clone (0: all); False if there are none.
+
+        Raises InfrastructureError if the remote cannot be read.
+        """
+        if self.remote is None or not (self.common_dir / "shallow").exists():
+            return False
+        deepen_clone(self.git, self.remote, self.names.all, generations)
+        return True
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
         """Tell whether ``descendant`` contains ``ancestor``; deepens a shallow clone if it must."""
@@ -165,7 +189,7 @@ class Ledger:
         Raises RepositoryError without an identity, or for a path that cannot be a file.
         """
         tree = objects.change_tree(self.git, tree_of, changes)
-        return objects.write_commit(self.git, tree, parents, message)
+        return self.write_commit(self.git, tree, parents, message)
 
     def revert(self, candidate: str, changes: Mapping[str, str | None], message: str) -> str:
         """Write a commit on top of ``candidate`` that undoes it, apart from ``changes``."""

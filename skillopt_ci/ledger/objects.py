@@ -1,7 +1,7 @@
 """Read files out of commits, and build trees and commits from them through a private index."""
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,10 @@ _NOT_A_FILE = {
     "160000": "a submodule; files in it belong to another repository",
     "040000": "a folder",
 }
+
+
+#: Writes a commit with a tree, parents and a message, and returns its name.
+CommitWriter = Callable[[Git, str, Sequence[str], str], str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,16 @@ def fetch(git: Git, remote: str, names: Sequence[str], *options: str) -> None:
         raise refusal.of_fetch(remote, result)
 
 
+def fetch_object(git: Git, remote: str, ref: str) -> None:
+    """Fetch what a ref of the remote points at, without a ref of our own for it.
+
+    Raises InfrastructureError if the remote cannot be read.
+    """
+    result = git.attempt(*_FETCH, remote, ref)
+    if result.status != 0:
+        raise refusal.of_fetch(remote, result)
+
+
 def deepen_clone(git: Git, remote: str, names: Sequence[str], generations: int) -> None:
     """Fetch that many more generations of a shallow clone's branches; 0 means all there are.
 
