@@ -3,7 +3,8 @@
 import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from typing import Generic
 
 from skillopt_ci.concurrency import map_ordered, siblings
 from skillopt_ci.fence import fenced
@@ -12,9 +13,10 @@ from skillopt_ci.progress import Observer, StageAdvanced, StageStarted
 from skillopt_ci.prompts import sections
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.settings.config import Gradient
-from skillopt_ci.skill.edit import Edit, Source
+from skillopt_ci.skill.edit import Source
 from skillopt_ci.training.ask import Lost, ask, optimizer_request
-from skillopt_ci.training.patch import Patch, Reflection
+from skillopt_ci.training.modes.mode import UpdateMode
+from skillopt_ci.training.patch import Item, Patch, Reflection, as_json
 from skillopt_ci.training.wire import parse_merge
 
 _PROMPT: Mapping[Source, str] = {"failure": "merge_failure", "success": "merge_success"}
@@ -22,14 +24,15 @@ _PROMPT: Mapping[Source, str] = {"failure": "merge_failure", "success": "merge_s
 
 async def merge(
     skill: str,
-    reflections: Sequence[Reflection],
+    reflections: Sequence[Reflection[Item]],
     *,
+    mode: UpdateMode[Item],
     gradient: Gradient,
     prompts: Prompts,
     client: ChatClient,
     observer: Observer,
     meta_skill: str = "",
-) -> Patch:
+) -> Patch[Item]:
     """Return the one patch that the patches of ``reflections`` amount to; it may be empty.
 
     Where the model gives no usable answer, edits are put one after the other, failures first.
@@ -37,7 +40,7 @@ async def merge(
     failures, successes = patches_of(reflections, "failure"), patches_of(reflections, "success")
     slots = asyncio.Semaphore(gradient.analyst_workers)
     stable = sections.joined(sections.meta_skill(meta_skill), sections.current_skill(skill))
-    merger = _Merger(client, prompts, observer, stable, gradient.merge_batch_size, slots)
+    merger = _Merger(mode, client, prompts, observer, stable, gradient.merge_batch_size, slots)
     observer(StageStarted("aggregate"))
     async with siblings() as sides:
         failure = sides.create_task(merger.side(failures, "failure"))
@@ -45,7 +48,7 @@ async def merge(
     return await merger.final(failure.result(), success.result())
 
 
-def patches_of(reflections: Iterable[Reflection], source: Source) -> tuple[Patch, ...]:
+def patches_of(reflections: Iterable[Reflection[Item]], source: Source) -> tuple[Patch[Item], ...]:
     """Return the patches of one source that propose anything, in order."""
     return tuple(
         reflection.patch
@@ -55,12 +58,13 @@ def patches_of(reflections: Iterable[Reflection], source: Source) -> tuple[Patch
 
 
 @dataclass(frozen=True, slots=True)
-class _Merger:
+class _Merger(Generic[Item]):
     """What every merge call has in common; ``stable`` opens each user message.
 
     ``slots`` are shared by both sides, so that together they keep to the limit of calls.
     """
 
+    mode: UpdateMode[Item]
     client: ChatClient
     prompts: Prompts
     observer: Observer
@@ -68,7 +72,7 @@ class _Merger:
     batch_size: int
     slots: asyncio.Semaphore
 
-    async def side(self, patches: Sequence[Patch], source: Source) -> Patch:
+    async def side(self, patches: Sequence[Patch[Item]], source: Source) -> Patch[Item]:
         """Merge patches of one source, ``batch_size`` at a time, until one is left."""
         level = 0
         while len(patches) > 1:
@@ -76,8 +80,10 @@ class _Merger:
             patches = await self._round(patches, source, level)
         return patches[0] if patches else Patch()
 
-    async def _round(self, patches: Sequence[Patch], source: Source, level: int) -> list[Patch]:
-        async def one(chunk: Sequence[Patch]) -> Patch:
+    async def _round(
+        self, patches: Sequence[Patch[Item]], source: Source, level: int
+    ) -> list[Patch[Item]]:
+        async def one(chunk: Sequence[Patch[Item]]) -> Patch[Item]:
             return chunk[0] if len(chunk) == 1 else await self._chunk(chunk, source, level)
 
         size = self.batch_size
@@ -85,11 +91,12 @@ class _Merger:
         merged = await map_ordered(one, chunks, limit=len(chunks))
         return [patch for patch in merged if patch.edits]
 
-    async def _chunk(self, chunk: Sequence[Patch], source: Source, level: int) -> Patch:
+    async def _chunk(self, chunk: Sequence[Patch[Item]], source: Source, level: int) -> Patch[Item]:
         heading = f"Patches to merge ({len(chunk)} total, merge level {level})"
         patch = await self._merged(
             _PROMPT[source],
-            sections.section(heading, _as_json([asdict(patch) for patch in chunk])),
+            _all_edits(chunk),
+            sections.section(heading, _as_json([self._shown(patch) for patch in chunk])),
             what=f"{source} merge, level {level}",
             source=source,
         )
@@ -99,14 +106,15 @@ class _Merger:
         edits = [replace(_levelled(edit, level), source_type=source) for edit in patch.edits]
         return Patch(tuple(edits), patch.reasoning)
 
-    async def final(self, failure: Patch, success: Patch) -> Patch:
+    async def final(self, failure: Patch[Item], success: Patch[Item]) -> Patch[Item]:
         """Merge the two sides, failures before successes; an empty side leaves the other alone."""
         if not (failure.edits and success.edits):
             return failure if failure.edits else success
         patch = await self._merged(
             "merge_final",
-            _group("1 (failure-driven, HIGH priority)", failure.edits),
-            _group("2 (success-driven, lower priority)", success.edits),
+            _all_edits((failure, success)),
+            self._group("1 (failure-driven, HIGH priority)", failure.edits),
+            self._group("2 (success-driven, lower priority)", success.edits),
             what="final merge",
             source="failure",
         )
@@ -115,31 +123,53 @@ class _Merger:
             return Patch(both, "fallback: failure first, then success")
         return patch
 
-    async def _merged(self, prompt: str, *parts: str, what: str, source: Source) -> Patch | None:
-        user = sections.joined(self.stable, *parts)
-        request = optimizer_request(self.prompts, prompt, "merge", user)
+    def _shown(self, patch: Patch[Item]) -> dict[str, object]:
+        edits = [as_json(edit) for edit in patch.edits]
+        return {self.mode.payload.key: edits, "reasoning": patch.reasoning}
+
+    def _group(self, title: str, edits: Sequence[Item]) -> str:
+        heading = f"Group {title}: {len(edits)} {self.mode.noun}s"
+        return sections.section(heading, _as_json([as_json(edit) for edit in edits]))
+
+    async def _merged(
+        self, prompt: str, edits: Sequence[Item], *parts: str, what: str, source: Source
+    ) -> Patch[Item] | None:
+        """Ask for one patch instead of ``edits``, which ``parts`` show."""
+        wishes = sections.merged_wishes() if any(edit.note_ids for edit in edits) else ""
+        user = sections.joined(self.stable, wishes, *parts)
+        name, tokens = prompt + self.mode.prompt_suffix, self.mode.reply_tokens
+        request = optimizer_request(self.prompts, name, "merge", user, tokens)
         async with self.slots:
             reply = await ask(
                 self.client,
                 request,
-                lambda text: parse_merge(text, source),
+                lambda text: parse_merge(self.mode.payload, text, source),
                 what=what,
                 observer=self.observer,
             )
         self.observer(StageAdvanced("aggregate", what))
-        return None if isinstance(reply, Lost) else reply.patch
+        return None if isinstance(reply, Lost) else _attributed(reply.patch, edits)
 
 
-def _group(title: str, edits: Sequence[Edit]) -> str:
-    heading = f"Group {title}: {len(edits)} edits"
-    return sections.section(heading, _as_json([asdict(edit) for edit in edits]))
+def _attributed(merged: Patch[Item], edits: Iterable[Item]) -> Patch[Item]:
+    """The patch, in which edits that were taken over as they were follow the same notes."""
+    notes = {_bare(edit): edit.note_ids for edit in edits}
+    found = (
+        replace(edit, note_ids=edit.note_ids or notes.get(_bare(edit), ())) for edit in merged.edits
+    )
+    return Patch(tuple(found), merged.reasoning)
 
 
-def _levelled(edit: Edit, level: int) -> Edit:
+def _bare(edit: Item) -> Item:
+    """What an edit does, without where it comes from."""
+    return replace(edit, source_type="failure", support_count=1, merge_level=0, note_ids=())
+
+
+def _levelled(edit: Item, level: int) -> Item:
     return replace(edit, merge_level=level)
 
 
-def _all_edits(patches: Iterable[Patch]) -> tuple[Edit, ...]:
+def _all_edits(patches: Iterable[Patch[Item]]) -> tuple[Item, ...]:
     return tuple(edit for patch in patches for edit in patch.edits)
 
 

@@ -30,10 +30,21 @@ class Lost:
     error: SkilloptError
 
 
-def optimizer_request(prompts: Prompts, prompt: str, stage: str, user: str) -> ChatRequest:
-    """Return the request that puts ``user`` to the optimizer under the system prompt ``prompt``."""
-    messages = (Message("system", prompts.text(prompt)), Message("user", user))
-    return ChatRequest(Role.OPTIMIZER, stage, messages, max_output_tokens=MAX_OUTPUT_TOKENS)
+def optimizer_request(
+    prompts: Prompts,
+    prompt: str,
+    stage: str,
+    user: str,
+    max_output_tokens: int = MAX_OUTPUT_TOKENS,
+    supplement: str = "",
+) -> ChatRequest:
+    """Return the request that puts ``user`` to the optimizer under the system prompt ``prompt``.
+
+    ``supplement`` names a prompt that is added to it.
+    """
+    system = "\n\n".join(prompts.text(name) for name in (prompt, supplement) if name)
+    messages = (Message("system", system), Message("user", user))
+    return ChatRequest(Role.OPTIMIZER, stage, messages, max_output_tokens=max_output_tokens)
 
 
 async def ask(
@@ -55,6 +66,25 @@ async def ask(
     except (WireError, ModelRefusal, ModelUnavailable) as error:
         observer(Note(f"{what}: no usable answer. {error.message}", level="warning"))
         return Lost(error)
+
+
+async def ask_vital(
+    client: ChatClient,
+    request: ChatRequest,
+    parse: Callable[[str], Answer],
+    *,
+    what: str,
+    observer: Observer,
+) -> Answer | Lost:
+    """Ask a question that the whole step depends on: an unavailable model is raised, not noted.
+
+    Raises :class:`~skillopt_ci.model.client.ModelUnavailable`, so that an outage ends the step
+    before anything is recorded of it.
+    """
+    reply = await ask(client, request, parse, what=what, observer=observer)
+    if isinstance(reply, Lost) and isinstance(reply.error, ModelUnavailable):
+        raise reply.error
+    return reply
 
 
 async def _parsed(

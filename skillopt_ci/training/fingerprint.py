@@ -12,6 +12,7 @@ from skillopt_ci.tasks.task import Task
 #: Settings of a model role that say how it is reached, not what it answers.
 _TRANSPORT = {
     "api_key_env",
+    "env",
     "timeout",
     "retries",
     "max_concurrency",
@@ -32,6 +33,9 @@ def measurement_fingerprint(config: Config, selection: Sequence[Task], prompts: 
         "scorer": None if config.scorer is None else config.scorer.model_dump(mode="json"),
         "tasks": [task_sha256(task) for task in selection],
         "metric": [evaluation.gate_metric, evaluation.gate_mixed_weight],
+        "density": [evaluation.semantic_density_weight, sorted(evaluation.leading_words)]
+        if evaluation.use_semantic_density
+        else None,
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 

@@ -1,15 +1,23 @@
 """A step in flight: its candidate is committed and pushed, but not yet judged."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 from skillopt_ci.ledger.folder import document, line
 from skillopt_ci.ledger.reading import parents
-from skillopt_ci.ledger.records import HistoryEntry, StepRecord, UsageRecord
+from skillopt_ci.ledger.records import (
+    BoundaryRecord,
+    HistoryEntry,
+    State,
+    StepRecord,
+    UsageRecord,
+)
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.progress import Note, StageFinished
 from skillopt_ci.report.commit import proposed, set_aside
 from skillopt_ci.skill.document import word_count
+from skillopt_ci.training.basis import basis_of, basis_sha256, changes_since
 from skillopt_ci.training.plan import StepPlan
 from skillopt_ci.training.propose import propose
 from skillopt_ci.training.session import Session
@@ -25,10 +33,23 @@ class Flight:
     record: StepRecord
 
 
+@dataclass(frozen=True, slots=True)
+class BoundaryFlight:
+    """The candidate of an epoch's end; ``commit`` is None when it leaves the skill as it is."""
+
+    commit: str | None
+    skill: str
+    record: BoundaryRecord
+
+
 async def launch(
     session: Session, standing: Settled, plan: StepPlan, total: int, meter: Meter
 ) -> Flight:
     """Propose a candidate and make it durable, so that a dead runner loses no optimizer work."""
+    basis = basis_of(session)
+    changes = changes_since(standing.state.basis, basis)
+    if changes:
+        session.observer(Note(f"Changed since the last step: {', '.join(changes)}."))
     async with session.bench(scope(session, standing, plan.step), meter) as bench:
         proposal = await propose(session, standing, plan, total, bench)
     record = StepRecord(
@@ -36,53 +57,79 @@ async def launch(
         epoch=plan.epoch,
         step_in_epoch=plan.step_in_epoch,
         simulated=session.simulated,
+        changes=changes,
+        basis_sha256=basis_sha256(basis),
         proposal=proposal.record,
         usage=UsageRecord.of(meter.total()),
     )
     if not proposal.record.changed:
         return Flight(None, proposal.skill, record)
-    changes = {
+    files = {
         session.skill_path: proposal.skill,
         session.folder.step(plan.step): document(record),
     }
     parent = standing.commit
-    commit = write(session.ledger, (parent,), parent, changes, proposed(record))
+    commit = write(session.ledger, (parent,), parent, files, proposed(record))
     session.ledger.propose(commit)
     session.observer(StageFinished("candidate", commit[:10]))
     return Flight(commit, proposal.skill, record)
 
 
-def resume(session: Session, standing: Settled, candidate: str) -> tuple[Settled, Flight | None]:
+def resume(
+    session: Session, standing: Settled, candidate: str
+) -> tuple[Settled, Flight | BoundaryFlight | None]:
     """Go on with a candidate that an earlier run left behind, if it still fits the ground.
 
     One that is already part of the branch is only tidied away. One made for another skill or
-    history is set aside: it stays reachable, and the step is done again.
+    history is set aside: it stays reachable, and the work is done again.
     """
     ledger = session.ledger
     if ledger.is_ancestor(candidate, standing.commit):
         ledger.withdraw(candidate)
         return standing, None
-    record = _record(session, candidate)
-    skill = ledger.read(candidate, session.skill_path)
-    fits = parents(ledger, candidate) == (standing.commit,)
-    if fits and skill is not None and record is not None and _is_next(record, standing):
-        session.observer(
-            Note(f"Going on with the candidate of step {record.step} ({candidate[:10]})")
-        )
-        return standing, Flight(candidate, skill, record)
-    return _set_aside(session, standing, candidate, record), None
+    flight = in_flight(session, standing, candidate)
+    if flight is not None:
+        session.observer(Note(f"Going on with the candidate in flight ({candidate[:10]})."))
+        return standing, flight
+    return _set_aside(session, standing, candidate, _read(session, candidate)), None
 
 
-def _record(session: Session, candidate: str) -> StepRecord | None:
-    """The record that came with the candidate, under the step that its trailer names."""
-    step = session.ledger.log(candidate, limit=1)[0].trailers.get("Skillopt-Step", "")
-    if not step.isdecimal():
+def in_flight(
+    session: Session, standing: Settled, candidate: str
+) -> Flight | BoundaryFlight | None:
+    """The work that ``candidate`` belongs to; None if it does not fit the ground."""
+    if parents(session.ledger, candidate) != (standing.commit,):
         return None
-    return session.folder.read_step(partial(session.ledger.read, candidate), int(step))
+    flight = _read(session, candidate)
+    return flight if flight is not None and _is_next(flight, standing) else None
 
 
-def _is_next(record: StepRecord, standing: Settled) -> bool:
-    return record.decision is None and record.step == standing.state.step + 1
+def _read(session: Session, candidate: str) -> Flight | BoundaryFlight | None:
+    """The work that the candidate's trailers name, with the record that came with it."""
+    read, folder = partial(session.ledger.read, candidate), session.folder
+    trailers = session.ledger.log(candidate, limit=1)[0].trailers
+    skill = read(session.skill_path)
+    if skill is None:
+        return None
+    if "Skillopt-Epoch-End" in trailers:
+        boundary = folder.read_boundary(read, _number(trailers, "Skillopt-Epoch"))
+        return None if boundary is None else BoundaryFlight(candidate, skill, boundary)
+    step = folder.read_step(read, _number(trailers, "Skillopt-Step"))
+    return None if step is None else Flight(candidate, skill, step)
+
+
+def _number(trailers: Mapping[str, str], key: str) -> int:
+    value = trailers.get(key, "")
+    return int(value) if value.isdecimal() else 0
+
+
+def _is_next(flight: Flight | BoundaryFlight, standing: Settled) -> bool:
+    state = standing.state
+    if flight.record.decision is not None:
+        return False
+    if isinstance(flight, BoundaryFlight):
+        return flight.record.epoch > state.boundary and flight.record.step == state.step
+    return flight.record.step == state.step + 1
 
 
 def scope(session: Session, standing: Settled, step: int) -> str:
@@ -90,11 +137,17 @@ def scope(session: Session, standing: Settled, step: int) -> str:
     return f"{session.config.run}/{step}@{standing.commit}"
 
 
+def _work(flight: Flight | BoundaryFlight | None, state: State) -> str:
+    if isinstance(flight, BoundaryFlight):
+        return f"the end of epoch {flight.record.epoch}"
+    return f"step {state.step + 1 if flight is None else flight.record.step}"
+
+
 def _set_aside(
-    session: Session, standing: Settled, candidate: str, record: StepRecord | None
+    session: Session, standing: Settled, candidate: str, flight: Flight | BoundaryFlight | None
 ) -> Settled:
     """Record that the candidate is given up; what it had cost counts for the run all the same."""
-    usage = UsageRecord() if record is None else record.usage
+    usage = UsageRecord() if flight is None else flight.record.usage
     total = UsageRecord.of(standing.spent + usage.usage())
     state = standing.state.model_copy(update={"usage": total})
     entry = HistoryEntry(
@@ -118,6 +171,8 @@ def _set_aside(
         session.folder.history: "".join(map(line, history)),
     }
     ground = standing.commit
-    commit = write(session.ledger, (ground, candidate), ground, changes, set_aside(entry))
+    commit = write(
+        session.ledger, (ground, candidate), ground, changes, set_aside(entry, _work(flight, state))
+    )
     session.ledger.advance(standing.branch, commit, drop_candidate=candidate)
     return replace(standing, commit=commit, branch=commit, state=state, history=history)

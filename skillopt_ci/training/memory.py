@@ -1,14 +1,21 @@
 """What earlier steps left behind for this one: the step buffer, and skills measured already."""
 
+from collections.abc import Iterator
 from functools import partial
 
-from skillopt_ci.ledger.records import EditRecord, Measurement, StepRecord
+from skillopt_ci.ledger.records import (
+    Decision,
+    HistoryEntry,
+    Measurement,
+    ProposalRecord,
+    StepRecord,
+)
 from skillopt_ci.report.commit import applied_edits
 from skillopt_ci.skill.edit import Edit
-from skillopt_ci.training.patch import FailurePattern
+from skillopt_ci.training.patch import FailurePattern, SkillCandidate, Suggestion
 from skillopt_ci.training.session import Session
 from skillopt_ci.training.standing import Settled, Standing
-from skillopt_ci.training.step_buffer import BufferedStep
+from skillopt_ci.training.step_buffer import BufferedStep, Tried
 
 
 def steps_of_epoch(session: Session, standing: Standing, epoch: int) -> tuple[StepRecord, ...]:
@@ -22,9 +29,8 @@ def steps_of_epoch(session: Session, standing: Standing, epoch: int) -> tuple[St
 def buffered(record: StepRecord) -> BufferedStep | None:
     """What the optimizer is told of an earlier step; None if nothing was proposed."""
     decision, proposal = record.decision, record.proposal
-    if decision is None or decision.action == "skip_no_patches":
+    if decision is None or decision.action in ("skip_no_patches", "skip_no_rewrite"):
         return None
-    rejected = () if record.merged else tuple(_edit(edit) for edit in applied_edits(proposal))
     return BufferedStep(
         step=record.step,
         action=decision.action,
@@ -36,8 +42,15 @@ def buffered(record: StepRecord) -> BufferedStep | None:
         ),
         score_before=decision.score_before,
         score_after=decision.score_after,
-        rejected_edits=rejected,
+        rejected_edits=() if record.merged else tuple(_tried(proposal)),
     )
+
+
+def meta_skill(session: Session, standing: Standing) -> str:
+    """What the optimizer noted for itself at the end of the last epoch, if that is wanted."""
+    if not session.config.optimizer.use_meta_skill:
+        return ""
+    return session.ledger.read(standing.commit, session.folder.meta_skill) or ""
 
 
 def measured_before(
@@ -49,20 +62,30 @@ def measured_before(
         for snapshot in (state.current, state.best):
             if snapshot.sha256 == candidate:
                 return snapshot.step, snapshot.measurement
-    read = partial(session.ledger.read, standing.commit)
     for entry in reversed(standing.history):
-        if entry.candidate_sha256 != candidate:
-            continue
-        record = session.folder.read_step(read, entry.step)
-        decision = None if record is None else record.decision
-        if (
-            decision is not None
-            and decision.measurement is not None
-            and decision.measured_under == session.measured_under
-        ):
-            return entry.step, decision.measurement
+        if entry.candidate_sha256 == candidate:
+            decision = _decision(session, standing, entry)
+            valid = decision is not None and decision.measured_under == session.measured_under
+            if decision is not None and decision.measurement is not None and valid:
+                return entry.step, decision.measurement
     return None
 
 
-def _edit(edit: EditRecord) -> Edit:
-    return Edit(edit.op, edit.target, edit.content)
+def _decision(session: Session, standing: Standing, entry: HistoryEntry) -> Decision | None:
+    read, folder = partial(session.ledger.read, standing.commit), session.folder
+    if entry.kind == "slow_update":
+        boundary = folder.read_boundary(read, entry.epoch)
+        return None if boundary is None else boundary.decision
+    step = folder.read_step(read, entry.step)
+    decision = None if step is None else step.decision
+    return decision.notes if decision is not None and entry.kind == "notes" else decision
+
+
+def _tried(proposal: ProposalRecord) -> Iterator[Tried]:
+    """What was tried in vain: the edits, the suggestions, or the gist of the whole document."""
+    for edit in applied_edits(proposal):
+        yield Edit(edit.op, edit.target, edit.content)
+    for told in proposal.suggestions:
+        yield Suggestion(told.type, told.title, told.instruction)
+    if proposal.body_changed and proposal.mode == "full_rewrite_minibatch":
+        yield SkillCandidate("", "; ".join(proposal.change_summary))

@@ -7,12 +7,15 @@ counting across epochs.
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from skillopt_ci.errors import ConfigError
 from skillopt_ci.settings.config import Train
 from skillopt_ci.tasks.task import Task
+
+Item = TypeVar("Item")
 
 #: Distance between the seeds of two epochs.
 EPOCH_STRIDE = 1000
@@ -56,14 +59,20 @@ def total_steps(n_train: int, train: Train) -> int:
     return train.num_epochs * steps_per_epoch(n_train, train.batch_size, train.accumulation)
 
 
-def plan_step(tasks: Sequence[Task], train: Train, step: int) -> StepPlan:
+def plan_step(
+    tasks: Sequence[Task], train: Train, step: int, first_seed: int | None = None
+) -> StepPlan:
     """Plan step number ``step`` (1 to :func:`total_steps`) over the training ``tasks``.
 
     The epoch's order is a shuffle by ``seed + epoch * 1000``; batch k (from 0) of the epoch takes
     the k-th slice of ``batch_size`` tasks and has the seed ``seed + epoch * 1000 + k + 1``. The
     last slice may be short; where nothing is left (few tasks, much accumulation) the batch is
-    drawn anew from all tasks by its own seed. Raises :class:`ValueError` for a step outside the
-    run.
+    drawn anew from all tasks by its own seed.
+
+    Generated tasks are batches from the start, made with ``first_seed`` and the seeds after it:
+    here the batches are shuffled and stay as they are.
+
+    Raises :class:`ValueError` for a step outside the run.
     """
     last = total_steps(len(tasks), train)
     if not 1 <= step <= last:
@@ -71,29 +80,43 @@ def plan_step(tasks: Sequence[Task], train: Train, step: int) -> StepPlan:
     per_epoch = last // train.num_epochs
     epoch, position = divmod(step - 1, per_epoch)
     seed = train.seed + (epoch + 1) * EPOCH_STRIDE
-    order = _shuffled(tasks, seed)
+    batch = (
+        _drawn(tasks, train.batch_size, seed)
+        if first_seed is None
+        else _made(tasks, train.batch_size, seed, first_seed)
+    )
     first = position * train.accumulation
     return StepPlan(
         step=step,
         epoch=epoch + 1,
         step_in_epoch=position + 1,
         is_last_of_epoch=position + 1 == per_epoch,
-        batches=tuple(
-            _batch(order, tasks, train.batch_size, seed, k)
-            for k in range(first, first + train.accumulation)
-        ),
+        batches=tuple(batch(k) for k in range(first, first + train.accumulation)),
     )
 
 
-def _batch(
-    order: Sequence[Task], tasks: Sequence[Task], size: int, epoch_seed: int, k: int
-) -> Batch:
-    seed = epoch_seed + k + 1
-    drawn = order[k * size : (k + 1) * size] or _shuffled(tasks, seed)[:size]
-    return Batch(seed, tuple(drawn))
+def _drawn(tasks: Sequence[Task], size: int, epoch_seed: int) -> Callable[[int], Batch]:
+    order = _shuffled(tasks, epoch_seed)
+
+    def batch(k: int) -> Batch:
+        seed = epoch_seed + k + 1
+        drawn = order[k * size : (k + 1) * size] or _shuffled(tasks, seed)[:size]
+        return Batch(seed, tuple(drawn))
+
+    return batch
 
 
-def _shuffled(tasks: Sequence[Task], seed: int) -> list[Task]:
-    order = list(tasks)
+def _made(
+    tasks: Sequence[Task], size: int, epoch_seed: int, first_seed: int
+) -> Callable[[int], Batch]:
+    batches = [
+        Batch(first_seed + number, tuple(tasks[start : start + size]))
+        for number, start in enumerate(range(0, len(tasks), size))
+    ]
+    return _shuffled(batches, epoch_seed).__getitem__
+
+
+def _shuffled(items: Sequence[Item], seed: int) -> list[Item]:
+    order = list(items)
     random.Random(seed).shuffle(order)
     return order

@@ -1,40 +1,43 @@
 """The first half of a step: plan · rollout · reflect · aggregate · select · update."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
-from skillopt_ci.ledger.records import (
-    EditRecord,
-    PatternRecord,
-    ProposalRecord,
-    RolloutRecord,
-    TaskOutcome,
-    UsageRecord,
-)
-from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
+from skillopt_ci.ledger.records import LearningRateRecord, ProposalRecord
+from skillopt_ci.progress import Observer, StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.report.figures import plural, score_text
 from skillopt_ci.rollout.metrics import aggregate as mean_of
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.rollout.runner import refuse_too_many_errors
-from skillopt_ci.skill.apply import apply_edits
-from skillopt_ci.skill.diff import unified_diff
-from skillopt_ci.skill.document import sha256
-from skillopt_ci.skill.edit import EditReport
+from skillopt_ci.skill.appendix import with_notes
+from skillopt_ci.training.accumulate import WorkedBatch, shared, work_on
 from skillopt_ci.training.aggregate import merge
-from skillopt_ci.training.memory import buffered, steps_of_epoch
-from skillopt_ci.training.patch import Patch, Reflection
+from skillopt_ci.training.guard import GuardContext, refuse_document
+from skillopt_ci.training.guard_context import guard_context
+from skillopt_ci.training.learning_rate import decide_learning_rate
+from skillopt_ci.training.memory import buffered, meta_skill, steps_of_epoch
+from skillopt_ci.training.modes.choose import update_mode
+from skillopt_ci.training.modes.mode import Desk, Updated, UpdateMode
+from skillopt_ci.training.notes import notes_from, take_notes
+from skillopt_ci.training.patch import Item, Patch, Reflection
 from skillopt_ci.training.plan import Batch, StepPlan
+from skillopt_ci.training.proposal_record import Choice, proposal_record, publishable
 from skillopt_ci.training.reflect import reflect
-from skillopt_ci.training.schedule import edit_budget
+from skillopt_ci.training.reviewer_notes import ReviewerNote, render, unheard
+from skillopt_ci.training.schedule import analyst_budget, edit_budget, lr_control
+from skillopt_ci.training.screen import screened
 from skillopt_ci.training.select import Selected, select
 from skillopt_ci.training.session import Bench, Session
 from skillopt_ci.training.standing import Standing
 from skillopt_ci.training.step_buffer import render as render_buffer
+from skillopt_ci.training.update import update
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A candidate: the skill after the selected edits, and the record of how it came about."""
+    """A candidate: the skill after the update, and the record of how it came about."""
 
     skill: str
     record: ProposalRecord
@@ -44,48 +47,63 @@ async def propose(
     session: Session, standing: Standing, plan: StepPlan, total: int, bench: Bench
 ) -> Proposal:
     """Work out the step's candidate from the training tasks that ``plan`` names."""
-    budget = edit_budget(session.config.optimizer, plan.step, total)
-    rollouts: list[Rollout] = []
-    reflections: list[Reflection] = []
-    for batch in plan.batches:
-        results = await _roll_out(session, standing.skill, batch, bench)
-        rollouts += results
-        reflections += await _reflect(session, standing, plan, batch, results, bench)
-    merged = await _aggregate(session, standing.skill, reflections, bench)
-    chosen = await _select(session, standing.skill, merged, budget, bench)
-    skill, reports = apply_edits(standing.skill, chosen.patch.edits)
-    session.observer(StageFinished("update", _applied_text(reports)))
-    record = ProposalRecord(
-        rollout=_rollout_record(rollouts),
-        patterns=tuple(
-            PatternRecord(
-                description=": ".join(filter(None, (seen.failure_type, seen.description))),
-                count=seen.count,
-                task_ids=seen.task_ids,
-            )
-            for reflection in reflections
-            for seen in reflection.failure_patterns
+    optimizer = session.config.optimizer
+    mode, guard = update_mode(optimizer), guard_context(session, standing)
+    asks = analyst_budget(optimizer) != 0
+    heard = unheard(session.notes, standing.state) if asks else ()
+    desk = _desk(session, standing, plan, guard, bench, heard)
+    worked = await work_on(
+        plan.batches,
+        lambda batch, observer: _roll_out(session, standing.skill, batch, bench, observer),
+        lambda batch, rollouts, observer: _reflect(
+            session, standing, plan, batch, rollouts, mode, desk, observer
         ),
-        n_failure_patches=_patches(reflections, "failure"),
-        n_success_patches=_patches(reflections, "success"),
-        n_edits_merged=len(merged.edits),
-        edit_budget=budget,
-        selection=chosen.how,
-        reasoning=chosen.patch.reasoning,
-        edits=tuple(_edit_record(report) for report in reports),
-        diff=unified_diff(standing.skill, skill),
-        skill_before=standing.sha256,
-        skill_after=sha256(skill),
-        config_sha256=session.config_sha256,
-        usage={stage: UsageRecord.of(one) for stage, one in bench.meter.usage_by_stage().items()},
+        session.observer,
     )
-    return Proposal(skill, record)
+    choice = await _choose(session, standing.skill, plan.step, total, worked, mode, desk)
+    updated = await update(standing.skill, choice.selected.patch.edits, mode=mode, desk=desk)
+    session.observer(StageFinished("update", _updated_text(updated)))
+    reflections = [reflection for one in worked for reflection in one.reflections]
+    threshold = optimizer.skill_aware_consolidate_threshold
+    notes = await take_notes(standing.skill, updated.skill, reflections, threshold, desk)
+    skill = updated.skill if notes is None else with_notes(updated.skill, notes.appendix)
+    record = proposal_record(
+        worked,
+        choice,
+        replace(updated, skill=skill),
+        notes,
+        heard if reflections else (),
+        mode=mode,
+        before=standing.skill,
+        config_sha256=session.config_sha256,
+        usage=bench.meter.usage_by_stage(),
+    )
+    return Proposal(skill, publishable(record, guard))
+
+
+def _desk(
+    session: Session,
+    standing: Standing,
+    plan: StepPlan,
+    guard: GuardContext,
+    bench: Bench,
+    heard: Sequence[ReviewerNote],
+) -> Desk:
+    earlier = [buffered(record) for record in steps_of_epoch(session, standing, plan.epoch)]
+    return Desk(
+        client=bench.client,
+        prompts=session.prompts,
+        observer=session.observer,
+        step_buffer=render_buffer([one for one in earlier if one is not None]),
+        meta_skill=meta_skill(session, standing),
+        guidance=render(heard),
+        refuse=partial(refuse_document, context=guard),
+    )
 
 
 async def _roll_out(
-    session: Session, skill: str, batch: Batch, bench: Bench
+    session: Session, skill: str, batch: Batch, bench: Bench, observer: Observer
 ) -> tuple[Rollout, ...]:
-    observer = session.observer
     observer(StageStarted("rollout", len(batch.tasks)))
     rollouts = await bench.runner.roll_out(
         batch.tasks,
@@ -105,94 +123,101 @@ async def _reflect(
     plan: StepPlan,
     batch: Batch,
     rollouts: Sequence[Rollout],
-    bench: Bench,
-) -> tuple[Reflection, ...]:
-    earlier = [buffered(record) for record in steps_of_epoch(session, standing, plan.epoch)]
+    mode: UpdateMode[Item],
+    desk: Desk,
+    observer: Observer,
+) -> tuple[Reflection[Item], ...]:
     found = await reflect(
         rollouts,
         {task.id: task for task in batch.tasks},
         standing.skill,
-        gradient=session.config.gradient,
-        learning_rate=session.config.optimizer.learning_rate,
+        mode=mode,
+        gradient=shared(session.config.gradient, len(plan.batches)),
+        learning_rate=analyst_budget(session.config.optimizer),
         seed=batch.seed,
-        step_buffer=render_buffer([one for one in earlier if one is not None]),
-        prompts=session.prompts,
-        client=bench.client,
-        observer=session.observer,
+        step_buffer=desk.step_buffer,
+        meta_skill=desk.meta_skill,
+        guidance=desk.guidance,
+        notes_from=notes_from(session.config.optimizer),
+        prompts=desk.prompts,
+        client=desk.client,
+        observer=observer,
     )
+    found = screened(found, standing.skill, desk.refuse, observer)
     edits = sum(len(one.patch.edits) for one in found)
-    session.observer(StageFinished("reflect", f"{plural(edits, 'edit')} proposed"))
+    observer(StageFinished("reflect", f"{plural(edits, mode.noun)} proposed"))
     return found
 
 
-async def _aggregate(
-    session: Session, skill: str, reflections: Sequence[Reflection], bench: Bench
-) -> Patch:
+async def _choose(
+    session: Session,
+    skill: str,
+    step: int,
+    total: int,
+    worked: Sequence[WorkedBatch],
+    mode: UpdateMode[Any],
+    desk: Desk,
+) -> Choice:
+    """Aggregate what the analysts propose, and select from it within the learning rate."""
+    reflections = [reflection for one in worked for reflection in one.reflections]
     merged = await merge(
         skill,
         reflections,
+        mode=mode,
         gradient=session.config.gradient,
-        prompts=session.prompts,
-        client=bench.client,
-        observer=session.observer,
+        prompts=desk.prompts,
+        client=desk.client,
+        observer=desk.observer,
+        meta_skill=desk.meta_skill,
     )
-    session.observer(StageFinished("aggregate", f"{plural(len(merged.edits), 'edit')} left"))
-    return merged
+    desk.observer(StageFinished("aggregate", f"{plural(len(merged.edits), mode.noun)} left"))
+    rollouts = [rollout for one in worked for rollout in one.rollouts]
+    rate = await _learning_rate(session, skill, rollouts, merged, mode, desk)
+    control = lr_control(session.config.optimizer)
+    budget = edit_budget(session.config.optimizer, step, total) if control == "fixed" else None
+    limit = budget if rate is None else rate.learning_rate
+    return Choice(merged, limit, rate, await _select(skill, merged, limit, mode, desk))
+
+
+async def _learning_rate(
+    session: Session,
+    skill: str,
+    rollouts: Sequence[Rollout],
+    merged: Patch[Item],
+    mode: UpdateMode[Item],
+    desk: Desk,
+) -> LearningRateRecord | None:
+    """The optimizer's own choice, where it has one."""
+    if not merged.edits or lr_control(session.config.optimizer) != "autonomous":
+        return None
+    return await decide_learning_rate(skill, merged.edits, mean_of(rollouts), mode=mode, desk=desk)
 
 
 async def _select(
-    session: Session, skill: str, merged: Patch, budget: int, bench: Bench
-) -> Selected:
+    skill: str, merged: Patch[Item], limit: int | None, mode: UpdateMode[Item], desk: Desk
+) -> Selected[Item]:
     chosen = await select(
         skill,
         merged,
-        budget,
-        prompts=session.prompts,
-        client=bench.client,
-        observer=session.observer,
+        limit,
+        mode=mode,
+        prompts=desk.prompts,
+        client=desk.client,
+        observer=desk.observer,
+        meta_skill=desk.meta_skill,
     )
-    text = f"{plural(len(chosen.patch.edits), 'edit')} of at most {budget}"
-    session.observer(StageFinished("select", text))
+    most = "without limit" if limit is None else f"of at most {limit}"
+    count = plural(len(chosen.patch.edits), mode.noun)
+    desk.observer(StageFinished("select", f"{count} {most}"))
     return chosen
 
 
-def _patches(reflections: Sequence[Reflection], source: str) -> int:
-    return sum(1 for one in reflections if one.source_type == source and one.patch.edits)
-
-
-def _rollout_record(rollouts: Sequence[Rollout]) -> RolloutRecord:
-    means = mean_of(rollouts)
-    return RolloutRecord(
-        hard=means.hard,
-        soft=means.soft,
-        n=means.n,
-        errors=means.errors,
-        tasks=tuple(
-            TaskOutcome(
-                id=one.task_id,
-                status=one.status,
-                hard=one.hard,
-                soft=one.soft,
-                reason=one.reason[:300],
-                task_type=one.task_type,
-            )
-            for one in rollouts
-        ),
-    )
-
-
-def _edit_record(report: EditReport) -> EditRecord:
-    edit = report.edit
-    return EditRecord(
-        op=edit.op,
-        target=edit.target,
-        content=edit.content,
-        source_type=edit.source_type,
-        support_count=edit.support_count,
-        status=report.status.value,
-    )
-
-
-def _applied_text(reports: Sequence[EditReport]) -> str:
-    applied = sum(1 for report in reports if report.status.applied)
-    return f"{applied} of {plural(len(reports), 'edit')} applied"
+def _updated_text(updated: Updated) -> str:
+    if updated.refused:
+        return f"refused: {updated.refused}"
+    if updated.outcome == "skip_no_rewrite":
+        return "no usable document"
+    if not updated.reports:
+        return f"{plural(len(updated.change_summary), 'change')} by a rewrite"
+    applied = sum(1 for report in updated.reports if report.status.applied)
+    return f"{applied} of {plural(len(updated.reports), 'edit')} applied"

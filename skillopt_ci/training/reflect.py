@@ -1,20 +1,23 @@
 """Reflect: analysts read minibatches of trajectories and propose edits of the skill."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Generic
 
 from skillopt_ci.concurrency import map_ordered
 from skillopt_ci.model.client import ChatClient, ModelUnavailable
 from skillopt_ci.progress import Observer, StageAdvanced, StageStarted
 from skillopt_ci.prompts import sections
 from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.report.figures import plural
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.settings.config import Gradient
 from skillopt_ci.skill.edit import Source
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.ask import Lost, ask, optimizer_request
-from skillopt_ci.training.patch import Patch, Reflection
+from skillopt_ci.training.modes.mode import UpdateMode
+from skillopt_ci.training.patch import Item, Patch, Reflection
 from skillopt_ci.training.trajectory import render_trajectories
 from skillopt_ci.training.wire import AnalystReply, parse_analyst
 
@@ -36,31 +39,44 @@ async def reflect(
     tasks_by_id: Mapping[str, Task],
     skill: str,
     *,
+    mode: UpdateMode[Item],
     gradient: Gradient,
-    learning_rate: int,
+    learning_rate: int | None,
     seed: int,
     prompts: Prompts,
     client: ChatClient,
     observer: Observer,
     step_buffer: str = "",
     meta_skill: str = "",
-) -> tuple[Reflection, ...]:
+    guidance: str = "",
+    notes_from: Collection[Source] = (),
+) -> tuple[Reflection[Item], ...]:
     """Let analysts read the ``rollouts`` of one batch; failures first, in minibatch order.
 
-    Each proposes at most ``learning_rate`` edits; with 0 nobody is asked. ``step_buffer`` and
-    ``meta_skill`` are texts for the prompt, left out when empty. A minibatch without a usable
+    Each proposes at most ``learning_rate`` edits (None: as many as it likes); with 0 nobody is
+    asked. What an edit is, the update ``mode`` says. ``step_buffer``,
+    ``meta_skill`` and ``guidance`` (a whole section, for which an analyst is asked even without a
+    failure) are texts for the prompt, left out when empty. Of the minibatches ``notes_from``
+    reminders for the appendix are asked for too. A minibatch without a usable
     answer is missing from the result. Raises
     :class:`~skillopt_ci.model.client.ModelUnavailable` when the model could be reached for none of
     them: that says nothing about the skill.
     """
-    work = minibatches(rollouts, gradient, seed) if learning_rate else ()
+    work = minibatches(rollouts, gradient, seed)
+    if not work and guidance:
+        # what reviewers ask for is worked on even where there is nothing else to learn
+        work = minibatches(rollouts, gradient.model_copy(update={"failure_only": False}), seed)[:1]
+    if learning_rate == 0:
+        work = ()
     stable = sections.joined(
         sections.current_skill(skill),
-        sections.section("Edits Budget", f"Propose at most L={learning_rate} edits."),
-        sections.section("Previous Steps in This Epoch", step_buffer) if step_buffer else "",
+        mode.assignment(learning_rate),
+        sections.previous_steps(step_buffer),
         sections.meta_skill(meta_skill),
+        guidance,
     )
     analysts = _Analysts(
+        mode,
         client,
         prompts,
         observer,
@@ -68,7 +84,9 @@ async def reflect(
         skill,
         tasks_by_id,
         gradient.max_trajectory_chars,
+        gradient.trace_to_optimizer,
         learning_rate,
+        notes_from,
     )
     observer(StageStarted("reflect", len(work)))
     results = await map_ordered(analysts.read, work, limit=gradient.analyst_workers)
@@ -104,9 +122,10 @@ def _sliced(
 
 
 @dataclass(frozen=True, slots=True)
-class _Analysts:
+class _Analysts(Generic[Item]):
     """What every analyst call has in common; ``stable`` opens each user message."""
 
+    mode: UpdateMode[Item]
     client: ChatClient
     prompts: Prompts
     observer: Observer
@@ -114,31 +133,40 @@ class _Analysts:
     skill: str
     tasks: Mapping[str, Task]
     max_chars: int
-    budget: int
+    traces: bool
+    budget: int | None
+    notes_from: Collection[Source]
 
-    async def read(self, minibatch: Minibatch) -> Reflection | Lost:
+    async def read(self, minibatch: Minibatch) -> Reflection[Item] | Lost:
         source, size = minibatch.source_type, len(minibatch.rollouts)
         user = sections.joined(self.stable, self._trajectories(minibatch))
+        prompt, tokens = _PROMPT[source] + self.mode.prompt_suffix, self.mode.reply_tokens
+        notes = source in self.notes_from
+        supplement = f"{_PROMPT[source]}_skill_aware" if notes else ""
         reply = await ask(
             self.client,
-            optimizer_request(self.prompts, _PROMPT[source], "analyst", user),
-            lambda text: parse_analyst(text, source, size),
+            optimizer_request(self.prompts, prompt, "analyst", user, tokens, supplement),
+            lambda text: parse_analyst(self.mode.payload, text, source, size, notes=notes),
             what=minibatch.name,
             observer=self.observer,
         )
         result = reply if isinstance(reply, Lost) else _reflection(reply, minibatch, self.budget)
-        self.observer(StageAdvanced("reflect", _told(minibatch, result)))
+        self.observer(StageAdvanced("reflect", _told(minibatch, result, self.mode.noun)))
         return result
 
     def _trajectories(self, minibatch: Minibatch) -> str:
         rollouts = minibatch.rollouts
         return sections.section(
             f"{_HEADING[minibatch.source_type]} Trajectories ({len(rollouts)} total)",
-            render_trajectories(rollouts, self.tasks, self.skill, self.max_chars),
+            render_trajectories(
+                rollouts, self.tasks, self.skill, self.max_chars, traces=self.traces
+            ),
         )
 
 
-def _reflection(reply: AnalystReply, minibatch: Minibatch, budget: int) -> Reflection:
+def _reflection(
+    reply: AnalystReply[Item], minibatch: Minibatch, budget: int | None
+) -> Reflection[Item]:
     """Return the reflection; the source and the tasks are those that we know, not those told."""
     ids = tuple(rollout.task_id for rollout in minibatch.rollouts)
     source = minibatch.source_type
@@ -150,16 +178,18 @@ def _reflection(reply: AnalystReply, minibatch: Minibatch, budget: int) -> Refle
         batch_size=len(ids),
         failure_patterns=tuple(replace(found, task_ids=ids) for found in reply.failure_patterns),
         success_patterns=reply.success_patterns,
+        notes=reply.notes,
     )
 
 
-def _told(minibatch: Minibatch, result: Reflection | Lost) -> str:
+def _told(minibatch: Minibatch, result: Reflection[Item] | Lost, noun: str) -> str:
     if isinstance(result, Lost):
         return f"{minibatch.name}: no answer"
-    return f"{minibatch.name}: {len(result.patch.edits)} edits"
+    notes = f", {plural(len(result.notes), 'note')}" if result.notes else ""
+    return f"{minibatch.name}: {len(result.patch.edits)} {noun}s{notes}"
 
 
-def _refuse_unreachable(results: Sequence[Reflection | Lost]) -> None:
+def _refuse_unreachable(results: Sequence[Reflection[Item] | Lost]) -> None:
     errors = [result.error for result in results if isinstance(result, Lost)]
     unreachable = [error for error in errors if isinstance(error, ModelUnavailable)]
     if unreachable and len(unreachable) == len(results):

@@ -1,33 +1,54 @@
-"""A run: steps until the epochs are over."""
+"""A run: steps and epoch ends until the epochs are over."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from skillopt_ci.errors import LostRace
 from skillopt_ci.progress import Note
+from skillopt_ci.training.advance import Outcome, advance
 from skillopt_ci.training.session import Session
-from skillopt_ci.training.step import StepOutcome, train_step
+from skillopt_ci.training.step import StepOutcome
+
+Result = TypeVar("Result")
 
 #: Races that may be lost one after another before the run gives up.
 PATIENCE = 3
 
 
-async def train(session: Session, on_step: Callable[[StepOutcome], None]) -> int:
-    """Do every step that is left; return how many that were.
+async def train(session: Session, told: Callable[[Outcome], None]) -> int:
+    """Do all the work that is left, tell each outcome, and return how many there were.
 
-    When somebody else moved the skills branch under a step, the run reloads and goes on, at most
-    :data:`PATIENCE` times in a row; answers that were paid for are reused.
+    When somebody else moved the skills branch under a step, the run reloads and goes on; answers
+    that were paid for are reused.
     """
-    run_started, steps, lost = session.clock(), 0, 0
+    run_started, done = session.clock(), 0
     while True:
-        try:
-            outcome = await train_step(session, run_started)
-        except LostRace as race:
-            lost += 1
-            if lost > PATIENCE:
-                raise
-            session.observer(Note(f"{race.message} Reloading.", level="warning"))
-            continue
+        outcome = await patiently(session, lambda: advance(session, run_started))
         if outcome is None:
-            return steps
-        steps, lost = steps + 1, 0
-        on_step(outcome)
+            return done
+        done += 1
+        told(outcome)
+
+
+async def train_once(session: Session, told: Callable[[Outcome], None]) -> int:
+    """Do the next step, and before it the end of an epoch that is due; tell each outcome.
+
+    Returns how many there were: 0 if nothing was left. A lost race is raised.
+    """
+    run_started, done = session.clock(), 0
+    while (outcome := await advance(session, run_started)) is not None:
+        done += 1
+        told(outcome)
+        if isinstance(outcome, StepOutcome):
+            break
+    return done
+
+
+async def patiently(session: Session, work: Callable[[], Awaitable[Result]]) -> Result:
+    """Return what ``work`` does, begun again after a lost race, :data:`PATIENCE` times at most."""
+    for _ in range(PATIENCE):
+        try:
+            return await work()
+        except LostRace as race:
+            session.observer(Note(f"{race.message} Reloading.", level="warning"))
+    return await work()

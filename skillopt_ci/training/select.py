@@ -1,56 +1,59 @@
 """Select: of a patch with more edits than the budget allows, the model ranks the best."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Generic, Literal
 
 from skillopt_ci.fence import fenced
 from skillopt_ci.model.client import ChatClient
 from skillopt_ci.progress import Observer, StageStarted
 from skillopt_ci.prompts import sections
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.skill.edit import Edit
 from skillopt_ci.training.ask import Lost, ask, optimizer_request
-from skillopt_ci.training.patch import Patch
+from skillopt_ci.training.modes.mode import UpdateMode
+from skillopt_ci.training.patch import Item, Patch
 from skillopt_ci.training.wire import Ranking, parse_ranking
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class Selected(Generic[Item]):
     """The edits that are to be applied, in that order.
 
     ``how`` is ``untouched`` (all fitted the budget), ``ranked`` (chosen by the model) or
     ``truncated`` (the first ones, for want of a usable ranking or of any budget).
     """
 
-    patch: Patch
+    patch: Patch[Item]
     how: Literal["untouched", "ranked", "truncated"]
 
 
 async def select(
     skill: str,
-    patch: Patch,
-    budget: int,
+    patch: Patch[Item],
+    budget: int | None,
     *,
+    mode: UpdateMode[Item],
     prompts: Prompts,
     client: ChatClient,
     observer: Observer,
     meta_skill: str = "",
-) -> Selected:
-    """Choose at most ``budget`` edits; nobody is asked when all fit or none may be applied."""
+) -> Selected[Item]:
+    """Choose at most ``budget`` edits (None: all); nobody is asked when all or none are taken."""
     pool = patch.edits
-    if len(pool) <= budget:
+    if budget is None or len(pool) <= budget:
         return Selected(patch, "untouched")
     if budget == 0:
         return _truncated(patch, budget)
     observer(StageStarted("select"))
     user = sections.joined(
-        sections.meta_skill(meta_skill), sections.current_skill(skill), _pool(pool, budget)
+        sections.meta_skill(meta_skill),
+        sections.current_skill(skill),
+        _pool(pool, budget, mode),
+        sections.ranked_wishes([n for n, edit in enumerate(pool) if edit.note_ids]),
     )
     ranking = await ask(
         client,
-        optimizer_request(prompts, "ranking", "ranking", user),
+        optimizer_request(prompts, f"ranking{mode.prompt_suffix}", "ranking", user),
         lambda text: parse_ranking(text, len(pool), budget),
         what="ranking",
         observer=observer,
@@ -58,30 +61,25 @@ async def select(
     return _truncated(patch, budget) if isinstance(ranking, Lost) else _ranked(patch, ranking)
 
 
-def _pool(edits: Sequence[Edit], budget: int) -> str:
-    lines = "\n".join(_line(index, edit) for index, edit in enumerate(edits))
+def _pool(edits: Sequence[Item], budget: int, mode: UpdateMode[Item]) -> str:
+    lines = "\n".join(mode.pool_line(index, edit) for index, edit in enumerate(edits))
     return sections.section(
-        f"Edit pool ({len(edits)} edits)", fenced(lines), f"Select at most {budget} edits."
+        f"{mode.noun.capitalize()} pool ({len(edits)} {mode.noun}s)",
+        fenced(lines),
+        f"Select at most {budget} {mode.noun}s.",
     )
 
 
-def _line(index: int, edit: Edit) -> str:
-    op, target, content = (
-        json.dumps(value, ensure_ascii=False) for value in (edit.op, edit.target, edit.content)
-    )
-    return f"[{index}] op={op} target={target} content={content} support={edit.support_count}"
-
-
-def _ranked(patch: Patch, ranking: Ranking) -> Selected:
+def _ranked(patch: Patch[Item], ranking: Ranking) -> Selected[Item]:
     edits = tuple(patch.edits[index] for index in ranking.indices)
     note = f"[optimizer-ranked: selected {len(edits)}/{len(patch.edits)}] {ranking.reasoning}"
     return Selected(_noted(patch, edits, note), "ranked")
 
 
-def _truncated(patch: Patch, budget: int) -> Selected:
+def _truncated(patch: Patch[Item], budget: int) -> Selected[Item]:
     note = f"[fallback truncated {len(patch.edits)}->{budget}]"
     return Selected(_noted(patch, patch.edits[:budget], note), "truncated")
 
 
-def _noted(patch: Patch, edits: tuple[Edit, ...], note: str) -> Patch:
+def _noted(patch: Patch[Item], edits: tuple[Item, ...], note: str) -> Patch[Item]:
     return Patch(edits, f"{patch.reasoning} {note}".strip())

@@ -16,6 +16,7 @@ from skillopt_ci.model.client import Usage
 from skillopt_ci.progress import Note
 from skillopt_ci.report.commit import measured, started
 from skillopt_ci.skill.document import sha256, word_count
+from skillopt_ci.training.basis import basis_of, changes_since
 from skillopt_ci.training.measure import measure
 from skillopt_ci.training.session import Bench, Session
 from skillopt_ci.training.standing import Settled, Standing, publish
@@ -25,7 +26,7 @@ async def settle(session: Session, standing: Standing, run_started: float) -> Se
     """Measure and record the current skill if it has no valid score; otherwise change nothing."""
     why = unsettled(session, standing)
     if not why and standing.state is not None:
-        return _settled(standing, standing.state)
+        return as_settled(standing, standing.state)
     session.observer(Note(f"Measuring the current skill: {why}."))
     meter = session.meter(run_started, standing.spent)
     async with session.bench(f"{session.config.run}/measure@{standing.commit}", meter) as bench:
@@ -37,13 +38,19 @@ async def settle(session: Session, standing: Standing, run_started: float) -> Se
     text = (
         started(entry, session.skill_path, current)
         if standing.state is None
-        else measured(entry, current)
+        else measured(entry, current, _changes_since(session, standing))
     )
     changes = _changes(session, standing, state, entry, best)
-    return _settled(publish(session, standing, text, changes), state)
+    return as_settled(publish(session, standing, text, changes), state)
 
 
-def _settled(standing: Standing, state: State) -> Settled:
+def _changes_since(session: Session, standing: Standing) -> tuple[str, ...]:
+    basis = None if standing.state is None else standing.state.basis
+    return changes_since(basis, basis_of(session))
+
+
+def as_settled(standing: Standing, state: State) -> Settled:
+    """The ground, known to have a valid score."""
     return Settled(standing.commit, standing.branch, standing.skill, state, standing.history)
 
 
@@ -73,21 +80,27 @@ async def _best(
     session: Session, standing: Standing, current: Measurement, bench: Bench
 ) -> tuple[str, Snapshot]:
     """The best text and its snapshot: a person's change becomes best only by a higher score."""
-    state = standing.state
+    state, text = standing.state, best_text(session, standing)
     step = 0 if state is None else state.step
     mine = Snapshot(
         sha256=standing.sha256, step=step, origin=_origin(standing), measurement=current
     )
-    if state is None or state.best.sha256 == standing.sha256:
-        return standing.skill, mine
-    text = session.ledger.read(standing.commit, session.folder.best_skill) or ""
-    if sha256(text) != state.best.sha256:
+    if state is None or text is None:
         return standing.skill, mine
     best = state.best
     if state.measured_under != session.measured_under:
         again = await _measure(session, text, bench)
         best = best.model_copy(update={"measurement": again})
     return (standing.skill, mine) if current.score > best.measurement.score else (text, best)
+
+
+def best_text(session: Session, standing: Standing) -> str | None:
+    """The best skill so far, if it is known and not the current one."""
+    state = standing.state
+    if state is None or state.best.sha256 == standing.sha256:
+        return None
+    text = session.ledger.read(standing.commit, session.folder.best_skill) or ""
+    return text if sha256(text) == state.best.sha256 else None
 
 
 def _origin(standing: Standing) -> str:
@@ -117,8 +130,11 @@ def _state(
             measurement=current,
         ),
         best=best[1],
+        boundary=0 if before is None else before.boundary,
         measured_under=session.measured_under,
         config_sha256=session.config_sha256,
+        basis=basis_of(session) if before is None else before.basis,
+        heard_notes=() if before is None else before.heard_notes,
         usage=UsageRecord.of(standing.spent + usage),
         simulated=session.simulated,
     )

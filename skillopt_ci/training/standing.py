@@ -1,6 +1,6 @@
 """Where training stands: the commit that the next one is built on, and what it remembers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -56,11 +56,25 @@ def find_standing(session: Session, position: Position) -> Standing:
       skills branch, published at once.
     - Otherwise the skills branch; base may have moved on in other files.
     """
+    return _standing(session, position, _take_in_base)
+
+
+def foresee_standing(session: Session, position: Position) -> Standing:
+    """The ground that :func:`find_standing` would find; nothing is published.
+
+    Where base would be taken in, ``commit`` and ``branch`` are the merged tree.
+    """
+    return _standing(session, position, _merged_with_base)
+
+
+def _standing(
+    session: Session, position: Position, take_in: Callable[[Session, str, str], str]
+) -> Standing:
     tip = position.tip
     if tip is None or position.tip_in_base:
         return read_standing(session, position.base, branch=tip)
     if not position.base_in_tip and _changed_on_base(session, tip, position.base):
-        tip = _take_in_base(session, tip, position.base)
+        tip = take_in(session, tip, position.base)
     return read_standing(session, tip, branch=tip)
 
 
@@ -125,6 +139,15 @@ def _changed_on_base(session: Session, tip: str, base: str) -> bool:
 
 
 def _take_in_base(session: Session, tip: str, base: str) -> str:
+    ledger, tree = session.ledger, _merged_with_base(session, tip, base)
+    text = took_in_base(ledger.base, session.skill_path)
+    commit = write(ledger, (tip, base), tree, {}, text)
+    ledger.advance(tip, commit)
+    return commit
+
+
+def _merged_with_base(session: Session, tip: str, base: str) -> str:
+    """The tree of the merge; raises RepositoryError if people must do it."""
     ledger = session.ledger
     keep = [session.folder.path, *session.folder.furniture()]
     if _holds_earlier_state(session, tip, base):
@@ -137,10 +160,7 @@ def _take_in_base(session: Session, tip: str, base: str) -> str:
             hint=f"Merge {ledger.base} into skillopt/{session.config.run} by hand, push it, and "
             "run the step again: the merged skill is then measured and trained on.",
         )
-    text = took_in_base(ledger.base, session.skill_path)
-    commit = write(ledger, (tip, base), merged.tree, {}, text)
-    ledger.advance(tip, commit)
-    return commit
+    return merged.tree
 
 
 def _holds_earlier_state(session: Session, tip: str, base: str) -> bool:

@@ -1,9 +1,10 @@
-"""One training step, from the state of the branches to a merge or a revert on the skills branch."""
+"""One training step: propose a candidate, measure it, and merge or revert it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from skillopt_ci.ledger.folder import document, line
 from skillopt_ci.ledger.records import (
+    Basis,
     Decision,
     HistoryEntry,
     Snapshot,
@@ -12,15 +13,17 @@ from skillopt_ci.ledger.records import (
     UsageRecord,
 )
 from skillopt_ci.model.meter import Meter
-from skillopt_ci.progress import Note, StageFinished
-from skillopt_ci.report.commit import CommitText, applied_edits, merged, reverted, unchanged
+from skillopt_ci.progress import StageFinished
+from skillopt_ci.report.commit import CommitText, change_count, merged, reverted, unchanged
 from skillopt_ci.skill.document import word_count
-from skillopt_ci.training.flight import Flight, launch, resume, scope
+from skillopt_ci.training.basis import basis_of, basis_sha256
+from skillopt_ci.training.flight import Flight, launch, scope
 from skillopt_ci.training.judge import judge
-from skillopt_ci.training.plan import plan_step, total_steps
+from skillopt_ci.training.landing import Landing, land, snapshots
+from skillopt_ci.training.notes_landing import notes_afterwards
+from skillopt_ci.training.plan import plan_step
 from skillopt_ci.training.session import Session
-from skillopt_ci.training.settle import settle
-from skillopt_ci.training.standing import Settled, find_standing, write
+from skillopt_ci.training.standing import Settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,28 +38,20 @@ class StepOutcome:
     seconds: float
 
 
-async def train_step(session: Session, run_started: float) -> StepOutcome | None:
-    """Do exactly one step, or go on with the one in flight; None when no step is left.
+async def train_step(
+    session: Session, standing: Settled, flight: Flight | None, total: int, run_started: float
+) -> StepOutcome:
+    """Do the next step of ``total``, or go on with the one in ``flight``.
 
     ``run_started`` is the clock's reading when the command began. Raises
     :class:`~skillopt_ci.errors.BudgetExhausted`, :class:`~skillopt_ci.errors.TooManyErrors` or
     :class:`~skillopt_ci.errors.LostRace` with everything that was paid for kept.
     """
     began = session.clock()
-    position = session.ledger.sync()
-    session.ledger.preflight(position)
-    standing = find_standing(session, position)
-    standing = await settle(session, standing, run_started)
-    _tell_of_new_settings(session, standing.state)
-    flight = None
-    if position.candidate is not None:
-        standing, flight = resume(session, standing, position.candidate)
-    total = total_steps(len(session.splits.train), session.config.train)
-    if standing.state.step >= total:
-        return None
     meter = session.meter(run_started, standing.spent)
     if flight is None:
-        plan = plan_step(session.splits.train, session.config.train, standing.state.step + 1)
+        train, tasks = session.config.train, session.splits.train
+        plan = plan_step(tasks, train, standing.state.step + 1, session.first_seed)
         flight = await launch(session, standing, plan, total, meter)
     else:
         _recharge(meter, flight.record)
@@ -68,12 +63,6 @@ async def train_step(session: Session, run_started: float) -> StepOutcome | None
     commit, state = _conclude(session, standing, flight, record, decision, seconds)
     session.observer(StageFinished("decide", commit[:10]))
     return StepOutcome(record, decision, commit, state, total, seconds)
-
-
-def _tell_of_new_settings(session: Session, state: State) -> None:
-    if state.config_sha256 != session.config_sha256:
-        text = f"The configuration has changed since step {state.step}; it holds from here on."
-        session.observer(Note(text))
 
 
 def _recharge(meter: Meter, record: StepRecord) -> None:
@@ -92,46 +81,55 @@ def _conclude(
 ) -> tuple[str, State]:
     """Commit the verdict and move the skills branch there, in one push with the candidate's end."""
     state = _next_state(session, standing, record, decision)
-    changes = _changes(session, standing, flight, record, decision, state)
-    parents, tree, text = _shape(standing, flight, record, decision, seconds)
-    commit = write(session.ledger, parents, tree, changes, text)
-    session.ledger.advance(standing.branch, commit, drop_candidate=flight.commit)
-    return commit, state
+    entry = _entry(standing, flight, record, decision, state)
+    changes = _changes(session, standing, flight, record, entry, state)
+    text = _text(flight, record, decision, seconds)
+    landing = Landing(flight.commit, decision.stays, changes, text)
+    if decision.keeps_notes:
+        history = (*standing.history, entry)
+        state, afterwards = notes_afterwards(session, standing, record, decision, state, history)
+        landing = replace(landing, afterwards=afterwards)
+    return land(session, standing, landing), state
 
 
-def _shape(
-    standing: Settled, flight: Flight, record: StepRecord, decision: Decision, seconds: float
-) -> tuple[tuple[str, ...], str, CommitText]:
-    """Parents, tree and message: a merge, a true revert, or a plain commit without candidate."""
-    ground, candidate = standing.commit, flight.commit
-    if candidate is None:
-        return (ground,), ground, unchanged(record, decision, seconds)
-    if record.merged:
-        return (ground, candidate), candidate, merged(record, decision, seconds)
-    return (candidate,), ground, reverted(record, decision, candidate, seconds)
+def _text(flight: Flight, record: StepRecord, decision: Decision, seconds: float) -> CommitText:
+    if flight.commit is None:
+        return unchanged(record, decision, seconds)
+    if decision.stays:
+        return merged(record, decision, seconds)
+    return reverted(record, decision, flight.commit, seconds)
 
 
 def _next_state(
     session: Session, standing: Settled, record: StepRecord, decision: Decision
 ) -> State:
-    update: dict[str, object] = {
-        "step": record.step,
-        "epoch": record.epoch,
-        "config_sha256": session.config_sha256,
-        "usage": UsageRecord.of(standing.spent + record.usage.usage()),
-        "simulated": session.simulated,
-    }
-    if record.merged and decision.measurement is not None:
-        current = Snapshot(
+    after = None
+    if decision.measurement is not None:
+        after = Snapshot(
             sha256=record.proposal.skill_after,
             step=record.step,
             origin=f"step {record.step}",
             measurement=decision.measurement,
         )
-        update["current"] = current
-        if decision.action == "accept_new_best":
-            update["best"] = current
-    return standing.state.model_copy(update=update)
+    heard = (note.id for note in record.proposal.reviewer_notes)
+    return standing.state.model_copy(
+        update={
+            "step": record.step,
+            "epoch": record.epoch,
+            "config_sha256": session.config_sha256,
+            "basis": _basis(session, standing, record),
+            "usage": UsageRecord.of(standing.spent + record.usage.usage()),
+            "simulated": session.simulated,
+            "heard_notes": (*standing.state.heard_notes, *heard),
+            **snapshots(decision, after),
+        }
+    )
+
+
+def _basis(session: Session, standing: Settled, record: StepRecord) -> Basis | None:
+    """What the step was proposed under; it may have been taken over from before a change."""
+    now = basis_of(session)
+    return now if record.basis_sha256 == basis_sha256(now) else standing.state.basis
 
 
 def _changes(
@@ -139,11 +137,10 @@ def _changes(
     standing: Settled,
     flight: Flight,
     record: StepRecord,
-    decision: Decision,
+    entry: HistoryEntry,
     state: State,
 ) -> dict[str, str | None]:
     folder = session.folder
-    entry = _entry(standing, flight, record, decision, state)
     changes: dict[str, str | None] = {
         folder.step(record.step): document(record),
         folder.state: document(state),
@@ -167,7 +164,7 @@ def _entry(
         score_after=decision.score_after,
         best_score=state.best.measurement.score,
         tasks=decision.compared,
-        edits=len(applied_edits(record.proposal)),
+        edits=change_count(record.proposal),
         skill_sha256=state.current.sha256,
         candidate_sha256=record.proposal.skill_after,
         words=word_count(flight.skill if record.merged else standing.skill),

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from skillopt_ci.fence import fenced
 from skillopt_ci.skill.edit import Edit
-from skillopt_ci.training.patch import FailurePattern
+from skillopt_ci.training.patch import FailurePattern, SkillCandidate, Suggestion
+
+#: A change that was tried: an edit, a suggestion, or a document by its title alone.
+Tried = Edit | Suggestion | SkillCandidate
 
 #: Characters of one value; what is remembered must not crowd out what is to be looked at.
 MAX_VALUE_CHARS = 600
@@ -32,7 +35,7 @@ class BufferedStep:
     patterns: tuple[FailurePattern, ...] = ()
     score_before: float | None = None
     score_after: float | None = None
-    rejected_edits: tuple[Edit, ...] = ()
+    rejected_edits: tuple[Tried, ...] = ()
 
 
 def render(steps: Sequence[BufferedStep]) -> str:
@@ -61,10 +64,23 @@ def _rejected(step: BufferedStep) -> Iterable[str]:
     if step.score_before is not None and step.score_after is not None:
         scores = f" (score {step.score_before:.4g} → {step.score_after:.4g})"
     yield f"Rejected edits{scores}:"
-    for number, edit in enumerate(step.rejected_edits, start=1):
-        target = f" target={_quoted(edit.target)} →" if edit.target else ""
-        op = " ".join(edit.op.split())
-        yield f"{number}. [{op}]{target} {_quoted(edit.content)}"
+    for number, tried in enumerate(step.rejected_edits, start=1):
+        yield f"{number}. {_told(tried)}"
+
+
+def _told(tried: Tried) -> str:
+    match tried:
+        case Edit():
+            target = f" target={_quoted(tried.target)} →" if tried.target else ""
+            return f"[{_word(tried.op)}]{target} {_quoted(tried.content)}"
+        case Suggestion():
+            return f"[{_word(tried.type)}] {_quoted(tried.title)} → {_quoted(tried.instruction)}"
+        case SkillCandidate():
+            return f"[new document] {_quoted(tried.title)}"
+
+
+def _word(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _quoted(text: str) -> str:

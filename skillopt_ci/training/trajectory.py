@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from skillopt_ci.chat import Message
 from skillopt_ci.fence import fenced
 from skillopt_ci.rollout.outcome import Rollout
+from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import Task
 
 #: Stands where the target's system prompt repeats the skill.
@@ -12,15 +13,21 @@ SKILL_REFERENCE = "[current skill as above]"
 
 
 def render_trajectories(
-    rollouts: Sequence[Rollout], tasks: Mapping[str, Task], skill: str, max_chars: int
+    rollouts: Sequence[Rollout],
+    tasks: Mapping[str, Task],
+    skill: str,
+    max_chars: int,
+    *,
+    traces: bool = False,
 ) -> str:
     """Return one block for each of ``rollouts``, in order, numbered from 1.
 
-    ``tasks`` must be training tasks: their reference answers are shown. Of a conversation (and of
-    the references) longer than ``max_chars`` characters the head and the tail stay.
+    ``tasks`` must be training tasks: their reference answers are shown. With ``traces`` what an
+    agent told of its work stands before the conversation. Of each part that is longer than
+    ``max_chars`` characters (conversation, references, trace) the head and the tail stay.
     """
     return "\n\n---\n\n".join(
-        _trajectory(number, rollout, tasks[rollout.task_id], skill, max_chars)
+        _trajectory(number, rollout, tasks[rollout.task_id], skill, max_chars, traces)
         for number, rollout in enumerate(rollouts, start=1)
     )
 
@@ -45,15 +52,20 @@ def keep_ends(texts: Sequence[str], limit: int) -> list[str]:
     return kept
 
 
-def _trajectory(number: int, rollout: Rollout, task: Task, skill: str, max_chars: int) -> str:
+def _trajectory(
+    number: int, rollout: Rollout, task: Task, skill: str, max_chars: int, traces: bool
+) -> str:
     parts = [
         f"### Trajectory {number} (id={_one_line(rollout.task_id)})",
         fenced("\n".join(_facts(rollout, max_chars))),
     ]
-    if task.references:
-        listed = "\n".join(map(_listed, task.references))
-        parts += ["#### Hidden Reference", fenced(keep_ends([listed], max_chars)[0])]
-    entries = _conversation(rollout.messages, skill, max_chars)
+    answers = "\n".join(map(_listed, task.references))
+    hidden = list(filter(None, (answers, task.reference_text)))
+    if hidden:
+        parts += ["#### Hidden Reference", *map(fenced, filter(None, keep_ends(hidden, max_chars)))]
+    if traces and rollout.trace:
+        parts += ["#### Trace", fenced(keep_ends([rollout.trace], max_chars)[0])]
+    entries = conversation(rollout.messages, skill, max_chars)
     return "\n\n".join([*parts, "#### Conversation", *map(fenced, entries)])
 
 
@@ -65,20 +77,25 @@ def _facts(rollout: Rollout, max_chars: int) -> Iterator[str]:
     yield f"Steps: {rollout.n_turns}"
 
 
-def _conversation(messages: Sequence[Message], skill: str, max_chars: int) -> Iterable[str]:
-    """Return one entry for each message that is not wholly left out.
+def conversation(
+    messages: Sequence[Message], skill: str, max_chars: int, *, named: str = SKILL_REFERENCE
+) -> Iterable[str]:
+    """Return the messages as ``[role] content``, ``named`` for the ``skill`` in the system prompt.
+
+    Of all together ``max_chars`` characters stay, head and tail; a message wholly left out is no
+    entry.
 
     Each entry gets a fence of its own, so that no message can pass for the next one.
     """
-    texts = [_without_skill(message, skill.strip()) for message in messages]
+    texts = [_without_skill(message, as_read(skill).strip(), named) for message in messages]
     for message, text, kept in zip(messages, texts, keep_ends(texts, max_chars), strict=True):
         if kept or not text:
             yield f"[{message.role}] {kept}"
 
 
-def _without_skill(message: Message, skill: str) -> str:
-    repeats = message.role == "system" and len(skill) > len(SKILL_REFERENCE)
-    return message.content.replace(skill, SKILL_REFERENCE) if repeats else message.content
+def _without_skill(message: Message, skill: str, named: str) -> str:
+    repeats = message.role == "system" and len(skill) > len(named)
+    return message.content.replace(skill, named) if repeats else message.content
 
 
 def _listed(reference: str) -> str:

@@ -5,13 +5,14 @@ its one retry. In a reply that can be used, single unusable edits are dropped an
 """
 
 from dataclasses import dataclass
+from typing import Generic
 
-from skillopt_ci.skill.edit import Edit, Source
-from skillopt_ci.training.patch import FailurePattern, Patch
+from skillopt_ci.skill.edit import Source
+from skillopt_ci.training.patch import FailurePattern, Item, Patch
+from skillopt_ci.training.payload import Payload
 from skillopt_ci.training.wire_json import WireError, extract_json
 from skillopt_ci.training.wire_shape import (
     MAX_COUNT,
-    EditShape,
     FailureShape,
     RankingShape,
     ReplyShape,
@@ -34,20 +35,24 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class AnalystReply:
-    """An analyst's proposal; ``dropped`` counts the edits that could not be used."""
+class AnalystReply(Generic[Item]):
+    """An analyst's proposal; ``dropped`` counts the edits that could not be used.
 
-    patch: Patch
+    ``notes`` are reminders for the appendix.
+    """
+
+    patch: Patch[Item]
     failure_patterns: tuple[FailurePattern, ...] = ()
     success_patterns: tuple[str, ...] = ()
     dropped: int = 0
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class MergeReply:
+class MergeReply(Generic[Item]):
     """A merged patch; ``dropped`` counts the edits that could not be used."""
 
-    patch: Patch
+    patch: Patch[Item]
     dropped: int = 0
 
 
@@ -59,31 +64,35 @@ class Ranking:
     reasoning: str = ""
 
 
-def parse_analyst(text: str, source: Source, shown: int) -> AnalystReply:
+def parse_analyst(
+    payload: Payload[Item], text: str, source: Source, shown: int, *, notes: bool = False
+) -> AnalystReply[Item]:
     """Read an analyst's reply on ``shown`` trajectories (at least 1).
 
     No count exceeds ``shown``; an edit that states no ``support_count`` is taken to be backed by
-    all of them. Raises :class:`WireError`.
+    all of them. Where ``notes`` were asked for too, a reply may consist of them alone. Raises
+    :class:`WireError`.
     """
-    reply = validated(ReplyShape, extract_json(text))
-    patch, dropped = _patch(reply, source, default_support=shown, max_support=shown)
-    failures, _ = usable(FailureShape, reply.failure_summary)
+    reply = _reply(text, payload.key, carries_notes=notes)
+    patch, dropped = _patch(payload, reply, source, default_support=shown, max_support=shown)
+    failures, _ = usable(FailureShape.model_validate, reply.failure_summary)
     patterns = tuple(
         FailurePattern(each.failure_type, each.description, min(each.count or 1, shown))
         for each in failures
         if each.failure_type or each.description
     )
     successes = (clean(each).strip() for each in reply.success_patterns if isinstance(each, str))
-    return AnalystReply(patch, patterns, tuple(filter(None, successes)), dropped)
+    reminders = reply.appendix_notes if notes else ()
+    return AnalystReply(patch, patterns, tuple(filter(None, successes)), dropped, reminders)
 
 
-def parse_merge(text: str, source: Source = "failure") -> MergeReply:
+def parse_merge(payload: Payload[Item], text: str, source: Source = "failure") -> MergeReply[Item]:
     """Read the reply to a merge; ``source`` is the origin of edits that state none.
 
     Raises :class:`WireError`.
     """
-    reply = validated(ReplyShape, extract_json(text))
-    return MergeReply(*_patch(reply, source, default_support=1, max_support=MAX_COUNT))
+    reply = _reply(text, payload.key)
+    return MergeReply(*_patch(payload, reply, source, default_support=1, max_support=MAX_COUNT))
 
 
 def parse_ranking(text: str, pool_size: int, limit: int) -> Ranking:
@@ -103,21 +112,29 @@ def parse_ranking(text: str, pool_size: int, limit: int) -> Ranking:
     return Ranking(tuple(chosen)[:limit], reply.reasoning)
 
 
+def _reply(text: str, key: str, *, carries_notes: bool = False) -> ReplyShape:
+    """Read a reply whose edits may stand at the top or under ``patch``."""
+    reply = extract_json(text)
+    if "patch" not in reply and key in reply:
+        reply = {**reply, "patch": reply}
+    if carries_notes and not reply.get("patch") and reply.get("appendix_notes"):
+        reply = {**reply, "patch": {key: []}}
+    return validated(ReplyShape, reply)
+
+
 def _patch(
-    reply: ReplyShape, source: Source, *, default_support: int, max_support: int
-) -> tuple[Patch, int]:
-    entries, complaints = usable(EditShape, reply.patch.edits)
-    if complaints and not entries:
-        raise WireError(f"No entry of `edits` can be used; the first: {complaints[0]}.")
-    edits = (
-        Edit(
-            op=each.op,
-            target=each.target or "",
-            content=each.content or "",
-            source_type=each.source_type or source,
-            support_count=max(1, min(each.support_count or default_support, max_support)),
-            merge_level=each.merge_level or 0,
-        )
-        for each in entries
+    payload: Payload[Item],
+    reply: ReplyShape,
+    source: Source,
+    *,
+    default_support: int,
+    max_support: int,
+) -> tuple[Patch[Item], int]:
+    entries, complaints = usable(
+        lambda entry: payload.read(entry, source, default_support, max_support),
+        reply.patch.entries(payload.key),
     )
-    return Patch(tuple(edits), reply.patch.reasoning), len(complaints)
+    if complaints and not entries:
+        key, first = payload.key, complaints[0]
+        raise WireError(f"No entry of `{key}` can be used; the first: {first}.")
+    return Patch(tuple(entries), reply.patch.reasoning), len(complaints)

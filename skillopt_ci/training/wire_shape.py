@@ -1,10 +1,11 @@
 """The agreed shapes of the optimizer model's replies: strict where needed, lenient elsewhere."""
 
 import re
-from collections.abc import Iterable
-from typing import Annotated, TypeVar, get_args
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, TypedDict, TypeVar, get_args
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -14,6 +15,7 @@ from pydantic import (
 )
 
 from skillopt_ci.skill.edit import Source
+from skillopt_ci.skill.restore import unprotected
 from skillopt_ci.training.wire_json import WireError
 
 #: No count in a reply means more than this.
@@ -53,6 +55,27 @@ def _text_or_nothing(value: object) -> str:
     return clean(value).strip() if isinstance(value, str) else ""
 
 
+def _with_a_body(document: str) -> str:
+    if not unprotected(document):
+        raise ValueError("the document has nothing outside of its protected parts")
+    return document
+
+
+def _notes(value: object) -> tuple[str, ...]:
+    entries = value if isinstance(value, list) else [value]
+    return tuple(filter(None, map(_text_or_nothing, entries)))
+
+
+def _reminders(value: object) -> tuple[str, ...]:
+    """Read notes from a list or a single one, each a text or an object that holds one."""
+    entries = value if isinstance(value, list) else [value]
+    return _notes([_held(entry) if isinstance(entry, dict) else entry for entry in entries])
+
+
+def _held(entry: Mapping[str, object]) -> object:
+    return entry.get("note") or entry.get("content")
+
+
 def _list_or_nothing(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
@@ -66,7 +89,10 @@ _Text = Annotated[str, BeforeValidator(_cleaned)]
 _Word = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1), BeforeValidator(_cleaned)
 ]
+_Document = Annotated[_Word, AfterValidator(_with_a_body)]
 _Note = Annotated[str, BeforeValidator(_text_or_nothing)]
+_Notes = Annotated[tuple[str, ...], BeforeValidator(_notes)]
+_Reminders = Annotated[tuple[str, ...], BeforeValidator(_reminders)]
 _Entries = Annotated[list[object], BeforeValidator(_list_or_nothing)]
 
 
@@ -74,21 +100,80 @@ class _Shape(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class EditShape(_Shape):
+class Provenance(TypedDict):
+    """Where an edit comes from and how much backs it."""
+
+    source_type: Source
+    support_count: int
+    merge_level: int
+    note_ids: tuple[str, ...]
+
+
+class ItemShape(_Shape):
+    """What every kind of proposed edit may say of its provenance."""
+
+    support_count: _Count = None
+    source_type: Annotated[Source | None, BeforeValidator(_source)] = None
+    merge_level: _Count = None
+    note_ids: _Notes = ()
+
+    def provenance(self, source: Source, default_support: int, max_support: int) -> Provenance:
+        """Return what is said, within bounds, or else the defaults."""
+        return Provenance(
+            source_type=self.source_type or source,
+            support_count=max(1, min(self.support_count or default_support, max_support)),
+            merge_level=self.merge_level or 0,
+            note_ids=self.note_ids,
+        )
+
+
+class EditShape(ItemShape):
     """One proposed edit; an absent ``content`` is no licence to delete the target."""
 
     op: _Word
     target: _Text | None = None
     content: _Text | None = None
-    support_count: _Count = None
-    source_type: Annotated[Source | None, BeforeValidator(_source)] = None
-    merge_level: _Count = None
 
     @model_validator(mode="after")
     def _says_what_to_write(self) -> "EditShape":
         if self.content is None and self.op != "delete":
             raise ValueError("`content` is missing")
         return self
+
+
+class SuggestionShape(ItemShape):
+    """One suggestion; what it is about must be said, the rest may be missing."""
+
+    type: _Note = ""
+    title: _Note = ""
+    motivation: _Note = ""
+    instruction: _Word
+    priority_hint: _Note = ""
+
+
+class CandidateShape(ItemShape):
+    """One whole document."""
+
+    title: _Note = ""
+    change_summary: _Notes = ()
+    new_skill: _Document
+
+
+class RewriteShape(_Shape):
+    """The document as the optimizer rewrote it."""
+
+    reasoning: _Note = ""
+    change_summary: _Notes = ()
+    new_skill: _Document
+
+
+class LearningRateShape(_Shape):
+    """The number of changes that the optimizer wants applied, still to be made sense of."""
+
+    learning_rate: object
+    reasoning: _Note = ""
+    confidence: _Note = ""
+    risk_notes: _Notes = ()
 
 
 class FailureShape(_Shape):
@@ -100,23 +185,35 @@ class FailureShape(_Shape):
 
 
 class PatchShape(_Shape):
-    """The proposal itself; its entries are validated one by one."""
+    """The proposal itself; its entries stand under a key that depends on the update mode."""
 
-    edits: list[object]
+    model_config = ConfigDict(extra="allow", frozen=True)
+
     reasoning: _Note = ""
+
+    def entries(self, key: str) -> list[object]:
+        """Return the entries, to be validated one by one; raises :class:`WireError`."""
+        extra = self.model_extra or {}
+        entries = extra.get(key)
+        if isinstance(entries, list):
+            return entries
+        complaint = "Input should be a valid list" if key in extra else "Field required"
+        raise WireError(f"{_WRONG_SHAPE}: `patch.{key}`: {complaint}.")
 
 
 class ReplyShape(_Shape):
-    """An analyst's or merger's reply, whose edits may stand at the top or under ``patch``."""
+    """An analyst's or merger's reply."""
 
     patch: PatchShape
     failure_summary: _Entries = []
     success_patterns: _Entries = []
+    appendix_notes: _Reminders = ()
 
-    @model_validator(mode="before")
-    @classmethod
-    def _edits_under_patch(cls, reply: dict[str, object]) -> dict[str, object]:
-        return reply if "patch" in reply or "edits" not in reply else {**reply, "patch": reply}
+
+class RemindersShape(_Shape):
+    """The appendix as the optimizer condensed it."""
+
+    appendix_notes: _Reminders
 
 
 class RankingShape(_Shape):
@@ -126,7 +223,9 @@ class RankingShape(_Shape):
     reasoning: _Note = ""
 
 
+_WRONG_SHAPE = "The reply does not have the agreed shape"
 _Model = TypeVar("_Model", bound=BaseModel)
+_Entry = TypeVar("_Entry")
 
 
 def validated(model: type[_Model], reply: object) -> _Model:
@@ -134,17 +233,18 @@ def validated(model: type[_Model], reply: object) -> _Model:
     try:
         return model.model_validate(reply)
     except ValidationError as error:
-        message = f"The reply does not have the agreed shape: {_explained(error)}."
-        raise WireError(message) from error
+        raise WireError(f"{_WRONG_SHAPE}: {_explained(error)}.") from error
 
 
-def usable(model: type[_Model], entries: Iterable[object]) -> tuple[list[_Model], list[str]]:
-    """Divide ``entries`` into what ``model`` accepts and what is wrong with the others."""
-    accepted: list[_Model] = []
+def usable(
+    read: Callable[[object], _Entry], entries: Iterable[object]
+) -> tuple[list[_Entry], list[str]]:
+    """Divide ``entries`` into what ``read`` makes of them and what is wrong with the others."""
+    accepted: list[_Entry] = []
     complaints: list[str] = []
     for entry in entries:
         try:
-            accepted.append(model.model_validate(entry))
+            accepted.append(read(entry))
         except ValidationError as error:
             complaints.append(_explained(error))
     return accepted, complaints

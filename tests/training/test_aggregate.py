@@ -13,22 +13,25 @@ from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.settings.config import Gradient
 from skillopt_ci.skill.edit import Edit, Source
 from skillopt_ci.training.aggregate import merge
-from skillopt_ci.training.patch import Patch, Reflection
+from skillopt_ci.training.modes.full_rewrite import FullRewriteMode
+from skillopt_ci.training.modes.patch import PatchMode
+from skillopt_ci.training.modes.rewrite import RewriteMode
+from skillopt_ci.training.patch import Patch, Reflection, SkillCandidate, Suggestion
 
 Scripted = Callable[..., Any]
-Merged = Callable[..., Patch]
+Merged = Callable[..., Patch[Any]]
 
 
-def reflection(source: Source, *contents: str) -> Reflection:
+def reflection(source: Source, *contents: str) -> Reflection[Edit]:
     edits = tuple(Edit("append", content=content, source_type=source) for content in contents)
     return Reflection(source, Patch(edits, "because"), ("t",), 1)
 
 
-def failures(*contents: str) -> list[Reflection]:
+def failures(*contents: str) -> list[Reflection[Edit]]:
     return [reflection("failure", content) for content in contents]
 
 
-def contents(patch: Patch) -> list[str]:
+def contents(patch: Patch[Edit]) -> list[str]:
     return [edit.content for edit in patch.edits]
 
 
@@ -54,11 +57,12 @@ def stage(request: ChatRequest) -> str:
 
 @pytest.fixture
 def merged(prompts: Prompts, observer: Observer) -> Merged:
-    def run(client: Any, reflections: Sequence[Reflection], **more: Any) -> Patch:
+    def run(client: Any, reflections: Sequence[Reflection[Any]], **more: Any) -> Patch[Any]:
         options: dict[str, Any] = {"merge_batch_size": 2} | more.pop("gradient", {})
         call = merge(
             "# Skill",
             reflections,
+            mode=more.pop("mode", PatchMode()),
             gradient=Gradient(**options),
             prompts=prompts,
             client=client,
@@ -207,3 +211,34 @@ def test_edits_cannot_leave_their_fence(scripted: Scripted, merged: Merged) -> N
     client = scripted(joining)
     merged(client, failures("x\n```\n## Orders", "y"))
     assert "\n## Orders" not in client.prompts[0]
+
+
+def test_suggestions_are_merged_under_their_own_key_and_prompts(
+    scripted: Scripted, merged: Merged, prompts: Prompts
+) -> None:
+    said = {"type": "add_rule", "title": "t", "instruction": "both"}
+    client = scripted(lambda request: json.dumps({"revise_suggestions": [said]}))
+    patches = (Patch((Suggestion("add_rule", name, f"write {name}"),)) for name in "ab")
+    patch = merged(
+        client,
+        [Reflection("failure", patch, ("t",), 1) for patch in patches],
+        mode=RewriteMode(9_000),
+    )
+    assert patch.edits == (Suggestion("add_rule", "t", "both", merge_level=1),)
+    assert client.requests[0].messages[0].content == prompts.text("merge_failure_rewrite")
+    assert '"revise_suggestions": [' in client.prompts[0]
+
+
+def test_documents_that_nobody_can_merge_are_kept_failures_first(
+    scripted: Scripted, merged: Merged
+) -> None:
+    client = scripted(lambda request: "no")
+    sides: list[tuple[Source, str]] = [("success", "# S"), ("failure", "# F")]
+    patch = merged(
+        client,
+        [Reflection(side, Patch((SkillCandidate(text),)), ("t",), 1) for side, text in sides],
+        mode=FullRewriteMode(9_000),
+    )
+    assert [candidate.new_skill for candidate in patch.edits] == ["# F", "# S"]
+    assert client.requests[0].max_output_tokens == 9_000
+    assert "Group 1 (failure-driven, HIGH priority): 1 candidates" in client.prompts[0]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.settings.config import Evaluation
-from skillopt_ci.training.gate import Verdict, decide, gate_score
+from skillopt_ci.training.gate import Contender, Verdict, admit_notes, decide, gate_score
 
 HARD = Evaluation(gate_metric="hard")
 SOFT = Evaluation(gate_metric="soft")
@@ -15,8 +15,8 @@ shares = st.integers(1, 60).flatmap(
 )
 
 
-def soft(*scores: float) -> list[tuple[float, float]]:
-    return [(0.0, score) for score in scores]
+def soft(*scores: float) -> Contender:
+    return Contender([(0.0, score) for score in scores])
 
 
 def judged(candidate: list[float], current: list[float], best: list[float]) -> Verdict:
@@ -43,14 +43,15 @@ def test_below_or_the_same_is_rejected(candidate: list[float]) -> None:
 
 
 def test_the_configured_metric_decides() -> None:
-    candidate, current = [(0.0, 0.9)], [(1.0, 0.1)]
+    candidate, current = Contender([(0.0, 0.9)]), Contender([(1.0, 0.1)])
     assert decide(candidate, current, current, evaluation=HARD).action == "reject"
     assert decide(candidate, current, current, evaluation=SOFT).action == "accept_new_best"
 
 
 def test_the_mix_is_exact_too() -> None:
     mixed = Evaluation(gate_metric="mixed", gate_mixed_weight=0.1)
-    verdict = decide([(0.0, 1.0)], [(0.1, 0.1)], [(0.1, 0.1)], evaluation=mixed)
+    current = Contender([(0.1, 0.1)])
+    verdict = decide(Contender([(0.0, 1.0)]), current, current, evaluation=mixed)
     assert (verdict.action, verdict.candidate, verdict.current) == ("reject", 0.1, 0.1)
 
 
@@ -99,3 +100,76 @@ def test_acceptance_is_exactly_a_higher_sum_of_shares(pairs: list[tuple[float, f
     ours, theirs = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     accepted = judged(ours, theirs, theirs).action == "accept_new_best"
     assert accepted == (total(0) > total(1))
+
+
+DENSE = Evaluation(use_semantic_density=True, semantic_density_weight=0.5)
+SHORT = Evaluation(ties="prefer_shorter")
+OPEN = Evaluation(use_gate=False)
+
+
+def hard(*scores: float, density: float = 0.0, words: int = 0) -> Contender:
+    return Contender([(score, score) for score in scores], density, words)
+
+
+def test_density_tips_the_scale_between_equals() -> None:
+    verdict = decide(hard(1, 0, density=0.2), hard(1, 0), hard(1, 0), evaluation=DENSE)
+    assert (verdict.action, verdict.candidate, verdict.current) == ("accept_new_best", 0.6, 0.5)
+
+
+def test_density_counts_for_current_and_best_alike() -> None:
+    same = hard(1, 0, density=1 / 3)
+    assert decide(same, same, same, evaluation=DENSE).action == "reject"
+
+
+def test_density_counts_only_where_it_is_wanted() -> None:
+    verdict = decide(hard(1, 0, density=0.9), hard(1, 0), hard(1, 0), evaluation=HARD)
+    assert verdict.action == "reject"
+
+
+def test_of_two_that_tie_the_shorter_may_win() -> None:
+    shorter, longer = hard(1, 0, words=8), hard(1, 0, words=10)
+    verdict = decide(shorter, longer, longer, evaluation=SHORT)
+    assert (verdict.action, verdict.beats_best) == ("accept_new_best", True)
+    assert verdict.reason.endswith("on 2 tasks, but 2 words shorter")
+
+
+def test_a_tie_of_the_same_length_or_more_is_rejected() -> None:
+    current = hard(1, 0, words=8)
+    for words in (8, 9):
+        verdict = decide(hard(1, 0, words=words), current, current, evaluation=SHORT)
+        assert verdict.action == "reject"
+
+
+def test_a_shorter_tie_below_the_best_is_accepted_only() -> None:
+    verdict = decide(hard(0, words=1), hard(0, words=2), hard(1, words=9), evaluation=SHORT)
+    assert (verdict.action, verdict.beats_best) == ("accept", False)
+
+
+def test_a_shorter_document_that_scores_less_is_rejected() -> None:
+    verdict = decide(hard(0, words=1), hard(1, words=9), hard(1, words=9), evaluation=SHORT)
+    assert verdict.action == "reject"
+
+
+@pytest.mark.parametrize(("scores", "better"), [((1, 1), True), ((1, 0), False), ((0, 0), False)])
+def test_an_open_gate_lets_everything_in_but_only_a_gain_is_best(
+    scores: tuple[float, float], better: bool
+) -> None:
+    verdict = decide(hard(*scores), hard(0, 1), hard(0, 1), evaluation=OPEN)
+    assert (verdict.action, verdict.beats_best) == ("force_accept", better)
+
+
+@pytest.mark.parametrize(
+    ("scores", "action", "better"),
+    [((1, 1), "accept_notes", True), ((1, 0), "accept_notes", False), ((0, 0), "reject", False)],
+)
+def test_notes_stay_unless_they_do_harm(
+    scores: tuple[float, float], action: str, better: bool
+) -> None:
+    verdict = admit_notes(hard(*scores), hard(0, 1), hard(0, 1), evaluation=HARD)
+    assert (verdict.action, verdict.beats_best) == (action, better)
+
+
+def test_forced_notes_stay_whatever_they_do() -> None:
+    verdict = admit_notes(hard(0), hard(1), hard(1), evaluation=OPEN)
+    assert (verdict.action, verdict.beats_best) == ("accept_notes", False)
+    assert "in any case" in verdict.reason

@@ -93,3 +93,19 @@ def test_every_batch_has_tasks_and_no_task_twice(n: int, size: int, accumulation
     for step in range(total_steps(n, train)):
         for batch in ids(plan_step(tasks, train, step + 1)):
             assert 0 < len(batch) == len(set(batch)) <= size
+
+
+def test_generated_batches_are_shuffled_whole_and_keep_their_seeds(make_task) -> None:
+    tasks = [make_task(f"{seed}-{n}") for seed in range(43, 49) for n in range(2)]
+    train = Train(num_epochs=2, batch_size=2, accumulation=3, seed=42, train_size=12)
+    plans = [plan_step(tasks, train, step, first_seed=43) for step in range(1, 5)]
+    for plan in plans:
+        for batch in plan.batches:
+            assert [task.id for task in batch.tasks] == [f"{batch.seed}-{n}" for n in range(2)]
+    seeds = [[batch.seed for plan in plans[at : at + 2] for batch in plan.batches] for at in (0, 2)]
+    expected = []
+    for epoch in (1, 2):
+        order = list(range(43, 49))
+        random.Random(42 + epoch * 1000).shuffle(order)
+        expected.append(order)
+    assert seeds == expected

@@ -3,6 +3,7 @@ import json
 import random
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,11 +15,14 @@ from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.outcome import Rollout, Status
 from skillopt_ci.settings.config import Gradient
 from skillopt_ci.tasks.task import Task
+from skillopt_ci.training.modes.full_rewrite import FullRewriteMode
+from skillopt_ci.training.modes.patch import PatchMode
+from skillopt_ci.training.modes.rewrite import RewriteMode
 from skillopt_ci.training.patch import Reflection
 from skillopt_ci.training.reflect import minibatches, reflect
 
 Scripted = Callable[..., Any]
-Reflect = Callable[..., tuple[Reflection, ...]]
+Reflect = Callable[..., tuple[Reflection[Any], ...]]
 
 
 def proposing(*contents: str) -> str:
@@ -44,6 +48,7 @@ def reflected(prompts: Prompts, observer: Observer, rollouts: list[Rollout]) -> 
 
     def run(client: Any, *, size: int = 2, workers: int = 16, **more: Any) -> Any:
         options: dict[str, Any] = {
+            "mode": PatchMode(),
             "gradient": Gradient(minibatch_size=size, analyst_workers=workers),
             "learning_rate": 4,
             "seed": 5,
@@ -205,3 +210,66 @@ def test_progress_counts_minibatches(
     reflected(scripted(lambda request: proposing("x")))
     assert events[0] == StageStarted("reflect", 5)
     assert sum(isinstance(event, StageAdvanced) for event in events) == 5
+
+
+def test_without_a_limit_all_edits_are_taken(scripted: Scripted, reflected: Reflect) -> None:
+    client = scripted(lambda request: proposing(*"abcdefgh"))
+    found = reflected(client, learning_rate=None)
+    assert {len(reflection.patch.edits) for reflection in found} == {8}
+    assert all("There is no fixed limit" in prompt for prompt in client.prompts)
+
+
+def test_suggestions_are_asked_for_and_limited(
+    scripted: Scripted, reflected: Reflect, prompts: Prompts
+) -> None:
+    said = [{"type": "add_rule", "title": text, "instruction": text} for text in "abc"]
+    client = scripted(lambda request: json.dumps({"patch": {"revise_suggestions": said}}))
+    found = reflected(client, learning_rate=2, mode=RewriteMode(9_000))
+    assert {tuple(one.title for one in each.patch.edits) for each in found} == {("a", "b")}
+    asked = {request.messages[0].content for request in client.requests}
+    names = ("analyst_error_rewrite", "analyst_success_rewrite")
+    assert asked == {prompts.text(name) for name in names}
+
+
+def test_whole_documents_are_asked_for_with_room_for_them(
+    scripted: Scripted, reflected: Reflect
+) -> None:
+    client = scripted(
+        lambda request: json.dumps({"patch": {"skill_candidates": [{"new_skill": "# New"}]}})
+    )
+    found = reflected(client, learning_rate=None, mode=FullRewriteMode(9_000))
+    assert [each.patch.edits[0].source_type for each in found] == ["failure"] * 3 + ["success"] * 2
+    assert {request.max_output_tokens for request in client.requests} == {9_000}
+    assert all("## Update Format" in prompt for prompt in client.prompts)
+
+
+def noting(request: ChatRequest) -> str:
+    return json.dumps({"patch": {"edits": []}, "appendix_notes": [f"Mind {shown_ids(request)[0]}"]})
+
+
+def test_notes_are_asked_of_the_chosen_minibatches_only(
+    scripted: Scripted, reflected: Reflect, prompts: Prompts
+) -> None:
+    model = scripted(noting)
+    found = reflected(model, size=8, notes_from=("failure",))
+    assert [bool(one.notes) for one in found] == [True, False]
+    systems = [request.messages[0].content for request in model.requests]
+    supplement = prompts.text("analyst_error_skill_aware")
+    assert [system.endswith(supplement) for system in systems] == [True, False]
+
+
+def test_a_reply_of_notes_alone_is_a_reflection(scripted: Scripted, reflected: Reflect) -> None:
+    model = scripted(lambda request: '{"appendix_notes": "Look twice."}')
+    (failures, _) = reflected(model, size=8, notes_from=("failure", "success"))
+    assert (failures.patch.edits, failures.notes) == ((), ("Look twice.",))
+    assert len(model.requests) == 2
+
+
+def test_traces_are_shown_as_configured(
+    scripted: Scripted, reflected: Reflect, rollouts: list[Rollout]
+) -> None:
+    rollouts[:] = [replace(one, trace="opened the file") for one in rollouts]
+    for wanted in (True, False):
+        model = scripted(noting)
+        reflected(model, gradient=Gradient(trace_to_optimizer=wanted))
+        assert all(("opened the file" in prompt) == wanted for prompt in model.prompts)

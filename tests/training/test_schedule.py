@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.settings.config import Optimizer
-from skillopt_ci.training.schedule import edit_budget
+from skillopt_ci.training.schedule import analyst_budget, edit_budget, lr_control
 
 
 def budgets(optimizer: Optimizer, total: int) -> list[int]:
@@ -63,3 +63,27 @@ def test_budgets_fall_and_stay_within_bounds(
     found = budgets(optimizer, total)
     assert found == sorted(found, reverse=True)
     assert all(low <= budget <= low + more for budget in found)
+
+
+@pytest.mark.parametrize(
+    ("options", "control", "analysts"),
+    [
+        ({}, "fixed", 4),
+        ({"lr_scheduler": "autonomous"}, "autonomous", 4),
+        ({"lr_control_mode": "autonomous"}, "autonomous", 4),
+        ({"lr_control_mode": "none"}, "none", None),
+        ({"lr_control_mode": "none", "lr_scheduler": "autonomous"}, "none", None),
+        ({"skill_update_mode": "full_rewrite_minibatch"}, "none", None),
+        (
+            {"skill_update_mode": "full_rewrite_minibatch", "lr_control_mode": "autonomous"},
+            "none",
+            None,
+        ),
+        ({"skill_update_mode": "rewrite_from_suggestions"}, "fixed", 4),
+    ],
+)
+def test_somebody_or_nobody_is_in_control(
+    options: dict[str, str], control: str, analysts: int | None
+) -> None:
+    optimizer = Optimizer.model_validate({"learning_rate": 4, **options})
+    assert (lr_control(optimizer), analyst_budget(optimizer)) == (control, analysts)

@@ -9,22 +9,33 @@ from skillopt_ci.model.client import ModelUnavailable
 from skillopt_ci.progress import Event, Note, Observer, StageStarted
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.edit import Edit
-from skillopt_ci.training.patch import Patch
+from skillopt_ci.training.modes.mode import UpdateMode
+from skillopt_ci.training.modes.patch import PatchMode
+from skillopt_ci.training.modes.rewrite import RewriteMode
+from skillopt_ci.training.patch import Patch, Suggestion
 from skillopt_ci.training.select import Selected, select
 
 Scripted = Callable[..., Any]
-Select = Callable[..., Selected]
+Select = Callable[..., Selected[Any]]
 
+PATCH_MODE = PatchMode()
 PATCH = Patch(tuple(Edit("append", content=text, support_count=3) for text in "abcd"), "so")
 
 
 @pytest.fixture
 def selected(prompts: Prompts, observer: Observer) -> Select:
-    def run(client: Any, budget: int, patch: Patch = PATCH, meta_skill: str = "") -> Selected:
+    def run(
+        client: Any,
+        budget: int | None,
+        patch: Patch[Any] = PATCH,
+        meta_skill: str = "",
+        mode: UpdateMode[Any] = PATCH_MODE,
+    ) -> Selected[Any]:
         call = select(
             "# Skill",
             patch,
             budget,
+            mode=mode,
             prompts=prompts,
             client=client,
             observer=observer,
@@ -39,7 +50,7 @@ def ranking(*indices: int) -> Callable[..., str]:
     return lambda request: json.dumps({"reasoning": "best", "selected_indices": indices})
 
 
-def contents(result: Selected) -> str:
+def contents(result: Selected[Any]) -> str:
     return "".join(edit.content for edit in result.patch.edits)
 
 
@@ -113,3 +124,23 @@ def test_the_stage_and_the_prompt_are_the_ranking_s(
     assert client.requests[0].messages[0].content == prompts.text("ranking")
     assert client.prompts[0].startswith("## Optimizer Meta Skill")
     assert events == [StageStarted("select")]
+
+
+def test_without_a_limit_all_are_taken_and_nobody_is_asked(
+    scripted: Scripted, selected: Select
+) -> None:
+    client = scripted(ranking(0))
+    assert selected(client, None) == Selected(PATCH, "untouched")
+    assert client.requests == []
+
+
+def test_suggestions_are_ranked_under_a_prompt_of_their_own(
+    scripted: Scripted, selected: Select, prompts: Prompts
+) -> None:
+    pool = Patch(tuple(Suggestion("add_rule", text, f"write {text}") for text in "abc"))
+    client = scripted(ranking(2, 0))
+    result = selected(client, 2, pool, mode=RewriteMode(100))
+    assert [suggestion.title for suggestion in result.patch.edits] == ["c", "a"]
+    assert client.requests[0].messages[0].content == prompts.text("ranking_rewrite")
+    assert "## Suggestion pool (3 suggestions)" in client.prompts[0]
+    assert client.prompts[0].endswith("Select at most 2 suggestions.")

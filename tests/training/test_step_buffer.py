@@ -1,5 +1,5 @@
 from skillopt_ci.skill.edit import Edit
-from skillopt_ci.training.patch import FailurePattern
+from skillopt_ci.training.patch import FailurePattern, SkillCandidate, Suggestion
 from skillopt_ci.training.step_buffer import MAX_VALUE_CHARS, BufferedStep, render
 
 REJECTED = BufferedStep(
@@ -66,3 +66,10 @@ def test_long_values_are_clipped_visibly() -> None:
     edit = Edit("append", content="x" * (MAX_VALUE_CHARS + 1))
     text = render([BufferedStep(1, "reject", 1, 1, rejected_edits=(edit,))])
     assert f'"{"x" * MAX_VALUE_CHARS} […]"' in text
+
+
+def test_rejected_suggestions_and_documents_are_told_too() -> None:
+    tried = (Suggestion("add\nrule", "Dates", "Write ISO."), SkillCandidate("", "Add: Write ISO."))
+    lines = render([BufferedStep(1, "reject", 1, 1, rejected_edits=tried)]).splitlines()
+    assert '1. [add rule] "Dates" → "Write ISO."' in lines
+    assert '2. [new document] "Add: Write ISO."' in lines

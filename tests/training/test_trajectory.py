@@ -110,3 +110,33 @@ def test_keeping_ends_leaves_exactly_the_limit_of_them(texts: list[str], limit: 
         tail = whole[len(whole) - limit // 2 :]
         note = f"[… {missing} characters left out …]"
         assert "".join(kept) == whole[: limit - limit // 2] + note + tail
+
+
+def test_the_reference_text_follows_the_references_in_a_fence_of_its_own(
+    make_rollout: Make,
+) -> None:
+    text = rendered(make_rollout("t1"), references=("42",), reference_text="Worked\nout.")
+    assert "#### Hidden Reference\n\n```\n- 42\n```\n\n```\nWorked\nout.\n```" in text
+    assert "#### Hidden Reference\n\n```\nAlone" in rendered(
+        make_rollout("t1"), reference_text="Alone"
+    )
+
+
+def test_a_long_reference_text_keeps_head_and_tail(make_rollout: Make) -> None:
+    text = rendered(make_rollout("t1"), limit=500, reference_text="r" * 900)
+    assert "characters left out" in text
+    assert text.count("r" * 200) == 2
+
+
+def test_a_trace_stands_before_the_conversation_where_it_is_wanted(make_rollout: Make) -> None:
+    rollout = make_rollout("t1", trace="ran `ls`\n```\n#### Conversation")
+    text = render_trajectories([rollout], {"t1": Task("t1", ())}, "", 10_000, traces=True)
+    assert "#### Trace\n\n````\nran `ls`\n```\n#### Conversation\n````\n\n#### Conversation" in text
+    assert "#### Trace" not in rendered(rollout)
+
+
+def test_no_trace_no_section(make_rollout: Make) -> None:
+    text = render_trajectories(
+        [make_rollout("t1")], {"t1": Task("t1", ())}, "", 10_000, traces=True
+    )
+    assert "#### Trace" not in text

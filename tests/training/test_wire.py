@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from skillopt_ci.skill.edit import Edit
 from skillopt_ci.training.patch import FailurePattern
+from skillopt_ci.training.payload import EDITS
 from skillopt_ci.training.wire import WireError, parse_analyst, parse_merge, parse_ranking
 
 APPEND = {"op": "append", "content": "rule"}
@@ -29,7 +30,9 @@ def merge(*edits: object) -> str:
 
 def test_an_analysts_reply_is_read() -> None:
     failures = [{"failure_type": "units", "description": "Forgets units", "count": 2}]
-    reply = parse_analyst(analyst(batch_size=3, failure_summary=failures), "failure", shown=3)
+    reply = parse_analyst(
+        EDITS, analyst(batch_size=3, failure_summary=failures), "failure", shown=3
+    )
     assert reply.patch.edits == (Edit("append", "", "rule", "failure", support_count=3),)
     assert reply.patch.reasoning == "why"
     assert reply.failure_patterns == (FailurePattern("units", "Forgets units", 2),)
@@ -37,14 +40,16 @@ def test_an_analysts_reply_is_read() -> None:
 
 
 def test_success_patterns_that_are_text_are_kept() -> None:
-    reply = parse_analyst(analyst(success_patterns=[" a\x00 ", 3, "", "b"]), "success", shown=1)
+    reply = parse_analyst(
+        EDITS, analyst(success_patterns=[" a\x00 ", 3, "", "b"]), "success", shown=1
+    )
     assert reply.success_patterns == ("a", "b")
     assert reply.patch.edits[0].source_type == "success"
 
 
 @pytest.mark.parametrize("summary", [None, "x", [3, {}, {"count": 2}]])
 def test_a_useless_failure_summary_does_no_harm(summary: object) -> None:
-    reply = parse_analyst(analyst(failure_summary=summary), "failure", shown=1)
+    reply = parse_analyst(EDITS, analyst(failure_summary=summary), "failure", shown=1)
     assert reply.failure_patterns == ()
     assert len(reply.patch.edits) == 1
 
@@ -54,34 +59,36 @@ def test_a_useless_failure_summary_does_no_harm(summary: object) -> None:
 )
 def test_a_pattern_counts_from_one_to_the_trajectories_shown(count: object, read: int) -> None:
     text = analyst(failure_summary=[{"failure_type": "t", "count": count}])
-    assert parse_analyst(text, "failure", shown=4).failure_patterns[0].count == read
+    assert parse_analyst(EDITS, text, "failure", shown=4).failure_patterns[0].count == read
 
 
 def test_no_edit_is_a_valid_answer() -> None:
-    reply = parse_analyst('{"patch": {"edits": []}}', "failure", shown=2)
+    reply = parse_analyst(EDITS, '{"patch": {"edits": []}}', "failure", shown=2)
     assert (reply.patch.edits, reply.dropped) == ((), 0)
 
 
 @pytest.mark.parametrize("text", ['{"patch": {"edits": [%s]}}', '{"edits": [%s]}'])
 def test_edits_may_stand_under_patch_or_at_the_top(text: str) -> None:
     written = text % json.dumps(APPEND)
-    assert parse_merge(written).patch == parse_analyst(written, "failure", shown=1).patch
+    assert (
+        parse_merge(EDITS, written).patch == parse_analyst(EDITS, written, "failure", shown=1).patch
+    )
 
 
 def test_a_merged_edit_keeps_what_the_model_says_of_it() -> None:
     said = {"support_count": "7", "source_type": "success", "merge_level": 2}
-    (edit,) = parse_merge(merge({**APPEND, **said})).patch.edits
+    (edit,) = parse_merge(EDITS, merge({**APPEND, **said})).patch.edits
     assert (edit.support_count, edit.source_type, edit.merge_level) == (7, "success", 2)
 
 
 @pytest.mark.parametrize("said", [{}, {"source_type": "both", "support_count": "many"}])
 def test_a_merged_edit_that_says_nothing_of_use_has_defaults(said: dict[str, object]) -> None:
-    (edit,) = parse_merge(merge({**APPEND, **said}), "success").patch.edits
+    (edit,) = parse_merge(EDITS, merge({**APPEND, **said}), "success").patch.edits
     assert (edit.support_count, edit.source_type, edit.merge_level) == (1, "success", 0)
 
 
 def test_absurd_counts_are_clamped() -> None:
-    (edit,) = parse_merge(merge({**APPEND, "support_count": 10**30})).patch.edits
+    (edit,) = parse_merge(EDITS, merge({**APPEND, "support_count": 10**30})).patch.edits
     assert edit.support_count == 100_000
 
 
@@ -98,7 +105,7 @@ UNUSABLE = [
 
 @pytest.mark.parametrize("entry", UNUSABLE)
 def test_an_unusable_edit_is_dropped_and_counted(entry: object) -> None:
-    reply = parse_merge(merge(entry, APPEND))
+    reply = parse_merge(EDITS, merge(entry, APPEND))
     assert [edit.content for edit in reply.patch.edits] == ["rule"]
     assert reply.dropped == 1
 
@@ -106,17 +113,19 @@ def test_an_unusable_edit_is_dropped_and_counted(entry: object) -> None:
 @pytest.mark.parametrize("entry", UNUSABLE)
 def test_a_reply_with_no_usable_edit_is_refused(entry: object) -> None:
     with pytest.raises(WireError, match="No entry of `edits` can be used; the first: "):
-        parse_merge(merge(entry))
+        parse_merge(EDITS, merge(entry))
 
 
 def test_a_deletion_needs_no_content_and_unknown_operations_are_kept() -> None:
-    edits = parse_merge(merge({"op": "delete", "target": "a"}, {"op": " move ", "content": ""}))
+    edits = parse_merge(
+        EDITS, merge({"op": "delete", "target": "a"}, {"op": " move ", "content": ""})
+    )
     assert [edit.op for edit in edits.patch.edits] == ["delete", "move"]
 
 
 def test_edit_text_holds_no_control_characters() -> None:
     entry = {"op": "replace", "target": "a\r\nb\x1b", "content": "\x00c\td\r\ud800\x85\n"}
-    (edit,) = parse_merge(merge(entry)).patch.edits
+    (edit,) = parse_merge(EDITS, merge(entry)).patch.edits
     assert (edit.target, edit.content) == ("a\nb", "c\td\n\n")
 
 
@@ -132,14 +141,14 @@ def test_edit_text_holds_no_control_characters() -> None:
 )
 def test_the_error_tells_the_model_what_to_mend(text: str, message: str) -> None:
     with pytest.raises(WireError) as caught:
-        parse_merge(text)
+        parse_merge(EDITS, text)
     assert caught.value.message.endswith(message)
 
 
 @given(st.lists(entries, max_size=4))
 def test_any_edits_are_read_or_refused(written: list[object]) -> None:
     try:
-        reply = parse_merge(json.dumps({"edits": written}))
+        reply = parse_merge(EDITS, json.dumps({"edits": written}))
     except WireError:
         return
     assert len(reply.patch.edits) + reply.dropped == len(written)
@@ -171,3 +180,38 @@ def test_any_choice_is_within_pool_and_limit(chosen: list[object], pool: int, li
     assert 0 < len(indices) <= limit
     assert len(set(indices)) == len(indices)
     assert all(0 <= index < pool for index in indices)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (["Look twice.", " Count. "], ("Look twice.", "Count.")),
+        ("Look twice.", ("Look twice.",)),
+        ([{"note": "Look twice."}, {"content": "Count."}, {"x": 1}], ("Look twice.", "Count.")),
+        ([1, None, ["x"], "Count."], ("Count.",)),
+        (None, ()),
+        ({"note": "Count."}, ("Count.",)),
+    ],
+)
+def test_notes_are_read_in_any_form(written: object, read: tuple[str, ...]) -> None:
+    reply = parse_analyst(EDITS, analyst(appendix_notes=written), "failure", 1, notes=True)
+    assert reply.notes == read
+
+
+@pytest.mark.parametrize("rest", [{}, {"patch": None}, {"patch": {}}])
+def test_a_reply_may_be_notes_alone(rest: dict[str, object]) -> None:
+    text = json.dumps({"appendix_notes": ["Look twice."], **rest})
+    reply = parse_analyst(EDITS, text, "failure", 1, notes=True)
+    assert (reply.patch.edits, reply.notes) == ((), ("Look twice.",))
+
+
+def test_notes_that_nobody_asked_for_are_no_reply() -> None:
+    assert parse_analyst(EDITS, analyst(appendix_notes=["x"]), "failure", 1).notes == ()
+    with pytest.raises(WireError):
+        parse_analyst(EDITS, '{"appendix_notes": ["x"]}', "failure", 1)
+
+
+@pytest.mark.parametrize("notes", [[], None, ""])
+def test_without_edits_and_notes_there_is_no_reply(notes: object) -> None:
+    with pytest.raises(WireError):
+        parse_analyst(EDITS, json.dumps({"appendix_notes": notes}), "failure", 1, notes=True)

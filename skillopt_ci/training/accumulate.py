@@ -1,0 +1,77 @@
+"""Accumulate: the batches of a step are worked on at the same time, and keep their order."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from skillopt_ci.concurrency import map_ordered
+from skillopt_ci.ledger.records import BatchRecord
+from skillopt_ci.progress import Event, Note, Observer
+from skillopt_ci.rollout.metrics import aggregate
+from skillopt_ci.rollout.outcome import Rollout
+from skillopt_ci.settings.config import Gradient
+from skillopt_ci.training.patch import Reflection
+from skillopt_ci.training.plan import Batch
+
+RollOut = Callable[[Batch, Observer], Awaitable[Sequence[Rollout]]]
+Reflect = Callable[[Batch, Sequence[Rollout], Observer], Awaitable[Sequence[Reflection[Any]]]]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkedBatch:
+    """A batch with its rollouts and what the analysts made of them."""
+
+    batch: Batch
+    rollouts: Sequence[Rollout]
+    reflections: Sequence[Reflection[Any]]
+
+
+async def work_on(
+    batches: Sequence[Batch], roll_out: RollOut, reflect: Reflect, observer: Observer
+) -> list[WorkedBatch]:
+    """Roll out and reflect on all ``batches`` at once; the results are in the batches' order.
+
+    The analysts of a batch begin when that batch is rolled out. Of several batches each reports
+    its stages under a number of its own.
+    """
+
+    async def one(numbered: tuple[int, Batch]) -> WorkedBatch:
+        number, batch = numbered
+        told = _numbered(observer, number, len(batches))
+        rollouts = await roll_out(batch, told)
+        return WorkedBatch(batch, rollouts, await reflect(batch, rollouts, told))
+
+    return await map_ordered(one, enumerate(batches, start=1), limit=len(batches))
+
+
+def batch_record(worked: WorkedBatch) -> BatchRecord:
+    """What is remembered of one batch."""
+    means = aggregate(worked.rollouts)
+    sources = [one.source_type for one in worked.reflections if one.patch.edits]
+    return BatchRecord(
+        seed=worked.batch.seed,
+        hard=means.hard,
+        soft=means.soft,
+        n=means.n,
+        n_failure_patches=sources.count("failure"),
+        n_success_patches=sources.count("success"),
+    )
+
+
+def shared(gradient: Gradient, batches: int) -> Gradient:
+    """The settings of one of ``batches`` that share the analysts."""
+    workers = max(1, gradient.analyst_workers // batches)
+    return gradient.model_copy(update={"analyst_workers": workers})
+
+
+def _numbered(observer: Observer, number: int, count: int) -> Observer:
+    if count == 1:
+        return observer
+
+    def observe(event: Event) -> None:
+        if isinstance(event, Note):
+            observer(event)
+        else:
+            observer(replace(event, stage=f"{event.stage} {number}/{count}"))
+
+    return observe

@@ -1,0 +1,113 @@
+"""An epoch's end: the slow update of the skill and the optimizer's memory.
+
+After "slow update" and "meta skill" of SkillOpt (reference 1.11, 1.12), with two differences: the
+guidance passes the gate like any candidate, and whatever becomes of it is measured, so that the
+current score always belongs to the current skill.
+"""
+
+from dataclasses import dataclass
+
+from skillopt_ci.ledger.folder import document
+from skillopt_ci.ledger.records import BoundaryRecord, Decision, State, UsageRecord
+from skillopt_ci.model.meter import Meter
+from skillopt_ci.progress import StageFinished
+from skillopt_ci.report.boundary import boundary_proposed
+from skillopt_ci.settings.config import Evaluation
+from skillopt_ci.training.boundary_landing import conclude_boundary
+from skillopt_ci.training.flight import BoundaryFlight
+from skillopt_ci.training.judge import judge_text
+from skillopt_ci.training.plan import steps_per_epoch
+from skillopt_ci.training.session import Session
+from skillopt_ci.training.slow_update import first_epoch, later_epoch
+from skillopt_ci.training.standing import Settled, write
+
+
+@dataclass(frozen=True, slots=True)
+class BoundaryOutcome:
+    """What an epoch's end did: its record, the commit on the skills branch, the state after it."""
+
+    record: BoundaryRecord
+    commit: str
+    state: State
+    seconds: float
+
+
+def boundary_due(session: Session, standing: Settled) -> int | None:
+    """The epoch whose end is due, if any: the last completed one, unless it was worked on.
+
+    Epochs that were passed over (a scheduler that never came) are not made up for.
+    """
+    optimizer, train = session.config.optimizer, session.config.train
+    if not (optimizer.use_slow_update or optimizer.use_meta_skill):
+        return None
+    per_epoch = steps_per_epoch(len(session.splits.train), train.batch_size, train.accumulation)
+    completed = standing.state.step // per_epoch
+    return completed if completed > standing.state.boundary else None
+
+
+async def cross(
+    session: Session,
+    standing: Settled,
+    epoch: int,
+    flight: BoundaryFlight | None,
+    run_started: float,
+) -> BoundaryOutcome:
+    """Do the work of the end of ``epoch``, or go on with its candidate in ``flight``.
+
+    Raises what a step raises, with everything that was paid for kept.
+    """
+    began = session.clock()
+    meter = session.meter(run_started, standing.spent)
+    scope = f"{session.config.run}/epoch-{epoch}@{standing.commit}"
+    if flight is None:
+        flight = await _launch(session, standing, epoch, meter, scope)
+    else:
+        for stage, usage in flight.record.stages.items():
+            meter.charge(stage, usage.usage())
+    decision = await _judge(session, standing, flight, meter, scope)
+    usage = UsageRecord.of(meter.total())
+    record = flight.record.model_copy(update={"decision": decision, "usage": usage})
+    seconds = session.clock() - began
+    commit, state = conclude_boundary(session, standing, flight, record, seconds)
+    session.observer(StageFinished("epoch end", commit[:10]))
+    return BoundaryOutcome(record, commit, state, seconds)
+
+
+async def _launch(
+    session: Session, standing: Settled, epoch: int, meter: Meter, scope: str
+) -> BoundaryFlight:
+    """Work out the candidate and make it durable, if there is one."""
+    if epoch == 1:
+        skill, record = first_epoch(session, standing)
+    else:
+        async with session.bench(scope, meter) as bench:
+            skill, record = await later_epoch(session, standing, epoch, bench)
+    stages = {stage: UsageRecord.of(used) for stage, used in meter.usage_by_stage().items()}
+    record = record.model_copy(update={"stages": stages, "usage": UsageRecord.of(meter.total())})
+    if not record.changed:
+        return BoundaryFlight(None, skill, record)
+    changes = {session.skill_path: skill, session.folder.boundary(epoch): document(record)}
+    ground = standing.commit
+    commit = write(session.ledger, (ground,), ground, changes, boundary_proposed(record))
+    session.ledger.propose(commit)
+    session.observer(StageFinished("candidate", commit[:10]))
+    return BoundaryFlight(commit, skill, record)
+
+
+async def _judge(
+    session: Session, standing: Settled, flight: BoundaryFlight, meter: Meter, scope: str
+) -> Decision | None:
+    if not flight.record.changed:
+        return None
+    evaluation = _evaluation(session, flight.record)
+    async with session.bench(scope, meter) as bench:
+        return await judge_text(session, standing, flight.skill, bench, evaluation)
+
+
+def _evaluation(session: Session, record: BoundaryRecord) -> Evaluation:
+    """The gate's configuration; it stands open for a placeholder and where updates are forced."""
+    slow, evaluation = record.slow_update, session.config.evaluation
+    placeholder = slow is not None and slow.action == "inject_placeholder"
+    if placeholder or not session.config.optimizer.slow_update_gate_with_selection:
+        return evaluation.model_copy(update={"use_gate": False})
+    return evaluation

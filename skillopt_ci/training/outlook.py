@@ -1,0 +1,110 @@
+"""Outlook: the attempts at tasks that the next piece of work begins with, known in advance.
+
+Nothing is published and no model is asked: this is what many machines look at to share them out.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Literal
+
+from skillopt_ci.model.client import Usage
+from skillopt_ci.tasks.task import Task
+from skillopt_ci.training.boundary import boundary_due
+from skillopt_ci.training.flight import BoundaryFlight, Flight, in_flight
+from skillopt_ci.training.judge import known_measurement
+from skillopt_ci.training.longitudinal import earlier_skill, sampling_seed
+from skillopt_ci.training.pairs import sampling_order
+from skillopt_ci.training.plan import plan_step, total_steps
+from skillopt_ci.training.session import Session
+from skillopt_ci.training.settle import as_settled, best_text, unsettled
+from skillopt_ci.training.standing import Settled, Standing, foresee_standing
+
+#: What attempts are for: the current skill's score, a step's batches, the verdict on a candidate
+#: in flight, or the comparison of two epochs' skills.
+Phase = Literal["measure", "rollout", "evaluation", "comparison"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A task under a skill; ``stage`` is what its calls are booked under."""
+
+    task: Task
+    skill: str
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What is done next in a run, for step ``step``; ``attempts`` may be empty.
+
+    ``spent`` is what the run has consumed so far.
+    """
+
+    phase: Phase
+    step: int
+    attempts: tuple[Attempt, ...]
+    spent: Usage
+
+
+def look_ahead(session: Session) -> Outlook | None:
+    """Say what is next; None if nothing is left.
+
+    Raises what finding the ground raises; see :func:`~.standing.find_standing`.
+    """
+    position = session.ledger.sync()
+    standing = foresee_standing(session, position)
+    if standing.state is None or unsettled(session, standing):
+        step = 1 if standing.state is None else standing.state.step + 1
+        return Outlook("measure", step, tuple(_to_measure(session, standing)), standing.spent)
+    settled = as_settled(standing, standing.state)
+    flight = None
+    if position.candidate is not None:
+        flight = in_flight(session, settled, position.candidate)
+    if flight is not None:
+        return _evaluation(session, settled, flight)
+    return _comparison(session, settled) or _rollout(session, settled)
+
+
+def _to_measure(session: Session, standing: Standing) -> Iterator[Attempt]:
+    yield from _attempts(session.selection, standing.skill, "selection")
+    state, best = standing.state, best_text(session, standing)
+    if state is not None and best is not None and state.measured_under != session.measured_under:
+        yield from _attempts(session.selection, best, "selection")
+
+
+def _evaluation(session: Session, standing: Settled, flight: Flight | BoundaryFlight) -> Outlook:
+    known = known_measurement(session, standing, flight.skill) is not None
+    attempts = () if known else _attempts(session.selection, flight.skill, "selection")
+    return Outlook("evaluation", flight.record.step, tuple(attempts), standing.spent)
+
+
+def _comparison(session: Session, standing: Settled) -> Outlook | None:
+    """The end of an epoch, unless a schedule of its own does it or the first step goes with it."""
+    epoch = boundary_due(session, standing)
+    if epoch is None or session.config.schedule.slow_update != "inline":
+        return None
+    if epoch == 1:
+        # it asks no model and leaves what the target reads as it is
+        nothing = Outlook("comparison", standing.state.step, (), standing.spent)
+        return _rollout(session, standing) or nothing
+    size = session.config.optimizer.slow_update_samples
+    drawn = sampling_order(session.splits.train, sampling_seed(session, epoch))[:size]
+    earlier = earlier_skill(session, standing, epoch)
+    sides = (_attempts(drawn, skill, "slow_rollout") for skill in (earlier, standing.skill))
+    both = tuple(chain.from_iterable(sides))
+    return Outlook("comparison", standing.state.step, both, standing.spent)
+
+
+def _rollout(session: Session, standing: Settled) -> Outlook | None:
+    step, train = standing.state.step + 1, session.config.train
+    if step > total_steps(len(session.splits.train), train):
+        return None
+    plan = plan_step(session.splits.train, train, step, session.first_seed)
+    tasks = {task.id: task for batch in plan.batches for task in batch.tasks}
+    attempts = _attempts(list(tasks.values()), standing.skill, "rollout")
+    return Outlook("rollout", step, tuple(attempts), standing.spent)
+
+
+def _attempts(tasks: Sequence[Task], skill: str, stage: str) -> Iterator[Attempt]:
+    return (Attempt(task, skill, stage) for task in tasks)

@@ -1,0 +1,110 @@
+"""Reviewers' notes: what people said about the skill, handed to one step's analysts as guidance."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from skillopt_ci.atomic_file import write_atomically
+from skillopt_ci.errors import UsageError
+from skillopt_ci.ledger.records import ReviewerNoteRecord, State
+from skillopt_ci.prompts import sections
+from skillopt_ci.report.untrusted import one_line
+
+#: Notes that one step is given; what is left over waits for the next one.
+MOST_NOTES = 20
+_MOST_CHARACTERS = 4_000
+_RECORDED_CHARACTERS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewerNote:
+    """What a person said in review; ``text`` is untrusted. Notes on no line have no ``path``."""
+
+    id: str
+    author: str
+    text: str
+    path: str = ""
+    line: int | None = None
+    url: str = ""
+
+
+def unheard(notes: Iterable[ReviewerNote], state: State | None) -> tuple[ReviewerNote, ...]:
+    """The notes that no step was given yet, as many as one step takes."""
+    heard = set() if state is None else set(state.heard_notes)
+    return tuple(note for note in notes if note.id not in heard and note.text.strip())[:MOST_NOTES]
+
+
+def render(notes: Sequence[ReviewerNote]) -> str:
+    """The notes as a section of an analyst's prompt; empty without any."""
+    return sections.reviewer_guidance([(_introduced(note), _clipped(note)) for note in notes])
+
+
+def note_records(
+    notes: Iterable[ReviewerNote], proposed: Sequence[str], taken: Sequence[str]
+) -> tuple[ReviewerNoteRecord, ...]:
+    """What is remembered of notes, when edits ``proposed`` and ``taken`` name these ids."""
+    return tuple(
+        ReviewerNoteRecord(
+            id=note.id,
+            author=note.author,
+            text=note.text[:_RECORDED_CHARACTERS],
+            path=note.path,
+            line=note.line,
+            url=note.url,
+            proposed=proposed.count(note.id),
+            taken=taken.count(note.id),
+        )
+        for note in notes
+    )
+
+
+def _introduced(note: ReviewerNote) -> str:
+    line = "" if note.line is None else f", line {note.line}"
+    place = f" on `{one_line(note.path, 200)}`{line}" if note.path else ""
+    return f"Note `{note.id}` by {one_line(note.author, 60)}{place}:"
+
+
+def _clipped(note: ReviewerNote) -> str:
+    left_out = len(note.text) - _MOST_CHARACTERS
+    more = f"\n[… {left_out} characters left out …]" if left_out > 0 else ""
+    return note.text[:_MOST_CHARACTERS] + more
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class _Note(_Shape):
+    id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$")
+    author: str = Field(max_length=100)
+    text: str = Field(max_length=1_000_000)
+    path: str = ""
+    line: int | None = Field(default=None, ge=1)
+    url: str = Field(default="", max_length=2_000)
+
+
+class _Notes(_Shape):
+    version: Literal[1] = 1
+    notes: list[_Note]
+
+
+def write_notes(notes: Iterable[ReviewerNote], file: Path) -> None:
+    """Write notes for ``step --notes``; raises UsageError if that is not possible."""
+    shapes = [_Note.model_validate(note, from_attributes=True) for note in notes]
+    write_atomically(file, _Notes(notes=shapes).model_dump_json(indent=1) + "\n")
+
+
+def read_notes(file: Path) -> tuple[ReviewerNote, ...]:
+    """Read notes, oldest first; raises UsageError if the file is not as it was written."""
+    try:
+        content = _Notes.model_validate_json(file.read_bytes())
+    except OSError as error:
+        raise UsageError(f"The notes in {file} cannot be read: {error}") from error
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(f"{file}: no file of reviewers' notes: {where}: {first['msg']}") from error
+    return tuple(ReviewerNote(**note.model_dump()) for note in content.notes)

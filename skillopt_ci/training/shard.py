@@ -1,0 +1,139 @@
+"""Shards: the attempts of the next piece of work, shared out over machines.
+
+A shard's result is the answers that its calls got. The machine that does the step takes them into
+its cache and works as ever: what it records is what a single machine would have recorded, whoever
+made the calls, and calls that no shard made are simply made then.
+"""
+
+import re
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from skillopt_ci.errors import UsageError
+from skillopt_ci.model.answer_file import export_answers, import_answers
+from skillopt_ci.model.cache import UNCLAIMED, CallCache
+from skillopt_ci.model.client import Usage
+from skillopt_ci.model.meter import Meter
+from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
+from skillopt_ci.rollout.outcome import Rollout
+from skillopt_ci.settings.config import Limits
+from skillopt_ci.training.outlook import Attempt, Outlook
+from skillopt_ci.training.session import Bench, Session
+
+_SHARD = re.compile(r"([1-9]\d{0,4})/([1-9]\d{0,4})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One of ``of`` parts; numbers count from 1."""
+
+    number: int
+    of: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Shard":
+        """Read ``2/4``; raises UsageError."""
+        found = _SHARD.fullmatch(text)
+        if found is None or int(found[1]) > int(found[2]):
+            raise UsageError(f"{text!r} names no shard: expected a number out of a number, as 2/4.")
+        return cls(int(found[1]), int(found[2]))
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+
+@dataclass(frozen=True, slots=True)
+class ShardOutcome:
+    """What a shard came to: its attempts, those of them that were not measured, what it used."""
+
+    attempts: int
+    errors: int
+    answers: int
+    usage: Usage
+
+
+def shards(outlook: Outlook, most: int) -> tuple[Shard, ...]:
+    """At most ``most`` shards, at least one, and none without an attempt if there are any."""
+    of = max(1, min(most, len(outlook.attempts)))
+    return tuple(Shard(number, of) for number in range(1, of + 1))
+
+
+async def roll_out_shard(
+    session: Session, outlook: Outlook, shard: Shard, file: Path
+) -> ShardOutcome:
+    """Make the attempts of ``shard`` and leave the answers in ``file``, whatever ends it.
+
+    A shard has its share of what the budgets leave. Attempts that fail are left to the step.
+    Raises what model calls raise.
+    """
+    mine = outlook.attempts[shard.number - 1 :: shard.of]
+    meter, keys = _meter(session, shard.of, outlook.spent), list[str]()
+    rollouts, answers = list[Rollout](), 0
+    session.observer(StageStarted("rollout", len(mine)))
+    try:
+        async with session.bench(UNCLAIMED, meter, keys.append) as bench:
+            for (skill, stage), group in groupby(mine, lambda one: (one.skill, one.stage)):
+                rollouts += await _roll_out(session, list(group), skill, stage, bench)
+    finally:
+        with closing(_cache(session)) as cache:
+            answers = export_answers(cache, keys, file)
+    errors = sum(not one.status.measured for one in rollouts)
+    session.observer(StageFinished("rollout", f"{len(mine)} attempts, {errors} not measured"))
+    return ShardOutcome(len(mine), errors, answers, meter.total())
+
+
+def take_over(session: Session, files: Iterable[Path]) -> int:
+    """Take the answers of shards into the cache; return how many there are.
+
+    Raises UsageError for a file that is none of a shard, or without a cache.
+    """
+    with closing(_cache(session)) as cache:
+        return import_answers(cache, files)
+
+
+async def _roll_out(
+    session: Session, attempts: list[Attempt], skill: str, stage: str, bench: Bench
+) -> tuple[Rollout, ...]:
+    return await bench.runner.roll_out(
+        [attempt.task for attempt in attempts],
+        skill,
+        stage=stage,
+        done=lambda one: session.observer(StageAdvanced("rollout", one.task_id)),
+    )
+
+
+def _cache(session: Session) -> CallCache:
+    if session.cache_path is None:
+        raise UsageError(
+            "Answers can be shared between machines only with a cache.",
+            hint="Set cache.enabled to true.",
+        )
+    return CallCache(session.cache_path, session.observer)
+
+
+def _meter(session: Session, of: int, spent: Usage) -> Meter:
+    budget = session.config.budget
+    return Meter(
+        step=_share(budget.step, Usage(), of),
+        run=_share(budget.run, spent, of),
+        spent=spent,
+        clock=session.clock,
+    )
+
+
+def _share(limits: Limits, spent: Usage, of: int) -> Limits:
+    """The limits at which each of ``of`` machines has consumed its share of what is left."""
+    calls, tokens, cost = limits.calls, limits.tokens, limits.cost_usd
+    before = spent.cost_usd or 0.0
+    return limits.model_copy(
+        update={
+            "calls": None if calls is None else spent.calls + max(0, calls - spent.calls) // of,
+            "tokens": None
+            if tokens is None
+            else spent.tokens + max(0, tokens - spent.tokens) // of,
+            "cost_usd": None if cost is None else before + max(0.0, cost - before) / of,
+        }
+    )

@@ -1,0 +1,139 @@
+"""What is done next: a step, or the end of an epoch, by whom the schedule says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from skillopt_ci.progress import Note, StageFinished
+
+if TYPE_CHECKING:
+    from skillopt_ci.progress import Event
+    from tests.conftest import Checkout, ModelServer
+
+BRANCH = "skillopt/demo"
+CANDIDATE = "skillopt-candidate/demo"
+RULE = "- Kind d: a number begins with d."
+ENDS = ("optimizer.use_slow_update=true", "optimizer.use_meta_skill=true")
+SCHEDULED = (*ENDS, "schedule.slow_update=scheduled")
+
+
+class Stopped(Exception):
+    """Somebody pulled the plug."""
+
+
+def stop_when_proposed(event: Event) -> None:
+    if isinstance(event, StageFinished) and event.stage == "candidate":
+        raise Stopped
+
+
+def ends(checkout: Checkout) -> list[int]:
+    return [entry.epoch for entry in checkout.history() if entry.kind == "slow_update"]
+
+
+def test_run_ends_every_epoch(checkout: Checkout) -> None:
+    checkout.run(*ENDS)
+    assert checkout.kinds() == ["start", *["step", "step", "slow_update"] * 2]
+    assert ends(checkout) == [1, 2]
+    assert checkout.state().boundary == 2
+
+
+def test_step_does_the_end_that_is_due_before_it(checkout: Checkout) -> None:
+    for _ in range(3):
+        checkout.step(*ENDS)
+    assert checkout.kinds() == ["start", "step", "step", "slow_update", "step"]
+
+
+def test_last_epoch_has_an_end_too(checkout: Checkout) -> None:
+    for _ in range(3):
+        checkout.step("train.num_epochs=1", *ENDS)
+    assert checkout.kinds() == ["start", "step", "step", "slow_update"]
+    tip = checkout.ref(BRANCH)
+    assert checkout.step("train.num_epochs=1", *ENDS) is None
+    assert checkout.ref(BRANCH) == tip
+
+
+def test_scheduled_leaves_it_to_the_command(checkout: Checkout) -> None:
+    checkout.run("train.num_epochs=1", *SCHEDULED)
+    assert ends(checkout) == []
+    assert checkout.end_epoch(*SCHEDULED) is not None
+    assert ends(checkout) == [1]
+
+
+def test_command_does_nothing_when_no_end_is_due(checkout: Checkout) -> None:
+    checkout.step(*SCHEDULED)
+    tip = checkout.ref(BRANCH)
+    assert checkout.end_epoch(*SCHEDULED) is None
+    assert checkout.ref(BRANCH) == tip
+
+
+def test_epochs_that_nobody_ended_are_passed_over(
+    checkout: Checkout, model_server: ModelServer
+) -> None:
+    model_server.guidance = RULE
+    checkout.run(*SCHEDULED)
+    checkout.end_epoch(*SCHEDULED)
+    assert ends(checkout) == [2]
+    record = checkout.boundary(2)
+    assert record.previous_hard == 0.0  # that of the initial skill
+    assert checkout.end_epoch(*SCHEDULED) is None
+
+
+def test_next_comparison_is_with_the_last_end(checkout: Checkout) -> None:
+    checkout.run("train.num_epochs=1", *ENDS)
+    ended = checkout.show(BRANCH, ".skillopt/demo/epochs/01.md")
+    assert ended == checkout.show(BRANCH)
+    checkout.run(*ENDS)
+    assert checkout.boundary(2).previous_hard == 0.25
+
+
+@pytest.mark.parametrize("schedule", ["inline", "scheduled"])
+def test_end_in_flight_is_finished_by_whoever_comes_first(
+    checkout: Checkout, model_server: ModelServer, schedule: str
+) -> None:
+    checkout.run()
+    model_server.guidance = RULE
+    with pytest.raises(Stopped):
+        checkout.end_epoch(observer=stop_when_proposed)
+    model_server.prompts.clear()
+    checkout.step(*ENDS, f"schedule.slow_update={schedule}", "train.num_epochs=2")
+    assert ends(checkout) == [2]
+    assert checkout.ref(CANDIDATE) == ""
+    assert model_server.optimizer_prompts == []
+
+
+def test_step_in_flight_goes_before_the_end_of_an_epoch(checkout: Checkout) -> None:
+    events: list[Event] = []
+    for _ in range(2):
+        checkout.step(*SCHEDULED)
+    with pytest.raises(Stopped):
+        checkout.step(*SCHEDULED, observer=stop_when_proposed)
+    assert checkout.end_epoch(*SCHEDULED, observer=events.append) is None
+    waiting = [event for event in events if isinstance(event, Note) and "waits" in event.text]
+    assert len(waiting) == 1
+    checkout.step(*ENDS)
+    assert checkout.kinds() == ["start", "step", "step", "step"]
+
+
+def test_reviewers_commit_sets_the_end_in_flight_aside(
+    checkout: Checkout, model_server: ModelServer
+) -> None:
+    checkout.run()
+    model_server.guidance = RULE
+    with pytest.raises(Stopped):
+        checkout.end_epoch(observer=stop_when_proposed)
+    candidate = checkout.ref(CANDIDATE)
+    checkout.commit("skills/SKILL.md", "# Items, reviewed\n", branch=BRANCH)
+    checkout.end_epoch()
+    assert checkout.kinds()[-3:] == ["measure", "set_aside", "slow_update"]
+    assert checkout.contains(candidate)
+    assert checkout.show(BRANCH).startswith("# Items, reviewed\n")
+    assert RULE in checkout.show(BRANCH)
+    assert any("candidate of the end of epoch 2" in subject for subject in checkout.subjects())
+
+
+def test_no_end_is_done_twice(checkout: Checkout) -> None:
+    checkout.run("train.num_epochs=1", *ENDS)
+    checkout.commit("skills/SKILL.md", "# Items, reviewed\n", branch=BRANCH)
+    assert checkout.end_epoch("train.num_epochs=1") is None

@@ -1,0 +1,202 @@
+"""The end of an epoch, in real repositories."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from skillopt_ci.errors import TooManyErrors
+from skillopt_ci.skill.document import sha256
+from skillopt_ci.skill.regions import SLOW_UPDATE, region_text
+
+if TYPE_CHECKING:
+    from tests.conftest import Checkout, ModelServer
+
+BRANCH = "skillopt/demo"
+CANDIDATE = "skillopt-candidate/demo"
+RULE = "- Kind d: a number begins with d."
+HARMFUL = "- Leave out every answer."
+MEMORY = "- Name one kind in each rule."
+ENDS = ("optimizer.use_slow_update=true", "optimizer.use_meta_skill=true")
+FORCED = "optimizer.slow_update_gate_with_selection=false"
+
+
+@pytest.fixture
+def due(checkout: Checkout) -> Checkout:
+    """Two epochs are trained; the end of the second one is due."""
+    checkout.run()
+    return checkout
+
+
+def parents(checkout: Checkout, commit: str) -> list[str]:
+    return checkout.git("rev-parse", f"{commit}^@").split("\n")
+
+
+def test_first_epoch_makes_room_for_guidance_without_a_call(
+    checkout: Checkout, model_server: ModelServer
+) -> None:
+    checkout.run("train.num_epochs=1")
+    asked, before = len(model_server.prompts), checkout.state().current.measurement
+    outcome = checkout.end_epoch("train.num_epochs=1", "cache.enabled=false")
+    assert outcome is not None
+    assert outcome.record.action == "force_accept"
+    assert checkout.show(BRANCH).endswith(
+        "\n\n<!-- SLOW_UPDATE_START -->\n<!-- SLOW_UPDATE_END -->\n"
+    )
+    assert len(model_server.prompts) == asked
+    assert checkout.state().current.measurement.tasks == before.tasks
+    assert outcome.record.usage.calls == 0
+
+
+def test_skill_that_has_a_place_for_guidance_keeps_it(checkout: Checkout) -> None:
+    skill = f"# Items\n\n<!-- SLOW_UPDATE_START -->\n{RULE}\n<!-- SLOW_UPDATE_END -->\n"
+    checkout.write("skills/SKILL.md", skill)
+    checkout.git("commit", "--quiet", "--all", "--message", "Guide")
+    checkout.run("train.num_epochs=1", *ENDS)
+    assert region_text(checkout.show(BRANCH), SLOW_UPDATE) == RULE
+    assert checkout.history()[-1].reason == "the skill has a place for guidance already"
+
+
+def test_guidance_that_helps_is_merged(due: Checkout, model_server: ModelServer) -> None:
+    model_server.guidance = RULE
+    before, tip = due.show(BRANCH), due.ref(BRANCH)
+    outcome = due.end_epoch()
+    assert outcome is not None
+    assert outcome.record.action == "accept_new_best"
+    assert region_text(due.show(BRANCH), SLOW_UPDATE) == RULE
+    assert due.show(BRANCH).startswith(before.rstrip())
+    assert parents(due, BRANCH)[0] == tip
+    assert due.show(parents(due, BRANCH)[1]) == due.show(BRANCH)
+
+
+def test_guidance_that_harms_is_truly_reverted(due: Checkout, model_server: ModelServer) -> None:
+    model_server.guidance = HARMFUL
+    before, tip, state = due.show(BRANCH), due.ref(BRANCH), due.state()
+    outcome = due.end_epoch()
+    assert outcome is not None
+    assert outcome.record.action == "reject"
+    assert due.show(BRANCH) == before
+    assert due.show(f"{BRANCH}~1") != before
+    assert parents(due, f"{BRANCH}~1") == [tip]
+    assert (due.state().current, due.state().best) == (state.current, state.best)
+
+
+def test_forced_guidance_stays_and_is_measured(due: Checkout, model_server: ModelServer) -> None:
+    model_server.guidance = HARMFUL
+    best = due.state().best
+    outcome = due.end_epoch(FORCED)
+    assert outcome is not None
+    assert outcome.record.action == "force_accept"
+    assert due.state().current.measurement.score == 0.0
+    assert due.state().current.sha256 == sha256(due.show(BRANCH))
+    assert due.state().best == best
+    assert sha256(due.show(BRANCH, ".skillopt/demo/best_skill.md")) == best.sha256
+
+
+def test_score_of_zero_survives(due: Checkout, model_server: ModelServer) -> None:
+    model_server.guidance = HARMFUL
+    due.end_epoch(FORCED)
+    outcome = due.step("train.num_epochs=3")
+    assert outcome is not None
+    assert outcome.decision.score_before == 0.0
+    assert due.kinds()[-2:] == ["slow_update", "step"]
+
+
+def test_nothing_to_say_is_one_plain_commit(due: Checkout) -> None:
+    tip, skill = due.ref(BRANCH), due.show(BRANCH)
+    outcome = due.end_epoch()
+    assert outcome is not None
+    assert (outcome.record.action, outcome.record.decision) == ("no_content", None)
+    assert parents(due, BRANCH) == [tip]
+    assert due.show(BRANCH) == skill
+    assert due.history()[-1].reason == "no new guidance"
+
+
+def test_memory_stays_when_there_is_no_new_one(due: Checkout, model_server: ModelServer) -> None:
+    model_server.memory = MEMORY
+    due.end_epoch()
+    model_server.memory = ""
+    due.run("train.num_epochs=3")
+    due.end_epoch("train.num_epochs=3")
+    assert due.boundary(3).meta_skill is not None
+    assert due.boundary(3).meta_skill.action == "no_content"
+    assert due.show(BRANCH, ".skillopt/demo/meta_skill.md") == f"{MEMORY}\n"
+
+
+def test_memory_is_what_the_next_epochs_analysts_read(
+    due: Checkout, model_server: ModelServer
+) -> None:
+    model_server.memory = MEMORY
+    due.end_epoch()
+    for used in (True, False):
+        model_server.prompts.clear()
+        due.step("train.num_epochs=3", f"optimizer.use_meta_skill={used}")
+        asked = model_server.optimizer_prompts
+        assert asked
+        assert all((MEMORY in prompt) is used for prompt in asked)
+
+
+def test_guidance_is_no_business_of_a_steps_edits(due: Checkout, model_server: ModelServer) -> None:
+    model_server.guidance = RULE
+    due.end_epoch()
+    model_server.plan = ("Kind c: a number begins with c.",)
+    due.step("train.num_epochs=3")
+    skill = due.show(BRANCH)
+    assert region_text(skill, SLOW_UPDATE) == RULE
+    assert skill.index("Kind c") < skill.index("SLOW_UPDATE_START")
+    assert skill.endswith("<!-- SLOW_UPDATE_END -->\n")
+
+
+def test_secret_in_the_guidance_is_refused(due: Checkout, model_server: ModelServer) -> None:
+    token = "ghp_" + "a1B2c3D4e5F6" * 3
+    model_server.guidance = f"- Use {token}."
+    model_server.memory = f"- It is {token}."
+    skill = due.show(BRANCH)
+    due.end_epoch()
+    assert due.show(BRANCH) == skill
+    assert due.history()[-1].reason.startswith("guidance refused: ")
+    assert token not in due.git("log", "-p", BRANCH)
+
+
+@pytest.mark.parametrize(("slow", "meta"), [(True, False), (False, True)])
+def test_each_part_goes_without_the_other(
+    due: Checkout, model_server: ModelServer, slow: bool, meta: bool
+) -> None:
+    model_server.guidance, model_server.memory = RULE, MEMORY
+    due.end_epoch(f"optimizer.use_slow_update={slow}", f"optimizer.use_meta_skill={meta}")
+    record = due.boundary(2)
+    assert ((record.slow_update is not None), (record.meta_skill is not None)) == (slow, meta)
+    assert record.changed is slow
+    assert len(record.pairs) == 8
+
+
+def test_with_both_off_no_epoch_has_an_end(due: Checkout) -> None:
+    off = (f"{one.removesuffix('true')}false" for one in ENDS)
+    assert due.end_epoch(*off) is None
+    assert set(due.kinds()) == {"start", "step"}
+
+
+def test_broken_server_costs_no_epoch_its_end(due: Checkout, model_server: ModelServer) -> None:
+    model_server.guidance, tip = RULE, due.ref(BRANCH)
+    model_server.trouble = lambda prompt: (500, "down") if "Item" in prompt else None
+    with pytest.raises(TooManyErrors, match="comparison tasks"):
+        due.end_epoch("cache.enabled=false")
+    assert due.ref(BRANCH) == tip
+    model_server.trouble = lambda prompt: None
+    assert due.end_epoch() is not None
+
+
+def test_few_errors_only_leave_out_their_pairs(due: Checkout, model_server: ModelServer) -> None:
+    broken = "Item 0 of kind a"
+    model_server.trouble = lambda prompt: (500, "down") if prompt.endswith(broken) else None
+    due.end_epoch("cache.enabled=false")
+    assert len(due.boundary(2).pairs) == 7
+    assert "a0" not in {pair.id for pair in due.boundary(2).pairs}
+
+
+def test_usage_of_the_run_counts_the_ends(due: Checkout, model_server: ModelServer) -> None:
+    model_server.guidance = RULE
+    due.end_epoch()
+    assert due.history()[-1].usage.calls > 2
+    assert due.state().usage.calls == sum(entry.usage.calls for entry in due.history())

@@ -1,0 +1,195 @@
+"""The end of a run: three-way test, promotion, summary, and doing it again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from skillopt_ci.errors import TooManyErrors, UsageError
+from skillopt_ci.ledger.folder import RunFolder, document
+from skillopt_ci.ledger.records import Measurement, Snapshot, Summary
+from skillopt_ci.model.client import Usage
+from skillopt_ci.progress import StageFinished
+from skillopt_ci.skill.document import sha256
+from skillopt_ci.training.finish import FinishOutcome, beats, finish
+
+if TYPE_CHECKING:
+    from skillopt_ci.progress import Event
+    from tests.conftest import Checkout, ModelServer, Workshop
+
+BRANCH = "skillopt/demo"
+FOLDER = RunFolder("demo")
+PLAIN = ("optimizer.use_slow_update=false", "optimizer.use_meta_skill=false")
+TEST_ITEMS = [f"Item {number} " for number in range(200, 208)]
+
+
+def end(checkout: Checkout, *overrides: str) -> FinishOutcome | None:
+    session = checkout.session(*PLAIN, *overrides)
+    with session.ledger.lock():
+        return asyncio.run(finish(session, session.clock()))
+
+
+def ended(checkout: Checkout, *overrides: str) -> FinishOutcome:
+    outcome = end(checkout, *overrides)
+    assert outcome is not None
+    return outcome
+
+
+def summary(checkout: Checkout) -> Summary:
+    return Summary.model_validate_json(checkout.show(BRANCH, FOLDER.summary))
+
+
+def count_tests(server: ModelServer) -> int:
+    return sum(any(item in prompt for item in TEST_ITEMS) for prompt in server.prompts)
+
+
+def test_three_skills_are_tested_and_compared(checkout: Checkout) -> None:
+    checkout.run(*PLAIN)
+    found = ended(checkout).summary
+    assert [one.test and one.test.hard for one in (found.initial, found.best, found.last)] == [
+        0.0,
+        0.5,
+        0.5,
+    ]
+    assert found.best.interval is not None
+    assert found.best.interval[0] < 0.5 < found.best.interval[1]
+    assert found.best_gain is not None
+    assert (found.best_gain.mean, len(found.best_gain.fixed)) == (0.5, 4)
+    assert found == summary(checkout)
+
+
+def test_the_end_is_one_commit_in_the_training_log(checkout: Checkout) -> None:
+    checkout.run(*PLAIN)
+    before = checkout.ref(BRANCH)
+    outcome = ended(checkout)
+    assert checkout.git("rev-parse", f"{BRANCH}^@") == before
+    assert checkout.subjects()[-1] == "Finish training: 0.000 → 0.500 on 8 test tasks"
+    changed = checkout.git("diff", "--name-only", before, outcome.commit).split("\n")
+    assert sorted(changed) == [FOLDER.history, FOLDER.state, FOLDER.summary]
+    assert checkout.kinds()[-1] == "finish"
+
+
+def test_steps_are_counted_epoch_by_epoch(checkout: Checkout) -> None:
+    checkout.run(*PLAIN)
+    epochs = ended(checkout).summary.epochs
+    told = [(one.epoch, one.steps, one.accepts + one.rejects + one.skips) for one in epochs]
+    assert told == [(1, 2, 2), (2, 2, 2)]
+    assert [one.best_score for one in epochs] == [
+        max(entry.best_score or 0 for entry in checkout.history() if entry.epoch == epoch)
+        for epoch in (1, 2)
+    ]
+
+
+def test_all_usage_is_sorted_by_stage(checkout: Checkout) -> None:
+    checkout.run(*PLAIN)
+    found = ended(checkout).summary
+    total = sum((used.usage() for used in found.stages.values()), Usage())
+    assert total.calls == found.usage.calls == checkout.state().usage.calls
+    assert total.tokens == found.usage.usage().tokens
+    assert found.stages["test"].calls == 16
+
+
+def test_a_second_time_changes_nothing(checkout: Checkout, model_server: ModelServer) -> None:
+    checkout.run(*PLAIN)
+    ended(checkout)
+    before = checkout.ref(BRANCH)
+    model_server.prompts.clear()
+    assert end(checkout, "cache.enabled=false") is None
+    assert (checkout.ref(BRANCH), model_server.prompts) == (before, [])
+
+
+def test_equal_texts_are_tested_once(checkout: Checkout, model_server: ModelServer) -> None:
+    model_server.plan = ()
+    checkout.run(*PLAIN, "train.num_epochs=1")
+    found = ended(checkout, "cache.enabled=false").summary
+    assert found.initial.sha256 == found.best.sha256 == found.last.sha256
+    assert count_tests(model_server) == 8
+
+
+def test_a_run_that_went_on_is_finished_again(
+    checkout: Checkout, model_server: ModelServer
+) -> None:
+    checkout.run(*PLAIN, "train.num_epochs=1")
+    first = ended(checkout, "train.num_epochs=1").summary
+    checkout.run(*PLAIN)
+    model_server.prompts.clear()
+    second = ended(checkout, "cache.enabled=false").summary
+    assert (first.step, second.step) == (2, 4)
+    assert second.initial.test == first.initial.test
+    assert count_tests(model_server) == 8
+
+
+def test_other_test_tasks_are_a_reason_to_finish_again(checkout: Checkout) -> None:
+    checkout.run(*PLAIN)
+    ended(checkout)
+    found = ended(checkout, "evaluation.test_env_num=4").summary
+    assert found.best.test is not None
+    assert found.best.test.n == 4
+
+
+def test_without_a_test_there_is_still_a_summary(
+    checkout: Checkout, model_server: ModelServer
+) -> None:
+    checkout.run(*PLAIN)
+    found = ended(checkout, "evaluation.eval_test=false").summary
+    assert (found.tested, found.tested_under, found.best.score) == ((), "", 0.5)
+    assert count_tests(model_server) == 0
+    assert checkout.subjects()[-1] == "Finish training: 0.000 → 0.500 on the selection tasks"
+
+
+def test_a_candidate_in_flight_comes_first(checkout: Checkout) -> None:
+    def die(event: Event) -> None:
+        if isinstance(event, StageFinished) and event.stage == "candidate":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        checkout.run(*PLAIN, observer=die)
+    with pytest.raises(UsageError, match="in flight"):
+        end(checkout)
+
+
+def test_a_test_that_failed_is_taken_up_again(workshop: Workshop) -> None:
+    twin, checkout = workshop.checkout("twin"), workshop.checkout()
+    twin.run(*PLAIN)
+    ended(twin)
+    checkout.run(*PLAIN)
+    workshop.server.trouble = lambda prompt: (500, "down") if "Item 20" in prompt else None
+    with pytest.raises(TooManyErrors):
+        end(checkout)
+    assert checkout.kinds()[-1] == "step"
+    workshop.server.trouble = lambda prompt: None
+    ended(checkout)
+    assert checkout.trees() == twin.trees()
+
+
+def test_a_last_skill_that_scored_higher_becomes_the_best(checkout: Checkout) -> None:
+    checkout.run(*PLAIN)
+    state = checkout.state()
+    lower = state.best.measurement.model_copy(update={"score": 0.25})
+    best = state.best.model_copy(update={"measurement": lower, "sha256": "other"})
+    doctored = document(state.model_copy(update={"best": best}))
+    checkout.commit(FOLDER.state, doctored, branch=BRANCH)
+    found = ended(checkout).summary
+    assert (found.promoted, found.best.sha256) == (True, state.current.sha256)
+    assert checkout.history()[-1].action == "promote"
+    assert sha256(checkout.show(BRANCH, FOLDER.best_skill)) == checkout.state().best.sha256
+
+
+@pytest.mark.parametrize(
+    ("last", "best", "expected"),
+    [(0.5, 0.4, True), (0.5, 0.5, False), (0.4, 0.5, False), (0.1 + 0.2, 0.3, False)],
+)
+def test_only_a_strictly_higher_score_is_better(last: float, best: float, expected: bool) -> None:
+    assert beats(_snapshot(last), _snapshot(best)) is expected
+
+
+def test_scores_on_other_tasks_do_not_compare() -> None:
+    assert not beats(_snapshot(0.9, "a", "b"), _snapshot(0.1, "a"))
+
+
+def _snapshot(score: float, *tasks: str) -> Snapshot:
+    scores = dict.fromkeys(tasks, (score, score))
+    measurement = Measurement(hard=score, soft=score, score=score, tasks=scores)
+    return Snapshot(sha256="x", step=1, origin="step 1", measurement=measurement)

@@ -1,0 +1,57 @@
+"""The comparison of two epochs' skills, on real repositories."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from skillopt_ci.model.client import Usage
+from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
+from skillopt_ci.training.advance import prepare
+from skillopt_ci.training.longitudinal import compare_epochs, earlier_skill
+
+if TYPE_CHECKING:
+    from skillopt_ci.progress import Event
+    from skillopt_ci.training.pairs import Pair
+    from tests.conftest import Checkout
+
+OLD = "# Items\n"
+NEW = "# Items\n\n- Kind a: a number begins with a.\n"
+
+
+def compare(checkout: Checkout, events: list[Event], *overrides: str) -> tuple[Pair, ...]:
+    session = checkout.session(*overrides, observer=events.append)
+
+    async def work() -> tuple[Pair, ...]:
+        async with session.bench("test", session.meter(0.0, Usage())) as bench:
+            return await compare_epochs(session, OLD, NEW, 2, bench)
+
+    return asyncio.run(work())
+
+
+@pytest.mark.parametrize(("policy", "found"), [("mixed", 8), ("changed", 2), ("unchanged", 6)])
+def test_policy_decides_what_is_kept(checkout: Checkout, policy: str, found: int) -> None:
+    pairs = compare(checkout, [], f"optimizer.longitudinal_pair_policy={policy}")
+    assert len(pairs) == found
+
+
+def test_sample_is_as_large_as_configured(checkout: Checkout) -> None:
+    assert len(compare(checkout, [], "optimizer.slow_update_samples=3")) == 3
+
+
+def test_progress_counts_both_sides(checkout: Checkout) -> None:
+    events: list[Event] = []
+    compare(checkout, events)
+    assert events[0] == StageStarted("compare", 16)
+    assert sum(isinstance(event, StageAdvanced) for event in events) == 16
+    assert events[-1] == StageFinished("compare", "6 persistent fail, 2 improved")
+
+
+def test_before_any_end_the_initial_skill_is_the_earlier_one(checkout: Checkout) -> None:
+    checkout.step()
+    session = checkout.session()
+    standing = asyncio.run(prepare(session, 0.0)).standing
+    assert standing.skill != OLD
+    assert earlier_skill(session, standing, 2) == OLD

@@ -1,0 +1,279 @@
+"""Attempts shared out over machines: the record is that of a single machine."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from skillopt_ci.errors import BudgetExhausted, UsageError
+from skillopt_ci.model.client import Usage
+from skillopt_ci.progress import StageFinished
+from skillopt_ci.training.boundary import BoundaryOutcome
+from skillopt_ci.training.flight import Flight
+from skillopt_ci.training.halfway import train_until_candidate
+from skillopt_ci.training.outlook import Attempt, Outlook, look_ahead
+from skillopt_ci.training.run import train_once
+from skillopt_ci.training.shard import Shard, roll_out_shard, shards, take_over
+from skillopt_ci.training.step import StepOutcome
+
+if TYPE_CHECKING:
+    from skillopt_ci.progress import Event
+    from skillopt_ci.training.session import Session
+    from skillopt_ci.training.shard import ShardOutcome
+    from tests.conftest import Checkout, ModelServer, Workshop
+
+SKILL = "# Items\n\nThey are numbered.\n\nThey have kinds.\n"
+ENDS = ("optimizer.use_slow_update=true", "optimizer.use_meta_skill=true")
+
+
+class Stopped(Exception):
+    """Somebody pulled the plug."""
+
+
+def stop_when_proposed(event: Event) -> None:
+    if isinstance(event, StageFinished) and event.stage == "candidate":
+        raise Stopped
+
+
+class Fleet:
+    """Machines that share a run: each has a cache of its own, and nothing else is in common."""
+
+    def __init__(self, checkout: Checkout) -> None:
+        self.checkout = checkout
+        self._machines = 0
+
+    def session(self, *overrides: str) -> Session:
+        """Start a new machine."""
+        self._machines += 1
+        cache = self.checkout.folder.parent / f"{self.checkout.folder.name}-{self._machines}.sqlite"
+        return self.checkout.session(f"cache.path={cache}", *overrides)
+
+    def roll_out(self, most: int, *overrides: str, lost: int = 0) -> list[Path]:
+        """Roll out all shards but the first ``lost``; return the files with their answers."""
+        outlook = look_ahead(self.session(*overrides))
+        parts = () if outlook is None else shards(outlook, most)
+        return [self._shard(part, overrides) for part in parts[lost:]]
+
+    def _shard(self, part: Shard, overrides: tuple[str, ...]) -> Path:
+        session = self.session(*overrides)
+        file = self.checkout.folder.parent / f"answers-{self._machines}.jsonl"
+        share(session, part, file)
+        return file
+
+    def step(self, files: list[Path], *overrides: str) -> Checkout:
+        """Do a step on one more machine, as the command does."""
+        session = self.session(*overrides)
+        take_over(session, files)
+        asyncio.run(train_once(session, lambda outcome: None))
+        return self.checkout
+
+
+def share(session: Session, part: Shard, file: Path) -> ShardOutcome:
+    outlook = look_ahead(session)
+    assert outlook is not None
+    return asyncio.run(roll_out_shard(session, outlook, part, file))
+
+
+def roll_out(checkout: Checkout, part: Shard, *overrides: str) -> ShardOutcome:
+    return share(checkout.session(*overrides), part, checkout.folder / "answers.jsonl")
+
+
+@pytest.fixture
+def fleet(workshop: Workshop) -> Fleet:
+    return Fleet(workshop.checkout("fleet", SKILL))
+
+
+@pytest.fixture
+def alone(workshop: Workshop) -> Fleet:
+    return Fleet(workshop.checkout("alone", SKILL))
+
+
+def phases(fleet: Fleet, steps: int, *overrides: str, most: int = 3, lost: int = 0) -> list[str]:
+    """Do steps with as many machines and return what their shards were for."""
+    seen = []
+    for _ in range(steps):
+        outlook = look_ahead(fleet.session(*overrides))
+        seen.append("" if outlook is None else outlook.phase)
+        fleet.step(fleet.roll_out(most, *overrides, lost=lost), *overrides)
+    return seen
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_shards_record_what_a_single_machine_records(fleet: Fleet, alone: Fleet, most: int) -> None:
+    for _ in range(2):
+        shared = fleet.step(fleet.roll_out(most))
+        single = alone.step([])
+    assert shared.trees() == single.trees()
+    assert shared.state().usage == single.state().usage
+
+
+def test_first_shards_measure_and_later_ones_roll_out(fleet: Fleet) -> None:
+    assert phases(fleet, 2) == ["measure", "rollout"]
+
+
+def test_what_a_lost_shard_lacks_is_asked_by_the_step(fleet: Fleet, alone: Fleet) -> None:
+    phases(fleet, 2, most=4, lost=2)
+    phases(alone, 2, most=1, lost=1)
+    assert fleet.checkout.trees() == alone.checkout.trees()
+
+
+def test_step_asks_nothing_again_that_a_shard_was_answered(
+    fleet: Fleet, model_server: ModelServer
+) -> None:
+    fleet.step([])
+    files = fleet.roll_out(2)
+    model_server.prompts.clear()
+    fleet.step(files)
+    asked = [prompt for prompt in model_server.prompts if "Stage:" not in prompt]
+    assert all("Item 10" in prompt for prompt in asked)  # those of the selection
+
+
+def test_candidate_in_flight_is_measured_by_shards(
+    fleet: Fleet, alone: Fleet, model_server: ModelServer
+) -> None:
+    for machines in (fleet, alone):
+        with pytest.raises(Stopped):
+            machines.checkout.step(observer=stop_when_proposed)
+    files = fleet.roll_out(3)
+    model_server.prompts.clear()
+    shared = fleet.step(files)
+    assert model_server.prompts == []
+    assert shared.trees() == alone.step([]).trees()
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_a_step_in_two_halves_records_what_a_whole_one_records(
+    fleet: Fleet, alone: Fleet, rounds: int
+) -> None:
+    for _ in range(rounds):
+        session = fleet.session()
+        take_over(session, fleet.roll_out(2))
+        flight = asyncio.run(train_until_candidate(session, lambda outcome: None))
+        assert isinstance(flight, Flight)
+        fleet.step(fleet.roll_out(2))
+        alone.step([])
+    assert fleet.checkout.trees() == alone.checkout.trees()
+
+
+def test_half_a_step_goes_on_with_the_candidate_in_flight(fleet: Fleet) -> None:
+    first, second = (
+        asyncio.run(train_until_candidate(fleet.session(), lambda outcome: None)) for _ in range(2)
+    )
+    assert isinstance(first, Flight)
+    assert isinstance(second, Flight)
+    assert first.commit == second.commit
+
+
+def test_half_a_step_without_a_candidate_is_a_whole_one(
+    fleet: Fleet, model_server: ModelServer
+) -> None:
+    model_server.plan = ()
+    outcomes: list[object] = []
+    found = asyncio.run(train_until_candidate(fleet.session(), outcomes.append))
+    assert isinstance(found, StepOutcome)
+    assert outcomes == [found]
+
+
+def test_end_of_an_epoch_is_done_before_half_a_step(fleet: Fleet) -> None:
+    fleet.checkout.run("train.num_epochs=1")
+    outcomes: list[object] = []
+    session = fleet.session(*ENDS)
+    assert isinstance(asyncio.run(train_until_candidate(session, outcomes.append)), Flight)
+    assert [type(one) for one in outcomes] == [BoundaryOutcome]
+
+
+def test_half_a_step_is_none_when_nothing_is_left(fleet: Fleet) -> None:
+    fleet.checkout.run("train.num_epochs=1")
+    session = fleet.session("train.num_epochs=1")
+    assert asyncio.run(train_until_candidate(session, lambda outcome: None)) is None
+
+
+def test_skills_of_two_epochs_are_compared_by_shards(fleet: Fleet, alone: Fleet) -> None:
+    for machines in (fleet, alone):
+        machines.checkout.run("train.batch_size=8")
+    overrides = (*ENDS, "train.batch_size=8")
+    assert phases(fleet, 1, *overrides) == ["comparison"]
+    assert fleet.checkout.trees() == alone.step([], *overrides).trees()
+    assert fleet.checkout.boundary(2).pairs
+
+
+def test_best_skill_is_measured_again_too_when_the_tasks_change(fleet: Fleet) -> None:
+    machine = fleet.step([])
+    machine.run()
+    overrides = ("evaluation.gate_metric=soft",)
+    state, outlook = machine.state(), look_ahead(machine.session(*overrides))
+    assert outlook is not None
+    skills = 1 if state.best.sha256 == state.current.sha256 else 2
+    assert (outlook.phase, len(outlook.attempts)) == ("measure", 8 * skills)
+
+
+def test_base_is_taken_in_by_the_step_alone(fleet: Fleet, alone: Fleet) -> None:
+    for machines in (fleet, alone):
+        machines.step([]).commit("skills/SKILL.md", SKILL.replace("Items", "Things"))
+    tip = fleet.checkout.ref("skillopt/demo")
+    files = fleet.roll_out(2)
+    assert fleet.checkout.ref("skillopt/demo") == tip
+    assert len(files) == 2
+    assert fleet.step(files).state().usage == alone.step([]).state().usage
+
+
+def test_nothing_is_planned_when_nothing_is_left(checkout: Checkout) -> None:
+    checkout.run("train.num_epochs=1")
+    assert look_ahead(checkout.session("train.num_epochs=1")) is None
+
+
+def test_answers_are_accounted_for_in_the_step_that_uses_them_first(checkout: Checkout) -> None:
+    roll_out(checkout, Shard(1, 1))
+    checkout.step()
+    start, step = checkout.history()
+    assert start.usage.calls == 8
+    assert step.usage.calls == checkout.record(1).usage.calls > 0
+
+
+def test_shards_keep_to_their_share_of_the_budget(checkout: Checkout) -> None:
+    with pytest.raises(BudgetExhausted):
+        roll_out(checkout, Shard(1, 2), "budget.step.calls=4")
+    lines = (checkout.folder / "answers.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 1 + 2
+
+
+def test_share_is_one_of_what_the_run_has_left(checkout: Checkout) -> None:
+    checkout.step()
+    spent = checkout.state().usage.calls
+    with pytest.raises(BudgetExhausted):
+        roll_out(checkout, Shard(1, 2), f"budget.run.calls={spent + 2}")
+    lines = (checkout.folder / "answers.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 1 + 1
+
+
+def test_attempts_that_fail_are_left_to_the_step(
+    checkout: Checkout, model_server: ModelServer
+) -> None:
+    model_server.trouble = lambda prompt: (503, "busy") if "kind a" in prompt else None
+    outcome = roll_out(checkout, Shard(1, 1))
+    assert (outcome.attempts, outcome.errors, outcome.answers) == (8, 2, 6)
+    model_server.trouble = lambda prompt: None
+    take_over(checkout.session(), [checkout.folder / "answers.jsonl"])
+    checkout.step()
+    assert checkout.history()[0].tasks == 8
+
+
+def test_without_a_cache_nothing_can_be_shared(checkout: Checkout) -> None:
+    with pytest.raises(UsageError, match="cache"):
+        take_over(checkout.session("cache.enabled=false"), [])
+
+
+@pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "a/b", "1/2/3", "-1/2", "١/٢"])
+def test_what_is_no_shard_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="2/4"):
+        Shard.parse(text)
+
+
+@pytest.mark.parametrize(("attempts", "of"), [(0, 1), (3, 3), (9, 4)])
+def test_no_shard_is_idle_if_it_need_not_be(attempts: int, of: int) -> None:
+    attempt = Attempt(task=None, skill="", stage="rollout")  # type: ignore[arg-type]
+    parts = shards(Outlook("rollout", 1, (attempt,) * attempts, Usage()), 4)
+    assert [str(part) for part in parts] == [f"{number}/{of}" for number in range(1, of + 1)]
