@@ -1,0 +1,91 @@
+"""GitHub as a `Forge`."""
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from skillopt_ci.github import account, check, comment, files, merging, pull_request, review
+from skillopt_ci.github.access import Access
+from skillopt_ci.github.asking import asking
+from skillopt_ci.github.client import Client, connect
+from skillopt_ci.github.forge import (
+    ChangedFiles,
+    CommentRef,
+    KeptCheck,
+    KeptComment,
+    KeptPullRequest,
+    MergeMethod,
+    MergeOutcome,
+    Permission,
+    PullRequest,
+    Reaction,
+    ReviewNote,
+    WantedCheck,
+    WantedPullRequest,
+)
+from skillopt_ci.github.patience import Patience
+
+
+class GitHubForge:
+    """A repository on GitHub or GitHub Enterprise Server; see `Forge` for what each method does."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    @classmethod
+    def open(cls, access: Access, patience: Patience | None = None) -> "GitHubForge":
+        """Build the forge of a repository; nothing is sent yet."""
+        return cls(connect(access, patience))
+
+    @property
+    def repository(self) -> str:  # noqa: D102 (documented by Forge, like all that follow)
+        return self._client.name
+
+    @cached_property
+    def _login(self) -> str:
+        return account.login(self._client)
+
+    def login(self) -> str:  # noqa: D102
+        return self._login
+
+    def pull_request(self, number: int) -> PullRequest:  # noqa: D102
+        return pull_request.value(pull_request.read(self._client, number))
+
+    def open_pull_request(self, head: str, base: str) -> PullRequest | None:  # noqa: D102
+        return pull_request.open_of(self._client, head, base)
+
+    def keep_pull_request(self, wanted: WantedPullRequest) -> KeptPullRequest:  # noqa: D102
+        return pull_request.keep(self._client, wanted)
+
+    def merge(  # noqa: D102
+        self, number: int, head_sha: str, method: MergeMethod = "merge", title: str = ""
+    ) -> MergeOutcome:
+        return merging.merge(self._client, number, head_sha, method, title)
+
+    def keep_comment(self, number: int, body: str) -> KeptComment:  # noqa: D102
+        return comment.keep(self._client, self._login, number, body)
+
+    def keep_check(self, wanted: WantedCheck) -> KeptCheck:  # noqa: D102
+        return check.keep(self._client, self._login, wanted)
+
+    def review_notes(self, number: int, path: str) -> tuple[ReviewNote, ...]:  # noqa: D102
+        return review.notes(self._client, self._login, number, path)
+
+    def answer(self, number: int, note: ReviewNote, body: str) -> KeptComment:  # noqa: D102
+        return review.answer(self._client, self._login, number, note, body)
+
+    def react(self, comment_ref: CommentRef, reaction: Reaction) -> None:  # noqa: D102
+        comment.react(self._client, comment_ref, reaction)
+
+    def permission_of(self, login: str) -> Permission:  # noqa: D102
+        return account.permission_of(self._client, login)
+
+    def changed_files(self, number: int) -> ChangedFiles:  # noqa: D102
+        return files.changed(self._client, number)
+
+    def file_at(self, path: str, ref: str) -> bytes | None:  # noqa: D102
+        return files.at(self._client, path, ref)
+
+    def dispatch(self, event: str, payload: Mapping[str, object]) -> None:  # noqa: D102
+        with asking(f"dispatch {event}", "contents: write"):
+            content = {"event_type": event, "client_payload": dict(payload)}
+            self._client.send("POST", "/dispatches", content)

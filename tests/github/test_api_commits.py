@@ -1,0 +1,145 @@
+import subprocess
+from base64 import b64encode
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from github_server.scene import SKILL, Scene
+
+from skillopt_ci.cli.assemble import open_ledger
+from skillopt_ci.errors import LostRace, UsageError
+from skillopt_ci.github.api_commits import ApiCommits
+from skillopt_ci.github.failure import PermissionMissing
+from skillopt_ci.ledger.ledger import Ledger
+from skillopt_ci.settings import config
+from skillopt_ci.settings.loading import load
+
+BASIC = b64encode(b"x-access-token:job").decode()
+
+
+@dataclass(frozen=True)
+class Clone:
+    """A clone over HTTP whose ledger has its commits made by the API."""
+
+    folder: Path
+    ledger: Ledger
+
+    def git(self, *args: str) -> str:
+        done = subprocess.run(["git", *args], cwd=self.folder, capture_output=True, check=True)
+        return done.stdout.decode().rstrip("\n")
+
+    def step(self, text: str) -> str:
+        """Do a whole step and return the new tip."""
+        position = self.ledger.sync()
+        head = position.head
+        candidate = self.ledger.commit((head,), head, {SKILL: text}, f"Write {text}")
+        self.ledger.propose(candidate)
+        tip = self.ledger.commit((head, candidate), candidate, {}, f"Merge {text}")
+        self.ledger.advance(position.tip, tip, candidate)
+        return tip
+
+
+@pytest.fixture
+def clone(scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clone:
+    file = tmp_path / "gitconfig"
+    file.write_text(
+        f"[user]\nname = Ada\nemail = ada@example.org\n"
+        f"[http]\nextraHeader = Authorization: Basic {BASIC}\n"
+    )
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(file))
+    url, folder = f"{scene.hub.url}/{scene.hub.name}.git", tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", url, str(folder)], check=True)
+    ledger = Ledger.open(folder, "demo", config.Git())
+    return Clone(folder, replace(ledger, write_commit=ApiCommits(scene.client(), "origin")))
+
+
+def test_a_step_is_made_by_github_and_known_here(scene: Scene, clone: Clone) -> None:
+    tip = clone.step("better\n")
+    assert scene.hub.bare.tip("skillopt/demo") == tip == clone.ledger.sync().tip
+    assert clone.git("show", f"{tip}:{SKILL}") == "better"
+    authors = clone.git("log", "-2", "--format=%an %cn", tip).splitlines()
+    assert authors == ["github-actions[bot] GitHub"] * 2
+
+
+def test_steps_follow_each_other(scene: Scene, clone: Clone) -> None:
+    first, second = clone.step("better\n"), clone.step("best\n")
+    assert scene.hub.bare.has(second, first)
+    log = clone.git("log", "--first-parent", "--format=%s", second)
+    assert log.splitlines() == ["Merge best", "Merge better", f"Change {SKILL}"]
+
+
+def test_nothing_is_left_of_the_temporary_refs(scene: Scene, clone: Clone) -> None:
+    clone.step("better\n")
+    refs = scene.hub.bare.git("for-each-ref", "--format=%(refname)").splitlines()
+    assert refs == ["refs/heads/main", "refs/heads/skillopt/demo"]
+    assert "skillopt-ci" not in clone.git("for-each-ref")
+
+
+def test_the_tree_is_the_very_one(clone: Clone) -> None:
+    changes = {SKILL: None, "a b/ü.md": "x\n", ".skillopt/demo/state.json": "{}\n"}
+    head = clone.ledger.sync().head
+    made = clone.ledger.commit((head,), head, changes, "Change")
+    plain = Ledger.open(clone.folder, "demo", config.Git())
+    assert clone.git("rev-parse", f"{made}^{{tree}}") == clone.git(
+        "rev-parse", f"{plain.commit((head,), head, changes, 'Change')}^{{tree}}"
+    )
+
+
+def test_lost_answers_are_asked_for_again(scene: Scene, clone: Clone) -> None:
+    for kind in ("blobs", "trees", "commits", "refs"):
+        scene.hub.fail(f"POST /git/{kind}", 502, after=True)
+    tip = clone.step("better\n")
+    assert scene.hub.bare.tip("skillopt/demo") == tip
+
+
+def test_another_run_that_was_quicker_wins(scene: Scene, clone: Clone) -> None:
+    position = clone.ledger.sync()
+    made = clone.ledger.commit((position.head,), position.head, {SKILL: "x\n"}, "Write x")
+    scene.step("quicker\n")
+    with pytest.raises(LostRace):
+        clone.ledger.advance(position.tip, made)
+
+
+def test_the_missing_permission_is_named(scene: Scene, clone: Clone) -> None:
+    scene.hub.fail("POST /git/blobs", 403, "Resource not accessible by integration")
+    with pytest.raises(PermissionMissing, match="Grant `contents: write`"):
+        clone.step("better\n")
+
+
+CONFIG = f"""
+run: demo
+skill: {SKILL}
+tasks: {{path: tasks.jsonl}}
+model:
+  target: {{provider: simulated, model: m}}
+  optimizer: {{provider: simulated, model: m}}
+git: {{commits: api}}
+"""
+
+
+def test_the_configuration_asks_for_it(scene: Scene, clone: Clone) -> None:
+    (clone.folder / "skillopt.yaml").write_text(CONFIG, encoding="utf-8")
+    loaded = load(clone.folder / "skillopt.yaml")
+    environ = {
+        "GITHUB_REPOSITORY": scene.hub.name,
+        "GITHUB_TOKEN": "job",
+        "GITHUB_API_URL": scene.hub.url,
+    }
+    ledger = open_ledger(loaded, environ)
+    head = ledger.sync().head
+    made = ledger.commit((head,), head, {SKILL: "better\n"}, "Write")
+    assert scene.hub.bare.git("log", "-1", "--format=%cn", made) == "GitHub"
+
+
+def test_without_a_token_it_cannot_be(clone: Clone) -> None:
+    (clone.folder / "skillopt.yaml").write_text(CONFIG, encoding="utf-8")
+    with pytest.raises(UsageError, match="GITHUB_REPOSITORY"):
+        open_ledger(load(clone.folder / "skillopt.yaml"), {})
+
+
+def test_without_a_remote_it_cannot_be(clone: Clone) -> None:
+    (clone.folder / "skillopt.yaml").write_text(CONFIG, encoding="utf-8")
+    loaded = load(clone.folder / "skillopt.yaml", ("git.remote=null",))
+    with pytest.raises(UsageError, match="needs a remote"):
+        open_ledger(loaded, {})

@@ -1,0 +1,106 @@
+"""The same client against a GitHub by other people, both sides held against the description."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from github_server.emulator import INSTALLED, emulating
+from github_server.exchanges import recording
+from github_server.scene import SKILL, WANTED
+
+from skillopt_ci.github.access import Access
+from skillopt_ci.github.client import Client, connect
+from skillopt_ci.github.forge import Annotation, Change, Merging, PullRequest, WantedCheck
+from skillopt_ci.github.github_forge import GitHubForge
+from skillopt_ci.github.patience import Patience
+
+pytestmark = pytest.mark.skipif(not INSTALLED, reason="npm has not installed the emulator")
+
+MARKER = "<!-- skillopt-ci:v1 key=demo -->"
+#: Where the emulator departs from GitHub's description.
+DEPARTURES = ("labels[0].description: None", "'annotations_url' is a required", "$.user: ")
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    patience = Patience(between_writes=0, retries=0)
+    with emulating(tmp_path_factory.mktemp("emulator")) as url, recording() as exchanges:
+        yield connect(Access("ada/skills", "token", url), patience)
+    rest = [each for each in exchanges if each.target != "/graphql"]
+    assert [problem for each in rest for problem in each.request_problems()] == []
+    departures = [problem for each in rest for problem in each.answer_problems()]
+    assert [each for each in departures if not any(word in each for word in DEPARTURES)] == []
+
+
+@pytest.fixture(scope="module")
+def forge(client: Client) -> GitHubForge:
+    return GitHubForge(client)
+
+
+@pytest.fixture(scope="module")
+def head(client: Client) -> str:
+    """A skills branch with one commit, made as those of `git.commits: api` are."""
+    entry = {"path": SKILL, "mode": "100644", "type": "blob"}
+    content = {"content": "YmV0dGVy", "encoding": "base64"}
+    entry["sha"] = client.send("POST", "/git/blobs", content)["sha"]
+    tree = client.send("POST", "/git/trees", {"tree": [entry]})["sha"]
+    commit = {"message": "Step 1", "tree": tree, "parents": []}
+    oid = str(client.send("POST", "/git/commits", commit)["sha"])
+    client.send("POST", "/git/refs", {"ref": f"refs/heads/{WANTED.head}", "sha": oid})
+    return oid
+
+
+@pytest.fixture(scope="module")
+def pull(forge: GitHubForge, head: str) -> PullRequest:
+    kept = forge.keep_pull_request(replace(WANTED, labels=("skillopt",), draft=False))
+    assert kept.change == Change.CREATED
+    assert kept.pull_request is not None
+    return kept.pull_request
+
+
+def test_the_token_has_an_account(forge: GitHubForge) -> None:
+    assert forge.login() == "ada"
+
+
+def test_the_pull_request_is_kept(forge: GitHubForge, pull: PullRequest) -> None:
+    wanted = replace(WANTED, labels=("skillopt",), draft=False, body="New")
+    first, second = forge.keep_pull_request(wanted), forge.keep_pull_request(wanted)
+    assert second.change == Change.UNCHANGED
+    assert first.pull_request == second.pull_request == forge.pull_request(pull.number)
+
+
+def test_the_comment_is_found_among_hundreds(
+    client: Client, forge: GitHubForge, pull: PullRequest
+) -> None:
+    for number in range(210):
+        client.send("POST", f"/issues/{pull.number}/comments", {"body": f"comment {number}"})
+    first = forge.keep_comment(pull.number, f"{MARKER}\nStep 1")
+    second = forge.keep_comment(pull.number, f"{MARKER}\nStep 2")
+    assert (second.id, second.change) == (first.id, Change.UPDATED)
+
+
+def test_the_check_is_kept(forge: GitHubForge, pull: PullRequest, head: str) -> None:
+    annotations = (Annotation(SKILL, 1, 1, "notice", "Fine"),) * 60
+    begun = WantedCheck("skillopt", head, "Title", "Summary")
+    assert forge.keep_check(begun).kind == "check_run"
+    done = replace(begun, conclusion="success", annotations=annotations)
+    assert forge.keep_check(done).change == Change.UPDATED
+
+
+def test_the_skill_is_read_from_a_commit(forge: GitHubForge, head: str) -> None:
+    assert forge.file_at(SKILL, head) == b"better"
+    assert forge.file_at("none.md", head) is None
+
+
+def test_permissions_are_asked_for(forge: GitHubForge) -> None:
+    assert (forge.permission_of("ada"), forge.permission_of("nobody")) == ("admin", "none")
+
+
+def test_nobody_said_anything(forge: GitHubForge, pull: PullRequest) -> None:
+    assert forge.review_notes(pull.number, SKILL) == ()
+
+
+def test_without_graphql_a_merge_is_withheld(
+    forge: GitHubForge, pull: PullRequest, head: str
+) -> None:
+    assert forge.merge(pull.number, head).merging == Merging.WITHHELD

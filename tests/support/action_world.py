@@ -1,0 +1,92 @@
+"""The action as the runner starts it: a mounted checkout, a payload, files, a GitHub to push to."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from github_server.state import Hub
+
+PROGRAM = Path(sys.executable).with_name("skillopt-ci-action")
+SMALL = "train.batch_size=4\nevaluation.sel_env_num=8\nevaluation.test_env_num=4"
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What the runner has after the action ended."""
+
+    code: int
+    log: str
+    outputs: dict[str, str]
+    summary: str
+
+
+@dataclass
+class World:
+    """A job's surroundings; ``environ`` is added to what the runner sets."""
+
+    hub: Hub
+    workspace: Path
+    files: Path
+    environ: dict[str, str] = field(default_factory=dict)
+
+    def start(self, event: str, payload: dict[str, Any] | None = None, **inputs: str) -> Finished:
+        (self.files / "event.json").write_text(json.dumps(payload or {}), encoding="utf-8")
+        for name in ("output", "summary"):
+            (self.files / name).write_text("", encoding="utf-8")
+        done = subprocess.run(
+            [PROGRAM],
+            cwd=self.workspace,
+            env=self.variables(event, {"token": "job", "overrides": SMALL, **inputs}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        outputs = read_outputs((self.files / "output").read_text(encoding="utf-8"))
+        summary = (self.files / "summary").read_text(encoding="utf-8")
+        return Finished(done.returncode, done.stdout, outputs, summary)
+
+    def variables(self, event: str, inputs: dict[str, str]) -> dict[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.files),
+            "CI": "true",
+            "GITHUB_ACTIONS": "true",
+            "GITHUB_WORKSPACE": str(self.workspace),
+            "GITHUB_EVENT_NAME": event,
+            "GITHUB_EVENT_PATH": str(self.files / "event.json"),
+            "GITHUB_REPOSITORY": "octo/skills",
+            "GITHUB_SERVER_URL": self.hub.url,
+            "GITHUB_API_URL": self.hub.url,
+            "GITHUB_OUTPUT": str(self.files / "output"),
+            "GITHUB_STEP_SUMMARY": str(self.files / "summary"),
+            **{f"INPUT_{name.upper()}": value for name, value in inputs.items()},
+            **self.environ,
+        }
+
+    def git(self, *words: str) -> str:
+        line = ["git", "-c", "safe.directory=*", "-C", str(self.workspace), *words]
+        return subprocess.run(line, check=True, capture_output=True, text=True).stdout.rstrip("\n")
+
+
+def read_outputs(text: str) -> dict[str, str]:
+    """Read a file of outputs as the runner does."""
+    outputs, lines = {}, iter(text.splitlines())
+    for head in lines:
+        name, arrow, delimiter = head.partition("<<")
+        assert arrow, f"no output begins with {head!r}"
+        outputs[name] = "\n".join(_until(delimiter, lines))
+    return outputs
+
+
+def _until(delimiter: str, lines: Iterator[str]) -> Iterator[str]:
+    for line in lines:
+        if line == delimiter:
+            return
+        yield line
+    raise AssertionError(f"{delimiter} is missing")

@@ -1,0 +1,41 @@
+"""The few GraphQL queries that REST has no counterpart for."""
+
+from typing import Any
+
+from github_server import pulls
+from github_server.state import Hub, Json
+
+
+def answer(hub: Hub, login: str, query: str, variables: Json) -> Json:
+    """Answer a query or mutation with data or errors."""
+    if "viewer" in query:
+        return {"data": {"viewer": {"login": login}}}
+    wanted = variables["input"]
+    facts = hub.pulls[int(wanted["pullRequestId"].removeprefix("PR_"))]
+    if "markPullRequestReadyForReview" in query:
+        facts["draft"] = False
+        return _done("markPullRequestReadyForReview", pullRequest={"isDraft": False})
+    assert "enablePullRequestAutoMerge" in query
+    return _enable(hub, facts, wanted)
+
+
+def _enable(hub: Hub, facts: Json, wanted: Json) -> Json:
+    if not hub.auto_merge:
+        return _error("Auto merge is not allowed for this repository")
+    if pulls.state(hub, facts) == "clean":
+        return _error("Pull request Pull request is in clean status")
+    if wanted.get("expectedHeadOid", facts["sha"]) != facts["sha"]:
+        return _error("Head sha didn't match the expected one")
+    facts["auto_merge"] = {
+        "enabled_by": {"login": "x"}, "merge_method": wanted["mergeMethod"].lower(),
+        "commit_title": wanted.get("commitHeadline", ""), "commit_message": "",
+    }  # fmt: skip
+    return _done("enablePullRequestAutoMerge", actor=None)
+
+
+def _done(name: str, **fields: Any) -> Json:
+    return {"data": {name: {"clientMutationId": None, **fields}}}
+
+
+def _error(message: str) -> Json:
+    return {"data": None, "errors": [{"type": "UNPROCESSABLE", "message": message}]}
