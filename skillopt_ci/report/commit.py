@@ -10,8 +10,12 @@ from skillopt_ci.ledger.records import (
     Measurement,
     ProposalRecord,
     StepRecord,
+    UsageRecord,
 )
 from skillopt_ci.report.figures import plural, score, score_text, usage_text
+from skillopt_ci.report.note_outcome import guidance_lines
+from skillopt_ci.report.reminders import notes_gist, notes_verdict, refusals, reminders
+from skillopt_ci.report.rewriting import rewriting
 from skillopt_ci.report.untrusted import one_line
 from skillopt_ci.report.verdict import verdict
 
@@ -32,37 +36,43 @@ def started(entry: HistoryEntry, skill: str, measurement: Measurement) -> Commit
     return CommitText(
         subject=f"Start training {skill}: {score(measurement.score)} on "
         f"{plural(measurement.n, 'task')}",
-        body=_paragraphs(
+        body=paragraphs(
             f"The skill as it stands scores {score_text(measurement.score, measurement.n)} on the "
             "selection tasks. From here on every training step is a commit: merged if it scored "
             "higher on the same tasks, reverted otherwise.",
-            _simulated(entry.simulated),
+            simulated_note(entry.simulated),
         ),
         trailers=_entry_trailers(entry),
     )
 
 
-def measured(entry: HistoryEntry, measurement: Measurement) -> CommitText:
+def measured(
+    entry: HistoryEntry, measurement: Measurement, changes: Sequence[str] = ()
+) -> CommitText:
     """The skill, the tasks or the configuration changed under way; scores start afresh."""
     return CommitText(
         subject=f"Measure again: {score(measurement.score)} on {plural(measurement.n, 'task')}, "
         f"{entry.reason}",
-        body=_paragraphs(
+        body=paragraphs(
             f"Reason: {entry.reason}. The current skill scores "
             f"{score_text(measurement.score, measurement.n)} on the selection tasks; the next "
             "candidates are compared with that.",
-            _simulated(entry.simulated),
+            _changed(changes),
+            simulated_note(entry.simulated),
         ),
         trailers=_entry_trailers(entry),
     )
 
 
-def set_aside(entry: HistoryEntry) -> CommitText:
-    """A candidate whose ground changed before it was judged; kept as a parent, not as content."""
+def set_aside(entry: HistoryEntry, work: str) -> CommitText:
+    """A candidate whose ground changed before it was judged; kept as a parent, not as content.
+
+    ``work`` is what it was the candidate of.
+    """
     return CommitText(
-        subject=f"Set aside the candidate of step {entry.step + 1}: {entry.reason}",
+        subject=f"Set aside the candidate of {work}: {entry.reason}",
         body="The candidate stays reachable as this commit's second parent. "
-        "The step is done again from the skill as it is now.",
+        "The work is done again from the skill as it is now.",
         trailers=_entry_trailers(entry),
     )
 
@@ -79,15 +89,18 @@ def took_in_base(base: str, skill: str) -> CommitText:
 def proposed(record: StepRecord) -> CommitText:
     """A step's candidate, before it is measured."""
     proposal = record.proposal
-    applied = applied_edits(proposal)
     return CommitText(
-        subject=f"Step {record.step}: {gist(applied)}",
-        body=_paragraphs(
+        subject=f"Step {record.step}: {headline(proposal)}",
+        body=paragraphs(
             f"Before this change the model scored {score(proposal.rollout.hard)} on "
             f"{plural(proposal.rollout.n, 'training task')}.",
-            "\n".join(f"- {edit_text(edit)}" for edit in applied),
+            "\n".join(f"- {text}" for text in _changes(proposal)),
+            "\n".join(f"- {text}" for text in reminders(proposal)),
             f"Why: {one_line(proposal.reasoning, 600)}" if proposal.reasoning else "",
-            _simulated(record.simulated),
+            _guidance(record),
+            refusals(proposal),
+            _changed(record.changes),
+            simulated_note(record.simulated),
         ),
         trailers=_step_trailers(record, "proposed", proposal.skill_after, {}),
     )
@@ -95,9 +108,8 @@ def proposed(record: StepRecord) -> CommitText:
 
 def merged(record: StepRecord, decision: Decision, seconds: float) -> CommitText:
     """The candidate scored higher and stays."""
-    edits = applied_edits(record.proposal)
     return CommitText(
-        subject=f"Merge step {record.step} ({_arrow(decision)}): {gist(edits)}",
+        subject=f"Merge step {record.step} ({arrow(decision)}): {headline(record.proposal)}",
         body=_verdict(record, decision),
         trailers=_decision_trailers(record, decision, seconds),
     )
@@ -105,10 +117,9 @@ def merged(record: StepRecord, decision: Decision, seconds: float) -> CommitText
 
 def reverted(record: StepRecord, decision: Decision, candidate: str, seconds: float) -> CommitText:
     """The candidate did not score higher: the skill is again what it was."""
-    edits = applied_edits(record.proposal)
     return CommitText(
-        subject=f"Revert step {record.step} ({_arrow(decision)}): {gist(edits)}",
-        body=_paragraphs(f"This reverts commit {candidate}.", _verdict(record, decision)),
+        subject=f"Revert step {record.step} ({arrow(decision)}): {headline(record.proposal)}",
+        body=paragraphs(f"This reverts commit {candidate}.", _verdict(record, decision)),
         trailers=_decision_trailers(record, decision, seconds),
     )
 
@@ -125,6 +136,20 @@ def unchanged(record: StepRecord, decision: Decision, seconds: float) -> CommitT
 def applied_edits(proposal: ProposalRecord) -> tuple[EditRecord, ...]:
     """The edits that changed the document."""
     return tuple(edit for edit in proposal.edits if edit.applied)
+
+
+def change_count(proposal: ProposalRecord) -> int:
+    """How many changes went into the candidate: edits, suggestions, or one whole document."""
+    if proposal.mode == "patch":
+        return len(applied_edits(proposal))
+    return max(1, len(proposal.suggestions)) if proposal.body_changed else 0
+
+
+def headline(proposal: ProposalRecord) -> str:
+    """What a step did to the document, in a few words of the model's own."""
+    edits = gist(applied_edits(proposal)) if applied_edits(proposal) else ""
+    body = edits if proposal.mode == "patch" else "; ".join(rewriting(proposal))
+    return "; ".join(filter(None, (body, notes_gist(proposal)))) or "no change"
 
 
 def gist(edits: Sequence[EditRecord]) -> str:
@@ -146,6 +171,12 @@ def edit_text(edit: EditRecord) -> str:
     return f"{what} (seen in {plural(edit.support_count, kind)})"
 
 
+def _changes(proposal: ProposalRecord) -> tuple[str, ...]:
+    if proposal.mode == "patch":
+        return tuple(edit_text(edit) for edit in applied_edits(proposal))
+    return rewriting(proposal)
+
+
 def _gist_of(edit: EditRecord) -> str:
     if edit.op == "delete":
         return f"drop “{_quoted(edit.target, 60)}”"
@@ -159,17 +190,31 @@ def _quoted(text: str, limit: int) -> str:
 
 def _verdict(record: StepRecord, decision: Decision) -> str:
     measurement = decision.measurement
-    flips = f"Fixed: {_names(decision.fixed)}. Broken: {_names(decision.broken)}."
-    return _paragraphs(
+    return paragraphs(
         f"Verdict: {verdict(decision.action, decision.score_after)}. "
         f"{decision.reason[:1].upper()}{decision.reason[1:]}.",
-        "" if measurement is None else flips,
+        "" if measurement is None else flips(decision),
+        _guidance(record),
+        notes_verdict(record.proposal, decision),
+        "" if record.proposal.changed else refusals(record.proposal),
         ""
         if decision.reused_from is None
         else f"Measured in step {decision.reused_from}, not again.",
         f"Used {usage_text(record.usage.usage())}.",
-        _simulated(record.simulated),
+        _changed(record.changes),
+        simulated_note(record.simulated),
     )
+
+
+def flips(decision: Decision) -> str:
+    """The selection tasks whose outcome changed."""
+    return f"Fixed: {_names(decision.fixed)}. Broken: {_names(decision.broken)}."
+
+
+def _guidance(record: StepRecord) -> str:
+    """What reviewers asked for, and what became of it."""
+    lines = "\n".join(f"- {line}" for line in guidance_lines(record))
+    return f"Reviewer guidance:\n\n{lines}" if lines else ""
 
 
 def _names(tasks: Sequence[str], limit: int = 12) -> str:
@@ -178,7 +223,8 @@ def _names(tasks: Sequence[str], limit: int = 12) -> str:
     return f"{shown} and {rest} more" if rest > 0 else shown
 
 
-def _arrow(decision: Decision) -> str:
+def arrow(decision: Decision) -> str:
+    """The scores before and after, for a subject."""
     return f"{score(decision.score_before)} → {score(decision.score_after)}"
 
 
@@ -187,11 +233,11 @@ def _entry_trailers(entry: HistoryEntry) -> dict[str, str]:
         "Skillopt-Step": str(entry.step),
         "Skillopt-Epoch": str(entry.epoch),
         "Skillopt-Action": entry.action,
-        "Skillopt-Score-After": _exact(entry.score_after),
+        "Skillopt-Score-After": exact(entry.score_after),
         "Skillopt-Tasks": str(entry.tasks),
         "Skillopt-Skill-Sha256": entry.skill_sha256,
         "Skillopt-Config-Sha256": entry.config_sha256,
-        **_usage_trailers(entry.usage.usage().tokens, entry.usage.cost_usd, entry.simulated),
+        **usage_trailers(entry.usage, entry.simulated),
     }
 
 
@@ -203,40 +249,49 @@ def _step_trailers(
         "Skillopt-Epoch": str(record.epoch),
         "Skillopt-Action": action,
         **scores,
-        "Skillopt-Edits": str(len(applied_edits(record.proposal))),
+        "Skillopt-Edits": str(change_count(record.proposal)),
         "Skillopt-Skill-Sha256": skill,
         "Skillopt-Config-Sha256": record.proposal.config_sha256,
-        **_usage_trailers(record.usage.usage().tokens, record.usage.cost_usd, record.simulated),
+        **usage_trailers(record.usage, record.simulated),
     }
 
 
 def _decision_trailers(record: StepRecord, decision: Decision, seconds: float) -> dict[str, str]:
-    stayed = decision.action.startswith("accept")
-    after = record.proposal.skill_after if stayed else record.proposal.skill_before
+    after = record.proposal.skill_after if decision.stays else record.proposal.skill_before
     scores = {
-        "Skillopt-Score-Before": _exact(decision.score_before),
-        "Skillopt-Score-After": _exact(decision.score_after),
+        "Skillopt-Score-Before": exact(decision.score_before),
+        "Skillopt-Score-After": exact(decision.score_after),
         "Skillopt-Tasks": str(decision.compared),
     }
     facts = _step_trailers(record, decision.action, after, scores)
     return {**facts, "Skillopt-Seconds": f"{seconds:.1f}"}
 
 
-def _exact(value: float | None) -> str:
+def exact(value: float | None) -> str:
+    """A score for programs: six digits, or ``none``."""
     return "none" if value is None else f"{value:.6g}"
 
 
-def _usage_trailers(tokens: int, cost: float | None, simulated: bool) -> dict[str, str]:
+def usage_trailers(usage: UsageRecord, simulated: bool) -> dict[str, str]:
+    """What it took, and whether the models were real."""
+    cost = usage.cost_usd
     facts = {
-        "Skillopt-Tokens": str(tokens),
+        "Skillopt-Tokens": str(usage.usage().tokens),
         "Skillopt-Cost-Usd": "unknown" if cost is None else f"{cost:.6f}",
     }
     return {**facts, "Skillopt-Simulated": "true"} if simulated else facts
 
 
-def _simulated(simulated: bool) -> str:
+def simulated_note(simulated: bool) -> str:
+    """The warning that belongs to every simulated number."""
     return _SIMULATED if simulated else ""
 
 
-def _paragraphs(*parts: str) -> str:
+def _changed(changes: Sequence[str]) -> str:
+    listed = ", ".join(one_line(change, 120) for change in changes)
+    return f"Changed since the last step: {listed}." if changes else ""
+
+
+def paragraphs(*parts: str) -> str:
+    """The parts that say something, with blank lines between them."""
     return "\n\n".join(part for part in parts if part)

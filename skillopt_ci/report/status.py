@@ -16,6 +16,7 @@ def status_rows(
         ("branch at", commit[:10]),
         ("last step", f"{state.step} (epoch {state.epoch})" if state.step else "none yet"),
         ("steps", _counts(tally(history))),
+        *_epoch_ends(state),
         ("started at", "–" if first is None else score_text(first.score_after or 0.0, first.tasks)),
         ("current", _snapshot(state.current)),
         ("best", _snapshot(state.best)),
@@ -32,6 +33,7 @@ def status_json(state: State, history: Sequence[HistoryEntry], commit: str) -> d
         "commit": commit,
         "step": state.step,
         "epoch": state.epoch,
+        "epoch_end": state.boundary,
         "score_initial": None if first is None else first.score_after,
         "score_current": state.current.measurement.score,
         "score_best": state.best.measurement.score,
@@ -48,9 +50,16 @@ def status_json(state: State, history: Sequence[HistoryEntry], commit: str) -> d
 def tally(history: Sequence[HistoryEntry]) -> dict[str, int]:
     """How many steps were merged, reverted, or had no candidate."""
     steps = [entry for entry in history if entry.kind == "step"]
-    merged = sum(entry.action.startswith("accept") for entry in steps)
+    merged = sum("accept" in entry.action for entry in steps)
     empty = sum(entry.score_after is None for entry in steps)
     return {"merged": merged, "reverted": len(steps) - merged - empty, "empty": empty}
+
+
+def _epoch_ends(state: State) -> tuple[tuple[str, str], ...]:
+    """Nothing for a run without slow update and meta skill."""
+    if not state.boundary:
+        return ()
+    return (("last epoch end", f"epoch {state.boundary}"),)
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -5,6 +5,9 @@ from collections.abc import Iterator, Sequence
 from skillopt_ci.ledger.records import Decision, EditRecord, ProposalRecord, StepRecord
 from skillopt_ci.report.commit import edit_text
 from skillopt_ci.report.figures import plural, score, score_text, usage_text
+from skillopt_ci.report.note_outcome import follows
+from skillopt_ci.report.reminders import reminders
+from skillopt_ci.report.rewriting import suggestion_rows
 from skillopt_ci.report.verdict import verdict
 
 #: How the edits were chosen, where there were more than the budget allows.
@@ -21,6 +24,7 @@ def step_rows_in_full(record: StepRecord) -> tuple[tuple[str, str], ...]:
         *_unmeasured([task.id for task in rollout.tasks if not task.status.measured]),
         *(("pattern", f"{one.description} (×{one.count})") for one in proposal.patterns),
         ("proposals", _proposals(proposal)),
+        *_rate_rows(proposal),
         ("reasoning", proposal.reasoning or "–"),
         *_edit_rows(proposal),
         *(_decision_rows(decision) if decision else (("verdict", "in flight"),)),
@@ -32,18 +36,45 @@ def step_rows_in_full(record: StepRecord) -> tuple[tuple[str, str], ...]:
 def _edit_rows(proposal: ProposalRecord) -> Iterator[tuple[str, str]]:
     for number, edit in enumerate(proposal.edits, start=1):
         yield f"edit {number}", f"{_fate(edit)}: {edit_text(edit)}"
+        if wishes := follows(edit, proposal):
+            yield "", wishes
+    yield from suggestion_rows(proposal)
+    yield from (("change", words) for words in proposal.change_summary)
+    yield from (("refused", f"a proposal, because {reason}") for reason in proposal.screened)
+    if proposal.refused:
+        yield "refused", f"the new document, because {proposal.refused}"
+    yield from (("note", words) for words in reminders(proposal))
+    for refused in proposal.notes.refused if proposal.notes else ():
+        yield "note", f"refused because {refused.reason}: {refused.note}"
 
 
 def _fate(edit: EditRecord) -> str:
+    if edit.reason:
+        return f"refused because {edit.reason}"
     return "applied" if edit.applied else edit.status.replace("_", " ")
 
 
 def _proposals(proposal: ProposalRecord) -> str:
     return (
         f"{proposal.n_failure_patches} from failures, {proposal.n_success_patches} from "
-        f"successes; {plural(proposal.n_edits_merged, 'edit')} after merging, "
-        f"at most {proposal.edit_budget} to apply{_CHOICE.get(proposal.selection, '')}"
+        f"successes; {plural(proposal.n_edits_merged, 'proposal')} after merging, "
+        f"{_limit(proposal)}{_CHOICE.get(proposal.selection, '')}"
     )
+
+
+def _limit(proposal: ProposalRecord) -> str:
+    if proposal.edit_budget is None:
+        return "no limit"
+    chosen = ", chosen by the optimizer" if proposal.learning_rate else ""
+    return f"at most {proposal.edit_budget} to apply{chosen}"
+
+
+def _rate_rows(proposal: ProposalRecord) -> Iterator[tuple[str, str]]:
+    rate = proposal.learning_rate
+    if rate is not None:
+        sure = f", {rate.confidence} confidence" if rate.confidence else ""
+        yield "step size", f"{rate.learning_rate} of {rate.available}{sure}: {rate.reasoning}"
+        yield from (("risk", risk) for risk in rate.risk_notes)
 
 
 def _decision_rows(decision: Decision) -> Iterator[tuple[str, str]]:
@@ -58,6 +89,8 @@ def _decision_rows(decision: Decision) -> Iterator[tuple[str, str]]:
         yield "fixed", _listed(decision.fixed)
         yield "broken", _listed(decision.broken)
         yield from _unmeasured(measured.errors)
+    if (alone := decision.notes) is not None:
+        yield "notes alone", f"{verdict(alone.action, alone.score_after)}: {alone.reason}"
 
 
 def _unmeasured(names: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 
 from skillopt_ci.ledger.records import Decision, ProposalRecord, State, StepRecord
-from skillopt_ci.report.commit import applied_edits, gist
+from skillopt_ci.report.commit import applied_edits, change_count, gist
 from skillopt_ci.report.figures import plural, score, score_text, usage_text
+from skillopt_ci.report.reminders import notes_gist, refusal_lines
+from skillopt_ci.report.rewriting import rewriting
 from skillopt_ci.report.verdict import verdict
 
 
@@ -26,11 +28,16 @@ def step_rows(
 
 
 def _edit_rows(proposal: ProposalRecord) -> Iterator[tuple[str, str]]:
-    applied = applied_edits(proposal)
     merged = plural(proposal.n_edits_merged, "proposal")
-    yield "edits", f"{len(applied)} of {merged}" if proposal.n_edits_merged else "none proposed"
-    for edit in applied:
+    taken = f"{change_count(proposal)} of {merged}"
+    yield "edits", taken if proposal.n_edits_merged else "none proposed"
+    for edit in applied_edits(proposal):
         yield "", gist((edit,))
+    if proposal.mode != "patch":
+        yield from (("", words) for words in rewriting(proposal))
+    yield from (("refused", words) for words in refusal_lines(proposal))
+    if gist_of_notes := notes_gist(proposal):
+        yield "notes", gist_of_notes
 
 
 def _selection_rows(decision: Decision) -> Iterator[tuple[str, str]]:
@@ -45,6 +52,9 @@ def _selection_rows(decision: Decision) -> Iterator[tuple[str, str]]:
         f"{score(decision.score_before)} → {after}{_errors(len(measured.errors))}{reused}",
     )
     yield "flips", f"{len(decision.fixed)} fixed, {len(decision.broken)} broken"
+    if (alone := decision.notes) is not None:
+        fate = "kept" if alone.stays else "dropped"
+        yield "notes alone", f"{fate}, {score(alone.score_before)} → {score(alone.score_after)}"
 
 
 def _best(state: State) -> str:

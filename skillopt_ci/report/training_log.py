@@ -25,4 +25,15 @@ def log_row(entry: HistoryEntry) -> tuple[str, ...]:
 def _what(entry: HistoryEntry) -> str:
     if entry.kind == "step":
         return verdict(entry.action, entry.score_after)
+    if entry.kind == "notes":
+        return f"notes of step {entry.step} kept"
+    if entry.kind == "slow_update":
+        return f"end of epoch: {_outcome(entry)}"
     return f"{entry.action.replace('_', ' ')}: {entry.reason}"
+
+
+def _outcome(entry: HistoryEntry) -> str:
+    if entry.score_after is None:
+        return entry.reason
+    # a placeholder, or guidance that is not gated: that no gate stood in its way says nothing
+    return "merged" if entry.action == "force_accept" else verdict(entry.action, entry.score_after)

@@ -52,7 +52,8 @@ def test_a_new_measurement_says_why(make_entry: Make, measurement: Measurement) 
 
 
 def test_a_candidate_that_lost_its_ground_is_set_aside(make_entry: Make) -> None:
-    text = set_aside(make_entry(kind="set_aside", action="set_aside", reason="the branch changed"))
+    entry = make_entry(kind="set_aside", action="set_aside", reason="the branch changed")
+    text = set_aside(entry, "step 4")
     assert text.subject == "Set aside the candidate of step 4: the branch changed"
     assert text.trailers["Skillopt-Action"] == "set_aside"
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from skillopt_ci.ledger.records import PatternRecord, TaskOutcome
+from skillopt_ci.ledger.records import LearningRateRecord, PatternRecord, TaskOutcome
 from skillopt_ci.report.step_page import step_rows_in_full
 from skillopt_ci.rollout.outcome import Status
 
@@ -35,6 +35,14 @@ def test_every_edit_tells_what_became_of_it(
     assert rows["edit 2"].startswith("skipped protected region: drop “x”")
 
 
+def test_an_edit_names_the_notes_that_it_follows(
+    make_record: Make, make_proposal: Make, make_edit: Make
+) -> None:
+    proposal = make_proposal(edits=(make_edit(note_ids=("review-7",)),))
+    rows = step_rows_in_full(make_record(proposal=proposal))
+    assert ("", "follows somebody (review-7)") in rows
+
+
 def test_patterns_and_what_could_not_be_measured_are_named(
     make_record: Make, make_proposal: Make
 ) -> None:
@@ -57,3 +65,21 @@ def test_a_long_list_is_cut(make_record: Make, make_decision: Make) -> None:
 def test_a_reused_measurement_names_its_step(make_record: Make, make_decision: Make) -> None:
     rows = dict(step_rows_in_full(make_record(decision=make_decision(reused_from=1))))
     assert rows["measured in"] == "step 1: the text was the same"
+
+
+def test_a_learning_rate_of_the_optimizers_own_is_shown_with_its_reasons(
+    make_record: Make, make_proposal: Make
+) -> None:
+    rate = LearningRateRecord(
+        learning_rate=2, available=5, reasoning="few causes", confidence="low", risk_notes=("size",)
+    )
+    proposal = make_proposal(learning_rate=rate, edit_budget=2)
+    rows = dict(step_rows_in_full(make_record(proposal=proposal)))
+    assert rows["step size"] == "2 of 5, low confidence: few causes"
+    assert rows["risk"] == "size"
+    assert "at most 2 to apply, chosen by the optimizer" in rows["proposals"]
+
+
+def test_a_step_without_a_limit_says_so(make_record: Make, make_proposal: Make) -> None:
+    rows = dict(step_rows_in_full(make_record(proposal=make_proposal(edit_budget=None))))
+    assert rows["proposals"].endswith("no limit")

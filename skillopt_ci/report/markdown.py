@@ -1,0 +1,121 @@
+"""Text that a model, a task or a stranger wrote, made inert in GitHub Markdown.
+
+What comes back is shown as it was written, and nothing of it acts: no mention, reference, link,
+image, HTML, emoji, formula or fence. Everything is written with character references, which mean
+the same in Markdown, in a table's cell and between HTML tags.
+"""
+
+import re
+from collections.abc import Sequence
+
+from skillopt_ci.report.untrusted import visible
+
+#: A zero-width space where GitHub would otherwise see a mention, a reference or an address. It
+#: looks for these after Markdown is done, so that escaping alone does not stop it.
+_BREAK = "&#8203;"
+_ENTITIES = {
+    "&": "&amp;",
+    "<": "&lt;",
+    ">": "&gt;",
+    '"': "&quot;",
+    "$": "<span>$</span>",
+    "@": f"&#64;{_BREAK}",
+    "#": f"&#35;{_BREAK}",
+    **{character: f"&#{ord(character)};" for character in "\\`*_[]!|~{}^"},
+}
+_ACTING = re.compile(
+    r"""[&<>"$@#\\`*_\[\]!|~{}^]
+      | :(?=\S)                                     # addresses, emoji, runner commands
+      | (?i:\bwww)(?=\.)
+      | (?i:(?<![^\W_])GH)(?=-\d)
+      | \b(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b   # the hash of a commit
+      | ^[-+=] | (?<=^\d)[.)](?!\S) | (?<=^\d\d)[.)](?!\S)   # a list, the line of a heading
+    """,
+    re.VERBOSE,
+)
+#: Drawn as nothing at all, though Unicode counts them as letters, marks or symbols.
+_BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+_MARKS = "[\u0300-\u036f\u0483-\u0489\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
+#: More than a few marks on one letter hide the lines around it.
+_PILED_MARKS = re.compile(f"({_MARKS}{{2}}){_MARKS}+")
+#: What GitHub's runner obeys if a comment is printed in a job's log.
+_COMMAND = re.compile(r"^(\s*):(?=:)|##(?=\[)")
+
+
+def inline(text: str, limit: int = 200) -> str:
+    """``text`` on one line, at most ``limit`` characters of it, inert."""
+    return _ACTING.sub(_escaped, clip(one_line(text), limit))
+
+
+def code(text: str, limit: int = 80) -> str:
+    """``text`` set as code: a name, a path."""
+    return f"<code>{inline(text, limit) or '–'}</code>"
+
+
+def codes(texts: Sequence[str], most: int = 12, limit: int = 60) -> str:
+    """A list of names, with the number of those that are left out; a word if there are none."""
+    if not texts:
+        return "none"
+    rest = len(texts) - most
+    shown = ", ".join(code(text, limit) for text in texts[:most])
+    return f"{shown} and {rest:,} more" if rest > 0 else shown
+
+
+def quote(text: str, limit: int = 1_000) -> str:
+    """``text`` as a block quotation, paragraph by paragraph."""
+    lines = (one_line(line) for line in clip(_clean(text).strip(), limit).split("\n"))
+    return "\n>\n".join(f"> {inline(line, limit)}" for line in lines if line)
+
+
+def block(text: str, info: str = "", *, lines: int = 60, width: int = 300) -> str:
+    """``text`` in a fence that it cannot close, cut to so many lines of so many characters."""
+    found = [line.rstrip() for line in _clean(text).strip("\n").split("\n")]
+    shown = [clip(_COMMAND.sub(_spaced, line), width) for line in found[:lines]]
+    if len(found) > lines:
+        shown.append(f"… {len(found) - lines:,} more lines")
+    longest = max((len(run) for line in shown for run in re.findall(r"`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join((f"{fence}{info}", *shown, fence))
+
+
+def details(summary: str, body: str, *, opened: bool = False) -> str:
+    """A folded section. ``summary`` and ``body`` are ours or inert already."""
+    tag = "<details open>" if opened else "<details>"
+    return f"{tag}\n<summary>{summary}</summary>\n\n{body.strip()}\n\n</details>"
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]], align: str = "") -> str:
+    """A table of cells that are ours or inert already; ``align`` has a letter l or r a column."""
+    marks = [("--:" if side == "r" else ":--") for side in align.ljust(len(headings), "l")]
+    lines = (headings, marks, *rows)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def one_line(text: str) -> str:
+    """``text`` without line breaks and without characters that nobody sees."""
+    return " ".join(_clean(text).split())
+
+
+def clip(text: str, limit: int) -> str:
+    """At most ``limit`` characters of ``text``, the last one telling that there was more."""
+    return text if len(text) <= limit else text[: max(limit - 1, 0)].rstrip() + "…"
+
+
+def _clean(text: str) -> str:
+    seen = _BLANK.sub("", visible(text)).replace("\u2028", "\n").replace("\u2029", "\n")
+    return _PILED_MARKS.sub(r"\1", seen)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    text = found[0]
+    if text in _ENTITIES:
+        return _ENTITIES[text]
+    if text in "-+=.)":
+        return f"&#{ord(text)};"
+    return text[:6] + _BREAK + text[6:]
+
+
+def _spaced(found: re.Match[str]) -> str:
+    return f"{found[0]} "

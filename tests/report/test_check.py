@@ -1,0 +1,70 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from run_views import REPOSITORY, SHA, plain_run, runs
+
+from skillopt_ci.github.forge import WantedCheck
+from skillopt_ci.report.check import TaskPlace, step_check
+from skillopt_ci.report.links import Links
+from skillopt_ci.report.run_view import RunView
+
+LINKS = Links(REPOSITORY, f"{REPOSITORY}/actions/runs/7")
+TASKS = {f"task-{n}": TaskPlace("tasks/selection.jsonl", n + 1) for n in range(40)}
+
+
+def check(run: RunView, inconclusive: str = "") -> WantedCheck:
+    return step_check(run, LINKS, inconclusive=inconclusive, tasks=TASKS)
+
+
+def test_it_is_on_the_commit_that_was_judged() -> None:
+    found = check(plain_run(1))
+    assert (found.name, found.head_sha) == ("skillopt-ci / demo", SHA)
+    assert found.details_url == f"{REPOSITORY}/actions/runs/7"
+
+
+@pytest.mark.parametrize(
+    ("steps", "why", "conclusion"),
+    [(1, "", "success"), (2, "", "neutral"), (0, "", "neutral"), (1, "no money left", "neutral")],
+)
+def test_only_what_was_measured_to_be_better_is_green(
+    steps: int, why: str, conclusion: str
+) -> None:
+    assert check(plain_run(steps), why).conclusion == conclusion
+
+
+def test_what_an_open_gate_let_in_is_not_green_by_that() -> None:
+    run = plain_run(2)
+    decision = run.steps[-1].decision
+    assert decision is not None
+    forced = decision.model_copy(update={"action": "force_accept"})
+    step = run.steps[-1].model_copy(update={"decision": forced})
+    assert check(replace(run, steps=(step,))).conclusion == "neutral"
+
+
+def test_an_interruption_is_called_inconclusive() -> None:
+    found = check(plain_run(1), "the network failed")
+    assert found.title == "Inconclusive: the network failed"
+    assert found.annotations == ()
+
+
+def test_tasks_are_annotated_where_they_are_defined_broken_ones_first() -> None:
+    first, second, third = check(plain_run(1)).annotations
+    assert (first.path, first.start_line, first.level) == ("tasks/selection.jsonl", 4, "warning")
+    assert first.message == "Task task-3: solved before this change, not after it."
+    assert (second.start_line, third.start_line) == (2, 3)
+
+
+def test_no_more_annotations_than_github_takes_at_once() -> None:
+    run = plain_run(1)
+    decision = run.steps[0].decision
+    assert decision is not None
+    many = decision.model_copy(update={"broken": tuple(TASKS), "fixed": tuple(TASKS)})
+    step = run.steps[0].model_copy(update={"decision": many})
+    assert len(check(replace(run, steps=(step,))).annotations) == 50
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(run=runs())
+def test_any_record_makes_a_summary_that_fits(run: RunView) -> None:
+    assert len(check(run).summary) <= 65_535

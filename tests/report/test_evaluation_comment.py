@@ -1,0 +1,108 @@
+from dataclasses import replace
+
+import pytest
+from hostile import HOSTILE, problems
+from run_views import REPOSITORY, SHA
+
+from skillopt_ci.ledger.records import Measurement
+from skillopt_ci.report.check import TaskPlace
+from skillopt_ci.report.comparison import Finding
+from skillopt_ci.report.evaluation_comment import (
+    EvaluationView,
+    Side,
+    evaluation_check,
+    evaluation_comment,
+)
+from skillopt_ci.report.links import Links
+from skillopt_ci.report.size import size
+from skillopt_ci.rollout.metrics import paired
+
+LINKS = Links(REPOSITORY, f"{REPOSITORY}/actions/runs/7")
+
+
+def side(scores: dict[str, float], errors: tuple[str, ...] = ()) -> Side:
+    mean = sum(scores.values()) / max(len(scores), 1)
+    tasks = {task: (score, score) for task, score in scores.items()}
+    return Side(SHA, Measurement(hard=mean, soft=mean, score=mean, tasks=tasks, errors=errors))
+
+
+def view(base: dict[str, float], head: dict[str, float], finding: Finding) -> EvaluationView:
+    return EvaluationView(
+        run="demo",
+        skill="skills/ledger/SKILL.md",
+        split="selection",
+        finding=finding,
+        base=side(base),
+        head=side(head),
+        difference=paired(base, head),
+    )
+
+
+WORSE = view(
+    {f"t{n}": 1.0 for n in range(8)},
+    {f"t{n}": float(n > 5) for n in range(8)},
+    Finding.REGRESSION,
+)
+UNMEASURED = EvaluationView("demo", "SKILL.md", "selection", Finding.INCONCLUSIVE, why="no budget")
+
+
+def test_it_compares_pair_by_pair() -> None:
+    text = evaluation_comment(WORSE, LINKS)
+    assert "❌ <code>skills/ledger/SKILL.md</code>: regression (-0.750 ± 0.321 on 8 tasks)" in text
+    assert "**Broken (6):** <code>t0</code>" in text
+    assert "0 : 6 in 3% of all cases; below 5% counts as clear" in text
+    assert "| <code>t0</code> | 1.00 | 0.00 | broken |" in text
+
+
+def test_changed_pairs_come_first() -> None:
+    text = evaluation_comment(WORSE, LINKS)
+    assert text.index("| <code>t5</code>") < text.index("| <code>t6</code>")
+
+
+def test_a_task_measured_on_one_side_only_is_called_unmeasured() -> None:
+    text = evaluation_comment(view({"a": 1.0, "b": 1.0}, {"a": 1.0}, Finding.UNCLEAR), LINKS)
+    assert "| <code>b</code> | 1.00 | not measured |  |" in text
+    assert "No task changed its result." in text
+
+
+def test_no_measurement_is_neither_good_nor_bad_news() -> None:
+    text = evaluation_comment(UNMEASURED, LINKS)
+    assert "⚠️" in text
+    assert "**Not measured:** no budget. This says nothing about the change" in text
+
+
+@pytest.mark.parametrize(
+    ("finding", "fail_on", "conclusion"),
+    [
+        (Finding.IMPROVEMENT, "regression", "success"),
+        (Finding.UNCLEAR, "regression", "neutral"),
+        (Finding.INCONCLUSIVE, "regression", "neutral"),
+        (Finding.REGRESSION, "regression", "failure"),
+        (Finding.REGRESSION, "never", "neutral"),
+    ],
+)
+def test_only_a_regression_is_red_and_only_if_asked(
+    finding: Finding, fail_on: str, conclusion: str
+) -> None:
+    found = evaluation_check(replace(WORSE, finding=finding), LINKS, SHA, fail_on=fail_on)
+    assert found.conclusion == conclusion
+
+
+def test_broken_tasks_are_annotated_where_they_are_defined() -> None:
+    tasks = {"t0": TaskPlace("tasks/selection.jsonl", 3)}
+    (found,) = evaluation_check(WORSE, LINKS, SHA, tasks=tasks).annotations
+    assert (found.path, found.start_line, found.level) == ("tasks/selection.jsonl", 3, "warning")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_names_and_reasons_are_inert(text: str) -> None:
+    names = {f"{text}{n}": float(n % 2) for n in range(3)}
+    hostile = replace(view(names, names, Finding.UNCLEAR), skill=text, split=text, why=text)
+    assert problems(evaluation_comment(hostile, LINKS)) == []
+
+
+def test_thousands_of_pairs_fit() -> None:
+    many = {f"{'long name ' * 20}{n}": float(n % 2) for n in range(5_000)}
+    text = evaluation_comment(view(many, many, Finding.UNCLEAR), LINKS)
+    assert size(text) <= 60_000
+    assert problems(text) == []

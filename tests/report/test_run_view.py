@@ -1,0 +1,46 @@
+from dataclasses import replace
+
+import pytest
+from run_views import entry, plain_run
+
+from skillopt_ci.report.run_view import StepPlace
+
+MEASURE = {"kind": "measure", "action": "measure", "score_after": 0.5}
+
+
+def test_a_measurement_of_the_same_text_starts_a_new_scale() -> None:
+    run = plain_run(1)
+    again = entry(1, **MEASURE)
+    found = replace(run, history=(*run.history, again))
+    assert (found.first_score, found.rescaled) == (0.5, True)
+
+
+def test_a_skill_that_a_person_changed_stays_on_the_scale() -> None:
+    run = plain_run(1)
+    edited = entry(1, **MEASURE, skill_sha256="by hand")
+    found = replace(run, history=(*run.history, edited))
+    assert (found.first_score, found.rescaled) == (0.1, False)
+
+
+@pytest.mark.parametrize(
+    ("steps", "base_events", "improved"),
+    [(0, 0, False), (1, 0, True), (2, 2, False), (3, 2, True)],
+)
+def test_an_improvement_is_a_merged_step_that_base_lacks(
+    steps: int, base_events: int, improved: bool
+) -> None:
+    assert replace(plain_run(steps), base_events=base_events).improved is improved
+
+
+@pytest.mark.parametrize(("after", "improved"), [(0.1, False), (0.2, True)])
+def test_what_an_open_gate_let_in_is_an_improvement_only_with_a_better_score(
+    after: float, improved: bool
+) -> None:
+    run = plain_run(0)
+    forced = {"kind": "slow_update", "action": "force_accept"}
+    end = entry(0, **forced, score_before=0.1, score_after=after)
+    assert replace(run, history=(*run.history, end)).improved is improved
+
+
+def test_a_step_whose_commits_are_gone_is_nowhere() -> None:
+    assert plain_run(1).place(99) == StepPlace()
