@@ -1,7 +1,8 @@
 """Build the real parts of a run from what the command line says."""
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from skillopt_ci.cli.context import Globals
@@ -33,7 +34,7 @@ def read_material(settings: Globals) -> Material:
     Raises the errors of :mod:`skillopt_ci.errors` that point at a file and a line.
     """
     loaded = load(settings.cwd / settings.config, settings.overrides)
-    splits = load_splits(loaded.config.tasks, loaded.root)
+    splits = load_splits(loaded.config.tasks, loaded.root, loaded.config.train)
     prompts = loaded.config.prompts
     library = Prompts.load(None if prompts is None else loaded.root / prompts)
     check_scorers(splits, loaded.config.scorer, root=loaded.root, environ=settings.environ)
@@ -47,7 +48,7 @@ def open_session(settings: Globals, observer: Observer) -> Session:
     for warning in loaded.warnings:
         observer(Note(warning, level="warning"))
     config = loaded.config
-    ledger = Ledger.open(loaded.root, config.run, config.git)
+    ledger = open_ledger(loaded, settings.environ)
     selection = first(material.splits.selection, config.evaluation.sel_env_num)
     return Session(
         config=config,
@@ -63,6 +64,25 @@ def open_session(settings: Globals, observer: Observer) -> Session:
         config_sha256=config_sha256(config),
         measured_under=measurement_fingerprint(config, selection, material.prompts),
     )
+
+
+def open_ledger(loaded: Loaded, environ: Mapping[str, str]) -> Ledger:
+    """Open the run's ledger, with GitHub as the maker of its commits if so configured.
+
+    Raises RepositoryError, and UsageError if `git.commits: api` has no repository or token.
+    """
+    config = loaded.config
+    ledger = Ledger.open(loaded.root, config.run, config.git)
+    if config.git.commits == "git":
+        return ledger
+    if ledger.remote is None:
+        raise ConfigError("git.commits: api needs a remote on GitHub", file=loaded.file)
+    # Here and not above: PyGithub costs half a second.
+    from skillopt_ci.github.access import from_environ  # noqa: PLC0415
+    from skillopt_ci.github.api_commits import ApiCommits  # noqa: PLC0415
+    from skillopt_ci.github.client import connect  # noqa: PLC0415
+
+    return replace(ledger, write_commit=ApiCommits(connect(from_environ(environ)), ledger.remote))
 
 
 def skill_path(loaded: Loaded, repository: Path) -> str:

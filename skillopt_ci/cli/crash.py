@@ -21,13 +21,18 @@ _SHORTEST_SECRET = 6
 _LIBRARIES = ("click", "GitPython", "httpx2", "openai", "pydantic", "rich")
 
 
-def redact(text: str, environ: Mapping[str, str]) -> str:
-    """Return ``text`` without the values of secret-looking variables and without known keys."""
-    secrets = {
+def secrets_of(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the values of variables that look like secrets, with their names."""
+    return {
         value: name
         for name, value in environ.items()
         if _SECRET_NAME.search(name) and len(value) >= _SHORTEST_SECRET
     }
+
+
+def redact(text: str, environ: Mapping[str, str]) -> str:
+    """Return ``text`` without the values of secret-looking variables and without known keys."""
+    secrets = secrets_of(environ)
     for value in sorted(secrets, key=len, reverse=True):
         text = text.replace(value, f"<{secrets[value]}>")
     return _SECRET_TEXT.sub("<redacted>", text)

@@ -14,7 +14,9 @@ from skillopt_ci.cli.context import Globals, global_options
 from skillopt_ci.cli.harmless import harmless_line
 from skillopt_ci.cli.providers import PRESETS, Preset
 from skillopt_ci.cli.scaffold import Choices, existing_skill, scaffold, slug, write_new
+from skillopt_ci.cli.workflows import Place, workflow_files
 from skillopt_ci.errors import ExitCode
+from skillopt_ci.ledger.git import Git
 from skillopt_ci.settings.config import Config
 
 NO_KEY = "none"
@@ -43,9 +45,10 @@ def run_name(text: str) -> str:
 @click.option("--target-model", metavar="MODEL", help="Model that reads the skill.")
 @click.option("--optimizer-model", metavar="MODEL", help="Model that proposes edits.")
 @click.option("--api-key-env", metavar="NAME", help="Environment variable that holds the key.")
+@click.option("--github", is_flag=True, help="Also write workflows that train by GitHub's clock.")
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing: take defaults for what is not given.")
 @global_options
-def command(settings: Globals, /, yes: bool, **given: str | None) -> ExitCode:
+def command(settings: Globals, /, yes: bool, github: bool, **given: str | None) -> ExitCode:
     """Write a configuration, example tasks and a starter skill.
 
     Asks on a terminal for what is not given. Files that exist are left as they are.
@@ -55,12 +58,35 @@ def command(settings: Globals, /, yes: bool, **given: str | None) -> ExitCode:
     choices = choose(config.parent, decider(given, asking=asking))
     files = scaffold(choices, config.name)
     written = write_new(config.parent, files)
+    if github:
+        top = repository_top(config.parent)
+        workflows = workflow_files(_place_of(config, choices, top))
+        written += write_new(top, workflows)
+        files |= workflows
     left = [name for name in files if name not in written]
     if settings.json:
         click.echo(json.dumps({"written": written, "left": left}))
     else:
         _tell(settings, choices, written, left)
     return ExitCode.DONE if written else ExitCode.NOTHING_TO_DO
+
+
+def repository_top(folder: Path) -> Path:
+    """The top of the repository around ``folder``; the folder itself if there is none yet."""
+    top = Git(folder).attempt("rev-parse", "--show-toplevel")
+    return Path(top.text) if top.status == 0 else folder
+
+
+def _place_of(config: Path, choices: Choices, top: Path) -> Place:
+    folder = PurePosixPath(config.parent.resolve().relative_to(top.resolve()).as_posix())
+    branch = Git(top).attempt("symbolic-ref", "--quiet", "--short", "HEAD").text
+    key = choices.target.get("api_key_env")
+    return Place(
+        config=folder / config.name,
+        skill=folder / choices.skill,
+        branch=branch or "main",
+        key=None if key is None else str(key),
+    )
 
 
 class Decide(Protocol):

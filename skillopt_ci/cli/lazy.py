@@ -9,16 +9,24 @@ import click
 
 
 class LazyGroup(click.Group):
-    """A group whose commands live in ``<package>.<name>`` as ``command``.
+    """A group whose commands live in ``<package>.<name>`` as ``command``, with ``_`` for ``-``.
 
     ``summaries`` maps each command's name to its one-line help, so that ``--help`` and a
-    misspelt name cost no import.
+    misspelt name cost no import. ``aliases`` maps further names to those.
     """
 
-    def __init__(self, *args: Any, package: str, summaries: Mapping[str, str], **how: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        package: str,
+        summaries: Mapping[str, str],
+        aliases: Mapping[str, str] | None = None,
+        **how: Any,
+    ) -> None:
         super().__init__(*args, **how)
         self.package = package
         self.summaries = summaries
+        self.aliases = dict(aliases or {})
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands' names in the order of the table."""
@@ -28,15 +36,18 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command called ``cmd_name``, if there is one."""
         del ctx
-        if cmd_name not in self.summaries:
+        name = self.aliases.get(cmd_name, cmd_name)
+        if name not in self.summaries:
             return None
-        return cast("click.Command", import_module(f"{self.package}.{cmd_name}").command)
+        module = import_module(f"{self.package}.{name.replace('-', '_')}")
+        return cast("click.Command", module.command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that ``args`` start with; a name that is not one gets the nearest."""
-        if args and args[0] not in self.summaries and not args[0].startswith("-"):
+        known = {*self.summaries, *self.aliases}
+        if args and args[0] not in known and not args[0].startswith("-"):
             nearest = difflib.get_close_matches(args[0], self.summaries, n=1)
             meant = f" Did you mean {nearest[0]}?" if nearest else ""
             ctx.fail(f"there is no command {args[0]!r}.{meant}")

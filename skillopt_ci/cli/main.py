@@ -19,10 +19,17 @@ COMMANDS = {
     "validate": "Check configuration, tasks, skill and repository; call no model.",
     "step": "Do one training step, or go on with the one in flight.",
     "run": "Do the steps that are left, up to a budget.",
+    "plan": "Say which attempts come next, shared out over machines.",
+    "rollout": "Make one machine's share of the attempts that come next.",
+    "finish": "End the run: validate and test the skills, and sum it up.",
+    "slow-update": "Do the end of an epoch, if one is due: guidance and notes (epoch-end).",
     "eval": "Measure a skill on one of the splits.",
     "status": "Say where training stands.",
     "log": "List the steps of the run.",
     "show": "Show one step: results, edits, gate arithmetic.",
+    "comment": "Print what the pull request's comment says, or publish it.",
+    "best": "Print or write the best skill so far.",
+    "export": "Write the run as another program's files.",
     "config": "Print the effective configuration, or its JSON Schema.",
     "simulate": "Serve a simulated model over HTTP.",
 }
@@ -34,6 +41,7 @@ CLOSED_PIPE = 128 + signal.SIGPIPE
     cls=LazyGroup,
     package="skillopt_ci.cli",
     summaries=COMMANDS,
+    aliases={"epoch-end": "slow-update"},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     invoke_without_command=True,
     epilog="Exit codes: 0 done, 1 a defect of skillopt-ci, 2 usage, 3 nothing left to do, "
@@ -54,8 +62,8 @@ def main(args: Sequence[str] | None = None, group: click.Group = cli) -> int:
     words = list(sys.argv[1:] if args is None else args)
     settings = Globals.of_process()
     try:
-        with _terminate_is_interrupt():
-            return _run(group, words, settings)
+        with terminate_is_interrupt():
+            return invoke(words, settings, group)
     except BrokenPipeError:
         _abandon_stdout()
         return CLOSED_PIPE
@@ -63,7 +71,8 @@ def main(args: Sequence[str] | None = None, group: click.Group = cli) -> int:
         return _report(error, words, settings.environ)
 
 
-def _run(group: click.Group, words: list[str], settings: Globals) -> int:
+def invoke(words: list[str], settings: Globals, group: click.Group = cli) -> int:
+    """Run a command line and return its exit code; whatever ends it otherwise is raised."""
     try:
         with group.make_context("skillopt-ci", words.copy(), obj=settings) as ctx:
             result = group.invoke(ctx)
@@ -84,7 +93,7 @@ def _report(error: BaseException, words: list[str], environ: Mapping[str, str]) 
 
 
 @contextmanager
-def _terminate_is_interrupt() -> Iterator[None]:
+def terminate_is_interrupt() -> Iterator[None]:
     """Let SIGTERM do what Ctrl-C does, so that a cancelled CI job ends as cleanly."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:

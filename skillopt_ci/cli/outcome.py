@@ -8,7 +8,7 @@ import click
 
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.cli.table import print_rows
-from skillopt_ci.report.commit import applied_edits
+from skillopt_ci.report.commit import change_count
 from skillopt_ci.report.figures import score
 from skillopt_ci.report.step_page import step_rows_in_full
 from skillopt_ci.report.step_table import step_rows
@@ -33,6 +33,7 @@ def as_json(outcome: StepOutcome) -> dict[str, object]:
     """The step as one flat object; keys are never removed or renamed within a major version."""
     record, decision, usage = outcome.record, outcome.decision, outcome.record.usage.usage()
     return {
+        "kind": "step",
         "step": record.step,
         "epoch": record.epoch,
         "action": decision.action,
@@ -40,7 +41,7 @@ def as_json(outcome: StepOutcome) -> dict[str, object]:
         "score_after": decision.score_after,
         "commit": outcome.commit,
         "tasks": decision.compared,
-        "edits": len(applied_edits(record.proposal)),
+        "edits": change_count(record.proposal),
         "calls": usage.calls,
         "tokens": usage.tokens,
         "cost_usd": usage.cost_usd,

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from skillopt_ci.chat import Message
 from skillopt_ci.cli.examine import Finding, failed
@@ -15,12 +16,16 @@ from skillopt_ci.settings.config import Models
 _QUESTION = (Message("user", "Reply with the single word: ready"),)
 
 
-async def probe_models(models: Models, environ: Mapping[str, str]) -> list[Finding]:
-    """Call every role once, whatever became of the others."""
+async def probe_models(
+    models: Models, environ: Mapping[str, str], root: Path = Path()
+) -> list[Finding]:
+    """Call every role once, whatever became of the others; commands run in ``root``."""
     roles = [Role.TARGET, Role.OPTIMIZER, *([Role.JUDGE] if models.judge else [])]
     meter = Meter(clock=time.monotonic)
     try:
-        opened = open_models(models, environ, cache_path=None, scope="probe", meter=meter)
+        opened = open_models(
+            models, environ, cache_path=None, scope="probe", meter=meter, root=root
+        )
         async with opened as client:
             return [await _probe(client, role) for role in roles]
     except SkilloptError as error:

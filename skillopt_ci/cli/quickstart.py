@@ -13,11 +13,11 @@ from typing import TextIO
 import click
 
 from skillopt_ci.cli.assemble import open_session
+from skillopt_ci.cli.boundary_outcome import tell_outcome
 from skillopt_ci.cli.context import Globals, global_options
 from skillopt_ci.cli.eval import print_evaluation
 from skillopt_ci.cli.harmless import harmless_line
 from skillopt_ci.cli.live import build_observer
-from skillopt_ci.cli.outcome import print_outcome
 from skillopt_ci.cli.skill_source import find_skill
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.ledger.git import Git
@@ -50,7 +50,7 @@ def command(settings: Globals, folder: Path | None) -> ExitCode:
     with build_observer(inside) as observer:
         session = open_session(inside, observer)
         with session.ledger.lock():
-            asyncio.run(train(session, lambda outcome: print_outcome(outcome, inside)))
+            asyncio.run(train(session, lambda outcome: tell_outcome(outcome, inside)))
         named = [find_skill(session, word, target) for word in ("initial", "best")]
         result = asyncio.run(evaluate(session, named, "test"))
     click.echo(err=True)

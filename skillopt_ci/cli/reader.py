@@ -9,7 +9,7 @@ from skillopt_ci.errors import RepositoryError, UsageError
 from skillopt_ci.ledger.folder import Reader, RunFolder
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.ledger.reading import newest, runs
-from skillopt_ci.ledger.records import HistoryEntry, State, StepRecord
+from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord
 from skillopt_ci.settings.config import Git
 from skillopt_ci.settings.loading import load
 
@@ -42,6 +42,19 @@ class RunReader:
             raise UsageError(
                 f"Run '{self.state.run}' has no step {number}: "
                 f"its steps are 1 to {self.state.step}."
+            )
+        return record
+
+    def boundary(self, epoch: int) -> BoundaryRecord:
+        """The evidence of an epoch's end; raises :class:`UsageError` if it was not worked on."""
+        record = self.folder.read_boundary(self.read, epoch)
+        if record is None:
+            last = self.state.boundary
+            worked_on = (
+                f"the last one worked on is that of epoch {last}" if last else "none was yet"
+            )
+            raise UsageError(
+                f"Run '{self.state.run}' has no record of the end of epoch {epoch}: {worked_on}."
             )
         return record
 

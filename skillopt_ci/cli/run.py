@@ -1,32 +1,49 @@
 """``skillopt-ci run``: the steps that are left."""
 
 import asyncio
+from pathlib import Path
 
 import click
 
 from skillopt_ci.cli.assemble import open_session
+from skillopt_ci.cli.boundary_outcome import tell_outcome
 from skillopt_ci.cli.context import Globals, global_options
+from skillopt_ci.cli.finish import print_finish
 from skillopt_ci.cli.live import build_observer
-from skillopt_ci.cli.outcome import print_outcome
+from skillopt_ci.cli.notes import notes_option, with_notes
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.report.figures import plural
-from skillopt_ci.training.run import train
+from skillopt_ci.training.finish import FinishOutcome, finish
+from skillopt_ci.training.run import patiently, train
+from skillopt_ci.training.session import Session
 
 
 @click.command()
+@notes_option
 @global_options
-def command(settings: Globals) -> ExitCode:
+def command(settings: Globals, notes: Path | None) -> ExitCode:
     """Do the training steps that are left, until the epochs, a budget or a signal ends it.
 
+    After the last one the run is finished, as by `finish`, unless evaluation.eval_test is false.
     Whatever ends it, the next run goes on from there. Ends with 3 when there was nothing to do.
     """
     with build_observer(settings) as observer:
-        session = open_session(settings, observer)
+        session = with_notes(open_session(settings, observer), notes, settings)
         with session.ledger.lock():
-            steps = asyncio.run(train(session, lambda outcome: print_outcome(outcome, settings)))
-    if steps == 0:
+            steps, finished = asyncio.run(_train(session, settings))
+    if finished is not None:
+        print_finish(finished, settings)
+    elif steps == 0:
         click.echo("Nothing left to do: all epochs are trained.", err=True)
         return ExitCode.NOTHING_TO_DO
     if settings.verbosity >= 0:
         click.echo(f"All epochs are trained: {plural(steps, 'step')} in this run.", err=True)
     return ExitCode.DONE
+
+
+async def _train(session: Session, settings: Globals) -> tuple[int, FinishOutcome | None]:
+    started = session.clock()
+    steps = await train(session, lambda outcome: tell_outcome(outcome, settings))
+    if not session.config.evaluation.eval_test:
+        return steps, None
+    return steps, await patiently(session, lambda: finish(session, started))

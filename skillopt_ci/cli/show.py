@@ -10,27 +10,44 @@ from skillopt_ci.cli.harmless import harmless
 from skillopt_ci.cli.reader import open_reader
 from skillopt_ci.cli.table import print_rows
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.ledger.records import StepRecord
+from skillopt_ci.ledger.records import BoundaryRecord, StepRecord
+from skillopt_ci.report.boundary_page import boundary_rows_in_full, boundary_title
 from skillopt_ci.report.step_page import step_rows_in_full
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 @click.command()
-@click.argument("step", type=click.IntRange(min=1))
+@click.argument("step", type=click.IntRange(min=1), required=False)
+@click.option("--epoch", type=click.IntRange(min=1), help="Show the end of this epoch instead.")
 @click.option("--run", metavar="NAME", help="Run to read, where no configuration names it.")
 @global_options
-def command(settings: Globals, step: int, run: str | None) -> ExitCode:
-    """Show one step: rollouts, edits as a diff, flips and the gate's arithmetic, from git alone."""
-    record = open_reader(settings, run).step(step)
-    if settings.json:
-        click.echo(record.model_dump_json())
+def command(settings: Globals, step: int | None, epoch: int | None, run: str | None) -> ExitCode:
+    """Show one step: rollouts, edits as a diff, flips and the gate's arithmetic, from git alone.
+
+    With --epoch, the end of that epoch: the comparison, the guidance, the notes for the optimizer.
+    """
+    if step is not None and epoch is None:
+        _show_step(open_reader(settings, run).step(step), settings)
+    elif epoch is not None and step is None:
+        _show_boundary(open_reader(settings, run).boundary(epoch), settings)
     else:
-        _print(record, settings)
+        raise click.UsageError("name either a STEP or an --epoch")
     return ExitCode.DONE
 
 
-def _print(record: StepRecord, settings: Globals) -> None:
+def _show_boundary(record: BoundaryRecord, settings: Globals) -> None:
+    if settings.json:
+        click.echo(record.model_dump_json())
+    else:
+        rows = boundary_rows_in_full(record)
+        print_rows(boundary_title(record), rows, sys.stdout, settings.environ)
+
+
+def _show_step(record: StepRecord, settings: Globals) -> None:
+    if settings.json:
+        click.echo(record.model_dump_json())
+        return
     note = " (simulated models)" if record.simulated else ""
     title = f"Step {record.step}, epoch {record.epoch}{note}"
     print_rows(title, step_rows_in_full(record), sys.stdout, settings.environ)

@@ -30,7 +30,8 @@ def command(settings: Globals, probe: bool) -> ExitCode:
     examined = examine(settings)
     findings = list(examined.findings)
     if probe and examined.loaded is not None:
-        findings += asyncio.run(probe_models(examined.loaded.config.model, settings.environ))
+        loaded = examined.loaded
+        findings += asyncio.run(probe_models(loaded.config.model, settings.environ, loaded.root))
     _print(findings, settings)
     return exit_code(findings)
 

@@ -87,6 +87,10 @@ def untrained(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "num_epochs: 3": "num_epochs: 1",
         "batch_size: 16": "batch_size: 8",
         "scorer:": "  limit: 16\nscorer:",
+        "optimizer:\n  learning_rate": (
+            "evaluation:\n  eval_test: false\noptimizer:\n  use_slow_update: false\n"
+            "  use_meta_skill: false\n  learning_rate"
+        ),
     }
     for old, new in small.items():
         assert config.count(old) == 1
@@ -119,13 +123,31 @@ def done(trained: Path, tmp_path: Path) -> Path:
     return shutil.copytree(trained, tmp_path / "done")
 
 
+@pytest.fixture(scope="session")
+def finished(home: Path, trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same after the end of the epoch and of the run; not to be changed."""
+    folder = tmp_path_factory.mktemp("finished") / "repository"
+    shutil.copytree(trained, folder)
+    keys = ("optimizer.use_slow_update", "optimizer.use_meta_skill", "evaluation.eval_test")
+    with at_home(home) as process:
+        process.chdir(folder)
+        assert main(["-q", "run", *(word for key in keys for word in ("-o", f"{key}=true"))]) == 0
+    return folder
+
+
+@pytest.fixture
+def ended(finished: Path, tmp_path: Path) -> Path:
+    """A finished repository for this test alone."""
+    return shutil.copytree(finished, tmp_path / "ended")
+
+
 @pytest.fixture
 def clone(trained: Path, tmp_path: Path) -> Callable[..., Path]:
-    """Clone the trained repository."""
+    """Clone the trained repository, or another one."""
 
-    def make(*options: str) -> Path:
+    def make(*options: str, of: Path = trained) -> Path:
         folder = tmp_path / "clone"
-        Git(tmp_path).run("clone", "--quiet", *options, trained.as_uri(), str(folder))
+        Git(tmp_path).run("clone", "--quiet", *options, of.as_uri(), str(folder))
         return folder
 
     return make

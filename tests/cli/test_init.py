@@ -112,3 +112,21 @@ def test_away_from_a_terminal_nothing_is_asked(tmp_path: Path) -> None:
     )
     assert done.stderr == b""
     assert (tmp_path / "skillopt.yaml").is_file()
+
+
+def test_github_writes_workflows_that_fit_the_run(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", "-b", "trunk", tmp_path], check=True)
+    folder = tmp_path / "bots"
+    folder.mkdir()
+    told = json.loads(init(folder, "--github", "--json", "--api-key-env", "MY_KEY").output)
+    train = (tmp_path / ".github/workflows/skillopt-train.yml").read_text(encoding="utf-8")
+    assert ".github/workflows/skillopt-evaluate.yml" in told["written"]
+    assert "MY_KEY: ${{ secrets.MY_KEY }}" in train
+    assert "branches: ['trunk']" in train
+    assert "paths: ['bots/skillopt.yaml', 'bots/tasks/**']" in train
+    assert "config: 'bots/skillopt.yaml'" in train
+
+
+def test_without_github_there_are_no_workflows(tmp_path: Path) -> None:
+    init(tmp_path)
+    assert not (tmp_path / ".github").exists()

@@ -126,5 +126,5 @@ def test_help_imports_nothing_but_click() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_of_the_table_exists(name: str) -> None:
-    command = import_module(f"skillopt_ci.cli.{name}").command
+    command = import_module(f"skillopt_ci.cli.{name.replace('-', '_')}").command
     assert isinstance(command, click.Command)

@@ -13,7 +13,8 @@ from skillopt_ci.cli.context import Globals
 from skillopt_ci.cli.outcome import as_json, print_outcome, summary
 from skillopt_ci.ledger.records import UsageRecord
 from skillopt_ci.progress import silent
-from skillopt_ci.training.step import StepOutcome, train_step
+from skillopt_ci.training.advance import advance
+from skillopt_ci.training.step import StepOutcome
 
 
 @pytest.fixture
@@ -24,8 +25,8 @@ def settings(fresh: Path) -> Globals:
 @pytest.fixture
 def outcome(settings: Globals) -> StepOutcome:
     session = open_session(settings, silent)
-    found = asyncio.run(train_step(session, session.clock()))
-    assert found is not None
+    found = asyncio.run(advance(session, session.clock()))
+    assert isinstance(found, StepOutcome)
     return found
 
 

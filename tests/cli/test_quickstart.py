@@ -52,9 +52,14 @@ def test_in_a_file_no_line_is_ragged(cli: Cli, tmp_path: Path) -> None:
     assert max(map(len, lines)) <= 80
 
 
-def test_with_json_stdout_has_the_steps_alone(cli: Cli, tmp_path: Path) -> None:
+def test_with_json_stdout_has_steps_and_epoch_ends_alone(cli: Cli, tmp_path: Path) -> None:
     done = cli(tmp_path, "quickstart", "place", "--json", *SMALL)
-    assert [json.loads(line)["step"] for line in done.out.splitlines()] == [1, 2]
+    told = [json.loads(line) for line in done.out.splitlines()]
+    assert [(one["kind"], one["step"]) for one in told] == [
+        ("step", 1),
+        ("step", 2),
+        ("slow_update", 2),
+    ]
     assert "Where to look next" in done.err
 
 

@@ -40,7 +40,17 @@ def test_json_is_the_only_thing_on_stdout(cli: Cli, fresh: Path, git: GitText) -
     done = cli(fresh, "step", "--json")
     found = done.json
     assert list(found) == [
-        *("step", "epoch", "action", "score_before", "score_after", "commit", "tasks", "edits"),
+        *(
+            "kind",
+            "step",
+            "epoch",
+            "action",
+            "score_before",
+            "score_after",
+            "commit",
+            "tasks",
+            "edits",
+        ),
         *("calls", "tokens", "cost_usd", "seconds", "simulated"),
     ]
     assert found["commit"] == git(fresh, "rev-parse", "skillopt/quickstart")

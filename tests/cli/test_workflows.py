@@ -1,0 +1,39 @@
+from pathlib import Path, PurePosixPath
+
+import pytest
+import yaml
+
+from skillopt_ci.cli.workflows import NAMES, Place, workflow_files
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "workflows"
+PLACE = Place(PurePosixPath("skillopt.yaml"), PurePosixPath("skills/a/SKILL.md"), key="A_KEY")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_workflow_is_an_example_with_other_values(name: str) -> None:
+    text = workflow_files(PLACE)[f".github/workflows/skillopt-{name}.yml"]
+    example = (EXAMPLES / f"{name}.yml").read_text(encoding="utf-8")
+    assert yaml.safe_load(text)["jobs"].keys() == yaml.safe_load(example)["jobs"].keys()
+    assert len(text.splitlines()) == len(example.splitlines())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_of_the_example_run_is_left(name: str) -> None:
+    text = workflow_files(PLACE)[f".github/workflows/skillopt-{name}.yml"]
+    assert "OPENAI_API_KEY" not in text
+    assert '"skills/**"' not in text
+    assert "A_KEY: ${{ secrets.A_KEY }}" in text
+
+
+def test_a_model_without_a_key_needs_no_secret() -> None:
+    place = Place(PurePosixPath("skillopt.yaml"), PurePosixPath("SKILL.md"))
+    for text in workflow_files(place).values():
+        assert "secrets." not in text
+        yaml.safe_load(text)
+
+
+def test_names_with_quotes_stay_one_value() -> None:
+    place = Place(PurePosixPath("it's/skillopt.yaml"), PurePosixPath("it's/SKILL.md"), "o'clock")
+    train = yaml.safe_load(workflow_files(place)[".github/workflows/skillopt-train.yml"])
+    push = train[True]["push"]  # YAML 1.1 reads the key `on` as true
+    assert push == {"branches": ["o'clock"], "paths": ["it's/skillopt.yaml", "it's/tasks/**"]}
