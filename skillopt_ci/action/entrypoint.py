@@ -1,0 +1,113 @@
+"""Where the runner starts: from its environment to outputs, a summary and an exit status."""
+
+import os
+import secrets
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from skillopt_ci.action import git_access
+from skillopt_ci.action.activity import decide
+from skillopt_ci.action.ending import announce
+from skillopt_ci.action.event import read_event
+from skillopt_ci.action.facts import configured, gather, model_keys
+from skillopt_ci.action.inputs import Inputs, read_inputs
+from skillopt_ci.action.job import Job
+from skillopt_ci.action.outputs import Outputs
+from skillopt_ci.action.ownership import owner_kept
+from skillopt_ci.action.perform import Outcome, perform
+from skillopt_ci.action.pull_reviewer import PullReviewer
+from skillopt_ci.action.run_publisher import RunPublisher
+from skillopt_ci.action.runner import Runner
+from skillopt_ci.action.runner_files import append_outputs, append_summary
+from skillopt_ci.action.workflow_commands import JobLog
+from skillopt_ci.cli.crash import secrets_of
+from skillopt_ci.cli.failure import describe
+from skillopt_ci.cli.main import terminate_is_interrupt
+from skillopt_ci.github.access import Access
+from skillopt_ci.github.github_forge import GitHubForge
+from skillopt_ci.ledger.git import Git
+
+REPORT = "report.md"
+
+_new_token = partial(secrets.token_hex, 16)
+
+
+def main() -> int:
+    """Do what the event asks for; return the job's exit status."""
+    log = JobLog(sys.stdout, _new_token)
+    try:
+        with terminate_is_interrupt():
+            runner, inputs = Runner.of(os.environ), read_inputs(os.environ)
+            for secret in _secrets(inputs, os.environ):
+                log.mask(secret)
+            # For every git process from here on: there is no other way to reach them all.
+            os.environ.update(git_environment(runner, inputs, os.environ))
+            with owner_kept(runner.workspace, os.geteuid()):
+                return run(_job(runner, inputs, log))
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost layer reports all
+        failure = describe(error, ["action"], os.environ)
+        announce(log, failure, error, Path(os.environ.get("GITHUB_WORKSPACE") or "."))
+        return failure.exit_code
+
+
+def run(job: Job) -> int:
+    """Decide, perform, and hand everything to the runner; return the job's exit status."""
+    loaded = configured(job)
+    for name in () if loaded is None else model_keys(loaded.config):
+        job.log.mask(job.environ.get(name, ""))
+    try:
+        event = read_event(job.runner.event_name, job.runner.event_path)
+        outcome = perform(job, decide(event, job.inputs, gather(job, event)))
+    except BaseException:
+        _hand_over(job, Outcome(Outputs(result="failed")))
+        raise
+    _hand_over(job, outcome)
+    return outcome.exit_code
+
+
+def git_environment(runner: Runner, inputs: Inputs, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables with which git works in the workspace and may push."""
+    folders = git_access.repositories(runner.workspace, runner.workspace / inputs.directory)
+    settings = [
+        *git_access.trust(folders),
+        *git_access.authorize(runner.server_url, inputs.token),
+    ]
+    trusted = git_access.as_environment(settings, environ)
+    if not Git(folders[-1], trusted).attempt("config", "--get", "user.email").text:
+        settings += git_access.identify()
+    return git_access.as_environment(settings, environ)
+
+
+def _job(runner: Runner, inputs: Inputs, log: JobLog) -> Job:
+    job = Job(runner, inputs, log, dict(os.environ))
+    if not inputs.token:
+        return job
+    forge = GitHubForge.open(Access(runner.repository, inputs.token, runner.api_url))
+    return replace(job, forge=forge, publisher=RunPublisher(forge), reviewer=PullReviewer(forge))
+
+
+def _secrets(inputs: Inputs, environ: Mapping[str, str]) -> list[str]:
+    token = [inputs.token, git_access.basic(inputs.token)] if inputs.token else []
+    return [*token, *secrets_of(environ)]
+
+
+def _hand_over(job: Job, outcome: Outcome) -> None:
+    report = _write_report(job, outcome.report) if outcome.report else ""
+    if job.runner.output is not None:
+        outputs = replace(outcome.outputs, report=report)
+        append_outputs(job.runner.output, outputs.by_name(), _new_token)
+    if job.runner.summary is not None and outcome.report:
+        append_summary(job.runner.summary, outcome.report)
+
+
+def _write_report(job: Job, report: str) -> str:
+    """Leave the report and return its path relative to the workspace; nothing without a `.git`."""
+    if not job.keep.parent.is_dir():
+        return ""
+    job.keep.mkdir(exist_ok=True)
+    file = job.keep / REPORT
+    file.write_text(report, encoding="utf-8")
+    return file.relative_to(job.runner.workspace).as_posix()

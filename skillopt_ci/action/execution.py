@@ -1,0 +1,88 @@
+"""Run a command of the command line inside of a job: its results as values, its talk in the log."""
+
+import io
+import json
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from skillopt_ci.action.inputs import Command, Inputs
+from skillopt_ci.action.outputs import Result
+from skillopt_ci.action.workflow_commands import JobLog
+from skillopt_ci.cli.context import Globals
+from skillopt_ci.cli.failure import Failure, describe
+from skillopt_ci.cli.harmless import harmless
+from skillopt_ci.cli.main import invoke
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended: the objects that it printed, and what it died of, if it did."""
+
+    exit_code: int
+    results: tuple[Result, ...] = ()
+    failure: Failure | None = None
+    error: BaseException | None = field(default=None, repr=False)
+
+
+def words(
+    command: Command, inputs: Inputs, answers: Path, rollouts: tuple[str, ...] = ()
+) -> list[str]:
+    """The command line that does what the inputs ask for.
+
+    ``answers`` is where `rollout` leaves what it paid for, ``rollouts`` what `step` and `propose`
+    begin with.
+    """
+    overrides = [word for key in inputs.overrides for word in ("--override", key)]
+    taken = [word for file in rollouts for word in ("--rollouts", file)]
+    options: dict[Command, list[str]] = {
+        Command.STEP: taken,
+        Command.PROPOSE: ["--until-candidate", *taken],
+        Command.EVAL: ["--split", inputs.split],
+        Command.PLAN: ["--shards", str(inputs.shards)],
+        Command.ROLLOUT: ["--shard", inputs.shard, "--output", str(answers)],
+    }
+    common = ["--config", inputs.config, *overrides, "--json"]
+    return [command.verb, *common, *options.get(command, [])]
+
+
+def execute(
+    line: list[str], settings: Globals, log: JobLog, on_result: Callable[[Result], None]
+) -> Ended:
+    """Run ``line``; ``on_result`` gets each object as soon as it is printed.
+
+    Nothing that the command says on the way can be taken for a workflow command.
+    """
+    results: list[Result] = []
+
+    def take(result: Result) -> None:
+        results.append(result)
+        on_result(result)
+
+    with log.group(f"skillopt-ci {line[0]}"), log.untrusted() as stream:
+        try:
+            with redirect_stdout(_Objects(take)), redirect_stderr(stream):
+                code = invoke(line, settings)
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - told by the caller
+            failure = describe(error, line, settings.environ)
+            stream.write(f"{harmless(failure.message)}\n{harmless(failure.hint)}\n")
+            return Ended(failure.exit_code, tuple(results), failure, error)
+    return Ended(code, tuple(results))
+
+
+class _Objects(io.TextIOBase):
+    """Standard output of a command that prints one JSON object a line."""
+
+    def __init__(self, take: Callable[[Result], None]) -> None:
+        self._take = take
+        self._rest = ""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in filter(None, lines):
+            self._take(json.loads(line))
+        return len(text)

@@ -1,0 +1,55 @@
+"""What git needs inside of a job, by its environment alone: no file and no argument holds a token.
+
+The runner mounts a checkout that belongs to another user, and a home without any configuration.
+"""
+
+import base64
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+BOT_NAME = "github-actions[bot]"
+BOT_EMAIL = "41898282+github-actions[bot]@users.noreply.github.com"
+
+
+def trust(folders: Sequence[Path]) -> list[tuple[str, str]]:
+    """Settings that let git work in these folders, whoever owns them."""
+    return [("safe.directory", str(folder)) for folder in folders]
+
+
+def authorize(server_url: str, token: str) -> list[tuple[str, str]]:
+    """Settings that authorize git at one server and nowhere else; none without a token."""
+    if not token:
+        return []
+    key = f"http.{server_url.rstrip('/')}/.extraheader"
+    # the empty value forgets what checkout may have kept: GitHub refuses two authorizations
+    return [(key, ""), (key, f"Authorization: Basic {basic(token)}")]
+
+
+def identify(name: str = BOT_NAME, email: str = BOT_EMAIL) -> list[tuple[str, str]]:
+    """Settings that say who commits."""
+    return [("user.name", name), ("user.email", email)]
+
+
+def basic(token: str) -> str:
+    """The token as git sends it; as much a secret as the token."""
+    return base64.b64encode(f"x-access-token:{token}".encode()).decode("ascii")
+
+
+def as_environment(
+    settings: Sequence[tuple[str, str]], environ: Mapping[str, str]
+) -> dict[str, str]:
+    """The variables that add ``settings`` to those that ``environ`` has already."""
+    known = environ.get("GIT_CONFIG_COUNT", "")
+    first = int(known) if known.isascii() and known.isdecimal() else 0
+    variables = {"GIT_CONFIG_COUNT": str(first + len(settings))}
+    for number, (key, value) in enumerate(settings, first):
+        variables[f"GIT_CONFIG_KEY_{number}"] = key
+        variables[f"GIT_CONFIG_VALUE_{number}"] = value
+    return variables
+
+
+def repositories(workspace: Path, folder: Path) -> list[Path]:
+    """The folder's repository, if it is not the workspace, and the workspace."""
+    inside = [place for place in (folder, *folder.parents) if place.is_relative_to(workspace)]
+    nested = next((place for place in inside if (place / ".git").exists()), workspace)
+    return list(dict.fromkeys([workspace, nested]))

@@ -1,0 +1,63 @@
+"""Review comments as gradients: handed to the next step, and answered when it is done."""
+
+from pathlib import Path
+
+from skillopt_ci.cli.assemble import skill_path
+from skillopt_ci.cli.context import Globals
+from skillopt_ci.github.forge import Forge, ReviewNote
+from skillopt_ci.ledger.ledger import Ledger
+from skillopt_ci.report.links import Links
+from skillopt_ci.report.note_answer import note_answers
+from skillopt_ci.report.run_view import RunView
+from skillopt_ci.settings.loading import load
+from skillopt_ci.training.reviewer_notes import ReviewerNote, write_notes
+
+#: The newest steps whose notes are answered: an older one was, unless its job died right then.
+_ANSWERED_STEPS = 3
+
+
+def leave_notes(settings: Globals, forge: Forge, file: Path) -> int:
+    """Write what reviewers said on the run's pull request to ``file``; return how many notes.
+
+    Raises what loading the configuration and asking the forge raise.
+    """
+    loaded = load(settings.cwd / settings.config, settings.overrides)
+    ledger = Ledger.open(loaded.root, loaded.config.run, loaded.config.git)
+    pull = forge.open_pull_request(f"skillopt/{loaded.config.run}", ledger.base)
+    path = skill_path(loaded, ledger.root)
+    said = () if pull is None else forge.review_notes(pull.number, path)
+    write_notes((_note(one) for one in said), file)
+    return len(said)
+
+
+def answer_notes(run: RunView, forge: Forge, links: Links, number: int) -> None:
+    """Answer the notes of the newest steps on pull request ``number``; once, however often asked.
+
+    Raises what the forge raises.
+    """
+    answers = {
+        note: text
+        for record in run.steps[-_ANSWERED_STEPS:]
+        for note, text in note_answers(
+            run.state.run, record, run.place(record.step).verdict, links
+        ).items()
+    }
+    said = forge.review_notes(number, run.state.skill) if answers else ()
+    for note in said:
+        if _id(note) in answers:
+            forge.answer(number, note, answers[_id(note)])
+
+
+def _note(said: ReviewNote) -> ReviewerNote:
+    return ReviewerNote(
+        id=_id(said),
+        author=said.author,
+        text=said.body,
+        path=said.path or "",
+        line=said.line,
+        url=said.url,
+    )
+
+
+def _id(said: ReviewNote) -> str:
+    return f"{said.ref.kind}-{said.ref.id}"

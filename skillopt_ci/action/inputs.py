@@ -1,0 +1,158 @@
+"""The action's inputs, as the runner hands them over: ``INPUT_<NAME>`` in the environment."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import PurePosixPath
+
+from skillopt_ci.errors import UsageError
+
+
+class Command(StrEnum):
+    """What the action can be told to do."""
+
+    STEP = "step"
+    PROPOSE = "propose"
+    RUN = "run"
+    EVAL = "eval"
+    SLOW_UPDATE = "slow-update"
+    FINISH = "finish"
+    PLAN = "plan"
+    ROLLOUT = "rollout"
+    COMMENT = "comment"
+    VALIDATE = "validate"
+    STATUS = "status"
+
+    @property
+    def verb(self) -> str:
+        """The command of the command line that does it."""
+        return "step" if self is Command.PROPOSE else self.value
+
+    @property
+    def trains(self) -> bool:
+        """Whether it writes to the skills branch."""
+        return self.steps or self in (Command.SLOW_UPDATE, Command.FINISH)
+
+    @property
+    def steps(self) -> bool:
+        """Whether it does training steps, of which analysts are a part."""
+        return self in (Command.STEP, Command.PROPOSE, Command.RUN)
+
+    @property
+    def works_for_training(self) -> bool:
+        """Whether it does a part of what a training job does, and belongs into no review."""
+        return self.trains or self in (Command.PLAN, Command.ROLLOUT)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One line of ``inputs`` in ``action.yml``."""
+
+    name: str
+    default: str
+    text: str
+
+
+INPUTS = (
+    Input(
+        "command",
+        "",
+        "What to do: `step`, `propose` (a step up to its candidate, which the next `plan` shares "
+        "out), `run`, `eval`, `slow-update`, `finish`, `plan`, `rollout`, `comment`, `validate` or "
+        "`status`. Empty: what the event asks for, which is a training step on schedules, pushes "
+        "and manual starts, an evaluation on pull requests, and what the comment says on comments.",
+    ),
+    Input("config", "skillopt.yaml", "Configuration of the run, relative to `directory`."),
+    Input(
+        "overrides",
+        "",
+        "Keys of the configuration to override, one `section.key=value` a line.",
+    ),
+    Input("directory", ".", "Folder of the checkout to work in."),
+    Input(
+        "token",
+        "${{ github.token }}",
+        "Token that pushes the skills branch and speaks to GitHub's API.",
+    ),
+    Input("split", "test", "For `eval`: the tasks to measure on, `test`, `selection` or `train`."),
+    Input("shards", "4", "For `plan`: the most jobs to spread the rollouts over."),
+    Input("shard", "", "For `rollout`: which part this job does, as `2/4`."),
+    Input(
+        "rollouts",
+        "",
+        "For `step` and `propose`: files from `rollout` jobs, one a line, globs allowed.",
+    ),
+    Input(
+        "label",
+        "skillopt-eval",
+        "Label with which a maintainer starts the evaluation of a fork's pull request.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The inputs' values; see :data:`INPUTS` for what they mean."""
+
+    command: Command | None = None
+    config: str = "skillopt.yaml"
+    overrides: tuple[str, ...] = ()
+    directory: str = "."
+    token: str = field(default="", repr=False)
+    split: str = "test"
+    shards: int = 4
+    shard: str = ""
+    rollouts: tuple[str, ...] = ()
+    label: str = "skillopt-eval"
+
+
+def read_inputs(environ: Mapping[str, str]) -> Inputs:
+    """Read the inputs from the runner's variables; an empty value counts as not given.
+
+    Raises UsageError that names every input that cannot be.
+    """
+    given = {entry.name: _value(environ, entry) for entry in INPUTS}
+    problems = [*_command_problems(given["command"]), *_other_problems(given)]
+    if problems:
+        raise UsageError("; ".join(problems))
+    return Inputs(
+        command=Command(given["command"]) if given["command"] else None,
+        config=given["config"],
+        overrides=_lines(given["overrides"]),
+        directory=given["directory"],
+        token=given["token"],
+        split=given["split"],
+        shards=int(given["shards"]),
+        shard=given["shard"],
+        rollouts=_lines(given["rollouts"]),
+        label=given["label"],
+    )
+
+
+def _value(environ: Mapping[str, str], entry: Input) -> str:
+    # only the runner can evaluate an expression
+    default = "" if entry.default.startswith("${{") else entry.default
+    return environ.get(f"INPUT_{entry.name.upper()}", "").strip() or default
+
+
+def _lines(text: str) -> tuple[str, ...]:
+    return tuple(line.strip() for line in text.splitlines() if line.strip())
+
+
+def _command_problems(word: str) -> list[str]:
+    if not word or word in list(Command):
+        return []
+    nearest = difflib.get_close_matches(word, list(Command), n=1)
+    meant = f" Did you mean '{nearest[0]}'?" if nearest else ""
+    return [f"input command: there is no command {word!r}.{meant}"]
+
+
+def _other_problems(given: Mapping[str, str]) -> list[str]:
+    problems = []
+    if not (given["shards"].isascii() and given["shards"].isdecimal() and int(given["shards"])):
+        problems.append(f"input shards: expected a positive number, not {given['shards']!r}")
+    folder = PurePosixPath(given["directory"])
+    if folder.is_absolute() or ".." in folder.parts:
+        problems.append(f"input directory: {given['directory']!r} is not a folder of the checkout")
+    return problems

@@ -1,0 +1,154 @@
+"""A person's change of the skill, measured: the skill at base against the skill at head.
+
+Configuration, tasks, scorers and code are those of the checkout, which is base. Of the pull
+request only the skill's text is read, over the API and as data; nothing of it is checked out.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from skillopt_ci.action.activity import Evaluate
+from skillopt_ci.action.commands import requested
+from skillopt_ci.action.job import Shown
+from skillopt_ci.action.outputs import fold
+from skillopt_ci.action.publication import links_of, task_places
+from skillopt_ci.cli.assemble import open_session
+from skillopt_ci.cli.context import Globals
+from skillopt_ci.cli.eval import as_json
+from skillopt_ci.cli.live import build_observer
+from skillopt_ci.errors import (
+    BudgetExhausted,
+    ExitCode,
+    InfrastructureError,
+    RepositoryError,
+    SkilloptError,
+)
+from skillopt_ci.github.forge import Forge
+from skillopt_ci.ledger.reading import resolve
+from skillopt_ci.report.comparison import Finding, judge
+from skillopt_ci.report.evaluation_comment import (
+    EvaluationView,
+    Side,
+    evaluation_check,
+    evaluation_comment,
+)
+from skillopt_ci.settings.loading import load
+from skillopt_ci.training.evaluate import Evaluation, NamedSkill, evaluate
+from skillopt_ci.training.session import Session
+
+_SPLIT = "selection"
+#: A longer document is no skill, and each of its bytes would be paid for once per task.
+_MOST_BYTES = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class PullReviewer:
+    """Reviews pull requests through ``forge``."""
+
+    forge: Forge
+
+    def requested(self, comment: str) -> str:
+        """Return the word after `/skillopt` in a comment; empty if it holds no command."""
+        return requested(comment)
+
+    def evaluate(self, settings: Globals, pull: Evaluate) -> Shown:
+        """Compare base with head on the selection tasks, and show it as a comment and a check.
+
+        A budget's end and failed infrastructure are shown as no finding. Raises UsageError where
+        the checkout cannot be evaluated at all.
+        """
+        head = pull.head_sha or self.forge.pull_request(pull.number).head_sha
+        with build_observer(settings) as observer:
+            session = open_session(settings, observer)
+            compared = _compared(session, self.forge, head)
+        return self._shown(settings, session, pull.number, head, compared)
+
+    def _shown(
+        self, settings: Globals, session: Session, number: int, head: str, compared: "_Compared"
+    ) -> Shown:
+        view, links = compared.view, links_of(settings.environ)
+        wishes, notes = session.config.github, list[str]()
+        text = evaluation_comment(view, links)
+        if wishes.comments != "off":
+            _try(notes, lambda: self.forge.keep_comment(number, text))
+        loaded = load(settings.cwd / settings.config, settings.overrides)
+        check = evaluation_check(
+            view,
+            links,
+            head,
+            fail_on=wishes.fail_on,
+            tasks=task_places(loaded, session.ledger.root),
+        )
+        _try(notes, lambda: self.forge.keep_check(check))
+        told = [] if compared.result is None else [as_json(compared.result)]
+        outputs = replace(fold(told), finding=str(view.finding))
+        return Shown(text, number, tuple(notes), outputs, compared.exit_code)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """What a comparison came to; without a result the view says why."""
+
+    view: EvaluationView
+    result: Evaluation | None = None
+    exit_code: int = ExitCode.DONE
+
+
+def _compared(session: Session, forge: Forge, head: str) -> _Compared:
+    nothing = EvaluationView(
+        run=session.config.run,
+        skill=session.skill_path,
+        split=_SPLIT,
+        finding=Finding.INCONCLUSIVE,
+        confidence=session.config.github.confidence,
+        simulated=session.simulated,
+    )
+    base = resolve(session.ledger, "HEAD")
+    before = None if base is None else session.ledger.read(base, session.skill_path)
+    if base is None or before is None:
+        raise RepositoryError(f"{session.skill_path} is not in the commit that is checked out.")
+    after = _text(forge.file_at(session.skill_path, head))
+    if after is None:
+        why = f"at head, {session.skill_path} is no readable text of at most {_MOST_BYTES:,} bytes"
+        return _Compared(replace(nothing, why=why))
+    skills = (NamedSkill("base", before), NamedSkill("head", after))
+    try:
+        result = asyncio.run(evaluate(session, skills, _SPLIT))
+    except (BudgetExhausted, InfrastructureError) as failure:
+        return _Compared(replace(nothing, why=failure.message), exit_code=failure.exit_code)
+    return _Compared(_found(nothing, result, base, head, session), result)
+
+
+def _found(
+    nothing: EvaluationView, result: Evaluation, base: str, head: str, session: Session
+) -> EvaluationView:
+    wishes, difference = session.config.github, result.difference
+    finding = Finding.INCONCLUSIVE
+    if difference is not None:
+        finding = judge(difference, confidence=wishes.confidence, threshold=wishes.threshold)
+    before, after = result.skills
+    return replace(
+        nothing,
+        finding=finding,
+        base=Side(base, before.measurement),
+        head=Side(head, after.measurement),
+        difference=difference,
+        usage=result.usage,
+    )
+
+
+def _text(content: bytes | None) -> str | None:
+    if content is None or len(content) > _MOST_BYTES:
+        return None
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _try(notes: list[str], ask: Callable[[], object]) -> None:
+    try:
+        ask()
+    except SkilloptError as error:
+        notes.append(str(error))

@@ -1,0 +1,161 @@
+"""The installed program, started as the runner starts it."""
+
+import json
+import os
+from typing import Any
+
+import pytest
+from action_world import SMALL, World
+
+ADA = {"login": "ada", "type": "User"}
+OURS = {"full_name": "octo/skills"}
+SCHEDULE = {"schedule": "17 3 * * 1", "sender": ADA}
+
+pytestmark = pytest.mark.end_to_end
+
+
+def pull(action: str, repository: dict[str, str] = OURS, **more: Any) -> dict[str, Any]:
+    head = {"sha": "a" * 40, "ref": "better", "repo": repository}
+    base = {"sha": "b" * 40, "ref": "main", "repo": OURS}
+    number = {"number": 1, "head": head, "base": base}
+    return {"action": action, "pull_request": number, "sender": ADA, **more}
+
+
+def test_a_schedule_trains_a_step_and_opens_the_pull_request(world: World) -> None:
+    done = world.start("schedule", SCHEDULE)
+    assert done.code == 0, done.log
+    tip = world.hub.bare.tip("skillopt/quickstart")
+    assert done.outputs["commit"] == tip
+    assert (done.outputs["result"], done.outputs["step"]) == ("done", "1")
+    assert done.outputs["pull-request"] == str(next(iter(world.hub.pulls)))
+    report = (world.workspace / done.outputs["report"]).read_text(encoding="utf-8")
+    assert report.strip() == done.summary.strip()
+    assert report.strip() in [body.strip() for body in world.hub.own_comments()]
+
+
+def test_commits_are_the_bots_unless_the_checkout_says_otherwise(world: World) -> None:
+    world.start("schedule", SCHEDULE)
+    world.git("config", "user.name", "Ada")
+    world.git("config", "user.email", "ada@localhost")
+    world.start("schedule", SCHEDULE)
+    log = world.hub.bare.git("log", "--first-parent", "--format=%ae", "skillopt/quickstart")
+    bot = "41898282+github-actions[bot]@users.noreply.github.com"
+    assert log.splitlines()[0] == "ada@localhost"
+    assert bot in log.splitlines()
+
+
+def test_the_token_is_masked_and_in_no_file(world: World) -> None:
+    world.hub.tokens["sesame-open-0123"] = "github-actions[bot]"
+    world.environ["OPENAI_API_KEY"] = "sk-planted-0123"
+    done = world.start("schedule", SCHEDULE, token="sesame-open-0123")
+    masks, _, rest = done.log.partition("::group::")
+    assert "::add-mask::sesame-open-0123" in masks
+    assert "::add-mask::sk-planted-0123" in masks
+    assert "sesame" not in rest + done.summary + str(done.outputs)
+    for file in (world.workspace / ".git").rglob("*"):
+        assert file.is_dir() or b"sesame-open-0123" not in file.read_bytes()
+
+
+def test_a_push_to_base_trains_and_one_of_our_own_does_not(world: World) -> None:
+    assert world.start("push", {"ref": "refs/heads/main"}).outputs["step"] == "1"
+    own = world.start("push", {"ref": "refs/heads/skillopt/quickstart"})
+    assert (own.code, own.outputs) == (
+        0,
+        {"result": "skipped", "report": ".git/skillopt-ci/report.md"},
+    )
+
+
+def test_a_manual_start_does_its_command(world: World) -> None:
+    done = world.start("workflow_dispatch", {"inputs": {}}, command="validate")
+    assert (done.code, done.outputs["result"]) == (0, "done")
+    assert world.hub.bare.tip("skillopt/quickstart") is None
+
+
+def test_a_forks_pull_request_is_told_before_anything_is_spent(world: World) -> None:
+    done = world.start("pull_request", pull("opened", {"full_name": "mallory/skills"}), token="")
+    assert (done.code, done.outputs["result"]) == (0, "skipped")
+    assert "::notice title=skillopt-ci did nothing::" in done.log
+    assert "nothing was spent" in done.log
+
+
+def test_a_label_of_someone_without_write_access_starts_nothing(world: World) -> None:
+    bob = {"login": "bob", "type": "User"}
+    payload = pull("labeled", label={"name": "skillopt-eval"})
+    done = world.start("pull_request_target", {**payload, "sender": bob}, token="")
+    assert "without write access" in done.log
+    assert done.outputs["result"] == "skipped"
+
+
+def test_an_ordinary_comment_starts_nothing(world: World) -> None:
+    payload = {
+        "action": "created",
+        "issue": {"number": 1, "state": "open", "pull_request": {}},
+        "comment": {"id": 3, "body": "Nice\n::error::forged"},
+        "sender": ADA,
+    }
+    done = world.start("issue_comment", payload)
+    assert (done.code, done.outputs["result"]) == (0, "skipped")
+    assert "forged" not in done.log
+
+
+def test_a_mistake_in_the_configuration_is_shown_where_it_is(world: World) -> None:
+    file = world.workspace / "skillopt.yaml"
+    text = file.read_text(encoding="utf-8").replace("batch_size", "batch_sise")
+    file.write_text(text, encoding="utf-8")
+    done = world.start("schedule", SCHEDULE, overrides="")
+    line = 1 + text[: text.index("batch_sise")].count("\n")
+    assert (done.code, done.outputs["result"]) == (2, "failed")
+    assert f"file=skillopt.yaml,line={line}::" in done.log
+
+
+def test_a_wrong_input_fails_before_anything_else(world: World) -> None:
+    done = world.start("schedule", SCHEDULE, command="trian")
+    assert done.code == 2
+    assert "::error title=skillopt-ci cannot start::input command" in done.log
+
+
+def test_a_payload_that_cannot_be_read_is_an_error_with_an_output(world: World) -> None:
+    done = world.start("pull_request", {"pull_request": {"number": "x"}})
+    assert (done.code, done.outputs) == (2, {"result": "failed"})
+    assert "cannot be read" in done.log
+
+
+def test_a_refused_push_fails_the_job_and_loses_nothing(world: World) -> None:
+    done = world.start("schedule", SCHEDULE, token="")
+    assert (done.code, done.outputs["result"]) == (5, "failed")
+    again = world.start("schedule", SCHEDULE)
+    assert (again.code, again.outputs["step"]) == (0, "1")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root meets another user's checkout")
+def test_root_works_in_another_users_checkout_and_leaves_it_to_them(world: World) -> None:
+    for path in (world.workspace, *world.workspace.rglob("*")):
+        os.chown(path, 1001, 1001, follow_symlinks=False)
+    done = world.start("schedule", SCHEDULE)
+    assert done.code == 0, done.log
+    owners = {path.lstat().st_uid for path in world.workspace.rglob("*")}
+    assert owners == {1001}
+    assert world.git("status", "--porcelain") == ""
+
+
+def test_what_tasks_say_starts_no_command(world: World) -> None:
+    file = world.workspace / "tasks" / "train.jsonl"
+    task = {"id": "::error::id", "prompt": "a\n::warning::b\n##[error]c", "references": ["d"]}
+    file.write_text(json.dumps(task) + "\n", encoding="utf-8")
+    more = "\ntrain.batch_size=1\ntrain.num_epochs=1"
+    done = world.start("schedule", SCHEDULE, overrides=SMALL + more)
+    assert done.code == 0, done.log
+    obeyed = [line.split("::")[1].split(" ")[0] for line in listened_to(done.log)]
+    assert set(obeyed) == {"add-mask", "group", "stop-commands", "endgroup"}
+
+
+def listened_to(log: str) -> list[str]:
+    """The lines in which the runner finds a command."""
+    kept, stopped = [], ""
+    for line in log.splitlines():
+        if stopped:
+            stopped = "" if line == f"::{stopped}::" else stopped
+        elif line.lstrip().startswith("::") or "##[" in line:
+            kept.append(line)
+            stopped = line.rpartition("::")[2] if "::stop-commands::" in line else ""
+    return kept

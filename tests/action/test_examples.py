@@ -1,0 +1,83 @@
+"""The workflows that users start from, and our own."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from skillopt_ci.action.inputs import INPUTS, Command
+from skillopt_ci.action.outputs import Outputs
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples" / "workflows").glob("*.yml"))
+OWN = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+ACTION = "skillopt-ci/skillopt-ci@v0"
+
+
+def jobs(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))["jobs"]
+    return found
+
+
+def steps(file: Path) -> list[dict[str, Any]]:
+    return [step for job in jobs(file).values() for step in job["steps"]]
+
+
+def named(files: list[Path]) -> Any:
+    return pytest.mark.parametrize("file", files, ids=lambda file: file.name)
+
+
+@named(EXAMPLES)
+def test_an_example_gives_inputs_that_exist(file: Path) -> None:
+    ours = [step for step in steps(file) if step.get("uses") == ACTION]
+    assert ours
+    for step in ours:
+        assert set(step["with"]) <= {entry.name for entry in INPUTS}
+        command = step["with"].get("command", "step")
+        assert command.startswith("${{") or command in list(Command)
+
+
+@named(EXAMPLES)
+def test_an_example_reads_outputs_that_exist(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    read = re.findall(r"steps\.(?:plan|train)\.outputs\.([\w-]+)", text)
+    assert set(read) <= set(Outputs().by_name())
+
+
+@named(EXAMPLES + OWN)
+def test_every_job_has_least_permissions_and_a_timeout(file: Path) -> None:
+    workflow = yaml.safe_load(file.read_text(encoding="utf-8"))
+    assert workflow["permissions"] == {}
+    for job in workflow["jobs"].values():
+        assert job["permissions"]
+        assert job["timeout-minutes"] <= 180
+
+
+@named(EXAMPLES + OWN)
+def test_every_other_action_is_pinned_to_a_commit(file: Path) -> None:
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if "uses:" in line and ACTION not in line and "uses: ./ " not in line:
+            assert re.search(r"uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", line), line
+
+
+@named(EXAMPLES + OWN)
+def test_no_checkout_leaves_a_token_behind(file: Path) -> None:
+    checkouts = [step for step in steps(file) if "actions/checkout@" in step.get("uses", "")]
+    assert all(step["with"]["persist-credentials"] is False for step in checkouts)
+
+
+@named([file for file in EXAMPLES if file.name != "evaluate.yml"])
+def test_what_trains_queues_and_is_never_cancelled(file: Path) -> None:
+    workflow = yaml.safe_load(file.read_text(encoding="utf-8"))
+    queue = workflow.get("concurrency") or workflow["jobs"]["command"]["concurrency"]
+    assert "skillopt-train" in queue["group"]
+    assert (queue["cancel-in-progress"], queue["queue"]) == (False, "max")
+
+
+def test_a_pull_requests_head_is_never_checked_out() -> None:
+    for file in EXAMPLES:
+        assert "head.sha" not in file.read_text(encoding="utf-8")
+    evaluate = steps(ROOT / "examples" / "workflows" / "evaluate.yml")
+    assert evaluate[0]["with"]["ref"] == "${{ github.event.pull_request.base.sha }}"

@@ -1,0 +1,83 @@
+"""What the action's manifests, its documentation and its code say of inputs and outputs."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from skillopt_ci.action.inputs import INPUTS, Command, Inputs
+from skillopt_ci.action.outputs import Outputs
+from skillopt_ci.cli.main import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+MANIFESTS = ("action.yml", "composite/action.yml")
+
+
+def manifest(name: str) -> Any:
+    return yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
+
+
+def generator() -> Any:
+    spec = importlib.util.spec_from_file_location(
+        "action_manifests", ROOT / "scripts" / "action_manifests.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_generated_parts_are_up_to_date() -> None:
+    for name, text in generator().files(ROOT).items():
+        assert (ROOT / name).read_text(encoding="utf-8") == text, "scripts/action_manifests.py"
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_a_manifest_has_the_inputs_and_outputs_of_the_code(name: str) -> None:
+    read = manifest(name)
+    assert list(read["inputs"]) == [entry.name for entry in INPUTS]
+    assert {k: v["default"] for k, v in read["inputs"].items()} == {
+        entry.name: entry.default for entry in INPUTS
+    }
+    assert set(read["outputs"]) == set(Outputs().by_name())
+
+
+def test_the_defaults_of_the_code_are_those_of_the_manifest() -> None:
+    defaults = {entry.name: entry.default for entry in INPUTS}
+    assert (defaults["config"], defaults["directory"]) == (Inputs().config, Inputs().directory)
+    assert (defaults["split"], defaults["label"]) == (Inputs().split, Inputs().label)
+    assert int(defaults["shards"]) == Inputs().shards
+
+
+def test_the_composite_twin_hands_every_input_on() -> None:
+    steps = manifest("composite/action.yml")["runs"]["steps"]
+    env = next(step["env"] for step in steps if step.get("id") == "run")
+    for entry in INPUTS:
+        assert env[f"INPUT_{entry.name.upper()}"] == f"${{{{ inputs.{entry.name} }}}}"
+
+
+def test_the_composite_twin_hands_every_output_back() -> None:
+    for name, output in manifest("composite/action.yml")["outputs"].items():
+        assert output["value"] == f"${{{{ steps.run.outputs.{name} }}}}"
+
+
+def test_every_command_is_one_of_the_command_line() -> None:
+    assert [name for name in Command if name.verb not in COMMANDS] == []
+
+
+def test_every_command_is_documented() -> None:
+    text = INPUTS[0].text
+    assert [name for name in Command if f"`{name}`" not in text] == []
+
+
+def test_the_marketplace_gets_its_branding() -> None:
+    assert set(manifest("action.yml")["branding"]) == {"icon", "color"}
+    assert len(manifest("action.yml")["description"]) <= 125
+
+
+def test_inputs_need_no_dashes_that_a_shell_would_lose() -> None:
+    assert all(entry.name.isidentifier() for entry in INPUTS)
+    assert len(INPUTS) <= 12

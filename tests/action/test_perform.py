@@ -1,0 +1,239 @@
+import io
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from github_server.scene import Scene
+from github_server.state import Hub
+
+from skillopt_ci.action.activity import Acknowledge, Evaluate, Nothing, Perform
+from skillopt_ci.action.event import Comment
+from skillopt_ci.action.inputs import Command, Inputs
+from skillopt_ci.action.job import Job, Shown
+from skillopt_ci.action.outputs import Outputs
+from skillopt_ci.action.perform import perform
+from skillopt_ci.action.runner import Runner
+from skillopt_ci.action.workflow_commands import JobLog
+from skillopt_ci.cli.context import Globals
+from skillopt_ci.errors import InfrastructureError, UsageError
+from skillopt_ci.ledger.git import Git
+from skillopt_ci.quickstart import write_example
+
+SMALL = (
+    "git.author_name=Ada",
+    "git.author_email=ada@localhost",
+    "train.batch_size=16",
+    "train.num_epochs=1",
+    "evaluation.sel_env_num=8",
+    "evaluation.test_env_num=4",
+)
+WHO = {
+    f"GIT_{role}_{what}": "ada" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+}
+HOSTILE = "@everyone #1 ![x](https://evil.example)\n::error::forged"
+
+
+@dataclass
+class Desk:
+    """Publishes and reviews by keeping what it was asked for."""
+
+    shown: Shown = field(default_factory=lambda: Shown("# Report", 7))
+    trouble: Exception | None = None
+    published: list[str] = field(default_factory=list)
+    evaluated: list[Evaluate] = field(default_factory=list)
+
+    def publish(self, settings: Globals, inconclusive: str) -> Shown:
+        del settings
+        self.published.append(inconclusive)
+        if self.trouble is not None:
+            raise self.trouble
+        return self.shown
+
+    def requested(self, comment: str) -> str:
+        return comment
+
+    def evaluate(self, settings: Globals, pull: Evaluate) -> Shown:
+        del settings
+        self.evaluated.append(pull)
+        print("::error::what a model said")  # noqa: T201
+        return self.shown
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.fixture
+def log() -> io.StringIO:
+    return io.StringIO()
+
+
+@pytest.fixture
+def job(tmp_path: Path, desk: Desk, log: io.StringIO) -> Job:
+    write_example(tmp_path)
+    git = Git(tmp_path, WHO)
+    git.run("init", "--quiet", "--initial-branch=main")
+    git.run("add", "--all")
+    git.run("commit", "--quiet", "--message", "Start")
+    names = ("GITHUB_EVENT_NAME", "GITHUB_EVENT_PATH", "GITHUB_REPOSITORY")
+    runner = Runner.of({"GITHUB_WORKSPACE": str(tmp_path), **dict.fromkeys(names, "x")})
+    inputs = Inputs(overrides=SMALL)
+    return Job(runner, inputs, JobLog(log, lambda: "t"), {}, publisher=desk, reviewer=desk)
+
+
+def test_a_step_is_done_and_published(job: Job, desk: Desk) -> None:
+    outcome = perform(job, Perform(Command.STEP))
+    assert (outcome.exit_code, outcome.report) == (0, "# Report")
+    assert (outcome.outputs.result, outcome.outputs.action) == ("done", "reject")
+    assert (outcome.outputs.pull_request, desk.published) == ("7", [""])
+
+
+def test_a_proposal_leaves_a_candidate_that_the_next_plan_shares_out(job: Job, desk: Desk) -> None:
+    assert perform(job, Perform(Command.PROPOSE)).outputs.result == "done"
+    assert desk.published == [""]
+    assert perform(job, Perform(Command.PLAN)).outputs.phase == "evaluation"
+    assert perform(job, Perform(Command.STEP)).outputs.step == "1"
+
+
+def test_a_run_publishes_after_every_step(job: Job, desk: Desk) -> None:
+    outcome = perform(job, Perform(Command.RUN))
+    assert outcome.outputs.step == "3"
+    assert desk.published == [""] * 4  # three steps and the end of the run
+
+
+def test_nothing_left_to_do_is_published_once_more(job: Job, desk: Desk) -> None:
+    perform(job, Perform(Command.RUN))
+    desk.published.clear()
+    outcome = perform(job, Perform(Command.STEP))
+    assert (outcome.outputs.result, outcome.exit_code) == ("nothing-to-do", 0)
+    assert desk.published == [""]
+
+
+def test_a_budget_is_inconclusive_and_no_failure(job: Job, desk: Desk, log: io.StringIO) -> None:
+    tight = replace(job.inputs, overrides=(*job.inputs.overrides, "budget.step.calls=5"))
+    outcome = perform(replace(job, inputs=tight), Perform(Command.STEP))
+    assert (outcome.outputs.result, outcome.exit_code) == ("inconclusive", 0)
+    assert desk.published == ["Inconclusive: a budget was reached"]
+    assert "::warning title=Inconclusive%3A a budget was reached::" in log.getvalue()
+
+
+def test_a_mistake_fails_the_job_where_it_is(job: Job, log: io.StringIO) -> None:
+    (job.folder / "tasks" / "train.jsonl").write_text("{\n", encoding="utf-8")
+    outcome = perform(job, Perform(Command.VALIDATE))
+    assert (outcome.outputs.result, outcome.exit_code) == ("failed", 2)
+    outcome = perform(job, Perform(Command.STEP))
+    assert outcome.exit_code == 2
+    assert ",file=tasks/train.jsonl,line=1::" in log.getvalue()
+
+
+@pytest.mark.parametrize("trouble", [InfrastructureError("GitHub is down"), KeyError("defect")])
+def test_what_was_paid_for_does_not_fail_for_want_of_a_comment(
+    job: Job, desk: Desk, log: io.StringIO, trouble: Exception
+) -> None:
+    desk.trouble = trouble
+    outcome = perform(job, Perform(Command.STEP))
+    assert (outcome.exit_code, outcome.outputs.result) == (0, "done")
+    assert "| action | `reject` |" in outcome.report
+    assert log.getvalue().count("::warning title=Not everything could be published::") == 1
+
+
+def test_reading_commands_publish_nothing(job: Job, desk: Desk) -> None:
+    perform(job, Perform(Command.STEP))
+    desk.published.clear()
+    assert perform(job, Perform(Command.STATUS)).outputs.step == "1"
+    assert perform(job, Perform(Command.EVAL)).outputs.improved in ("true", "false")
+    assert desk.published == []
+
+
+def test_a_step_begins_with_what_other_jobs_answered(job: Job, desk: Desk) -> None:
+    planned = perform(job, Perform(Command.PLAN)).outputs
+    assert planned.phase == "measure"
+    shards = json.loads(planned.matrix)["shard"]
+    for number, shard in enumerate(shards):
+        rollout = replace(job, inputs=replace(job.inputs, shard=shard))
+        assert perform(rollout, Perform(Command.ROLLOUT)).outputs.result == "done"
+        (job.keep / "answers.jsonl").rename(job.keep / f"{number}.jsonl")
+    given = replace(job.inputs, rollouts=(".git/skillopt-ci/*.jsonl",))
+    assert perform(replace(job, inputs=given), Perform(Command.STEP)).outputs.step == "1"
+    assert desk.published == [""]
+
+
+def test_comment_only_publishes(job: Job, desk: Desk, log: io.StringIO) -> None:
+    outcome = perform(job, Perform(Command.COMMENT))
+    assert (outcome.outputs.pull_request, desk.published) == ("7", [""])
+    assert log.getvalue() == ""
+
+
+def test_without_a_token_a_step_is_done_all_the_same(job: Job) -> None:
+    outcome = perform(replace(job, publisher=None), Perform(Command.STEP))
+    assert (outcome.exit_code, outcome.outputs.pull_request) == (0, "")
+    assert outcome.report.startswith("**Done.**")
+
+
+def test_an_evaluation_shows_what_it_found(job: Job, desk: Desk, log: io.StringIO) -> None:
+    desk.shown = Shown("# Base against head", 7, outputs=Outputs(improved="false"), exit_code=0)
+    outcome = perform(job, Evaluate(7, "head"))
+    assert (outcome.report, outcome.outputs.improved) == ("# Base against head", "false")
+    assert desk.evaluated == [Evaluate(7, "head")]
+    assert log.getvalue().index("stop-commands") < log.getvalue().index("::error::what a model")
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_a_checkout_of_the_head_does_not_judge_itself(job: Job, desk: Desk, merged: bool) -> None:
+    git = Git(job.folder, WHO)
+    git.run("checkout", "--quiet", "-b", "better")
+    git.run("commit", "--quiet", "--allow-empty", "--message", "Better")
+    head = git.text("rev-parse", "HEAD")
+    if merged:
+        git.run("checkout", "--quiet", "main")
+        git.run("merge", "--quiet", "--no-ff", "--message", "Merge", "better")
+    with pytest.raises(UsageError, match="only base can judge"):
+        perform(job, Evaluate(7, head))
+    assert desk.evaluated == []
+
+
+def test_an_evaluation_without_a_token_says_what_is_missing(job: Job) -> None:
+    with pytest.raises(UsageError, match="token"):
+        perform(replace(job, reviewer=None), Evaluate(7, "head"))
+
+
+def test_nothing_is_told_with_its_reason_and_acts_on_nobody(job: Job, log: io.StringIO) -> None:
+    outcome = perform(job, Nothing(HOSTILE))
+    assert (outcome.outputs, outcome.exit_code) == (Outputs(result="skipped"), 0)
+    assert log.getvalue().count("\n") == 1
+    assert "@everyone" not in outcome.report
+    assert "https://evil" not in outcome.report
+
+
+@pytest.mark.parametrize(("damage", "last"), [(False, "rocket"), (True, "confused")])
+def test_a_comment_sees_its_command_begin_and_end(
+    job: Job, github_hub: Hub, damage: bool, last: str
+) -> None:
+    if damage:
+        (job.folder / "skillopt.yaml").write_text("run: 1\n", encoding="utf-8")
+    working = replace(job, forge=Scene(github_hub).forge())
+    perform(working, Perform(Command.STEP, posted(github_hub)))
+    assert [content for _, _, content in github_hub.reactions] == ["eyes", last]
+
+
+@pytest.mark.parametrize("by", ["note", "refused"])
+def test_notes_and_refusals_are_answered_by_a_reaction(job: Job, github_hub: Hub, by: str) -> None:
+    comment = posted(github_hub)
+    activity = Acknowledge(comment) if by == "note" else Nothing("no write access", comment)
+    perform(replace(job, forge=Scene(github_hub).forge()), activity)
+    assert [each[-1] for each in github_hub.reactions] == ["eyes" if by == "note" else "-1"]
+
+
+def test_a_reaction_that_fails_fails_nothing(job: Job, github_hub: Hub) -> None:
+    comment = Comment(404, 1, "", on_pull_request=True, open=True)
+    working = replace(job, forge=Scene(github_hub).forge())
+    assert perform(working, Acknowledge(comment)).exit_code == 0
+
+
+def posted(hub: Hub) -> Comment:
+    Scene(hub)
+    hub.bare.save("main", "skills/SKILL.md", "# Skill\n")
+    Scene(hub).pull()
+    return Comment(hub.say("ada", "/skillopt"), 1, "", on_pull_request=True, open=True)

@@ -1,0 +1,205 @@
+"""The real client on a real repository: what stands on GitHub after a run was published."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from github_server.scene import Scene
+from github_server.state import Hub
+from run_views import REPOSITORY, plain_run
+
+from skillopt_ci.action.publish import Published, Showing, publish
+from skillopt_ci.github.forge import WantedPullRequest
+from skillopt_ci.report.links import Links
+from skillopt_ci.report.run_view import RunView
+from skillopt_ci.settings.config import GitHub
+
+COMMENT = "POST /issues/{issue_number}/comments"
+FORBIDDEN = "Resource not accessible by integration"
+
+
+@dataclass
+class Place:
+    """A run of so many steps, and the GitHub that shows it."""
+
+    scene: Scene
+
+    @property
+    def hub(self) -> Hub:
+        return self.scene.hub
+
+    def run(self, steps: int = 3, **changes: Any) -> RunView:
+        if self.hub.bare.tip("skillopt/demo") is None:
+            self.scene.step()
+        tip = self.hub.bare.tip("skillopt/demo") or ""
+        return replace(plain_run(steps), commit=tip, **changes)
+
+    def publish(self, run: RunView, inconclusive: str = "", **wishes: Any) -> Published:
+        showing = Showing(GitHub.model_validate(wishes), Links(REPOSITORY), inconclusive)
+        return publish(run, self.scene.forge(), showing)
+
+    @property
+    def writes(self) -> list[str]:
+        """Requests that change something; the one GraphQL query here asks who we are."""
+        asking = ("GET", "POST /graphql")
+        return [request for request in self.hub.requests if not request.startswith(asking)]
+
+
+@pytest.fixture
+def place(github_hub: Hub) -> Place:
+    github_hub.bare.save("main", "skills/ledger/SKILL.md", "# Ledger\n")
+    return Place(Scene(github_hub))
+
+
+def test_a_run_is_shown_by_pull_request_comment_and_check(place: Place) -> None:
+    published = place.publish(place.run())
+    (pull,), (check,) = place.hub.pulls.values(), place.hub.checks.values()
+    assert published == Published(published.report, pull["number"], ())
+    assert pull["title"] == "Train ledger skill: 0.10 → 0.30 on 40 tasks (2 merged, 1 reverted)"
+    assert place.hub.own_comments() == [published.report]
+    assert check["head_sha"] == place.run().commit
+
+
+def test_publishing_again_writes_nothing(place: Place) -> None:
+    first = place.publish(place.run())
+    place.hub.requests.clear()
+    assert place.publish(place.run()) == first
+    assert place.writes == []
+
+
+def test_the_next_step_edits_what_is_there(place: Place) -> None:
+    place.publish(place.run(1))
+    place.publish(place.run(2))
+    assert len(place.hub.pulls) == len(place.hub.own_comments()) == 1
+    assert "1 reverted" in place.hub.own_comments()[0]
+
+
+def test_it_is_a_draft_until_a_step_was_merged(place: Place) -> None:
+    place.publish(place.run(0))
+    assert next(iter(place.hub.pulls.values()))["draft"] is True
+    place.publish(place.run(1))
+    assert next(iter(place.hub.pulls.values()))["draft"] is False
+
+
+def test_no_draft_where_none_is_wanted(place: Place) -> None:
+    place.publish(place.run(0), draft=False)
+    assert next(iter(place.hub.pulls.values()))["draft"] is False
+
+
+@pytest.mark.parametrize(("comments", "count"), [("sticky", 1), ("per-step", 2), ("off", 0)])
+def test_comments_are_as_wished(place: Place, comments: str, count: int) -> None:
+    for steps in (1, 2, 2):
+        place.publish(place.run(steps), comments=comments)
+    assert len(place.hub.own_comments()) == count
+
+
+def test_where_no_comment_shows_the_chart_the_body_does(place: Place) -> None:
+    place.publish(place.run(), comments="off")
+    assert "xychart" in next(iter(place.hub.pulls.values()))["body"]
+
+
+def test_labels_are_put_on(place: Place) -> None:
+    place.publish(place.run(), labels=["skill", "training"])
+    assert next(iter(place.hub.pulls.values()))["labels"] == ["skill", "training"]
+
+
+def test_a_budget_stop_is_inconclusive_everywhere(place: Place) -> None:
+    place.publish(place.run(), inconclusive="the budget was reached")
+    (pull,), (check,) = place.hub.pulls.values(), place.hub.checks.values()
+    assert check["conclusion"] == "neutral"
+    for text in (pull["body"], place.hub.own_comments()[0], check["output"]["summary"]):
+        assert "neither a regression nor an improvement" in text
+
+
+@pytest.mark.parametrize(
+    ("operation", "permission"),
+    [
+        (COMMENT, "pull-requests: write"),
+        ("POST /pulls", "pull-requests: write"),
+        ("POST /check-runs", "checks: write"),
+    ],
+)
+def test_a_missing_permission_is_a_note_that_names_it(
+    place: Place, operation: str, permission: str
+) -> None:
+    place.hub.fail(operation, 403, FORBIDDEN, times=99)
+    place.hub.fail("POST /statuses/{sha}", 403, FORBIDDEN, times=99)
+    published = place.publish(place.run())
+    assert len(published.notes) == 1
+    assert permission in published.notes[0]
+
+
+def test_what_is_refused_does_not_keep_the_rest_from_being_shown(place: Place) -> None:
+    place.hub.fail(COMMENT, 403, FORBIDDEN, times=99)
+    place.publish(place.run())
+    assert len(place.hub.pulls) == len(place.hub.checks) == 1
+
+
+def test_nothing_works_and_the_report_is_there_all_the_same(place: Place) -> None:
+    run = place.run()
+    place.hub.fail("*", 500, times=999)
+    published = place.publish(run)
+    assert published.pull_request is None
+    assert "0.100 → 0.300" in published.report
+    assert len(published.notes) == 2
+
+
+def test_a_locked_conversation_is_noted(place: Place) -> None:
+    number = place.publish(place.run(1)).pull_request
+    assert number is not None
+    place.hub.pulls[number]["locked"] = True
+    place.hub.comments.clear()
+    (note,) = place.publish(place.run(2)).notes
+    assert "lock" in note.lower()
+
+
+def test_a_pull_request_that_a_person_closed_is_left_alone(place: Place) -> None:
+    number = place.publish(place.run(1)).pull_request
+    assert number is not None
+    place.hub.pulls[number]["state"] = "closed"
+    before = place.hub.own_comments()
+    published = place.publish(place.run(2))
+    assert place.hub.own_comments() == before
+    assert "closed" in published.notes[0]
+
+
+def test_a_comment_that_a_person_deleted_comes_back_with_the_next_step(place: Place) -> None:
+    place.publish(place.run(1))
+    place.hub.comments.clear()
+    place.publish(place.run(2))
+    assert len(place.hub.own_comments()) == 1
+
+
+Wish = Callable[[Place], Published]
+
+
+@pytest.mark.parametrize(
+    ("wish", "merged"),
+    [
+        (lambda place: place.publish(place.run(3), merge="auto"), True),
+        (lambda place: place.publish(place.run(3)), False),
+        (lambda place: place.publish(place.run(3), "no budget", merge="auto"), False),
+        (lambda place: place.publish(place.run(3, base_events=4), merge="auto"), False),
+    ],
+)
+def test_only_an_improvement_merges_by_itself_and_only_if_wished(
+    place: Place, wish: Wish, merged: bool
+) -> None:
+    wish(place)
+    assert (next(iter(place.hub.pulls.values()))["state"] == "closed") is merged
+
+
+def test_a_token_of_a_person_sets_a_status_instead_of_a_check(place: Place) -> None:
+    showing = Showing(links=Links(REPOSITORY))
+    assert publish(place.run(), place.scene.forge("pat"), showing).notes == ()
+    (status,) = place.hub.statuses
+    assert status["context"] == "skillopt-ci / demo"
+
+
+def test_two_jobs_that_publish_the_same_leave_one_of_each(place: Place) -> None:
+    run = place.run()
+    place.scene.forge().keep_pull_request(WantedPullRequest("skillopt/demo", "main", "t", "b"))
+    for _ in range(2):
+        place.publish(run)
+    assert len(place.hub.pulls) == len(place.hub.own_comments()) == len(place.hub.checks) == 1

@@ -1,0 +1,152 @@
+"""A person's change of the skill on GitHub, measured against base without being checked out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from github_server.scene import Scene
+from github_server.state import Hub
+
+from skillopt_ci.action.activity import Evaluate
+from skillopt_ci.action.outputs import Outputs
+from skillopt_ci.action.pull_reviewer import PullReviewer
+from skillopt_ci.cli.context import Globals
+from skillopt_ci.errors import ExitCode
+
+if TYPE_CHECKING:
+    from skillopt_ci.action.job import Shown
+    from tests.conftest import Checkout, ModelServer, Workshop
+
+SKILL = "skills/SKILL.md"
+KNOWN = "# Items\n\n" + "".join(f"- Kind {kind}: a number begins with {kind}.\n" for kind in "abcd")
+
+
+class Desk:
+    """The action in a checkout of base."""
+
+    def __init__(self, checkout: Checkout, hub: Hub) -> None:
+        self.checkout = checkout
+        self.hub = hub
+
+    def propose(self, text: str, path: str = SKILL) -> str:
+        """Let a person push a branch with this file; return its head."""
+        return self.hub.bare.save("better", path, text)
+
+    def evaluate(self, head: str, *overrides: str) -> Shown:
+        environ = {"DEMO_KEY": "sk-demo-key", "GITHUB_REPOSITORY": "octo/skills"}
+        settings = Globals(environ, self.checkout.folder, overrides=overrides, verbosity=-1)
+        return PullReviewer(Scene(self.hub).forge()).evaluate(settings, Evaluate(1, head))
+
+    def conclusion(self) -> tuple[str, str]:
+        """The one check's commit and conclusion."""
+        (check,) = self.hub.checks.values()
+        return check["head_sha"], check["conclusion"]
+
+
+@pytest.fixture
+def desk(workshop: Workshop, github_hub: Hub) -> Desk:
+    made = workshop.checkout()
+    made.git("push", "--quiet", github_hub.bare.folder.as_uri(), "main")
+    Scene(github_hub).pull()
+    return Desk(made, github_hub)
+
+
+def test_a_better_skill_is_an_improvement(desk: Desk) -> None:
+    head = desk.propose(KNOWN)
+    shown = desk.evaluate(head)
+    assert shown.exit_code == 0
+    assert shown.outputs is not None
+    assert (shown.outputs.score_before, shown.outputs.score_after) == ("0", "1")
+    assert shown.outputs.improved == "true"
+    assert desk.conclusion() == (head, "success")
+    assert "improvement" in shown.report
+
+
+def test_a_worse_skill_turns_the_check_red_unless_it_never_may(desk: Desk) -> None:
+    desk.checkout.write(SKILL, KNOWN)
+    desk.checkout.git("commit", "--quiet", "--all", "--message", "Know")
+    head = desk.propose("# Items\n\nNothing.\n")
+    shown = desk.evaluate(head)
+    assert shown.exit_code == 0
+    assert shown.outputs is not None
+    assert shown.outputs.finding == "regression"
+    assert desk.conclusion() == (head, "failure")
+    desk.evaluate(head, "github.fail_on=never")
+    assert desk.conclusion() == (head, "neutral")
+
+
+def test_a_smaller_change_than_the_threshold_is_not_clear(desk: Desk) -> None:
+    head = desk.propose("# Items\n\n- Kind a: a number begins with a.\n")
+    assert "no clear difference" in desk.evaluate(head, "github.threshold=0.5").report
+    assert desk.conclusion() == (head, "neutral")
+
+
+def test_nothing_but_the_skills_text_comes_from_head(desk: Desk, model_server: ModelServer) -> None:
+    before = desk.checkout.git("status", "--porcelain"), desk.checkout.git("rev-parse", "HEAD")
+    desk.propose("{}", "tasks/selection.jsonl")
+    desk.propose("broken: [", "skillopt.yaml")
+    desk.evaluate(desk.propose(KNOWN))
+    assert all("Item 10" in prompt for prompt in model_server.prompts)
+    assert len(model_server.prompts) == 16
+    now = desk.checkout.git("status", "--porcelain"), desk.checkout.git("rev-parse", "HEAD")
+    assert now == before
+    assert desk.checkout.ref("better") == ""
+
+
+def test_a_newer_head_edits_the_one_comment(desk: Desk) -> None:
+    desk.evaluate(desk.propose(KNOWN))
+    desk.evaluate(desk.propose("# Items\n\nAs before.\n"))
+    (comment,) = desk.hub.own_comments()
+    assert "no clear difference" in comment
+
+
+def test_without_comments_only_the_check_tells(desk: Desk) -> None:
+    head = desk.propose(KNOWN)
+    desk.evaluate(head, "github.comments=off")
+    assert desk.hub.own_comments() == []
+    assert desk.conclusion() == (head, "success")
+
+
+def test_a_budgets_end_is_no_finding(desk: Desk) -> None:
+    head = desk.propose(KNOWN)
+    shown = desk.evaluate(head, "budget.step.calls=3")
+    assert (shown.exit_code, shown.outputs) == (ExitCode.BUDGET, Outputs(finding="inconclusive"))
+    assert "budget.step.calls is used up" in shown.report
+    assert desk.conclusion() == (head, "neutral")
+
+
+def test_failed_infrastructure_is_no_finding(desk: Desk, model_server: ModelServer) -> None:
+    model_server.trouble = lambda prompt: (503, "busy")
+    head = desk.propose(KNOWN)
+    shown = desk.evaluate(head)
+    assert shown.exit_code == ExitCode.INFRASTRUCTURE
+    assert "Not measured" in shown.report
+    assert desk.conclusion() == (head, "neutral")
+
+
+@pytest.mark.parametrize("text", ["caf\udce9", "x" * 500_001])
+def test_what_is_no_skill_is_not_measured(desk: Desk, model_server: ModelServer, text: str) -> None:
+    head = save_bytes(desk, text.encode("utf-8", "surrogateescape"))
+    assert "is no readable text" in desk.evaluate(head).report
+    assert model_server.prompts == []
+
+
+def test_a_skill_that_head_deletes_is_not_measured(desk: Desk) -> None:
+    tree = desk.hub.bare.git("mktree", stdin=b"")
+    head = desk.hub.bare.git("commit-tree", tree, "-p", "main", "-m", "Delete")
+    assert "is no readable text" in desk.evaluate(head).report
+
+
+def test_what_github_refuses_is_a_note(desk: Desk) -> None:
+    desk.hub.fail("POST /issues/{issue_number}/comments", 403, "Resource not accessible")
+    shown = desk.evaluate(desk.propose(KNOWN))
+    assert len(shown.notes) == 1
+    assert desk.conclusion()[1] == "success"
+
+
+def save_bytes(desk: Desk, content: bytes) -> str:
+    bare = desk.hub.bare
+    oid = bare.git("hash-object", "-w", "--stdin", stdin=content)
+    tree = bare.tree(bare.tip("main"), [{"path": SKILL, "mode": "100644", "sha": oid}])
+    return bare.git("commit-tree", tree, "-p", "main", "-m", "Write")
