@@ -22,11 +22,29 @@ import pytest
 from skillopt_ci.cli.assemble import open_session
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.ledger.folder import RunFolder
-from skillopt_ci.ledger.records import HistoryEntry, State, StepRecord
+from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord
 from skillopt_ci.progress import Observer, silent
-from skillopt_ci.training.run import train
+from skillopt_ci.training.advance import Outcome, cross_boundary
+from skillopt_ci.training.boundary import BoundaryOutcome
+from skillopt_ci.training.run import train, train_once
 from skillopt_ci.training.session import Session
-from skillopt_ci.training.step import StepOutcome, train_step
+from skillopt_ci.training.step import StepOutcome
+
+pytest_plugins = ("github_server.fixtures",)
+
+#: Fixtures that build repositories, servers or whole runs, and folders whose tests do so alone.
+_WORLDS = {"workshop", "open_workshop", "github_hub", "untrained", "trained", "finished"}
+_WORLDLY = {"ledger", "rendering", "packaging"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what works on real repositories and servers, so that the rest runs in a moment."""
+    for item in items:
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if folder in _WORLDLY or fixtures & _WORLDS:
+            item.add_marker(pytest.mark.integration)
+
 
 SKILL = "skills/SKILL.md"
 BRANCH = "skillopt/demo"
@@ -46,7 +64,11 @@ model:
   optimizer: {{provider: openai, model: m, base_url: URL, api_key_env: DEMO_KEY, retries: 0}}
 train: {{num_epochs: 2, batch_size: 4}}
 gradient: {{minibatch_size: 2}}
+optimizer: {{use_slow_update: false, use_meta_skill: false}}
 """
+
+#: Overrides that turn on what happens at an epoch's end.
+EPOCH_ENDS = ("optimizer.use_slow_update=true", "optimizer.use_meta_skill=true")
 
 _ITEM = re.compile(r"Item (\d+) of kind (\w)")
 
@@ -58,13 +80,15 @@ Trouble = Callable[[str], tuple[int, str] | None]
 class ModelServer:
     """Both models; ``prompts`` has each request's messages as one text, ``answered`` counts them.
 
-    ``plan``, ``edit`` and ``trouble`` may be changed at any time.
+    ``plan``, ``edit``, ``guidance``, ``memory`` and ``trouble`` may be changed at any time.
     """
 
     url: str = ""
     plan: Sequence[str] = PLAN
     trouble: Trouble = lambda prompt: None
     edit: Callable[[str], dict[str, str]] = lambda line: {"op": "append", "content": f"- {line}"}
+    guidance: str = ""
+    memory: str = ""
     prompts: list[str] = field(default_factory=list)
     keys: set[str] = field(default_factory=set)
     answered: Counter[str] = field(default_factory=Counter)
@@ -76,6 +100,10 @@ class ModelServer:
             known = RULES.get(item[2], "no rule") in system
             letter = item[2] if known else ""
             return f"<answer>{'' if HARMFUL in system else letter + item[1]}</answer>"
+        if "Stage: slow_update" in system:
+            return json.dumps({"reasoning": "scripted", "slow_update_content": self.guidance})
+        if "Stage: meta_skill" in system:
+            return json.dumps({"reasoning": "scripted", "meta_skill_content": self.memory})
         if "analyst_error" in system:
             return self._edits(next((line for line in self.plan if line not in prompt), None))
         if "merge" in system:
@@ -186,16 +214,23 @@ class Checkout:
 
     def step(self, *overrides: str, observer: Observer = silent) -> StepOutcome | None:
         """Do one step, as the command does."""
-        session = self.session(*overrides, observer=observer)
+        session, outcomes = self.session(*overrides, observer=observer), list[Outcome]()
         with session.ledger.lock():
-            return asyncio.run(train_step(session, session.clock()))
+            asyncio.run(train_once(session, outcomes.append))
+        return next((one for one in outcomes if isinstance(one, StepOutcome)), None)
 
     def run(self, *overrides: str, observer: Observer = silent) -> list[StepOutcome]:
         """Do all steps that are left."""
-        session, outcomes = self.session(*overrides, observer=observer), list[StepOutcome]()
+        session, outcomes = self.session(*overrides, observer=observer), list[Outcome]()
         with session.ledger.lock():
             asyncio.run(train(session, outcomes.append))
-        return outcomes
+        return [one for one in outcomes if isinstance(one, StepOutcome)]
+
+    def end_epoch(self, *overrides: str, observer: Observer = silent) -> BoundaryOutcome | None:
+        """Do the end of an epoch if it is due, as the command does."""
+        session = self.session(*EPOCH_ENDS, *overrides, observer=observer)
+        with session.ledger.lock():
+            return asyncio.run(cross_boundary(session, session.clock()))
 
     def show(self, revision: str, path: str = SKILL) -> str:
         """Return a file of a commit, to the last byte."""
@@ -213,6 +248,10 @@ class Checkout:
 
     def record(self, step: int, revision: str = BRANCH) -> StepRecord:
         return StepRecord.model_validate_json(self.show(revision, RunFolder("demo").step(step)))
+
+    def boundary(self, epoch: int, revision: str = BRANCH) -> BoundaryRecord:
+        path = RunFolder("demo").boundary(epoch)
+        return BoundaryRecord.model_validate_json(self.show(revision, path))
 
     def subjects(self, revision: str = BRANCH) -> list[str]:
         """The training log, oldest first."""

@@ -52,4 +52,6 @@ def test_the_ci_script_is_runnable(root: Path) -> None:
 def test_make_lists_its_targets(root: Path) -> None:
     done = subprocess.run(["make", "-s"], cwd=root, capture_output=True, text=True, check=True)
     names = [line.split()[0] for line in done.stdout.splitlines()]
-    assert names == ["help", "quickstart", "test", "lint", "format", "check", "setup"]
+    assert names == [
+        *("help", "quickstart", "test", "lint", "format", "image", "check", "setup"),
+    ]

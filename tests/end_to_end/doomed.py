@@ -1,0 +1,38 @@
+"""Train and finish, but die at the N-th thing that is told: at once, in the middle of anything.
+
+``python doomed.py FOLDER N``: SIGKILL at the N-th event of whatever kind, unless all is done first.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from itertools import count
+from pathlib import Path
+
+from skillopt_ci.cli.assemble import open_session
+from skillopt_ci.cli.context import Globals
+from skillopt_ci.progress import Event
+from skillopt_ci.training.finish import finish
+from skillopt_ci.training.run import train
+from skillopt_ci.training.session import Session
+
+
+async def train_and_finish(session: Session) -> None:
+    await train(session, lambda outcome: None)
+    await finish(session, session.clock())
+
+
+def main(folder: str, last: str) -> None:
+    events = count(1)
+
+    def observe(event: Event) -> None:
+        if next(events) == int(last):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    session = open_session(Globals({}, Path(folder)), observe)
+    with session.ledger.lock():
+        asyncio.run(train_and_finish(session))
+
+
+main(*sys.argv[1:])
