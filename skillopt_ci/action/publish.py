@@ -23,7 +23,7 @@ from skillopt_ci.report.dashboard import pinned_comment, step_comment
 from skillopt_ci.report.links import Links
 from skillopt_ci.report.pull_request import body, title
 from skillopt_ci.report.run_view import RunView
-from skillopt_ci.settings.config import GitHub
+from skillopt_ci.settings.github import GitHub
 
 Asked = TypeVar("Asked")
 

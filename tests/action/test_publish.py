@@ -13,7 +13,7 @@ from skillopt_ci.action.publish import Published, Showing, publish
 from skillopt_ci.github.forge import WantedPullRequest
 from skillopt_ci.report.links import Links
 from skillopt_ci.report.run_view import RunView
-from skillopt_ci.settings.config import GitHub
+from skillopt_ci.settings.github import GitHub
 
 COMMENT = "POST /issues/{issue_number}/comments"
 FORBIDDEN = "Resource not accessible by integration"
