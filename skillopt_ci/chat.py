@@ -3,12 +3,36 @@
 from dataclasses import dataclass
 from typing import Literal
 
-ChatRole = Literal["system", "user", "assistant"]
+ChatRole = Literal["system", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A picture in a message: ``data`` is base64, ``media_type`` such as ``image/png``."""
+
+    media_type: str
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool that the model wants used; ``arguments`` is JSON text exactly as it was written."""
+
+    id: str
+    name: str
+    arguments: str
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One chat message of plain text."""
+    """One chat message: text, with pictures if it is a user's.
+
+    An assistant's message may ask for ``tool_calls``; a ``tool`` message holds the result of the
+    one with ``tool_call_id``.
+    """
 
     role: ChatRole
     content: str
+    images: tuple[Image, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str = ""

@@ -11,7 +11,7 @@ from skillopt_ci.model.build import open_models
 from skillopt_ci.model.client import ChatClient, ChatRequest, Role
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.report.figures import plural
-from skillopt_ci.settings.config import Models
+from skillopt_ci.settings.model import Models
 
 _QUESTION = (Message("user", "Reply with the single word: ready"),)
 

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from skillopt_ci.atomic_file import write_atomically
+from skillopt_ci.chat import ToolCall
 from skillopt_ci.errors import UsageError
 from skillopt_ci.model.cache import CachedCall, CallCache
 from skillopt_ci.model.client import ChatReply, ModelRefusal, Usage
@@ -42,11 +43,18 @@ class _Usage(_Shape):
     estimated: bool
 
 
+class _ToolCall(_Shape):
+    id: _Text
+    name: _Text
+    arguments: _Text
+
+
 class _Reply(_Shape):
     text: _Text
     finish_reason: _Text
     model: _Text
     trace: _Text
+    tool_calls: list[_ToolCall] = []
 
 
 class _Refusal(_Shape):
@@ -92,7 +100,13 @@ def _is_text(call: CachedCall) -> bool:
     texts = (
         (outcome.message, outcome.hint)
         if isinstance(outcome, ModelRefusal)
-        else (outcome.text, outcome.finish_reason, outcome.model, outcome.trace)
+        else (
+            outcome.text,
+            outcome.finish_reason,
+            outcome.model,
+            outcome.trace,
+            *(part for call in outcome.tool_calls for part in (call.id, call.name, call.arguments)),
+        )
     )
     return not any("\ud800" <= letter <= "\udfff" for text in texts for letter in text)
 
@@ -108,6 +122,7 @@ def _line(key: str, call: CachedCall) -> str:
             finish_reason=outcome.finish_reason,
             model=outcome.model,
             trace=outcome.trace,
+            tool_calls=[_ToolCall(**asdict(call)) for call in outcome.tool_calls],
         )
     usage = _Usage(**asdict(outcome.usage))
     return _Answer(key=key, paid_by=call.paid_by, usage=usage, reply=reply).model_dump_json()
@@ -117,7 +132,15 @@ def _outcome(answer: _Answer) -> ChatReply | ModelRefusal:
     usage = Usage(**answer.usage.model_dump())
     if isinstance(answer.reply, _Refusal):
         return ModelRefusal(answer.reply.refusal, hint=answer.reply.hint, usage=usage)
-    return ChatReply(usage=usage, **answer.reply.model_dump())
+    reply = answer.reply
+    return ChatReply(
+        text=reply.text,
+        finish_reason=reply.finish_reason,
+        model=reply.model,
+        usage=usage,
+        trace=reply.trace,
+        tool_calls=tuple(ToolCall(**call.model_dump()) for call in reply.tool_calls),
+    )
 
 
 def _read(file: Path) -> Iterator[_Answer]:

@@ -15,7 +15,7 @@ from skillopt_ci.model.meter import Meter
 from skillopt_ci.model.metered_client import MeteredClient
 from skillopt_ci.model.retrying import RetryingClient
 from skillopt_ci.progress import Observer, silent
-from skillopt_ci.settings.config import ModelRole, Models
+from skillopt_ci.settings.model import ModelRole, Models
 
 __all__ = ["open_models", "resolved_key_values"]
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from skillopt_ci.chat import ToolCall
 from skillopt_ci.errors import InfrastructureError
 from skillopt_ci.model.cache_file import open_cache_file
 from skillopt_ci.model.client import ChatReply, ModelRefusal, Usage
@@ -48,6 +49,7 @@ class CallCache:
 
     def put(self, key: str, outcome: ChatReply | ModelRefusal, *, paid_by: str) -> None:
         """Keep an answer durably; the first answer to a key stands."""
+        content: dict[str, object]
         if isinstance(outcome, ModelRefusal):
             content = {"refusal": outcome.message, "hint": outcome.hint}
         else:
@@ -56,6 +58,7 @@ class CallCache:
                 "finish_reason": outcome.finish_reason,
                 "model": outcome.model,
                 "trace": outcome.trace,
+                "tool_calls": [asdict(call) for call in outcome.tool_calls],
             }
         row = (key, json.dumps(content), json.dumps(asdict(outcome.usage)), paid_by)
         with self._failures_named():
@@ -89,4 +92,5 @@ class CallCache:
 def _outcome(content: dict[str, Any], usage: Usage) -> ChatReply | ModelRefusal:
     if "refusal" in content:
         return ModelRefusal(content["refusal"], hint=content["hint"], usage=usage)
-    return ChatReply(usage=usage, **content)
+    calls = tuple(ToolCall(**call) for call in content.pop("tool_calls", ()))
+    return ChatReply(usage=usage, tool_calls=calls, **content)

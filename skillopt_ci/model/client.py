@@ -7,11 +7,12 @@ A :class:`ChatClient` answers one request. The real thing is a stack of them, ou
 where a provider is a server, a program or a simulation.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from skillopt_ci.chat import Message
+from skillopt_ci.chat import Message, ToolCall
 from skillopt_ci.errors import InfrastructureError, SkilloptError
 
 
@@ -24,8 +25,25 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool that a model may call; ``parameters`` is the JSON Schema of its arguments."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplySchema:
+    """The JSON Schema that a reply must fit, where the server can see to it."""
+
+    name: str
+    schema: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One call. Its content is the role, the messages, the limit and the attempt.
+    """One call. Its content is the role, messages, tools, reply schema, limit and attempt.
 
     ``stage`` (rollout, analyst, merge, ranking, evaluation, …) is a label for the accounts and
     does not change the answer. ``attempt`` tells independent samples of the same prompt apart.
@@ -36,6 +54,8 @@ class ChatRequest:
     messages: tuple[Message, ...]
     max_output_tokens: int | None = None
     attempt: int = 0
+    tools: tuple[Tool, ...] = ()
+    reply_schema: ReplySchema | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +96,7 @@ class ChatReply:
     """An answered call. ``finish_reason`` is the server's word (``stop``, ``length``, …).
 
     ``trace`` is what an agent says of how it came to its answer, empty for a plain model.
+    ``tool_calls`` are the tools that it wants used before it goes on.
     """
 
     text: str
@@ -83,6 +104,7 @@ class ChatReply:
     model: str
     usage: Usage
     trace: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
 
 
 class ChatClient(Protocol):

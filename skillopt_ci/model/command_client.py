@@ -14,7 +14,7 @@ from skillopt_ci.model.keys import redact, secrets_of
 from skillopt_ci.model.openai_reply import cost_usd, estimated_usage, well_formed
 from skillopt_ci.model.transient import TransientFailure
 from skillopt_ci.program import Ended, run_program, signal_name, tail, visible
-from skillopt_ci.settings.config import ModelRole
+from skillopt_ci.settings.model import ModelRole
 
 #: Longer answers are no answers.
 _MOST_OUTPUT_BYTES = 4_000_000

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.call_key import OPENAI_BASE_URL, base_url_of
-from skillopt_ci.settings.config import ModelRole, Models
+from skillopt_ci.settings.model import ModelRole, Models
 
 OPENAI_KEY_VARIABLE = "OPENAI_API_KEY"
 NO_KEY = "none"

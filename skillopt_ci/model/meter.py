@@ -6,7 +6,8 @@ from types import MappingProxyType
 
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError
 from skillopt_ci.model.client import Usage
-from skillopt_ci.settings.config import Limits, Models
+from skillopt_ci.settings.config import Limits
+from skillopt_ci.settings.model import Models
 
 
 class Meter:

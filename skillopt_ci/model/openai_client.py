@@ -16,11 +16,12 @@ from skillopt_ci.model.call_key import base_url_of
 from skillopt_ci.model.client import ChatReply, ChatRequest
 from skillopt_ci.model.keys import redact
 from skillopt_ci.model.openai_dialect import Dialect, parameters, refused_parameter
-from skillopt_ci.model.openai_reply import read_reply, well_formed
+from skillopt_ci.model.openai_message import as_sent
+from skillopt_ci.model.openai_reply import read_reply
 from skillopt_ci.model.server_error import ServerError, failure
 from skillopt_ci.model.transient import TransientFailure, retry_after_seconds
 from skillopt_ci.progress import Note, Observer, silent
-from skillopt_ci.settings.config import ModelRole
+from skillopt_ci.settings.model import ModelRole
 
 LONGEST_MESSAGE = 500
 
@@ -77,7 +78,11 @@ class OpenAIClient:
         try:
             async with asyncio.timeout(self._config.timeout):
                 response = await self._sdk.chat.completions.with_raw_response.create(
-                    model=self._config.model, messages=_messages(request), extra_body=sent
+                    model=self._config.model,
+                    messages=cast(
+                        "list[ChatCompletionMessageParam]", list(map(as_sent, request.messages))
+                    ),
+                    extra_body=sent,
                 )
         except openai.APIStatusError as error:
             return self._server_error(error)
@@ -115,13 +120,3 @@ class OpenAIClient:
             param=str(fields.get("param") or ""),
             retry_after=retry_after_seconds(error.response.headers, datetime.now(UTC)),
         )
-
-
-def _messages(request: ChatRequest) -> list[ChatCompletionMessageParam]:
-    return [
-        cast(
-            "ChatCompletionMessageParam",
-            {"role": message.role, "content": well_formed(message.content)},
-        )
-        for message in request.messages
-    ]

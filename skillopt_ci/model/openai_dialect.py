@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 from skillopt_ci.model.call_key import token_limit
 from skillopt_ci.model.client import ChatRequest
+from skillopt_ci.model.openai_message import tool_as_sent
 from skillopt_ci.model.server_error import ServerError
-from skillopt_ci.settings.config import ModelRole
+from skillopt_ci.settings.model import ModelRole
 
 _LIMIT_FIELDS = ("max_completion_tokens", "max_tokens")
 _OPTIONAL = ("temperature", "reasoning_effort")
@@ -45,11 +46,13 @@ def parameters(config: ModelRole, request: ChatRequest, dialect: Dialect) -> dic
         "temperature": config.temperature,
         "reasoning_effort": config.reasoning_effort,
     }
-    chosen = {
+    chosen: dict[str, object] = {
         name: value
         for name, value in wanted.items()
         if value is not None and name not in dialect.dropped
     }
+    if request.tools:
+        chosen["tools"] = [tool_as_sent(tool) for tool in request.tools]
     return {**chosen, **config.extra_body}
 
 

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from pydantic import BaseModel, ValidationError
 
+from skillopt_ci.chat import ToolCall
 from skillopt_ci.model.client import ChatReply, ChatRequest, ModelRefusal, Usage
 from skillopt_ci.model.server_error import ServerError
 from skillopt_ci.model.transient import TransientFailure
-from skillopt_ci.settings.config import ModelRole, Price
+from skillopt_ci.settings.model import ModelRole, Price
 
 _BAD_GATEWAY = 502
 _CHARACTERS_PER_TOKEN = 4
@@ -19,9 +20,20 @@ class _Part(BaseModel):
     text: str | None = None
 
 
+class _Function(BaseModel):
+    name: str = ""
+    arguments: str | None = None
+
+
+class _Call(BaseModel):
+    id: str | None = None
+    function: _Function = _Function()
+
+
 class _Message(BaseModel):
     content: str | list[_Part] | None = None
     refusal: str | None = None
+    tool_calls: list[_Call] | None = None
 
 
 class _Choice(BaseModel):
@@ -69,7 +81,13 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
     usage = _usage(completion.usage, request, text, config.price)
     if choice.finish_reason == "content_filter":
         raise ModelRefusal("The content filter ended the answer", usage=usage)
-    return ChatReply(text, choice.finish_reason or "stop", completion.model or config.model, usage)
+    return ChatReply(
+        text,
+        choice.finish_reason or "stop",
+        completion.model or config.model,
+        usage,
+        tool_calls=_tool_calls(choice.message),
+    )
 
 
 def well_formed(text: str) -> str:
@@ -108,6 +126,14 @@ def _text(message: _Message) -> str:
     if isinstance(message.content, list):
         return "".join(part.text or "" for part in message.content)
     return message.content or message.refusal or ""
+
+
+def _tool_calls(message: _Message) -> tuple[ToolCall, ...]:
+    # Some compatible servers leave the id out; a result must be able to name its call.
+    return tuple(
+        ToolCall(call.id or f"call_{number}", call.function.name, call.function.arguments or "")
+        for number, call in enumerate(message.tool_calls or ())
+    )
 
 
 def _usage(reported: _Usage | None, request: ChatRequest, text: str, price: Price | None) -> Usage:

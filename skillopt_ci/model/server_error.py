@@ -9,7 +9,7 @@ from skillopt_ci.model.call_key import base_url_of
 from skillopt_ci.model.client import ModelRefusal
 from skillopt_ci.model.keys import key_variable
 from skillopt_ci.model.transient import TransientFailure
-from skillopt_ci.settings.config import ModelRole
+from skillopt_ci.settings.model import ModelRole
 
 _PAYMENT_REQUIRED = 402
 _TOO_LARGE = 413

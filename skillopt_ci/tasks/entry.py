@@ -1,11 +1,10 @@
 """What a task may say in a task file."""
 
 import unicodedata
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
-from skillopt_ci.chat import ChatRole
 from skillopt_ci.settings.base import Section
 from skillopt_ci.settings.scorer import ScorerSpec
 
@@ -54,7 +53,7 @@ References = Annotated[tuple[str, ...], BeforeValidator(_reference_texts)]
 class MessageEntry(Section):
     """One message of a conversation that the target continues."""
 
-    role: ChatRole
+    role: Literal["system", "user", "assistant"]
     content: Text
 
 

@@ -5,7 +5,8 @@ import json
 from collections.abc import Sequence
 
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.settings.config import Config, ModelRole
+from skillopt_ci.settings.config import Config
+from skillopt_ci.settings.model import ModelRole
 from skillopt_ci.tasks.identity import task_sha256
 from skillopt_ci.tasks.task import Task
 

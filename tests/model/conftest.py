@@ -12,7 +12,7 @@ import pytest
 
 from skillopt_ci.chat import Message
 from skillopt_ci.model.client import ChatReply, ChatRequest, Role, Usage
-from skillopt_ci.settings.config import ModelRole
+from skillopt_ci.settings.model import ModelRole
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from skillopt_ci.errors import BudgetExhausted, ModelSetupError
 from skillopt_ci.model.build import open_models
 from skillopt_ci.model.client import ChatReply, ModelUnavailable, Role
 from skillopt_ci.model.meter import Meter
-from skillopt_ci.settings.config import Limits, Models
+from skillopt_ci.settings.config import Limits
+from skillopt_ci.settings.model import Models
 
 
 def run(
@@ -138,7 +139,7 @@ from skillopt_ci.chat import Message
 from skillopt_ci.model.build import open_models
 from skillopt_ci.model.client import ChatRequest, Role
 from skillopt_ci.model.meter import Meter
-from skillopt_ci.settings.config import Models
+from skillopt_ci.settings.model import Models
 role = lambda name: {"provider": "simulated", "model": name}
 models = Models.model_validate(
     {"target": role("simulated-target"), "optimizer": role("simulated-optimizer")})
@@ -161,7 +162,7 @@ from skillopt_ci.chat import Message
 from skillopt_ci.model.build import open_models
 from skillopt_ci.model.client import ChatRequest, Role
 from skillopt_ci.model.meter import Meter
-from skillopt_ci.settings.config import Models
+from skillopt_ci.settings.model import Models
 role = {"provider": "openai", "model": "m", "base_url": sys.argv[1]}
 models = Models.model_validate({"target": role, "optimizer": role})
 meter = Meter()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from skillopt_ci.chat import Message
 from skillopt_ci.model.call_key import call_key, token_limit
 from skillopt_ci.model.client import ChatRequest, Role
-from skillopt_ci.settings.config import ModelRole
+from skillopt_ci.settings.model import ModelRole
 
 
 def config(**changes: Any) -> ModelRole:

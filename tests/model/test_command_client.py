@@ -14,7 +14,7 @@ from skillopt_ci.model.command_client import CommandClient, rendered
 from skillopt_ci.model.keys import resolved_key_values
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.model.transient import TransientFailure
-from skillopt_ci.settings.config import ModelRole, Models
+from skillopt_ci.settings.model import ModelRole, Models
 
 REQUEST = ChatRequest(
     Role.TARGET, "rollout", (Message("system", "Be brief."), Message("user", "Say hé."))

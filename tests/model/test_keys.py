@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.keys import api_key, key_variable, redact, resolved_key_values
-from skillopt_ci.settings.config import ModelRole, Models
+from skillopt_ci.settings.model import ModelRole, Models
 
 
 def config(**changes: Any) -> ModelRole:

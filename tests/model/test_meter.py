@@ -5,7 +5,8 @@ import pytest
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError
 from skillopt_ci.model.client import Usage
 from skillopt_ci.model.meter import Meter
-from skillopt_ci.settings.config import Limits, Models
+from skillopt_ci.settings.config import Limits
+from skillopt_ci.settings.model import Models
 
 CALL = Usage(calls=1, prompt_tokens=80, completion_tokens=20, cost_usd=0.5)
 

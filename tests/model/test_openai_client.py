@@ -13,7 +13,7 @@ from skillopt_ci.model.client import ChatReply, ChatRequest, ModelRefusal, Role,
 from skillopt_ci.model.openai_client import OpenAIClient, connection_pool
 from skillopt_ci.model.transient import TransientFailure
 from skillopt_ci.progress import Event, Note, silent
-from skillopt_ci.settings.config import ModelRole
+from skillopt_ci.settings.model import ModelRole
 
 KEY = "sk-very-secret"
 

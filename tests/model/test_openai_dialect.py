@@ -4,7 +4,7 @@ import pytest
 
 from skillopt_ci.model.openai_dialect import Dialect, parameters, refused_parameter
 from skillopt_ci.model.server_error import ServerError
-from skillopt_ci.settings.config import ModelRole
+from skillopt_ci.settings.model import ModelRole
 
 MODERN = Dialect("max_completion_tokens")
 

@@ -9,7 +9,7 @@ from skillopt_ci.model.client import ChatReply, ModelRefusal, Usage
 from skillopt_ci.model.openai_reply import cost_usd, read_reply, well_formed
 from skillopt_ci.model.server_error import ServerError
 from skillopt_ci.model.transient import TransientFailure
-from skillopt_ci.settings.config import ModelRole, Price
+from skillopt_ci.settings.model import ModelRole, Price
 
 CONFIG = ModelRole(provider="openai", model="m", price=Price(input=2, output=10, cached_input=1))
 

@@ -6,7 +6,7 @@ from skillopt_ci.errors import ModelSetupError, SkilloptError
 from skillopt_ci.model.client import ModelRefusal
 from skillopt_ci.model.server_error import ServerError, failure
 from skillopt_ci.model.transient import TransientFailure
-from skillopt_ci.settings.config import ModelRole
+from skillopt_ci.settings.model import ModelRole
 
 
 def meaning(status: int, message: str = "", base_url: str = "", **fields: Any) -> SkilloptError:

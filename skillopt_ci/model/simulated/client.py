@@ -2,7 +2,7 @@
 
 from skillopt_ci.model.client import ChatReply, ChatRequest, Role, Usage
 from skillopt_ci.model.simulated.completion import complete, find_model
-from skillopt_ci.settings.config import ModelRole
+from skillopt_ci.settings.model import ModelRole
 
 
 class SimulatedClient:

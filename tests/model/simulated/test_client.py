@@ -6,7 +6,7 @@ from skillopt_ci.chat import Message
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.client import ChatReply, ChatRequest, Role, Usage
 from skillopt_ci.model.simulated.client import SimulatedClient
-from skillopt_ci.settings.config import ModelRole
+from skillopt_ci.settings.model import ModelRole
 
 CONFIG = ModelRole(provider="simulated", model="simulated-target", max_output_tokens=2)
 ASKED = ChatRequest(Role.TARGET, "rollout", (Message("user", "x" * 40),))

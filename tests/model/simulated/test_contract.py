@@ -22,7 +22,8 @@ from skillopt_ci.progress import silent
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.metrics import Aggregate
 from skillopt_ci.rollout.outcome import Rollout, Status
-from skillopt_ci.settings.config import Gradient, ModelRole
+from skillopt_ci.settings.config import Gradient
+from skillopt_ci.settings.model import ModelRole
 from skillopt_ci.skill.edit import Edit
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.aggregate import merge
