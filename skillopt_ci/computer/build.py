@@ -1,0 +1,40 @@
+"""The computers that a configuration asks for."""
+
+from collections.abc import Mapping
+
+from skillopt_ci.computer.computer import Computers, ComputerSpec, Network
+from skillopt_ci.computer.docker.containers import Containers
+from skillopt_ci.computer.sandbox.sandboxes import Sandboxes
+from skillopt_ci.computer.unconfined import Unconfined
+from skillopt_ci.settings.computer import ComputerSettings
+
+_USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+def computers(settings: ComputerSettings, environ: Mapping[str, str]) -> Computers:
+    """Return the kind of computer that is configured.
+
+    ``environ`` says where programs are (PATH) and where Docker's engine is (DOCKER_HOST).
+    """
+    search_path = environ.get("PATH") or _USUAL_PATH
+    if settings.type == "docker":
+        return Containers(environ, settings.image)
+    if settings.type == "unconfined":
+        return Unconfined(search_path)
+    return Sandboxes(search_path)
+
+
+def spec(
+    settings: ComputerSettings, *, image: str = "", environ: Mapping[str, str] | None = None
+) -> ComputerSpec:
+    """Return what is configured for one computer; ``image`` and ``environ`` are the task's own."""
+    return ComputerSpec(
+        Network(settings.network),
+        image or settings.image,
+        settings.memory_mb,
+        settings.cpus,
+        settings.processes,
+        settings.disk_mb,
+        {**settings.environ, **(environ or {})},
+        settings.readable,
+    )

@@ -1,0 +1,1 @@
+"""Computers that are containers of a Docker engine."""

@@ -1,0 +1,1 @@
+"""Computers out of Linux namespaces, made with bubblewrap."""

@@ -1,0 +1,77 @@
+"""A folder and nothing around it: for people who trust what they run, or confine it elsewhere."""
+
+import posixpath
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from skillopt_ci.computer import process
+from skillopt_ci.computer.computer import HOME, WORKDIR, Computer, ComputerSpec
+from skillopt_ci.computer.errors import ComputerFailure, ComputerUnavailable
+from skillopt_ci.computer.shell_computer import START, Command, Ended, ShellComputer
+
+
+@dataclass(frozen=True, slots=True)
+class Unconfined:
+    """Computers that confine nothing: a temporary folder each, time as the only limit."""
+
+    search_path: str
+    name: str = "unconfined"
+    caveat: str = (
+        "Commands were not confined: they could read, change and reach all that skillopt-ci can."
+    )
+
+    def check(self) -> None:
+        """Raise ComputerUnavailable where there is no shell."""
+        if shutil.which("sh", path=self.search_path) is None:
+            raise ComputerUnavailable("No program `sh` is found in PATH.")
+
+    def open(self, spec: ComputerSpec) -> AbstractAsyncContextManager[Computer]:
+        """Make a folder, and remove it at the end."""
+        return self._opened(spec)
+
+    @asynccontextmanager
+    async def _opened(self, spec: ComputerSpec) -> AsyncIterator[Computer]:
+        with tempfile.TemporaryDirectory(prefix="skillopt-ci-", ignore_cleanup_errors=True) as name:
+            folder = _Folder(Path(name), self.search_path, spec.environ)
+            for inside in folder.places.values():
+                Path(inside).mkdir()
+            yield ShellComputer(folder, folder.place)
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    root: Path
+    search_path: str
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def places(self) -> dict[str, str]:
+        return {WORKDIR: str(self.root / "workspace"), HOME: str(self.root / "home")}
+
+    def place(self, path: str) -> str:
+        """Return where a path of the contract is on this machine."""
+        normal = posixpath.normpath(path)
+        for inside, outside in self.places.items():
+            if normal == inside or normal.startswith(f"{inside}/"):
+                return outside + normal.removeprefix(inside)
+        return path
+
+    async def __call__(self, command: Command) -> Ended:
+        basic = {"PATH": self.search_path, "HOME": self.places[HOME], "LANG": "C.UTF-8"}
+        try:
+            done = await process.execute(
+                ("/bin/sh", "-c", START, "sh", command.cwd, *command.arguments),
+                stdin=command.stdin,
+                environ={**basic, **self.environ, **command.environ},
+                cwd=self.root,
+                timeout=command.timeout,
+                output_bytes=command.output_bytes,
+            )
+        except (OSError, ValueError) as error:
+            raise ComputerFailure(f"A command could not be started: {error}.") from error
+        status = 128 - done.status if done.status < 0 else done.status
+        return Ended(status, done.stdout, done.stderr, done.timed_out, seconds=done.seconds)

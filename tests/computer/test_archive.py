@@ -1,0 +1,125 @@
+import contextlib
+import io
+import os
+import tarfile
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_ci.computer.archive import (
+    Contents,
+    Member,
+    pack,
+    stays_inside,
+    unpack,
+    with_parents,
+)
+from skillopt_ci.computer.errors import FileRefused
+
+PART = st.sampled_from(["a", "b", "c", ".h", "n m", "ü"])
+NAMES = st.lists(PART, min_size=1, max_size=3).map("/".join)
+FILES = st.builds(Member, NAMES, st.binary(max_size=50), st.booleans())
+TARGETS = st.lists(st.sampled_from(["a", "b", "..", ".", ""]), min_size=1, max_size=5).map("/".join)
+
+
+def apart(members: list[Member]) -> list[Member]:
+    """Leave out what could not be in one folder together."""
+    kept: dict[str, Member] = {}
+    for member in members:
+        names = [*kept, member.name]
+        if not any(x != y and f"{y}/".startswith(f"{x}/") for x in names for y in names):
+            kept[member.name] = member
+    return sorted(kept.values(), key=lambda one: one.name)
+
+
+@given(st.lists(FILES, max_size=6).map(apart))
+def test_what_is_packed_is_unpacked_and_the_order_does_not_matter(members: list[Member]) -> None:
+    assert unpack(pack(members), strict=True) == members
+    assert pack(reversed(members)) == pack(members)
+
+
+@given(st.lists(FILES, max_size=6).map(apart))
+def test_every_folder_that_is_needed_is_there(members: list[Member]) -> None:
+    names = [member.name for member in with_parents(members)]
+    assert len(names) == len(set(names))
+    assert {str(above) for name in names for above in Path(name).parents} - {"."} <= set(names)
+
+
+@given(
+    st.lists(st.tuples(PART, TARGETS), max_size=5), st.lists(st.tuples(PART, TARGETS), max_size=5)
+)
+def test_links_that_are_allowed_never_lead_outside(
+    above: list[tuple[str, str]], below: list[tuple[str, str]]
+) -> None:
+    """Laid in a real folder, and followed by the system, links by links."""
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name).resolve() / "root"
+        for folder in ("deep/er", "b/a", "deep/b"):
+            (root / folder).mkdir(parents=True)
+        for folder, links in (("", above), ("deep/er/", below)):
+            for link, target in links:
+                place = root / f"{folder}{link}"
+                if stays_inside(f"{folder}{link}", target) and not os.path.lexists(place):
+                    place.symlink_to(target)
+        for place in root.rglob("*"):
+            if place.is_symlink():
+                with contextlib.suppress(OSError):  # it leads nowhere, or round in circles
+                    led = Path(os.path.realpath(place, strict=True))
+                    assert led.is_relative_to(root), (place, place.readlink())
+
+
+@pytest.mark.parametrize("target", ["f", "d/f", "../f", "../d/f", "."])
+def test_links_inside(target: str) -> None:
+    assert stays_inside("d/link", target)
+
+
+@pytest.mark.parametrize("target", ["", "/f", "/", "../../f", "d/../f", "../d/.."])
+def test_links_that_may_lead_outside(target: str) -> None:
+    assert not stays_inside("d/link", target)
+
+
+@given(st.binary(max_size=2000))
+def test_any_bytes_are_an_archive_or_refused(content: bytes) -> None:
+    with contextlib.suppress(FileRefused):
+        unpack(content)
+
+
+@given(st.data())
+def test_a_damaged_archive_is_unpacked_or_refused(data: st.DataObject) -> None:
+    whole = bytearray(
+        pack([Member("a", b"x" * 600), Member("d", folder=True), Member("l", target="a")])
+    )
+    for at in data.draw(st.lists(st.integers(0, len(whole) - 1), max_size=8)):
+        whole[at] = data.draw(st.integers(0, 255))
+    try:
+        members = unpack(bytes(whole))
+    except FileRefused:
+        return
+    for member in members:
+        assert not member.name.startswith("/")
+        assert ".." not in member.name.split("/")
+
+
+def test_a_hard_link_is_the_file_once_more() -> None:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as tar:
+        first = tarfile.TarInfo("first")
+        first.size = 1
+        tar.addfile(first, io.BytesIO(b"x"))
+        for name, target in (("second", "./first"), ("third", "unknown"), ("self", "self")):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = tarfile.LNKTYPE, target
+            tar.addfile(info)
+    assert unpack(file.getvalue()) == [Member("first", b"x"), Member("second", b"x")]
+
+
+def test_contents_are_limited_as_a_whole() -> None:
+    contents = Contents(5)
+    contents.add([Member("a", b"xxx")])
+    assert contents.left == 2
+    contents.add([Member("b", b"xx"), Member("d", folder=True)])
+    with pytest.raises(FileRefused, match="more than 5 bytes"):
+        contents.add([Member("c", b"x")])

@@ -1,0 +1,154 @@
+"""The engine's part: reaching it, what it must be able to do, and its framed streams."""
+
+import asyncio
+import json
+import socket
+import struct
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from computer_kinds import SPEC
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_ci.computer.capture import Capture
+from skillopt_ci.computer.docker.containers import Containers
+from skillopt_ci.computer.docker.conversation import converse
+from skillopt_ci.computer.docker.engine import connect
+from skillopt_ci.computer.errors import ComputerFailure, ComputerUnavailable
+
+ABLE = {"OSType": "linux", "MemoryLimit": True, "CpuCfsQuota": True, "PidsLimit": True}
+
+
+@contextmanager
+def engine_with(facts: dict[str, object], pulling: int = 500) -> Iterator[str]:
+    """Serve what an engine says about itself, without any image; ``pulling`` one ends so."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if "/images/" in self.path:
+                return self.answer(404, {"message": "no such image"})
+            about = {"ApiVersion": "1.41"} if self.path.endswith("/version") else facts
+            return self.answer(200, about)
+
+        def do_POST(self) -> None:
+            self.answer(pulling, {"message": "the registry says no"})
+
+        def answer(self, status: int, body: dict[str, object]) -> None:
+            content = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield f"tcp://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+def test_an_engine_that_can_limit_is_used() -> None:
+    with engine_with(ABLE) as host:
+        connect({"DOCKER_HOST": host}).close()
+
+
+@pytest.mark.parametrize("limit", ["MemoryLimit", "CpuCfsQuota", "PidsLimit"])
+def test_an_engine_that_cannot_limit_is_refused(limit: str) -> None:
+    with (
+        engine_with(ABLE | {limit: False}) as host,
+        pytest.raises(ComputerUnavailable, match="cannot limit"),
+    ):
+        connect({"DOCKER_HOST": host})
+
+
+def test_an_engine_without_linux_is_refused() -> None:
+    with (
+        engine_with(ABLE | {"OSType": "windows"}) as host,
+        pytest.raises(ComputerUnavailable, match="does not run Linux"),
+    ):
+        connect({"DOCKER_HOST": host})
+
+
+def test_no_engine(tmp_path: Path) -> None:
+    with pytest.raises(ComputerUnavailable, match="No Docker engine answers"):
+        connect({"DOCKER_HOST": f"unix://{tmp_path}/none.sock"})
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [{"DOCKER_HOST": "ssh://host"}, {"DOCKER_HOST": "tcp://host:2376", "DOCKER_TLS_VERIFY": "1"}],
+)
+def test_engines_that_cannot_be_reached_this_way(environ: dict[str, str]) -> None:
+    with pytest.raises(ComputerUnavailable, match="cannot use the engine"):
+        connect(environ)
+
+
+def test_the_sdk_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "docker", None)
+    with pytest.raises(ComputerUnavailable, match="SDK") as refused:
+        Containers({}, "image").check()
+    assert "skillopt-ci[docker]" in refused.value.hint
+
+
+def test_an_image_is_needed() -> None:
+    async def use() -> None:
+        async with Containers({}).open(SPEC):
+            raise AssertionError
+
+    with pytest.raises(ComputerUnavailable, match="needs an image"):
+        asyncio.run(use())
+
+
+@pytest.mark.parametrize(("status", "error"), [(404, ComputerUnavailable), (500, ComputerFailure)])
+def test_an_image_that_cannot_be_had(status: int, error: type[Exception]) -> None:
+    """What no registry has is the configuration's fault, a registry that fails is the world's."""
+
+    async def use(host: str) -> None:
+        async with Containers({"DOCKER_HOST": host}, "no/such:1").open(SPEC):
+            raise AssertionError
+
+    with engine_with(ABLE, pulling=status) as host, pytest.raises(error, match="registry says"):
+        asyncio.run(use(host))
+
+
+FRAMES = st.lists(st.tuples(st.sampled_from([0, 1, 2]), st.binary(max_size=60)), max_size=8)
+
+
+@given(FRAMES, st.integers(1, 20), st.binary(max_size=300))
+def test_frames_are_sorted_however_they_come(
+    frames: list[tuple[int, bytes]], size: int, stdin: bytes
+) -> None:
+    stream = b"".join(struct.pack(">BxxxL", kind, len(part)) + part for kind, part in frames)
+
+    async def talk() -> tuple[dict[int, Capture], bytes]:
+        loop = asyncio.get_running_loop()
+        outputs = {1: Capture(1000), 2: Capture(1000)}
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            theirs.setblocking(False)
+            talking = asyncio.create_task(converse(ours, stdin, outputs))
+            said = b""
+            while chunk := await loop.sock_recv(theirs, 100):
+                said += chunk
+            for at in range(0, len(stream), size):
+                await loop.sock_sendall(theirs, stream[at : at + size])
+                await asyncio.sleep(0)
+            theirs.shutdown(socket.SHUT_WR)
+            await talking
+        return outputs, said
+
+    outputs, said = asyncio.run(talk())
+    assert said == stdin
+    for kind in (1, 2):
+        assert outputs[kind].content() == b"".join(part for one, part in frames if one == kind)

@@ -1,0 +1,198 @@
+"""However a computer ends, nothing of it is left: also where its process was killed."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from computer_kinds import CONFINED, EVERY, SPEC, computers, desk, eventually, processes_with
+
+from skillopt_ci.computer import owner
+from skillopt_ci.computer.docker.container import LABEL
+from skillopt_ci.computer.docker.engine import connect
+from skillopt_ci.computer.sandbox.control_group import usable_hierarchies
+
+pytestmark = pytest.mark.integration
+
+#: Opens a computer, runs something in it that never ends, and says so.
+RUN_ON = """\
+import asyncio, sys
+sys.path[:0] = sys.argv[1].split(":")
+from computer_kinds import SPEC, computers
+
+kinds = computers(sys.argv[2])
+
+async def run_on():
+    async with kinds.open(SPEC) as computer:
+        print("open", flush=True)
+        await computer.run(["sh", "-c", sys.argv[3]], timeout=600)
+
+asyncio.run(run_on())
+"""
+
+
+def groups_of(pid: int) -> list[Path]:
+    return [
+        folder
+        for hierarchy in usable_hierarchies() or ()
+        for folder in hierarchy.folder.glob("skillopt-ci_*")
+        if f"-{pid}-" in folder.name
+    ]
+
+
+def containers_of(pid: int) -> list[str]:
+    if "SKILLOPT_CI_TEST_IMAGE" not in os.environ:
+        return []
+    engine = connect(os.environ)
+    found = engine.api.containers(all=True, filters={"label": LABEL})
+    engine.close()
+    return [one["Id"] for one in found if f"-{pid}-" in one["Labels"][LABEL]]
+
+
+def left_of(pid: int, marker: str) -> list[object]:
+    return [*groups_of(pid), *containers_of(pid), *processes_with(marker)]
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_nothing_is_left_of_one_that_is_closed(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    marker = uuid.uuid4().hex
+    mounts = Path("/proc/self/mountinfo").read_text()
+    with desk(kind) as opened:
+        opened.sh("echo x > file; mkdir -m 0 locked")
+        opened.sh(f"sleep 600; : {marker}", timeout=0.3)
+        if kind in {"sandbox", "docker"}:
+            assert left_of(os.getpid(), marker)
+    assert eventually(lambda: not left_of(os.getpid(), marker))
+    assert list(tmp_path.iterdir()) == []
+    if kind != "docker":
+        assert Path("/proc/self/mountinfo").read_text() == mounts
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_nothing_is_left_of_one_whose_user_fails(kind: str) -> None:
+    kinds = computers(kind)
+
+    async def fail() -> None:
+        async with kinds.open(SPEC) as computer:
+            await computer.run(["true"], timeout=60)
+            raise LookupError("the user's own")
+
+    with pytest.raises(LookupError):
+        asyncio.run(fail())
+    assert eventually(lambda: not left_of(os.getpid(), uuid.uuid4().hex))
+
+
+def inside(marker: str) -> list[int]:
+    """Return the processes in a PID namespace that is not ours."""
+    ours = Path("/proc/self/ns/pid").stat().st_ino
+    found = []
+    for pid in processes_with(marker):
+        with suppress(OSError):
+            found += [pid] if Path(f"/proc/{pid}/ns/pid").stat().st_ino != ours else []
+    return found
+
+
+@contextmanager
+def killed_while_running(kind: str, marker: str) -> Iterator[int]:
+    """Kill a process that has a computer open, and yield its number."""
+    computers(kind)  # or skip
+    script = f"while :; do sleep 1; done; : {marker}"
+    path = os.pathsep.join(sys.path)
+    words = [sys.executable, "-c", RUN_ON, path, kind, script]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, env=dict(os.environ)) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"open\n"
+        assert eventually(lambda: bool(inside(marker)))
+        running.kill()
+        running.wait()
+        yield running.pid
+
+
+@pytest.mark.parametrize("kind", ["sandbox", "uncounted"])
+def test_a_sandbox_dies_with_the_process_that_opened_it(kind: str) -> None:
+    marker = uuid.uuid4().hex
+    with killed_while_running(kind, marker) as pid:
+        assert eventually(lambda: not processes_with(marker))
+        if kind == "sandbox":
+            assert groups_of(pid)
+            assert eventually(lambda: computers_checked(kind) and not groups_of(pid))
+
+
+def test_an_orphaned_container_is_removed_and_one_in_use_is_not() -> None:
+    marker = uuid.uuid4().hex
+    with desk("docker") as opened, killed_while_running("docker", marker) as pid:
+        assert containers_of(pid)
+        assert computers_checked("docker")
+        assert eventually(lambda: not left_of(pid, marker))
+        assert opened.sh("echo alive").stdout == "alive\n"
+
+
+def computers_checked(kind: str) -> bool:
+    computers(kind).check()
+    return True
+
+
+@pytest.mark.parametrize("kind", CONFINED)
+def test_opening_can_be_cancelled_at_any_moment(kind: str) -> None:
+    kinds = computers(kind)
+
+    async def cancel(after: int) -> None:
+        async def work() -> None:
+            async with kinds.open(SPEC) as computer:
+                await computer.run(["true"], timeout=60)
+
+        task = asyncio.create_task(work())
+        for _ in range(after):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    for after in (0, 1, 3, 10, 30, 100, 300, 1000, 3000, 10_000):
+        asyncio.run(cancel(after))
+    assert eventually(lambda: not left_of(os.getpid(), uuid.uuid4().hex))
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_closing_is_not_broken_off(kind: str) -> None:
+    kinds = computers(kind)
+
+    async def cancelled_at_the_end() -> None:
+        async with kinds.open(SPEC):
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()  # heard at the first wait of the closing
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancelled_at_the_end())
+    assert not [*groups_of(os.getpid()), *containers_of(os.getpid())]
+
+
+def test_an_owner_is_gone_when_its_process_is() -> None:
+    with subprocess.Popen(["sleep", "600"]) as process:
+        alive = owner.Owner(owner.this_process().place, process.pid, 1)
+        assert owner.is_gone(alive)  # the number is another process' now
+        process.send_signal(signal.SIGKILL)
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert owner.is_gone(owner.Owner(alive.place, process.pid, _start(process.pid)))
+    assert not owner.is_gone(owner.this_process())
+    assert not owner.is_gone(owner.Owner("0" * 12, 1, 1))
+
+
+def test_an_owner_is_known_by_its_text() -> None:
+    assert owner.parse(str(owner.this_process())) == owner.this_process()
+    for text in ("", "x", "0-1-2", f"{'0' * 12}-1", f"{'0' * 12}-1-2-3"):
+        assert owner.parse(text) is None
+
+
+def _start(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])

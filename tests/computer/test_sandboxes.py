@@ -1,0 +1,187 @@
+"""What the sandbox does before and around its commands."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from computer_kinds import SPEC, computers, processes_with
+
+from skillopt_ci.computer.computer import Computer, Computers, ComputerSpec, Network
+from skillopt_ci.computer.errors import ComputerUnavailable
+from skillopt_ci.computer.probe import probe
+from skillopt_ci.computer.sandbox.control_group import (
+    CONTROLLERS,
+    Hierarchy,
+    control_group,
+    usable_hierarchies,
+)
+from skillopt_ci.computer.sandbox.programs import find_programs
+from skillopt_ci.computer.sandbox.sandboxes import Sandboxes
+from skillopt_ci.computer.unconfined import Unconfined
+
+
+def test_what_is_not_installed_is_named_with_its_package(tmp_path: Path) -> None:
+    with pytest.raises(ComputerUnavailable) as refused:
+        find_programs(str(tmp_path))
+    assert "bwrap" in refused.value.message
+    assert "apt-get install bubblewrap mount util-linux" in refused.value.hint
+
+
+def test_programs_of_administrators_are_found_too(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "sbin").mkdir()
+    for name in ("bwrap", "unshare", "nsenter", "prlimit", "setpriv", "taskset", "mount"):
+        (tmp_path / ("sbin" if name == "bwrap" else "bin") / name).touch(0o755)
+    assert find_programs(str(tmp_path / "bin")).bwrap == str(tmp_path / "sbin/bwrap")
+
+
+@dataclass(frozen=True)
+class Leaky:
+    """Sandboxes with a hole: the network is always open."""
+
+    inner: Computers
+    name: str = "leaky"
+    caveat: str = ""
+
+    def check(self) -> None:
+        self.inner.check()
+
+    @asynccontextmanager
+    async def open(self, spec: ComputerSpec) -> AsyncIterator[Computer]:
+        async with self.inner.open(replace(spec, network=Network.OPEN)) as computer:
+            yield computer
+
+
+@pytest.mark.integration
+def test_the_probe_finds_files_that_can_be_read() -> None:
+    with pytest.raises(ComputerUnavailable, match="can be read from inside"):
+        asyncio.run(probe(Unconfined(os.environ["PATH"])))
+
+
+@pytest.mark.integration
+def test_the_probe_finds_a_network() -> None:
+    lines = Path("/proc/net/dev").read_text().splitlines()
+    devices = {line.split(":")[0].strip() for line in lines}
+    if not any(name.startswith(("e", "w")) for name in devices):
+        pytest.skip("this machine has no network itself")
+    with pytest.raises(ComputerUnavailable, match=r"network device .* is inside"):
+        asyncio.run(probe(Leaky(computers("uncounted"))))
+
+
+@pytest.mark.integration
+def test_what_cannot_be_lent_is_refused() -> None:
+    kinds = computers("uncounted")
+
+    async def use() -> None:
+        async with kinds.open(replace(SPEC, readable=(Path("/no/such/folder"),))):
+            raise AssertionError
+
+    with pytest.raises(ComputerUnavailable, match="/no/such/folder"):
+        asyncio.run(use())
+
+
+@pytest.mark.integration
+def test_variables_are_not_in_the_list_of_processes() -> None:
+    kinds = computers("uncounted")
+
+    async def use() -> tuple[list[int], list[int]]:
+        spec = replace(SPEC, environ={"KEY": "of-the-spec-7f3a"})
+        async with kinds.open(spec) as computer:
+            task = asyncio.create_task(
+                computer.run(["sleep", "600.25"], timeout=600, environ={"K": "of-the-call-7f3a"})
+            )
+            while len(processes_with("600.25")) < 3:
+                await asyncio.sleep(0)
+            found = processes_with("of-the-spec-7f3a"), processes_with("of-the-call-7f3a")
+            task.cancel()
+            return found
+
+    assert asyncio.run(use()) == ([], [])
+
+
+def test_what_does_not_hold_is_said() -> None:
+    here = tuple[Hierarchy, ...]()
+    assert "each process by itself" in Sandboxes("", hierarchies=lambda: None).caveat
+    assert Sandboxes("", hierarchies=lambda: here).caveat == ""
+
+
+def write(folder: Path, **files: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name.replace("__", ".")).write_text(content)
+    return folder
+
+
+def proc(folder: Path, cgroup: str, *mounts: str) -> Path:
+    lines = [f"{30 + n} 25 0:2{n} {mount}\n" for n, mount in enumerate(mounts)]
+    return write(folder / "proc", cgroup=cgroup, mountinfo="".join(lines))
+
+
+def test_version_2_groups_are_made_where_all_controllers_are_passed_on(tmp_path: Path) -> None:
+    root = write(tmp_path / "fs", cgroup__subtree_control="cpu io memory pids")
+    write(root / "user", cgroup__subtree_control="cpu memory pids")
+    write(root / "user/run", cgroup__subtree_control="memory pids")
+    write(root / "user/run/job", cgroup__subtree_control="")
+    at = proc(tmp_path, "0::/user/run/job\n", f"/ {root} rw - cgroup2 cgroup2 rw")
+    assert usable_hierarchies(at) == (Hierarchy(2, root / "user", CONTROLLERS),)
+
+
+def test_version_2_without_a_controller_is_no_use(tmp_path: Path) -> None:
+    root = write(tmp_path / "fs", cgroup__subtree_control="memory pids")
+    at = proc(tmp_path, "0::/\n", f"/ {root} rw - cgroup2 cgroup2 rw")
+    assert usable_hierarchies(at) is None
+
+
+def test_version_1_groups_are_made_below_our_own(tmp_path: Path) -> None:
+    memory, cpu = tmp_path / "memory", tmp_path / "cpu,cpuacct"
+    write(memory / "job")
+    write(cpu)
+    write(tmp_path / "pids")
+    at = proc(
+        tmp_path,
+        "4:memory:/job\n3:cpu,cpuacct:/gone\n2:pids:/\n1:name=systemd:/\n0::/\n",
+        f"/ {memory} rw - cgroup cgroup rw,memory",
+        f"/ {cpu} rw - cgroup cgroup rw,cpu,cpuacct",
+        f"/ {tmp_path / 'pids'} rw - cgroup cgroup rw,pids",
+    )
+    assert {(one.folder, *one.controllers) for one in usable_hierarchies(at) or ()} == {
+        (memory / "job", "memory"),
+        (cpu, "cpu"),
+        (tmp_path / "pids", "pids"),
+    }
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_groups_that_may_not_be_made_are_no_use(tmp_path: Path) -> None:
+    root = write(tmp_path / "fs", cgroup__subtree_control="cpu memory pids")
+    root.chmod(0o500)
+    at = proc(tmp_path, "0::/\n", f"/ {root} rw - cgroup2 cgroup2 rw")
+    assert usable_hierarchies(at) is None
+
+
+def test_version_2_limits(tmp_path: Path) -> None:
+    at = (Hierarchy(2, tmp_path, CONTROLLERS),)
+    spec = ComputerSpec(memory_mb=100, disk_mb=28, cpus=0.5, processes=10)
+    with control_group(at, spec) as group:
+        (folder,) = group.folders
+        written = {file.name: file.read_text() for file in folder.iterdir()}
+        assert written == {
+            "memory.max": str(128 << 20),
+            "cpu.max": "50000 100000",
+            "pids.max": "14",
+        }
+        write(folder, memory__events="low 0\noom 2\noom_kill 1\n", pids__events="max 7\n")
+        assert (group.count("memory"), group.count("processes")) == (1, 7)
+
+
+def test_a_limit_that_cannot_be_set_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "fs").write_text("no folder")
+    with (
+        pytest.raises(ComputerUnavailable, match="limit cannot be set"),
+        control_group((Hierarchy(2, tmp_path / "fs", CONTROLLERS),), SPEC),
+    ):
+        raise AssertionError
