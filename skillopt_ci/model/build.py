@@ -13,8 +13,12 @@ from skillopt_ci.model.command_client import CommandClient
 from skillopt_ci.model.keys import api_key, resolved_key_values
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.model.metered_client import MeteredClient
+from skillopt_ci.model.prices import tariffs
+from skillopt_ci.model.redacting_client import RedactingClient
 from skillopt_ci.model.retrying import RetryingClient
+from skillopt_ci.model.servers import open_servers
 from skillopt_ci.progress import Observer, silent
+from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.settings.model import ModelRole, Models
 
 __all__ = ["open_models", "resolved_key_values"]
@@ -31,11 +35,13 @@ async def open_models(
     root: Path = Path(),
     observe: Observer = silent,
     used: Callable[[str], object] = lambda _: None,
+    redact: Redact = unchanged,
 ) -> AsyncIterator[ChatClient]:
     """A client for all roles, whose connections and cache close with the context.
 
     ``cache_path`` None means no cache. ``scope`` names the step that pays for calls; ``root`` is
-    the configuration's folder, for commands; ``observe`` hears of a damaged cache and of
+    the configuration's folder, for commands and key files; ``redact`` takes secrets out of prompts,
+    answers and errors; ``observe`` hears of a damaged cache and of
     parameters that a server does not support, ``used`` of the key of each cached answer. Raises
     :class:`~skillopt_ci.errors.ModelSetupError` before any call for an absent key or program or a
     missing price.
@@ -45,7 +51,9 @@ async def open_models(
     async with AsyncExitStack() as resources:
         clients = await _open_roles(_distinct(models), environ, root, resources, observe)
         clients.setdefault(Role.JUDGE, clients[Role.OPTIMIZER])
-        client: ChatClient = MeteredClient(RoutedClient(clients), meter)
+        client: ChatClient = MeteredClient(
+            RedactingClient(RoutedClient(clients), redact), meter, tariffs(models)
+        )
         if cache_path is not None:
             cache = resources.enter_context(closing(CallCache(cache_path, observe)))
             client = CachedClient(
@@ -86,36 +94,36 @@ async def _open_roles(
     resources: AsyncExitStack,
     observe: Observer,
 ) -> dict[Role, ChatClient]:
-    by_provider = {
-        provider: {role: one for role, one in configs.items() if one.provider == provider}
-        for provider in ("simulated", "command", "openai")
-    }
-    clients = {role: _simulated(role, one) for role, one in by_provider["simulated"].items()}
+    by_protocol: dict[str, dict[Role, ModelRole]] = {"simulated": {}, "command": {}, "server": {}}
+    for role, one in configs.items():
+        by_protocol[_kind(one)][role] = one
+    clients = {role: _simulated(role, one) for role, one in by_protocol["simulated"].items()}
     clients |= {
         role: _retrying(CommandClient(f"model.{role}", one, root, environ), one)
-        for role, one in by_provider["command"].items()
+        for role, one in by_protocol["command"].items()
     }
-    if by_provider["openai"]:
-        clients |= await _open_remote(by_provider["openai"], environ, resources, observe)
+    if by_protocol["server"]:
+        clients |= await _open_remote(by_protocol["server"], environ, root, resources, observe)
     return clients
+
+
+def _kind(config: ModelRole) -> str:
+    protocol = config.preset.protocol
+    return protocol if protocol in ("simulated", "command") else "server"
 
 
 async def _open_remote(
     configs: Mapping[Role, ModelRole],
     environ: Mapping[str, str],
+    root: Path,
     resources: AsyncExitStack,
     observe: Observer,
 ) -> dict[Role, ChatClient]:
-    keys = {role: api_key(f"model.{role}", config, environ) for role, config in configs.items()}
-    # Imported late: the openai package takes long to import and offline commands do without.
-    from skillopt_ci.model.openai_client import OpenAIClient, connection_pool  # noqa: PLC0415
-
-    size = sum(config.max_concurrency for config in configs.values())
-    pool = await resources.enter_async_context(connection_pool(size))
-    return {
-        role: _retrying(OpenAIClient(f"model.{role}", config, keys[role], pool, observe), config)
-        for role, config in configs.items()
+    keys = {
+        role: api_key(f"model.{role}", config, environ, root) for role, config in configs.items()
     }
+    clients = await open_servers(configs, keys, resources, observe)
+    return {role: _retrying(client, configs[role]) for role, client in clients.items()}
 
 
 def _retrying(client: ChatClient, config: ModelRole) -> ChatClient:

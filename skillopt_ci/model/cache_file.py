@@ -1,4 +1,4 @@
-"""Opening the SQLite file of the call cache, whatever state it is found in."""
+"""Opening the SQLite files of what was paid for, whatever state they are found in."""
 
 import sqlite3
 from pathlib import Path
@@ -10,7 +10,8 @@ from skillopt_ci.progress import Note, Observer
 
 SCHEMA_VERSION = 1
 BUSY_SECONDS = 60.0
-_TABLE = """
+#: Answered calls by call key.
+CALLS = """
 CREATE TABLE IF NOT EXISTS calls (
     key TEXT PRIMARY KEY,
     reply TEXT NOT NULL,
@@ -25,8 +26,8 @@ class _UnusableFile(Exception):
     """The file is no cache of this schema; the text says why."""
 
 
-def open_cache_file(path: Path, observe: Observer) -> sqlite3.Connection:
-    """Open the cache at ``path``, created with its folder if absent.
+def open_cache_file(path: Path, observe: Observer, tables: str = CALLS) -> sqlite3.Connection:
+    """Open the cache of ``tables`` at ``path``, created with its folder if absent.
 
     A file that is damaged or of another schema is moved aside, which ``observe`` is told. Raises
     :class:`UsageError` if the path cannot be used.
@@ -35,7 +36,7 @@ def open_cache_file(path: Path, observe: Observer) -> sqlite3.Connection:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Switching to WAL and moving a damaged file aside are not safe between processes.
         with FileLock(f"{path}.lock"):
-            return _open_or_replace(path, observe)
+            return _open_or_replace(path, observe, tables)
     except (OSError, sqlite3.Error) as error:
         raise UsageError(
             f"The call cache {path} cannot be opened: {error}",
@@ -43,9 +44,9 @@ def open_cache_file(path: Path, observe: Observer) -> sqlite3.Connection:
         ) from error
 
 
-def _open_or_replace(path: Path, observe: Observer) -> sqlite3.Connection:
+def _open_or_replace(path: Path, observe: Observer, tables: str) -> sqlite3.Connection:
     try:
-        return _open(path)
+        return _open(path, tables)
     except _UnusableFile as unusable:
         aside = path.with_name(f"{path.name}.aside")
         for suffix in ("", "-wal", "-shm"):
@@ -58,13 +59,13 @@ def _open_or_replace(path: Path, observe: Observer) -> sqlite3.Connection:
                 level="warning",
             )
         )
-        return _open(path)
+        return _open(path, tables)
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def _open(path: Path, tables: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     try:
-        _prepare(connection)
+        _prepare(connection, tables)
     except BaseException as error:
         connection.close()
         if isinstance(error, sqlite3.DatabaseError) and _is_damage(error):
@@ -73,7 +74,7 @@ def _open(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _prepare(connection: sqlite3.Connection) -> None:
+def _prepare(connection: sqlite3.Connection, tables: str) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -82,7 +83,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
     verdict: str = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if verdict != "ok":
         raise _UnusableFile(f"is damaged ({verdict})")
-    connection.execute(_TABLE)
+    connection.executescript(tables)
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 

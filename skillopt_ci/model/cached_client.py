@@ -7,6 +7,7 @@ from weakref import WeakValueDictionary
 from skillopt_ci.model.cache import UNCLAIMED, CachedCall, CallCache
 from skillopt_ci.model.client import ChatClient, ChatReply, ChatRequest, ModelRefusal
 from skillopt_ci.model.meter import Meter
+from skillopt_ci.model.usage import Account
 
 
 class CachedClient:
@@ -45,7 +46,7 @@ class CachedClient:
             known = self._cache.get(key)
             if known is None:
                 return await self._ask(key, request)
-        self._account(key, known, request.stage)
+        self._account(key, known, Account(request.role, request.stage))
         if isinstance(known.outcome, ModelRefusal):
             raise known.outcome
         return known.outcome
@@ -64,11 +65,11 @@ class CachedClient:
         self._accounted.add(key)
         self._used(key)
 
-    def _account(self, key: str, known: CachedCall, stage: str) -> None:
+    def _account(self, key: str, known: CachedCall, account: Account) -> None:
         self._used(key)
         if key not in self._accounted and self._is_ours(key, known):
             self._accounted.add(key)
-            self._meter.charge(stage, known.outcome.usage)
+            self._meter.charge(account, known.outcome.usage)
         else:
             self._meter.reuse()
 

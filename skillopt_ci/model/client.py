@@ -14,6 +14,7 @@ from typing import Protocol
 
 from skillopt_ci.chat import Message, ToolCall
 from skillopt_ci.errors import InfrastructureError, SkilloptError
+from skillopt_ci.model.usage import Usage as Usage  # noqa: PLC0414 - part of a reply
 
 
 class Role(StrEnum):
@@ -56,39 +57,6 @@ class ChatRequest:
     attempt: int = 0
     tools: tuple[Tool, ...] = ()
     reply_schema: ReplySchema | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What calls consumed. ``cost_usd`` is None as soon as one price is unknown.
-
-    ``estimated`` says that a server reported no usage and tokens were counted from the text.
-    """
-
-    calls: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cached_tokens: int = 0
-    reasoning_tokens: int = 0
-    cost_usd: float | None = 0.0
-    estimated: bool = False
-
-    @property
-    def tokens(self) -> int:
-        """Prompt and completion tokens together."""
-        return self.prompt_tokens + self.completion_tokens
-
-    def __add__(self, other: "Usage") -> "Usage":
-        known = self.cost_usd is not None and other.cost_usd is not None
-        return Usage(
-            calls=self.calls + other.calls,
-            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
-            completion_tokens=self.completion_tokens + other.completion_tokens,
-            cached_tokens=self.cached_tokens + other.cached_tokens,
-            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
-            cost_usd=(self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None,
-            estimated=self.estimated or other.estimated,
-        )
 
 
 @dataclass(frozen=True, slots=True)

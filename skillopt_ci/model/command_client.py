@@ -2,16 +2,18 @@
 
 import os
 import shutil
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from skillopt_ci.chat import Message
+from skillopt_ci.chat import Image, Message
 from skillopt_ci.errors import ModelSetupError
+from skillopt_ci.model.abilities import require_abilities
+from skillopt_ci.model.answer_body import well_formed
 from skillopt_ci.model.client import ChatReply, ChatRequest
 from skillopt_ci.model.keys import redact, secrets_of
-from skillopt_ci.model.openai_reply import cost_usd, estimated_usage, well_formed
+from skillopt_ci.model.openai_reply import estimated_usage
 from skillopt_ci.model.transient import TransientFailure
 from skillopt_ci.program import Ended, run_program, signal_name, tail, visible
 from skillopt_ci.settings.model import ModelRole
@@ -35,28 +37,31 @@ class CommandClient:
     ) -> None:
         self._section = section
         self._config = config
-        self._environ = visible(environ, config.env)
+        self._environ = visible(environ, config.variables)
         self._secrets = secrets_of(config, environ)
-        self._arguments = _arguments(config.command, root.resolve())
+        self._arguments = _arguments(config, root.resolve())
         if shutil.which(self._arguments[0], path=self._environ.get("PATH", os.defpath)) is None:
             raise self._not_there("not found")
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer ``request``; its messages are put to the program as one text."""
+        require_abilities(self._section, self._config, request)
         with TemporaryDirectory(prefix="skillopt-command-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
-            ended = await self._run(folder, rendered(request.messages))
+            ended = await self._run(folder, request.messages)
             trace = redact(tail(ended.errors, _TRACE_BYTES), self._secrets)
             self._refuse_failure(ended, trace)
             text = redact(tail(ended.output, _MOST_OUTPUT_BYTES), self._secrets).strip()
         usage = estimated_usage(request, text)
-        priced = replace(usage, cost_usd=cost_usd(usage, self._config.price))
-        return ChatReply(text, "stop", self._config.model, priced, trace.strip())
+        return ChatReply(text, "stop", self._config.model, usage, trace.strip())
 
-    async def _run(self, folder: Path, prompt: str) -> Ended:
+    async def _run(self, folder: Path, messages: Sequence[Message]) -> Ended:
         stdin, workplace = folder / "stdin", folder / "workplace"
-        stdin.write_text(prompt, encoding="utf-8", newline="")
+        stdin.write_text(rendered(messages), encoding="utf-8", newline="")
         workplace.mkdir()
+        pictures = [image for message in messages for image in message.images]
+        for number, image in enumerate(pictures, start=1):
+            (workplace / _picture(number, image)).write_bytes(b64decode(image.data))
         try:
             return await run_program(
                 self._arguments,
@@ -84,22 +89,35 @@ class CommandClient:
 
     def _not_there(self, detail: str) -> ModelSetupError:
         return ModelSetupError(
-            f"{self._section}.command: {self._config.command[0]!r} cannot be run: {detail}",
+            f"{self._section}.command: {self._config.program[0]!r} cannot be run: {detail}",
             hint="Give a program on the PATH, or one of the repository as {root}/path/to/it; it "
             f"must be executable. Variables that it needs go into {self._section}.env.",
         )
 
 
 def rendered(messages: Sequence[Message]) -> str:
-    """The messages as one text: the system prompt, then the turns, named if there are several."""
+    """The messages as one text: the system prompt, then the turns, named if there are several.
+
+    Pictures are files of the program's folder, whose names stand at the end.
+    """
     system = [message.content for message in messages if message.role == "system"]
     turns = [message for message in messages if message.role != "system"]
     named = (f"{turn.role.capitalize()}:\n{turn.content}" for turn in turns)
     said = [turns[0].content] if len(turns) == 1 else [*named]
-    return well_formed("\n\n".join([*system, *said])) + "\n"
+    pictures = [image for message in messages for image in message.images]
+    names = [_picture(number, image) for number, image in enumerate(pictures, start=1)]
+    shown = [f"Pictures, as files in the current folder: {', '.join(names)}"] if names else []
+    return well_formed("\n\n".join([*system, *said, *shown])) + "\n"
 
 
-def _arguments(command: Sequence[str], root: Path) -> tuple[str, ...]:
-    program, *others = (part.replace("{root}", str(root)) for part in command)
+def _picture(number: int, image: Image) -> str:
+    return f"picture-{number}.{image.media_type.rpartition('/')[2]}"
+
+
+def _arguments(config: ModelRole, root: Path) -> tuple[str, ...]:
+    program, *others = (
+        part.replace("{root}", str(root)).replace("{model}", config.model)
+        for part in config.program
+    )
     # A path is meant from the configuration's folder, as everywhere; a bare name from the PATH.
     return (str(root / program) if "/" in program else program, *others)

@@ -1,39 +1,48 @@
-"""API keys: which environment variable holds a role's key, and how its value stays unseen."""
+"""API keys: which environment variable or file holds a role's key, and how it stays unseen."""
 
 import difflib
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
 
 from skillopt_ci.errors import ModelSetupError
-from skillopt_ci.model.call_key import OPENAI_BASE_URL, base_url_of
 from skillopt_ci.settings.model import ModelRole, Models
 
-OPENAI_KEY_VARIABLE = "OPENAI_API_KEY"
 NO_KEY = "none"
+_SHORTEST_SECRET = 8
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 
 
 def key_variable(config: ModelRole) -> str | None:
-    """Name of the variable that holds the role's key, None for a server that asks for none.
+    """Name of the variable that holds the role's key, None for a server that asks for none."""
+    return config.key_variable
 
-    OpenAI's own key is never sent to another server unless the configuration says so.
+
+def required_variable(config: ModelRole) -> str | None:
+    """Name of the variable without which no call can succeed, None if there is none."""
+    if config.api_key_file or (config.preset.key_optional and not config.api_key_env):
+        return None
+    return key_variable(config)
+
+
+def api_key(
+    section: str, config: ModelRole, environ: Mapping[str, str], root: Path = Path()
+) -> str:
+    """The role's key; ``section`` (``model.target``) is for the message, ``root`` for its file.
+
+    Raises :class:`ModelSetupError` if variable or file is absent or empty.
     """
-    if config.provider != "openai" or config.api_key_env:
-        return config.api_key_env
-    return OPENAI_KEY_VARIABLE if base_url_of(config) == OPENAI_BASE_URL else None
-
-
-def api_key(section: str, config: ModelRole, environ: Mapping[str, str]) -> str:
-    """The role's key; ``section`` (``model.target``) is for the message.
-
-    Raises :class:`ModelSetupError` if the variable is absent or empty.
-    """
+    if config.api_key_file is not None:
+        return _key_in_file(section, config.api_key_file, environ, root)
     variable = key_variable(config)
     if variable is None:
         return NO_KEY
     value = environ.get(variable, "").strip()
     if value:
         return value
+    if config.preset.key_optional and not config.api_key_env:
+        return NO_KEY
     state = "empty" if variable in environ else "not set"
     raise ModelSetupError(
         f"{section} needs an API key in the environment variable {variable}, which is {state}",
@@ -41,18 +50,33 @@ def api_key(section: str, config: ModelRole, environ: Mapping[str, str]) -> str:
     )
 
 
-def resolved_key_values(models: Models, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The values of all keys that the roles use and ``environ`` holds, for redaction."""
-    roles = [role for role in (models.target, models.optimizer, models.judge) if role]
-    own = (environ.get(key_variable(role) or "", "").strip() for role in roles)
-    passed_on = (value for role in roles for value in secrets_of(role, environ))
-    return tuple(dict.fromkeys(value for value in (*own, *passed_on) if value))
+def resolved_key_values(
+    models: Models, environ: Mapping[str, str], root: Path = Path()
+) -> tuple[str, ...]:
+    """The values of all keys that the roles use and that are there, for redaction."""
+    found: list[str] = []
+    for role in filter(None, (models.target, models.optimizer, models.judge)):
+        with suppress(ModelSetupError):
+            found.append(api_key("", role, environ, root))
+        found += secrets_of(role, environ)
+    return tuple(value for value in dict.fromkeys(found) if value not in ("", NO_KEY))
 
 
 def secrets_of(config: ModelRole, environ: Mapping[str, str]) -> tuple[str, ...]:
     """The values of the variables that a command may see and whose names say that they are keys."""
-    values = (environ.get(name, "").strip() for name in config.env if _SECRET_NAME.search(name))
+    return secret_values(config.variables, environ)
+
+
+def secret_values(names: Iterable[str], environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The values of those variables among ``names`` whose names say that they are secret."""
+    values = (environ.get(name, "").strip() for name in names if _SECRET_NAME.search(name))
     return tuple(value for value in values if value)
+
+
+def named_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The values of all variables whose names say that they are keys; short ones may be words."""
+    found = (value.strip() for name, value in environ.items() if _SECRET_NAME.search(name))
+    return tuple(value for value in found if len(value) >= _SHORTEST_SECRET)
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:
@@ -60,6 +84,27 @@ def redact(text: str, secrets: Iterable[str]) -> str:
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, "***") if secret else text
     return text
+
+
+def _key_in_file(section: str, name: str, environ: Mapping[str, str], root: Path) -> str:
+    home = name.startswith("~/") and environ.get("HOME")
+    file = Path(environ["HOME"], name[2:]) if home else root / name
+    try:
+        value = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise ModelSetupError(
+            f"{section}.api_key_file: {name} cannot be read: {reason}",
+            hint="It must hold the key and nothing else; relative paths start at the folder of "
+            "the configuration.",
+        ) from error
+    if not value or not value.isprintable() or " " in value:
+        state = "is empty" if not value else "holds more than a key"
+        raise ModelSetupError(
+            f"{section}.api_key_file: {name} {state}",
+            hint="It must hold the key and nothing else.",
+        )
+    return value
 
 
 def _missing_key_hint(variable: str, environ: Mapping[str, str]) -> str:

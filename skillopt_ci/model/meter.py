@@ -1,13 +1,36 @@
-"""What calls consumed, stage by stage, and the budgets that they are held to."""
+"""What calls consumed, role by role and stage by stage, and the budgets they are held to."""
 
+import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError
-from skillopt_ci.model.client import Usage
+from skillopt_ci.model.prices import tariffs
+from skillopt_ci.model.usage import Account, Accounts, Usage, by_stage, total
 from skillopt_ci.settings.config import Limits
 from skillopt_ci.settings.model import Models
+
+_ONE_CALL = Usage(calls=1)
+
+
+@dataclass(slots=True)
+class Share:
+    """What one piece of work was charged, and how many of its calls cost nothing any more."""
+
+    charged: Usage = field(default_factory=Usage)
+    reused: int = 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether no call was made, nor answered from the cache."""
+        return not self.reused and self.charged == Usage()
+
+
+_SHARE: ContextVar[Share | None] = ContextVar("share", default=None)
 
 
 class Meter:
@@ -15,7 +38,7 @@ class Meter:
 
     ``spent`` is what the run consumed before this step. ``clock`` counts seconds;
     ``command_started`` is its reading when the command began (by default: now), from which the
-    run's minutes are counted.
+    run's minutes are counted. ``told`` hears of every call that is paid for.
     """
 
     def __init__(
@@ -26,63 +49,136 @@ class Meter:
         spent: Usage | None = None,
         clock: Callable[[], float] = time.monotonic,
         command_started: float | None = None,
+        told: Callable[[Usage], object] = lambda _: None,
     ) -> None:
         self._limits = {"step": step or Limits(), "run": run or Limits()}
         self._spent = spent or Usage()
         self._clock = clock
         now = clock()
         self._started = {"step": now, "run": now if command_started is None else command_started}
-        self._by_stage: dict[str, Usage] = {}
-        self._in_flight = 0
+        self._accounts: dict[Account, Usage] = {}
+        self._in_flight: list[Usage] = []
+        self._lent: list[Usage] = []
+        self._changed = asyncio.Event()
         self._reused = 0
+        self._told = told
 
-    def reserve(self) -> None:
-        """Announce a call; raises :class:`BudgetExhausted` if a limit forbids it.
+    async def reserve(self, expected: Usage = _ONE_CALL) -> None:
+        """Announce a call that will consume ``expected`` at most, as far as one can tell.
 
-        Calls under way count as one call each and with the mean tokens and cost so far.
+        Where a limit leaves no room for that beside the calls under way, it waits for them: what
+        they really consume may leave room, and none that is paid for is broken off. With none
+        under way a limit that is not used up yet allows one more call, so that it is exceeded by
+        no more than that one. Raises :class:`BudgetExhausted` if a limit is used up.
         """
-        for scope, limits in self._limits.items():
-            for name, limit, used in self._readings(scope, limits):
-                if limit is not None and used >= limit:
-                    raise self._exhausted(f"budget.{scope}.{name}", limit, used)
-        self._in_flight += 1
+        while (full := next(self._without_room(expected), None)) is not None:
+            if not self._in_flight:
+                raise _exhausted(*full)
+            await self._changed.wait()
+        self._in_flight.append(expected)
 
-    def release(self) -> None:
+    def release(self, expected: Usage = _ONE_CALL) -> None:
         """Take back a reservation: the call ended, answered or not."""
-        self._in_flight -= 1
+        self._in_flight.remove(expected)
+        self._changed.set()
+        self._changed = asyncio.Event()
 
-    def charge(self, stage: str, usage: Usage) -> None:
-        """Book a paid call under ``stage``."""
-        self._by_stage[stage] = self._by_stage.get(stage, Usage()) + usage
+    def pay(self, account: Account, usage: Usage) -> None:
+        """Book a call that was answered just now."""
+        self.charge(account, usage)
+        self._told(usage)
+
+    def charge(self, account: Account, usage: Usage) -> None:
+        """Book a paid call."""
+        self._accounts[account] = self._accounts.get(account, Usage()) + usage
+        share = _SHARE.get()
+        if share is not None:
+            share.charged += usage
 
     def reuse(self) -> None:
         """Count a call that was answered from the cache, at no cost to this step."""
         self._reused += 1
+        share = _SHARE.get()
+        if share is not None:
+            share.reused += 1
+
+    async def check(self) -> None:
+        """Raise :class:`BudgetExhausted` if a limit forbids a call now."""
+        await self.reserve()
+        self.release()
+
+    @contextmanager
+    def lent(self, parts: int) -> Iterator[Limits]:
+        """Set a share of what the budgets leave apart, one of ``parts``, for work done elsewhere.
+
+        Until the body ends nobody else can have it; what was consumed is to be charged then. At
+        least one call is lent. Raises :class:`BudgetExhausted` if a limit forbids that.
+        """
+        for full in self._without_room(_ONE_CALL):
+            raise _exhausted(*full)
+        share = self._part_of_rest(parts)
+        lent = Usage(
+            calls=share.calls or 0, prompt_tokens=share.tokens or 0, cost_usd=share.cost_usd or 0.0
+        )
+        self._lent.append(lent)
+        try:
+            yield share
+        finally:
+            self._lent.remove(lent)
+
+    def _part_of_rest(self, parts: int) -> Limits:
+        rest: dict[str, float] = {}
+        for _, name, limit, used, under_way in self._readings():
+            left = limit - used - under_way
+            rest[name] = min(left, rest.get(name, left))
+        return Limits(
+            calls=max(1, int(rest["calls"] / parts)) if "calls" in rest else None,
+            tokens=max(1, int(rest["tokens"] / parts)) if "tokens" in rest else None,
+            cost_usd=rest["cost_usd"] / parts if "cost_usd" in rest else None,
+            minutes=rest.get("minutes"),  # time passes for all at once
+        )
+
+    @contextmanager
+    def shared(self) -> Iterator[Share]:
+        """Tell apart what the body, and tasks that it starts, are charged."""
+        share = Share()
+        token = _SHARE.set(share)
+        try:
+            yield share
+        finally:
+            _SHARE.reset(token)
 
     @property
     def reused_calls(self) -> int:
         """Calls that cost nothing because they had been answered before."""
         return self._reused
 
-    def usage_by_stage(self) -> Mapping[str, Usage]:
-        """What this step paid for, by stage, in the order of the stages' names.
+    def accounts(self) -> Accounts:
+        """What this step paid for, by role and stage, in the order of their names.
 
         The order of first use would tell which of several calls at once was answered first.
         """
-        return MappingProxyType(dict(sorted(self._by_stage.items())))
+        return MappingProxyType(dict(sorted(self._accounts.items())))
+
+    def usage_by_stage(self) -> dict[str, Usage]:
+        """What this step paid for, by stage, in the order of the stages' names."""
+        return by_stage(self._accounts)
 
     def total(self) -> Usage:
         """What this step paid for."""
-        return sum(self._by_stage.values(), Usage())
+        return total(self._accounts.values())
 
     def require_prices(self, models: Models) -> None:
         """Raise :class:`ModelSetupError` if a limit of cost cannot be held: a price is unknown."""
         limited = [scope for scope, limits in self._limits.items() if limits.cost_usd is not None]
-        unpriced = _roles_without_price(models)
-        if limited and unpriced:
+        if not limited:
+            return
+        unpriced = [name for name, tariff in tariffs(models).items() if not tariff.known]
+        if unpriced:
+            role = "optimizer" if models.judge is None and unpriced[0] == "judge" else unpriced[0]
             raise ModelSetupError(
-                f"budget.{limited[0]}.cost_usd needs model.{unpriced[0]}.price: without it the "
-                "cost of a call is unknown",
+                f"budget.{limited[0]}.cost_usd needs model.{role}.price: nothing says what a call "
+                "of this model costs",
                 hint="Add the price in US dollars per million tokens, or limit tokens instead.",
             )
         if "run" in limited and self._spent.cost_usd is None:
@@ -91,30 +187,35 @@ class Meter:
                 hint="Limit budget.run.tokens or budget.step.cost_usd instead.",
             )
 
-    def _readings(self, scope: str, limits: Limits) -> tuple[tuple[str, float | None, float], ...]:
-        step, run = self.total(), self._spent + self.total()
-        spent = step if scope == "step" else run
-        share = self._in_flight / run.calls if run.calls else 0.0
-        cost = (spent.cost_usd or 0.0) + share * (run.cost_usd or 0.0)
-        return (
-            ("calls", limits.calls, spent.calls + self._in_flight),
-            ("tokens", limits.tokens, spent.tokens + share * run.tokens),
-            ("cost_usd", limits.cost_usd, cost),
-            ("minutes", limits.minutes, (self._clock() - self._started[scope]) / 60),
-        )
+    def _without_room(self, expected: Usage) -> Iterator[tuple[str, float, float]]:
+        """The limits that leave no room for a call: their keys, values, and what is used."""
+        asked = dict(_amounts(expected))
+        for key, name, limit, used, under_way in self._readings():
+            if used >= limit or (self._in_flight and used + under_way + asked[name] > limit):
+                yield key, limit, used
 
-    def _exhausted(self, key: str, limit: float, used: float) -> BudgetExhausted:
-        under_way = f" (with {self._in_flight} calls under way)" if self._in_flight else ""
-        return BudgetExhausted(
-            f"{key} is used up: {used:.6g} of {limit:.6g}{under_way}",
-            hint=f"All that was paid for is kept. Raise {key} and run again to go on from here.",
-        )
+    def _readings(self) -> Iterator[tuple[str, str, float, float, float]]:
+        """Each limit: its key, its name, its value, what is used or lent, what is under way."""
+        lent, under_way = sum(self._lent, Usage()), dict(_amounts(total(self._in_flight)))
+        for scope, limits in self._limits.items():
+            before = Usage() if scope == "step" else self._spent
+            used = dict(_amounts(before + self.total() + lent))
+            used["minutes"] = (self._clock() - self._started[scope]) / 60
+            for name, limit in limits:
+                if limit is not None:
+                    yield f"budget.{scope}.{name}", name, limit, used[name], under_way[name]
 
 
-def _roles_without_price(models: Models) -> list[str]:
-    roles = {"target": models.target, "optimizer": models.optimizer, "judge": models.judge}
-    return [
-        name
-        for name, config in roles.items()
-        if config and config.provider != "simulated" and config.price is None
-    ]
+def _amounts(usage: Usage) -> Iterator[tuple[str, float]]:
+    """What limits are set for; time is nobody's alone."""
+    yield "calls", usage.calls
+    yield "tokens", usage.tokens
+    yield "cost_usd", usage.cost_usd or 0.0
+    yield "minutes", 0.0
+
+
+def _exhausted(key: str, limit: float, used: float) -> BudgetExhausted:
+    return BudgetExhausted(
+        f"{key} is used up: {used:.6g} of {limit:.6g}",
+        hint=f"All that was paid for is kept. Raise {key} and run again to go on from here.",
+    )

@@ -1,29 +1,26 @@
-"""Chat completions over HTTP with the official client, one try per call.
+"""OpenAI's two interfaces, and every server that speaks one of them, by the official client.
 
 Importing this module imports ``openai``, which is slow: it is imported only when a role needs it.
 """
 
-import asyncio
-import json
-from collections.abc import Mapping
-from datetime import UTC, datetime
-from typing import cast
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
 
 import openai
-from openai.types.chat import ChatCompletionMessageParam
 
-from skillopt_ci.model.call_key import base_url_of
-from skillopt_ci.model.client import ChatReply, ChatRequest
-from skillopt_ci.model.keys import redact
-from skillopt_ci.model.openai_dialect import Dialect, parameters, refused_parameter
-from skillopt_ci.model.openai_message import as_sent
+from skillopt_ci.model import chat_body, responses_body
+from skillopt_ci.model.call_key import base_url_of, uses_responses
+from skillopt_ci.model.keys import NO_KEY
 from skillopt_ci.model.openai_reply import read_reply
-from skillopt_ci.model.server_error import ServerError, failure
-from skillopt_ci.model.transient import TransientFailure, retry_after_seconds
-from skillopt_ci.progress import Note, Observer, silent
+from skillopt_ci.model.responses_reply import read_response
+from skillopt_ci.model.sdk_call import SdkErrors, called
+from skillopt_ci.model.server_client import ServerClient, Wire
+from skillopt_ci.model.server_error import ServerError
+from skillopt_ci.progress import Observer, silent
 from skillopt_ci.settings.model import ModelRole
 
-LONGEST_MESSAGE = 500
+_ERRORS = SdkErrors(openai.APIStatusError, openai.APITimeoutError, openai.APIConnectionError)
 
 
 def connection_pool(size: int) -> openai.DefaultAsyncHttpxClient:
@@ -34,89 +31,53 @@ def connection_pool(size: int) -> openai.DefaultAsyncHttpxClient:
     return openai.DefaultAsyncHttpxClient(limits=limits)
 
 
-class OpenAIClient:
-    """Answers a role's requests from an OpenAI-compatible server.
+def openai_client(
+    section: str,
+    config: ModelRole,
+    key: str,
+    pool: openai.DefaultAsyncHttpxClient,
+    headers: Callable[[], Awaitable[Mapping[str, str]]],
+    observe: Observer = silent,
+) -> ServerClient:
+    """A client for a role; ``section`` (``model.target``) names it in messages.
 
-    ``section`` (``model.target``) names the role in messages, ``key`` is its API key. A parameter
-    that the server does not support is left out (or the token limit renamed) from then on, and
-    ``observe`` is told. Failures that may pass raise :class:`TransientFailure`.
+    ``key`` is its API key; ``headers`` gives what else proves who we are, for each call.
     """
+    # Spelt out and not by the library's own Azure client, which would ask the environment.
+    older = config.azure.api_version if config.azure else None
+    sdk = openai.AsyncOpenAI(
+        api_key=key,
+        base_url=base_url_of(config),
+        default_query={"api-version": older} if older else None,
+        default_headers={"api-key": key} if older and key != NO_KEY else None,
+        http_client=pool,
+        max_retries=0,
+        timeout=config.timeout,
+    )
+    speak = partial(_responses, sdk) if uses_responses(config) else partial(_chat, sdk)
 
-    def __init__(
-        self,
-        section: str,
-        config: ModelRole,
-        key: str,
-        pool: openai.DefaultAsyncHttpxClient,
-        observe: Observer = silent,
-    ) -> None:
-        self._section = section
-        self._config = config
-        self._key = key
-        self._observe = observe
-        self._dialect = Dialect(limit_field=config.token_limit_field)
-        self._sdk = openai.AsyncOpenAI(
-            api_key=key,
-            base_url=base_url_of(config),
-            http_client=pool,
-            max_retries=0,
-            timeout=config.timeout,
-        )
+    async def send(body: dict[str, object]) -> bytes | ServerError:
+        more = await headers()
+        return await called(lambda: speak(body, more), _ERRORS, config.timeout, [key])
 
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        """Answer ``request``."""
-        while True:
-            sent = parameters(self._config, request, self._dialect)
-            answer = await self._ask(request, sent)
-            if isinstance(answer, ChatReply):
-                return answer
-            refused = refused_parameter(answer, sent)
-            if refused is None or not self._learned_to_avoid(refused):
-                raise failure(answer, self._section, self._config)
+    if uses_responses(config):
+        body, read, words = responses_body.responses_body, read_response, responses_body.WORDS
+    else:
+        body, read, words = chat_body.chat_body, read_reply, chat_body.WORDS
+    return ServerClient(section, config, Wire(body, read, words, send), observe)
 
-    async def _ask(self, request: ChatRequest, sent: dict[str, object]) -> ChatReply | ServerError:
-        try:
-            async with asyncio.timeout(self._config.timeout):
-                response = await self._sdk.chat.completions.with_raw_response.create(
-                    model=self._config.model,
-                    messages=cast(
-                        "list[ChatCompletionMessageParam]", list(map(as_sent, request.messages))
-                    ),
-                    extra_body=sent,
-                )
-        except openai.APIStatusError as error:
-            return self._server_error(error)
-        except (TimeoutError, openai.APITimeoutError) as error:
-            raise TransientFailure(f"no answer within {self._config.timeout:g} s") from error
-        except openai.APIConnectionError as error:
-            cause = redact(str(error.__cause__ or error), [self._key])
-            raise TransientFailure(f"the connection failed: {cause}") from error
-        return read_reply(response.content, request, self._config)
 
-    def _learned_to_avoid(self, parameter: str) -> bool:
-        dialect = self._dialect.without(parameter)
-        if dialect is None:
-            return False
-        if dialect != self._dialect:
-            self._dialect = dialect
-            remedy = (
-                "left out" if parameter in dialect.dropped else f"sent as {dialect.limit_field}"
-            )
-            refusal = f"{self._config.model} does not support {parameter}"
-            self._observe(
-                Note(f"{self._section}: {refusal}; it is {remedy} from now on.", level="warning")
-            )
-        return True
+async def _chat(sdk: openai.AsyncOpenAI, body: dict[str, Any], headers: Mapping[str, str]) -> bytes:
+    answer = await sdk.chat.completions.with_raw_response.create(
+        model=body["model"], messages=body["messages"], extra_body=body, extra_headers=headers
+    )
+    return answer.content
 
-    def _server_error(self, error: openai.APIStatusError) -> ServerError:
-        body = error.body
-        fields = body if isinstance(body, Mapping) else {"message": body}
-        message = fields.get("message") or (json.dumps(body, default=str) if body else "")
-        return ServerError(
-            status=error.status_code,
-            message=redact(" ".join(str(message).split()), [self._key])[:LONGEST_MESSAGE],
-            code=str(fields.get("code") or ""),
-            type=str(fields.get("type") or ""),
-            param=str(fields.get("param") or ""),
-            retry_after=retry_after_seconds(error.response.headers, datetime.now(UTC)),
-        )
+
+async def _responses(
+    sdk: openai.AsyncOpenAI, body: dict[str, Any], headers: Mapping[str, str]
+) -> bytes:
+    answer = await sdk.responses.with_raw_response.create(
+        model=body["model"], input=body["input"], extra_body=body, extra_headers=headers
+    )
+    return answer.content

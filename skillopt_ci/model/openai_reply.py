@@ -2,18 +2,21 @@
 
 import json
 import math
-from dataclasses import replace
+import re
+from collections.abc import Collection, Mapping
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from skillopt_ci.chat import ToolCall
+from skillopt_ci.model.answer_body import parsed
 from skillopt_ci.model.client import ChatReply, ChatRequest, ModelRefusal, Usage
 from skillopt_ci.model.server_error import ServerError
 from skillopt_ci.model.transient import TransientFailure
-from skillopt_ci.settings.model import ModelRole, Price
+from skillopt_ci.settings.model import ModelRole
 
 _BAD_GATEWAY = 502
 _CHARACTERS_PER_TOKEN = 4
+_THOUGHTS = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
 
 
 class _Part(BaseModel):
@@ -28,9 +31,12 @@ class _Function(BaseModel):
 class _Call(BaseModel):
     id: str | None = None
     function: _Function = _Function()
+    extra_content: dict[str, object] | None = None
 
 
 class _Message(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
     content: str | list[_Part] | None = None
     refusal: str | None = None
     tool_calls: list[_Call] | None = None
@@ -51,6 +57,8 @@ class _Usage(BaseModel):
     completion_tokens: int | None = None
     prompt_tokens_details: _Details | None = None
     completion_tokens_details: _Details | None = None
+    prompt_cache_hit_tokens: int | None = None
+    cost: float | None = None
 
 
 class _Error(BaseModel):
@@ -71,14 +79,14 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
     Raises :class:`TransientFailure` for a body that is no completion (cut off, not JSON, without
     choices) and :class:`ModelRefusal` if a content filter ended the answer.
     """
-    completion = _parse(body)
+    completion = parsed(_Completion, body, "chat completion")
     if not completion.choices:
         if completion.error is None:
             raise TransientFailure("the response holds no choices")
         return _error_in_body(completion.error)
     choice = completion.choices[0]
     text = _text(choice.message)
-    usage = _usage(completion.usage, request, text, config.price)
+    usage = _reported(completion.usage) or estimated_usage(request, text)
     if choice.finish_reason == "content_filter":
         raise ModelRefusal("The content filter ended the answer", usage=usage)
     return ChatReply(
@@ -86,35 +94,8 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
         choice.finish_reason or "stop",
         completion.model or config.model,
         usage,
-        tool_calls=_tool_calls(choice.message),
+        tool_calls=_tool_calls(choice.message, config.preset.carried),
     )
-
-
-def well_formed(text: str) -> str:
-    """``text`` with lone surrogates, which no UTF-8 file or request can hold, replaced by ``?``."""
-    return text.encode("utf-8", errors="replace").decode("utf-8")
-
-
-def cost_usd(usage: Usage, price: Price | None) -> float | None:
-    """What ``usage`` costs in US dollars; None without a price."""
-    if price is None:
-        return None
-    cached = min(usage.cached_tokens, usage.prompt_tokens)
-    cached_price = price.input if price.cached_input is None else price.cached_input
-    fresh = (usage.prompt_tokens - cached) * price.input
-    return (fresh + cached * cached_price + usage.completion_tokens * price.output) / 1e6
-
-
-def _parse(body: bytes) -> _Completion:
-    try:
-        # By way of text, because pydantic refuses the lone surrogates of a text cut in an escape.
-        document = well_formed(json.dumps(json.loads(body), ensure_ascii=False))
-        return _Completion.model_validate_json(document)
-    except ValidationError as error:
-        detail = error.errors(include_url=False, include_input=False)[0]["msg"]
-        raise TransientFailure(f"the response is no chat completion: {detail}") from error
-    except ValueError as error:
-        raise TransientFailure(f"the response is not JSON: {error}") from error
 
 
 def _error_in_body(error: _Error) -> ServerError:
@@ -125,20 +106,33 @@ def _error_in_body(error: _Error) -> ServerError:
 def _text(message: _Message) -> str:
     if isinstance(message.content, list):
         return "".join(part.text or "" for part in message.content)
-    return message.content or message.refusal or ""
+    # Servers that do not part thoughts from the answer put them in front of it.
+    return _THOUGHTS.sub("", message.content or "", count=1) or message.refusal or ""
 
 
-def _tool_calls(message: _Message) -> tuple[ToolCall, ...]:
+def _tool_calls(message: _Message, carried: Collection[str]) -> tuple[ToolCall, ...]:
+    """The calls; what must come back with all of them is the state of the first."""
+    extra = message.model_extra or {}
+    own = {name: extra[name] for name in carried if extra.get(name)}
+    calls = message.tool_calls or ()
+    states = [
+        {**(own if number == 0 else {}), **_signed(call.extra_content)}
+        for number, call in enumerate(calls)
+    ]
     # Some compatible servers leave the id out; a result must be able to name its call.
     return tuple(
-        ToolCall(call.id or f"call_{number}", call.function.name, call.function.arguments or "")
-        for number, call in enumerate(message.tool_calls or ())
+        ToolCall(
+            call.id or f"call_{number}",
+            call.function.name,
+            call.function.arguments or "",
+            json.dumps(state) if state else "",
+        )
+        for number, (call, state) in enumerate(zip(calls, states, strict=True))
     )
 
 
-def _usage(reported: _Usage | None, request: ChatRequest, text: str, price: Price | None) -> Usage:
-    usage = _reported(reported) or estimated_usage(request, text)
-    return replace(usage, cost_usd=cost_usd(usage, price))
+def _signed(extra_content: Mapping[str, object] | None) -> dict[str, object]:
+    return {"extra_content": extra_content} if extra_content else {}
 
 
 def _reported(usage: _Usage | None) -> Usage | None:
@@ -149,8 +143,9 @@ def _reported(usage: _Usage | None) -> Usage | None:
         calls=1,
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
-        cached_tokens=(prompt and prompt.cached_tokens) or 0,
+        cached_tokens=(prompt and prompt.cached_tokens) or usage.prompt_cache_hit_tokens or 0,
         reasoning_tokens=(completion and completion.reasoning_tokens) or 0,
+        cost_usd=usage.cost if usage.cost and usage.cost > 0 else None,
     )
 
 
@@ -161,5 +156,6 @@ def estimated_usage(request: ChatRequest, text: str) -> Usage:
         calls=1,
         prompt_tokens=math.ceil(characters / _CHARACTERS_PER_TOKEN),
         completion_tokens=math.ceil(len(text) / _CHARACTERS_PER_TOKEN),
+        cost_usd=None,
         estimated=True,
     )

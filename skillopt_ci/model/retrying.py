@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 
 from tenacity import (
     AsyncRetrying,
@@ -12,7 +13,9 @@ from tenacity import (
 )
 
 from skillopt_ci.model.client import ChatClient, ChatReply, ChatRequest, ModelUnavailable
+from skillopt_ci.model.throttle import Throttle
 from skillopt_ci.model.transient import TransientFailure
+from skillopt_ci.working_time import off_the_clock, refund
 
 FIRST_BACKOFF = 1.0
 LONGEST_BACKOFF = 60.0
@@ -31,11 +34,17 @@ def backoff(try_number: int, retry_after: float | None, draw: Callable[[], float
     return min(LONGEST_RETRY_AFTER, retry_after) + draw() * FIRST_BACKOFF
 
 
+def _bearable(retry_after: float | None) -> float | None:
+    return None if retry_after is None else min(LONGEST_RETRY_AFTER, retry_after)
+
+
 class RetryingClient:
     """Repeats calls that end in :class:`TransientFailure`, at most ``retries`` times each.
 
-    At most ``max_concurrency`` tries are under way at once; a call that waits to be tried again
-    does not count. Any other exception, cancellation included, passes at once.
+    At most ``max_concurrency`` tries are under way at once, fewer after refusals for overload; a
+    call that waits to be tried again does not count. What a server asks to wait holds for all.
+    Any other exception, cancellation included, passes at once. Whoever works against the clock
+    loses no time by queueing, by pauses and by tries that failed.
     """
 
     def __init__(
@@ -49,14 +58,14 @@ class RetryingClient:
     ) -> None:
         self._inner = inner
         self._tries = retries + 1
-        self._slots = asyncio.Semaphore(max_concurrency)
+        self._throttle = Throttle(max_concurrency)
         self._sleep = sleep
         self._draw = draw
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer ``request``; raises :class:`ModelUnavailable` when the tries ran out."""
         retrying = AsyncRetrying(
-            sleep=self._sleep,
+            sleep=self._pause,
             stop=stop_after_attempt(self._tries),
             wait=self._wait,
             retry=retry_if_exception_type(TransientFailure),
@@ -71,8 +80,24 @@ class RetryingClient:
             ) from failure
 
     async def _try(self, request: ChatRequest) -> ChatReply:
-        async with self._slots:
-            return await self._inner.complete(request)
+        async with AsyncExitStack() as place:
+            with off_the_clock():
+                since = await place.enter_async_context(self._throttle.slot())
+            started = asyncio.get_running_loop().time()
+            try:
+                reply = await self._inner.complete(request)
+            except TransientFailure as failure:
+                refund(asyncio.get_running_loop().time() - started)
+                if failure.overloaded:
+                    wish = _bearable(failure.retry_after)
+                    self._throttle.overloaded(since, wish)
+                raise
+            self._throttle.answered()
+            return reply
+
+    async def _pause(self, seconds: float) -> None:
+        with off_the_clock():
+            await self._sleep(seconds)
 
     def _wait(self, state: RetryCallState) -> float:
         failure = state.outcome.exception() if state.outcome else None

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from skillopt_ci.errors import ModelSetupError, SkilloptError
 from skillopt_ci.model.call_key import base_url_of
@@ -14,10 +13,20 @@ from skillopt_ci.settings.model import ModelRole
 _PAYMENT_REQUIRED = 402
 _TOO_LARGE = 413
 _GONE = 410
+#: Said by servers that answer 400 to a wrong key.
+_BAD_KEY_WORDS = re.compile(
+    r"api[ _]key (?:not valid|is invalid)|invalid api[ _]key", re.IGNORECASE
+)
+#: The model wrote something that the server could not read as a call or as JSON: it may not again.
+_GARBLED = frozenset({"json_validate_failed", "tool_use_failed"})
+_OVERLOADED = frozenset({429, 503, 529})
+_UNPAID_WORDS = re.compile(r"credit balance is too low", re.IGNORECASE)
 _PASSING = frozenset({408, 409, 425, 429})
 _SERVER_FAULT = 500
 _UNPAID = frozenset(
     {"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", "quota_exceeded"}
+    | {"contract_spend_limit_reached", "enforced_spend_limit_reached"}
+    | {"linked_organization_spend_limit_reached"}
 )
 _FILTERED = frozenset({"content_filter", "content_policy_violation", "invalid_prompt"})
 _FILTERED_WORDS = re.compile(r"content management policy|input was flagged", re.IGNORECASE)
@@ -47,13 +56,18 @@ class ServerError:
 
 def failure(error: ServerError, section: str, config: ModelRole) -> SkilloptError:
     """The exception that ``error`` amounts to; ``section`` (``model.target``) is for messages."""
-    if error.status == _PAYMENT_REQUIRED or error.is_any_of(_UNPAID):
+    if (
+        error.status == _PAYMENT_REQUIRED
+        or error.is_any_of(_UNPAID)
+        or _UNPAID_WORDS.search(error.message)
+    ):
         return ModelSetupError(
             f"{section}: the account has no quota left at {base_url_of(config)}: {error.message}",
             hint="Check plan, billing and spending limit with the provider; waiting will not help.",
         )
-    if error.status in _PASSING or error.status >= _SERVER_FAULT:
-        return TransientFailure(_said(error), retry_after=error.retry_after)
+    if error.status in _PASSING or error.status >= _SERVER_FAULT or error.is_any_of(_GARBLED):
+        busy = error.status in _OVERLOADED
+        return TransientFailure(_said(error), retry_after=error.retry_after, overloaded=busy)
     return _refusal(error) or _setup_error(error, section, config)
 
 
@@ -71,13 +85,8 @@ def _refusal(error: ServerError) -> ModelRefusal | None:
 
 def _setup_error(error: ServerError, section: str, config: ModelRole) -> ModelSetupError:
     base_url = base_url_of(config)
-    if error.status in {401, 403}:
+    if error.status in {401, 403} or _BAD_KEY_WORDS.search(error.message):
         return _key_refused(error, section, config)
-    if error.status == _GONE and urlsplit(base_url).hostname == "models.github.ai":
-        return ModelSetupError(
-            f"{section}: GitHub Models was retired on 2026-07-30; {base_url} answers no more",
-            hint="Set base_url, model and api_key_env to another OpenAI-compatible provider.",
-        )
     if error.status in {404, _GONE}:
         return ModelSetupError(
             f"{section}: there is no model {config.model!r} at {base_url} ({_said(error)})",
@@ -93,6 +102,11 @@ def _setup_error(error: ServerError, section: str, config: ModelRole) -> ModelSe
 def _key_refused(error: ServerError, section: str, config: ModelRole) -> ModelSetupError:
     variable = key_variable(config)
     base_url = base_url_of(config)
+    if config.azure is not None and config.azure.auth != "key":
+        return ModelSetupError(
+            f"{section}: {base_url} refused who signed in by {config.azure.auth} ({_said(error)})",
+            hint="Give that account the role Cognitive Services OpenAI User on the resource.",
+        )
     if variable is None:
         return ModelSetupError(
             f"{section}: {base_url} wants an API key ({_said(error)})",

@@ -8,11 +8,17 @@ from skillopt_ci.errors import InfrastructureError
 
 
 class TransientFailure(InfrastructureError):
-    """One try failed for a reason that may pass; ``retry_after`` is in seconds, if asked for."""
+    """One try failed for a reason that may pass; ``retry_after`` is in seconds, if asked for.
 
-    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+    ``overloaded`` says that the server had too much to do, by us or by all.
+    """
+
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, overloaded: bool = False
+    ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.overloaded = overloaded
 
 
 def retry_after_seconds(headers: Mapping[str, str], now: datetime) -> float | None:

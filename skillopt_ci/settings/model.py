@@ -1,10 +1,14 @@
 """The `model` section: who solves, who edits, who grades, and how each is called."""
 
+from collections.abc import Mapping
 from typing import Literal
+from urllib.parse import urlsplit
 
 from pydantic import AnyUrl, Field, field_validator, model_validator
 
 from skillopt_ci.settings.base import Section
+from skillopt_ci.settings.problem import nearest
+from skillopt_ci.settings.providers import PROVIDERS, LimitField, Preset, ProviderName
 
 
 class Price(Section):
@@ -16,50 +20,100 @@ class Price(Section):
     """Completion tokens, reasoning included."""
     cached_input: float | None = Field(default=None, ge=0)
     """Prompt tokens that the server had cached; the price of `input` if absent."""
+    cache_write: float | None = Field(default=None, ge=0)
+    """Prompt tokens that the server puts into its cache; the price of `input` if absent."""
 
 
-#: Settings of a model role that a program cannot be given.
+class Azure(Section):
+    """What Azure OpenAI wants to know besides the address."""
+
+    auth: Literal["key", "azure_cli", "managed_identity"] = "key"
+    """Who vouches for us: a key, the account that `az login` signed in, or the machine itself."""
+    api_version: str | None = Field(default=None, min_length=1)
+    """For resources without the v1 address: the version of their older interface, with a date."""
+    client_id: str | None = Field(default=None, min_length=1)
+    """Which managed identity, where the machine has several."""
+    scope: str = "https://cognitiveservices.azure.com/.default"
+    """What a token is asked for."""
+
+
+#: Settings of a model role that only a server can be given.
 _ONLY_OVER_HTTP = frozenset(
     {
-        "base_url",
-        "api_key_env",
-        "temperature",
-        "max_output_tokens",
-        "token_limit_field",
-        "reasoning_effort",
-        "extra_body",
-        "seed",
+        *(
+            "base_url",
+            "api_key_env",
+            "api_key_file",
+            "region",
+            "azure",
+            "api",
+            "temperature",
+            "thinking",
+        ),
+        *("max_output_tokens", "token_limit_field", "reasoning_effort", "structured_output"),
+        *("extra_body", "seed"),
     }
 )
+_GITHUB_MODELS = ("models.github.ai", "models.inference.ai.azure.com")
+_RETIRED = (
+    "GitHub Models was retired on 2026-07-30 and answers no more; choose another provider "
+    "(`copilot`, the Copilot CLI with the job's token, needs no key either)"
+)
+
+
+def short_form(text: str) -> Mapping[str, str] | None:
+    """What `provider/model` stands for; None if ``text`` is not of that form."""
+    provider, slash, model = text.partition("/")
+    return {"provider": provider, "model": model} if slash and provider and model else None
 
 
 class ModelRole(Section):
     """One model role: where it is called and with what."""
 
-    provider: Literal["openai", "command", "simulated"]
-    """`openai`: any server that speaks OpenAI's chat protocol; `command`: a program that reads the
-    prompt and prints the answer, such as an agent; `simulated`: no model at all."""
+    provider: ProviderName
+    """Who serves the model; address, key and manner come with the name. `openai` with a `base_url`
+    and `compatible`: any server that speaks OpenAI's chat protocol; `copilot`, `claude-code`,
+    `codex` and `cursor`: an agent on the command line; `command`: a program that reads the prompt
+    and prints the answer; `simulated`: no model at all."""
     model: str = Field(min_length=1)
     """The model's name as its server knows it. For a command, a name for reports: answers are kept
     under it, so change it (a version will do) when the program changes."""
     command: tuple[str, ...] = ()
     """Program and arguments of `provider: command`; never a shell line. The prompt is on standard
     input, the answer on standard output; the end of standard error is the trace that analysts see.
-    It runs in an empty folder of its own; `{root}` names the configuration's."""
+    It runs in an empty folder of its own; `{root}` names the configuration's, `{model}` the model.
+    """
     env: tuple[str, ...] = ()
     """Names of environment variables that the command may see besides PATH, HOME and LANG."""
     base_url: str | None = None
-    """Root of an OpenAI-compatible API, up to and including `/v1`; OpenAI's own if absent."""
+    """Root of the API, for OpenAI's protocol up to and including `/v1`; the provider's own if
+    absent. For Azure the resource's address."""
+    region: str | None = None
+    """Where the provider has several: `intl`, `cn` or `us`."""
+    azure: Azure | None = None
+    """Further settings of `provider: azure`."""
+    api: Literal["chat", "responses"] | None = None
+    """Which of OpenAI's interfaces; absent: `responses` for models that have no other."""
     api_key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     """Name of the environment variable that holds the key (never the key itself)."""
+    api_key_file: str | None = Field(default=None, min_length=1)
+    """A file that holds the key and nothing else, such as a mounted secret, instead of a variable.
+    A relative path starts at the configuration's folder; `~` is the home folder."""
     temperature: float | None = Field(default=None, ge=0, le=2)
     """Left out of the request if absent: many models accept only their own default."""
     max_output_tokens: int | None = Field(default=None, gt=0)
     """Upper limit for every call of this role; stages may ask for less."""
-    token_limit_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"  # noqa: S105 (a name)
+    token_limit_field: LimitField | None = None
     """How the server wants the limit called: older compatible servers say `max_tokens`."""
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = (
+        None
+    )
     """How long a reasoning model thinks; left out of the request if absent."""
+    thinking: bool | None = None
+    """The provider's switch for thinking, where it has one; absent: as the model likes."""
+    # YAML reads a bare `off` as false.
+    structured_output: Literal["auto", "off", False] = "auto"
+    """Whether the server is told which JSON a reply must be, where it can see to that."""
     timeout: float = Field(default=300.0, gt=0)
     """Seconds for one try of one call."""
     retries: int = Field(default=6, ge=0)
@@ -67,23 +121,100 @@ class ModelRole(Section):
     max_concurrency: int = Field(default=16, gt=0)
     """Calls under way at once."""
     price: Price | None = None
-    """Without one, cost is reported as unknown, never as zero."""
+    """Goes before the maintained price table (genai-prices). Where neither knows the model, cost is
+    reported as unknown, never as zero."""
     seed: int = 0
     """Seed of the simulated provider."""
     extra_body: dict[str, object] = Field(default_factory=dict)
     """Further fields of the request body, for servers that want them."""
 
+    @property
+    def preset(self) -> Preset:
+        """What is known of the provider."""
+        return PROVIDERS[self.provider]
+
+    @property
+    def key_variable(self) -> str | None:
+        """Name of the variable that holds the key; None where none is sent.
+
+        A provider's usual key is never sent to another server unless `api_key_env` says so.
+        """
+        if self.api_key_env or self.preset.protocol in ("command", "simulated"):
+            return self.api_key_env
+        if self.azure is not None and self.azure.auth != "key":
+            return None
+        own = (None, self.preset.base_url, *self.preset.regions.values())
+        trusted = self.provider == "azure" or self.preset.key_optional
+        is_own = trusted or (self.base_url and self.base_url.rstrip("/")) in own
+        return self.preset.key or None if is_own else None
+
+    @property
+    def program(self) -> tuple[str, ...]:
+        """Program and arguments of a command or an agent; empty for a server."""
+        return self.command or self.preset.program
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the environment variables that the program may see."""
+        return tuple(dict.fromkeys((*self.preset.variables, *self.env)))
+
+    @field_validator("provider", mode="before")
+    @classmethod
+    def _not_retired(cls, value: object) -> object:
+        if str(value).replace("_", "-") in ("github", "github-models"):
+            raise ValueError(_RETIRED)
+        return value
+
+    @model_validator(mode="after")
+    def _one_key(self) -> "ModelRole":
+        if self.api_key_env and self.api_key_file:
+            raise ValueError("`api_key_env` and `api_key_file` say two things: give one of them")
+        return self
+
     @model_validator(mode="after")
     def _fits_the_provider(self) -> "ModelRole":
-        if (self.provider == "command") != bool(self.command):
-            raise ValueError("`provider: command` and `command` belong together: give both")
-        if self.provider == "command":
-            idle = self.model_fields_set & _ONLY_OVER_HTTP
-            if idle:
-                raise ValueError(f"a command has no {', '.join(sorted(idle))}")
-        elif self.env:
-            raise ValueError("`env` is for `provider: command`")
+        if self.preset.protocol == "command":
+            self._refuse_settings_of_servers()
+        else:
+            self._refuse_what_is_not_there()
         return self
+
+    def _refuse_settings_of_servers(self) -> None:
+        if not self.program:
+            raise ValueError("`provider: command` and `command` belong together: give both")
+        idle = sorted(
+            name
+            for name in self.model_fields_set & _ONLY_OVER_HTTP
+            if getattr(self, name)
+            != type(self).model_fields[name].get_default(call_default_factory=True)
+        )
+        if idle:
+            raise ValueError(f"a command has no {', '.join(idle)}")
+
+    def _refuse_what_is_not_there(self) -> None:
+        preset = self.preset
+        if self.command:
+            raise ValueError("`provider: command` and `command` belong together: give both")
+        if self.env:
+            raise ValueError("`env` is for `provider: command`")
+        if self.provider in ("azure", "compatible") and self.base_url is None:
+            raise ValueError(f"`provider: {self.provider}` needs a base_url")
+        if self.azure is not None and self.provider != "azure":
+            raise ValueError("`azure` is for `provider: azure`")
+        if self.region is not None and self.region not in preset.regions:
+            known = ", ".join(preset.regions) or "none"
+            hint = nearest(self.region, tuple(preset.regions))
+            raise ValueError(f"{preset.title} has no region {self.region!r}{hint}; known: {known}")
+        if self.thinking is not None and self.thinking not in preset.thinking:
+            raise ValueError(
+                f"{preset.title} has no switch for `thinking: {str(self.thinking).lower()}`; "
+                "see reasoning_effort and extra_body"
+            )
+        if self.api == "responses" and preset.protocol != "chat":
+            raise ValueError(f"{preset.title} has no interface called responses")
+        for name in sorted(preset.rejects):
+            if getattr(self, name) is not None:
+                raise ValueError(f"{preset.title} takes no {name}; leave it out")
 
     @field_validator("base_url")
     @classmethod
@@ -94,6 +225,8 @@ class ModelRole(Section):
             raise ValueError("expected an address that begins with https:// or http://")
         if AnyUrl(value).password is not None:
             raise ValueError("a key does not belong in the address; name it with api_key_env")
+        if urlsplit(value).hostname in _GITHUB_MODELS:
+            raise ValueError(_RETIRED)
         return value
 
 

@@ -16,7 +16,7 @@ from skillopt_ci.model.build import open_models
 from skillopt_ci.model.client import ChatReply, ModelUnavailable, Role
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.settings.config import Limits
-from skillopt_ci.settings.model import Models
+from skillopt_ci.settings.model import ModelRole, Models
 
 
 def run(
@@ -139,7 +139,7 @@ from skillopt_ci.chat import Message
 from skillopt_ci.model.build import open_models
 from skillopt_ci.model.client import ChatRequest, Role
 from skillopt_ci.model.meter import Meter
-from skillopt_ci.settings.model import Models
+from skillopt_ci.settings.model import ModelRole, Models
 role = lambda name: {"provider": "simulated", "model": name}
 models = Models.model_validate(
     {"target": role("simulated-target"), "optimizer": role("simulated-optimizer")})
@@ -162,7 +162,7 @@ from skillopt_ci.chat import Message
 from skillopt_ci.model.build import open_models
 from skillopt_ci.model.client import ChatRequest, Role
 from skillopt_ci.model.meter import Meter
-from skillopt_ci.settings.model import Models
+from skillopt_ci.settings.model import ModelRole, Models
 role = {"provider": "openai", "model": "m", "base_url": sys.argv[1]}
 models = Models.model_validate({"target": role, "optimizer": role})
 meter = Meter()
@@ -190,3 +190,49 @@ def test_a_killed_process_never_pays_twice_for_an_answer(server: Any, tmp_path: 
     asked = Counter(server.prompts())
     assert [asked[prompt] for prompt in answered] == [1] * len(answered)
     assert (len(asked), again.stdout.splitlines()[-1]) == (40, "40 0")
+
+
+@pytest.mark.parametrize("provider", ["simulated", "command"])
+def test_no_client_library_is_imported_unless_a_role_needs_it(provider: str) -> None:
+    script = f"""
+import asyncio, sys
+import skillopt_ci.cli.main
+from skillopt_ci.model.build import open_models
+from skillopt_ci.model.meter import Meter
+from skillopt_ci.settings.model import ModelRole, Models
+role = {{"provider": {provider!r}, "model": "simulated-target"}}
+role |= {{"command": [sys.executable]}} if {provider!r} == "command" else {{}}
+models = Models.model_validate({{"target": role, "optimizer": role}})
+async def main():
+    async with open_models(models, {{}}, cache_path=None, scope="s", meter=Meter()):
+        pass
+asyncio.run(main())
+print([name for name in ("openai", "anthropic", "azure.identity") if name in sys.modules])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("role", "extra", "module"),
+    [
+        ({"provider": "anthropic", "api_key_env": "K"}, "anthropic", "anthropic"),
+        (
+            {"provider": "azure", "base_url": "https://x", "azure": {"auth": "azure_cli"}},
+            "azure",
+            "azure.identity",
+        ),
+    ],
+)
+def test_a_missing_package_is_told_with_the_way_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, ask: Any, role: dict[str, Any], extra: str, module: str
+) -> None:
+    for name in ("anthropic_client", "azure_token"):
+        monkeypatch.delitem(sys.modules, f"skillopt_ci.model.{name}", raising=False)
+        monkeypatch.delattr(f"skillopt_ci.model.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, module, None)
+    config = ModelRole.model_validate({"model": "m", **role})
+    with pytest.raises(ModelSetupError, match=rf"skillopt-ci\[{extra}\]"):
+        run(Models(target=config, optimizer=config), ask(), environ={"K": "k"})

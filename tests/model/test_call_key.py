@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.chat import Message
+from skillopt_ci.chat import Image, Message, ToolCall
 from skillopt_ci.model.call_key import call_key, token_limit
-from skillopt_ci.model.client import ChatRequest, Role
+from skillopt_ci.model.client import ChatRequest, ReplySchema, Role, Tool
 from skillopt_ci.settings.model import ModelRole
 
 
@@ -32,6 +32,10 @@ KEY = call_key(config(), request())
         {"max_output_tokens": 5},
         {"extra_body": {"top_p": 1}},
         {"provider": "simulated"},
+        {"provider": "groq"},
+        {"api": "responses"},
+        {"provider": "qwen", "thinking": False},
+        {"provider": "codex"},
     ],
 )
 def test_what_determines_the_answer_changes_the_key(changes: dict[str, Any]) -> None:
@@ -84,3 +88,49 @@ def test_the_smaller_limit_holds(
 ) -> None:
     asked = request(max_output_tokens=request_limit)
     assert token_limit(config(max_output_tokens=role_limit), asked) == effective
+
+
+def test_a_key_does_not_change_from_version_to_version() -> None:
+    """Answers that were paid for stay usable: this value must never change."""
+    assert KEY == "09a068f7276cf87ba193fa93f1944d2fa1a5bc2668885a8dd704fa230f13c5a2"
+
+
+def test_a_region_and_an_older_interface_are_other_servers() -> None:
+    azure = {"provider": "azure", "base_url": "https://x"}
+    others = [
+        config(provider="qwen"),
+        config(provider="qwen", region="cn"),
+        config(**azure),
+        config(**azure, azure={"api_version": "a"}),
+        config(**azure, azure={"api_version": "b"}),
+    ]
+    assert len({call_key(other, request()) for other in others}) == 5
+
+
+def test_who_vouches_for_us_changes_no_answer() -> None:
+    azure = {"provider": "azure", "base_url": "https://x"}
+    signed_in = config(**azure, azure={"auth": "azure_cli"})
+    assert call_key(signed_in, request()) == call_key(config(**azure), request())
+
+
+def test_a_schema_counts_only_where_it_is_told() -> None:
+    asked = request(reply_schema=ReplySchema("a", {"type": "object"}))
+    assert call_key(config(), asked) != KEY
+    assert call_key(config(structured_output="off"), asked) == KEY
+    silent = config(provider="minimax")
+    assert call_key(silent, asked) == call_key(silent, request())
+
+
+def test_tools_pictures_and_what_calls_carry_count() -> None:
+    tool = Tool("t", "d", {"type": "object"})
+    call, signed = ToolCall("1", "t", "{}"), ToolCall("1", "t", "{}", "sig")
+    messages = [
+        (Message("user", "hi", (Image("image/png", "QQ=="),)),),
+        (Message("user", "hi", (Image("image/png", "Qg=="),)),),
+        (Message("assistant", "hi", tool_calls=(call,)),),
+        (Message("assistant", "hi", tool_calls=(signed,)),),
+        (Message("tool", "hi", tool_call_id="1"),),
+    ]
+    asked = [ChatRequest(Role.TARGET, "rollout", one) for one in messages]
+    keys = {call_key(config(), one) for one in (*asked, request(), request(tools=(tool,)))}
+    assert len(keys) == 7

@@ -1,3 +1,4 @@
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -5,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.errors import ModelSetupError
-from skillopt_ci.model.keys import api_key, key_variable, redact, resolved_key_values
+from skillopt_ci.model.keys import (
+    api_key,
+    key_variable,
+    redact,
+    required_variable,
+    resolved_key_values,
+)
 from skillopt_ci.settings.model import ModelRole, Models
 
 
@@ -65,3 +72,42 @@ def test_a_secret_inside_another_leaves_no_rest() -> None:
 @given(st.text(alphabet="xyz "), st.text(alphabet="xyz", min_size=1))
 def test_no_secret_remains(text: str, secret: str) -> None:
     assert secret not in redact(text, [secret])
+
+
+def test_a_key_may_be_in_a_file_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(" sk-file-1\n", encoding="utf-8")
+    role = config(api_key_file="key")
+    assert api_key("model.target", role, {"OPENAI_API_KEY": "other"}, tmp_path) == "sk-file-1"
+    models = Models(target=role, optimizer=role)
+    assert resolved_key_values(models, {}, tmp_path) == ("sk-file-1",)
+    home = config(api_key_file="~/key")
+    assert api_key("model.target", home, {"HOME": str(tmp_path)}, Path("/")) == "sk-file-1"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, r"model\.target\.api_key_file: key cannot be read: No such file"),
+        (b" \n", "key is empty"),
+        (b"\xff\xfe", "it is no UTF-8 text"),
+        (b"KEY=sk-1\nOTHER=2\n", "holds more than a key"),
+    ],
+)
+def test_a_file_without_a_key_is_named(tmp_path: Path, content: bytes | None, words: str) -> None:
+    if content is not None:
+        (tmp_path / "key").write_bytes(content)
+    with pytest.raises(ModelSetupError, match=words) as caught:
+        api_key("model.target", config(api_key_file="key"), {}, tmp_path)
+    assert "sk-1" not in str(caught.value)
+
+
+def test_a_key_has_one_place() -> None:
+    with pytest.raises(ValueError, match="give one of them"):
+        config(api_key_env="A", api_key_file="b")
+
+
+def test_the_variable_that_must_be_set_is_named() -> None:
+    assert required_variable(config()) == "OPENAI_API_KEY"
+    assert required_variable(config(api_key_file="key")) is None
+    assert required_variable(config(provider="simulated")) is None
+    assert required_variable(config(provider="ollama")) is None

@@ -1,10 +1,14 @@
+import asyncio
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError
-from skillopt_ci.model.client import Usage
 from skillopt_ci.model.meter import Meter
+from skillopt_ci.model.usage import Account, Usage
 from skillopt_ci.settings.config import Limits
 from skillopt_ci.settings.model import Models
 
@@ -12,17 +16,31 @@ CALL = Usage(calls=1, prompt_tokens=80, completion_tokens=20, cost_usd=0.5)
 
 
 def models(**target: Any) -> Models:
-    role = {"provider": "openai", "model": "m", "price": {"input": 1, "output": 1}}
+    price = {"input": 1, "output": 1}
+    role = {"provider": "openai", "model": "in-no-table", "price": price}
     return Models.model_validate({"target": {**role, **target}, "optimizer": role})
 
 
-def test_usage_is_booked_by_stage() -> None:
+ROLLOUT = Account("target", "rollout")
+
+
+ONE = Usage(calls=1)
+
+
+def reserve(meter: Meter, expected: Usage = ONE) -> None:
+    asyncio.run(meter.reserve(expected))
+
+
+def test_usage_is_booked_by_role_and_stage() -> None:
     meter = Meter()
-    for stage in ("rollout", "analyst", "rollout"):
-        meter.charge(stage, CALL)
-    assert dict(meter.usage_by_stage()) == {"rollout": CALL + CALL, "analyst": CALL}
+    judged = Account("judge", "rollout")
+    for account in (ROLLOUT, Account("optimizer", "analyst"), judged, ROLLOUT):
+        meter.charge(account, CALL)
+    assert list(meter.accounts()) == [judged, ("optimizer", "analyst"), ROLLOUT]
+    assert meter.accounts()[ROLLOUT] == CALL + CALL
+    assert meter.usage_by_stage() == {"analyst": CALL, "rollout": CALL + CALL + CALL}
     assert list(meter.usage_by_stage()) == ["analyst", "rollout"]
-    assert meter.total() == CALL + CALL + CALL
+    assert meter.total() == CALL + CALL + CALL + CALL
 
 
 def test_reuse_costs_nothing_and_is_counted() -> None:
@@ -41,59 +59,82 @@ def test_reuse_costs_nothing_and_is_counted() -> None:
 )
 def test_a_spent_limit_stops_the_next_call(limits: Limits, key: str) -> None:
     meter = Meter(step=limits)
-    meter.charge("rollout", CALL)
-    meter.reserve()
-    meter.release()
-    meter.charge("rollout", CALL)
+    meter.charge(ROLLOUT, CALL)
+    reserve(meter, CALL)
+    meter.charge(ROLLOUT, CALL)
+    meter.release(CALL)
     with pytest.raises(BudgetExhausted, match=rf"^{key} is used up: \d+ of \d+"):
-        meter.reserve()
+        reserve(meter, CALL)
 
 
-def test_calls_under_way_count_in_full() -> None:
-    meter = Meter(step=Limits(calls=2))
-    meter.reserve()
-    meter.reserve()
-    with pytest.raises(BudgetExhausted, match=r"2 of 2 \(with 2 calls under way\)"):
-        meter.reserve()
-    meter.release()
-    meter.reserve()
+@pytest.mark.parametrize(
+    "limits", [Limits(calls=2), Limits(tokens=250), Limits(cost_usd=1.2), Limits(tokens=200)]
+)
+def test_a_call_for_which_there_may_be_no_room_waits_for_those_under_way(limits: Limits) -> None:
+    async def work() -> list[str]:
+        meter, told = Meter(step=limits), list[str]()
+        await meter.reserve(CALL)
+        await meter.reserve(CALL)
+        third = asyncio.create_task(meter.reserve(CALL))
+        await asyncio.sleep(0)
+        told.append("waits" if not third.done() else "went")
+        meter.release(CALL)
+        await third
+        told.append("goes")
+        return told
+
+    assert asyncio.run(work()) == ["waits", "goes"]
 
 
-def test_tokens_of_calls_under_way_are_expected_to_be_average() -> None:
-    meter = Meter(step=Limits(tokens=300))
-    meter.charge("rollout", CALL)
-    meter.reserve()
-    meter.reserve()
-    with pytest.raises(BudgetExhausted, match=r"budget\.step\.tokens"):
-        meter.reserve()
+def test_calls_under_way_are_never_broken_off_by_a_limit() -> None:
+    async def work() -> bool:
+        meter = Meter(step=Limits(calls=1))
+        await meter.reserve()
+        second = asyncio.create_task(meter.reserve())
+        await asyncio.sleep(0)
+        assert not second.done()
+        meter.charge(ROLLOUT, CALL)
+        meter.release()
+        with pytest.raises(BudgetExhausted):
+            await second
+        return True
+
+    assert asyncio.run(work())
+
+
+def test_a_call_that_is_alone_goes_as_long_as_a_limit_is_not_used_up() -> None:
+    meter = Meter(step=Limits(tokens=101))
+    meter.charge(ROLLOUT, CALL)
+    reserve(meter, Usage(calls=1, prompt_tokens=10_000))
 
 
 def test_what_the_run_spent_before_counts_for_the_run_only() -> None:
     earlier = Usage(calls=9, cost_usd=0.0)
-    Meter(step=Limits(calls=1), spent=earlier).reserve()
+    reserve(Meter(step=Limits(calls=1), spent=earlier))
     with pytest.raises(BudgetExhausted, match=r"budget\.run\.calls is used up: 9 of 9"):
-        Meter(run=Limits(calls=9), spent=earlier).reserve()
+        reserve(Meter(run=Limits(calls=9), spent=earlier))
 
 
 def test_minutes_of_a_step_count_from_its_own_start() -> None:
     seconds = [100.0]
     meter = Meter(step=Limits(minutes=1), clock=lambda: seconds[0])
     seconds[0] = 159.9
-    meter.reserve()
+    reserve(meter)
+    meter.release()
     seconds[0] = 160.0
     with pytest.raises(BudgetExhausted, match=r"budget\.step\.minutes is used up: 1 of 1"):
-        meter.reserve()
+        reserve(meter)
 
 
 def test_minutes_of_a_run_count_from_the_command_s_start() -> None:
     meter = Meter(run=Limits(minutes=2), clock=lambda: 130.0, command_started=10.0)
     with pytest.raises(BudgetExhausted, match=r"budget\.run\.minutes"):
-        meter.reserve()
+        reserve(meter)
 
 
 def test_a_limit_of_zero_allows_no_call() -> None:
     with pytest.raises(BudgetExhausted):
-        Meter(step=Limits(calls=0)).reserve()
+        reserve(Meter(step=Limits(calls=0)))
 
 
 def test_a_cost_limit_needs_every_price() -> None:
@@ -113,3 +154,88 @@ def test_a_run_of_unknown_cost_cannot_be_held_to_one() -> None:
     meter = Meter(run=Limits(cost_usd=1), spent=Usage(calls=1, cost_usd=None))
     with pytest.raises(ModelSetupError, match="no known cost"):
         meter.require_prices(models())
+
+
+def test_the_price_of_a_well_known_model_need_not_be_given() -> None:
+    meter = Meter(step=Limits(cost_usd=1))
+    meter.require_prices(models(model="gpt-5.5", price=None))
+
+
+def test_the_optimizer_s_missing_price_is_named_although_it_judges_too() -> None:
+    role = {"provider": "openai", "model": "gpt-5.5"}
+    unknown = {"provider": "openai", "model": "in-no-table"}
+    found = Models.model_validate({"target": role, "optimizer": unknown})
+    with pytest.raises(ModelSetupError, match=r"needs model\.optimizer\.price"):
+        Meter(run=Limits(cost_usd=1)).require_prices(found)
+
+
+def test_what_a_piece_of_work_is_charged_is_told_apart() -> None:
+    meter = Meter()
+    meter.charge(ROLLOUT, CALL)
+    with meter.shared() as share:
+        assert share.empty
+        meter.charge(ROLLOUT, CALL)
+        meter.reuse()
+    meter.charge(ROLLOUT, CALL)
+    assert (share.charged, share.reused, share.empty) == (CALL, 1, False)
+    assert meter.total() == CALL + CALL + CALL
+
+
+def test_work_at_the_same_time_has_its_own_share() -> None:
+    meter = Meter()
+
+    async def work(calls: int) -> int:
+        with meter.shared() as share:
+            for _ in range(calls):
+                await asyncio.sleep(0)
+                meter.charge(ROLLOUT, CALL)
+        return share.charged.calls
+
+    async def both() -> list[int]:
+        return await asyncio.gather(work(3), work(5))
+
+    assert asyncio.run(both()) == [3, 5]
+
+
+def test_a_budget_can_be_asked_without_a_call() -> None:
+    meter = Meter(step=Limits(calls=1))
+    asyncio.run(meter.check())
+    asyncio.run(meter.check())
+    meter.charge(ROLLOUT, CALL)
+    with pytest.raises(BudgetExhausted):
+        asyncio.run(meter.check())
+
+
+def test_what_is_lent_is_nobody_elses_until_it_comes_back() -> None:
+    meter = Meter(step=Limits(calls=8, tokens=800), run=Limits(calls=6, cost_usd=3.0))
+    with meter.lent(2) as first:
+        assert first == Limits(calls=3, tokens=400, cost_usd=1.5)
+        with meter.lent(2) as second:
+            assert second == Limits(calls=1, tokens=200, cost_usd=0.75)
+    with meter.lent(1) as again:
+        assert again == Limits(calls=6, tokens=800, cost_usd=3.0)
+
+
+def test_nothing_is_lent_where_nothing_is_limited() -> None:
+    with Meter().lent(4) as share:
+        assert share == Limits()
+
+
+def test_calls_are_lent_until_there_are_none() -> None:
+    meter = Meter(step=Limits(calls=2))
+    with meter.lent(16) as first, meter.lent(16) as second:
+        assert (first.calls, second.calls) == (1, 1)
+        with pytest.raises(BudgetExhausted), meter.lent(16):
+            pass
+        with pytest.raises(BudgetExhausted):
+            asyncio.run(meter.reserve())
+
+
+@settings(deadline=None)  # machines are busy at times
+@given(limit=st.integers(1, 500), parts=st.integers(1, 40), borrowers=st.integers(1, 60))
+def test_loans_together_never_exceed_what_is_left(limit: int, parts: int, borrowers: int) -> None:
+    meter, lent = Meter(run=Limits(calls=limit)), 0
+    with ExitStack() as loans, suppress(BudgetExhausted):
+        for _ in range(borrowers):
+            lent += loans.enter_context(meter.lent(parts)).calls or 0
+    assert 0 < lent <= limit

@@ -4,9 +4,11 @@ from typing import Any
 import pytest
 
 from skillopt_ci.errors import BudgetExhausted
-from skillopt_ci.model.client import ModelRefusal, ModelUnavailable, Usage
+from skillopt_ci.model.client import ChatReply, ModelRefusal, ModelUnavailable
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.model.metered_client import MeteredClient
+from skillopt_ci.model.prices import Tariff
+from skillopt_ci.model.usage import Account, Usage
 from skillopt_ci.settings.config import Limits
 
 
@@ -58,7 +60,7 @@ def test_a_cancelled_call_gives_its_reservation_back(ask: Any, scripted: Any) ->
             await client.complete(ask())
 
     asyncio.run(run())
-    meter.reserve()
+    asyncio.run(meter.reserve())
 
 
 def test_a_refusal_is_booked_with_what_it_consumed(ask: Any, scripted: Any) -> None:
@@ -67,3 +69,21 @@ def test_a_refusal_is_booked_with_what_it_consumed(ask: Any, scripted: Any) -> N
     with pytest.raises(ModelRefusal):
         asyncio.run(client.complete(ask()))
     assert meter.usage_by_stage() == {"rollout": usage}
+
+
+def test_calls_are_priced_by_role_unless_the_provider_names_the_cost(ask: Any) -> None:
+    tariff = Tariff("configuration", "", lambda usage: usage.tokens * 0.5)
+    meter = Meter()
+    for cost, expected in ((None, 5.0), (0.0, 5.0), (0.25, 0.25)):
+        said = ChatReply("ok", "stop", "m", Usage(calls=1, prompt_tokens=10, cost_usd=cost))
+        client = MeteredClient(Slow(said), meter, {"target": tariff})
+        assert asyncio.run(client.complete(ask())).usage.cost_usd == expected
+    assert meter.accounts()[Account("target", "rollout")].cost_usd == 10.25
+
+
+def test_the_cost_of_a_model_without_a_price_is_unknown_never_zero(ask: Any) -> None:
+    unknown = Tariff("unknown", "", lambda usage: None)
+    meter, said = Meter(), ChatReply("ok", "stop", "m", Usage(calls=1, prompt_tokens=10))
+    client = MeteredClient(Slow(said), meter, {"target": unknown})
+    assert asyncio.run(client.complete(ask())).usage.cost_usd is None
+    assert meter.total().cost_usd is None

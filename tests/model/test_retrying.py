@@ -2,12 +2,14 @@ import asyncio
 from typing import Any
 
 import pytest
+import virtual_time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.model.client import ModelRefusal, ModelUnavailable
+from skillopt_ci.model.client import ChatReply, ChatRequest, ModelRefusal, ModelUnavailable
 from skillopt_ci.model.retrying import RetryingClient, backoff
 from skillopt_ci.model.transient import TransientFailure
+from skillopt_ci.working_time import TimeUp, working_time
 
 
 class Naps:
@@ -124,3 +126,31 @@ def test_full_jitter_stays_in_a_window_that_doubles_up_to_a_minute(n: int, draw:
 @given(st.floats(0, 1e9), st.floats(0, 1, exclude_max=True))
 def test_a_wish_is_kept_up_to_two_minutes(wish: float, draw: float) -> None:
     assert min(wish, 120) <= backoff(1, wish, lambda: draw) <= 121
+
+
+def test_waiting_and_failed_tries_take_no_working_time(reply: Any, ask: Any) -> None:
+    class Slow:
+        tries = 0
+
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            self.tries += 1
+            await asyncio.sleep(100)
+            if self.tries < 3:
+                raise TransientFailure("timeout")
+            return reply("at last")  # type: ignore[no-any-return]
+
+    slow = RetryingClient(Slow(), retries=5, max_concurrency=1, draw=lambda: 1.0)
+
+    async def work() -> str:
+        async with working_time(150):
+            return (await slow.complete(ask())).text
+
+    assert virtual_time.run(work()) == "at last"
+    with pytest.raises(TimeUp):
+        virtual_time.run(_asked_twice(slow, ask))
+
+
+async def _asked_twice(client: RetryingClient, ask: Any) -> None:
+    async with working_time(150):
+        await client.complete(ask())
+        await client.complete(ask())

@@ -6,7 +6,7 @@ from skillopt_ci.errors import ModelSetupError, SkilloptError
 from skillopt_ci.model.client import ModelRefusal
 from skillopt_ci.model.server_error import ServerError, failure
 from skillopt_ci.model.transient import TransientFailure
-from skillopt_ci.settings.model import ModelRole
+from skillopt_ci.settings.model import Azure, ModelRole
 
 
 def meaning(status: int, message: str = "", base_url: str = "", **fields: Any) -> SkilloptError:
@@ -72,13 +72,28 @@ def test_a_missing_model_names_model_and_server() -> None:
     assert "'gpt-x' at https://llm.example/v1" in str(outcome)
 
 
-def test_the_retirement_of_github_models_is_told() -> None:
-    told = str(meaning(410, "gone", base_url="https://models.github.ai/inference"))
-    assert "retired on 2026-07-30" in told
-    assert "retired" not in str(meaning(410, "gone", base_url="https://llm.example/v1"))
-
-
 def test_any_other_refusal_stops_the_run_with_the_server_s_words() -> None:
     outcome = meaning(400, "top_k must be positive", code="invalid_value")
     assert isinstance(outcome, ModelSetupError)
     assert "status 400: top_k must be positive" in str(outcome)
+
+
+@pytest.mark.parametrize(
+    ("status", "busy"), [(429, True), (503, True), (529, True), (500, False), (408, False)]
+)
+def test_only_overload_calls_for_fewer_calls(status: int, busy: bool) -> None:
+    outcome = meaning(status, "no")
+    assert isinstance(outcome, TransientFailure)
+    assert outcome.overloaded == busy
+
+
+def test_who_signed_in_and_is_refused_is_told_which_role_to_be_given() -> None:
+    config = ModelRole(
+        provider="azure",
+        model="m",
+        base_url="https://x.openai.azure.com",
+        azure=Azure(auth="azure_cli"),
+    )
+    told = str(failure(ServerError(401, "denied"), "model.target", config))
+    assert "refused who signed in by azure_cli" in told
+    assert "Cognitive Services OpenAI User" in told

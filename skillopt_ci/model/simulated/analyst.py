@@ -1,14 +1,16 @@
-"""The simulated analysts: what goes wrong, judged by comparing answers with references."""
+"""The simulated analysts: what goes wrong, judged by references or by what a checker said."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from skillopt_ci.model.simulated.brief import AnalystBrief, Trajectory
 from skillopt_ci.model.simulated.dice import Dice
-from skillopt_ci.model.simulated.house_style import BY_NAME, CONVENTIONS
+from skillopt_ci.model.simulated.houses import BY_NAME, CONVENTIONS
 from skillopt_ci.model.simulated.ledger import conventions_followed
 from skillopt_ci.model.simulated.mishap import MISHAPS
 from skillopt_ci.model.simulated.note import read_note
+from skillopt_ci.model.simulated.shell import house_style as shell
+from skillopt_ci.model.simulated.shell.order import read_order
 from skillopt_ci.model.simulated.skill_reading import conflicting_line, stances
 from skillopt_ci.model.simulated.temperament import Temperament
 
@@ -69,6 +71,8 @@ def broken_conventions(trajectories: Sequence[Trajectory]) -> Mapping[str, int]:
 
 
 def _broken(trajectory: Trajectory) -> frozenset[str]:
+    if read_order(trajectory.prompt) is not None:
+        return frozenset(c.name for c in shell.CONVENTIONS if c.failure in trajectory.reason)
     note = read_note(trajectory.prompt)
     if note is None:
         return frozenset()

@@ -15,7 +15,8 @@ UNLIMITED = 1_000
 _STAGE = re.compile(r"^\W*Stage:\W*(\w+)", re.MULTILINE)
 _LIMIT = re.compile(r"at most (?:L\s*=\s*)?(\d+)", re.IGNORECASE)
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
-_TURN = re.compile(r"^\[(system|user|assistant|agent)\][ \t]*", re.MULTILINE)
+_TURN = re.compile(r"^\[(system|user|assistant|agent|tool)\][ \t]*", re.MULTILINE)
+_REASON = re.compile(r"^(?:current )?failure reason: (.*)", re.MULTILINE | re.IGNORECASE)
 _POOL_LINE = re.compile(r"^\[(\d+)\] (.*)$", re.MULTILINE)
 _NOTE = re.compile(r"Note `([^`]+)` by ")
 _LISTS = ("Patches to merge", "Group ", "Suggestions to carry out")
@@ -24,11 +25,12 @@ _SUPPORT = re.compile(r"\bsupport=(\d+)\W*$")
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One conversation as an analyst is shown it."""
+    """One conversation as an analyst is shown it; ``reason`` says why it failed."""
 
     references: tuple[str, ...]
     prompt: str
     answer: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,7 @@ def read_comparison_brief(prompt: str) -> ComparisonBrief:
     starts = [i for i, part in enumerate(parts) if part.title.startswith("Task ")]
     blocks = [parts[start:end] for start, end in pairwise((*starts, len(parts)))]
     told = (_trajectory(block, "Conversation under the current") for block in blocks)
-    failures = tuple(one for one in told if one.answer and one.answer not in one.references)
+    failures = tuple(one for one in told if _failed(one))
     guidance = _titled(parts, "Previous Guidance").data.splitlines()
     rules = tuple(line for line in guidance if line.startswith("- "))
     return ComparisonBrief(_titled(parts, "Current Skill").data, rules, failures)
@@ -215,7 +217,12 @@ def _trajectory(block: Sequence[Section], conversation: str) -> Trajectory:
         references=tuple(re.findall(r"^- (.*\S)", hidden, re.MULTILINE)),
         prompt=next((text for role, text in turns if role == "user"), ""),
         answer=answers[-1].strip() if answers else "",
+        reason=(_REASON.findall(block[0].text) or [""])[-1],
     )
+
+
+def _failed(one: Trajectory) -> bool:
+    return one.answer not in one.references if one.answer else bool(one.reason)
 
 
 def _wishes(guidance: Section) -> Iterator[tuple[str, str]]:

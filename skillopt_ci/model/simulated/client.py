@@ -22,6 +22,7 @@ class SimulatedClient:
             seed=self._config.seed,
             attempt=request.attempt,
             limit=min((limit for limit in limits if limit is not None), default=None),
+            tools=request.tools,
         )
         return ChatReply(
             text=completion.text,
@@ -32,4 +33,5 @@ class SimulatedClient:
                 prompt_tokens=completion.prompt_tokens,
                 completion_tokens=completion.completion_tokens,
             ),
+            tool_calls=completion.tool_calls,
         )

@@ -1,25 +1,27 @@
-"""A convention of the ledger line, and how a sentence about it is understood."""
+"""A convention of a house, and how a sentence about it is understood."""
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
-
-from skillopt_ci.model.simulated.note import Note
+from typing import Generic, Literal, TypeVar
 
 Stance = Literal["for", "against"]
 
 
-@dataclass(frozen=True, slots=True)
-class Convention:
-    """One independent convention of the ledger line.
+Case = TypeVar("Case")
 
-    ``applies`` says whether a note's line shows it at all.
+
+@dataclass(frozen=True, slots=True)
+class Convention(Generic[Case]):
+    """One independent convention of a house.
+
+    ``applies`` says whether it shows at all in what is made of a case (a note, an order).
+    ``failure`` is how a person words that it was not followed.
     """
 
     name: str
     failure: str
-    applies: Callable[[Note], bool]
+    applies: Callable[[Case], bool]
     rules: tuple[str, ...]
     harmful: str
     in_favour: tuple[re.Pattern[str], ...]

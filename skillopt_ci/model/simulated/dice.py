@@ -15,7 +15,7 @@ _SPAN = 2**64
 
 def content_key(messages: Sequence[Message], attempt: int = 0) -> str:
     """Return the SHA-256 of a request's content, in hex."""
-    content = [[message.role, message.content] for message in messages]
+    content = [[message.role, message.content, *_tool_use(message)] for message in messages]
     return hashlib.sha256(json.dumps([content, attempt]).encode()).hexdigest()
 
 
@@ -38,3 +38,8 @@ class Dice:
     def pick(self, name: str, options: Sequence[T]) -> T:
         """Return one of ``options``, which must not be empty."""
         return options[int(self.roll(name) * len(options))]
+
+
+def _tool_use(message: Message) -> list[str]:
+    called = [part for call in message.tool_calls for part in (call.id, call.name, call.arguments)]
+    return [*called, message.tool_call_id] if message.tool_call_id else called

@@ -85,7 +85,12 @@ class _Handler(BaseHTTPRequestHandler):
         fault = fault_of(content, attempt, seed=behaviour.seed, rate=behaviour.fault_rate)
         time.sleep(behaviour.latency)
         completion = complete(
-            call.model, call.messages, seed=behaviour.seed, attempt=0, limit=call.limit
+            call.model,
+            call.messages,
+            seed=behaviour.seed,
+            attempt=0,
+            limit=call.limit,
+            tools=call.tools,
         )
         body = completion_body(call, completion, content)
         if self._client_is_gone():

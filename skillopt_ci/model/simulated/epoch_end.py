@@ -3,7 +3,7 @@
 from skillopt_ci.model.simulated.analyst import broken_conventions
 from skillopt_ci.model.simulated.brief import ComparisonBrief
 from skillopt_ci.model.simulated.dice import Dice
-from skillopt_ci.model.simulated.house_style import BY_NAME
+from skillopt_ci.model.simulated.houses import BY_NAME
 from skillopt_ci.model.simulated.skill_reading import stances
 from skillopt_ci.model.simulated.temperament import Temperament
 

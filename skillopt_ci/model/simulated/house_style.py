@@ -7,6 +7,7 @@ into a skill; the patterns recognise a rule whoever words it.
 import re
 
 from skillopt_ci.model.simulated.convention import Convention
+from skillopt_ci.model.simulated.note import Note
 
 _AS_GIVEN = r"as (?:it is |they are )?(?:written|given|worded)|(?:the way|just as|like) the note"
 
@@ -15,7 +16,7 @@ def _says(*parts: str) -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(part, re.IGNORECASE) for part in parts)
 
 
-CONVENTIONS = (
+CONVENTIONS: tuple[Convention[Note], ...] = (
     Convention(
         name="separator",
         failure="the fields of the line are not separated by a vertical bar",

@@ -4,7 +4,7 @@ import re
 
 from skillopt_ci.model.simulated.analyst import broken_conventions
 from skillopt_ci.model.simulated.brief import AnalystBrief
-from skillopt_ci.model.simulated.house_style import BY_NAME
+from skillopt_ci.model.simulated.houses import BY_NAME
 from skillopt_ci.model.simulated.sections import sections
 from skillopt_ci.model.simulated.skill_reading import stances, subject
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from skillopt_ci.model.simulated.brief import AnalystBrief
 from skillopt_ci.model.simulated.dice import Dice
-from skillopt_ci.model.simulated.house_style import CONVENTIONS
+from skillopt_ci.model.simulated.houses import CONVENTIONS, conventions_of
 from skillopt_ci.model.simulated.skill_reading import stances
 
 Mishap = Callable[[AnalystBrief, Dice], dict[str, object] | None]
@@ -18,7 +18,8 @@ PLATITUDES = (
 
 
 def _harmful(brief: AnalystBrief, dice: Dice) -> dict[str, object] | None:
-    options = [c.harmful for c in CONVENTIONS if not _known(c.harmful, brief)]
+    house = conventions_of(one.prompt for one in brief.trajectories)
+    options = [c.harmful for c in house if not _known(c.harmful, brief)]
     return _append(dice.pick("harmful choice", options)) if options else None
 
 

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from skillopt_ci.chat import ChatRole, Message
+from skillopt_ci.chat import ChatRole, Message, ToolCall
+from skillopt_ci.model.client import Tool
+from skillopt_ci.model.openai_message import as_sent
 from skillopt_ci.model.simulated.completion import MODELS, Completion
 
 _ROLES: Mapping[str, ChatRole] = {role: role for role in get_args(ChatRole)} | {
@@ -20,6 +22,7 @@ class Call:
     model: str
     messages: tuple[Message, ...]
     limit: int | None
+    tools: tuple[Tool, ...] = ()
 
 
 class BadRequestError(ValueError):
@@ -41,6 +44,7 @@ def read_call(body: bytes) -> Call:
         model=str(request.get("model")),
         messages=tuple(_message(entry) for entry in request["messages"]),
         limit=limit if isinstance(limit, int) and limit > 0 else None,
+        tools=tuple(map(_tool, _objects(request.get("tools"), "tools"))),
     )
 
 
@@ -50,13 +54,48 @@ def _message(entry: object) -> Message:
     content = entry.get("content")
     if isinstance(content, list):
         content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    return Message(_ROLES[entry["role"]], str(content or ""))
+    return Message(
+        _ROLES[entry["role"]],
+        str(content or ""),
+        tool_calls=tuple(map(_tool_call, _objects(entry.get("tool_calls"), "tool_calls"))),
+        tool_call_id=str(entry.get("tool_call_id") or ""),
+    )
+
+
+def _objects(value: object, key: str) -> list[dict[str, object]]:
+    listed = [] if value is None else value
+    if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
+        raise BadRequestError(f"`{key}` must be a list of objects")
+    return listed
+
+
+def _function(entry: Mapping[str, object]) -> Mapping[str, object]:
+    function = entry.get("function")
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        raise BadRequestError("a tool and a tool call need a `function` with a `name`")
+    return function
+
+
+def _tool(entry: Mapping[str, object]) -> Tool:
+    function = _function(entry)
+    parameters = function.get("parameters")
+    return Tool(
+        str(function["name"]),
+        str(function.get("description") or ""),
+        parameters if isinstance(parameters, dict) else {},
+    )
+
+
+def _tool_call(entry: Mapping[str, object]) -> ToolCall:
+    function = _function(entry)
+    arguments = str(function.get("arguments") or "")
+    return ToolCall(str(entry.get("id") or ""), str(function["name"]), arguments)
 
 
 def completion_body(call: Call, completion: Completion, content: str) -> bytes:
     """Return the reply body; ``content`` is the request's key, from which the id is made."""
     prompt, reply = completion.prompt_tokens, completion.completion_tokens
-    message = {"role": "assistant", "content": completion.text}
+    message = as_sent(Message("assistant", completion.text, tool_calls=completion.tool_calls))
     choice = {"index": 0, "message": message, "finish_reason": completion.finish_reason}
     return encoded(
         {

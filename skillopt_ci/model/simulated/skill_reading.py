@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from skillopt_ci.model.simulated.convention import Stance
-from skillopt_ci.model.simulated.house_style import BY_NAME, CONVENTIONS
+from skillopt_ci.model.simulated.houses import BY_NAME, CONVENTIONS
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|\n+")
 

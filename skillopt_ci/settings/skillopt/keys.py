@@ -24,24 +24,37 @@ _FLAT_NAMES = MappingProxyType(
         "sandbox": ("model", "sandbox"),
     }
 )
-_ROLE_KEYS = (
-    *("azure_openai_endpoint", "azure_openai_auth_mode"),
+#: Keys that may stand for both roles, or with a role in front for that one.
+ROLE_KEYS = (
+    *("azure_openai_endpoint", "azure_openai_api_version", "azure_openai_auth_mode"),
+    *("azure_openai_ad_scope", "azure_openai_managed_identity_client_id"),
+    *("openai_compatible_base_url", "openai_compatible_temperature"),
+    *("openai_compatible_max_tokens", "openai_compatible_timeout_seconds"),
     *("qwen_chat_base_url", "qwen_chat_temperature", "qwen_chat_timeout_seconds"),
     *("qwen_chat_max_tokens", "qwen_chat_enable_thinking", "qwen_chat_thinking_mode"),
+    "qwen_chat_use_max_completion_tokens",
 )
-_MODEL_KEYS = frozenset(
+#: The keys of the `model` section that mean something here.
+MODEL_KEYS = frozenset(
     {"backend", "optimizer", "target", "judge", "optimizer_backend", "target_backend"}
-    | {"reasoning_effort", "azure_endpoint", "claude_code_exec_path", "claude_code_exec_effort"}
+    | {
+        "reasoning_effort",
+        "azure_endpoint",
+        "azure_api_version",
+        "claude_code_exec_path",
+        "claude_code_exec_effort",
+    }
     | {"claude_code_exec_max_thinking_tokens", "cursor_exec_path", "cursor_exec_sandbox"}
     | {"codex_exec_path", "codex_exec_sandbox", "codex_exec_profile"}
     | {"codex_exec_reasoning_effort", "codex_exec_network_access", "codex_exec_web_search"}
-    | {"codex_exec_approval_policy"}
-    | {role + key for role in ("", "optimizer_", "target_") for key in _ROLE_KEYS}
+    | {"codex_exec_approval_policy", "copilot_exec_path", "copilot_exec_allow_all_tools"}
+    | {"copilot_chat_optimizer_model", "copilot_chat_target_model", "copilot_chat_timeout"}
+    | {role + key for role in ("", "optimizer_", "target_") for key in ROLE_KEYS}
     | {"minimax_region", "minimax_base_url", "minimax_model", "minimax_temperature"}
-    | {"minimax_max_tokens", "minimax_enable_thinking"}
+    | {"minimax_max_tokens", "minimax_enable_thinking", "minimax_timeout_seconds"}
 )
 _FLAT_MODEL_KEY = re.compile(
-    r"(optimizer_|target_)?(azure_|qwen_chat_|minimax_|backend$)"
+    r"(optimizer_|target_)?(azure_|qwen_chat_|minimax_|openai_compatible_|backend$)"
     r"|(codex|claude_code|cursor|copilot|rewrite)_|reasoning_effort$"
 )
 _ENV_KEYS = (
@@ -87,7 +100,7 @@ def section_keys(section: str) -> tuple[str, ...]:
     if section == "env":
         return _ENV_KEYS
     if section == "model":
-        return tuple(_MODEL_KEYS)
+        return tuple(MODEL_KEYS)
     (model,) = sections(fields(Config)[section].annotation)
     return tuple(fields(model))
 

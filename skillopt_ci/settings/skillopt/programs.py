@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from skillopt_ci.settings.node import Node
-from skillopt_ci.settings.skillopt.role_source import RoleSource, RoleTranslation
+from skillopt_ci.settings.providers import PROVIDERS
+from skillopt_ci.settings.skillopt.role_source import RoleSource, RoleTranslation, number
 
 _CLAUDE_KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN")
 _CODEX_KEYS = ("OPENAI_API_KEY", "CODEX_API_KEY", "CODEX_HOME")
@@ -88,6 +89,39 @@ def _cursor(source: RoleSource) -> RoleTranslation:
     )
 
 
+def _copilot(source: RoleSource) -> RoleTranslation:
+    chosen = source.get(f"copilot_chat_{source.role}_model") or source.chosen_or("gpt-5.5")
+    usual = list(PROVIDERS["copilot"].program)
+    usual[0] = source.text("copilot_exec_path") or usual[0]
+    return _agent(source, "copilot", chosen, tuple(usual))
+
+
+def _copilot_agent(source: RoleSource) -> RoleTranslation:
+    """Copilot at work, with the tools that it may use without asking, as nobody is there to ask."""
+    chosen = source.get("copilot_chat_target_model") or source.chosen_or("gpt-5.5")
+    free = source.text("copilot_exec_allow_all_tools").lower() in ("true", "1", "yes")
+    return _agent(
+        source,
+        "copilot",
+        chosen,
+        (
+            *(source.text("copilot_exec_path") or "copilot", "-s", "--no-ask-user", "--no-color"),
+            *("--no-custom-instructions", "--disable-builtin-mcps"),
+            *(("--allow-all-tools",) if free else ()),
+            *("--model", "{model}"),
+        ),
+    )
+
+
+def _agent(
+    source: RoleSource, provider: str, model: Node, arguments: tuple[str, ...]
+) -> RoleTranslation:
+    fields = {"provider": Node(provider, source.mark), "model": model}
+    fields["timeout"] = number(source.get("copilot_chat_timeout"), source.mark, 600)
+    fields["command"] = _texts(source, arguments)
+    return RoleTranslation(Node(fields, source.mark))
+
+
 def _command(
     source: RoleSource, model: Node, variables: tuple[str, ...], *arguments: str
 ) -> RoleTranslation:
@@ -111,5 +145,7 @@ PROGRAMS: Mapping[str, Callable[[RoleSource], RoleTranslation]] = MappingProxyTy
         "claude_code_exec": _claude_code,
         "codex_exec": _codex,
         "cursor_exec": _cursor,
+        "copilot_chat": _copilot,
+        "copilot_exec": _copilot_agent,
     }
 )

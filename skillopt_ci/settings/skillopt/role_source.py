@@ -1,7 +1,7 @@
 """SkillOpt's `model` section as one role sees it, and what becomes of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from skillopt_ci.settings.node import Mark, Node
 from skillopt_ci.settings.problem import Problem
@@ -27,6 +27,7 @@ class RoleSource:
 
     role: str
     model: Node
+    environ: Mapping[str, str]
 
     def get(self, *keys: str) -> Node | None:
         """The first of ``keys`` that is set; null and empty text count as not set."""
@@ -60,6 +61,25 @@ class RoleSource:
         """Something to say about the role as a whole."""
         return Problem(self.mark, f"model.{self.role}", text)
 
-    def served(self, fields: Mapping[str, Node]) -> Node:
-        """The role, served over OpenAI's protocol, with these fields."""
-        return Node({"provider": Node("openai", self.mark), **fields}, self.mark)
+    def has_variable(self, name: str) -> bool:
+        """Whether the environment has a value under ``name``."""
+        return bool(self.environ.get(name))
+
+    def served(self, fields: Mapping[str, Node], provider: str = "openai") -> Node:
+        """The role at ``provider``, with these fields."""
+        return Node({"provider": Node(provider, self.mark), **fields}, self.mark)
+
+
+def number(node: Node | None, mark: Mark, default: float | None) -> Node:
+    """A number that may be written as text; `none`, `off` and `null` mean: leave it out."""
+    if node is None:
+        return Node(default, mark)
+    if not isinstance(node.value, str):
+        return node
+    if node.value.lower() in ("none", "off", "null"):
+        return replace(node, value=None)
+    try:
+        number = float(node.value)
+    except ValueError:
+        return node
+    return replace(node, value=int(number) if number.is_integer() else number)

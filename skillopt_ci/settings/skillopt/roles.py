@@ -1,5 +1,6 @@
 """SkillOpt's `model` section, with its backends and endpoints, as skillopt-ci's model roles."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -26,12 +27,15 @@ _CALL_LIMITS = MappingProxyType(
 )
 
 
-def translate_role(role: str, model: Node, calls: Node | None = None) -> RoleTranslation:
+def translate_role(
+    role: str, model: Node, environ: Mapping[str, str], calls: Node | None = None
+) -> RoleTranslation:
     """Translate ``target`` or ``optimizer``; one that is a mapping already stays as it is.
 
-    ``calls`` is a section that says how many calls may be under way, how long and how large.
+    ``environ`` tells which keys there are. ``calls`` is a section that says how many calls may be
+    under way, how long and how large.
     """
-    source = RoleSource(role, model)
+    source = RoleSource(role, model, environ)
     current = source.get(role)
     if current and current.entries:
         return RoleTranslation(current)

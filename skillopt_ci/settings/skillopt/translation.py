@@ -1,7 +1,7 @@
 """Recognise SkillOpt's form and turn it into skillopt-ci's own."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -9,6 +9,7 @@ from skillopt_ci.settings.config import Config
 from skillopt_ci.settings.keys import fields
 from skillopt_ci.settings.node import Node, merge, nested, without
 from skillopt_ci.settings.problem import Problem
+from skillopt_ci.settings.skillopt.environment import with_environment
 from skillopt_ci.settings.skillopt.keys import (
     SHARED,
     clear_keys,
@@ -51,10 +52,15 @@ def structured(layer: Node) -> Node:
     return in_place(reduce(merge, [Node({}, layer.mark), *trees, without(layer, *moved)]))
 
 
-def translate(tree: Node) -> Translation:
-    """Turn the merged, structured tree of a SkillOpt chain into skillopt-ci's own form."""
-    env, model = (tree.entries.get(key, Node({}, tree.mark)) for key in ("env", "model"))
-    target, optimizer = translate_role("target", model, env), translate_role("optimizer", model)
+def translate(tree: Node, environ: Mapping[str, str]) -> Translation:
+    """Turn the merged, structured tree of a SkillOpt chain into skillopt-ci's own form.
+
+    What the files leave unset SkillOpt's variables in ``environ`` may say.
+    """
+    env, written = (tree.entries.get(key, Node({}, tree.mark)) for key in ("env", "model"))
+    model = with_environment(written, environ)
+    target = translate_role("target", model, environ, env)
+    optimizer = translate_role("optimizer", model, environ)
     roles = {"target": target.node, "optimizer": optimizer.node}
     roles |= {key: node for key, node in model.entries.items() if key == "judge"}
     derived = {**_run_skill_tasks(env), "model": Node(roles, model.mark)}

@@ -8,7 +8,9 @@ from skillopt_ci.model.simulated.analyst import (
 from skillopt_ci.model.simulated.brief import AnalystBrief, Trajectory
 from skillopt_ci.model.simulated.dice import Dice
 from skillopt_ci.model.simulated.house_style import BY_NAME
+from skillopt_ci.model.simulated.houses import BY_NAME as HOUSES
 from skillopt_ci.model.simulated.mishap import MISHAPS
+from skillopt_ci.model.simulated.shell import house_style as shell
 from skillopt_ci.model.simulated.temperament import STEADY
 
 NOTE = "Note: Paid 480 EUR to Oak Tower on 7 March 2026."
@@ -128,3 +130,23 @@ def test_harmful_advice_that_was_rejected_is_not_given_again(dice: Dice) -> None
 def test_successes_call_for_little(dice: Dice) -> None:
     reply = analyse_successes(BRIEF, dice, SAGE)
     assert reply["patch"] == {"reasoning": "What works is in the skill already.", "edits": []}
+
+
+def test_of_a_script_it_judges_by_what_the_checker_said(dice: Dice) -> None:
+    prompt = "Order: The job `logs` counts the lines of `data/logs.txt`."
+    said = "the script stands in the wrong folder; no comment names the owner;"
+    failed = Trajectory((), prompt, "", said)
+    assert broken_conventions([failed, failed]) == {"place": 2, "owner": 2}
+    edits = _edits(replace(BRIEF, trajectories=(failed,) * 3), dice)
+    contents = [str(edit["content"])[2:] for edit in edits]
+    wordings = [HOUSES[name].rules for name in ("place", "owner")]
+    assert [content in rules for content, rules in zip(contents, wordings, strict=True)] == [
+        True
+    ] * 2
+
+
+def test_its_mistakes_are_about_the_same_work(dice: Dice) -> None:
+    prompt = "Order: The job `logs` counts the lines of `data/logs.txt`."
+    failed = replace(BRIEF, trajectories=(Trajectory((), prompt, "", "odd"),))
+    (edit,) = _edits(failed, dice, harmful=1)
+    assert str(edit["content"])[2:] in {convention.harmful for convention in shell.CONVENTIONS}

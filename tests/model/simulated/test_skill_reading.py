@@ -1,8 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.model.simulated.house_style import BY_NAME
-from skillopt_ci.model.simulated.ledger import HOUSE_STYLE
+from skillopt_ci.model.simulated.houses import BY_NAME
 from skillopt_ci.model.simulated.skill_reading import (
     conflicting_line,
     stances,
@@ -44,4 +43,4 @@ def test_a_text_has_the_subject_it_takes_a_stance_on() -> None:
 
 @given(st.text())
 def test_any_text_can_be_read(text: str) -> None:
-    assert stances(text).keys() == HOUSE_STYLE
+    assert stances(text).keys() == BY_NAME.keys()

@@ -33,7 +33,7 @@ def warnings(load_text: Load, tmp_path: Path) -> Callable[..., list[str]]:
         ("max_analyst_rounds: 3", "gradient.max_analyst_rounds"),
         ("image_detail: auto", "env.image_detail"),
         ("model: {codex_exec_use_sdk: true}", "model.codex_exec_use_sdk"),
-        ("target_azure_openai_api_version: '1'", "model.target_azure_openai_api_version"),
+        ("copilot_exec_home: /h", "model.copilot_exec_home"),
         ("search: {provider: x}", "env.search"),
     ],
 )
@@ -67,10 +67,10 @@ def test_a_slip_of_the_pen_is_suspected(warnings: Callable[..., list[str]]) -> N
 
 
 def test_warnings_come_in_the_order_of_the_file(warnings: Callable[..., list[str]]) -> None:
-    found = warnings("zeta: 1\nmodel: {copilot_exec_path: x}\nmeta_edit_budget: 3\n", "alpha=1")
+    found = warnings("zeta: 1\nmodel: {copilot_exec_home: x}\nmeta_edit_budget: 3\n", "alpha=1")
     assert [text.split(": ")[1] for text in found] == [
         "env.zeta",
-        "model.copilot_exec_path",
+        "model.copilot_exec_home",
         "optimizer.meta_learning_rate",
         "env.alpha",
     ]

@@ -107,3 +107,27 @@ def test_limits_of_calls_hold_for_an_agent_but_for_its_tokens(load_text: Load) -
     target = load_text(text).config.model.target
     assert (target.max_concurrency, target.timeout) == (3, 90)
     assert target.max_output_tokens is None
+
+
+@pytest.mark.parametrize("backend", ["copilot", "copilot_chat", "github_copilot", "copilot_cli"])
+def test_copilot_answers_without_tools(read: Read, backend: str) -> None:
+    models = read(f"backend: {backend}, copilot_chat_target_model: m, copilot_chat_timeout: '90'")
+    target = models.target
+    assert (target.provider, target.model, target.timeout) == ("copilot", "m", 90)
+    assert "--available-tools=" in target.command
+    assert "-p" not in target.command
+    assert models.optimizer.provider == "copilot"
+    assert "GITHUB_TOKEN" in target.variables
+
+
+@pytest.mark.parametrize(("free", "given"), [("true", True), ("false", False)])
+def test_copilot_at_work_may_use_its_tools_if_that_is_wanted(
+    read: Read, free: str, given: bool
+) -> None:
+    keys = (
+        f"target_backend: copilot_exec, copilot_exec_path: /c, copilot_exec_allow_all_tools: {free}"
+    )
+    target = read(keys).target
+    assert target.command[0] == "/c"
+    assert ("--allow-all-tools" in target.command) == given
+    assert "--available-tools=" not in target.command

@@ -1,0 +1,1 @@
+"""The second simulated world: orders for small shell scripts, worked on with tools."""

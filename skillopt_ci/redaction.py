@@ -1,0 +1,155 @@
+"""Redaction by value: no secret that we know leaves, in whatever spelling and wherever to."""
+
+import base64
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TextIO
+from urllib.parse import quote, quote_plus
+
+#: Takes the secrets out of a text.
+Redact = Callable[[str], str]
+
+#: What stands in a secret's place; the guard takes it for the secret that it was.
+HIDDEN = "[secret hidden]"
+#: A shorter value may be a part of any text.
+SHORTEST = 8
+#: A value of digits or of small letters alone may be a number or a word, up to this length.
+_PLAIN = re.compile(r"[0-9]{1,15}|[a-z]{1,15}|[A-Z]{1,15}")
+#: A part of a secret is hidden where a text was cut off in it, if there is so much of it.
+_SHORTEST_PART = 12
+_SECRET_NAME = re.compile(
+    r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)"
+    r"(?:_\d+)?$",
+    re.IGNORECASE,
+)
+
+
+def unchanged(text: str) -> str:
+    """Redact nothing: for texts of runs without any secret."""
+    return text
+
+
+def named_secrets(environ: Mapping[str, str]) -> Iterator[str]:
+    """The values of variables whose names leave no doubt, such as `GITHUB_TOKEN`."""
+    return (value for name, value in environ.items() if _SECRET_NAME.search(name))
+
+
+def can_be_hidden(secret: str) -> bool:
+    """Whether texts may be changed for ``secret``: short and plain values stand anywhere."""
+    return len(secret) >= SHORTEST and _PLAIN.fullmatch(secret) is None
+
+
+class Redactor:
+    """Hides all secrets that it has learnt of, also in base64, in URLs, and escaped.
+
+    There is one for a whole process, made where the process begins, since a configuration names
+    its secrets only when it is read. It is called like a function.
+    """
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._secrets: set[str] = set()
+        self._spellings: tuple[str, ...] = ()
+        self._pattern = re.compile(r"(?!)")
+        self.learn(secrets)
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        """Hide ``secrets`` from now on; those that cannot be hidden are left out."""
+        found = {part for secret in secrets for part in _parts(secret)}
+        if found <= self._secrets:
+            return
+        self._secrets |= found
+        spellings = {spelling for one in self._secrets for spelling in _spellings(one)}
+        self._spellings = tuple(sorted(spellings, key=lambda one: (-len(one), one)))
+        self._pattern = re.compile("|".join(map(re.escape, self._spellings)))
+
+    def __call__(self, text: str) -> str:
+        """``text`` without the secrets, nor a part of one where it was cut off."""
+        # looking for each by itself is much faster than the pattern, and mostly there is none
+        if any(spelling in text for spelling in self._spellings):
+            text = self._pattern.sub(HIDDEN, text)
+        return self._ends_hidden(text)
+
+    def _ends_hidden(self, text: str) -> str:
+        for secret in self._secrets:
+            sizes = range(min(len(secret) - 1, len(text)), _SHORTEST_PART - 1, -1)
+            if size := next((n for n in sizes if text.endswith(secret[:n])), 0):
+                text = text[:-size] + HIDDEN
+            if size := next((n for n in sizes if text.startswith(secret[-n:])), 0):
+                text = HIDDEN + text[size:]
+        return text
+
+
+class RedactedStream(io.TextIOBase):
+    """A text stream that writes to another one what ``redact`` leaves of each piece."""
+
+    def __init__(self, stream: TextIO, redact: Redact) -> None:
+        self._stream = stream
+        self._redact = redact
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """As the other stream says."""
+        return self._stream.encoding
+
+    @property
+    def errors(self) -> str | None:  # type: ignore[override]
+        """As the other stream says."""
+        return self._stream.errors
+
+    def write(self, text: str) -> int:
+        """Write ``text`` without the secrets; the answer is its length as it was."""
+        self._stream.write(self._redact(text))
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush the other stream; it is left open when this one goes."""
+        self._stream.flush()
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def isatty(self) -> bool:
+        """As the other stream says."""
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        """As the other stream says."""
+        return self._stream.fileno()
+
+
+def _parts(secret: str) -> Iterator[str]:
+    """The value without the space around it, and each long line of one that has several."""
+    whole = secret.strip()
+    lines = whole.splitlines()
+    for part in (whole, *(line.strip() for line in lines if len(lines) > 1)):
+        if can_be_hidden(part):
+            yield part
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    yield secret
+    yield repr(secret)[1:-1]
+    for ascii_only in (True, False):
+        once = json.dumps(secret, ensure_ascii=ascii_only)[1:-1]
+        # a reply is JSON, and what it quotes may be JSON itself
+        yield from (once, json.dumps(once, ensure_ascii=ascii_only)[1:-1])
+        yield json.dumps(repr(secret)[1:-1], ensure_ascii=ascii_only)[1:-1]
+    yield from (quote(secret), quote(secret, safe=""), quote_plus(secret))
+    yield re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), quote(secret, safe=""))
+    yield from _base64(secret.encode("utf-8", "surrogatepass"))
+
+
+def _base64(secret: bytes) -> Iterator[str]:
+    """What is there of the secret in base64, whatever stands before and after it."""
+    for shift in range(3):
+        encoded = base64.b64encode(b"\0" * shift + secret).decode().rstrip("=")
+        # the first and the last letter may hold bits of the neighbours as well
+        start = (shift * 8 + 5) // 6
+        end = (shift + len(secret)) * 8 // 6
+        inner = encoded[start:end]
+        if len(inner) >= SHORTEST:
+            yield inner
+            yield inner.translate(str.maketrans("+/", "-_"))

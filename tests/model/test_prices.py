@@ -1,0 +1,101 @@
+from typing import Any
+
+import pytest
+from genai_prices import Usage as Counted
+from genai_prices import calc_price
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_ci.model.prices import cost_usd, tariff_of, tariffs
+from skillopt_ci.model.usage import Usage
+from skillopt_ci.settings.model import ModelRole, Models, Price
+
+CALL = Usage(calls=1, prompt_tokens=1000, completion_tokens=100, cached_tokens=400)
+
+
+def tariff(**role: Any) -> Any:
+    return tariff_of(ModelRole.model_validate(role))
+
+
+def test_the_configured_price_goes_before_the_table() -> None:
+    price = {"input": 10, "output": 100, "cached_input": 1}
+    found = tariff(provider="openai", model="gpt-5.5", price=price)
+    assert (found.source, found.known) == ("configuration", True)
+    assert found.priced(CALL) == pytest.approx((600 * 10 + 400 * 1 + 100 * 100) / 1e6)
+
+
+@pytest.mark.parametrize(
+    ("role", "provider"),
+    [
+        ({"provider": "openai", "model": "gpt-5.5"}, "openai"),
+        ({"provider": "anthropic", "model": "claude-opus-4-6"}, "anthropic"),
+        ({"provider": "gemini", "model": "gemini-3.5-flash"}, "google"),
+        (
+            {
+                "provider": "openai",
+                "model": "claude-opus-4-6",
+                "base_url": "https://api.anthropic.com/v1",
+            },
+            "anthropic",
+        ),
+    ],
+)
+def test_a_well_known_model_costs_what_the_table_says(role: Any, provider: str) -> None:
+    found = tariff(**role)
+    counted = Counted(input_tokens=1000, cache_read_tokens=400, output_tokens=100)
+    expected = calc_price(counted, role["model"], provider_id=provider).total_price
+    assert found.source == "table"
+    assert found.text.startswith(f"{provider}/")
+    assert found.priced(CALL) == pytest.approx(float(expected))
+    assert found.priced(CALL) < found.priced(Usage(1, 1000, 100))
+
+
+def test_what_a_provider_writes_into_its_cache_is_priced_as_the_table_says() -> None:
+    found = tariff(provider="anthropic", model="claude-opus-4-6")
+    assert found.priced(Usage(1, 1000, 0, cache_write_tokens=1000)) > found.priced(Usage(1, 1000))
+
+
+@pytest.mark.parametrize(
+    "role",
+    [
+        {"provider": "openai", "model": "no-such-model"},
+        {"provider": "openai", "model": "gpt-5.5", "base_url": "http://localhost:11434/v1"},
+        {"provider": "command", "model": "gpt-5.5", "command": ["agent"]},
+    ],
+)
+def test_a_price_that_nobody_knows_is_unknown_and_not_guessed_by_the_name(role: Any) -> None:
+    found = tariff(**role)
+    assert (found.source, found.known, found.priced(CALL)) == ("unknown", False, None)
+
+
+def test_a_simulated_model_costs_nothing_and_says_so() -> None:
+    found = tariff(provider="simulated", model="gpt-5.5")
+    assert (found.source, found.priced(CALL)) == ("simulated", 0.0)
+    assert "simulated" in found.text
+
+
+def test_the_judge_is_priced_as_the_optimizer_if_it_is_the_same_model() -> None:
+    simulated = {"provider": "simulated", "model": "s"}
+    priced = {"provider": "openai", "model": "m", "price": {"input": 1, "output": 1}}
+    found = tariffs(Models.model_validate({"target": simulated, "optimizer": priced}))
+    assert [found[name].source for name in ("target", "optimizer", "judge")] == [
+        "simulated",
+        "configuration",
+        "configuration",
+    ]
+
+
+@given(st.integers(0, 10**7), st.integers(0, 10**7), st.integers(0, 10**8), st.integers(0, 10**8))
+def test_cost_is_never_negative_and_never_above_the_uncached(
+    prompt: int, completion: int, cached: int, written: int
+) -> None:
+    price = Price(input=3, output=5, cached_input=1)
+    usage = Usage(1, prompt, completion, cached, cache_write_tokens=written)
+    cost, dearest = cost_usd(usage, price), cost_usd(Usage(1, prompt, completion), price)
+    assert cost is not None
+    assert dearest is not None
+    assert 0 <= cost <= dearest
+
+
+def test_cost_is_unknown_without_a_price() -> None:
+    assert cost_usd(Usage(1, 10, 10), None) is None

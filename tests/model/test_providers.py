@@ -1,0 +1,529 @@
+"""Every provider's client against servers that hold it to the provider's own types and rules."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from model_api import ModelApi, serving
+
+from skillopt_ci.chat import Image, Message, ToolCall
+from skillopt_ci.errors import ModelSetupError
+from skillopt_ci.model.build import open_models
+from skillopt_ci.model.client import (
+    ChatReply,
+    ChatRequest,
+    ModelRefusal,
+    ModelUnavailable,
+    ReplySchema,
+    Role,
+    Tool,
+)
+from skillopt_ci.model.meter import Meter
+from skillopt_ci.settings.model import ModelRole, Models
+from skillopt_ci.settings.providers import PROVIDERS
+
+PICTURE = Image("image/png", "iVBORw0KGgo=")
+TOOL = Tool(
+    "look", "Look something up.", {"type": "object", "properties": {"q": {"type": "string"}}}
+)
+SCHEMA = ReplySchema(
+    "answer",
+    {
+        "type": "object",
+        "properties": {"answer": {"type": "string"}},
+        "required": ["answer"],
+        "additionalProperties": False,
+    },
+)
+
+
+@dataclass(frozen=True)
+class Family:
+    """One protocol: a role that speaks it, and how its server words what it answers."""
+
+    name: str
+    role: dict[str, Any]
+    path: str
+
+
+FAMILIES = [
+    Family("chat", {"provider": "openai"}, "/v1/chat/completions"),
+    Family("responses", {"provider": "openai", "api": "responses"}, "/v1/responses"),
+    Family("messages", {"provider": "anthropic"}, "/v1/messages"),
+]
+REMOTE = [
+    name for name, preset in PROVIDERS.items() if preset.protocol not in ("command", "simulated")
+]
+
+
+@pytest.fixture(scope="module")
+def _running() -> Iterator[ModelApi]:
+    with serving() as api:
+        yield api
+
+
+@pytest.fixture
+def api(_running: ModelApi) -> Iterator[ModelApi]:
+    """The servers, as new."""
+    fresh = ModelApi(_running.url)
+    _running.__dict__.update(fresh.__dict__)
+    yield _running
+    assert _running.complaints == []
+
+
+@pytest.fixture(params=FAMILIES, ids=lambda family: family.name)
+def family(request: Any) -> Family:
+    found: Family = request.param
+    return found
+
+
+def role(api: ModelApi, family: Family, **changes: Any) -> ModelRole:
+    root = api.url if family.name == "messages" else f"{api.url}/v1"
+    fixed = {"model": "m", "base_url": root, "api_key_env": "KEY", "retries": 0, "timeout": 20}
+    return ModelRole.model_validate({**family.role, **fixed, **changes})
+
+
+def request(*messages: Message, **changes: Any) -> ChatRequest:
+    said = messages or (Message("system", "Be brief."), Message("user", "hi"))
+    return ChatRequest(Role.TARGET, "rollout", said, **changes)
+
+
+def ask(config: ModelRole, *requests: ChatRequest, events: Any = None) -> list[ChatReply]:
+    """Answers in turn, through all that a run puts around a client."""
+
+    async def run() -> list[ChatReply]:
+        models = Models(target=config, optimizer=config)
+        observe = (lambda _: None) if events is None else events.append
+        opened = open_models(
+            models, {"KEY": "sk-test"}, cache_path=None, scope="s", meter=Meter(), observe=observe
+        )
+        async with opened as client:
+            return [await client.complete(one) for one in requests]
+
+    return asyncio.run(run())
+
+
+def test_a_conversation_is_understood(api: ModelApi, family: Family) -> None:
+    turns = (
+        Message("system", "Be brief."),
+        Message("user", "hi"),
+        Message("assistant", "yes?"),
+        Message("user", "go on"),
+    )
+    (reply,) = ask(role(api, family), request(*turns, max_output_tokens=900))
+    assert (reply.text, reply.finish_reason, reply.model) == ("hello", "stop", "m-served")
+    assert api.paths == [family.path]
+    sent = json.dumps(api.bodies[0])
+    assert all(text in sent for text in ("Be brief.", "yes?", "go on", "900"))
+
+
+def test_usage_is_the_server_s_own_with_cached_and_hidden_tokens(
+    api: ModelApi, family: Family
+) -> None:
+    first, second = ask(
+        role(api, family),
+        request(),
+        request(Message("system", "Be brief."), Message("user", "another")),
+    )
+    counted = first.usage
+    assert (counted.prompt_tokens, counted.completion_tokens) == (2000, 50)
+    assert (counted.reasoning_tokens, counted.estimated) == (30, False)
+    assert (counted.cached_tokens, second.usage.cached_tokens) == (0, 1024)
+    assert second.usage.prompt_tokens == 2000
+    if family.name == "messages":
+        assert (counted.cache_write_tokens, second.usage.cache_write_tokens) == (1024, 0)
+
+
+def test_pictures_are_shown(api: ModelApi, family: Family) -> None:
+    ask(role(api, family), request(Message("user", "What is it?", (PICTURE,))))
+    assert PICTURE.data in json.dumps(api.bodies[0])
+
+
+def test_a_reply_is_held_to_a_schema(api: ModelApi, family: Family) -> None:
+    ask(role(api, family), request(reply_schema=SCHEMA))
+    assert '"additionalProperties": false' in json.dumps(api.bodies[0])
+
+
+def test_a_schema_is_kept_back_where_it_is_not_wanted(api: ModelApi, family: Family) -> None:
+    ask(role(api, family, structured_output="off"), request(reply_schema=SCHEMA))
+    assert "additionalProperties" not in json.dumps(api.bodies[0])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Invalid schema for response_format 'answer'",
+        "json_schema: not supported by this model",
+    ],
+)
+def test_a_schema_that_is_not_understood_is_left_out_for_good(
+    api: ModelApi, family: Family, message: str
+) -> None:
+    api.will({"error": {"message": message, "type": "invalid_request_error"}}, 400)
+    events: list[Any] = []
+    ask(role(api, family), *[request(reply_schema=SCHEMA)] * 2, events=events)
+    told = ["additionalProperties" in json.dumps(body) for body in api.bodies]
+    assert told == [True, False, False]
+    assert len(events) == 1
+
+
+def test_a_refused_temperature_and_effort_are_left_out(api: ModelApi, family: Family) -> None:
+    for name in ("temperature", "reasoning_effort" if family.name == "chat" else "effort"):
+        said = "reasoning.effort" if (family.name, name) == ("responses", "effort") else name
+        api.will({"error": {"message": f"{said} is not supported with this model"}}, 400)
+    ask(role(api, family, temperature=0.5, reasoning_effort="high"), request())
+    assert ["0.5" in json.dumps(body) for body in api.bodies] == [True, False, False]
+    assert ["high" in json.dumps(body) for body in api.bodies] == [True, True, False]
+
+
+CALLS = {
+    "chat": {
+        "choices": [
+            {
+                "finish_reason": "tool_calls",
+                "message": {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [
+                        {
+                            "id": "call_1",
+                            "type": "function",
+                            "function": {"name": "look", "arguments": '{"q": "x"}'},
+                            "extra_content": {"google": {"thought_signature": "sig-1"}},
+                        },
+                        {
+                            "id": "call_2",
+                            "type": "function",
+                            "function": {"name": "look", "arguments": '{"q": "y"}'},
+                        },
+                    ],
+                },
+            }
+        ]
+    },
+    "responses": {
+        "status": "completed",
+        "output": [
+            {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "sig-1"},
+            {
+                "type": "function_call",
+                "call_id": "call_1",
+                "name": "look",
+                "arguments": '{"q": "x"}',
+            },
+            {
+                "type": "function_call",
+                "call_id": "call_2",
+                "name": "look",
+                "arguments": '{"q": "y"}',
+            },
+        ],
+    },
+    "messages": {
+        "stop_reason": "tool_use",
+        "content": [
+            {"type": "thinking", "thinking": "hm", "signature": "sig-1"},
+            {"type": "tool_use", "id": "call_1", "name": "look", "input": {"q": "x"}},
+            {"type": "tool_use", "id": "call_2", "name": "look", "input": {"q": "y"}},
+        ],
+    },
+}
+
+
+def test_tools_are_called_and_their_results_understood(api: ModelApi, family: Family) -> None:
+    config, opening = role(api, family), (Message("system", "s"), Message("user", "Look it up."))
+    api.will(CALLS[family.name])
+    (wanted,) = ask(config, request(*opening, tools=(TOOL,)))
+    assert wanted.finish_reason == "tool_calls"
+    assert [(call.id, call.name) for call in wanted.tool_calls] == [
+        ("call_1", "look"),
+        ("call_2", "look"),
+    ]
+    assert [json.loads(call.arguments) for call in wanted.tool_calls] == [{"q": "x"}, {"q": "y"}]
+
+    said = Message("assistant", wanted.text, tool_calls=wanted.tool_calls)
+    results = [Message("tool", f"found {id_}", tool_call_id=id_) for id_ in ("call_1", "call_2")]
+    (reply,) = ask(config, request(*opening, said, *results, tools=(TOOL,)))
+    assert reply.text == "hello"
+    again = json.dumps(api.bodies[1])
+    # What the provider signed comes back; without it some refuse the conversation.
+    assert "sig-1" in again
+    assert "found call_2" in again
+
+
+def test_a_growing_conversation_is_marked_for_anthropic_s_cache(api: ModelApi) -> None:
+    config = role(api, FAMILIES[2])
+    call = ToolCall("call_1", "look", "not JSON")
+    turns = (
+        Message("system", "s"),
+        Message("user", "go"),
+        Message("assistant", " ", tool_calls=(call,)),
+        Message("tool", "", tool_call_id="call_1"),
+    )
+    ask(config, request(*turns, tools=(TOOL,)))
+    body = api.bodies[0]
+    assert body["system"][0]["cache_control"] == {"type": "ephemeral"}
+    assert body["messages"][-1]["content"][-1]["cache_control"] == {"type": "ephemeral"}
+    assert body["messages"][1]["content"] == [
+        {"type": "tool_use", "id": "call_1", "name": "look", "input": {"arguments": "not JSON"}}
+    ]
+
+
+def test_a_single_question_pays_for_no_mark_of_its_own(api: ModelApi) -> None:
+    ask(role(api, FAMILIES[2]), request())
+    assert "cache_control" not in json.dumps(api.bodies[0]["messages"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "sent"),
+    [
+        ({}, {"max_tokens": 16_384}),
+        ({"max_output_tokens": 5}, {"max_tokens": 5}),
+        ({"thinking": True}, {"thinking": {"type": "adaptive"}}),
+        ({"thinking": False}, {"thinking": {"type": "disabled"}}),
+        ({"reasoning_effort": "none"}, {"thinking": {"type": "disabled"}}),
+        ({"reasoning_effort": "minimal"}, {"output_config": {"effort": "low"}}),
+        ({"reasoning_effort": "max"}, {"output_config": {"effort": "max"}}),
+        ({"extra_body": {"top_k": 3}}, {"top_k": 3}),
+    ],
+)
+def test_settings_in_anthropic_s_words(
+    api: ModelApi, changes: dict[str, Any], sent: dict[str, Any]
+) -> None:
+    ask(role(api, FAMILIES[2], **changes), request())
+    assert {key: api.bodies[0].get(key) for key in sent} == sent
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "message", "outcome", "words"),
+    [
+        (401, "authentication_error", "bad", ModelSetupError, "refused the key in KEY"),
+        (403, "permission_error", "no", ModelSetupError, "refused the key in KEY"),
+        (400, "invalid_request_error", "API key not valid", ModelSetupError, "key in KEY"),
+        (404, "not_found_error", "model: m", ModelSetupError, "there is no model 'm'"),
+        (400, "invalid_request_error", "prompt is too long: 9 > 8", ModelRefusal, "too long"),
+        (413, "request_too_large", "big", ModelRefusal, "too long"),
+        (400, "invalid_request_error", "Your credit balance is too low", ModelSetupError, "quota"),
+        (429, "rate_limit_error", "slow", ModelUnavailable, "status 429: slow"),
+        (500, "api_error", "boom", ModelUnavailable, "status 500: boom"),
+        (529, "overloaded_error", "Overloaded", ModelUnavailable, "status 529"),
+        (400, "json_validate_failed", "Failed to generate JSON", ModelUnavailable, "400"),
+    ],
+)
+def test_errors_mean_the_same_in_every_protocol(
+    api: ModelApi,
+    family: Family,
+    status: int,
+    kind: str,
+    message: str,
+    outcome: type[Exception],
+    words: str,
+) -> None:
+    envelope = {"type": "error"} if family.name == "messages" else {}
+    api.will({**envelope, "error": {"type": kind, "message": message}}, status)
+    with pytest.raises(outcome, match=words):
+        ask(role(api, family), request())
+
+
+def test_an_error_in_a_list_is_read(api: ModelApi) -> None:
+    api.will([{"error": {"code": 400, "message": "API key not valid.", "status": "X"}}], 400)
+    with pytest.raises(ModelSetupError, match="refused the key"):
+        ask(role(api, FAMILIES[0]), request())
+
+
+def test_a_server_is_asked_again_when_it_wishes(api: ModelApi, family: Family) -> None:
+    error = {"error": {"type": "rate_limit_error", "message": "slow"}}
+    api.will(error, 429, headers={"retry-after-ms": "1"})
+    (reply,) = ask(role(api, family, retries=1), request())
+    assert (reply.text, len(api.bodies)) == ("hello", 2)
+
+
+@pytest.mark.parametrize("broken", [{"cut": 5}, {"body": b"<html>"}, {"body": b'{"a": 1}'}])
+def test_an_answer_that_is_none_may_pass(
+    api: ModelApi, family: Family, broken: dict[str, Any]
+) -> None:
+    body = broken.get("body", b'{"content": []}')
+    api.will(body, cut=broken.get("cut"))
+    with pytest.raises(ModelUnavailable):
+        ask(role(api, family), request())
+
+
+def test_what_a_filter_ends_is_a_refusal_that_was_paid_for(api: ModelApi, family: Family) -> None:
+    answers = {
+        "chat": {
+            "choices": [{"message": {"content": None}, "finish_reason": "content_filter"}],
+            "usage": {"prompt_tokens": 7, "completion_tokens": 0},
+        },
+        "responses": {
+            "status": "incomplete",
+            "incomplete_details": {"reason": "content_filter"},
+            "output": [],
+            "usage": {"input_tokens": 7, "output_tokens": 0},
+        },
+        "messages": {
+            "content": [],
+            "stop_reason": "refusal",
+            "stop_details": {"type": "refusal", "category": "bio", "explanation": "not this"},
+            "usage": {"input_tokens": 7, "output_tokens": 0},
+        },
+    }
+    api.will(answers[family.name])
+    with pytest.raises(ModelRefusal) as caught:
+        ask(role(api, family), request())
+    assert caught.value.usage.prompt_tokens == 7
+
+
+def test_an_answer_cut_at_the_limit_says_so(api: ModelApi, family: Family) -> None:
+    answers = {
+        "chat": {"choices": [{"message": {"content": "par"}, "finish_reason": "length"}]},
+        "responses": {
+            "status": "incomplete",
+            "incomplete_details": {"reason": "max_output_tokens"},
+            "output": [{"type": "message", "content": [{"type": "output_text", "text": "par"}]}],
+        },
+        "messages": {"content": [{"type": "text", "text": "par"}], "stop_reason": "max_tokens"},
+    }
+    api.will(answers[family.name])
+    (reply,) = ask(role(api, family), request())
+    assert (reply.text, reply.finish_reason, reply.usage.estimated) == ("par", "length", True)
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [
+        ("server_error", ModelUnavailable),
+        ("rate_limit_exceeded", ModelUnavailable),
+        ("invalid_prompt", ModelRefusal),
+        ("image_too_large", ModelSetupError),
+    ],
+)
+def test_a_response_that_failed_is_an_error(
+    api: ModelApi, code: str, outcome: type[Exception]
+) -> None:
+    api.will({"status": "failed", "error": {"code": code, "message": "no"}, "output": []})
+    with pytest.raises(outcome):
+        ask(role(api, FAMILIES[1]), request())
+
+
+@pytest.mark.parametrize(
+    ("model", "path"),
+    [
+        ("gpt-5.5", "/v1/chat/completions"),
+        ("gpt-5-codex", "/v1/responses"),
+        ("gpt-5.3-codex-mini", "/v1/responses"),
+        ("codex-mini-latest", "/v1/responses"),
+        ("gpt-5.4-pro-2026-03-05", "/v1/responses"),
+        ("o3-pro", "/v1/responses"),
+        ("gpt-5.4-program", "/v1/chat/completions"),
+    ],
+)
+def test_models_that_only_the_newer_interface_serves_are_asked_there(
+    api: ModelApi, model: str, path: str
+) -> None:
+    ask(role(api, FAMILIES[0], model=model), request())
+    assert api.paths == [path]
+
+
+def test_thoughts_in_front_of_an_answer_are_no_part_of_it(api: ModelApi) -> None:
+    api.text = "<think>\nhm, <think> again\n</think>\n\nhello"
+    (reply,) = ask(role(api, FAMILIES[0]), request())
+    assert reply.text == "hello"
+
+
+@pytest.mark.parametrize(
+    ("provider", "field"),
+    [("deepseek", "reasoning_content"), ("openrouter", "reasoning_details")],
+)
+def test_what_was_reasoned_before_a_call_comes_back_with_it(
+    api: ModelApi, provider: str, field: str
+) -> None:
+    config = role(api, replace(FAMILIES[0], role={"provider": provider}))
+    answer = json.loads(json.dumps(CALLS["chat"]))
+    answer["choices"][0]["message"][field] = "because"
+    api.will(answer)
+    (wanted,) = ask(config, request(tools=(TOOL,)))
+    said = Message("assistant", "", tool_calls=wanted.tool_calls)
+    results = [Message("tool", "r", tool_call_id=call.id) for call in wanted.tool_calls]
+    ask(config, request(Message("user", "hi"), said, *results, tools=(TOOL,)))
+    assert api.bodies[1]["messages"][1][field] == "because"
+
+
+@pytest.mark.parametrize("name", REMOTE)
+def test_every_preset_reaches_its_server_in_its_own_way(api: ModelApi, name: str) -> None:
+    preset = PROVIDERS[name]  # type: ignore[index]
+    root = api.url if preset.protocol == "messages" else f"{api.url}/v1"
+    config = ModelRole.model_validate(
+        {
+            "provider": name,
+            "model": preset.target,
+            "base_url": root,
+            "api_key_env": "KEY",
+            "max_output_tokens": 77,
+            "retries": 0,
+        }
+    )
+    pictures = (PICTURE,) if preset.images else ()
+    (reply,) = ask(config, request(Message("user", "hi", pictures), reply_schema=SCHEMA))
+    assert (reply.text, reply.usage.estimated) == ("hello", False)
+    body = api.bodies[0]
+    assert body["model"] == preset.target
+    assert body[preset.limit_field] == 77
+    assert body.items() >= preset.body.items()
+    held = body.get("response_format", {}).get("type") or (
+        "json_schema" if "output_config" in body else "none"
+    )
+    assert held == preset.structured
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "azure", "path", "query", "header"),
+    [
+        ("", None, "/openai/v1/chat/completions", {}, "authorization"),
+        ("/openai/v1/", {}, "/openai/v1/chat/completions", {}, "authorization"),
+        (
+            "",
+            {"api_version": "2024-12-01-preview"},
+            "/openai/deployments/m/chat/completions",
+            {"api-version": ["2024-12-01-preview"]},
+            "api-key",
+        ),
+    ],
+)
+def test_azure_is_reached_by_its_newer_and_its_older_interface(
+    api: ModelApi, endpoint: str, azure: Any, path: str, query: Any, header: str
+) -> None:
+    config = ModelRole.model_validate(
+        {
+            "provider": "azure",
+            "model": "m",
+            "base_url": api.url + endpoint,
+            "azure": azure,
+            "api_key_env": "KEY",
+            "retries": 0,
+        }
+    )
+    ask(config, request())
+    assert (api.paths, api.queries) == ([path], [query])
+    assert "sk-test" in api.headers[0][header]
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "words"),
+    [
+        ("deepseek", request(Message("user", "hi", (PICTURE,))), "DeepSeek takes no pictures"),
+        ("copilot", request(Message("user", "hi", (PICTURE,))), "CLI takes no pictures"),
+        ("codex", request(tools=(TOOL,)), "Codex CLI calls no tools"),
+    ],
+)
+def test_what_a_provider_cannot_do_is_said_without_asking(
+    api: ModelApi, name: str, asked: ChatRequest, words: str
+) -> None:
+    is_server = PROVIDERS[name].protocol == "chat"  # type: ignore[index]
+    where = {"base_url": api.url} if is_server else {"command": ["true"]}
+    config = ModelRole.model_validate({"provider": name, "model": "m", **where})
+    with pytest.raises(ModelSetupError, match=words):
+        ask(config, asked)
+    assert api.bodies == []

@@ -1,0 +1,294 @@
+"""How many calls are under way, in a world whose clock runs only while everybody waits."""
+
+import asyncio
+import json
+import selectors
+import threading
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skillopt_ci.concurrency import siblings
+from skillopt_ci.model.client import ChatRequest
+from skillopt_ci.model.openai_client import connection_pool, openai_client
+from skillopt_ci.model.retrying import RetryingClient
+from skillopt_ci.model.throttle import Throttle
+from skillopt_ci.model.transient import TransientFailure
+from skillopt_ci.settings.model import ModelRole
+
+
+class _Clockwork(asyncio.SelectorEventLoop):
+    """An event loop that jumps to the next timer instead of waiting for it."""
+
+    def __init__(self) -> None:
+        super().__init__(selectors.SelectSelector())
+        self.now = 0.0
+        select = self._selector.select  # type: ignore[attr-defined]
+
+        def jump(timeout: float | None = None) -> Any:
+            self.now += timeout or 0
+            return select(0)
+
+        self._selector.select = jump  # type: ignore[attr-defined]
+
+    def time(self) -> float:
+        return self.now
+
+
+def simulated(work: Callable[[], Coroutine[Any, Any, Any]]) -> tuple[Any, float]:
+    """What ``work`` returns, and the seconds that it took by the simulated clock."""
+    with asyncio.Runner(loop_factory=_Clockwork) as runner:
+        result = runner.run(work())
+        loop = runner.get_loop()
+        assert isinstance(loop, _Clockwork)
+        return result, loop.now
+
+
+@dataclass
+class Limited:
+    """Answers in a second; refuses what would be more than ``capacity`` calls at once."""
+
+    capacity: int
+    answer: Any
+    retry_after: float | None = None
+    now: int = 0
+    refused: int = 0
+    answered: int = 0
+    starts: list[float] = field(default_factory=list)
+
+    async def complete(self, request: ChatRequest) -> Any:
+        self.starts.append(asyncio.get_running_loop().time())
+        self.now += 1
+        try:
+            if self.now > self.capacity:
+                self.refused += 1
+                raise TransientFailure("429", retry_after=self.retry_after, overloaded=True)
+            await asyncio.sleep(1)
+            self.answered += 1
+            return self.answer
+        finally:
+            self.now -= 1
+
+
+class Fixed(Throttle):
+    """The same without learning."""
+
+    def overloaded(self, since: int, retry_after: float | None) -> None:
+        pass
+
+
+def worked_off(
+    server: Limited, throttle: type[Throttle], count: int, monkeypatch: pytest.MonkeyPatch, ask: Any
+) -> float:
+    monkeypatch.setattr("skillopt_ci.model.retrying.Throttle", throttle)
+
+    async def work() -> None:
+        client = RetryingClient(server, retries=100, max_concurrency=32, draw=lambda: 0.5)
+        async with siblings() as group:
+            for number in range(count):
+                group.create_task(client.complete(ask(str(number))))
+
+    return simulated(work)[1]
+
+
+def test_less_is_refused_and_more_is_done_than_with_a_fixed_number(
+    monkeypatch: pytest.MonkeyPatch, ask: Any, reply: Any
+) -> None:
+    learning, fixed = (Limited(4, reply()) for _ in range(2))
+    fast = worked_off(learning, Throttle, 200, monkeypatch, ask)
+    slow = worked_off(fixed, Fixed, 200, monkeypatch, ask)
+    assert (learning.answered, fixed.answered) == (200, 200)
+    assert learning.refused < fixed.refused / 3
+    assert fast < slow
+
+
+def test_the_number_grows_back_when_the_server_bears_it(ask: Any, reply: Any) -> None:
+    throttle = Throttle(16)
+    throttle.overloaded(0, None)
+    assert throttle.limit == 8
+    for _ in range(8 * 9):
+        throttle.answered()
+    assert throttle.limit > 12
+    for _ in range(1000):
+        throttle.answered()
+    assert throttle.limit == 16
+
+
+def test_calls_that_are_refused_together_halve_the_number_once() -> None:
+    throttle = Throttle(16)
+    for _ in range(16):
+        throttle.overloaded(0, None)
+    assert throttle.limit == 8
+    throttle.overloaded(1, None)
+    assert throttle.limit == 4
+
+
+def test_one_call_is_always_let_through() -> None:
+    throttle = Throttle(2)
+    for epoch in range(5):
+        throttle.overloaded(epoch, None)
+    assert throttle.limit == 1
+
+
+def test_nobody_begins_before_the_time_that_the_server_asks_for(ask: Any, reply: Any) -> None:
+    server = Limited(2, reply(), retry_after=30.0)
+
+    async def work() -> None:
+        client = RetryingClient(server, retries=9, max_concurrency=3, draw=lambda: 0.0)
+        async with siblings() as group:
+            for number in range(9):
+                group.create_task(client.complete(ask(str(number))))
+
+    simulated(work)
+    first, later = server.starts[:3], server.starts[3:]
+    assert first == [0.0] * 3
+    assert min(later) >= 30
+    assert server.answered == 9
+
+
+def test_a_wait_that_is_cancelled_takes_no_place_away() -> None:
+    async def work() -> list[str]:
+        throttle, done = Throttle(1), list[str]()
+
+        async def visit(name: str) -> None:
+            async with throttle.slot():
+                await asyncio.sleep(1)
+                done.append(name)
+
+        first, second, third = (asyncio.create_task(visit(name)) for name in "abc")
+        await asyncio.sleep(0.5)
+        second.cancel()
+        await asyncio.wait([first, second, third])
+        return done
+
+    assert simulated(work)[0] == ["a", "c"]
+
+
+@settings(deadline=None)
+@given(
+    st.integers(1, 6),
+    st.lists(st.tuples(st.sampled_from(["ok", "busy", "cancel"]), st.integers(0, 3)), max_size=25),
+)
+def test_never_more_than_the_ceiling_and_nobody_is_forgotten(
+    ceiling: int, visits: list[tuple[str, int]]
+) -> None:
+    async def work() -> tuple[int, int]:
+        throttle, now, most, ended = Throttle(ceiling), 0, 0, 0
+
+        async def visit(kind: str, seconds: int) -> None:
+            nonlocal now, most, ended
+            try:
+                async with throttle.slot() as since:
+                    now += 1
+                    most = max(most, now)
+                    try:
+                        await asyncio.sleep(seconds)
+                    finally:
+                        now -= 1
+                    if kind == "busy":
+                        throttle.overloaded(since, seconds)
+                    else:
+                        throttle.answered()
+            finally:
+                ended += 1
+
+        tasks = [asyncio.create_task(visit(*one)) for one in visits]
+        for (kind, seconds), task in zip(visits, tasks, strict=True):
+            if kind == "cancel":
+                await asyncio.sleep(seconds / 2)
+                task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return most, ended
+
+    (most, ended), _ = simulated(work)
+    assert most <= ceiling
+    assert ended == len([*visits])
+
+
+class _LimitedHandler(BaseHTTPRequestHandler):
+    """Answers a few calls at a time and turns the others away."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    capacity = 3
+    lock = threading.Lock()
+    under_way = 0
+    statuses: Counter[int]
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        place = type(self)
+        with self.lock:
+            place.under_way += 1
+            status = 429 if place.under_way > self.capacity else 200
+            self.statuses[status] += 1
+        if status == 200:
+            threading.Event().wait(0.01)  # an answer takes a while: only thus do two meet
+        with self.lock:
+            place.under_way -= 1
+        body = json.dumps(ANSWER if status == 200 else {"error": {"message": "slow down"}}).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("retry-after-ms", "20")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+class _LimitedServer(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
+ANSWER = {
+    "choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 1, "completion_tokens": 1},
+}
+
+
+async def _no_headers() -> dict[str, str]:
+    return {}
+
+
+def refused_by_a_real_server(
+    throttle: type[Throttle], monkeypatch: pytest.MonkeyPatch, ask: Any
+) -> int:
+    """How often the server turned one of 80 calls away until all of them were answered."""
+    monkeypatch.setattr("skillopt_ci.model.retrying.Throttle", throttle)
+    fields = {"statuses": Counter[int](), "lock": threading.Lock(), "under_way": 0}
+    handler = type("Handler", (_LimitedHandler,), fields)
+
+    async def work(url: str) -> list[str]:
+        config = ModelRole(provider="compatible", model="m", base_url=url, timeout=20)
+        async with connection_pool(24) as pool:
+            inner = openai_client("model.target", config, "none", pool, _no_headers)
+            client = RetryingClient(inner, retries=500, max_concurrency=24, draw=lambda: 0.01)
+            calls = (client.complete(ask(str(number))) for number in range(80))
+            return [reply.text for reply in await asyncio.gather(*calls)]
+
+    with _LimitedServer(("127.0.0.1", 0), handler) as http:
+        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        answers = asyncio.run(work(f"http://127.0.0.1:{http.server_address[1]}/v1"))
+        http.shutdown()
+        thread.join()
+    assert answers == ["hello"] * 80
+    assert handler.statuses[200] == 80
+    return handler.statuses[429]
+
+
+@pytest.mark.integration
+def test_a_real_server_that_limits_calls_turns_fewer_away(
+    monkeypatch: pytest.MonkeyPatch, ask: Any
+) -> None:
+    learning = refused_by_a_real_server(Throttle, monkeypatch, ask)
+    fixed = refused_by_a_real_server(Fixed, monkeypatch, ask)
+    assert learning < fixed / 2

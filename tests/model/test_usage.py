@@ -1,0 +1,98 @@
+from dataclasses import fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from skillopt_ci.ledger.records import (
+    AccountRecord,
+    State,
+    UsageRecord,
+    account_records,
+    accounts_of,
+    with_accounts,
+)
+from skillopt_ci.model.usage import Account, Usage, by_role, by_stage, role_of, total
+
+ACCOUNTS = {
+    Account("optimizer", "analyst"): Usage(1, 100, 10, cost_usd=None),
+    Account("judge", "judge"): Usage(2, 20, 2, cost_usd=0.5),
+    Account("target", "rollout"): Usage(4, 40, 4, cost_usd=0.25),
+    Account("target", "selection"): Usage(8, 80, 8, cost_usd=0.25),
+}
+COUNTS = st.integers(0, 10**9)
+USAGES = st.builds(
+    Usage,
+    *[COUNTS] * 5,
+    cost_usd=st.none() | st.floats(0, 10**6),
+    estimated=st.booleans(),
+    cache_write_tokens=COUNTS,
+)
+
+
+def test_usage_is_told_by_role_and_by_stage() -> None:
+    assert {role: one.calls for role, one in by_role(ACCOUNTS).items()} == {
+        "judge": 2,
+        "optimizer": 1,
+        "target": 12,
+    }
+    assert by_role(ACCOUNTS)["target"].cost_usd == 0.5
+    assert list(by_stage(ACCOUNTS)) == ["analyst", "judge", "rollout", "selection"]
+    assert total(ACCOUNTS.values()).cost_usd is None
+
+
+def test_records_without_roles_are_read_by_their_stages() -> None:
+    assert [role_of(stage) for stage in ("rollout", "test first", "judge", "merge")] == [
+        "target",
+        "target",
+        "judge",
+        "optimizer",
+    ]
+
+
+@given(USAGES, USAGES)
+def test_sums_know_all_fields(one: Usage, other: Usage) -> None:
+    both = one + other
+    for name in ("calls", "cached_tokens", "reasoning_tokens", "cache_write_tokens", "tokens"):
+        assert getattr(both, name) == getattr(one, name) + getattr(other, name)
+    assert both.estimated == (one.estimated or other.estimated)
+    assert (both.cost_usd is None) == (one.cost_usd is None or other.cost_usd is None)
+
+
+@given(st.lists(USAGES, max_size=3))
+def test_accounts_survive_their_record(usages: list[Usage]) -> None:
+    accounts = {Account("target", f"s{n}"): one for n, one in enumerate(usages)}
+    read = [
+        AccountRecord.model_validate_json(r.model_dump_json()) for r in account_records(accounts)
+    ]
+    again = accounts_of(read)
+    assert again.keys() == accounts.keys()
+    for account, usage in accounts.items():
+        assert again[account].tokens == usage.tokens
+        assert again[account].cost_usd == pytest.approx(usage.cost_usd, abs=1e-9)
+
+
+def test_accounts_of_the_same_role_and_stage_are_joined() -> None:
+    twice = with_accounts(account_records(ACCOUNTS), account_records(ACCOUNTS))
+    assert len(twice) == len(ACCOUNTS)
+    assert accounts_of(twice)[Account("target", "rollout")].calls == 8
+
+
+def test_the_record_has_the_fields_of_usage() -> None:
+    assert list(UsageRecord.model_fields) == [field.name for field in fields(Usage)]
+
+
+def test_what_earlier_versions_recorded_can_be_read() -> None:
+    old = '{"calls":1,"prompt_tokens":2,"completion_tokens":3,"cached_tokens":0,'
+    old += '"reasoning_tokens":0,"cost_usd":null,"estimated":true}'
+    assert UsageRecord.model_validate_json(old).usage().tokens == 5
+    assert State.model_fields["accounts"].default == ()
+
+
+@pytest.mark.parametrize(
+    "bad", ['{"calls": -1}', '{"calls": "1"}', '{"cost_usd": -0.1}', '{"dollars": 1}']
+)
+def test_usage_from_outside_is_checked(bad: str) -> None:
+    with pytest.raises(ValidationError):
+        TypeAdapter(Usage).validate_json(bad)

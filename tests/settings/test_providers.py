@@ -1,0 +1,185 @@
+from collections.abc import Callable
+from typing import Any, get_args
+
+import pytest
+from pydantic import ValidationError
+
+from skillopt_ci.model.call_key import base_url_of
+from skillopt_ci.settings.loading import Loaded
+from skillopt_ci.settings.model import ModelRole
+from skillopt_ci.settings.providers import PROVIDERS, ProviderName
+
+Load = Callable[..., Loaded]
+
+REST = "run: r\nskill: s\ntasks: {path: t}\n"
+
+
+def role(provider: str, **more: Any) -> ModelRole:
+    return ModelRole.model_validate({"provider": provider, "model": "m", **more})
+
+
+def test_every_name_has_a_preset() -> None:
+    assert tuple(PROVIDERS) == get_args(ProviderName)
+
+
+@pytest.mark.parametrize(
+    ("text", "provider", "model"),
+    [
+        ("anthropic/claude-sonnet-5", "anthropic", "claude-sonnet-5"),
+        ("openrouter/qwen/qwen3-32b", "openrouter", "qwen/qwen3-32b"),
+        ("codex/gpt-5.5", "codex", "gpt-5.5"),
+        ("simulated/simulated-target", "simulated", "simulated-target"),
+    ],
+)
+def test_a_role_in_one_line(load_text: Load, text: str, provider: str, model: str) -> None:
+    models = load_text(f"{REST}model: {{target: {text}, optimizer: openai/gpt-5.5}}").config.model
+    assert (models.target.provider, models.target.model) == (provider, model)
+    assert (models.optimizer.provider, models.optimizer.model) == ("openai", "gpt-5.5")
+
+
+def test_a_role_in_one_line_may_be_the_command_line_s(load_text: Load) -> None:
+    local = "{provider: vllm, model: a, base_url: 'http://h/v1'}"
+    text = f"{REST}model: {{target: {local}, optimizer: openai/b}}"
+    target = load_text(text, "model.target=groq/c").config.model.target
+    assert (target.provider, target.model, target.base_url) == ("groq", "c", None)
+
+
+def test_one_key_can_be_changed_after_one_line(load_text: Load) -> None:
+    text = f"{REST}model: {{target: groq/a, optimizer: openai/b}}"
+    target = load_text(text, "model.target.temperature=0.5").config.model.target
+    assert (target.provider, target.model, target.temperature) == ("groq", "a", 0.5)
+
+
+def test_another_provider_does_not_inherit_the_address(
+    load_text: Load, write: Callable[..., Any]
+) -> None:
+    write(
+        f"{REST}model:\n  target: {{provider: vllm, model: a, base_url: 'http://h/v1'}}\n"
+        "  optimizer: openai/b\n",
+        "base.yaml",
+    )
+    text = "_base_: base.yaml\nmodel: {target: {provider: groq, model: c}}\n"
+    target = load_text(text).config.model.target
+    assert (target.provider, target.base_url) == ("groq", None)
+
+
+@pytest.mark.parametrize(
+    ("role", "words"),
+    [
+        ("antropic/claude", "model.target.provider: 'antropic' is not one of"),
+        ("antropic/claude", "did you mean 'anthropic'?"),
+        (
+            "gpt-5.5",
+            "expected provider/model, such as openai/gpt-5.5, or a mapping, found 'gpt-5.5'",
+        ),
+        ("/m", "expected provider/model"),
+        ("github/gpt-4.1", "GitHub Models was retired on 2026-07-30"),
+        ("{provider: github_models, model: m}", "GitHub Models was retired on 2026-07-30"),
+        (
+            "{provider: openai, model: m, base_url: 'https://models.github.ai/inference'}",
+            "GitHub Models was retired on 2026-07-30",
+        ),
+        (
+            "{provider: azure, model: m, base_url: 'https://models.inference.ai.azure.com'}",
+            "`copilot`, the Copilot CLI",
+        ),
+    ],
+)
+def test_what_cannot_be_is_told_with_what_could(
+    complaint: Callable[..., str], role: str, words: str
+) -> None:
+    assert words in complaint(f"{REST}model: {{target: {role}, optimizer: openai/b}}")
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"provider": "azure"}, "`provider: azure` needs a base_url"),
+        ({"provider": "compatible"}, "`provider: compatible` needs a base_url"),
+        ({"provider": "openai", "azure": {}}, "`azure` is for `provider: azure`"),
+        ({"provider": "qwen", "region": "chn"}, "no region 'chn'; did you mean 'cn'"),
+        ({"provider": "groq", "region": "us"}, "Groq has no region 'us'; known: none"),
+        ({"provider": "groq", "thinking": True}, "Groq has no switch for `thinking: true`"),
+        ({"provider": "ollama", "thinking": True}, "Ollama has no switch"),
+        ({"provider": "anthropic", "api": "responses"}, "no interface called responses"),
+        ({"provider": "minimax", "reasoning_effort": "low"}, "MiniMax takes no reasoning_effort"),
+        ({"provider": "qwen", "reasoning_effort": "low"}, "takes no reasoning_effort"),
+        ({"provider": "codex", "temperature": 1}, "a command has no temperature"),
+        ({"provider": "copilot", "thinking": True}, "a command has no thinking"),
+        ({"provider": "groq", "env": ["A"]}, "`env` is for `provider: command`"),
+    ],
+)
+def test_a_setting_that_the_provider_lacks_is_refused(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        ModelRole.model_validate({"model": "m", **fields})
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "url"),
+    [
+        ({"provider": "groq"}, "https://api.groq.com/openai/v1"),
+        ({"provider": "groq", "base_url": "http://h/v1/"}, "http://h/v1"),
+        ({"provider": "qwen"}, "https://dashscope-intl.aliyuncs.com/compatible-mode/v1"),
+        (
+            {"provider": "qwen", "region": "cn"},
+            "https://dashscope.aliyuncs.com/compatible-mode/v1",
+        ),
+        (
+            {"provider": "qwen", "region": "us"},
+            "https://dashscope-us.aliyuncs.com/compatible-mode/v1",
+        ),
+        ({"provider": "minimax"}, "https://api.minimax.io/v1"),
+        ({"provider": "minimax", "region": "cn"}, "https://api.minimaxi.com/v1"),
+        ({"provider": "minimax", "region": "cn", "base_url": "http://h"}, "http://h"),
+        (
+            {"provider": "azure", "base_url": "https://x.openai.azure.com/"},
+            "https://x.openai.azure.com/openai/v1",
+        ),
+        (
+            {
+                "provider": "azure",
+                "model": "my model",
+                "base_url": "https://x.openai.azure.com/openai/v1",
+                "azure": {"api_version": "2024-12-01-preview"},
+            },
+            "https://x.openai.azure.com/openai/deployments/my%20model",
+        ),
+        (
+            {
+                "provider": "azure",
+                "base_url": "https://x.openai.azure.com",
+                "api": "responses",
+                "azure": {"api_version": "2025-04-01-preview"},
+            },
+            "https://x.openai.azure.com/openai",
+        ),
+    ],
+)
+def test_the_address_comes_with_the_provider_and_its_region(
+    fields: dict[str, Any], url: str
+) -> None:
+    assert base_url_of(ModelRole.model_validate({"model": "m", **fields})) == url
+
+
+@pytest.mark.parametrize(
+    ("provider", "more", "variable"),
+    [
+        ("groq", {}, "GROQ_API_KEY"),
+        ("groq", {"base_url": "https://api.groq.com/openai/v1/"}, "GROQ_API_KEY"),
+        ("groq", {"base_url": "https://elsewhere/v1"}, None),
+        ("groq", {"base_url": "https://elsewhere/v1", "api_key_env": "K"}, "K"),
+        ("anthropic", {"base_url": "https://elsewhere"}, None),
+        ("minimax", {"region": "cn"}, "MINIMAX_API_KEY"),
+        ("vllm", {"base_url": "http://gpu:8000/v1"}, "VLLM_API_KEY"),
+        ("azure", {"base_url": "https://x"}, "AZURE_OPENAI_API_KEY"),
+        ("azure", {"base_url": "https://x", "azure": {"auth": "azure_cli"}}, None),
+        ("compatible", {"base_url": "https://x"}, None),
+        ("simulated", {}, None),
+        ("codex", {}, None),
+    ],
+)
+def test_a_key_goes_to_its_own_provider_alone(
+    provider: str, more: dict[str, Any], variable: str | None
+) -> None:
+    assert role(provider, **more).key_variable == variable

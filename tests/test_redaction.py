@@ -1,0 +1,113 @@
+import base64
+import io
+import json
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from skillopt_ci.redaction import (
+    HIDDEN,
+    RedactedStream,
+    Redactor,
+    can_be_hidden,
+    named_secrets,
+    unchanged,
+)
+
+SECRET = 'sk-"Pläin\\+/7 9c%1e:77'
+SECRETS = st.text(st.characters(exclude_categories=["Cs", "Z", "C"]), min_size=8, max_size=40)
+
+
+@given(SECRETS, st.text(), st.text())
+def test_no_secret_survives_in_any_spelling(secret: str, before: str, after: str) -> None:
+    assume(can_be_hidden(secret) and HIDDEN not in secret and secret not in "*" * 50)
+    redact = Redactor([secret])
+    spellings = (
+        secret,
+        json.dumps(secret)[1:-1],
+        json.dumps(secret, ensure_ascii=False)[1:-1],
+        quote(secret, safe=""),
+        quote_plus(secret),
+        repr(secret)[1:-1],
+    )
+    for spelling in spellings:
+        clean = redact(f"{before}{spelling}{after}")
+        assert spelling not in clean.replace(HIDDEN, "\0")
+
+
+@given(st.binary(max_size=7), st.binary(max_size=7))
+def test_base64_is_seen_through_whatever_stands_around_the_secret(
+    before: bytes, after: bytes
+) -> None:
+    secret = b"planted-3c9f1e77-secret"
+    redact = Redactor([secret.decode()])
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        clean = redact(f"Basic {encode(before + secret + after).decode()} end")
+        assert HIDDEN in clean
+        left = clean.removeprefix("Basic ").removesuffix(" end")
+        for piece in left.split(HIDDEN):
+            for shift in range(4):
+                letters = ("A" * shift + piece).rstrip("=")
+                whole = letters[: len(letters) // 4 * 4]
+                decoded = base64.b64decode(whole, altchars=b"-_")
+                assert b"planted" not in decoded
+                assert b"-secret" not in decoded
+
+
+def test_a_text_without_secrets_stays_the_same() -> None:
+    text = "score 0.625, see https://example.org/?q=a%20b, sk- and \\n"
+    assert Redactor([SECRET])(text) == Redactor()(text) == unchanged(text) == text
+
+
+@pytest.mark.parametrize("cut", [12, 16, len(SECRET) - 1])
+def test_what_is_left_of_a_secret_where_a_text_was_cut_off_is_hidden(cut: int) -> None:
+    redact = Redactor([SECRET])
+    assert redact(f"said: {SECRET[:cut]}") == f"said: {HIDDEN}"
+    assert redact(f"{SECRET[-cut:]} was said") == f"{HIDDEN} was said"
+
+
+def test_the_lines_of_a_private_key_are_hidden_each() -> None:
+    key = "-----BEGIN KEY-----\nMIIEow0BAAKCAQEA1\nq7Jx9Tz0pWm4LrYv2\n"
+    clean = Redactor([key])("x q7Jx9Tz0pWm4LrYv2 y")
+    assert clean == f"x {HIDDEN} y"
+
+
+@pytest.mark.parametrize("secret", ["", "abc", "short7!", "12345678", "selection", "PASSWORD"])
+def test_what_may_stand_anywhere_is_not_hidden(secret: str) -> None:
+    assert not can_be_hidden(secret)
+    text = f"a {secret} b"
+    assert Redactor([secret])(text) == text
+
+
+def test_secrets_can_be_learnt_later_and_the_longest_goes_first() -> None:
+    redact = Redactor()
+    redact.learn(["abcdef-123456"])
+    redact.learn(["abcdef-123456-789", "abcdef-123456"])
+    assert redact("key abcdef-123456-789.") == f"key {HIDDEN}."
+
+
+def test_variables_are_secret_by_the_end_of_their_name() -> None:
+    environ = {
+        "OPENAI_API_KEY": "a",
+        "GITHUB_TOKEN": "b",
+        "AWS_SECRET_ACCESS_KEY": "c",
+        "DB_PASSWORD": "d",
+        "TOKENIZERS_PARALLELISM": "no",
+        "SSH_AUTH_SOCK": "no",
+        "KEYBOARD": "no",
+        "PATH": "no",
+    }
+    assert sorted(named_secrets(environ)) == ["a", "b", "c", "d"]
+
+
+def test_a_stream_writes_what_is_left() -> None:
+    inner = io.StringIO()
+    stream = RedactedStream(inner, Redactor([SECRET]))
+    assert stream.write(f"key {SECRET}\n") == len(SECRET) + 5
+    stream.flush()
+    assert inner.getvalue() == f"key {HIDDEN}\n"
+    assert not stream.isatty()
+    stream.close()
+    assert not inner.closed
