@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 
 from skillopt_ci.errors import UsageError
 
@@ -37,9 +38,15 @@ NAMES = (
     "lr_autonomous",
     "slow_update",
     "meta_skill",
+    "agent",
+    "agent_reminder",
+    "external",
 )
 
-#: Where the target's prompt takes in the skill.
+#: Those that speak to whoever works on tasks; each must take in the skill, or where it stands.
+FOR_THE_TARGET = ("target", "agent", "external")
+
+#: Where those prompts take in the skill.
 PLACEHOLDER = "{skill}"
 
 _SECTION_START = re.compile(r"^(?=#)", re.MULTILINE)
@@ -52,26 +59,36 @@ class Prompts:
     texts: Mapping[str, str]
 
     @classmethod
-    def load(cls, override_dir: Path | None = None) -> "Prompts":
+    def load(
+        cls, override_dir: Path | None = None, instead: Mapping[str, str] = MappingProxyType({})
+    ) -> "Prompts":
         """Read the built-in prompts and, over them, the files ``<name>.md`` of ``override_dir``.
 
+        Texts of ``instead`` stand in for built-in ones of the same name.
+
         Raises :class:`~skillopt_ci.errors.UsageError` for a folder that is not there, a file that
-        replaces nothing, cannot be read or is blank, and a target prompt without ``{skill}``.
+        replaces nothing, cannot be read or is blank, and one for the target without ``{skill}``.
         """
         overrides = {} if override_dir is None else _overrides(override_dir)
-        return cls({name: overrides.get(name) or _built_in(name) for name in NAMES})
+        return cls(
+            {name: overrides.get(name) or instead.get(name) or _built_in(name) for name in NAMES}
+        )
 
     def text(self, name: str) -> str:
         """Return the prompt called ``name``, one of :data:`NAMES`."""
         return self.texts[name]
 
     def target(self, skill: str) -> str:
-        """Return the target's system prompt with ``skill`` in it.
+        """Return the target's system prompt with ``skill`` in it, see :meth:`with_skill`."""
+        return self.with_skill("target", skill)
+
+    def with_skill(self, name: str, skill: str) -> str:
+        """Return the prompt called ``name``, one of :data:`FOR_THE_TARGET`, with ``skill`` in it.
 
         A blank skill leaves out the section (heading to next heading) that would hold it. Nothing
         inside the skill is interpreted.
         """
-        template = self.text("target")
+        template = self.text(name)
         if skill.strip():
             return template.replace(PLACEHOLDER, skill.strip())
         sections = _SECTION_START.split(template)
@@ -119,7 +136,7 @@ def _own_text(file: Path) -> str:
         raise UsageError(f"{file}: cannot be read as UTF-8 text: {error}") from error
     if not text:
         raise UsageError(f"{file}: the prompt is blank.", hint="Delete it to use the built-in one.")
-    if file.stem == "target" and PLACEHOLDER not in text:
+    if file.stem in FOR_THE_TARGET and PLACEHOLDER not in text:
         raise UsageError(
             f"{file}: the placeholder {PLACEHOLDER} is missing.",
             hint="Without it the target model would never read the skill.",

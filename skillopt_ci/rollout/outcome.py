@@ -1,29 +1,38 @@
 """What came of one attempt at one task."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from skillopt_ci.chat import Message
+from skillopt_ci.model.client import Usage
+from skillopt_ci.rollout.steps import Limit
+from skillopt_ci.tasks.scorers.score import Score
 
 #: Below this a hard score counts as a failure (SkillOpt's rule, so that 0.5 is a success).
 FAILURE_BELOW = 1e-9
 
 
 class Status(StrEnum):
-    """How an attempt ended. Only the first two say something about the model."""
+    """How an attempt ended. Only some of them say something about the model."""
 
     SCORED = "scored"
+    LIMIT = "limit"
+    """A limit ended the work before the agent did; what there was by then is graded."""
     REFUSED = "refused"
     """The server would not answer this prompt (content filter, too long): scores 0."""
+    AGENT_ERROR = "agent_error"
+    """The agent itself failed (crashed, broke its protocol): scores 0."""
     GRADER_ERROR = "grader_error"
     """There is an answer, but the scorer failed: unscored, can be graded again."""
     ERROR = "error"
     """Infrastructure failed: unscored."""
+    CANCELLED = "cancelled"
+    """The work was given up from outside: never a result, only told in events."""
 
     @property
     def measured(self) -> bool:
         """Whether the attempt has a score."""
-        return self in (Status.SCORED, Status.REFUSED)
+        return self in (Status.SCORED, Status.LIMIT, Status.REFUSED, Status.AGENT_ERROR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +41,9 @@ class Rollout:
 
     ``messages`` is the whole conversation, system prompt first. ``reason`` says in words why the
     score is what it is, or what failed. ``trace`` is what an agent tells of how it went about it.
+    ``limit`` says which limit ended the work, if one did; ``usage`` is what the attempt consumed,
+    whoever paid for it and when; ``retries`` counts the tries that infrastructure spoilt before
+    this one. ``progress`` holds the scores after each step, where every step is graded.
     """
 
     task_id: str
@@ -45,6 +57,10 @@ class Rollout:
     n_turns: int = 1
     attempt: int = 0
     trace: str = ""
+    limit: Limit | None = None
+    usage: Usage = field(default_factory=Usage)
+    retries: int = 0
+    progress: tuple[Score, ...] = ()
 
     @property
     def failed(self) -> bool:

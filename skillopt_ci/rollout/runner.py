@@ -1,42 +1,45 @@
-"""Roll out tasks: solve, grade and classify each attempt, many at once, results in task order."""
+"""Roll out tasks: every attempt at each, many at once, results in task order or as they come."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from skillopt_ci.chat import Message
-from skillopt_ci.concurrency import map_ordered
+from skillopt_ci.concurrency import map_ordered, stream
 from skillopt_ci.errors import TooManyErrors
-from skillopt_ci.model.client import ModelRefusal, ModelUnavailable
-from skillopt_ci.rollout.outcome import Rollout, Status
-from skillopt_ci.rollout.solver import Attempt, Solver
-from skillopt_ci.tasks.scorers.score import GraderError, Scorer
+from skillopt_ci.rollout.attempting import Attempting
+from skillopt_ci.rollout.order import Executor, Order, local
+from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.tasks.task import Task
-
-
-class Scorers(Protocol):
-    """Finds the scorer of a task."""
-
-    def __call__(self, task: Task) -> Scorer:
-        """Return the scorer that grades ``task``."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """Everything that one rollout needs.
+    """Has attempts made: ``attempting`` makes one, ``executor`` decides where.
 
-    ``concurrency`` bounds the attempts under way, those of several calls together.
+    ``concurrency`` bounds the attempts under way, those of several calls together. Every task is
+    attempted ``attempts`` times unless a call says otherwise.
     """
 
-    solver: Solver
-    scorers: Scorers
+    attempting: Attempting
     concurrency: int
+    executor: Executor = local
     slots: asyncio.Semaphore = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "slots", asyncio.Semaphore(self.concurrency))
+
+    @property
+    def attempts(self) -> int:
+        """Attempts at each task."""
+        return self.attempting.settings.attempts
+
+    @property
+    def caveat(self) -> str:
+        """What the attempts' computers do not guarantee; nothing without computers."""
+        places = self.attempting.places
+        return "" if places is None else places.computers.caveat
 
     async def roll_out(
         self,
@@ -44,69 +47,53 @@ class Runner:
         skill: str,
         *,
         stage: str,
-        attempt: int = 0,
+        attempts: Sequence[int] | None = None,
         done: Callable[[Rollout], None] | None = None,
     ) -> tuple[Rollout, ...]:
-        """Attempt every task once under ``skill``.
+        """Attempt every task under ``skill``; the results of each stand together, in task order.
 
-        ``done`` is called with each result as it comes. Errors that belong to one task become its
-        outcome; a wrong configuration or a used-up budget cancels the rest and is raised.
+        ``attempts`` are the numbers of the attempts to make, by default all. ``done`` is called
+        with each result as it comes. Errors that belong to one task become its outcome; a wrong
+        configuration or a used-up budget cancels the rest and is raised.
         """
 
-        async def one(task: Task) -> Rollout:
-            async with self.slots:
-                rollout = await self._attempt(task, skill, stage, attempt)
+        async def one(order: Order) -> Rollout:
+            rollout = await self._carry_out(order)
             if done is not None:
                 done(rollout)
             return rollout
 
-        return tuple(await map_ordered(one, tasks, limit=self.concurrency))
+        orders = self._orders(tasks, skill, stage, attempts)
+        return tuple(await map_ordered(one, orders, limit=self.concurrency))
 
-    async def _attempt(self, task: Task, skill: str, stage: str, attempt: int) -> Rollout:
-        try:
-            solved = await self.solver.solve(task, skill, stage=stage, attempt=attempt)
-        except ModelRefusal as refusal:
-            return _unanswered(task, attempt, Status.REFUSED, refusal.message)
-        except ModelUnavailable as failure:
-            return _unanswered(task, attempt, Status.ERROR, failure.message)
-        return await self._grade(task, solved, attempt)
+    async def stream(
+        self,
+        tasks: Iterable[Task],
+        skill: str,
+        *,
+        stage: str,
+        attempts: Sequence[int] | None = None,
+        ordered: bool = False,
+    ) -> AsyncGenerator[Rollout, None]:
+        """Yield the results one by one, as they come or in task order; none of them is kept.
 
-    async def _grade(self, task: Task, solved: Attempt, attempt: int) -> Rollout:
-        def outcome(status: Status, hard: float, soft: float, reason: str, answer: str) -> Rollout:
-            return Rollout(
-                task_id=task.id,
-                status=status,
-                hard=hard,
-                soft=soft,
-                reason=reason,
-                answer=answer,
-                messages=solved.messages,
-                task_type=task.task_type,
-                n_turns=solved.n_turns,
-                attempt=attempt,
-                trace=solved.trace,
-            )
+        Errors are as with :meth:`roll_out`. Close the generator if not all results are taken.
+        """
+        orders = self._orders(tasks, skill, stage, attempts)
+        results = stream(self._carry_out, orders, limit=self.concurrency, ordered=ordered)
+        async with aclosing(results):
+            async for rollout in results:
+                yield rollout
 
-        try:
-            score = await self.scorers(task).score(task, solved.response)
-        except (GraderError, ModelUnavailable, ModelRefusal) as failure:
-            return outcome(Status.GRADER_ERROR, 0.0, 0.0, failure.message, solved.response)
-        return outcome(Status.SCORED, score.hard, score.soft, score.reason, score.answer)
+    async def _carry_out(self, order: Order) -> Rollout:
+        async with self.slots:
+            return await self.executor(order, self.attempting)
 
-
-def _unanswered(task: Task, attempt: int, status: Status, reason: str) -> Rollout:
-    asked: tuple[Message, ...] = task.messages
-    return Rollout(
-        task_id=task.id,
-        status=status,
-        hard=0.0,
-        soft=0.0,
-        reason=reason,
-        answer="",
-        messages=asked,
-        task_type=task.task_type,
-        attempt=attempt,
-    )
+    def _orders(
+        self, tasks: Iterable[Task], skill: str, stage: str, attempts: Sequence[int] | None
+    ) -> Iterator[Order]:
+        numbers = range(self.attempts) if attempts is None else attempts
+        return (Order(task, skill, stage, number) for task in tasks for number in numbers)
 
 
 def refuse_too_many_errors(rollouts: Sequence[Rollout], limit: float, what: str) -> None:
@@ -114,13 +101,18 @@ def refuse_too_many_errors(rollouts: Sequence[Rollout], limit: float, what: str)
 
     Nothing measured at all is always too little.
     """
-    errors = [rollout for rollout in rollouts if not rollout.status.measured]
-    if not errors or (len(errors) <= limit * len(rollouts) and len(errors) < len(rollouts)):
+    reasons = Counter(one.reason for one in rollouts if not one.status.measured)
+    refuse_errors(reasons, len(rollouts), limit, what)
+
+
+def refuse_errors(reasons: Counter[str], total: int, limit: float, what: str) -> None:
+    """The same for ``total`` attempts of which those counted in ``reasons`` are unmeasured."""
+    errors = reasons.total()
+    if not errors or (errors <= limit * total and errors < total):
         return
-    reasons = [error.reason for error in errors]
-    commonest = max(dict.fromkeys(reasons), key=reasons.count)
+    commonest = reasons.most_common(1)[0][0]
     raise TooManyErrors(
-        f"{len(errors)} of {len(rollouts)} {what} tasks could not be measured "
+        f"{errors} of {total} {what} tasks could not be measured "
         f"(evaluation.max_error_rate is {limit:g}). Most often: {commonest}",
         hint="Nothing was committed, and every answer that was paid for is kept: "
         "run the command again when the cause is gone.",

@@ -1,34 +1,79 @@
 """Solvers: how the target model works on a task while reading the skill."""
 
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from skillopt_ci.chat import Message
+from skillopt_ci.computer.computer import Computer
 from skillopt_ci.fence import fenced
 from skillopt_ci.model.client import ChatClient, ChatRequest, Role
 from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.rollout.steps import Asked, Attempt, ModelSaid, Step
+from skillopt_ci.settings.rollout import AttemptLimits
 from skillopt_ci.skill.regions import as_read
+from skillopt_ci.tasks.scorers.score import Score
 from skillopt_ci.tasks.task import Task
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """What the target did: the conversation, and the response that is graded.
+async def _is_fine() -> str | None:
+    return None
 
-    ``trace`` is what an agent tells of how it came to the response.
+
+async def _no_score() -> Score | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """What one attempt is given to work with.
+
+    ``stage`` is what model calls are booked under, ``attempt`` tells independent samples apart.
+    The runner holds the attempt to ``limits`` (time, steps, tokens, cost); a solver may look at
+    them to end gracefully. ``computer`` is set up already, None for a task that needs none.
+    ``check_submission`` says why there is no valid submission yet, None if there is one; an agent
+    that ends without is told so at most ``nudges`` times. ``grade_now`` says what the work is
+    worth at this point, None where that cannot be known; the runner does so by itself after each
+    tool use where the configuration asks for it.
     """
 
-    messages: tuple[Message, ...]
-    response: str
-    n_turns: int = 1
-    trace: str = ""
+    stage: str
+    attempt: int = 0
+    limits: AttemptLimits = field(default_factory=AttemptLimits)
+    computer: Computer | None = None
+    nudges: int = 0
+    check_submission: Callable[[], Awaitable[str | None]] = _is_fine
+    grade_now: Callable[[], Awaitable[Score | None]] = _no_score
 
 
 class Solver(Protocol):
-    """Works on one task under a skill."""
+    """Works on tasks under a skill."""
 
-    async def solve(self, task: Task, skill: str, *, stage: str, attempt: int) -> Attempt:
-        """Attempt ``task``; raises the model layer's errors."""
+    @property
+    def name(self) -> str:
+        """Return the solver's name for records: ``chat``, ``agent``, ``claude-code``, …."""
+        ...
+
+    @property
+    def needs_computer(self) -> bool:
+        """Return whether every task is worked on with a computer."""
+        ...
+
+    def identity(self) -> Mapping[str, object]:
+        """Return the JSON facts that determine what it does, never a secret.
+
+        They are part of the keys of stored attempts and of what scores are measured under.
+        """
+        ...
+
+    def solve(self, task: Task, skill: str, place: Workplace) -> AsyncIterator[Step | Attempt]:
+        """Work on ``task``: yield steps as they happen, and exactly one Attempt, last.
+
+        ``skill`` is the whole document; the target sees what :func:`~.regions.as_read` leaves.
+        Raises :class:`~.steps.AgentError` when the agent itself is at fault, ModelRefusal,
+        ModelUnavailable, ComputerFailure and BudgetExhausted as they come. May be cancelled at any
+        point, and then leaves nothing running.
+        """
         ...
 
 
@@ -39,29 +84,56 @@ class ChatSolver:
     client: ChatClient
     prompts: Prompts
 
-    async def solve(self, task: Task, skill: str, *, stage: str, attempt: int) -> Attempt:
+    @property
+    def name(self) -> str:
+        """Return the solver's name."""
+        return "chat"
+
+    @property
+    def needs_computer(self) -> bool:
+        """A chat answer needs none."""
+        return False
+
+    def identity(self) -> Mapping[str, object]:
+        """Return what determines the answer, besides the model."""
+        return {"type": self.name, "prompt": self.prompts.text("target")}
+
+    async def solve(
+        self, task: Task, skill: str, place: Workplace
+    ) -> AsyncIterator[Step | Attempt]:
         """Ask the target once."""
         messages = conversation(task, skill, self.prompts)
-        request = ChatRequest(Role.TARGET, stage, messages, attempt=attempt)
-        reply = await self.client.complete(request)
+        yield Asked(messages)
+        reply = await self.client.complete(chat_request(messages, place.stage, place.attempt))
         said = Message("assistant", reply.text)
-        return Attempt((*messages, said), reply.text, trace=reply.trace)
+        yield ModelSaid(said, reply.usage)
+        yield Attempt((*messages, said), reply.text, trace=reply.trace, usage=reply.usage)
 
 
-def conversation(task: Task, skill: str, prompts: Prompts) -> tuple[Message, ...]:
-    """The messages that put ``task`` to a model that has read ``skill``.
+def chat_request(messages: tuple[Message, ...], stage: str, attempt: int) -> ChatRequest:
+    """The one call of a chat answer."""
+    return ChatRequest(Role.TARGET, stage, messages, attempt=attempt)
+
+
+def conversation(
+    task: Task, skill: str, prompts: Prompts, prompt: str = "target"
+) -> tuple[Message, ...]:
+    """The messages that put ``task`` to a model that has read ``skill`` in the prompt so called.
 
     A system message of the task's own joins ours, since many servers accept only one; the task's
-    files are appended to its last user message.
+    files and pictures are appended to its last user message.
     """
     own = [message.content for message in task.messages if message.role == "system"]
-    system = "\n\n".join([prompts.target(as_read(skill)), *own])
+    system = "\n\n".join([prompts.with_skill(prompt, as_read(skill)), *own])
     turns = [message for message in task.messages if message.role != "system"]
-    if task.files:
+    if task.files or task.images:
         last = turns[-1]
-        turns[-1] = Message(last.role, f"{last.content}\n\n{_attachments(task)}")
+        pictures = tuple(one.image for one in task.images)
+        turns[-1] = Message(last.role, f"{last.content}\n\n{_attachments(task)}", pictures)
     return (Message("system", system), *turns)
 
 
 def _attachments(task: Task) -> str:
-    return "\n\n".join(f"File {file.name}:\n{fenced(file.content)}" for file in task.files)
+    texts = [f"File {file.name}:\n{fenced(file.content)}" for file in task.files]
+    pictures = [f"Picture: {image.name}" for image in task.images]
+    return "\n\n".join([*texts, *pictures])

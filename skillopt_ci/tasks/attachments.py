@@ -14,7 +14,7 @@ def task_files(files: Iterable[str] | Mapping[str, str], folder: Path) -> tuple[
     (symbolic links followed), for two names of which one would be the folder of the other, and
     :class:`~skillopt_ci.errors.TaskFileError` for a file that is missing or not UTF-8.
     """
-    names = [_checked(name) for name in files]
+    names = [checked(name) for name in files]
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"{name!r} stands twice")
@@ -23,11 +23,12 @@ def task_files(files: Iterable[str] | Mapping[str, str], folder: Path) -> tuple[
     if isinstance(files, Mapping):
         texts = list(files.values())
     else:
-        texts = [read_source(_inside(name, folder)).text for name in names]
+        texts = [read_source(inside(name, folder)).text for name in names]
     return tuple(TaskFile(name, text) for name, text in zip(names, texts, strict=True))
 
 
-def _checked(name: str) -> str:
+def checked(name: str) -> str:
+    """``name`` as a relative POSIX path; raises :class:`ValueError` if it cannot be one."""
     path = PurePosixPath(name)
     portable = name.isprintable() and "\\" not in name and path.parts
     if not portable or path.is_absolute() or ".." in path.parts:
@@ -35,7 +36,8 @@ def _checked(name: str) -> str:
     return str(path)
 
 
-def _inside(name: str, folder: Path) -> Path:
+def inside(name: str, folder: Path) -> Path:
+    """The file; raises :class:`ValueError` if it lies, links followed, outside of ``folder``."""
     if not (folder / name).resolve().is_relative_to(folder.resolve()):
         raise ValueError(f"{name!r} leads out of the task file's folder")
     return folder / name

@@ -3,12 +3,11 @@
 import unicodedata
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from skillopt_ci.settings.base import Section
+from skillopt_ci.settings.computer_task import ComputerBlock, Files
 from skillopt_ci.settings.scorer import ScorerSpec
-
-Files = dict[str, str] | tuple[str, ...]
 
 
 def _id_text(value: object) -> object:
@@ -37,15 +36,6 @@ def _reference_texts(value: object) -> object:
     )
 
 
-def _files(value: object) -> Files:
-    match value:
-        case dict() if all(isinstance(text, str) for text in value.values()):
-            return value
-        case list() if all(isinstance(name, str) for name in value):
-            return tuple(value)
-    raise ValueError("expected a list of paths, or a mapping from names to their text")
-
-
 Text = Annotated[str, AfterValidator(_not_blank)]
 References = Annotated[tuple[str, ...], BeforeValidator(_reference_texts)]
 
@@ -70,10 +60,15 @@ class TaskEntry(Section):
     reference_text: str = ""
     """A worked solution or source for the optimizer's eyes, where this is a training task."""
     task_type: str = ""
-    files: Annotated[Files, PlainValidator(_files)] = ()
-    """Paths relative to the task file, or names with their text."""
+    files: Files = ()
+    """Paths relative to the task file, or names with their text. Paths of pictures (.png, .jpg,
+    .webp, .gif) are shown to the model."""
+    images: tuple[str, ...] = ()
+    """Paths of pictures, relative to the task file."""
     metadata: dict[str, object] = Field(default_factory=dict)
     scorer: ScorerSpec | None = None
+    computer: ComputerBlock | None = None
+    """What the task needs of the computer that it is worked on with."""
 
     @model_validator(mode="after")
     def _one_question(self) -> "TaskEntry":

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from skillopt_ci.settings.base import Section
+from skillopt_ci.settings.computer_task import ComputerBlock
 from skillopt_ci.settings.keys import choices, fields, sections
 from skillopt_ci.settings.scorer import ScorerSpec
 from skillopt_ci.tasks.entry import MessageEntry, TaskEntry
@@ -77,7 +78,20 @@ def _nearest_key(location: Location) -> str:
 def _model_at(location: Location) -> type[Section]:
     if location[:1] == ("messages",):
         return MessageEntry
-    return _SCORERS[str(location[-1])] if location else TaskEntry
+    if location[:1] == ("computer",):
+        return _inner(ComputerBlock, location[1:])
+    kinds = [index for index, step in enumerate(location) if step in _SCORERS]
+    if not kinds:
+        return TaskEntry
+    return _inner(_SCORERS[str(location[kinds[-1]])], location[kinds[-1] + 1 :])
+
+
+def _inner(model: type[Section], keys: Location) -> type[Section]:
+    """The section that ``keys`` lead to from ``model``, as far as they name sections."""
+    for key in keys:
+        field = fields(model).get(str(key))
+        model = next(sections(field.annotation), model) if field else model
+    return model
 
 
 def _path(location: Location) -> str:

@@ -14,11 +14,14 @@ def content_key(task: Task) -> str:
     """
     asked = [[message.role, _normalized(message.content)] for message in task.messages]
     files = sorted(_normalized(file.content) for file in task.files)
-    return _sha256([asked, files])
+    images = sorted(image.sha256 for image in task.images)
+    # Absent, not empty: what was known before there were pictures keeps its key.
+    return _sha256([asked, files, *filter(None, [images]), *_workspace(task)])
 
 
 def task_sha256(task: Task) -> str:
     """SHA-256 over everything that can change the task's score; where it was defined cannot."""
+    images = [[image.name, image.sha256] for image in task.images]
     return _sha256(
         {
             "id": task.id,
@@ -28,8 +31,26 @@ def task_sha256(task: Task) -> str:
             "files": [[file.name, file.content] for file in task.files],
             "metadata": dict(task.metadata),
             "scorer": task.scorer and task.scorer.model_dump(mode="json", by_alias=True),
+            **({"images": images} if images else {}),
+            **_computer(task),
         }
     )
+
+
+def _workspace(task: Task) -> list[object]:
+    """What the work begins with: the same words about another workspace ask something else."""
+    if task.computer is None:
+        return []
+    files = sorted((file.name, file.content) for file in task.computer.files)
+    return [files, task.computer.block.setup]
+
+
+def _computer(task: Task) -> dict[str, object]:
+    """The computer's facts; absent, not null, without one, so that older hashes stay."""
+    if task.computer is None:
+        return {}
+    block = task.computer.block.model_dump(mode="json", exclude={"files"}, exclude_unset=True)
+    return {"computer": [block, [[file.name, file.content] for file in task.computer.files]]}
 
 
 def _normalized(text: str) -> str:

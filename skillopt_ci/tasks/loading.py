@@ -1,6 +1,6 @@
 """Loading the tasks of a run: files to three disjoint splits, or every reason why not."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -88,7 +88,8 @@ def _divided(spec: RatioSplit, path: Path) -> NamedSplits:
     file = _only_task_file(path) if path.is_dir() else path
     tasks, problems = load_tasks(file)
     refuse(problems)
-    splits = dict(zip(SPLIT_NAMES, divide(tasks, spec.split, spec.seed), strict=True))
+    parts = divide(tasks, spec.split, spec.seed)
+    splits: dict[str, Sequence[Task]] = dict(zip(SPLIT_NAMES, parts, strict=True))
     if empty := [name for name, part in splits.items() if not part]:
         raise TaskFileError(
             f"{len(tasks)} tasks divided {spec.split} leave nothing for {' and '.join(empty)}",

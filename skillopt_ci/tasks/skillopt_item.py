@@ -4,7 +4,8 @@ import string
 from collections.abc import Mapping
 
 _REFERENCE_KEYS = ("references", "reference", "answers", "answer", "correct_choice")
-_OWN_KEYS = ("id", "task_type", "files", "metadata", "scorer", "reference_text")
+_OWN_KEYS = ("id", "task_type", "files", "images", "metadata", "scorer", "reference_text")
+_IMAGE = "image_path"
 _CONTEXT_CHARS = 6000
 _DOCUMENT = "[DOC]"
 
@@ -25,6 +26,8 @@ def from_skillopt(value: Mapping[str, object]) -> dict[str, object]:
     entry = {key: value[key] for key in _OWN_KEYS if key in value}
     entry["prompt"] = "\n\n".join(f"## {title}\n{text}" for title, text in sections if text)
     entry["references"] = _references(value)
+    if isinstance(value.get(_IMAGE), str):
+        entry.setdefault("images", [value[_IMAGE]])
     metadata = entry.get("metadata", {})
     if isinstance(metadata, Mapping):
         rest = {key: value[key] for key in value if key not in _KNOWN_KEYS}
@@ -32,7 +35,7 @@ def from_skillopt(value: Mapping[str, object]) -> dict[str, object]:
     return entry
 
 
-_KNOWN_KEYS = {"question", "context", "choices", *_REFERENCE_KEYS, *_OWN_KEYS}
+_KNOWN_KEYS = {"question", "context", "choices", _IMAGE, *_REFERENCE_KEYS, *_OWN_KEYS}
 
 
 def _references(value: Mapping[str, object]) -> object:

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Literal
 
 from skillopt_ci.errors import UsageError
 from skillopt_ci.tasks.problems import did_you_mean
 from skillopt_ci.tasks.task import Splits, Task
 
-SPLIT_NAMES = ("train", "selection", "test")
+SplitName = Literal["train", "selection", "test"]
+SPLIT_NAMES: tuple[SplitName, ...] = ("train", "selection", "test")
 
 #: Every accepted name of a split; the first for each is its folder in a split folder.
 ALIASES: Mapping[str, str] = MappingProxyType(

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from skillopt_ci.chat import Message
+from skillopt_ci.chat import Image, Message
+from skillopt_ci.settings.computer_task import ComputerBlock
 from skillopt_ci.settings.scorer import ScorerSpec
 
 
@@ -17,13 +18,30 @@ class TaskFile:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskImage:
+    """A picture that belongs to a task; ``sha256`` is that of the file, in hexadecimal."""
+
+    name: str
+    sha256: str
+    image: Image
+
+
+@dataclass(frozen=True, slots=True)
+class ComputerTask:
+    """What a task needs of its computer; ``files`` are those of ``block``, with their content."""
+
+    block: ComputerBlock
+    files: tuple[TaskFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """One scoreable question.
 
     ``references`` are the accepted answers: shown to the optimizer for training tasks, never for
     selection or test tasks. So is ``reference_text``, a worked solution or source that no scorer
-    looks at. ``scorer`` is None where the run's own scorer applies. ``file`` and ``line`` say where
-    the task was defined.
+    looks at. ``scorer`` is None where the run's own scorer applies, ``computer`` where the task
+    says nothing of one. ``file`` and ``line`` say where the task was defined.
     """
 
     id: str
@@ -36,6 +54,8 @@ class Task:
     file: Path | None = None
     line: int | None = None
     reference_text: str = ""
+    images: tuple[TaskImage, ...] = ()
+    computer: ComputerTask | None = None
 
 
 @dataclass(frozen=True, slots=True)

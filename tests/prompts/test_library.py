@@ -6,11 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.errors import UsageError
-from skillopt_ci.prompts.library import NAMES, Prompts
+from skillopt_ci.prompts.library import FOR_THE_TARGET, NAMES, Prompts
 from skillopt_ci.training.wire import extract_json
 
 SUPPLEMENTS = [name for name in NAMES if name.endswith("_skill_aware")]
-OPTIMIZER = [name for name in NAMES if name not in ("target", *SUPPLEMENTS)]
+WORKERS = (*FOR_THE_TARGET, "agent_reminder")
+OPTIMIZER = [name for name in NAMES if name not in (*WORKERS, *SUPPLEMENTS)]
 #: What these write goes into a place of its own, not into the body of the skill.
 APART = ("slow_update", "meta_skill", "appendix_consolidate")
 
@@ -87,13 +88,21 @@ def test_what_writes_a_protected_block_is_told_to_leave_its_markers_alone(name: 
     assert "appendix_end" in text
 
 
+@pytest.mark.parametrize("name", FOR_THE_TARGET)
+def test_whoever_works_is_given_the_skill(name: str) -> None:
+    text = Prompts.load().with_skill(name, "\n# Rules\n\nBe brief.\n\n")
+    assert "# Rules\n\nBe brief." in text
+    assert "{skill}" not in text
+
+
 def test_the_target_reads_the_skill() -> None:
     assert "\n# Rules\n\nBe brief.\n" in Prompts.load().target("\n# Rules\n\nBe brief.\n\n")
 
 
 @pytest.mark.parametrize("blank", ["", " \n\t\n"])
-def test_a_blank_skill_leaves_out_its_section_only(blank: str) -> None:
-    text = Prompts.load().target(blank)
+@pytest.mark.parametrize("name", FOR_THE_TARGET)
+def test_a_blank_skill_leaves_out_its_section_only(name: str, blank: str) -> None:
+    text = Prompts.load().with_skill(name, blank)
     assert text.startswith("# Your work\n")
     assert "skill" not in text.lower()
 

@@ -1,13 +1,21 @@
 """A scripted model (the one thing that is not real here) and makers of values."""
 
-from collections.abc import Callable
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
 from skillopt_ci.chat import Message
+from skillopt_ci.computer.unconfined import Unconfined
 from skillopt_ci.model.client import ChatReply, ChatRequest, Usage
 from skillopt_ci.rollout.outcome import Rollout, Status
+from skillopt_ci.rollout.places import Places
+from skillopt_ci.rollout.solver import Workplace
+from skillopt_ci.rollout.steps import Attempt, Step
+from skillopt_ci.rollout.store import AttemptStore
 from skillopt_ci.tasks.task import Task
 
 MakeTask = Callable[..., Task]
@@ -27,6 +35,46 @@ class ScriptedModel:
         if isinstance(answer, Exception):
             raise answer
         return ChatReply(answer, "stop", "scripted", Usage(calls=1))
+
+
+Work = Callable[[Task, Workplace], AsyncIterator[Step | Attempt]]
+
+
+@dataclass
+class Solving:
+    """A solver that does what ``work`` does; ``done`` has the ids of the tasks it was given."""
+
+    work: Work
+    name: str = "test"
+    needs_computer: bool = False
+    facts: Mapping[str, object] = field(default_factory=dict)
+    done: list[str] = field(default_factory=list)
+    skills: list[str] = field(default_factory=list)
+
+    def identity(self) -> Mapping[str, object]:
+        return self.facts
+
+    def solve(self, task: Task, skill: str, place: Workplace) -> AsyncIterator[Step | Attempt]:
+        self.done.append(task.id)
+        self.skills.append(skill)
+        return self.work(task, place)
+
+
+@pytest.fixture
+def solving() -> type[Solving]:
+    return Solving
+
+
+@pytest.fixture
+def places() -> Places:
+    """Real computers, but not confined: quick, and there everywhere."""
+    return Places(Unconfined(os.environ["PATH"]))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[AttemptStore]:
+    with closing(AttemptStore(tmp_path / "attempts.sqlite")) as store:
+        yield store
 
 
 @pytest.fixture

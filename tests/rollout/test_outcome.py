@@ -11,9 +11,12 @@ def attempt(status: Status, hard: float) -> Rollout:
     ("status", "measured"),
     [
         (Status.SCORED, True),
+        (Status.LIMIT, True),
         (Status.REFUSED, True),
+        (Status.AGENT_ERROR, True),
         (Status.GRADER_ERROR, False),
         (Status.ERROR, False),
+        (Status.CANCELLED, False),
     ],
 )
 def test_only_what_the_model_did_is_measured(status: Status, measured: bool) -> None:

@@ -1,39 +1,51 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError, TooManyErrors
 from skillopt_ci.model.client import ModelRefusal, ModelUnavailable
 from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.rollout.attempting import Attempting
+from skillopt_ci.rollout.order import CarryOut, Order
 from skillopt_ci.rollout.outcome import Rollout, Status
 from skillopt_ci.rollout.runner import Runner, refuse_too_many_errors
 from skillopt_ci.rollout.scorers import TaskScorers
-from skillopt_ci.rollout.solver import Attempt, ChatSolver
+from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
+from skillopt_ci.rollout.steps import Attempt
+from skillopt_ci.settings.rollout import RolloutSettings
 from skillopt_ci.settings.scorer import CommandScorer, ExactScorer
 from skillopt_ci.tasks.task import Task
 
 if TYPE_CHECKING:
-    from tests.rollout.conftest import MakeRollout, MakeTask, ScriptedModel
+    from collections.abc import AsyncIterator
+
+    from tests.rollout.conftest import MakeRollout, MakeTask, ScriptedModel, Solving
 
 
-def runner(model: ScriptedModel) -> Runner:
-    scorers = TaskScorers(ExactScorer(type="exact"), judge=None, root=Path(), environ={})
-    return Runner(ChatSolver(model, Prompts.load()), scorers, concurrency=3)
+SCORERS = TaskScorers(ExactScorer(type="exact"), judge=None, root=Path(), environ={})
 
 
-def roll_out(model: ScriptedModel, *tasks: object, **how: object) -> tuple[Rollout, ...]:
-    return asyncio.run(runner(model).roll_out(tasks, "Skill.", stage="rollout", **how))  # type: ignore[arg-type]
+def runner(solver: Solver, concurrency: int = 3, **settings: int) -> Runner:
+    return Runner(Attempting(solver, SCORERS, RolloutSettings(**settings)), concurrency)
+
+
+def roll_out(
+    model: ScriptedModel, *tasks: Task, settings: dict[str, int] | None = None, **how: Any
+) -> tuple[Rollout, ...]:
+    chat = runner(ChatSolver(model, Prompts.load()), **(settings or {}))
+    return asyncio.run(chat.roll_out(tasks, "Skill.", stage="rollout", **how))
 
 
 def test_results_are_scored_and_in_task_order(
     make_task: MakeTask, scripted: type[ScriptedModel]
 ) -> None:
     model = scripted(lambda text: text if text != "b" else "something else")
-    found = roll_out(model, *map(make_task, "abc"), attempt=1)
+    found = roll_out(model, *map(make_task, "abc"), attempts=(1,))
     assert [(one.task_id, one.hard, one.attempt) for one in found] == [
         ("a", 1.0, 1),
         ("b", 0.0, 1),
@@ -103,15 +115,159 @@ def test_no_attempts_are_no_errors() -> None:
     refuse_too_many_errors([], 0.0, "selection")
 
 
-class Telling:
-    """Solves a task by saying its name, and tells how."""
+def test_every_attempt_at_a_task_is_made_and_they_stand_together(
+    make_task: MakeTask, scripted: type[ScriptedModel]
+) -> None:
+    model = scripted(str)
+    found = roll_out(model, make_task("a"), make_task("b"), settings={"attempts": 3})
+    assert [(one.task_id, one.attempt) for one in found] == [
+        (task, attempt) for task in "ab" for attempt in range(3)
+    ]
+    assert {request.attempt for request in model.requests} == {0, 1, 2}
 
-    async def solve(self, task: Task, skill: str, *, stage: str, attempt: int) -> Attempt:
-        return Attempt((), task.id, trace="looked at the name")
+
+class Gate:
+    """Solvers that wait for each other: the number under way at once, and who may end."""
+
+    def __init__(self) -> None:
+        self.under_way = self.most = 0
+        self.turn: dict[str, asyncio.Event] = {}
+
+    async def work(self, task: Task, place: Workplace) -> AsyncIterator[Attempt]:
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        try:
+            await self.turn.setdefault(task.id, asyncio.Event()).wait()
+        finally:
+            self.under_way -= 1
+        yield Attempt((), task.id)
+
+    def end(self, *names: str) -> None:
+        for name in names:
+            self.turn.setdefault(name, asyncio.Event()).set()
 
 
-def test_the_trace_of_an_attempt_is_kept(make_task: MakeTask) -> None:
-    scorers = TaskScorers(ExactScorer(type="exact"), judge=None, root=Path(), environ={})
-    work = Runner(Telling(), scorers, concurrency=1).roll_out([make_task("a")], "", stage="rollout")
-    (found,) = asyncio.run(work)
-    assert (found.hard, found.trace) == (1.0, "looked at the name")
+def test_results_come_as_they_are_ready(make_task: MakeTask, solving: type[Solving]) -> None:
+    gate = Gate()
+    gate.end("c")
+
+    async def work() -> list[str]:
+        came = []
+        results = runner(solving(gate.work)).stream(map(make_task, "abc"), "", stage="s")
+        async with aclosing(results):
+            async for one in results:
+                came.append(one.task_id)
+                gate.end({"c": "b", "b": "a"}.get(one.task_id, ""))
+        return came
+
+    assert asyncio.run(work()) == ["c", "b", "a"]
+
+
+def test_results_come_in_task_order_where_that_is_asked_for(
+    make_task: MakeTask, solving: type[Solving]
+) -> None:
+    async def work() -> list[str]:
+        gate = Gate()
+
+        async def one_by_one() -> None:
+            for name in "cba":
+                gate.end(name)
+                await asyncio.sleep(0)
+
+        results = runner(solving(gate.work)).stream(
+            map(make_task, "abc"), "", stage="s", ordered=True
+        )
+        async with asyncio.TaskGroup() as group, aclosing(results):
+            group.create_task(one_by_one())
+            return [one.task_id async for one in results]
+
+    assert asyncio.run(work()) == ["a", "b", "c"]
+
+
+def test_no_more_attempts_than_allowed_are_under_way_in_several_calls_together(
+    make_task: MakeTask, solving: type[Solving]
+) -> None:
+    async def work() -> int:
+        gate = Gate()
+        names = [f"t{number}" for number in range(20)]
+        gate.end(*names[10:])
+        both = runner(solving(gate.work), concurrency=4)
+        calls = [
+            asyncio.create_task(both.roll_out([*map(make_task, part)], "", stage="s"))
+            for part in (names[:10], names[10:])
+        ]
+        for _ in range(20):  # until all that may begin has begun
+            await asyncio.sleep(0)
+        gate.end(*names)
+        await asyncio.gather(*calls)
+        return gate.most
+
+    assert asyncio.run(work()) == 4
+
+
+def test_a_stream_begins_only_what_is_soon_taken(
+    make_task: MakeTask, solving: type[Solving]
+) -> None:
+    async def at_once(task: Task, place: Workplace) -> AsyncIterator[Attempt]:
+        yield Attempt((), task.id)
+
+    async def work() -> int:
+        solver = solving(at_once)
+        tasks = (make_task(f"t{number}") for number in range(10_000))
+        results = runner(solver, concurrency=2).stream(tasks, "", stage="s")
+        async with aclosing(results):
+            await anext(results)
+            for _ in range(200):
+                await asyncio.sleep(0)
+        return len(solver.done)
+
+    assert asyncio.run(work()) <= 9
+
+
+def test_giving_up_a_stream_ends_what_is_under_way(
+    make_task: MakeTask, solving: type[Solving]
+) -> None:
+    async def work() -> int:
+        gate = Gate()
+        gate.end("a")
+        results = runner(solving(gate.work)).stream(map(make_task, "abc"), "", stage="s")
+        async with aclosing(results):
+            await anext(results)
+        return gate.under_way
+
+    assert asyncio.run(work()) == 0
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("failure", [ModelSetupError("wrong key"), BudgetExhausted("spent")])
+def test_a_failure_of_all_tasks_ends_a_stream(
+    failure: Exception, ordered: bool, make_task: MakeTask, scripted: type[ScriptedModel]
+) -> None:
+    model = scripted(lambda text: failure if text == "t2" else text)
+
+    async def work() -> None:
+        chat = runner(ChatSolver(model, Prompts.load()))
+        tasks = [make_task(f"t{number}") for number in range(50)]
+        async for _ in chat.stream(tasks, "", stage="s", ordered=ordered):
+            pass
+
+    with pytest.raises(type(failure)):
+        asyncio.run(work())
+
+
+def test_an_executor_may_make_attempts_elsewhere(
+    make_task: MakeTask, scripted: type[ScriptedModel]
+) -> None:
+    sent: list[Order] = []
+
+    async def elsewhere(order: Order, here: CarryOut) -> Rollout:
+        sent.append(order)
+        return await here(order)
+
+    attempting = Attempting(ChatSolver(scripted(str), Prompts.load()), SCORERS)
+    work = Runner(attempting, 2, executor=elsewhere)
+    found = asyncio.run(work.roll_out([make_task("a")], "Skill.", stage="rollout"))
+    assert [(order.task.id, order.skill, order.stage) for order in sent] == [
+        ("a", "Skill.", "rollout")
+    ]
+    assert [one.hard for one in found] == [1.0]

@@ -4,11 +4,12 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from skillopt_ci.chat import Message
-from skillopt_ci.model.client import ChatReply, ChatRequest, Role, Usage
+from skillopt_ci.chat import Image, Message
+from skillopt_ci.model.client import ChatClient, ChatReply, ChatRequest, Role, Usage
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.solver import ChatSolver, conversation
-from skillopt_ci.tasks.task import TaskFile
+from skillopt_ci.rollout.solver import ChatSolver, Workplace, conversation
+from skillopt_ci.rollout.steps import Asked, Attempt, ModelSaid, Step
+from skillopt_ci.tasks.task import Task, TaskFile, TaskImage
 
 if TYPE_CHECKING:
     from tests.rollout.conftest import MakeTask, ScriptedModel
@@ -37,21 +38,40 @@ def test_files_follow_the_last_question_each_in_a_fence(make_task: MakeTask) -> 
     )
 
 
+def test_pictures_are_named_in_the_last_question_and_shown_with_it(make_task: MakeTask) -> None:
+    images = tuple(
+        TaskImage(name, "0" * 64, Image("image/png", data))
+        for name, data in (("a.png", "QQ=="), ("b.png", "Qg=="))
+    )
+    last = conversation(make_task("Read.", images=images), "", PROMPTS)[-1]
+    assert last.content == "Read.\n\nPicture: a.png\n\nPicture: b.png"
+    assert [image.data for image in last.images] == ["QQ==", "Qg=="]
+
+
 def test_references_are_not_shown_to_the_target(make_task: MakeTask) -> None:
     task = make_task("What?", references=("the secret answer",))
     assert "secret" not in str(conversation(task, "Skill.", PROMPTS))
+
+
+def solve(model: ChatClient, task: Task, place: Workplace) -> list[Step | Attempt]:
+    async def work() -> list[Step | Attempt]:
+        return [step async for step in ChatSolver(model, PROMPTS).solve(task, "", place)]
+
+    return asyncio.run(work())
 
 
 def test_one_call_is_made_under_the_stage_and_attempt_that_were_asked_for(
     make_task: MakeTask, scripted: type[ScriptedModel]
 ) -> None:
     model = scripted(lambda text: f"{text}!")
-    solver = ChatSolver(model, PROMPTS)
-    found = asyncio.run(solver.solve(make_task("hello"), "", stage="selection", attempt=2))
+    asked, said, found = solve(model, make_task("hello"), Workplace("selection", attempt=2))
     (request,) = model.requests
+    answer = Message("assistant", "hello!")
     assert (request.role, request.stage, request.attempt) == (Role.TARGET, "selection", 2)
-    assert (found.response, found.n_turns) == ("hello!", 1)
-    assert found.messages == (*request.messages, Message("assistant", "hello!"))
+    assert (asked, said) == (Asked(request.messages), ModelSaid(answer, Usage(calls=1)))
+    assert isinstance(found, Attempt)
+    assert (found.response, found.n_turns, found.usage) == ("hello!", 1, Usage(calls=1))
+    assert found.messages == (*request.messages, answer)
 
 
 @dataclass(frozen=True)
@@ -63,6 +83,6 @@ class Agent:
 
 
 def test_what_an_agent_tells_of_its_work_is_kept(make_task: MakeTask) -> None:
-    solver = ChatSolver(Agent(), PROMPTS)
-    found = asyncio.run(solver.solve(make_task("hello"), "", stage="rollout", attempt=0))
+    found = solve(Agent(), make_task("hello"), Workplace("rollout"))[-1]
+    assert isinstance(found, Attempt)
     assert (found.response, found.trace) == ("done", "opened the file")

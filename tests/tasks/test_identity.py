@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from skillopt_ci.chat import Message
+from skillopt_ci.settings.computer_task import ComputerBlock
 from skillopt_ci.settings.scorer import ExactScorer
 from skillopt_ci.tasks.identity import content_key, task_sha256
-from skillopt_ci.tasks.task import Task, TaskFile
+from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile
 
 MakeTask = Callable[..., Task]
 
@@ -56,3 +57,18 @@ def test_task_sha256_sees_the_order_of_references(make_task: MakeTask):
 def test_task_sha256_ignores_where_the_task_was_defined(make_task: MakeTask):
     task = make_task("a")
     assert task_sha256(replace(task, file=Path("x"), line=7)) == task_sha256(task)
+
+
+def test_another_workspace_asks_something_else(make_task: MakeTask):
+    def at(text: str) -> Task:
+        return make_task(computer=ComputerTask(ComputerBlock(), (TaskFile("a", text),)))
+
+    assert content_key(at("x")) != content_key(at("y"))
+    assert content_key(at("x")) != content_key(make_task())
+    assert task_sha256(at("x")) != task_sha256(at("y"))
+
+
+@pytest.mark.parametrize("block", [{"network": "open"}, {"setup": ("true",)}, {"image": "i"}])
+def test_what_a_computer_is_given_changes_the_task(make_task: MakeTask, block: dict[str, object]):
+    plain, other = (ComputerTask(ComputerBlock(**more)) for more in ({}, block))
+    assert task_sha256(make_task(computer=plain)) != task_sha256(make_task(computer=other))

@@ -133,3 +133,42 @@ def test_data_that_contains_itself_is_refused():
     assert messages(metadata={"loop": loop}) == [
         "cannot be written as JSON: Circular reference detected"
     ]
+
+
+def test_a_computer_block_reaches_the_task():
+    block = {
+        "files": {"src/a.py": "x = 1\n"},
+        "setup": ["git init -q", ["touch", "b"]],
+        "submission": {"command": ["test", "-e", "out"]},
+        "network": "none",
+        "limits": {"steps": 3},
+    }
+    made = task(computer=block)
+    assert made.computer is not None
+    assert made.computer.files == (TaskFile("src/a.py", "x = 1\n"),)
+    assert made.computer.block.setup == (("sh", "-c", "git init -q"), ("touch", "b"))
+    assert made.computer.block.limits is not None
+    assert made.computer.block.limits.named() == {"steps": 3}
+
+
+@pytest.mark.parametrize(
+    ("computer", "complaint"),
+    [
+        ({"setpu": []}, "computer.setpu: unknown key; did you mean 'setup'?"),
+        ({"limits": {"step": 1}}, "computer.limits.step: unknown key; did you mean 'steps'?"),
+        ({"network": "some"}, "computer.network: 'some' is not known"),
+        ({"files": {"../x": ""}}, "computer: '../x' is not a relative path"),
+        ({"setup": [[]]}, "computer.setup[0]"),
+        ({"limits": {"steps": 0}}, "computer.limits.steps"),
+    ],
+)
+def test_a_mistake_in_a_computer_block_is_told(computer: dict[str, object], complaint: str):
+    (told,) = messages(computer=computer)
+    assert complaint in told
+
+
+def test_a_computer_scorer_has_one_way_to_grade():
+    (told,) = messages(scorer={"type": "computer"})
+    assert "give `command` or `report`" in told
+    told = messages(scorer={"type": "computer", "report": {"comand": "x"}})
+    assert any("did you mean 'command'?" in one for one in told)

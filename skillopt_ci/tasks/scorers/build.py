@@ -14,6 +14,7 @@ from skillopt_ci.settings.scorer import (
     AnyScorer,
     ChoiceScorer,
     CommandScorer,
+    ComputerScorer,
     ContainsScorer,
     ExactScorer,
     F1Scorer,
@@ -40,6 +41,8 @@ from skillopt_ci.tasks.scorers.score import Judge, Score, Scorer
 from skillopt_ci.tasks.scorers.text import grade_anls, grade_exact, grade_f1, grade_normalized
 from skillopt_ci.tasks.task import Task
 
+NEEDS_COMPUTER = "Set `rollout.computer`, with `type: sandbox` for instance."
+
 _GRADES: Mapping[type[AnswerScorer], Callable[[Any, Task, str], Score]] = MappingProxyType(
     {
         ExactScorer: grade_exact,
@@ -56,17 +59,24 @@ _GRADES: Mapping[type[AnswerScorer], Callable[[Any, Task, str], Score]] = Mappin
 
 
 def build_scorer(
-    spec: ScorerSpec, *, judge: Judge | None, root: Path, environ: Mapping[str, str]
+    spec: ScorerSpec,
+    *,
+    judge: Judge | None,
+    root: Path,
+    environ: Mapping[str, str],
+    on_computer: Callable[[ComputerScorer], Scorer] | None = None,
 ) -> Scorer:
     """The scorer that ``spec`` describes, for repositories at ``root``.
 
-    Commands run in ``root`` and see of ``environ`` what they are allowed to. Raises
-    :class:`UsageError` for a rubric without a judge and for a Python function that cannot be
-    imported.
+    Commands run in ``root`` and see of ``environ`` what they are allowed to. ``on_computer`` gives
+    the scorer of what one attempt left behind. Raises :class:`UsageError` for a rubric without a
+    judge, for a Python function that cannot be imported, and without a computer that is needed.
     """
     match spec:
         case AllScorer() | AnyScorer() | WeightedScorer():
-            build = partial(build_scorer, judge=judge, root=root, environ=environ)
+            build = partial(
+                build_scorer, judge=judge, root=root, environ=environ, on_computer=on_computer
+            )
             return Combined(tuple(build(part) for part in spec.of), _combine(spec))
         case CommandScorer():
             return CommandGrader(spec, root, environ)
@@ -76,6 +86,10 @@ def build_scorer(
             if judge is None:
                 raise UsageError("a rubric scorer needs a judge model", hint="Set `model.judge`.")
             return RubricGrader(spec, judge)
+        case ComputerScorer():
+            if on_computer is None:
+                raise UsageError("a computer scorer needs a computer", hint=NEEDS_COMPUTER)
+            return on_computer(spec)
         case _:
             return AnswerGrader(spec, _GRADES[type(spec)], check_task)
 

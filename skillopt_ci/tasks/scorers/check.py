@@ -13,6 +13,7 @@ from skillopt_ci.settings.scorer import (
     AnyScorer,
     ChoiceScorer,
     CommandScorer,
+    ComputerScorer,
     ContainsScorer,
     ExactScorer,
     F1Scorer,
@@ -86,6 +87,8 @@ def check_spec(spec: ScorerSpec, *, root: Path, environ: Mapping[str, str]) -> s
             fault = check_command(spec, root, environ)
         case PythonScorer():
             fault = _check_function(spec, root)
+        case ComputerScorer(folder=str(folder)) if not (root / folder).is_dir():
+            fault = f"the folder {folder!r} of the grader's files is not there"
         case _:
             fault = None
     return fault

@@ -44,4 +44,8 @@ def reaches(soft: float, threshold: float) -> bool:
 
 def needs_references(_spec: object, task: Task) -> str | None:
     """Why a scorer that compares with references cannot grade ``task``; None if it can."""
-    return None if task.references else "the task has no references to compare with"
+    return (
+        None
+        if task.references
+        else "the task has no references to compare with (a list of texts under `references`)"
+    )

@@ -1,18 +1,12 @@
 """The scorer that calls a Python function of the repository."""
 
 import asyncio
-import hashlib
-import importlib
-import importlib.util
 import inspect
-import sys
 import threading
-import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import TypeVar
 
 from skillopt_ci.errors import UsageError
@@ -22,8 +16,9 @@ from skillopt_ci.tasks.problems import did_you_mean
 from skillopt_ci.tasks.scorers.grading import reaches
 from skillopt_ci.tasks.scorers.score import GraderError, Score
 from skillopt_ci.tasks.scorers.task_data import task_data
-from skillopt_ci.tasks.scorers.wording import last_words, one_line
+from skillopt_ci.tasks.scorers.wording import one_line
 from skillopt_ci.tasks.task import Task
+from skillopt_ci.user_code import last_line, user_module
 
 GradeFunction = Callable[[dict[str, object], str], object]
 Result = TypeVar("Result")
@@ -42,20 +37,29 @@ class PythonGrader:
         Raises :class:`GraderError` when it raises, exceeds its time or returns no score.
         """
         answer = extract(response, self.spec.answer, self.spec.tag)
-        try:
-            async with asyncio.timeout(self.spec.timeout):
-                returned = await _in_thread(lambda: self._call(task, answer))
-        except TimeoutError:
-            raise GraderError(
-                f"{self.spec.entry} took longer than {self.spec.timeout:g} s"
-            ) from None
+        returned = await in_thread(
+            lambda: self.function(task_data(task), answer), self.spec.entry, self.spec.timeout
+        )
         return returned_score(self.spec, returned, answer)
 
-    def _call(self, task: Task, answer: str) -> object:
+
+async def in_thread(work: Callable[[], Result], entry: str, timeout: float) -> Result:
+    """Do ``work``, which calls the function ``entry``, in a thread of its own.
+
+    Raises :class:`GraderError` when it raises or takes longer than ``timeout`` seconds.
+    """
+
+    def call() -> Result:
         try:
-            return self.function(task_data(task), answer)
+            return work()
         except (Exception, SystemExit) as error:
-            raise GraderError(f"{self.spec.entry} raised {_last_line(error)}") from error
+            raise GraderError(f"{entry} raised {last_line(error)}") from error
+
+    try:
+        async with asyncio.timeout(timeout):
+            return await _in_thread(call)
+    except TimeoutError:
+        raise GraderError(f"{entry} took longer than {timeout:g} s") from None
 
 
 def load_function(entry: str, root: Path) -> GradeFunction:
@@ -65,12 +69,10 @@ def load_function(entry: str, root: Path) -> GradeFunction:
     library. Raises :class:`UsageError` when it cannot be imported or found, or is async.
     """
     source, _, name = entry.rpartition(":")
-    if (folder := str(root.resolve())) not in sys.path:
-        sys.path.append(folder)
     try:
-        module = _file_module(root / source) if source.endswith(".py") else _module(source)
+        module = user_module(source, root)
     except (Exception, SystemExit) as error:
-        raise UsageError(f"{source} cannot be imported: {_last_line(error)}") from error
+        raise UsageError(f"{source} cannot be imported: {last_line(error)}") from error
     function = getattr(module, name, None)
     if not callable(function):
         functions = (key for key, value in vars(module).items() if inspect.isfunction(value))
@@ -105,28 +107,6 @@ def _share(spec: PythonScorer, value: object) -> float:
     return float(value)
 
 
-def _module(name: str) -> ModuleType:
-    return importlib.import_module(name)
-
-
-def _file_module(path: Path) -> ModuleType:
-    name = f"skillopt_grader_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    # Registered first, as `import` does: dataclasses and pickling look their module up there.
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
-
-
 async def _in_thread(work: Callable[[], Result]) -> Result:
     # Not asyncio.to_thread: its pool is joined at exit, so one hung grader would hang the run.
     future: Future[Result] = Future()
@@ -140,10 +120,3 @@ async def _in_thread(work: Callable[[], Result]) -> Result:
     future.set_running_or_notify_cancel()
     threading.Thread(target=run, name="skillopt-grader", daemon=True).start()
     return await asyncio.wrap_future(future)
-
-
-def _last_line(error: BaseException) -> str:
-    message = last_words(str(error), 200)
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {message}{where}"

@@ -1,0 +1,179 @@
+"""What the bridges to other tools' tasks share: a worker, a line to the models, and the grade."""
+
+import io
+import json
+import tarfile
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from skillopt_ci.environments.loopback.conversation import Conversation
+from skillopt_ci.environments.loopback.endpoint import Endpoint
+from skillopt_ci.environments.worker.client import Worker
+from skillopt_ci.model.client import ChatClient
+from skillopt_ci.program import visible
+from skillopt_ci.rollout.environment import Environment, EnvironmentFailure, Parts
+from skillopt_ci.rollout.solver import Solver, Workplace
+from skillopt_ci.rollout.steps import Attempt, Limit, Step
+from skillopt_ci.skill.regions import as_read
+from skillopt_ci.tasks.scorers.score import GraderError, Score
+from skillopt_ci.tasks.task import Task
+
+#: Where the result of an attempt lies among what it leaves behind.
+_RESULT = "result.json"
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeSolver:
+    """Has each attempt made by the worker, whose model calls are answered by ``client``.
+
+    ``job_of`` says what the worker is to do for a task.
+    """
+
+    name: str
+    facts: Mapping[str, object]
+    worker: Worker
+    endpoint: Endpoint
+    client: ChatClient
+    job_of: Callable[[Task, Workplace], Mapping[str, object]]
+
+    @property
+    def needs_computer(self) -> bool:
+        """The other tool brings its own."""
+        return False
+
+    def identity(self) -> Mapping[str, object]:
+        """Return what determines the attempts, besides model and skill."""
+        return self.facts
+
+    async def solve(
+        self, task: Task, skill: str, place: Workplace
+    ) -> AsyncIterator[Step | Attempt]:
+        """Let the other tool attempt ``task``."""
+        talk = Conversation(self.client, place.stage, place.attempt)
+
+        async def work(token: str) -> dict[str, Any]:
+            reached = {"base_url": self.endpoint.base_url, "token": token}
+            job = {**self.job_of(task, place), **reached, "skill": as_read(skill)}
+            return await self.worker.attempt(job)
+
+        async with aclosing(talk.hold(self.endpoint, work)) as steps:  # type: ignore[type-var]
+            async for step in steps:
+                yield step
+        result = talk.result or {}
+        if failure := result.get("failure"):
+            raise EnvironmentFailure(str(failure))
+        yield Attempt(
+            messages=talk.messages,
+            response=str(result.get("response", "")),
+            n_turns=max(1, talk.turns),
+            trace=str(result.get("trace", "")),
+            limit=Limit(result["limit"]) if result.get("limit") else None,
+            artifacts=packed(result),
+            usage=talk.usage,
+        )
+
+
+class BridgeEnvironment(Environment):
+    """An environment whose tasks and attempts are those of another tool.
+
+    The worker and the endpoint start with the first use and end with :meth:`close`.
+    """
+
+    kind: ClassVar[str]
+    module: ClassVar[str]
+
+    def __init__(
+        self, options: Mapping[str, object], root: Path, environ: Mapping[str, str]
+    ) -> None:
+        super().__init__(options, root)
+        self._environ = environ
+        self._worker: Worker | None = None
+        self._endpoint: Endpoint | None = None
+
+    @property
+    @abstractmethod
+    def env(self) -> tuple[str, ...]:
+        """Names of the environment variables that the worker may see."""
+
+    @abstractmethod
+    def job(self, task: Task, place: Workplace) -> Mapping[str, object]:
+        """Return what the worker is to do for ``task``."""
+
+    @abstractmethod
+    def score(self, result: Mapping[str, Any]) -> Score:
+        """Read the grade out of a result; raises GraderError if there is none."""
+
+    @property
+    def worker(self) -> Worker:
+        """The worker; raises UsageError if the other tool cannot load what it is to load."""
+        if self._worker is None:
+            self._worker = Worker(
+                self.module,
+                self.options,
+                self.root,
+                visible(self._environ, self.env),
+                f"environment {self.kind}",
+            )
+        return self._worker
+
+    def solver(self, parts: Parts) -> Solver:
+        """Return what lets the other tool attempt tasks."""
+        if self._endpoint is None:
+            self._endpoint = Endpoint()
+        return BridgeSolver(
+            self.kind, self.identity(), self.worker, self._endpoint, parts.client, self.job
+        )
+
+    async def grade(self, task: Task, attempt: Attempt, parts: Parts) -> Score:
+        """Return the other tool's own grade: it was given with the attempt."""
+        del task, parts
+        if not attempt.artifacts:
+            limit = attempt.limit or "nothing"
+            return Score(0.0, 0.0, f"ended by the limit of {limit}, ungraded", attempt.response)
+        return self.score(unpacked(attempt.artifacts))
+
+    def identity(self) -> Mapping[str, object]:
+        """Return options and versions of the other tool."""
+        return {**super().identity(), "versions": self.worker.facts.get("versions")}
+
+    def close(self) -> None:
+        """End the worker and the endpoint."""
+        if self._worker is not None:
+            self._worker.close()
+        if self._endpoint is not None:
+            self._endpoint.close()
+        self._worker = self._endpoint = None
+
+
+def packed(result: Mapping[str, object]) -> bytes:
+    """A tar that holds ``result``, the same bytes for the same result."""
+    text = json.dumps(result, sort_keys=True, ensure_ascii=False).encode()
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        member = tarfile.TarInfo(_RESULT)
+        member.size = len(text)
+        archive.addfile(member, io.BytesIO(text))
+    return buffer.getvalue()
+
+
+def unpacked(artifacts: bytes) -> dict[str, Any]:
+    """The result in such a tar; raises GraderError if there is none."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(artifacts)) as archive:
+            member = archive.extractfile(_RESULT)
+            found: dict[str, Any] = json.loads(member.read() if member else b"")
+            return found
+    except (tarfile.TarError, KeyError, ValueError) as error:
+        raise GraderError(f"the attempt left no readable result: {error}") from error
+
+
+def checked_share(value: object, what: str) -> float:
+    """``value`` as a score from 0 to 1; raises GraderError that says ``what`` is none."""
+    usable = isinstance(value, bool | int | float) and 0 <= value <= 1
+    if not usable:
+        raise GraderError(f"{what} is {value!r}, expected a score from 0 to 1")
+    return float(value)  # type: ignore[arg-type]  # checked above

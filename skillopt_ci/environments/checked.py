@@ -1,0 +1,71 @@
+"""Calling a user's environment so that its mistakes are told as such."""
+
+from collections.abc import Iterator
+
+from skillopt_ci.errors import SkilloptError, UsageError
+from skillopt_ci.rollout.environment import Environment, Parts, Split
+from skillopt_ci.rollout.steps import Attempt
+from skillopt_ci.tasks.identity import task_sha256
+from skillopt_ci.tasks.scorers.score import GraderError, Score
+from skillopt_ci.tasks.task import Task
+from skillopt_ci.user_code import last_line
+
+
+def split_tasks(environment: Environment, split: Split) -> tuple[Task, ...]:
+    """The tasks of a split.
+
+    Raises UsageError where the environment raises or returns what is no task, and for tasks that
+    could not be recorded.
+    """
+    call = f"environment: {type(environment).__name__}.tasks({split!r})"
+    try:
+        returned = tuple(environment.tasks(split))
+    except SkilloptError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{call} raised {last_line(error)}") from error
+    if faults := list(_faults(returned)):
+        raise UsageError(f"{call}: {'; '.join(faults[:10])}")
+    return returned
+
+
+async def grade(environment: Environment, task: Task, attempt: Attempt, parts: Parts) -> Score:
+    """The environment's grade of an attempt.
+
+    Raises GraderError where it raises anything unforeseen, or returns what is no score.
+    """
+    call = f"{type(environment).__name__}.grade"
+    try:
+        score = await environment.grade(task, attempt, parts)
+    except SkilloptError:
+        raise
+    except Exception as error:
+        raise GraderError(f"{call} raised {last_line(error)}") from error
+    if not isinstance(score, Score):
+        raise GraderError(f"{call} returned {score!r:.60}, expected a Score")
+    if not (0 <= score.hard <= 1 and 0 <= score.soft <= 1):
+        raise GraderError(
+            f"{call} gave {score.hard!r:.20} (hard) and {score.soft!r:.20} (soft), "
+            "expected scores from 0 to 1"
+        )
+    return Score(float(score.hard), float(score.soft), str(score.reason), str(score.answer))
+
+
+def _faults(tasks: tuple[object, ...]) -> Iterator[str]:
+    for number, task in enumerate(tasks, 1):
+        if not isinstance(task, Task):
+            yield f"number {number} is a {type(task).__name__}, expected a Task"
+        elif not task.messages or task.messages[-1].role != "user":
+            yield f"task {task.id!r} does not end with a message of the user"
+        elif fault := _unwritable(task):
+            yield f"task {task.id!r} {fault}"
+
+
+def _unwritable(task: Task) -> str:
+    if not isinstance(task.id, str) or not task.id.isprintable() or not task.id.strip():
+        return "has no printable id"
+    try:
+        task_sha256(task)
+    except (TypeError, ValueError) as error:
+        return f"cannot be written as JSON: {error}"
+    return ""

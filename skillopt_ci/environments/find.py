@@ -1,0 +1,102 @@
+"""Find the environment that a configuration names: built in, installed, or the user's own class."""
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import MappingProxyType
+from typing import cast
+
+from skillopt_ci.errors import SkilloptError, UsageError
+from skillopt_ci.rollout.environment import Environment
+from skillopt_ci.settings.environment import EnvironmentSettings, EnvironmentSpec
+from skillopt_ci.tasks.problems import did_you_mean
+from skillopt_ci.user_code import last_line, user_module
+
+#: The group of entry points under which packages offer environments.
+GROUP = "skillopt_ci.environments"
+
+Options = Mapping[str, object]
+Factory = Callable[[Options, Path, Mapping[str, str]], Environment]
+
+#: The environments that come with skillopt-ci, imported only when they are asked for.
+BUILT_IN: Mapping[str, str] = MappingProxyType(
+    {
+        "inspect": "skillopt_ci.environments.inspect_ai.environment:InspectEnvironment",
+        "promptfoo": "skillopt_ci.environments.promptfoo.environment:PromptfooEnvironment",
+        "skillopt": "skillopt_ci.environments.skillopt.environment:SkillOptEnvironment",
+    }
+)
+
+
+def open_environment(spec: EnvironmentSpec, root: Path, environ: Mapping[str, str]) -> Environment:
+    """Build the environment that ``spec`` describes for the configuration in ``root``.
+
+    ``environ`` is for bridges to programs of their own, which see what they are allowed to.
+    Raises UsageError for a name that nothing answers to, a class that cannot be imported or is no
+    environment, and options that it does not accept.
+    """
+    name = spec if isinstance(spec, str) else spec.type
+    options = spec.model_extra or {} if isinstance(spec, EnvironmentSettings) else {}
+    if name in BUILT_IN:
+        module, _, attribute = BUILT_IN[name].partition(":")
+        factory = cast("Factory", getattr(importlib.import_module(module), attribute))
+        return factory(options, root, environ)
+    return _built(name, _class_of(name, root), options, root)
+
+
+def installed() -> dict[str, EntryPoint]:
+    """The environments that installed packages offer, by name."""
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+def _built(name: str, kind: type[Environment], options: Options, root: Path) -> Environment:
+    missing = inspect.isabstract(kind)
+    if missing:
+        lacking = ", ".join(sorted(kind.__abstractmethods__))
+        raise UsageError(f"environment: {name} does not define {lacking}")
+    try:
+        return kind(options, root)
+    except SkilloptError:
+        raise
+    except Exception as error:
+        raise UsageError(f"environment: {name} cannot be built: {last_line(error)}") from error
+
+
+def _class_of(name: str, root: Path) -> type[Environment]:
+    offered = installed()
+    if name in offered:
+        found = _imported(name, offered[name].load)
+    elif ":" in name:
+        source, _, attribute = name.rpartition(":")
+        module = _imported(name, lambda: user_module(source, root))
+        found = getattr(module, attribute, None)
+        if found is None:
+            classes = (key for key, one in vars(module).items() if _is_environment(one))
+            raise UsageError(
+                f"environment: {source} has no class {attribute!r}; "
+                f"{did_you_mean(attribute, classes)}"
+            )
+    else:
+        known = [*BUILT_IN, *offered]
+        raise UsageError(
+            f"environment: there is no environment {name!r}; {did_you_mean(name, known)}",
+            hint="A class of your own is named path/to/file.py:Class or package.module:Class.",
+        )
+    if not _is_environment(found):
+        raise UsageError(
+            f"environment: {name} is no subclass of skillopt_ci.rollout.environment.Environment"
+        )
+    return cast("type[Environment]", found)
+
+
+def _is_environment(value: object) -> bool:
+    return inspect.isclass(value) and issubclass(value, Environment) and value is not Environment
+
+
+def _imported(name: str, load: Callable[[], object]) -> object:
+    try:
+        return load()
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"environment: {name} cannot be imported: {last_line(error)}") from error

@@ -1,0 +1,1 @@
+"""Tasks of Inspect AI (https://inspect.aisi.org.uk)."""

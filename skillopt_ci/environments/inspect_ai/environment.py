@@ -1,0 +1,103 @@
+"""Inspect AI's tasks: dataset, solver and scorer of a task, run sample by sample."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from skillopt_ci.chat import Message
+from skillopt_ci.environments.bridge import BridgeEnvironment, checked_share
+from skillopt_ci.environments.division import Division
+from skillopt_ci.environments.extras import require
+from skillopt_ci.environments.options import read_options
+from skillopt_ci.rollout.environment import Split
+from skillopt_ci.rollout.solver import Workplace
+from skillopt_ci.tasks.scorers.grading import reaches
+from skillopt_ci.tasks.scorers.score import GraderError, Score
+from skillopt_ci.tasks.task import Task
+
+
+class InspectOptions(Division):
+    """Options of `environment: {type: inspect}`."""
+
+    task: str = Field(min_length=1)
+    """`path/to/file.py@task`, or the name of a task in an installed package."""
+    args: dict[str, object] = Field(default_factory=dict)
+    """Arguments of the task."""
+    scorer: str | None = None
+    """Which score counts, where the task gives several; the first by default. `name/key` for a
+    key of a score that is a mapping."""
+    full_marks: float = Field(default=1.0, gt=0)
+    """The value that is a soft score of 1."""
+    hard_at: float = Field(default=1.0, ge=0, le=1)
+    """Soft score from which the task counts as solved."""
+    env: tuple[str, ...] = ()
+    """Names of environment variables that the task may see besides PATH, HOME and LANG."""
+
+
+class InspectEnvironment(BridgeEnvironment):
+    """A task of Inspect AI: its samples are the tasks, its solver works, its scorer grades."""
+
+    kind = "inspect"
+    module = "skillopt_ci.environments.inspect_ai.side"
+
+    def __init__(
+        self, options: Mapping[str, object], root: Path, environ: Mapping[str, str]
+    ) -> None:
+        require("inspect_ai", "inspect")
+        self._read = read_options(InspectOptions, options, self.kind)
+        super().__init__(options, root, environ)
+
+    @property
+    def env(self) -> tuple[str, ...]:
+        """Names of the environment variables that the worker may see."""
+        return self._read.env
+
+    def tasks(self, split: Split) -> tuple[Task, ...]:
+        """Return the samples of a split as tasks."""
+        return tuple(map(_task, self._read.divided(self.worker.tasks)[split]))
+
+    def job(self, task: Task, place: Workplace) -> Mapping[str, object]:
+        """Name the sample."""
+        limits = place.limits
+        return {
+            "sample": task.metadata["sample"],
+            "message_limit": None,
+            "token_limit": limits.tokens,
+        }
+
+    def score(self, result: Mapping[str, Any]) -> Score:
+        """Read the score that counts."""
+        scores: Mapping[str, Any] = result.get("scores") or {}
+        name, _, key = (self._read.scorer or next(iter(scores), "")).partition("/")
+        if name not in scores:
+            known = ", ".join(scores) or "none"
+            raise GraderError(f"Inspect gave no score called {name!r}; there are: {known}")
+        found = scores[name]
+        value = _number(found["value"], key)
+        shared = value / self._read.full_marks if isinstance(value, int | float) else value
+        soft = checked_share(shared, f"the score {name!r}")
+        reason = found["explanation"] or f"{name} gave {found['value']!r}"
+        hard = float(reaches(soft, self._read.hard_at))
+        return Score(hard, soft, reason, found["answer"] or str(result.get("response", "")))
+
+
+def _number(value: object, key: str) -> object:
+    """The value at ``key`` of a score that is a mapping, the mean of all without one."""
+    if not isinstance(value, dict):
+        return value
+    if key:
+        return value.get(key)
+    numbers = [one for one in value.values() if isinstance(one, int | float)]
+    return sum(numbers) / len(numbers) if numbers else None
+
+
+def _task(sample: Mapping[str, Any]) -> Task:
+    return Task(
+        id=sample["id"],
+        messages=tuple(Message(one["role"], one["content"]) for one in sample["messages"]),
+        references=tuple(sample["references"]),
+        task_type=sample["type"],
+        metadata={"sample": sample["key"], **sample["metadata"]},
+    )

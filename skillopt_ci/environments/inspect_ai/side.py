@@ -1,0 +1,173 @@
+"""In the worker: an Inspect AI task, its samples, and the evaluation of one of them.
+
+Runs without anything of skillopt-ci's but the worker's protocol.
+"""
+
+import importlib
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from inspect_ai import Task, eval, task_with  # noqa: A004
+from inspect_ai._eval.loader import load_tasks
+from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.log import EvalSample
+from inspect_ai.model import ChatMessageSystem, Model, get_model
+from inspect_ai.scorer import value_to_float
+from inspect_ai.solver import Generate, Solver, TaskState, chain, solver
+from pydantic_core import to_jsonable_python
+
+from skillopt_ci.environments.worker.side import SideError
+
+_LATE = ("numpy", "rich.markdown", "openai.resources.chat", "anyio._backends._asyncio")
+_ROLES = {"system", "user", "assistant"}
+#: Inspect's limits in our words; others end the sample without being one of ours.
+_LIMITS = {
+    "time": "time",
+    "working": "time",
+    "message": "steps",
+    "turn": "steps",
+    "token": "tokens",
+    "cost": "cost",
+}
+
+
+def open_side(options: Mapping[str, Any], root: Path) -> "InspectSide":
+    """Load the task that ``options`` name; raises SideError if there is not exactly one."""
+    sys.path.append(str(root))
+    name = options["task"]
+    _import_ahead()
+    try:
+        found = load_tasks([name], dict(options.get("args") or {}))
+    except (LookupError, FileNotFoundError) as error:
+        raise SideError(f"there is no task {name!r}: {error}") from error
+    if len(found) != 1:
+        names = ", ".join(task.name for task in found) or "none"
+        raise SideError(f"{name!r} names {len(found)} tasks ({names}); say which, as file.py@task")
+    return InspectSide(found[0])
+
+
+def _import_ahead() -> None:
+    """Import what an evaluation imports late: otherwise every fork would do it anew."""
+    for name in _LATE:
+        with suppress(ImportError):
+            importlib.import_module(name)
+    get_model("openai-api/skillopt-ci/-", base_url="http://-", api_key="-", memoize=False)
+
+
+class InspectSide:
+    """One loaded task."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        # as Inspect numbers the samples that have no id of their own
+        self._samples = {
+            str(number if sample.id is None else sample.id): sample
+            for number, sample in enumerate(task.dataset, start=1)
+        }
+
+    def tasks(self) -> list[dict[str, Any]]:
+        """Return the samples."""
+        return [_told(key, sample) for key, sample in self._samples.items()]
+
+    def facts(self) -> dict[str, Any]:
+        """Return the version of Inspect."""
+        return {"versions": {"inspect_ai": version("inspect_ai")}}
+
+    def attempt(self, job: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+        """Evaluate one sample: with its own solver and scorer, and the skill before them."""
+        sample = self._samples[job["sample"]]
+        setup: list[Solver] = [_read_skill(job["skill"])]
+        if self._task.setup is not None:
+            before = self._task.setup
+            setup = [*(before if isinstance(before, list) else [before]), *setup]
+        task = task_with(self._task, dataset=MemoryDataset([sample]), setup=chain(*setup), epochs=1)
+        (log,) = eval(
+            task,
+            model=_model("target", job),
+            model_roles={"grader": _model("judge", job)},
+            token_limit=job["token_limit"],
+            display="none",
+            acp_server=False,
+            ctl_server=False,
+            log_dir=str(folder / "logs"),
+            log_format="json",
+            log_realtime=False,
+            log_level="error",
+            fail_on_error=False,
+            score_display=False,
+            max_samples=1,
+        )
+        if not log.samples:
+            return {"failure": log.error.message if log.error else "no sample was evaluated"}
+        return _result(log.samples[0])
+
+
+@solver
+def _read_skill(skill: str) -> Solver:
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        del generate
+        if skill.strip():
+            state.messages.insert(0, ChatMessageSystem(content=skill))
+        return state
+
+    return solve
+
+
+def _model(name: str, job: Mapping[str, Any]) -> Model:
+    return get_model(
+        f"openai-api/skillopt-ci/{name}",
+        base_url=job["base_url"],
+        api_key=job["token"],
+        responses_api=False,
+        stream=False,
+    )
+
+
+def _result(sample: EvalSample) -> dict[str, Any]:
+    if sample.error is not None:
+        return {"failure": f"Inspect ended the sample: {sample.error.message}"}
+    number = value_to_float()
+    scores = {
+        name: {
+            "value": _value(score.value, number),
+            "answer": score.answer or "",
+            "explanation": score.explanation or "",
+        }
+        for name, score in (sample.scores or {}).items()
+    }
+    limit = _LIMITS.get(sample.limit.type) if sample.limit else None
+    return {"response": sample.output.completion, "scores": scores, "limit": limit}
+
+
+def _value(value: Any, number: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _value(one, number) for key, one in value.items()}
+    if isinstance(value, list):
+        return _value(dict(enumerate(value)), number)
+    return number(value)
+
+
+def _told(key: str, sample: Sample) -> dict[str, Any]:
+    said = sample.input
+    messages = (
+        [{"role": "user", "content": said}]
+        if isinstance(said, str)
+        else [{"role": one.role, "content": one.text} for one in said if one.role in _ROLES]
+    )
+    if sample.choices:
+        listed = "\n".join(f"- {choice}" for choice in sample.choices)
+        messages.append({"role": "user", "content": f"Choices:\n{listed}"})
+    metadata = to_jsonable_python(sample.metadata or {}, fallback=str)
+    target = [sample.target] if isinstance(sample.target, str) else sample.target
+    return {
+        "key": key,
+        "id": key,
+        "messages": messages,
+        "references": [one for one in target if one],
+        "type": str(metadata.get("task_type") or metadata.get("category") or ""),
+        "metadata": metadata,
+    }

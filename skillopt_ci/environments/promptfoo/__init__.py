@@ -1,0 +1,1 @@
+"""Test files of promptfoo (https://www.promptfoo.dev): prompts, variables, assertions."""

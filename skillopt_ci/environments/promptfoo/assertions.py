@@ -1,0 +1,234 @@
+"""promptfoo's assertions that can be judged from the answer alone, and their combination."""
+
+import csv
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import yaml
+from jsonschema.exceptions import SchemaError, best_match
+from jsonschema.validators import Draft7Validator, validator_for
+from rapidfuzz.distance import Levenshtein
+from referencing import Registry
+
+from skillopt_ci.environments.promptfoo.shape import AssertionShape
+from skillopt_ci.errors import UsageError
+from skillopt_ci.tasks.problems import did_you_mean
+from skillopt_ci.tasks.scorers.wording import one_line, quote
+
+_NOT = "not-"
+_LEVENSHTEIN_THRESHOLD = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What an assertion says of an answer; ``score`` is from 0 to 1."""
+
+    passed: bool
+    score: float
+    reason: str
+
+
+def is_negated(assertion: AssertionShape) -> bool:
+    """Whether the assertion must not hold."""
+    return assertion.type.startswith(_NOT)
+
+
+def kind_of(assertion: AssertionShape) -> str:
+    """The assertion's type without its negation."""
+    return assertion.type.removeprefix(_NOT)
+
+
+def judge_text(assertion: AssertionShape, answer: str) -> Verdict:
+    """Judge an assertion that needs nothing but the answer."""
+    holds, reason = _TEXT[kind_of(assertion)](assertion, answer)
+    passed = holds != is_negated(assertion)
+    return Verdict(passed, float(passed), reason)
+
+
+def combined(
+    verdicts: Sequence[Verdict], weights: Sequence[float], threshold: float | None
+) -> Verdict:
+    """The verdict of several: passed if all are, or if the score reaches a given ``threshold``.
+
+    The score is the weighted mean; a verdict with a weight of 0 counts for nothing.
+    """
+    total = math.fsum(weights)
+    shares = [verdict.score * weight for verdict, weight in zip(verdicts, weights, strict=True)]
+    score = math.fsum(shares) / total if total else 0.0
+    failed = [
+        verdict.reason
+        for verdict, weight in zip(verdicts, weights, strict=True)
+        if weight and not verdict.passed
+    ]
+    passed = not failed if threshold is None else score >= threshold
+    reason = "; ".join(failed) if failed else "all assertions hold"
+    return Verdict(passed, score, reason)
+
+
+def refuse_unsupported(assertions: Sequence[AssertionShape], where: str) -> None:
+    """Raise UsageError for the first assertion that cannot be judged here, and say why."""
+    for assertion in assertions:
+        kind = kind_of(assertion)
+        if assertion.transform is not None:
+            raise UsageError(f"{where}: {assertion.type}: transform is not supported")
+        if kind in REFUSED:
+            raise UsageError(f"{where}: {assertion.type} is not supported: {REFUSED[kind]}")
+        if kind not in SUPPORTED:
+            raise UsageError(
+                f"{where}: the assertion {assertion.type!r} is not supported; "
+                f"{did_you_mean(kind, SUPPORTED)}"
+            )
+        if kind == "python" and not str(assertion.value).startswith("file://"):
+            raise UsageError(f"{where}: {assertion.type}: name a file, as file://judge.py:function")
+        if kind == "regex":
+            _refuse_pattern(_text(assertion.value), where)
+        refuse_unsupported(assertion.assertions, where)
+
+
+def _refuse_pattern(pattern: str, where: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        message = f"{where}: {pattern!r} is not a regular expression: {error}"
+        raise UsageError(message) from error
+
+
+Judged = tuple[bool, str]
+
+
+def _equals(assertion: AssertionShape, answer: str) -> Judged:
+    value = assertion.value
+    if isinstance(value, dict | list):
+        try:
+            same = bool(json.loads(answer) == value)
+        except ValueError:
+            same = False
+        return same, f"{quote(answer)} compared with {quote(json.dumps(value))}"
+    return answer == _text(value), f"{quote(answer)} compared with {quote(_text(value))}"
+
+
+def _contains(assertion: AssertionShape, answer: str) -> Judged:
+    wanted = _cased(assertion, _text(assertion.value))
+    return wanted in _cased(assertion, answer), f"looked for {quote(_text(assertion.value))}"
+
+
+def _contains_any(assertion: AssertionShape, answer: str) -> Judged:
+    texts = _texts(assertion.value)
+    found = any(_cased(assertion, text) in _cased(assertion, answer) for text in texts)
+    return found, f"looked for one of {', '.join(map(quote, texts))}"
+
+
+def _contains_all(assertion: AssertionShape, answer: str) -> Judged:
+    texts = _texts(assertion.value)
+    missing = [text for text in texts if _cased(assertion, text) not in _cased(assertion, answer)]
+    return not missing, f"missing {', '.join(map(quote, missing)) or 'nothing'}"
+
+
+def _starts_with(assertion: AssertionShape, answer: str) -> Judged:
+    return answer.startswith(_text(assertion.value)), f"begins with {quote(answer[:40])}"
+
+
+def _ends_with(assertion: AssertionShape, answer: str) -> Judged:
+    return answer.endswith(_text(assertion.value)), f"ends with {quote(answer[-40:])}"
+
+
+def _regex(assertion: AssertionShape, answer: str) -> Judged:
+    found = re.search(_text(assertion.value), answer)
+    return found is not None, f"searched for {quote(_text(assertion.value))}"
+
+
+def _levenshtein(assertion: AssertionShape, answer: str) -> Judged:
+    distance = Levenshtein.distance(answer, _text(assertion.value))
+    most = assertion.threshold or _LEVENSHTEIN_THRESHOLD
+    return distance <= most, f"{distance} edits away, {most:g} allowed"
+
+
+def _is_json(assertion: AssertionShape, answer: str) -> Judged:
+    try:
+        value = json.loads(answer)
+    except ValueError:
+        return False, f"{quote(answer)} is not JSON"
+    fault = _violation(assertion.value, value)
+    return not fault, fault or "is JSON as demanded"
+
+
+def _contains_json(assertion: AssertionShape, answer: str) -> Judged:
+    found = [*_json_values(answer)]
+    faults = [_violation(assertion.value, value) for value in found]
+    return "" in faults, next(filter(None, faults), f"{len(found)} JSON values found")
+
+
+def _json_values(text: str) -> Iterator[Any]:
+    """The objects in a text, none inside another."""
+    decoder, place = json.JSONDecoder(), 0
+    while (start := text.find("{", place)) >= 0:
+        try:
+            value, place = decoder.raw_decode(text, start)
+            yield value
+        except (ValueError, RecursionError):
+            place = start + 1
+
+
+def _violation(schema: Any, value: Any) -> str:
+    if schema is None or schema == "":
+        return ""
+    shape = yaml.safe_load(schema) if isinstance(schema, str) else schema
+    try:
+        kind = validator_for(shape, default=Draft7Validator)
+        kind.check_schema(shape)
+        fault = best_match(kind(shape, registry=Registry()).iter_errors(value))
+    except SchemaError as error:
+        raise UsageError(f"not a JSON Schema: {error.message}") from error
+    return one_line(f"{fault.json_path}: {fault.message}") if fault else ""
+
+
+def _cased(assertion: AssertionShape, text: str) -> str:
+    return text.lower() if kind_of(assertion).startswith("i") else text
+
+
+def _texts(value: Any) -> list[str]:
+    """The texts of a list, or of a line with commas between them (and quotes where needed)."""
+    if isinstance(value, list):
+        return [_text(one) for one in value]
+    rows = csv.reader([_text(value)], skipinitialspace=True)
+    return [text.strip() for row in rows for text in row]
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+_TEXT: Mapping[str, Callable[[AssertionShape, str], Judged]] = MappingProxyType(
+    {
+        "equals": _equals,
+        "contains": _contains,
+        "icontains": _contains,
+        "contains-any": _contains_any,
+        "icontains-any": _contains_any,
+        "contains-all": _contains_all,
+        "icontains-all": _contains_all,
+        "starts-with": _starts_with,
+        "ends-with": _ends_with,
+        "regex": _regex,
+        "levenshtein": _levenshtein,
+        "is-json": _is_json,
+        "contains-json": _contains_json,
+    }
+)
+#: Every type that is understood; ``not-`` may stand before each but ``assert-set``.
+SUPPORTED = (*_TEXT, "python", "llm-rubric", "assert-set")
+#: Types that are refused, and why.
+REFUSED: Mapping[str, str] = MappingProxyType(
+    {
+        "javascript": "only promptfoo runs JavaScript; write it as a python file",
+        "similar": "it needs an embedding model, which no role of the configuration is",
+        "latency": "it judges the server, not the skill",
+        "cost": "it judges the price, not the skill; see `budget`",
+        "webhook": "grading does not ask servers of its own",
+    }
+)

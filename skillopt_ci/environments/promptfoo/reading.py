@@ -1,0 +1,208 @@
+"""From a promptfoo configuration to tests that are ready to be asked."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import ValidationError
+
+from skillopt_ci.chat import Message
+from skillopt_ci.environments.promptfoo.assertions import kind_of, refuse_unsupported
+from skillopt_ci.environments.promptfoo.shape import (
+    AssertionShape,
+    FileShape,
+    PromptShape,
+    TestShape,
+)
+from skillopt_ci.environments.promptfoo.template import render, rendered
+from skillopt_ci.errors import UsageError
+
+_FILE = "file://"
+#: Between the prompts of a text file.
+_BETWEEN = re.compile(r"^---\s*$", re.MULTILINE)
+
+Shape = TypeVar("Shape", FileShape, TestShape)
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """One prompt with one choice of variables, and how its answer is judged."""
+
+    __test__ = False  # nothing for pytest
+
+    id: str
+    messages: tuple[Message, ...]
+    assertions: tuple[AssertionShape, ...]
+    threshold: float | None
+    vars: Mapping[str, Any]
+    description: str
+    metadata: Mapping[str, Any]
+
+
+def read_tests(file: Path) -> tuple[Test, ...]:
+    """Read the tests of ``file``: each prompt with each test, variables that are lists spread out.
+
+    Raises UsageError for what cannot be read, and for whatever in it is not supported here.
+    """
+    config = _shaped(FileShape, _data(file), str(file))
+    if config.scenarios:
+        raise UsageError(f"{file}: scenarios are not supported; write them out as tests")
+    folder = file.parent
+    prompts = [text for prompt in config.prompts for text in _prompts(prompt, folder)]
+    tests = [test for given in config.tests for test in _tests(given, folder)]
+    return tuple(_spread(prompts, [_with(config.default, test) for test in tests], file))
+
+
+def _spread(prompts: Sequence[str], tests: Sequence[TestShape], file: Path) -> Iterator[Test]:
+    for number, test in enumerate(tests, 1):
+        where = f"{file}: test {number}"
+        if not test.assertions:
+            raise UsageError(f"{where} has no assertions, so that every answer would pass")
+        if test.options.transform is not None:
+            raise UsageError(f"{where}: options.transform is not supported")
+        refuse_unsupported(test.assertions, where)
+        choices = [*_choices(test, file.parent)]
+        for variant, chosen in enumerate(choices, 1):
+            for place, prompt in enumerate(prompts, 1):
+                name = f"test-{number}"
+                name += f"-vars-{variant}" if len(choices) > 1 else ""
+                name += f"-prompt-{place}" if len(prompts) > 1 else ""
+                yield _test(name, prompt, test, chosen, file.parent)
+
+
+def _test(name: str, prompt: str, test: TestShape, chosen: Mapping[str, Any], folder: Path) -> Test:
+    text = render(f"{test.options.prefix}{prompt}{test.options.suffix}", chosen)
+    return Test(
+        id=name,
+        messages=_messages(text),
+        assertions=tuple(_filled(one, chosen, folder) for one in test.assertions),
+        threshold=test.threshold,
+        vars=chosen,
+        description=test.description,
+        metadata=test.metadata,
+    )
+
+
+def _filled(assertion: AssertionShape, chosen: Mapping[str, Any], folder: Path) -> AssertionShape:
+    value = rendered(assertion.value, chosen)
+    if kind_of(assertion) != "python":
+        value = _value(value, folder)
+    inner = tuple(_filled(one, chosen, folder) for one in assertion.assertions)
+    return assertion.model_copy(update={"value": value, "assertions": inner})
+
+
+def _with(default: TestShape, test: TestShape) -> TestShape:
+    options = {key: getattr(test.options, key) for key in test.options.model_fields_set}
+    return test.model_copy(
+        update={
+            "vars": {**default.vars, **test.vars},
+            "assertions": (*default.assertions, *test.assertions),
+            "threshold": default.threshold if test.threshold is None else test.threshold,
+            "options": default.options.model_copy(update=options),
+            "metadata": {**default.metadata, **test.metadata},
+        }
+    )
+
+
+def _choices(test: TestShape, folder: Path) -> Iterator[dict[str, Any]]:
+    """Every combination of the variables' values, where some are lists of them."""
+    spread = {
+        name: [_value(one, folder) for one in value]
+        if isinstance(value, list) and not test.options.disable_var_expansion
+        else [_value(value, folder)]
+        for name, value in test.vars.items()
+    }
+    for values in product(*spread.values()):
+        yield dict(zip(spread, values, strict=True))
+
+
+def _value(value: Any, folder: Path) -> Any:
+    is_file = isinstance(value, str) and value.startswith(_FILE)
+    return _file_value(value, folder) if is_file else value
+
+
+def _file_value(name: str, folder: Path) -> Any:
+    path = folder / name.removeprefix(_FILE)
+    if path.suffix in {".js", ".ts", ".mjs", ".cjs", ".py"}:
+        raise UsageError(f"{name}: values that a program makes are not supported; write them out")
+    return _data(path) if path.suffix in {".yaml", ".yml", ".json"} else _text(path)
+
+
+def _tests(given: str | TestShape, folder: Path) -> Iterator[TestShape]:
+    if isinstance(given, TestShape):
+        yield given
+        return
+    path = folder / given.removeprefix(_FILE)
+    if path.suffix not in {".yaml", ".yml", ".json", ".jsonl"}:
+        raise UsageError(f"{path}: tests are read from .yaml, .json and .jsonl files")
+    for number, one in enumerate(_records(path), 1):
+        yield _shaped(TestShape, one, f"{path}: test {number}")
+
+
+def _records(path: Path) -> list[Any]:
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in _text(path).splitlines() if line.strip()]
+    data = _data(path)
+    return data if isinstance(data, list) else [data]
+
+
+def _prompts(given: str | PromptShape, folder: Path) -> Iterator[str]:
+    name = given if isinstance(given, str) else given.raw or given.id or ""
+    if not name.startswith(_FILE):
+        yield name
+        return
+    path = folder / name.removeprefix(_FILE)
+    if path.suffix in {".js", ".ts", ".mjs", ".cjs", ".py"}:
+        raise UsageError(f"{path}: prompts that a program makes are not supported")
+    if path.suffix in {".yaml", ".yml"}:
+        yield json.dumps(_data(path), ensure_ascii=False)
+    elif path.suffix == ".txt":
+        yield from (part.strip() for part in _BETWEEN.split(_text(path)) if part.strip())
+    else:
+        yield _text(path)
+
+
+def _messages(text: str) -> tuple[Message, ...]:
+    """A prompt as messages: a JSON list of them, or the text as one of the user's."""
+    try:
+        told = json.loads(text)
+    except ValueError:
+        told = None
+    roles = {"system", "user", "assistant"}
+    if not (
+        isinstance(told, list)
+        and told
+        and all(isinstance(one, dict) and one.get("role") in roles for one in told)
+    ):
+        return (Message("user", text),)
+    return tuple(Message(one["role"], str(one.get("content", ""))) for one in told)
+
+
+def _shaped(shape: type[Shape], data: Any, where: str) -> Shape:
+    try:
+        return shape.model_validate(data)
+    except ValidationError as error:
+        lines = [
+            f"{where}: {'.'.join(map(str, one['loc']))}: {one['msg']}"
+            for one in error.errors(include_url=False)
+        ]
+        raise UsageError("\n".join(lines[:10])) from None
+
+
+def _data(path: Path) -> Any:
+    try:
+        return yaml.safe_load(_text(path))
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path}: {' '.join(str(error).split())}") from error
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: cannot be read as UTF-8 text: {error}") from error

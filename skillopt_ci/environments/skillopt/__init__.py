@@ -1,0 +1,1 @@
+"""Environment adapters of SkillOpt (https://github.com/microsoft/SkillOpt)."""

@@ -1,0 +1,197 @@
+"""In the worker: an adapter of SkillOpt's, its items, and the rollout of one of them."""
+
+import inspect
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+from typing import Any
+
+from skillopt import model, prompts
+from skillopt.config import flatten_config, load_config
+from skillopt.datasets.base import BatchSpec
+from skillopt.envs.base import EnvAdapter
+
+from skillopt_ci.environments.worker.side import SideError
+from skillopt_ci.user_code import user_module
+
+#: Our splits in SkillOpt's words.
+_SPLITS = {"train": "train", "selection": "valid_seen", "test": "valid_unseen"}
+_REFERENCES = ("answers", "answer", "gold_answers", "gold_answer", "ground_truth", "references")
+#: Update modes, and what the names of their prompts end with.
+_MODES = {
+    "patch": "",
+    "rewrite_from_suggestions": "_rewrite",
+    "full_rewrite_minibatch": "_full_rewrite",
+}
+#: How SkillOpt marks what went wrong on its side and not on the model's, scoring it 0.
+_FAILURES = ("error:", "unexpected:", "task-timeout-")
+
+
+def open_side(options: Mapping[str, Any], root: Path) -> "SkillOptSide":
+    """Build and set up the adapter that ``options`` name; raises SideError if that cannot work."""
+    sys.path.append(str(root))
+    _find_prompts(options, root)
+    given = options.get("config") or {}
+    config = flatten_config(load_config(str(root / given)) if isinstance(given, str) else given)
+    config.setdefault("out_root", "")
+    kind = _adapter(options["adapter"], root)
+    accepted = inspect.signature(kind.__init__).parameters
+    adapter = kind(**{key: value for key, value in config.items() if key in accepted})
+    if adapter.requires_ray():
+        raise SideError(f"{options['adapter']}: adapters that need Ray cannot be bridged")
+    return SkillOptSide(adapter, config)
+
+
+class SkillOptSide:
+    """One adapter, set up; what it generates at set-up goes to a folder that is thrown away."""
+
+    def __init__(self, adapter: EnvAdapter, config: dict[str, Any]) -> None:
+        self._scratch = TemporaryDirectory(prefix="skillopt-adapter-")
+        self._adapter = adapter
+        adapter.setup({**config, "out_root": self._scratch.name})
+        loader = adapter.get_dataloader()
+        if loader is None or not hasattr(loader, "get_split_items"):
+            raise SideError("the adapter has no data loader that lists its items by split")
+        self._items = {ours: list(loader.get_split_items(name)) for ours, name in _SPLITS.items()}
+
+    def tasks(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the items of each split."""
+        return {
+            split: [self._told(split, number, item) for number, item in enumerate(items)]
+            for split, items in self._items.items()
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """Return the version, and the prompts that the adapter has of its own."""
+        return {
+            "versions": {"skillopt": version("skillopt")},
+            "prompts": dict(self._own_prompts()),
+            "task_types": list(self._adapter.get_task_types()),
+        }
+
+    def _own_prompts(self) -> Iterator[tuple[str, str]]:
+        config = self._adapter._cfg  # where the adapter looks the mode up
+        for mode, suffix in _MODES.items():
+            config["skill_update_mode"] = mode
+            error, success = f"analyst_error{suffix}", f"analyst_success{suffix}"
+            for name, text in (
+                (error, self._adapter.get_error_minibatch_prompt()),
+                (success, self._adapter.get_success_minibatch_prompt()),
+            ):
+                if text and text not in (_generic(name), _generic(name.removesuffix(suffix))):
+                    yield name, text
+
+    def attempt(self, job: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+        """Roll out one item."""
+        split, number = job["item"]
+        item = self._items[split][number]
+        _point_at(job["base_url"], job["token"])
+        batch = BatchSpec(
+            phase="train" if split == "train" else "eval",
+            split=_SPLITS[split],
+            seed=0,
+            batch_size=1,
+            payload=[item],
+        )
+        env = self._adapter.build_env_from_batch(batch, out_root=str(folder))
+        feedback = {"use_eval_feedback": True} if job["training"] else {}
+        rows = self._adapter.rollout(env, job["skill"], str(folder), **feedback)
+        row = next((row for row in rows if str(row.get("id")) == str(item["id"])), None)
+        if row is None:
+            return {"failure": f"the adapter gave no result for {item['id']!r}"}
+        return _result(dict(row))
+
+    def _told(self, split: str, number: int, item: Mapping[str, Any]) -> dict[str, Any]:
+        types = self._adapter.get_task_types()
+        references = next((item[key] for key in _REFERENCES if item.get(key)), ())
+        listed = references if isinstance(references, list | tuple) else [references]
+        hidden = {"id", "task_type", "reference_text", *_REFERENCES}
+        asked = {key: value for key, value in item.items() if key not in hidden}
+        return {
+            "id": str(item["id"]),
+            "key": [split, number],
+            "text": json.dumps(asked, indent=1, ensure_ascii=False, default=str),
+            "references": [str(one) for one in listed],
+            "type": str(item.get("task_type") or (types[0] if len(types) == 1 else "")),
+            "reference_text": self._adapter.build_reference_text(dict(item)),
+        }
+
+
+def _find_prompts(options: Mapping[str, Any], root: Path) -> None:
+    """Make SkillOpt find the prompt files that its wheel on PyPI (0.2.0) lacks."""
+    folder, installed = options.get("prompt_files"), Path(prompts.__file__).parent
+    if not folder:
+        bundled = "/" not in options["adapter"] and ":" not in options["adapter"]
+        if bundled and not any(installed.glob("*.md")):
+            raise SideError(
+                "the installed package skillopt lacks its prompt files, without which its own "
+                "adapters cannot work: install it from a checkout (pip install -e), or name a "
+                "folder with them as prompt_files"
+            )
+        return
+    read = prompts._read_file  # the one place that all prompts are read in
+
+    def read_anywhere(path: str) -> Any:
+        parts = Path(path).relative_to(installed.parent).parts
+        own = root / folder / (f"{parts[1]}/{parts[-1]}" if parts[0] == "envs" else parts[-1])
+        return read(path) or read(str(own))
+
+    prompts._read_file = read_anywhere
+
+
+def _generic(name: str) -> str:
+    try:
+        return str(prompts.load_prompt(name))
+    except FileNotFoundError:
+        return ""
+
+
+def _adapter(name: str, root: Path) -> type[EnvAdapter]:
+    source, _, wanted = name.rpartition(":")
+    where = source or f"skillopt.envs.{name}.adapter"
+    try:
+        module = user_module(where, root)
+    except ModuleNotFoundError as error:
+        raise SideError(f"there is no adapter at {where}: {error}") from error
+    if source:
+        found = getattr(module, wanted, None)
+    else:
+        found = next(filter(lambda one: _is_own(one, module), vars(module).values()), None)
+    if not (inspect.isclass(found) and issubclass(found, EnvAdapter)):
+        raise SideError(f"{name!r} is no EnvAdapter of SkillOpt's")
+    return found
+
+
+def _is_own(value: object, module: ModuleType) -> bool:
+    return (
+        inspect.isclass(value)
+        and issubclass(value, EnvAdapter)
+        and value.__module__ == module.__name__
+    )
+
+
+def _point_at(base_url: str, token: str) -> None:
+    """Make SkillOpt's model layer ask the run's own models, whatever its configuration says."""
+    model.configure_azure_openai(endpoint=base_url, api_key=token, auth_mode="openai_compatible")
+    for role, name in (("target", "target"), ("optimizer", "judge")):
+        getattr(model, f"set_{role}_backend")("openai_chat")
+        getattr(model, f"set_{role}_deployment")(name)
+
+
+def _result(row: Mapping[str, Any]) -> dict[str, Any]:
+    reason = str(row.get("fail_reason") or "")
+    failed = row.get("agent_ok") is False and reason
+    if failed or reason.startswith(_FAILURES):
+        return {"failure": reason}
+    hard = row.get("hard", 0)
+    return {
+        "hard": hard,
+        "soft": row.get("soft", hard),
+        "reason": reason,
+        "response": str(row.get("response") or row.get("predicted_answer") or ""),
+        "answer": str(row.get("predicted_answer") or ""),
+    }

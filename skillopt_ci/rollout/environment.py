@@ -1,0 +1,98 @@
+"""Environments: where tasks come from, how one is attempted, how an attempt is graded."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from skillopt_ci.computer.computer import Computers
+from skillopt_ci.errors import InfrastructureError
+from skillopt_ci.model.client import ChatClient
+from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.rollout.solver import Solver
+from skillopt_ci.rollout.steps import Attempt
+from skillopt_ci.settings.config import Config
+from skillopt_ci.tasks.scorers.score import Judge, Score
+from skillopt_ci.tasks.task import Task
+
+Split = Literal["train", "selection", "test"]
+
+
+class EnvironmentFailure(InfrastructureError):
+    """The environment's own program failed on an attempt: never scored as the model's failure."""
+
+
+class Grader(Protocol):
+    """Grades what an attempt left behind."""
+
+    async def __call__(self, task: Task, attempt: Attempt) -> Score:
+        """Return the score; raises GraderError when the grader is at fault."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the run can lend an environment.
+
+    ``client`` is cached, metered and held to the budgets: all model calls go through it.
+    ``solver`` is the configured one, ``grade`` grades by the task's or the run's scorer.
+    ``computers`` is None where the configuration has none; ``root`` is the configuration's folder.
+    """
+
+    client: ChatClient
+    prompts: Prompts
+    judge: Judge
+    config: Config
+    root: Path
+    environ: Mapping[str, str]
+    computers: Computers | None
+    solver: Solver
+    grade: Grader
+
+
+class Environment(ABC):
+    """Tasks, and how they are worked on. Only :meth:`tasks` must be written.
+
+    ``options`` are what the configuration's block has besides its type; ``root`` is the
+    configuration's folder.
+    """
+
+    def __init__(self, options: Mapping[str, object], root: Path) -> None:
+        self.options = options
+        self.root = root
+
+    @abstractmethod
+    def tasks(self, split: Split) -> Iterable[Task]:
+        """Return the tasks of a split, always the same ones in the same order."""
+
+    def solver(self, parts: Parts) -> Solver:
+        """Return what works on the tasks: by default the configured solver."""
+        return parts.solver
+
+    async def grade(self, task: Task, attempt: Attempt, parts: Parts) -> Score:
+        """Grade an attempt: by default with the task's scorer, or the run's.
+
+        Raises :class:`~skillopt_ci.tasks.scorers.score.GraderError` when the grader is at fault.
+        """
+        return await parts.grade(task, attempt)
+
+    @property
+    def grades(self) -> bool:
+        """Whether it grades by itself, and not by scorers."""
+        return type(self).grade is not Environment.grade
+
+    def prompts(self) -> Mapping[str, str]:
+        """Return prompts for training in this environment, by the names of those they replace.
+
+        Files of the configuration's `prompts` folder win over them.
+        """
+        return {}
+
+    def identity(self) -> Mapping[str, object]:
+        """Return the JSON facts besides the tasks that scores depend on, never a secret."""
+        return {"type": type(self).__qualname__, "options": dict(self.options)}
+
+    def close(self) -> None:
+        """Release what the environment holds; called once, at the end."""
+        return

@@ -1,0 +1,122 @@
+"""Places to work: a computer for each attempt, with the task's files and set-up done."""
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+from skillopt_ci.computer.computer import CommandResult, Computer, Computers, ComputerSpec, Network
+from skillopt_ci.computer.errors import ComputerFailure, FileRefused
+from skillopt_ci.settings.computer_task import ComputerBlock, LimitChanges
+from skillopt_ci.tasks.scorers.wording import last_words
+from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile
+from skillopt_ci.working_time import TimeUp, working_time
+
+_NOTHING = ComputerTask(ComputerBlock())
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Computers for tasks: ``base`` is what each gets, ``common`` what every task adds to that."""
+
+    computers: Computers
+    base: ComputerSpec = field(default_factory=ComputerSpec)
+    common: ComputerTask | None = None
+
+    def needed(self, task: Task) -> bool:
+        """Whether ``task`` itself asks for a computer."""
+        return task.computer is not None or self.common is not None
+
+    def block(self, task: Task) -> ComputerBlock:
+        """What ``task`` asks for, with what all tasks have in common."""
+        own = task.computer or _NOTHING
+        return own.block.over(None if self.common is None else self.common.block)
+
+    def limits(self, task: Task) -> LimitChanges | None:
+        """The limits that belong to ``task``."""
+        return self.block(task).limits
+
+    def open(self, task: Task) -> AbstractAsyncContextManager[Computer]:
+        """A fresh computer for ``task``, without its files."""
+        return self.computers.open(self.spec(task))
+
+    def spec(self, task: Task) -> ComputerSpec:
+        """What ``task``'s computer is like."""
+        block = self.block(task)
+        network = self.base.network if block.network is None else Network(block.network)
+        return replace(
+            self.base,
+            network=network,
+            image=self.base.image if block.image is None else block.image,
+            environ={**self.base.environ, **block.environ},
+        )
+
+    @asynccontextmanager
+    async def prepared(self, task: Task, seconds: float) -> AsyncIterator[Computer]:
+        """A computer with ``task``'s files on it and its set-up done, within ``seconds``.
+
+        Raises :class:`~skillopt_ci.computer.errors.ComputerFailure` when that fails: it says
+        nothing about the model.
+        """
+        opened = self.open(task)
+        async with _within(seconds, task):
+            computer = await opened.__aenter__()
+        try:
+            async with _within(seconds, task):
+                await self._set_up(computer, task, seconds)
+            yield computer
+        except BaseException as error:
+            if not await opened.__aexit__(type(error), error, error.__traceback__):
+                raise
+        else:
+            await opened.__aexit__(None, None, None)
+
+    async def _set_up(self, computer: Computer, task: Task, seconds: float) -> None:
+        common = () if self.common is None else self.common.files
+        own = () if task.computer is None else task.computer.files
+        try:
+            await write_files(computer, {file.name: file for file in (*common, *own)}.values())
+        except FileRefused as error:
+            raise ComputerFailure(f"The files of task {task.id!r}: {error}") from error
+        await run_setup(computer, self.block(task).setup, seconds, f"task {task.id!r}")
+
+
+async def write_files(computer: Computer, files: Iterable[TaskFile]) -> None:
+    """Write ``files`` to the workspace."""
+    for file in files:
+        await computer.write(file.name, file.content.encode())
+
+
+async def run_setup(
+    computer: Computer, commands: Iterable[Sequence[str]], seconds: float, whose: str
+) -> None:
+    """Run ``commands`` one after the other.
+
+    Raises :class:`~skillopt_ci.computer.errors.ComputerFailure` for one that fails.
+    """
+    for number, command in enumerate(commands, start=1):
+        result = await computer.run(command, timeout=seconds)
+        if result.exit_code or result.timed_out:
+            raise ComputerFailure(f"Set-up command {number} of {whose} {ended(result, seconds)}")
+
+
+def ended(result: CommandResult, seconds: float) -> str:
+    """How a command ended, in words."""
+    said = last_words(result.stderr.strip() or result.stdout)
+    if result.timed_out:
+        how = f"took longer than {seconds:g} s"
+    elif result.limit:
+        how = f"reached the computer's limit of {result.limit}"
+    else:
+        how = f"ended with status {result.exit_code}"
+    return f"{how}: {said}" if said else how
+
+
+@asynccontextmanager
+async def _within(seconds: float, task: Task) -> AsyncIterator[None]:
+    try:
+        async with working_time(seconds):
+            yield
+    except TimeUp:
+        raise ComputerFailure(
+            f"The computer of task {task.id!r} was not ready within {seconds:g} s (setup_seconds)"
+        ) from None

@@ -1,0 +1,1 @@
+"""Attempts made by a Ray cluster (https://docs.ray.io)."""

@@ -1,0 +1,1 @@
+"""Who works on tasks with a computer: the built-in agent, others' agents, scripts, people."""

@@ -1,0 +1,56 @@
+"""The solver that the configuration asks for."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from skillopt_ci.errors import ModelSetupError
+from skillopt_ci.model.client import ChatClient
+from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.rollout.solver import ChatSolver, Solver
+from skillopt_ci.rollout.solvers.agent import AgentSolver
+from skillopt_ci.rollout.solvers.external import ExternalSolver
+from skillopt_ci.rollout.solvers.human import HumanSolver
+from skillopt_ci.rollout.solvers.scripted import ScriptedSolver
+from skillopt_ci.rollout.solvers.skill_files import read_skill_folder
+from skillopt_ci.rollout.solvers.terminal import StreamTerminal
+from skillopt_ci.settings.config import Config
+from skillopt_ci.settings.solver import (
+    AgentSettings,
+    ChatSettings,
+    ExternalSettings,
+    HumanSettings,
+    ScriptedSettings,
+)
+
+
+def build_solver(
+    config: Config, client: ChatClient, prompts: Prompts, root: Path, environ: Mapping[str, str]
+) -> Solver:
+    """Return the solver of ``config.rollout``.
+
+    ``root`` is the configuration's folder. Raises
+    :class:`~skillopt_ci.errors.ModelSetupError` for a model that cannot be one, and
+    :class:`~skillopt_ci.errors.SkillError` for a skill's folder that cannot be handed out.
+    """
+    match config.rollout.solver:
+        case ChatSettings():
+            return ChatSolver(client, prompts)
+        case AgentSettings() as settings:
+            _refuse_command(config)
+            return AgentSolver(client, prompts, settings)
+        case ExternalSettings() as settings:
+            folder = read_skill_folder(root / config.skill)
+            return ExternalSolver(settings, prompts, folder, root.resolve(), environ)
+        case ScriptedSettings() as settings:
+            return ScriptedSolver(settings)
+        case HumanSettings() as settings:
+            return HumanSolver(settings, StreamTerminal(sys.stdin, sys.stderr))
+
+
+def _refuse_command(config: Config) -> None:
+    if config.model.target.provider == "command":
+        raise ModelSetupError(
+            "model.target: a command cannot call the tools of the built-in agent.",
+            hint="Run an agent that has its own tools with `rollout.solver: {type: external}`.",
+        )

@@ -1,0 +1,192 @@
+"""The built-in agent's tools: what the model is told of them, and how a call is carried out."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeVar
+
+from pydantic import Field, ValidationError
+
+from skillopt_ci.chat import ToolCall
+from skillopt_ci.computer.capture import Capture
+from skillopt_ci.computer.computer import CommandResult, Computer
+from skillopt_ci.computer.errors import FileRefused
+from skillopt_ci.model.client import Tool
+from skillopt_ci.rollout.steps import ToolUsed
+from skillopt_ci.settings.base import Section
+from skillopt_ci.settings.solver import AgentSettings
+
+SUBMIT = "submit"
+
+#: Files larger than this are for other tools than `read`.
+_MOST_FILE_BYTES = 10_000_000
+
+# Models write for bash; an image without it has at least a POSIX shell.
+_SHELL = 'if command -v bash >/dev/null 2>&1; then exec bash -c "$1"; else exec sh -c "$1"; fi'
+
+
+class Shell(Section):
+    """Run a command line in a shell that starts in the working folder."""
+
+    command: str = Field(min_length=1)
+    """The command line."""
+
+
+class Read(Section):
+    """Read a text file, or some lines of it."""
+
+    path: str = Field(min_length=1)
+    """Absolute, or relative to the working folder."""
+    start: int = Field(default=1, ge=1)
+    """The first line, counted from 1."""
+    lines: int = Field(default=500, ge=1)
+    """How many lines."""
+
+
+class Write(Section):
+    """Write a text file as a whole; folders above it are made."""
+
+    path: str = Field(min_length=1)
+    """Absolute, or relative to the working folder."""
+    content: str
+    """The whole text of the file."""
+
+
+class Submit(Section):
+    """End the work."""
+
+    answer: str = ""
+    """The answer, or one sentence about what was done."""
+
+
+_ARGUMENTS: Mapping[str, type[Section]] = MappingProxyType(
+    {"shell": Shell, "read": Read, "write": Write, SUBMIT: Submit}
+)
+
+Arguments = TypeVar("Arguments", bound=Section)
+
+
+class BadArguments(Exception):
+    """A call that cannot be carried out; the message is for the model."""
+
+
+def tools(names: Sequence[str]) -> tuple[Tool, ...]:
+    """Return what a model is told of the tools called ``names``, and of `submit`."""
+    return tuple(_tool(name, _ARGUMENTS[name]) for name in (*names, SUBMIT))
+
+
+def submitted(call: ToolCall) -> str:
+    """Return the answer that a call of `submit` hands in; raises :class:`BadArguments`."""
+    return _read_arguments(call, Submit).answer
+
+
+@dataclass(frozen=True, slots=True)
+class Toolbox:
+    """Carries out calls on ``computer``; without one there is nothing but `submit`."""
+
+    computer: Computer | None
+    settings: AgentSettings
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The tools besides `submit`."""
+        return () if self.computer is None else self.settings.tools
+
+    async def use(self, call: ToolCall) -> ToolUsed:
+        """Carry out ``call``. What is wrong with it is the result, for the model to read.
+
+        Raises :class:`~skillopt_ci.computer.errors.ComputerFailure`.
+        """
+        try:
+            return await self._used(call)
+        except (BadArguments, FileRefused) as error:
+            return ToolUsed(call, f"Error: {error}")
+
+    async def _used(self, call: ToolCall) -> ToolUsed:
+        if call.name == SUBMIT:
+            submitted(call)
+        if self.computer is None or call.name not in self.names:
+            offered = ", ".join((*self.names, SUBMIT))
+            raise BadArguments(f"there is no tool {call.name!r}. The tools are {offered}.")
+        match call.name:
+            case "shell":
+                return await self._shell(self.computer, call)
+            case "read":
+                return ToolUsed(call, await self._read(self.computer, _read_arguments(call, Read)))
+            case _:
+                return ToolUsed(call, await _write(self.computer, _read_arguments(call, Write)))
+
+    async def _shell(self, computer: Computer, call: ToolCall) -> ToolUsed:
+        result = await computer.run(
+            ["sh", "-c", _SHELL, "sh", _read_arguments(call, Shell).command],
+            timeout=self.settings.command_seconds,
+            output_bytes=self.settings.output_bytes,
+        )
+        shown = self._shortened(_told(result, self.settings.command_seconds))
+        return ToolUsed(call, shown, result.exit_code, result.seconds)
+
+    async def _read(self, computer: Computer, wanted: Read) -> str:
+        content = await computer.read(wanted.path, max_bytes=_MOST_FILE_BYTES)
+        lines = content.decode("utf-8", errors="replace").splitlines(keepends=True)
+        first = wanted.start - 1
+        chosen = lines[first : first + wanted.lines]
+        if len(chosen) == len(lines):
+            return self._shortened("".join(chosen)) or "[the file is empty]"
+        place = f"[lines {wanted.start} to {first + len(chosen)} of {len(lines)}]"
+        return self._shortened(f"{place}\n{''.join(chosen)}")
+
+    def _shortened(self, text: str) -> str:
+        kept = Capture(self.settings.output_bytes)
+        kept.feed(text.encode("utf-8", errors="replace"))
+        return kept.text()
+
+
+async def _write(computer: Computer, wanted: Write) -> str:
+    content = wanted.content.encode("utf-8", errors="replace")
+    await computer.write(wanted.path, content)
+    return f"{len(content)} bytes written to {wanted.path}"
+
+
+def _told(result: CommandResult, seconds: float) -> str:
+    # No times: the same work must read the same when it is done again.
+    ends = [f"exit code {result.exit_code}"]
+    if result.timed_out:
+        ends.append(f"killed after {seconds:g} s")
+    if result.limit:
+        ends.append(f"out of {result.limit}")
+    parts = [f"[{', '.join(ends)}]", result.stdout]
+    if result.stderr:
+        parts += ["[standard error]", result.stderr]
+    return "\n".join(part.rstrip("\n") for part in parts if part)
+
+
+def _tool(name: str, arguments: type[Section]) -> Tool:
+    schema = arguments.model_json_schema()
+    properties = {
+        key: {fact: value for fact, value in about.items() if fact != "title"}
+        for key, about in schema["properties"].items()
+    }
+    description = " ".join((arguments.__doc__ or "").split())
+    parameters = {
+        "type": "object",
+        "properties": properties,
+        "required": schema.get("required", []),
+        "additionalProperties": False,
+    }
+    return Tool(name, description, parameters)
+
+
+def _read_arguments(call: ToolCall, shape: type[Arguments]) -> Arguments:
+    try:
+        given = json.loads(call.arguments or "{}")
+    except ValueError as error:
+        raise BadArguments(f"the arguments of {call.name} are not JSON: {error}") from error
+    try:
+        return shape.model_validate(given)
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(map(str, fault['loc'])) or 'arguments'}: {fault['msg']}"
+            for fault in error.errors(include_url=False, include_input=False)
+        )
+        raise BadArguments(f"wrong arguments of {call.name}: {faults}") from error

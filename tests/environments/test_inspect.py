@@ -1,0 +1,271 @@
+"""Inspect AI's own evaluation of little tasks, with the run's models."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skillopt_ci.chat import ToolCall
+from skillopt_ci.environments.bridge import unpacked
+from skillopt_ci.environments.find import open_environment
+from skillopt_ci.environments.inspect_ai.environment import InspectEnvironment
+from skillopt_ci.errors import BudgetExhausted, UsageError
+from skillopt_ci.model.client import ChatRequest, ModelUnavailable, Role
+from skillopt_ci.rollout.environment import Environment, EnvironmentFailure
+from skillopt_ci.rollout.steps import Asked, Attempt, Limit, ModelSaid, ToolUsed
+from skillopt_ci.settings.environment import EnvironmentSettings
+from skillopt_ci.tasks.scorers.score import GraderError
+from tests.environments.conftest import OpenEnvironment, attempt_now, reply
+
+pytest.importorskip("inspect_ai", reason="the extra `inspect` is not installed")
+pytestmark = pytest.mark.integration
+
+FILE = '''
+import os
+from inspect_ai import Task, task
+from inspect_ai.dataset import Sample
+from inspect_ai.model import ChatMessageSystem, ChatMessageUser
+from inspect_ai.scorer import includes, match, model_graded_qa
+from inspect_ai.solver import generate, solver, use_tools
+from inspect_ai.tool import tool
+
+@tool
+def add():
+    async def execute(x: int, y: int):
+        """Add two numbers.
+
+        Args:
+            x: The first number.
+            y: The second number.
+        """
+        return x + y
+    return execute
+
+@solver
+def broken():
+    async def solve(state, generate):
+        raise RuntimeError("the solver is broken")
+    return solve
+
+def samples():
+    about = {"category": "sums"}
+    return [
+        Sample(f"What is 2 + {i}?", target=str(2 + i), id=f"sum-{i}", metadata=about)
+        for i in range(8)
+    ]
+
+@task
+def sums(judged: bool = False):
+    scorers = model_graded_qa() if judged else [match(), includes()]
+    return Task(dataset=samples(), solver=[use_tools(add()), generate()], scorer=scorers)
+
+@task
+def chat():
+    talk = [ChatMessageSystem(content="Be kind."), ChatMessageUser(content="Pick.")]
+    picks = [
+        Sample([*talk, ChatMessageUser(content=str(i))], choices=["x", "y"], target=["x", "X"])
+        for i in range(8)
+    ]
+    return Task(dataset=picks, solver=generate(), scorer=includes(), message_limit=3)
+
+@task
+def failing():
+    return Task(dataset=samples(), solver=broken(), scorer=match())
+
+@task
+def environ():
+    seen = f"{os.environ.get('SHOWN')} {os.environ.get('HIDDEN')}"
+    return Task(dataset=[Sample(f"{i} {seen}") for i in range(8)])
+'''
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("inspect")
+    (folder / "sums.py").write_text(FILE, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def opened(root: Path) -> Iterator[OpenEnvironment]:
+    """Open environments, each only once: Inspect takes seconds to load."""
+    known: dict[str, Environment] = {}
+
+    def open_one(given: dict[str, Any], **environ: str) -> Environment:
+        key = json.dumps([given, environ])
+        if key not in known:
+            seen = {"PATH": os.environ["PATH"], "HOME": str(root), **environ}
+            known[key] = open_environment(EnvironmentSettings.model_validate(given), root, seen)
+        return known[key]
+
+    yield open_one
+    for environment in known.values():
+        environment.close()
+
+
+def options(task: str = "sums.py@sums", **more: Any) -> dict[str, Any]:
+    return {"type": "inspect", "task": task, "split": "2:1:1", **more}
+
+
+def answer(request: ChatRequest) -> Any:
+    """Use the tool once, then say what it said."""
+    if request.role is Role.JUDGE:
+        return "It is right. GRADE: C"
+    last = request.messages[-1]
+    if last.role == "tool":
+        return f"The answer is {last.content}"
+    number = last.content.rpartition(" ")[2].strip("?")
+    return reply("", tool_calls=(ToolCall("c1", "add", f'{{"x": 2, "y": {number}}}'),))
+
+
+def test_samples_are_tasks_and_are_divided(opened: OpenEnvironment) -> None:
+    found = opened(options())
+    tasks = {name: found.tasks(name) for name in ("train", "selection", "test")}
+    assert [len(part) for part in tasks.values()] == [4, 2, 2]  # type: ignore[arg-type]
+    assert sorted(task.id for part in tasks.values() for task in part) == [
+        f"sum-{n}" for n in range(8)
+    ]
+    (task,) = (one for part in tasks.values() for one in part if one.id == "sum-3")
+    assert (task.messages[0].content, task.references, task.task_type) == (
+        "What is 2 + 3?",
+        ("5",),
+        "sums",
+    )
+    assert opened(options()).tasks("train") == tasks["train"]
+
+
+def test_a_conversation_with_choices_keeps_its_turns(opened: OpenEnvironment) -> None:
+    task = next(iter(opened(options("sums.py@chat")).tasks("train")))
+    assert [message.role for message in task.messages] == ["system", "user", "user", "user"]
+    assert task.messages[-1].content == "Choices:\n- x\n- y"
+    assert task.references == ("x", "X")
+
+
+def test_solver_tools_and_scorer_are_inspects_and_the_model_is_ours(
+    opened: OpenEnvironment,
+) -> None:
+    found = opened(options())
+    task = next(iter(found.tasks("train")))
+    made = attempt_now(found, task, answer, "# Skill\n\nUse the tool.")
+    assert [type(step) for step in made.steps] == [Asked, ModelSaid, ToolUsed, ModelSaid]
+    assert made.attempt.messages[0].content == "# Skill\n\nUse the tool."
+    assert made.attempt.messages[-1].content == f"The answer is {task.references[0]}"
+    assert (made.attempt.usage.calls, made.attempt.n_turns) == (2, 2)
+    assert (made.score.hard, made.score.soft, made.score.answer) == (
+        1.0,
+        1.0,
+        f"the answer is {task.references[0]}",
+    )
+
+
+def test_a_wrong_answer_scores_nothing(opened: OpenEnvironment) -> None:
+    found = opened(options())
+    made = attempt_now(found, next(iter(found.tasks("test"))), lambda _: "no idea", stage="test")
+    assert (made.score.hard, made.score.soft) == (0.0, 0.0)
+
+
+def test_the_grader_of_a_task_is_the_judge(opened: OpenEnvironment) -> None:
+    found = opened(options(args={"judged": True}))
+    made = attempt_now(found, next(iter(found.tasks("train"))), answer)
+    assert made.score.hard == 1.0
+    assert "GRADE: C" in made.score.reason
+
+
+MARKS = {"value": {"form": 10.0, "content": 5.0}, "answer": "", "explanation": "by hand"}
+
+
+def scored(root: Path, **more: Any) -> Any:
+    """Read the marks of a result, with the options ``more``."""
+    return InspectEnvironment({"task": "-", **more}, root, {}).score({"scores": {"marks": MARKS}})
+
+
+@pytest.mark.parametrize(
+    ("more", "soft", "hard"),
+    [
+        ({"scorer": "marks/form", "full_marks": 10}, 1.0, 1.0),
+        ({"scorer": "marks/content", "full_marks": 10}, 0.5, 0.0),
+        ({"full_marks": 10}, 0.75, 0.0),
+        ({"full_marks": 10, "hard_at": 0.7}, 0.75, 1.0),
+    ],
+)
+def test_scores_with_parts_and_marks(
+    root: Path, more: dict[str, Any], soft: float, hard: float
+) -> None:
+    found = scored(root, **more)
+    assert (found.soft, found.hard, found.reason) == (soft, hard, "by hand")
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, "the score 'marks' is 7.5"),
+        ({"scorer": "marks/other"}, "the score 'marks' is None"),
+        ({"scorer": "other"}, "no score called 'other'; there are: marks"),
+    ],
+)
+def test_a_score_that_is_none_is_the_graders_fault(
+    root: Path, more: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(GraderError) as error:
+        scored(root, **more)
+    assert said in str(error.value)
+
+
+def test_a_limit_of_inspects_is_told_and_the_work_is_graded(opened: OpenEnvironment) -> None:
+    found = opened(options("sums.py@chat"))
+    made = attempt_now(found, next(iter(found.tasks("train"))), lambda _: "x")
+    assert made.attempt.limit is Limit.STEPS
+    assert made.score.hard in (0.0, 1.0)
+
+
+def test_a_broken_solver_is_not_the_models_failure(opened: OpenEnvironment) -> None:
+    found = opened(options("sums.py@failing"))
+    with pytest.raises(EnvironmentFailure, match="the solver is broken"):
+        attempt_now(found, next(iter(found.tasks("train"))), answer)
+
+
+@pytest.mark.parametrize("error", [ModelUnavailable("down"), BudgetExhausted("no money left")])
+def test_the_models_errors_are_what_they_are(opened: OpenEnvironment, error: Exception) -> None:
+    found = opened(options())
+    with pytest.raises(type(error)):
+        attempt_now(found, next(iter(found.tasks("train"))), lambda _: error)
+
+
+def test_an_attempt_without_a_result_scores_nothing(opened: OpenEnvironment) -> None:
+    import asyncio
+
+    found: Any = opened(options())
+    cut = Attempt((), "so far", limit=Limit.TIME)
+    score = asyncio.run(found.grade(None, cut, None))
+    assert (score.hard, score.answer) == (0.0, "so far")
+    assert "limit of time" in score.reason
+    with pytest.raises(GraderError, match="no readable result"):
+        unpacked(b"no tar")
+
+
+def test_the_task_sees_only_variables_that_it_may(opened: OpenEnvironment) -> None:
+    found = opened(options("sums.py@environ", env=["SHOWN"]), SHOWN="yes", HIDDEN="secret")
+    assert next(iter(found.tasks("train"))).messages[0].content.endswith(" yes None")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"type": "inspect"}, "environment.task: missing"),
+        (options(scorers="x"), "environment.scorers: unknown key; did you mean 'scorer'?"),
+        (options("sums.py@nothing"), "nothing"),
+        (options("sums.py"), "names 4 tasks"),
+        (options(split="1:1:99"), "leave nothing for train and selection"),
+    ],
+)
+def test_mistakes_are_told_for_people(
+    opened: OpenEnvironment, given: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UsageError) as error:
+        opened(given).tasks("train")
+    assert said in str(error.value)

@@ -1,0 +1,247 @@
+"""SkillOpt's own SearchQA adapter, and little ones, with the run's models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skillopt_ci.environments.find import open_environment
+from skillopt_ci.environments.skillopt.environment import SkillOptEnvironment
+from skillopt_ci.errors import UsageError
+from skillopt_ci.model.client import ChatRequest, ModelRefusal, ModelUnavailable
+from skillopt_ci.rollout.environment import EnvironmentFailure
+from skillopt_ci.settings.environment import EnvironmentSettings
+from skillopt_ci.tasks.scorers.score import GraderError
+from tests.environments.conftest import OpenEnvironment, attempt_now
+
+pytest.importorskip("skillopt", reason="the extra `skillopt` is not installed")
+pytestmark = pytest.mark.integration
+
+#: The wheel of SkillOpt 0.2.0 lacks its prompt files; these are ours.
+PROMPTS = {
+    "searchqa/rollout_system.md": "Answer questions.\n{skill_section}Use <answer></answer>.\n",
+    "searchqa/analyst_error.md": "You find out why answers about places are wrong.",
+    "analyst_success.md": "You find out why answers are right.",
+}
+
+ADAPTER = """
+from skillopt.datasets.base import SplitDataLoader
+from skillopt.envs.base import EnvAdapter
+from skillopt.model import chat_target
+
+class Loader(SplitDataLoader):
+    pass
+
+class Little(EnvAdapter):
+    def __init__(self, split_dir, mode="fine"):
+        self.loader, self.mode = Loader(split_dir=split_dir, split_mode="split_dir"), mode
+
+    def setup(self, cfg):
+        super().setup(cfg)
+        self.loader.setup(cfg)
+
+    def get_dataloader(self):
+        return self.loader
+
+    def build_train_env(self, batch_size, seed, **kwargs):
+        raise NotImplementedError
+
+    build_eval_env = build_train_env
+
+    def build_env_from_batch(self, batch, **kwargs):
+        return [(batch.phase, batch.split, item) for item in batch.payload]
+
+    def rollout(self, env_manager, skill_content, out_dir, **kwargs):
+        ((phase, split, item),) = env_manager
+        row = {"id": str(item["id"]), "hard": 0.5, "soft": 0.25, "n_turns": 1}
+        match self.mode:
+            case "fine":
+                text, _ = chat_target(system=skill_content, user="go", retries=3)
+                fed = kwargs.get("use_eval_feedback", False)
+                return [{**row, "response": text, "fail_reason": f"{phase} {split} {fed}"}]
+            case "failed":
+                return [{**row, "agent_ok": False, "fail_reason": "error: no disk"}]
+            case "late":
+                return [{**row, "fail_reason": "task-timeout-60s"}]
+            case "silent":
+                return []
+            case "wild":
+                return [{**row, "hard": 3}]
+
+    def get_task_types(self):
+        return ["places"]
+
+class Rays(Little):
+    def requires_ray(self):
+        return True
+
+class NotOne:
+    pass
+"""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("skillopt")
+    for name, text in PROMPTS.items():
+        (folder / "prompts" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "prompts" / name).write_text(text, encoding="utf-8")
+    for offset, split in enumerate(("train", "val", "test")):
+        (folder / "data" / split).mkdir(parents=True)
+        items = [item(offset * 10 + n) for n in range(3)]
+        (folder / "data" / split / "items.json").write_text(json.dumps(items), encoding="utf-8")
+    (folder / "little.py").write_text(ADAPTER, encoding="utf-8")
+    structured = "env:\n  name: searchqa\n  split_mode: split_dir\n  split_dir: data\n"
+    (folder / "searchqa.yaml").write_text(structured, encoding="utf-8")
+    return folder
+
+
+def item(number: int) -> dict[str, object]:
+    return {
+        "id": f"q/{number}",
+        "question": f"Where is {number}?",
+        "context": f"[DOC] {number} is in Rome.",
+        "answers": ["Rome", "Roma"],
+    }
+
+
+@pytest.fixture(scope="module")
+def opened(root: Path) -> Iterator[OpenEnvironment]:
+    """Open environments, each only once."""
+    known: dict[str, Any] = {}
+
+    def open_one(adapter: str, **more: Any) -> Any:
+        key = json.dumps([adapter, more])
+        if key not in known:
+            given = {"type": "skillopt", "adapter": adapter, **more}
+            settings = EnvironmentSettings.model_validate(given)
+            known[key] = open_environment(settings, root, {"PATH": "/usr/bin:/bin"})
+        return known[key]
+
+    yield open_one
+    for environment in known.values():
+        environment.close()
+
+
+def searchqa(opened: OpenEnvironment) -> Any:
+    return opened("searchqa", config="searchqa.yaml", prompt_files="prompts")
+
+
+def little(opened: OpenEnvironment, mode: str = "fine") -> Any:
+    return opened("little.py:Little", config={"split_dir": "data", "mode": mode})
+
+
+def test_items_are_tasks_with_their_answers(opened: OpenEnvironment) -> None:
+    found = searchqa(opened)
+    assert [task.id for task in found.tasks("selection")] == ["q/10", "q/11", "q/12"]
+    task = found.tasks("train")[0]
+    assert json.loads(task.messages[0].content) == {
+        "question": "Where is 0?",
+        "context": "[DOC] 0 is in Rome.",
+    }
+    assert (task.references, task.task_type) == (("Rome", "Roma"), "qa")
+
+
+def test_searchqa_asks_our_target_and_grades_itself(opened: OpenEnvironment) -> None:
+    found = searchqa(opened)
+    task = found.tasks("train")[1]
+    made = attempt_now(found, task, lambda _: "It is <answer>the rome</answer>", "# Brevity")
+    system, user, said = made.attempt.messages
+    assert system.content == "Answer questions.\n## Skill\n# Brevity\n\nUse <answer></answer>.\n"
+    assert "Where is 1?" in user.content
+    assert said.content == made.attempt.response
+    assert (made.score.hard, made.score.soft, made.score.answer) == (1.0, 1.0, "the rome")
+
+
+def test_partial_credit_and_reasons_are_kept(opened: OpenEnvironment) -> None:
+    found = searchqa(opened)
+    made = attempt_now(found, found.tasks("test")[0], lambda _: "<answer>Rome Italy</answer>")
+    assert made.score.hard == 0
+    assert made.score.soft == pytest.approx(2 / 3)
+    assert "expected ['Rome', 'Roma']" in made.score.reason
+
+
+def test_a_models_failure_is_never_scored_nor_retried_for_half_a_minute(
+    opened: OpenEnvironment,
+) -> None:
+    found, asked = searchqa(opened), list[ChatRequest]()
+    for error in (ModelUnavailable("down"), ModelRefusal("filtered")):
+
+        def fail(request: ChatRequest, error: Exception = error) -> Exception:
+            asked.append(request)
+            return error
+
+        with pytest.raises(type(error)):
+            attempt_now(found, found.tasks("train")[0], fail)
+    assert len(asked) == 2
+
+
+def test_the_adapters_own_prompts_are_the_analysts(opened: OpenEnvironment) -> None:
+    own = searchqa(opened).prompts()
+    assert own["analyst_error"] == PROMPTS["searchqa/analyst_error.md"]
+    assert "analyst_success" not in own  # the one for all environments is none of its own
+    without = opened("searchqa", config="searchqa.yaml", prompt_files="prompts", prompts=False)
+    assert without.prompts() == {}
+
+
+@pytest.mark.parametrize(
+    ("stage", "said"),
+    [("rollout", "train train True"), ("selection", "eval valid_seen False")],
+)
+def test_an_adapter_is_told_what_it_rolls_out_for(
+    opened: OpenEnvironment, stage: str, said: str
+) -> None:
+    found = little(opened)
+    task = found.tasks("train" if stage == "rollout" else "selection")[0]
+    made = attempt_now(found, task, lambda _: "went", stage=stage)
+    assert (made.score.hard, made.score.soft, made.score.reason) == (0.5, 0.25, said)
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        ("failed", "error: no disk"),
+        ("late", "task-timeout-60s"),
+        ("silent", "the adapter gave no result for 'q/0'"),
+    ],
+)
+def test_what_skillopt_scores_0_for_its_own_failures_is_infrastructure(
+    opened: OpenEnvironment, mode: str, said: str
+) -> None:
+    found = little(opened, mode)
+    with pytest.raises(EnvironmentFailure, match=said):
+        attempt_now(found, found.tasks("train")[0], lambda _: "")
+
+
+def test_a_score_beyond_1_is_the_graders_fault(opened: OpenEnvironment) -> None:
+    found = little(opened, "wild")
+    with pytest.raises(GraderError, match="the adapter's hard score is 3"):
+        attempt_now(found, found.tasks("train")[0], lambda _: "")
+
+
+@pytest.mark.parametrize(
+    ("adapter", "more", "said"),
+    [
+        ("serchqa", {"prompt_files": "prompts"}, "there is no adapter at skillopt.envs.serchqa"),
+        ("searchqa", {}, "lacks its prompt files"),
+        ("searchqa", {"prompt_files": "prompts"}, "IsADirectoryError"),
+        ("little.py:NotOne", {}, "'little.py:NotOne' is no EnvAdapter"),
+        ("little.py:Rays", {"config": {"split_dir": "data"}}, "need Ray cannot be bridged"),
+        ("little.py:Little", {"config": {"split_dir": "nowhere"}}, "Missing 'train/'"),
+    ],
+)
+def test_mistakes_are_told_for_people(
+    opened: OpenEnvironment, adapter: str, more: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UsageError) as error:
+        opened(adapter, **more).tasks("train")
+    assert said in str(error.value)
+
+
+def test_options_are_checked(root: Path) -> None:
+    with pytest.raises(UsageError, match=r"environment\.adaptor: unknown key; did you mean"):
+        SkillOptEnvironment({"adapter": "searchqa", "adaptor": "x"}, root, {})

@@ -1,0 +1,136 @@
+"""Whole training runs on environments: a class of one's own, promptfoo, SkillOpt."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+import yaml
+
+from skillopt_ci.errors import TooManyErrors
+from tests.conftest import HARMFUL, RULES, Checkout, ModelServer, Workshop
+
+QUESTION = re.compile(r"Item (\d+) of kind (\w)")
+SPLITS = {"train": 0, "val": 100, "test": 200}
+
+CLASS = """
+from skillopt_ci.environments.api import Environment, Score, task_of
+
+class Items(Environment):
+    def tasks(self, split):
+        start = {"train": 0, "selection": 100, "test": 200}[split]
+        for n in range(start, start + 8):
+            kind = "abcd"[n % 4]
+            yield task_of({"id": f"{kind}{n}", "prompt": f"Item {n} of kind {kind}"}, self.root)
+
+    async def grade(self, task, attempt, parts):
+        right = f"<answer>{task.id}</answer>" in attempt.response
+        return Score(right, right, "as in the register" if right else "not in the register", "")
+"""
+
+
+def items(start: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": f"q{n}",
+            "question": f"Item {n} of kind {'abcd'[n % 4]}",
+            "context": "[DOC] The register of items.",
+            "answers": [f"{'abcd'[n % 4]}{n}"],
+        }
+        for n in range(start, start + 8)
+    ]
+
+
+def configure(checkout: Checkout, environment: object, files: dict[str, str]) -> None:
+    """Let the run of ``checkout`` work on ``environment`` instead of its task files."""
+    config = yaml.safe_load((checkout.folder / "skillopt.yaml").read_text())
+    del config["tasks"], config["scorer"]
+    config["environment"] = environment
+    checkout.write("skillopt.yaml", yaml.safe_dump(config))
+    for path, text in files.items():
+        checkout.write(path, text)
+    checkout.git("add", ".")
+    checkout.git("commit", "--quiet", "-m", "Use an environment")
+
+
+def answer_questions(server: ModelServer) -> None:
+    """Make the scripted target answer an item wherever its question stands."""
+    scripted = server.answer
+
+    def answer(system: str, prompt: str) -> str:
+        found = QUESTION.search(prompt)
+        if found is None or "Trajector" in prompt:
+            return scripted(system, prompt)
+        letter = found[2] if RULES[found[2]] in system else ""
+        return f"<answer>{'' if HARMFUL in system else letter + found[1]}</answer>"
+
+    server.answer = answer  # type: ignore[method-assign]
+
+
+def assert_learned(checkout: Checkout) -> None:
+    """Assert that the run kept what helps and nothing that harms."""
+    checkout.run()
+    skill = checkout.show("skillopt/demo")
+    assert RULES["a"] in skill
+    assert HARMFUL not in skill
+    state = checkout.state()
+    assert state.best.measurement.hard > 0
+
+
+def test_a_class_of_ones_own(workshop: Workshop) -> None:
+    answer_questions(workshop.server)
+    checkout = workshop.checkout()
+    configure(checkout, "items.py:Items", {"items.py": CLASS})
+    assert_learned(checkout)
+
+
+def test_a_broken_environment_is_never_scored(workshop: Workshop) -> None:
+    answer_questions(workshop.server)
+    checkout = workshop.checkout()
+    broken = CLASS.replace("right = ", "right = {}['nothing'] or ")
+    configure(checkout, "items.py:Items", {"items.py": broken})
+    with pytest.raises(TooManyErrors, match=r"Items\.grade raised KeyError: 'nothing' \("):
+        checkout.step()
+    assert not checkout.ref("skillopt/demo")
+
+
+def test_promptfoos_tests(workshop: Workshop) -> None:
+    answer_questions(workshop.server)
+    checkout = workshop.checkout()
+    tests = [
+        {
+            "vars": {"n": item["question"]},
+            "assert": [{"type": "contains", "value": item["answers"][0]}],
+        }
+        for start in SPLITS.values()
+        for item in items(start)
+    ]
+    file = yaml.safe_dump({"prompts": ["{{n}}"], "providers": [], "tests": tests})
+    environment = {"type": "promptfoo", "file": "evals.yaml", "split": "1:1:1"}
+    configure(checkout, environment, {"evals.yaml": file})
+    assert_learned(checkout)
+
+
+@pytest.mark.skipif(find_spec("skillopt") is None, reason="the extra `skillopt` is not installed")
+def test_skillopts_own_searchqa_adapter(workshop: Workshop) -> None:
+    answer_questions(workshop.server)
+    checkout = workshop.checkout()
+    files = {f"data/{split}/items.json": json.dumps(items(n)) for split, n in SPLITS.items()}
+    files["prompts/searchqa/rollout_system.md"] = "{skill_section}Use <answer></answer>."
+    files["prompts/searchqa/analyst_error.md"] = "SearchQA's analyst. Stage: analyst_error."
+    environment = {
+        "type": "skillopt",
+        "adapter": "searchqa",
+        "config": {"split_mode": "split_dir", "split_dir": "data"},
+        "prompt_files": "prompts",
+    }
+    configure(checkout, environment, files)
+    assert_learned(checkout)
+    prompts = workshop.server.prompts
+    assert any(prompt.startswith("SearchQA's analyst") for prompt in prompts)
+    assert any("## Question\nItem" in prompt for prompt in prompts)
+    assert workshop.server.keys == {"Bearer sk-demo-key"}
+    assert workshop.server.most_answers == 1  # nothing that was paid for was asked again

@@ -1,0 +1,200 @@
+"""Real worker processes with a little side of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skillopt_ci.environments.worker.client import Worker
+from skillopt_ci.errors import UsageError
+from skillopt_ci.rollout.environment import EnvironmentFailure
+
+SIDE = """
+import os, signal, subprocess, sys, time
+from pathlib import Path
+from skillopt_ci.environments.worker.side import SideError
+
+print("noise on standard output while loading")
+STATE = []
+
+class Side:
+    def __init__(self, options, root):
+        self.options, self.root = options, root
+
+    def tasks(self):
+        return ["a", "b"]
+
+    def facts(self):
+        return {"environ": dict(os.environ), "cwd": os.getcwd()}
+
+    def attempt(self, job, folder):
+        print("noise of an attempt")
+        STATE.append(job["do"])
+        match job["do"]:
+            case "add":
+                return {"sum": job["x"] + job["y"], "pid": os.getpid(), "state": STATE}
+            case "raise":
+                raise RuntimeError("something\\nbroke")
+            case "die":
+                print("last words", file=sys.stderr, flush=True)
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "nan":
+                return {"x": float("nan")}
+            case "hang":
+                child = subprocess.Popen(["sleep", "1000"])
+                Path(job["pids"]).write_text(f"{os.getpid()} {child.pid}")
+                time.sleep(1000)
+
+def open_side(options, root):
+    if "wrong" in options:
+        raise SideError("say what is wrong")
+    if "crash" in options:
+        raise KeyError("crash")
+    if "exit" in options:
+        os._exit(3)
+    return Side(options, root)
+"""
+
+Start = Callable[..., Worker]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    (tmp_path / "little_side.py").write_text(SIDE, encoding="utf-8")
+    workers: list[Worker] = []
+
+    def begin(**options: object) -> Worker:
+        environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path)}
+        worker = Worker("little_side", options, tmp_path, environ, "environment little")
+        workers.append(worker)
+        return worker
+
+    yield begin
+    for worker in workers:
+        worker.close()
+
+
+def attempts(worker: Worker, *jobs: dict[str, object]) -> list[Any]:
+    async def run() -> list[Any]:
+        return await asyncio.gather(*(worker.attempt(job) for job in jobs), return_exceptions=True)
+
+    return asyncio.run(run())
+
+
+def test_a_side_is_loaded_once_and_sees_only_what_it_may(start: Start, tmp_path: Path) -> None:
+    worker = start()
+    assert worker.tasks == ["a", "b"]
+    assert worker.facts["cwd"] == str(tmp_path)
+    assert set(worker.facts["environ"]) - {"LC_CTYPE"} == {"PATH", "PYTHONPATH"}
+
+
+def test_attempts_have_a_process_each_and_share_no_state(start: Start) -> None:
+    jobs = [{"do": "add", "x": n, "y": 1} for n in range(8)]
+    found = attempts(start(), *jobs)
+    assert [one["sum"] for one in found] == list(range(1, 9))
+    assert len({one["pid"] for one in found}) == 8
+    assert all(one["state"] == ["add"] for one in found)
+
+
+def test_it_outlives_event_loops(start: Start) -> None:
+    worker = start()
+    for n in range(2):
+        assert attempts(worker, {"do": "add", "x": n, "y": 0})[0]["sum"] == n
+
+
+@pytest.mark.parametrize(
+    ("do", "said"),
+    [
+        ("raise", "RuntimeError: something broke ("),
+        ("die", "ended without a result: noise of an attempt last words"),
+        ("nan", "Out of range float values"),
+    ],
+)
+def test_a_failed_attempt_is_infrastructure_and_harms_no_other(
+    start: Start, do: str, said: str
+) -> None:
+    failed, done = attempts(start(), {"do": do}, {"do": "add", "x": 1, "y": 1})
+    assert isinstance(failed, EnvironmentFailure)
+    assert said in failed.message
+    assert done["sum"] == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("wrong", "environment little: say what is wrong"),
+        ("crash", "environment little: KeyError: 'crash'"),
+        ("exit", "environment little: the worker ended at once"),
+    ],
+)
+def test_a_side_that_cannot_be_loaded_is_the_users_to_mend(
+    start: Start, option: str, said: str
+) -> None:
+    with pytest.raises(UsageError) as error:
+        start(**{option: True})
+    assert error.value.message.startswith(said)
+
+
+def test_a_cancelled_attempt_leaves_nothing_running(start: Start, tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+
+    async def run() -> None:
+        running = asyncio.create_task(start().attempt({"do": "hang", "pids": str(pids)}))
+        await written(pids)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(run())
+    for pid in map(int, pids.read_text().split()):
+        assert_gone(pid)
+
+
+def test_closing_ends_what_is_under_way(start: Start, tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+
+    async def run() -> None:
+        worker = start()
+        running = asyncio.create_task(worker.attempt({"do": "hang", "pids": str(pids)}))
+        await written(pids)
+        worker.close()
+        with pytest.raises(EnvironmentFailure, match="gone"):
+            await running
+
+    asyncio.run(run())
+    for pid in map(int, pids.read_text().split()):
+        assert_gone(pid)
+
+
+def test_without_a_worker_an_attempt_fails_at_once(start: Start) -> None:
+    worker = start()
+    worker.close()
+    (failed,) = attempts(worker, {"do": "add", "x": 1, "y": 1})
+    assert isinstance(failed, EnvironmentFailure)
+
+
+async def written(file: Path) -> None:
+    async with asyncio.timeout(20):
+        while not (file.exists() and len(file.read_text().split()) == 2):
+            await asyncio.sleep(0.01)
+
+
+def assert_gone(pid: int) -> None:
+    """Assert that a process ends; one that nobody reaps any more counts as gone."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return
+        if state == "Z":
+            return
+        time.sleep(0.01)
+    pytest.fail(f"process {pid} is still running", pytrace=sys.flags.verbose > 0)

@@ -1,0 +1,308 @@
+"""Streams as the agents' documentation and sources describe them; none was recorded from one."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_ci.model.client import Usage
+from skillopt_ci.rollout.solvers.agents import READERS
+from skillopt_ci.rollout.solvers.streams.account import Account
+from skillopt_ci.rollout.steps import Limit, ModelSaid, Told, ToolUsed
+
+
+def read(agent: str, *events: object) -> Account:
+    return READERS[agent]("\n".join(json.dumps(event) for event in events))
+
+
+def shown(account: Account) -> list[object]:
+    """The steps in short: words and calls of the model, results, and what else was told."""
+    short: list[object] = []
+    for step in account.steps:
+        match step:
+            case ModelSaid(message, _):
+                called = [(call.name, json.loads(call.arguments)) for call in message.tool_calls]
+                short.append((message.content, called))
+            case ToolUsed(call, output, code, _):
+                short.append((call.name, output, code))
+            case Told(kind, text):
+                short.append((kind, text))
+    return short
+
+
+def _assistant(key: str, *blocks: object, **usage: int) -> dict[str, object]:
+    return {"type": "assistant", "message": {"id": key, "content": [*blocks], "usage": usage}}
+
+
+def _tool_use(key: str) -> dict[str, object]:
+    return {"type": "tool_use", "id": key, "name": "Bash", "input": {"command": key}}
+
+
+def _tool_result(key: str, content: object) -> dict[str, object]:
+    block = {"type": "tool_result", "tool_use_id": key, "content": content}
+    return {"type": "user", "message": {"content": [block]}}
+
+
+def test_claude_codes_messages_in_several_events_are_one_answer() -> None:
+    account = read(
+        "claude-code",
+        {"type": "system", "subtype": "init"},
+        _assistant("m1", {"type": "text", "text": "Look."}, input_tokens=9, output_tokens=1),
+        _assistant("m1", _tool_use("a"), input_tokens=9, output_tokens=1),
+        _assistant("m1", _tool_use("b"), input_tokens=9, output_tokens=1),
+        _tool_result("b", "B"),
+        _tool_result("a", [{"type": "text", "text": "A1"}, {"type": "text", "text": "A2"}]),
+        _assistant("m2", {"type": "text", "text": "Done."}, input_tokens=20, output_tokens=2),
+        {"type": "result", "subtype": "success", "result": "Done.", "num_turns": 2},
+    )
+    assert shown(account) == [
+        ("Look.", [("Bash", {"command": "a"}), ("Bash", {"command": "b"})]),
+        ("Bash", "B", None),
+        ("Bash", "A1\nA2", None),
+        ("Done.", []),
+    ]
+    spent = [step.usage.tokens for step in account.steps if isinstance(step, ModelSaid)]
+    assert spent == [10, 22]
+    assert account.response == "Done."
+
+
+def test_claude_codes_helpers_are_the_business_of_the_tool_that_started_them() -> None:
+    inner = {**_assistant("x", {"type": "text", "text": "inner"}), "parent_tool_use_id": "a"}
+    account = read("claude-code", _assistant("m1", _tool_use("a")), inner, _tool_result("a", "A"))
+    assert shown(account) == [("", [("Bash", {"command": "a"})]), ("Bash", "A", None)]
+
+
+@pytest.mark.parametrize(
+    ("ending", "error", "limit"),
+    [
+        ({"subtype": "error_max_turns", "is_error": True}, "", Limit.STEPS),
+        ({"subtype": "error_max_budget_usd", "is_error": True}, "", Limit.COST),
+        ({"subtype": "error_during_execution", "errors": ["a", "b"]}, "a; b", None),
+        ({"subtype": "success", "is_error": True, "result": "API Error"}, "API Error", None),
+    ],
+)
+def test_claude_codes_ways_to_end(ending: dict[str, object], error: str, limit: object) -> None:
+    account = read("claude-code", {"type": "result", **ending})
+    assert (account.error, account.limit) == (error, limit)
+    assert account.response is None
+
+
+def test_codex() -> None:
+    def item(key: str, kind: str, **fields: object) -> dict[str, object]:
+        return {"type": "item.completed", "item": {"id": key, "type": kind, **fields}}
+
+    account = read(
+        "codex",
+        {"type": "thread.started", "thread_id": "t"},
+        {"type": "turn.started"},
+        item("0", "reasoning", text="**Thinking**"),
+        {"type": "item.started", "item": {"id": "1", "type": "command_execution"}},
+        item("1", "command_execution", command="ls", aggregated_output="a\n", exit_code=2),
+        item("2", "file_change", changes=[{"path": "a", "kind": "add"}], status="completed"),
+        item(
+            "3", "mcp_tool_call", server="s", tool="t", arguments={"x": 1}, error={"message": "no"}
+        ),
+        item("4", "agent_message", text="First."),
+        item("5", "agent_message", text="It is a."),
+        {
+            "type": "turn.completed",
+            "usage": {"input_tokens": 100, "cached_input_tokens": 60, "output_tokens": 7},
+        },
+    )
+    assert shown(account) == [
+        ("reasoning", "**Thinking**"),
+        ("", [("shell", {"command": "ls"})]),
+        ("shell", "a\n", 2),
+        ("", [("file_change", {"changes": [{"kind": "add", "path": "a"}]})]),
+        ("file_change", "completed", None),
+        ("", [("s.t", {"x": 1})]),
+        ("s.t", "no", None),
+        ("First.", []),
+        ("It is a.", []),
+    ]
+    assert account.response == "It is a."
+    assert account.usage == Usage(1, 100, 7, cached_tokens=60, cost_usd=None)
+
+
+def test_codex_takes_a_connection_up_again() -> None:
+    account = read(
+        "codex",
+        {"type": "error", "message": "Reconnecting... 1/5"},
+        {"type": "item.completed", "item": {"id": "1", "type": "agent_message", "text": "ok"}},
+        {"type": "turn.completed", "usage": {}},
+    )
+    assert account.error == ""
+    assert account.response == "ok"
+
+
+def test_gemini() -> None:
+    account = read(
+        "gemini",
+        {"type": "init", "session_id": "s", "model": "m"},
+        {"type": "message", "role": "user", "content": "the prompt"},
+        {"type": "message", "role": "assistant", "content": "I ", "delta": True},
+        {"type": "message", "role": "assistant", "content": "look.", "delta": True},
+        {
+            "type": "tool_use",
+            "tool_name": "run_shell_command",
+            "tool_id": "1",
+            "parameters": {"command": "ls"},
+        },
+        {"type": "tool_result", "tool_id": "1", "status": "success", "output": "a"},
+        {"type": "tool_use", "tool_name": "read_file", "tool_id": "2", "parameters": {}},
+        {
+            "type": "tool_result",
+            "tool_id": "2",
+            "status": "error",
+            "error": {"type": "x", "message": "not found"},
+        },
+        {"type": "message", "role": "assistant", "content": "It is a.", "delta": True},
+        {
+            "type": "result",
+            "status": "success",
+            "stats": {"input_tokens": 50, "output_tokens": 5, "cached": 20},
+        },
+    )
+    assert shown(account) == [
+        ("I look.", [("run_shell_command", {"command": "ls"})]),
+        ("run_shell_command", "a", None),
+        ("", [("read_file", {})]),
+        ("read_file", "not found", None),
+        ("It is a.", []),
+    ]
+    assert account.response == "It is a."
+    assert account.usage == Usage(1, 50, 5, cached_tokens=20, cost_usd=None)
+
+
+def test_gemini_fails() -> None:
+    account = read("gemini", {"type": "result", "status": "error", "error": {"message": "quota"}})
+    assert account.error == "quota"
+
+
+def test_cursor() -> None:
+    def said(text: str) -> dict[str, object]:
+        return {"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}}
+
+    def call(subtype: str, **about: object) -> dict[str, object]:
+        tool = {"readToolCall": {"args": {"path": "a"}, **about}}
+        return {"type": "tool_call", "subtype": subtype, "call_id": "c", "tool_call": tool}
+
+    account = read(
+        "cursor",
+        {"type": "system", "subtype": "init"},
+        {"type": "user", "message": {"content": [{"type": "text", "text": "the prompt"}]}},
+        said("I look."),
+        call("started"),
+        call("completed", result={"success": {"content": "text", "totalLines": 1}}),
+        said("It is a."),
+        {
+            "type": "result",
+            "subtype": "success",
+            "is_error": False,
+            "result": "I look.It is a.",
+            "usage": {"inputTokens": 30, "outputTokens": 4, "cacheReadTokens": 10},
+        },
+    )
+    assert shown(account) == [
+        ("I look.", [("read", {"path": "a"})]),
+        ("read", "text", None),
+        ("It is a.", []),
+    ]
+    assert account.response == "It is a."
+    assert account.usage == Usage(1, 40, 4, cached_tokens=10, cost_usd=None)
+
+
+def test_copilots_session_events() -> None:
+    asked = {"toolCallId": "t", "name": "bash", "arguments": {"command": "ls"}}
+    done = {
+        "toolCallId": "t",
+        "success": True,
+        "result": {"content": "a", "contents": [{"type": "terminal", "exitCode": 1, "text": "a"}]},
+    }
+    first = {"messageId": "1", "content": "I look.", "toolRequests": [asked], "outputTokens": 5}
+    account = read(
+        "copilot",
+        {"type": "assistant.message", "data": first},
+        {"type": "tool.execution_complete", "data": done},
+        {
+            "type": "assistant.message",
+            "data": {"messageId": "2", "content": "a", "outputTokens": 2},
+        },
+        {"type": "result", "exitCode": 0},
+    )
+    assert shown(account) == [
+        ("I look.", [("bash", {"command": "ls"})]),
+        ("bash", "a", 1),
+        ("a", []),
+    ]
+    assert account.usage == Usage(2, 0, 7, cost_usd=None, estimated=True)
+
+
+def test_copilots_flat_events() -> None:
+    account = read(
+        "copilot",
+        {"type": "message", "role": "user", "content": "the prompt"},
+        {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "Look."}]},
+        {"type": "tool_use", "id": "t", "name": "bash", "input": {"command": "ls"}},
+        {"type": "tool_result", "tool_use_id": "t", "content": "a"},
+        {"type": "message", "role": "assistant", "content": "It is a."},
+        {"type": "usage", "input_tokens": 10, "output_tokens": 3},
+    )
+    assert shown(account) == [
+        ("Look.", [("bash", {"command": "ls"})]),
+        ("bash", "a", None),
+        ("It is a.", []),
+    ]
+    assert account.usage == Usage(1, 10, 3, cost_usd=None)
+
+
+def test_plain_text_is_the_answer() -> None:
+    assert READERS["text"]("\n the answer\nin two lines \n").response == "the answer\nin two lines"
+    assert READERS["text"](" \n").response is None
+
+
+def test_a_line_break_of_another_alphabet_ends_no_event() -> None:
+    account = READERS["claude-code"](
+        json.dumps({"type": "result", "result": "a\u2028b"}, ensure_ascii=False)
+    )
+    assert account.response == "a\u2028b"
+
+
+def test_a_stream_that_breaks_off_keeps_what_was_told() -> None:
+    whole = json.dumps(_assistant("m1", {"type": "text", "text": "begun"}, _tool_use("a")))
+    account = READERS["claude-code"](f"warning: x\n{whole}\n[… 9 bytes left out …]\n{whole[:40]}")
+    assert shown(account) == [
+        ("begun", [("Bash", {"command": "a"})]),
+        ("Bash", "[no result was told]", None),
+    ]
+
+
+#: What events are made of, whoever writes them.
+WORDS = """
+id type content text name input result usage message item data tool_call toolRequests error errors
+stats args input_tokens subtype call_id tool_id xToolCall role arguments num_turns is_error
+parent_tool_use_id exit_code changes status assistant user item.completed turn.completed turn.failed
+tool_use tool_result assistant.message tool.execution_complete session.error command_execution
+"""
+KEYS = KINDS = st.sampled_from(WORDS.split())
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | KINDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5),
+    max_leaves=12,
+)
+EVENTS = st.builds(
+    lambda kind, rest: {**rest, "type": kind}, KINDS, st.dictionaries(KEYS, JSON, max_size=5)
+)
+
+
+@pytest.mark.parametrize("agent", READERS)
+@given(events=st.lists(EVENTS, max_size=4))
+def test_no_stream_makes_a_reader_fail(agent: str, events: list[dict[str, object]]) -> None:
+    account = READERS[agent]("\n".join(json.dumps(event) for event in events))
+    for step in account.steps:
+        if isinstance(step, ModelSaid):
+            assert isinstance(step.message.content, str)
+            assert all(isinstance(call.arguments, str) for call in step.message.tool_calls)
+    assert account.response is None or isinstance(account.response, str)
+    assert account.usage is None or account.usage.tokens >= 0

@@ -1,0 +1,351 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from skillopt_ci.chat import Message
+from skillopt_ci.errors import ModelSetupError, UsageError
+from skillopt_ci.model.client import ModelUnavailable, Usage
+from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.rollout.solver import Workplace
+from skillopt_ci.rollout.solvers.external import ExternalSolver
+from skillopt_ci.rollout.solvers.skill_files import SkillFile, SkillFolder
+from skillopt_ci.rollout.steps import AgentError, Asked, Limit, ModelSaid, ToolUsed
+from skillopt_ci.settings.rollout import AttemptLimits
+from skillopt_ci.settings.solver import ExternalSettings
+from skillopt_ci.tasks.task import Task, TaskFile
+
+if TYPE_CHECKING:
+    from tests.rollout.solvers.conftest import Play
+
+SKILL = "---\nname: tidy\ndescription: d\n---\n\n# Rules\n\nBe brief.\n"
+PLACE = ".agents/skills/tidy"
+FOLDER = SkillFolder("SKILL.md", "tidy", (SkillFile("scripts/help.sh", b"#!/bin/sh\n", True),))
+
+#: Writes down how it was called, and answers in plain text.
+RECORDER = """#!/bin/sh
+for word in "$@"; do printf '%s\\n' "$word"; done > called
+cat > told
+env | sort > seen
+echo "my answer"
+"""
+
+
+def external(
+    agent: str = "command",
+    environ: dict[str, str] | None = None,
+    folder: SkillFolder = FOLDER,
+    **settings: object,
+) -> ExternalSolver:
+    chosen = ExternalSettings.model_validate({"type": "external", "agent": agent, **settings})
+    return ExternalSolver(chosen, Prompts.load(), folder, Path("/repo"), environ or {})
+
+
+def test_a_program_gets_the_task_and_finds_the_skill(play: Play) -> None:
+    played = play(
+        external(command=["./agent", "--root={root}", "{model}", "x"], model="big"),
+        "Count to 3.",
+        skill=SKILL,
+        files={"agent": RECORDER},
+        look=[
+            "called",
+            "told",
+            ".agents/skills/tidy/SKILL.md",
+            ".agents/skills/tidy/scripts/help.sh",
+        ],
+    )
+    assert played.files["called"] == "--root=/repo\nbig\nx\n"
+    assert played.files[f"{PLACE}/SKILL.md"] == SKILL
+    assert played.files[f"{PLACE}/scripts/help.sh"] == "#!/bin/sh\n"
+    assert "`.agents/skills/tidy/SKILL.md`" in played.files["told"]
+    assert played.files["told"].endswith("# Task\n\nCount to 3.\n")
+    assert played.attempt.response == "my answer"
+    (asked,) = played.of(Asked)
+    assert [message.role for message in asked.messages] == ["system", "user"]
+    assert "Be brief." in asked.messages[0].content
+    assert played.attempt.messages[:2] == asked.messages
+    assert played.attempt.usage.estimated
+    assert played.attempt.usage.cost_usd is None
+
+
+def test_the_files_beside_the_skill_keep_their_mode(play: Play) -> None:
+    test = "#!/bin/sh\ntest -x .agents/skills/tidy/scripts/help.sh && echo executable\n"
+    played = play(external(command=["./agent"]), skill=SKILL, files={"agent": test})
+    assert played.attempt.response == "executable"
+
+
+def test_a_prompt_can_be_an_argument_and_nothing_inside_it_is_filled_in(play: Play) -> None:
+    played = play(
+        external(command=["./agent", "-p", "{prompt}"]),
+        "Say {model} and $HOME `id`.",
+        files={"agent": RECORDER},
+        look=["called", "told"],
+    )
+    assert "Say {model} and $HOME `id`." in played.files["called"]
+    assert played.files["told"] == ""
+
+
+def test_without_a_skill_nothing_is_installed(play: Play) -> None:
+    script = "#!/bin/sh\nfind . -name '*.md'; cat\n"
+    played = play(external(command=["./agent"]), "Task.", skill=" \n", files={"agent": script})
+    assert ".md" not in played.attempt.response
+    assert "skill" not in played.attempt.response.lower()
+
+
+def test_turns_and_files_of_a_task_are_told(play: Play) -> None:
+    turns = (Message("user", "One?"), Message("assistant", "1"), Message("user", "Two?"))
+    task = Task("t", turns, files=(TaskFile("a.txt", "content"),))
+    played = play(
+        external(command=["./agent"]), task=task, files={"agent": RECORDER}, look=["told"]
+    )
+    assert "User:\nOne?\n\nAssistant:\n1\n\nUser:\nTwo?" in played.files["told"]
+    assert "File a.txt:\n```\ncontent\n```" in played.files["told"]
+
+
+CLAUDE_CODE = "-p --output-format stream-json --verbose --permission-mode bypassPermissions"
+CODEX = "exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox"
+CALLS = {
+    "claude-code": (
+        f"{CLAUDE_CODE} --model m --max-turns 7 --max-budget-usd 0.5 --extra",
+        ".claude/skills/tidy/SKILL.md",
+    ),
+    "codex": (f"{CODEX} --model m --extra -", ".agents/skills/tidy/SKILL.md"),
+    "cursor": (
+        "-p --output-format stream-json --force --trust --model m --extra",
+        ".cursor/skills/tidy/SKILL.md",
+    ),
+    "gemini": (
+        "--output-format stream-json --approval-mode=yolo --model m --extra",
+        ".gemini/skills/tidy/SKILL.md",
+    ),
+}
+
+
+@pytest.mark.parametrize("agent", CALLS)
+def test_a_known_agent_is_called_as_its_makers_document(agent: str, play: Play) -> None:
+    arguments, place = CALLS[agent]
+    limits = AttemptLimits.model_validate({"steps": 7, "cost_usd": 0.5})
+    played = play(
+        external(agent, command=["./agent"], model="m", arguments=["--extra"], output="text"),
+        "Do it.",
+        skill=SKILL,
+        place=Workplace("rollout", limits=limits),
+        files={"agent": RECORDER},
+        look=["called", "told", place],
+    )
+    assert played.files["called"].split() == arguments.split()
+    assert f"`{place}`" in played.files["told"]
+    assert played.files[place] == SKILL
+
+
+def test_copilot_is_given_the_prompt_as_an_argument(play: Play) -> None:
+    played = play(
+        external("copilot", command=["./agent"], output="text"),
+        "Do it.",
+        skill=SKILL,
+        files={"agent": RECORDER},
+        look=["called", "told", ".github/skills/tidy/SKILL.md"],
+    )
+    options, prompt = played.files["called"].split("\n-p\n")
+    assert options.split() == ["--output-format", "json", "--allow-all-tools", "--no-ask-user"]
+    assert prompt.endswith("Do it.\n\n")
+    assert played.files["told"] == ""
+
+
+def test_an_agent_sees_its_key_and_nothing_else_of_ours(play: Play) -> None:
+    ours = {"ANTHROPIC_API_KEY": "sk-1", "GITHUB_TOKEN": "ghs", "OTHER": "x"}
+    played = play(
+        external("claude-code", ours, command=["./agent"], output="text"),
+        files={"agent": RECORDER},
+        look=["seen"],
+    )
+    assert "ANTHROPIC_API_KEY=sk-1\n" in played.files["seen"]
+    assert "ghs" not in played.files["seen"]
+    assert "OTHER" not in played.files["seen"]
+
+
+def test_the_settings_name_what_else_it_may_see(play: Play) -> None:
+    ours = {"MY_TOKEN": "value-of-mine", "ANTHROPIC_API_KEY": "sk-1"}
+    played = play(
+        external("claude-code", ours, command=["./agent"], env=["MY_TOKEN"], output="text"),
+        files={"agent": '#!/bin/sh\necho "$MY_TOKEN $ANTHROPIC_API_KEY."\n'},
+    )
+    assert played.attempt.response == "*** ."
+
+
+def test_a_program_named_by_its_path_finds_its_neighbours(play: Play, tmp_path: Path) -> None:
+    for name, text in (("agent", "#!/bin/sh\nneighbour\n"), ("neighbour", "#!/bin/sh\necho hi\n")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    solver = external("gemini", command=[str(tmp_path / "agent")], output="text")
+    assert play(solver).attempt.response == "hi"
+
+
+def _events(*events: object) -> str:
+    lines = "\n".join(json.dumps(event) for event in events)
+    return f"#!/bin/sh\ncat > /dev/null\ncat <<'END'\n{lines}\nEND\n"
+
+
+def _said(text: str, number: int = 1) -> dict[str, object]:
+    usage = {"input_tokens": 10, "output_tokens": 2}
+    block = {"type": "text", "text": text}
+    return {
+        "type": "assistant",
+        "message": {"id": f"m{number}", "content": [block], "usage": usage},
+    }
+
+
+def test_a_stream_of_events_becomes_steps_usage_and_cost(play: Play) -> None:
+    call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}
+    back = {"type": "tool_result", "tool_use_id": "t1", "content": "a.txt"}
+    usage = {"input_tokens": 20, "output_tokens": 5, "cache_read_input_tokens": 100}
+    stream = _events(
+        {"type": "assistant", "message": {"id": "m1", "content": [call], "usage": {}}},
+        {"type": "user", "message": {"content": [back]}},
+        _said("There is a.txt.", 2),
+        {
+            "type": "result",
+            "subtype": "success",
+            "is_error": False,
+            "num_turns": 2,
+            "result": "a.txt",
+            "total_cost_usd": 0.0125,
+            "usage": usage,
+        },
+    )
+    played = play(external("claude-code", command=["./agent"]), files={"agent": stream})
+    assert [type(step) for step in played.steps] == [Asked, ModelSaid, ToolUsed, ModelSaid]
+    assert played.attempt.response == "a.txt"
+    assert played.attempt.n_turns == 2
+    assert played.attempt.usage == Usage(2, 120, 5, cached_tokens=100, cost_usd=0.0125)
+    assert [m.role for m in played.attempt.messages[2:]] == ["assistant", "tool", "assistant"]
+
+
+def test_tokens_without_a_cost_are_priced_by_the_settings(play: Play) -> None:
+    stream = _events(
+        {"type": "item.completed", "item": {"id": "1", "type": "agent_message", "text": "4"}},
+        {"type": "turn.completed", "usage": {"input_tokens": 1000, "output_tokens": 100}},
+    )
+    solver = external("codex", command=["./agent"], price={"input": 2, "output": 10})
+    played = play(solver, files={"agent": stream})
+    assert played.attempt.usage.cost_usd == pytest.approx(0.003)
+
+
+def test_a_limit_of_its_own_ends_the_work_which_stands(play: Play) -> None:
+    stream = _events(_said("halfway"), {"type": "result", "subtype": "error_max_turns"})
+    played = play(external("claude-code", command=["./agent"]), files={"agent": stream})
+    assert played.attempt.limit is Limit.STEPS
+    assert played.attempt.response == "halfway"
+    ended = play(external("gemini", command=["./agent"]), files={"agent": "#!/bin/sh\nexit 53\n"})
+    assert ended.attempt.limit is Limit.STEPS
+
+
+def test_steps_beyond_the_limit_are_paid_for_all_the_same(play: Play) -> None:
+    ending = {"type": "result", "result": "end", "usage": {"input_tokens": 90}, "num_turns": 3}
+    stream = _events(*(_said(f"turn {n}", n) for n in range(3)), ending)
+    played = play(
+        external("claude-code", command=["./agent"]),
+        place=Workplace("rollout", limits=AttemptLimits(steps=2)),
+        files={"agent": stream},
+    )
+    assert len(played.of(ModelSaid)) == 2
+    assert played.attempt.limit is Limit.STEPS
+    assert played.attempt.response == "end"
+    assert played.attempt.usage.prompt_tokens == 90
+
+
+def test_a_program_that_takes_too_long_is_stopped_with_all_that_it_started(
+    play: Play, tmp_path: Path
+) -> None:
+    started = tmp_path / "started"
+    line = json.dumps(_said("begun"))
+    script = f"#!/bin/sh\necho '{line}'\nsleep 60 &\necho $! > {started}\nsleep 60\n"
+    played = play(
+        external("claude-code", command=["./agent"]),
+        place=Workplace("rollout", limits=AttemptLimits(rollout_seconds=0.5)),
+        files={"agent": script},
+    )
+    assert played.attempt.limit is Limit.TIME
+    assert played.attempt.response == "begun"
+    assert not _runs(started.read_text().strip())
+
+
+def _runs(pid: str) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+FAILURES = [
+    ("exit 3", AgentError, "ended with exit status 3: it said nothing"),
+    ("echo 'segmentation fault' >&2; exit 139", AgentError, "segmentation fault"),
+    ("exit 0", AgentError, "ended without an answer"),
+    ("echo 'API Error: 529 Overloaded' >&2; exit 1", ModelUnavailable, "529 Overloaded"),
+    ("echo 'rate limit reached' >&2; exit 1", ModelUnavailable, "rate limit"),
+    ("echo 'Invalid API key · Please run /login'; exit 1", ModelSetupError, "no valid key"),
+]
+
+
+@pytest.mark.parametrize(("body", "kind", "told"), FAILURES)
+def test_a_failure_is_told_apart(play: Play, body: str, kind: type[Exception], told: str) -> None:
+    with pytest.raises(kind, match=told):
+        play(external("claude-code", command=["./agent"]), files={"agent": f"#!/bin/sh\n{body}\n"})
+
+
+def test_an_agent_that_reports_an_error_failed_whatever_its_status(play: Play) -> None:
+    stream = _events({"type": "turn.failed", "error": {"message": "model refused to go on"}})
+    with pytest.raises(AgentError, match="refused to go on"):
+        play(external("codex", command=["./agent"]), files={"agent": stream})
+
+
+def test_a_program_that_is_not_there_stops_the_run(play: Play) -> None:
+    with pytest.raises(ModelSetupError, match="'no-such-agent' cannot be run") as caught:
+        play(external(command=["no-such-agent"]))
+    assert "readable" in caught.value.hint
+
+
+def test_a_program_that_the_agent_did_not_find_is_the_agents_failure(play: Play) -> None:
+    stream = _events(_said("I try.")) + "exit 127\n"
+    with pytest.raises(AgentError, match="exit status 127"):
+        play(external("claude-code", command=["./agent"]), files={"agent": stream})
+
+
+def test_a_key_never_stands_in_what_is_kept(play: Play) -> None:
+    ours = {"CODEX_API_KEY": "sk-secret-value"}
+    script = '#!/bin/sh\necho "the key is $CODEX_API_KEY" >&2\nexit 1\n'
+    with pytest.raises(AgentError) as caught:
+        play(external("codex", ours, command=["./agent"]), files={"agent": script})
+    assert "sk-secret-value" not in str(caught.value)
+    assert "the key is ***" in str(caught.value)
+
+
+def test_no_computer_is_a_mistake_in_the_configuration(play: Play) -> None:
+    with pytest.raises(UsageError, match="needs a computer"):
+        play(external(command=["./agent"]), computer=False)
+
+
+def test_a_prompt_that_no_argument_can_hold_is_refused(play: Play) -> None:
+    with pytest.raises(UsageError, match="too long for an argument"):
+        play(external("copilot", command=["./agent"]), "x" * 140_000)
+
+
+def test_a_skill_that_stands_in_the_way_of_itself_is_refused(play: Play) -> None:
+    with pytest.raises(UsageError, match=r"cannot be written to taken/SKILL\.md"):
+        play(
+            external(command=["true"], skill_as="taken/SKILL.md"),
+            skill=SKILL,
+            files={"taken": "a file"},
+        )
+
+
+def test_identity_knows_the_files_beside_the_skill_and_no_secret() -> None:
+    plain = external(environ={"CODEX_API_KEY": "sk-1"}, command=["a"])
+    other = external(command=["a"], folder=SkillFolder("SKILL.md", "tidy"))
+    assert plain.identity() != other.identity()
+    assert plain.identity() == external(environ={"CODEX_API_KEY": "sk-2"}, command=["a"]).identity()
+    assert "sk-1" not in json.dumps(plain.identity())

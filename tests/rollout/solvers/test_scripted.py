@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from skillopt_ci.chat import Message
+from skillopt_ci.errors import UsageError
+from skillopt_ci.rollout.solvers.scripted import ScriptedSolver
+from skillopt_ci.rollout.steps import ModelSaid, ToolUsed
+from skillopt_ci.settings.solver import ScriptedSettings
+from skillopt_ci.tasks.task import Task
+
+if TYPE_CHECKING:
+    from tests.rollout.solvers.conftest import Play
+
+
+def scripted(**settings: object) -> ScriptedSolver:
+    return ScriptedSolver(ScriptedSettings.model_validate({"type": "scripted", **settings}))
+
+
+def test_its_commands_are_run_one_after_the_other(play: Play) -> None:
+    solver = scripted(commands=["echo a > f; exit 3", ["sh", "-c", "cat f"]], answer="done")
+    played = play(solver, look=["f"])
+    assert [step.output for step in played.of(ToolUsed)] == [
+        "[exit code 3]\n",
+        "[exit code 0]\na\n",
+    ]
+    assert played.attempt.response == "done"
+    assert played.attempt.n_turns == len(played.of(ModelSaid)) == 3
+    assert played.attempt.usage.calls == 0
+
+
+def test_a_task_may_bring_its_own_script(play: Play) -> None:
+    metadata = {"script": {"commands": ["echo own > f"], "answer": "mine"}}
+    task = Task("t", (Message("user", "x"),), metadata=metadata)
+    played = play(scripted(commands=["false"]), task=task, look=["f"])
+    assert played.files == {"f": "own\n"}
+    assert played.attempt.response == "mine"
+
+
+@pytest.mark.parametrize("script", [["echo"], {"comands": ["echo"]}, {"commands": 3}])
+def test_what_is_no_script_is_told_with_the_task(play: Play, script: object) -> None:
+    task = Task("odd", (Message("user", "x"),), metadata={"script": script})
+    with pytest.raises(UsageError, match=r"task 'odd': `metadata\.script` is no script"):
+        play(scripted(), task=task)
+
+
+def test_an_answer_needs_no_computer(play: Play) -> None:
+    solver = scripted(answer="4")
+    assert not solver.needs_computer
+    assert play(solver, computer=False).attempt.response == "4"
+    assert scripted(commands=["ls"]).needs_computer
+
+
+def test_commands_need_one(play: Play) -> None:
+    with pytest.raises(UsageError, match="no computer"):
+        play(scripted(commands=["ls"]), computer=False)

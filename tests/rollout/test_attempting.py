@@ -1,0 +1,433 @@
+"""One attempt from order to result: infrastructure is retried, what was paid for is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from skillopt_ci.chat import Message, ToolCall
+from skillopt_ci.computer.errors import ComputerFailure
+from skillopt_ci.errors import BudgetExhausted, UsageError
+from skillopt_ci.model.client import ModelRefusal, ModelUnavailable, Usage
+from skillopt_ci.model.meter import Meter
+from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.rollout.attempting import Attempting
+from skillopt_ci.rollout.events import AttemptEnded, RolloutEvent, TryFailed, WorkEnded
+from skillopt_ci.rollout.order import Order
+from skillopt_ci.rollout.outcome import Rollout, Status
+from skillopt_ci.rollout.places import Places
+from skillopt_ci.rollout.scorers import TaskScorers
+from skillopt_ci.rollout.shelf import Shelf
+from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
+from skillopt_ci.rollout.steps import AgentError, Attempt, Limit, ModelSaid, Step, ToolUsed
+from skillopt_ci.rollout.store import AttemptStore
+from skillopt_ci.settings.computer_task import ComputerBlock
+from skillopt_ci.settings.config import Limits
+from skillopt_ci.settings.rollout import AttemptLimits, RolloutSettings
+from skillopt_ci.settings.scorer import ComputerScorer, ExactScorer, ScorerSpec
+from skillopt_ci.tasks.scorers.score import GraderError, Score
+from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile
+
+if TYPE_CHECKING:
+    from tests.rollout.conftest import MakeTask, ScriptedModel, Solving
+
+PAID = Usage(calls=2, prompt_tokens=100, completion_tokens=10, cost_usd=0.25)
+SOLVED = ComputerScorer(type="computer", command=("grep", "-qx", "done", "result.txt"))
+
+
+@dataclass
+class Lab:
+    """An attempt's surroundings; ``events`` were recorded, ``pauses`` are those that were made."""
+
+    places: Places | None = None
+    store: AttemptStore | None = None
+    scorer: ScorerSpec = field(default_factory=lambda: ExactScorer(type="exact"))
+    scope: str = "step 1"
+    settings: RolloutSettings = field(default_factory=RolloutSettings)
+    meter: Meter = field(default_factory=Meter)
+    events: list[RolloutEvent] = field(default_factory=list)
+    pauses: list[float] = field(default_factory=list)
+
+    def attempting(self, solver: Solver) -> Attempting:
+        async def sleep(seconds: float) -> None:
+            self.pauses.append(seconds)
+
+        scorers = TaskScorers(self.scorer, judge=None, root=Path(), environ={}, places=self.places)
+        shelf = None
+        if self.store is not None:
+            shelf = Shelf(self.store, {"solver": solver.identity()}, self.scope, self.meter)
+        return Attempting(
+            solver,
+            scorers,
+            self.settings,
+            self.places,
+            shelf,
+            self.meter,
+            self.events.append,
+            sleep,
+            lambda: 1.0,
+        )
+
+    def attempt(self, solver: Solver, task: Task, number: int = 0, skill: str = "S") -> Rollout:
+        return asyncio.run(self.attempting(solver)(Order(task, skill, "rollout", number)))
+
+
+def answering(*endings: object) -> object:
+    """A solver's behaviour: fails in turn with each of the ``endings`` that are errors."""
+    left = list(endings)
+
+    async def work(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
+        ending = left.pop(0) if left else task.id
+        yield ModelSaid(Message("assistant", "thinking"), Usage())
+        if isinstance(ending, Exception):
+            raise ending
+        yield Attempt((Message("user", task.id),), str(ending), usage=PAID)
+
+    return work
+
+
+def writing(text: str, limit: Limit | None = None) -> object:
+    """A solver's behaviour: it writes a result on its computer."""
+
+    async def work(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
+        assert place.computer is not None
+        await place.computer.write("result.txt", text.encode())
+        yield ToolUsed(ToolCall("1", "write", "{}"), "written")
+        yield Attempt((), "see result.txt", limit=limit, usage=PAID)
+
+    return work
+
+
+def on_computer(task: Task, **block: object) -> Task:
+    return replace(task, computer=ComputerTask(ComputerBlock(**block)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("failure", [ModelUnavailable("down"), ComputerFailure("gone")])
+def test_what_infrastructure_spoils_is_tried_again_with_growing_pauses(
+    failure: Exception, make_task: MakeTask, solving: type[Solving]
+) -> None:
+    lab = Lab()
+    found = lab.attempt(solving(answering(failure, failure)), make_task("a"))
+    assert (found.status, found.hard, found.retries) == (Status.SCORED, 1.0, 2)
+    assert lab.pauses == [1.0, 2.0]
+    assert [one.reason for one in lab.events if isinstance(one, TryFailed)] == [str(failure)] * 2
+
+
+def test_infrastructure_that_stays_broken_is_never_scored(
+    make_task: MakeTask, solving: type[Solving]
+) -> None:
+    lab = Lab(settings=RolloutSettings(retries=1))
+    found = lab.attempt(solving(answering(*[ModelUnavailable("down")] * 9)), make_task("a"))
+    assert (found.status, found.status.measured, found.reason) == (Status.ERROR, False, "down")
+    assert found.retries == 1
+
+
+def test_a_chat_answer_was_tried_again_by_its_client_already(
+    make_task: MakeTask, scripted: type[ScriptedModel]
+) -> None:
+    model, lab = scripted(lambda text: ModelUnavailable("still 500")), Lab()
+    found = lab.attempt(ChatSolver(model, Prompts.load()), make_task("a"))
+    assert (found.status, len(model.requests), lab.pauses) == (Status.ERROR, 1, [])
+
+
+@pytest.mark.parametrize(
+    ("failure", "status"),
+    [(ModelRefusal("filter"), Status.REFUSED), (AgentError("crash"), Status.AGENT_ERROR)],
+)
+def test_what_is_the_agents_own_counts_as_nothing_and_is_not_tried_again(
+    failure: Exception, status: Status, make_task: MakeTask, solving: type[Solving]
+) -> None:
+    lab, solver = Lab(), solving(answering(failure))
+    found = lab.attempt(solver, make_task("a"))
+    assert (found.status, found.status.measured, found.hard) == (status, True, 0.0)
+    assert (found.reason, solver.done) == (str(failure), ["a"])
+
+
+def test_cancelling_burns_no_retry_and_is_told(make_task: MakeTask, solving: type[Solving]) -> None:
+    begun = asyncio.Event()
+
+    async def waits(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
+        begun.set()
+        await asyncio.Event().wait()
+        yield Attempt((), "")
+
+    lab, solver = Lab(), solving(waits)
+
+    async def work() -> None:
+        task = asyncio.create_task(lab.attempting(solver)(Order(make_task("a"), "", "s")))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(work())
+    assert (solver.done, lab.pauses) == (["a"], [])
+    (ended,) = [one for one in lab.events if isinstance(one, AttemptEnded)]
+    assert ended.status is Status.CANCELLED
+
+
+def test_work_on_a_computer_is_graded_on_another_one(
+    make_task: MakeTask, solving: type[Solving], places: Places
+) -> None:
+    lab = Lab(places=places, scorer=SOLVED)
+    good = lab.attempt(solving(writing("done\n")), on_computer(make_task("a")))
+    bad = lab.attempt(solving(writing("begun\n")), on_computer(make_task("b")))
+    assert (good.status, good.hard, bad.hard) == (Status.SCORED, 1.0, 0.0)
+
+
+def test_a_limit_is_graded(make_task: MakeTask, solving: type[Solving], places: Places) -> None:
+    lab = Lab(places=places, scorer=SOLVED)
+    found = lab.attempt(solving(writing("done\n", Limit.STEPS)), on_computer(make_task("a")))
+    assert (found.status, found.hard, found.limit) == (Status.LIMIT, 1.0, Limit.STEPS)
+
+
+def test_time_is_up_and_the_artifacts_count(
+    make_task: MakeTask, solving: type[Solving], places: Places
+) -> None:
+    async def hangs(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
+        assert place.computer is not None
+        await place.computer.write("result.txt", b"done\n")
+        yield ModelSaid(Message("assistant", "nearly"), PAID)
+        await asyncio.Event().wait()
+        yield Attempt((), "")
+
+    limits = AttemptLimits(rollout_seconds=0.3)
+    lab = Lab(places=places, scorer=SOLVED, settings=RolloutSettings(limits=limits))
+    found = lab.attempt(solving(hangs), on_computer(make_task("a")))
+    assert (found.status, found.limit, found.hard) == (Status.LIMIT, Limit.TIME, 1.0)
+    assert (found.answer, found.usage) == ("nearly", PAID)
+
+
+def test_files_and_setup_are_there_before_the_work(
+    make_task: MakeTask, solving: type[Solving], places: Places
+) -> None:
+    async def looks(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
+        assert place.computer is not None
+        shown = await place.computer.run(["cat", "a.txt", "b.txt"], timeout=9)
+        yield Attempt((), shown.stdout)
+
+    common = ComputerTask(ComputerBlock(), (TaskFile("a.txt", "common"), TaskFile("b.txt", "x")))
+    block = ComputerBlock(setup=("cp a.txt b.txt",))
+    task = replace(
+        make_task("t", references=("ownown",)),
+        computer=ComputerTask(block, (TaskFile("a.txt", "own"),)),
+    )
+    lab = Lab(places=replace(places, common=common))
+    assert lab.attempt(solving(looks), task).hard == 1.0
+
+
+def test_a_setup_that_fails_is_no_failure_of_the_model(
+    make_task: MakeTask, solving: type[Solving], places: Places
+) -> None:
+    solver = solving(writing("done"))
+    lab = Lab(places=places, scorer=SOLVED)
+    found = lab.attempt(solver, on_computer(make_task("a"), setup=("echo no disk >&2; exit 3",)))
+    assert (found.status, solver.done) == (Status.ERROR, [])
+    assert "no disk" in found.reason
+
+
+def test_a_setup_has_its_own_time(
+    make_task: MakeTask, solving: type[Solving], places: Places
+) -> None:
+    task = on_computer(make_task("a"), setup=("sleep 60",), limits={"setup_seconds": 0.2})
+    lab = Lab(places=places, scorer=SOLVED, settings=RolloutSettings(retries=0))
+    found = lab.attempt(solving(writing("done")), task)
+    assert found.status is Status.ERROR
+    assert "0.2 s" in found.reason
+
+
+def test_the_solver_hears_why_there_is_no_submission_yet(
+    make_task: MakeTask, solving: type[Solving], places: Places
+) -> None:
+    faults = []
+
+    async def asks(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
+        assert place.computer is not None
+        faults.append(await place.check_submission())
+        await place.computer.write("out.txt", b"")
+        faults.append(await place.check_submission())
+        yield Attempt((), str(place.nudges))
+
+    check = {"command": ["test", "-e", "out.txt"], "message": "Write out.txt."}
+    lab = Lab(places=places, settings=RolloutSettings(nudges=3))
+    found = lab.attempt(solving(asks), on_computer(make_task("3"), submission=check))
+    assert (faults, found.hard) == (["Write out.txt.", None], 1.0)
+
+
+def test_without_a_computer_the_configuration_is_at_fault(
+    make_task: MakeTask, solving: type[Solving]
+) -> None:
+    with pytest.raises(UsageError, match="computer"):
+        Lab().attempt(solving(answering(), needs_computer=True), make_task("a"))
+
+
+def test_more_than_can_be_taken_is_the_agents_own_error(
+    make_task: MakeTask, solving: type[Solving], places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skillopt_ci.rollout.leavings.ARTIFACT_BYTES", 3)
+    found = Lab(places=places, scorer=SOLVED).attempt(
+        solving(writing("done\n")), on_computer(make_task("a"))
+    )
+    assert found.status is Status.AGENT_ERROR
+    assert "cannot be taken" in found.reason
+
+
+def test_an_attempt_that_was_made_is_not_made_again(
+    make_task: MakeTask, solving: type[Solving], places: Places, store: AttemptStore
+) -> None:
+    task = on_computer(make_task("a"))
+    first, second = solving(writing("done\n")), solving(writing("nothing"))
+    one = Lab(places=places, store=store, scorer=SOLVED).attempt(first, task)
+    lab = Lab(places=places, store=store, scorer=SOLVED)
+    assert lab.attempt(second, task) == one
+    assert second.done == []
+    (ended,) = [event for event in lab.events if isinstance(event, WorkEnded)]
+    assert ended.stored
+
+
+@pytest.mark.parametrize("change", ["task", "attempt", "skill", "solver", "limits"])
+def test_another_attempt_is_made(
+    change: str, make_task: MakeTask, solving: type[Solving], store: AttemptStore
+) -> None:
+    Lab(store=store).attempt(solving(answering()), make_task("a"))
+    facts = {"model": "other"} if change == "solver" else {}
+    limits = AttemptLimits(steps=7) if change == "limits" else AttemptLimits()
+    solver = solving(answering(), facts=facts)
+    Lab(store=store, settings=RolloutSettings(limits=limits)).attempt(
+        solver,
+        make_task("b" if change == "task" else "a"),
+        number=int(change == "attempt"),
+        skill="other" if change == "skill" else "S",
+    )
+    assert len(solver.done) == 1
+
+
+@pytest.mark.parametrize("failure", [ModelRefusal("filter"), AgentError("crash")])
+def test_an_ending_that_was_paid_for_is_kept_too(
+    failure: Exception, make_task: MakeTask, solving: type[Solving], store: AttemptStore
+) -> None:
+    first = Lab(store=store).attempt(solving(answering(failure)), make_task("a"))
+    again = solving(answering())
+    assert Lab(store=store).attempt(again, make_task("a")) == first
+    assert again.done == []
+
+
+def test_infrastructure_errors_are_not_kept(
+    make_task: MakeTask, solving: type[Solving], store: AttemptStore
+) -> None:
+    Lab(store=store, settings=RolloutSettings(retries=0)).attempt(
+        solving(answering(ModelUnavailable("down"))), make_task("a")
+    )
+    assert Lab(store=store).attempt(solving(answering()), make_task("a")).hard == 1.0
+
+
+def test_what_an_agent_spent_by_itself_is_charged_once_and_again_when_resumed(
+    make_task: MakeTask, solving: type[Solving], store: AttemptStore
+) -> None:
+    first, resumed, later = (Lab(store=store, scope=scope) for scope in ("s1", "s1", "s2"))
+    for lab in (first, resumed, later):
+        attempting, order = (
+            lab.attempting(solving(answering())),
+            Order(make_task("a"), "S", "rollout"),
+        )
+        asyncio.run(attempting(order))
+        asyncio.run(attempting(order))
+    assert first.meter.usage_by_stage() == {"rollout": PAID}
+    assert resumed.meter.usage_by_stage() == {"rollout": PAID}
+    assert later.meter.total() == Usage()
+    assert later.meter.reused_calls == 2
+
+
+def test_calls_of_a_metered_client_are_not_charged_twice(
+    make_task: MakeTask, solving: type[Solving], store: AttemptStore
+) -> None:
+    lab, resumed = Lab(store=store), Lab(store=store)
+
+    async def calls(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
+        lab.meter.charge(place.stage, PAID)
+        yield Attempt((), task.id, usage=PAID)
+
+    lab.attempt(solving(calls), make_task("a"))
+    resumed.attempt(solving(calls), make_task("a"))
+    assert lab.meter.total() == resumed.meter.total() == PAID
+
+
+def test_what_was_spent_before_a_failure_is_charged(
+    make_task: MakeTask, solving: type[Solving]
+) -> None:
+    async def fails(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
+        yield ModelSaid(Message("assistant", "hm"), PAID)
+        raise ModelUnavailable("overloaded")
+
+    lab = Lab(settings=RolloutSettings(retries=1))
+    lab.attempt(solving(fails), make_task("a"))
+    assert lab.meter.total() == PAID + PAID
+
+
+def test_a_used_up_budget_is_asked_before_an_agent_begins(
+    make_task: MakeTask, solving: type[Solving]
+) -> None:
+    solver = solving(answering())
+    with pytest.raises(BudgetExhausted):
+        Lab(meter=Meter(step=Limits(calls=0))).attempt(solver, make_task("a"))
+    assert solver.done == []
+
+
+@dataclass
+class Moody:
+    """A grader that fails with each of ``errors`` in turn, then grades."""
+
+    errors: list[Exception]
+    keep: bool = False
+    asked: int = 0
+
+    async def grade(self, task: Task, attempt: Attempt) -> Score:
+        self.asked += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return Score(1.0, 1.0, "right", attempt.response)
+
+    def facts(self, task: Task) -> dict[str, object] | None:
+        return {"scorer": "moody"} if self.keep else None
+
+    def keeps_computer(self, task: Task) -> bool:
+        return False
+
+
+def test_a_grader_error_is_graded_again_without_the_work(
+    make_task: MakeTask, solving: type[Solving], store: AttemptStore
+) -> None:
+    lab, solver = Lab(store=store), solving(answering())
+    grader = Moody([GraderError("no report")])
+    attempting = replace(lab.attempting(solver), grading=grader)
+    order = Order(make_task("a"), "S", "rollout")
+    first, second = asyncio.run(attempting(order)), asyncio.run(attempting(order))
+    assert (first.status, second.status) == (Status.GRADER_ERROR, Status.SCORED)
+    assert (first.answer, solver.done) == ("a", ["a"])
+
+
+def test_a_grader_that_infrastructure_spoils_is_tried_again(
+    make_task: MakeTask, solving: type[Solving]
+) -> None:
+    spoilt = GraderError("its computer is gone")
+    spoilt.__cause__ = ComputerFailure("gone")
+    lab, solver = Lab(), solving(answering())
+    attempting = replace(lab.attempting(solver), grading=Moody([spoilt, spoilt]))
+    found = asyncio.run(attempting(Order(make_task("a"), "S", "rollout")))
+    assert (found.hard, solver.done, lab.pauses) == (1.0, ["a"], [1.0, 2.0])
+
+
+def test_a_grade_is_kept_where_it_is_known_what_it_depends_on(
+    make_task: MakeTask, solving: type[Solving], store: AttemptStore
+) -> None:
+    known, unknown = Moody([], keep=True), Moody([])
+    for grader in (known, unknown):
+        for _ in range(2):
+            attempting = replace(Lab(store=store).attempting(solving(answering())), grading=grader)
+            asyncio.run(attempting(Order(make_task("a"), "S", "rollout")))
+    assert (known.asked, unknown.asked) == (1, 2)

@@ -1,0 +1,211 @@
+"""Grading on real computers: what the agent left is data, the grader's files are the grader's."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from skillopt_ci.errors import UsageError
+from skillopt_ci.rollout.places import Places
+from skillopt_ci.rollout.scorers import TaskScorers
+from skillopt_ci.rollout.steps import Attempt
+from skillopt_ci.settings.rollout import AttemptLimits
+from skillopt_ci.settings.scorer import AllScorer, ComputerScorer, ExactScorer, ScorerSpec
+from skillopt_ci.tasks.scorers.score import GraderError, Score
+
+if TYPE_CHECKING:
+    from tests.rollout.conftest import MakeTask
+
+PASSES = "<testsuite><testcase name='a'/><testcase name='b'/></testsuite>"
+HALF = "<testsuite><testcase name='a'/><testcase name='b'><failure/></testcase></testsuite>"
+
+
+class Bench:
+    """Leaves something behind as an agent would, and grades it."""
+
+    def __init__(self, places: Places, make_task: MakeTask, root: Path) -> None:
+        self.places, self.root = places, root
+        self.task = make_task("t", references=("done",))
+
+    async def left(self, command: str) -> bytes:
+        async with self.places.open(self.task) as computer:
+            done = await computer.run(["sh", "-c", command], timeout=20)
+            assert done.exit_code == 0, done.stderr
+            return await computer.export(["**"], max_bytes=1_000_000)
+
+    async def _grade(self, spec: ScorerSpec, command: str, seconds: float) -> Score:
+        scorers = TaskScorers(
+            spec,
+            judge=None,
+            root=self.root,
+            environ={},
+            places=self.places,
+            limits=AttemptLimits(grading_seconds=seconds),
+        )
+        return await scorers.grade(
+            self.task, Attempt((), "done", artifacts=await self.left(command))
+        )
+
+    def grade(self, left: str, seconds: float = 20.0, **spec: object) -> Score:
+        scorer = ComputerScorer(type="computer", **spec)  # type: ignore[arg-type]
+        return asyncio.run(self._grade(scorer, left, seconds))
+
+    def grade_with(self, spec: ScorerSpec, left: str) -> Score:
+        return asyncio.run(self._grade(spec, left, 20.0))
+
+
+@pytest.fixture
+def bench(places: Places, make_task: MakeTask, tmp_path: Path) -> Bench:
+    return Bench(places, make_task, tmp_path)
+
+
+@pytest.mark.parametrize(("left", "hard"), [("echo 42 > out", 1.0), ("echo 41 > out", 0.0)])
+def test_the_exit_status_decides(bench: Bench, left: str, hard: float) -> None:
+    assert bench.grade(left, command=("grep", "-q", "42", "out")).hard == hard
+
+
+def test_a_text_is_a_line_for_the_shell(bench: Bench) -> None:
+    assert bench.grade("echo a > x", command="test -s x && test ! -e y").hard == 1.0
+
+
+@pytest.mark.parametrize(("line", "hard", "soft"), [("1", 1.0, 1.0), ("0.75", 0.0, 0.75)])
+def test_the_last_line_can_be_the_score(bench: Bench, line: str, hard: float, soft: float) -> None:
+    found = bench.grade("true", command=f"echo checking; echo {line}", score="last_line")
+    assert (found.hard, found.soft) == (hard, soft)
+
+
+@pytest.mark.parametrize("line", ["", "1.5", "-1", "nan", "inf", "yes"])
+def test_a_last_line_that_is_no_score_is_the_graders_fault(bench: Bench, line: str) -> None:
+    with pytest.raises(GraderError, match="number from 0 to 1"):
+        bench.grade("true", command=f"echo '{line}'", score="last_line")
+
+
+@pytest.mark.parametrize(("report", "hard", "soft"), [(PASSES, 1.0, 1.0), (HALF, 0.0, 0.5)])
+def test_a_report_gives_partial_credit(bench: Bench, report: str, hard: float, soft: float) -> None:
+    command = {"command": f'echo "{report}" > report.xml; exit 1'}
+    found = bench.grade("true", report=command)
+    assert (found.hard, found.soft) == (hard, soft)
+
+
+def test_a_report_without_tests_is_no_success(bench: Bench) -> None:
+    found = bench.grade("true", report={"command": "echo '<testsuite/>' > report.xml"})
+    assert (found.hard, found.soft) == (0.0, 0.0)
+
+
+def test_a_missing_report_is_the_graders_fault_even_if_the_agent_left_one(bench: Bench) -> None:
+    with pytest.raises(GraderError, match=r"no test report report\.xml.*broken"):
+        bench.grade(f'echo "{PASSES}" > report.xml', report={"command": "echo broken >&2; exit 2"})
+
+
+def test_the_agents_tests_are_not_the_graders(bench: Bench) -> None:
+    found = bench.grade(
+        "mkdir tests; echo 'exit 0' > tests/check.sh; echo wrong > out",
+        command=("sh", "tests/check.sh"),
+        files={"tests/check.sh": "grep -q right out"},
+    )
+    assert found.hard == 0.0
+
+
+@pytest.mark.parametrize(
+    "obstacle",
+    [
+        "ln -s elsewhere tests; mkdir elsewhere",
+        "echo a file > tests",
+        "mkdir -p tests/check.sh/deep",
+        "mkdir tests; ln -s ../out tests/check.sh",
+    ],
+)
+def test_an_agent_cannot_stand_in_the_graders_way(bench: Bench, obstacle: str) -> None:
+    found = bench.grade(
+        f"echo right > out; {obstacle}",
+        command='sh tests/check.sh && test "$(cat out)" = right && test ! -L tests',
+        files={"tests/check.sh": "exit 0"},
+    )
+    assert found.hard == 1.0
+
+
+def test_the_graders_files_can_lie_in_a_folder(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "grader/sub").mkdir(parents=True)
+    (tmp_path / "grader/sub/check.sh").write_text("grep -q right out\n", encoding="utf-8")
+    found = bench.grade("echo right > out", command=("sh", "sub/check.sh"), folder="grader")
+    assert found.hard == 1.0
+
+
+def test_a_setup_prepares_the_grading(bench: Bench) -> None:
+    found = bench.grade("true", command="test -e ready", setup=("touch ready",))
+    assert found.hard == 1.0
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"command": "exit 127"}, "status 127"),
+        ({"command": "exit 3", "error_status": (3,)}, "status 3"),
+        ({"command": "kill -9 $$"}, "137"),
+        ({"command": "true", "setup": ("exit 1",)}, "Set-up command 1 of the grader"),
+        ({"command": "sleep 60", "on_timeout": "error"}, "longer than 0.3 s"),
+    ],
+)
+def test_a_grader_that_does_not_work_leaves_the_attempt_unmeasured(
+    bench: Bench, spec: dict[str, object], why: str
+) -> None:
+    seconds = 0.3 if "on_timeout" in spec else 20.0
+    with pytest.raises(GraderError, match=why):
+        bench.grade("true", seconds, **spec)
+
+
+def test_work_that_never_ends_has_failed(bench: Bench) -> None:
+    found = bench.grade("true", 0.3, command="sleep 60")
+    assert found.hard == 0.0
+    assert "longer than 0.3 s" in found.reason
+
+
+def test_it_combines_with_other_scorers(bench: Bench) -> None:
+    parts = (
+        ComputerScorer(type="computer", command=("test", "-e", "out")),
+        ExactScorer(type="exact"),
+    )
+    both = AllScorer(type="all", of=parts)
+    assert bench.grade_with(both, "touch out").hard == 1.0
+    assert bench.grade_with(both, "true").soft == 0.5
+
+
+def test_without_computers_the_configuration_is_at_fault(make_task: MakeTask) -> None:
+    spec = ComputerScorer(type="computer", command=("true",))
+    scorers = TaskScorers(spec, judge=None, root=Path(), environ={})
+    with pytest.raises(UsageError, match="computer"):
+        asyncio.run(scorers.grade(make_task("a"), Attempt((), "")))
+
+
+def test_the_agents_own_computer_is_graded_on_where_that_is_asked_for(
+    places: Places, make_task: MakeTask
+) -> None:
+    spec = ComputerScorer(type="computer", command=("test", "-e", "seen"), same_computer=True)
+    scorers = TaskScorers(spec, judge=None, root=Path(), environ={}, places=places)
+    task = make_task("a")
+
+    async def work() -> tuple[float, float]:
+        async with places.open(task) as computer:
+            await computer.write("seen", b"")
+            there = await scorers.grade(task, Attempt((), "", computer=computer))
+        return there.hard, (await scorers.grade(task, Attempt((), ""))).hard
+
+    assert scorers.keeps_computer(task)
+    assert asyncio.run(work()) == (1.0, 0.0)
+
+
+def test_what_a_grade_depends_on_is_known_for_computers_only(
+    places: Places, make_task: MakeTask, tmp_path: Path
+) -> None:
+    (tmp_path / "grader").mkdir()
+    file = tmp_path / "grader/check.sh"
+    spec = ComputerScorer(type="computer", command=("sh", "check.sh"), folder="grader")
+    scorers = TaskScorers(spec, judge=None, root=tmp_path, environ={}, places=places)
+    facts = []
+    for content in ("exit 0", "exit 1"):
+        file.write_text(content, encoding="utf-8")
+        facts.append(scorers.facts(make_task("a")))
+    assert facts[0] != facts[1]

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from skillopt_ci.chat import Message, ToolCall
+from skillopt_ci.model.client import Usage
+from skillopt_ci.progress import Event, Note
+from skillopt_ci.rollout.course import courses
+from skillopt_ci.rollout.event_log import KEPT_FILES, EventLog, event_file, read_events
+from skillopt_ci.rollout.events import AttemptEnded, AttemptStarted, StepTaken, TryFailed, WorkEnded
+from skillopt_ci.rollout.labels import labelled, retried
+from skillopt_ci.rollout.order import Order
+from skillopt_ci.rollout.outcome import Status
+from skillopt_ci.rollout.steps import Asked, GradedStep, ModelSaid, Nudged, Told, ToolUsed
+from skillopt_ci.tasks.scorers.score import Score
+
+if TYPE_CHECKING:
+    from tests.rollout.conftest import MakeTask
+
+STARTED = AttemptStarted("agent", "0" * 64)
+ENDED = AttemptEnded(Status.SCORED, 1.0, 0.5, "right", 2, 0, 3, 40, 0.25)
+ASKED = Asked((Message("system", "The skill."), Message("user", "Go.")))
+
+
+def written(file: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def test_every_event_says_what_it_belongs_to(tmp_path: Path, make_task: MakeTask) -> None:
+    file = tmp_path / "run/events.jsonl"
+    order = Order(make_task("a/b:c"), "", "rollout", 3)
+    with closing(EventLog(file, "demo", now=lambda: 0.0)) as log, labelled(order):
+        log(STARTED)
+        with retried(1):
+            log(TryFailed("down"))
+    first, second = written(file)
+    assert {key: first[key] for key in ("run", "stage", "task", "attempt", "retry", "seq")} == {
+        "run": "demo",
+        "stage": "rollout",
+        "task": "a/b:c",
+        "attempt": 3,
+        "retry": 0,
+        "seq": 0,
+    }
+    assert (second["retry"], second["seq"], second["type"]) == (1, 1, "try_failed")
+    assert first["ts"] == "1970-01-01T00:00:00.000000+00:00"
+
+
+def test_attempts_at_the_same_time_keep_their_labels(tmp_path: Path, make_task: MakeTask) -> None:
+    file = tmp_path / "events.jsonl"
+    log = EventLog(file, "demo")
+
+    async def attempt(name: str) -> None:
+        with labelled(Order(make_task(name), "", "s")):
+            for _ in range(5):
+                await asyncio.sleep(0)
+                log(TryFailed(name))
+
+    async def work() -> None:
+        await asyncio.gather(*(attempt(f"t{number}") for number in range(60)))
+
+    with closing(log):
+        asyncio.run(work())
+    events = written(file)
+    assert len(events) == 300
+    assert all(event["task"] == event["reason"] for event in events)
+    assert [event["seq"] for event in events] == list(range(300))
+
+
+def test_every_kind_of_event_can_be_written(tmp_path: Path) -> None:
+    steps = (
+        ASKED,
+        ModelSaid(Message("assistant", "x", tool_calls=(ToolCall("1", "shell", "{}"),)), Usage()),
+        ToolUsed(ToolCall("1", "shell", "{}"), "out \udcff", 0, 0.5),
+        Nudged("go on"),
+        Told("plan", "think"),
+        GradedStep(Score(0.0, float("nan"), "?", "")),
+    )
+    events = (STARTED, *map(StepTaken, steps), WorkEnded("x", "k", True), ENDED)
+    with closing(EventLog(tmp_path / "e.jsonl", "demo")) as log:
+        for event in events:
+            log(event)
+    found = list(read_events(tmp_path))
+    assert [event["type"] for event in found] == [
+        "attempt_started",
+        "asked",
+        "model_said",
+        "tool_used",
+        "nudged",
+        "told",
+        "step_graded",
+        "work_ended",
+        "attempt_ended",
+    ]
+    assert found[6]["score"]["soft"] is None
+    assert "NaN" not in (tmp_path / "e.jsonl").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("secret", ["sk-very-secret", 'with "quotes" and ü', "back\\slash"])
+def test_secrets_are_left_out(tmp_path: Path, secret: str) -> None:
+    with closing(EventLog(tmp_path / "e.jsonl", "demo", secrets=[secret, ""])) as log:
+        log(TryFailed(f"the key {secret} is wrong"))
+    (event,) = read_events(tmp_path)
+    assert event["reason"] == "the key *** is wrong"
+
+
+def test_the_system_prompt_stands_in_a_file_once(tmp_path: Path) -> None:
+    with closing(EventLog(tmp_path / "e.jsonl", "demo")) as log:
+        log(StepTaken(ASKED))
+        log(StepTaken(ASKED))
+    assert (tmp_path / "e.jsonl").read_text(encoding="utf-8").count("The skill.") == 1
+    assert [event["messages"][0]["content"] for event in read_events(tmp_path)] == [
+        "The skill.",
+        "The skill.",
+    ]
+
+
+def test_a_torn_last_line_is_passed_over(tmp_path: Path) -> None:
+    file = tmp_path / "e.jsonl"
+    with closing(EventLog(file, "demo")) as log:
+        log(STARTED)
+        log(ENDED)
+    file.write_bytes(file.read_bytes()[:-20] + b'\xff\n{"v": 99}\n[]\n')
+    assert [event["type"] for event in read_events(tmp_path)] == ["attempt_started"]
+
+
+def test_work_without_attempts_leaves_no_file(tmp_path: Path) -> None:
+    with closing(EventLog(tmp_path / "folder/e.jsonl", "demo")):
+        pass
+    assert not (tmp_path / "folder").exists()
+
+
+def test_a_disk_that_fails_does_not_end_the_work_and_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    told: list[Event] = []
+    with closing(EventLog(tmp_path / "file/e.jsonl", "demo", observe=told.append)) as log:
+        for _ in range(100):
+            log(STARTED)
+    (note,) = told
+    assert isinstance(note, Note)
+    assert "incomplete" in note.text
+
+
+def test_only_the_newest_files_are_kept(tmp_path: Path) -> None:
+    for number in range(KEPT_FILES + 5):
+        (tmp_path / f"{number:04}.jsonl").touch()
+    file = event_file(tmp_path, "step 7/../x", datetime(2026, 1, 2, tzinfo=UTC))
+    assert file.parent == tmp_path
+    assert len(list(tmp_path.iterdir())) == KEPT_FILES - 1
+    assert not (tmp_path / "0005.jsonl").exists()
+
+
+def test_events_of_mixed_attempts_make_whole_courses(tmp_path: Path, make_task: MakeTask) -> None:
+    one, other = Order(make_task("a"), "", "s"), Order(make_task("b"), "", "s")
+    said = StepTaken(ModelSaid(Message("assistant", "42"), Usage()))
+    with closing(EventLog(tmp_path / "e.jsonl", "demo")) as log:
+        for order, event in (
+            (one, STARTED),
+            (other, STARTED),
+            (one, said),
+            (one, WorkEnded(None)),
+            (one, ENDED),
+            (other, StepTaken(ASKED)),
+        ):
+            with labelled(order):
+                log(event)
+    first, second = courses(read_events(tmp_path))
+    assert (first.task, first.response, len(first.events)) == ("a", "42", 4)
+    assert first.end is not None
+    assert (second.task, second.end, len(second.events)) == ("b", None, 2)

@@ -1,0 +1,256 @@
+"""Means and their spread, against SciPy, NumPy, statsmodels and plain enumeration."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import comb, isfinite, sqrt
+from statistics import stdev
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from scipy import stats
+
+from skillopt_ci.rollout.metrics import (
+    at_least_k,
+    estimate,
+    mean_pass,
+    paired,
+    pass_at_k,
+    pass_hat_k,
+    quartiles,
+    t_quantile,
+    task_means,
+    wilson,
+)
+from skillopt_ci.rollout.metrics.estimate import clustered_error, standard_error
+
+VALUES = st.lists(st.floats(0, 1), min_size=2, max_size=30)
+#: Values, each with one of a few clusters.
+CLUSTERED = st.lists(st.tuples(st.floats(0, 1), st.sampled_from("abcd")), min_size=1, max_size=40)
+#: Attempts, how many of them solved the task, how many are drawn.
+DRAWS = st.integers(1, 9).flatmap(
+    lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))
+)
+
+
+@given(st.integers(1, 1000), st.sampled_from([0.5, 0.8, 0.9, 0.95, 0.99, 0.999]))
+@example(1, 0.999999)
+@example(10_000, 0.95)
+def test_quantiles_of_t_are_scipys(degrees: int, confidence: float) -> None:
+    expected = stats.t.ppf(0.5 + confidence / 2, degrees)
+    assert t_quantile(confidence, degrees) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(("degrees", "confidence"), [(0, 0.95), (3, 0.0), (3, 1.0)])
+def test_there_is_no_t_without_freedom_or_for_certainty(degrees: int, confidence: float) -> None:
+    with pytest.raises(ValueError, match="degrees of freedom"):
+        t_quantile(confidence, degrees)
+
+
+@given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))))
+def test_wilson_is_scipys(trial: tuple[int, int]) -> None:
+    n, solved = trial
+    expected = stats.binomtest(solved, n).proportion_ci(0.95, method="wilson")
+    found = wilson(solved / n, n)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-9)
+
+
+@given(VALUES)
+def test_the_standard_error_is_scipys(values: list[float]) -> None:
+    assert standard_error(values) == pytest.approx(stats.sem(values), abs=1e-12)
+
+
+@given(VALUES.filter(lambda values: stdev(values) > 1e-6))
+def test_the_interval_is_that_of_students_t(values: list[float]) -> None:
+    found = estimate(values).interval
+    assert found is not None
+    expected = stats.t.interval(0.95, len(values) - 1, np.mean(values), stats.sem(values))
+    assert (found.low, found.high) == pytest.approx(expected, rel=1e-7, abs=1e-9)
+
+
+#: Statsmodels 0.15.0: OLS on a constant, cov_type "cluster", corrected for few clusters, t.
+STATSMODELS = [
+    (
+        [1, 0, 1, 1, 0, 0, 1, 0.5],
+        "aabbccdd",
+        0.21347814095749157,
+        (-0.116882720949, 1.241882720949),
+    ),
+    (
+        [0.2, 0.4, 0.9, 1, 0, 0.3, 0.7],
+        "aaabbcd",
+        0.04665694748158434,
+        (0.3515167698714, 0.6484832301286),
+    ),
+    (
+        [1, 1, 0, 0, 1, 0, 1, 1, 0, 1],
+        "abcdefghij",
+        0.1632993161855452,
+        (0.2305912822108, 0.9694087177892),
+    ),
+    ([1, 1, 1, 0, 0, 0], "xxxyyy", 0.5, (-5.85310236808735, 6.85310236808735)),
+]
+
+
+@pytest.mark.parametrize(("values", "clusters", "error", "interval"), STATSMODELS)
+def test_clustered_errors_are_those_of_statsmodels(
+    values: list[float], clusters: str, error: float, interval: tuple[float, float]
+) -> None:
+    found = estimate(values, list(clusters))
+    assert found.standard_error == pytest.approx(error, rel=1e-9)
+    assert found.interval is not None
+    assert (found.interval.low, found.interval.high) == pytest.approx(interval, rel=1e-7)
+    assert found.clusters == len(set(clusters))
+
+
+@given(CLUSTERED)
+def test_clustered_errors_are_those_of_the_sandwich_estimator(
+    drawn: list[tuple[float, str]],
+) -> None:
+    values, clusters = [value for value, _ in drawn], [group for _, group in drawn]
+    number = len(set(clusters))
+    found = clustered_error(values, clusters)
+    if number < 2:
+        assert found is None
+        return
+    x, design = np.array(values), np.ones((len(values), 1))
+    residuals = x - x.mean()
+    bread = np.linalg.inv(design.T @ design)
+    meat = np.zeros((1, 1))
+    for group in set(clusters):
+        own = np.array([other == group for other in clusters])
+        score = design[own].T @ residuals[own]
+        meat += np.outer(score, score)
+    expected = sqrt((number / (number - 1) * bread @ meat @ bread).item())
+    assert found == pytest.approx(expected, abs=1e-12)
+
+
+@given(VALUES)
+def test_clusters_of_one_are_no_clusters(values: list[float]) -> None:
+    alone = [str(number) for number in range(len(values))]
+    assert clustered_error(values, alone) == pytest.approx(standard_error(values), abs=1e-12)
+
+
+@given(st.lists(st.sampled_from([0.0, 1.0]), min_size=2, max_size=20))
+def test_repeating_each_value_in_its_cluster_adds_no_certainty(values: list[float]) -> None:
+    names = [str(number) for number in range(len(values))]
+    once, thrice = clustered_error(values, names), clustered_error(values * 3, names * 3)
+    assert once == pytest.approx(thrice)
+
+
+def test_as_many_clusters_as_values_are_needed() -> None:
+    with pytest.raises(ValueError, match="2 values, but 1 clusters"):
+        clustered_error([0.0, 1.0], ["a"])
+
+
+@pytest.mark.parametrize("values", [[], [0.5]])
+def test_below_two_values_the_spread_is_unknown_not_zero(values: list[float]) -> None:
+    found = estimate(values, shares=True)
+    assert (found.standard_error, found.interval, found.n) == (None, None, len(values))
+    assert found.mean == (0.5 if values else None)
+
+
+def test_one_cluster_says_nothing_of_the_spread() -> None:
+    found = estimate([0.0, 1.0, 1.0], ["a", "a", "a"])
+    assert (found.standard_error, found.interval, found.clusters) == (None, None, 1)
+
+
+@given(CLUSTERED, st.booleans())
+def test_shares_have_intervals_within_0_and_1(
+    drawn: list[tuple[float, str]], grouped: bool
+) -> None:
+    values, clusters = [value for value, _ in drawn], [group for _, group in drawn]
+    found = estimate(values, clusters if grouped else None, shares=True)
+    if found.interval is not None:
+        assert found.mean is not None
+        assert 0 <= found.interval.low <= found.mean + 1e-9
+        assert found.mean - 1e-9 <= found.interval.high <= 1
+        assert isfinite(found.standard_error or 0.0)
+
+
+def test_right_answers_throughout_are_no_certainty() -> None:
+    found = estimate([1.0] * 10, shares=True).interval
+    assert found is not None
+    assert (round(found.low, 4), found.high) == (0.7225, 1.0)
+
+
+@given(DRAWS)
+def test_pass_at_k_and_pass_hat_k_are_what_counting_all_draws_gives(
+    draw: tuple[int, int, int],
+) -> None:
+    attempts, solved, k = draw
+    draws = list(combinations([True] * solved + [False] * (attempts - solved), k))
+    assert len(draws) == comb(attempts, k)
+    some = sum(any(one) for one in draws) / len(draws)
+    every = sum(all(one) for one in draws) / len(draws)
+    assert pass_at_k(attempts, solved, k) == pytest.approx(some)
+    assert pass_hat_k(attempts, solved, k) == pytest.approx(every)
+    assert at_least_k(attempts, solved, k) == (solved >= k)
+
+
+def test_pass_at_k_from_fewer_attempts_is_unknown() -> None:
+    assert (pass_at_k(2, 2, 3), pass_hat_k(2, 2, 3), at_least_k(2, 2, 3)) == (None, None, None)
+    assert mean_pass([(4, 1), (2, 2)], 3, pass_at_k) is None
+    assert mean_pass([], 1, pass_at_k) is None
+
+
+@pytest.mark.parametrize("wrong", [(2, 3, 1), (2, -1, 1), (2, 1, 0)])
+def test_impossible_counts_are_refused(wrong: tuple[int, int, int]) -> None:
+    with pytest.raises(ValueError, match="attempts solved"):
+        pass_at_k(*wrong)
+
+
+def test_pass_at_1_is_the_mean() -> None:
+    assert mean_pass([(4, 1), (4, 4)], 1, pass_at_k) == pytest.approx((0.25 + 1) / 2)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40))
+def test_quartiles_are_numpys(values: list[float]) -> None:
+    found = quartiles(values)
+    assert found is not None
+    expected = np.percentile(values, [25, 50, 75])
+    assert (found.low, found.median, found.high) == pytest.approx(tuple(expected), abs=1e-6)
+
+
+def test_no_values_have_no_quartiles() -> None:
+    assert quartiles([]) is None
+
+
+@given(st.dictionaries(st.text(max_size=8), st.lists(st.floats(0, 1), min_size=1, max_size=5)))
+def test_task_means_weight_tasks_alike_whatever_their_names(scores: dict[str, list[float]]) -> None:
+    flat = [(task, score) for task, own in scores.items() for score in own]
+    found = task_means(flat)
+    assert list(found) == list(scores)
+    for task, own in scores.items():
+        assert found[task] == pytest.approx(float(np.mean(own)))
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from([0.0, 0.5, 1.0])), min_size=2
+    )
+)
+def test_a_comparison_has_the_error_of_the_paired_t_test(pairs: list[tuple[float, float]]) -> None:
+    first = {str(n): one for n, (one, _) in enumerate(pairs)}
+    second = {str(n): other for n, (_, other) in enumerate(pairs)}
+    found = paired(first, second)
+    differences = [other - one for one, other in pairs]
+    assert found.standard_error == pytest.approx(stats.sem(differences), abs=1e-12)
+    assert found.interval is not None
+    if found.standard_error:
+        expected = stats.ttest_rel([*second.values()], [*first.values()]).confidence_interval(0.95)
+        assert found.interval.low == pytest.approx(expected.low, abs=1e-9)
+        assert found.interval.high == pytest.approx(expected.high, abs=1e-9)
+
+
+def test_a_comparison_knows_that_tasks_of_one_source_vary_together() -> None:
+    first = dict.fromkeys("abcd", 0.0)
+    second = {"a": 1.0, "b": 1.0, "c": 0.0, "d": 0.0}
+    alone, grouped = (
+        paired(first, second),
+        paired(first, second, dict(zip("abcd", "xxyy", strict=True))),
+    )
+    assert grouped.clusters == 2
+    assert (alone.standard_error or 0) < (grouped.standard_error or 0)

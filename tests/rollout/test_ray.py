@@ -1,0 +1,327 @@
+"""A Ray cluster makes the attempts; what is recorded is what one machine would have recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import shell_agent
+
+from skillopt_ci.cli.main import main
+from skillopt_ci.errors import BudgetExhausted, ExitCode, UsageError
+from skillopt_ci.model.client import Usage
+from skillopt_ci.progress import Event, Note
+from skillopt_ci.rollout.order import Order
+from skillopt_ci.rollout.ray.cluster import join
+from skillopt_ci.rollout.ray.parcel import Parcel
+from skillopt_ci.settings.config import Config, Limits
+from skillopt_ci.settings.rollout import RayExecutor
+from skillopt_ci.training import ray_worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from skillopt_ci.training.session import Session
+    from tests.conftest import Checkout, ModelServer, Workshop
+
+RAY = "rollout.executor={type: ray, cpus: 0.5}"
+WORKERS_KEY = "sk-workers-key"
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.cluster,
+    pytest.mark.skipif(
+        find_spec("ray") is None and "CI" not in os.environ, reason="ray is not installed"
+    ),
+    # Ray's own: it is told of sockets that it leaves to the garbage collector
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning:ray"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:ray"),
+]
+
+#: What makes the agent's program kill the worker whose child it is.
+KILL_WORKER = """\
+worker() {
+    p=$$
+    while [ "$p" -gt 1 ]; do
+        if grep -q '^ray::' "/proc/$p/cmdline"; then echo "$p"; return; fi
+        p=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$p/status")
+    done
+}
+MORTAL=$(worker)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A cluster of this machine, whose workers have a key of their own."""
+    import ray
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DEMO_KEY", WORKERS_KEY)
+        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("workers")))
+        join(RayExecutor(type="ray", address="local"))
+        assert ray.is_initialized()
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def pair(workshop: Workshop) -> tuple[Checkout, Checkout]:
+    """Two repositories that are alike."""
+    return workshop.checkout("shared"), workshop.checkout("alone")
+
+
+@pytest.fixture
+def with_agents(workshop: Workshop) -> Callable[[str, str], Checkout]:
+    """Make repositories whose target is a program on a computer; ``more`` is done in it first."""
+
+    def make(name: str, more: str = "") -> Checkout:
+        (workshop.folder / name).mkdir()
+        checkout = workshop.checkout(f"{name}/repository")
+        config = (checkout.folder / "skillopt.yaml").read_text(encoding="utf-8")
+        checkout.write("skillopt.yaml", shell_agent.install(checkout.folder, config))
+        agent = checkout.folder / "agent.sh"
+        head, _, rest = agent.read_text(encoding="utf-8").partition("\n")
+        own = more.replace("PLACE", str(checkout.folder.parent))
+        agent.write_text(f"{head}\n{own}{rest}", encoding="utf-8")
+        for split in ("train", "selection", "test"):
+            lines = (checkout.folder / f"tasks/{split}.jsonl").read_text("utf-8").splitlines()
+            tasks = [json.dumps(shell_agent.graded(json.loads(line))) for line in lines]
+            checkout.write(f"tasks/{split}.jsonl", "\n".join(tasks) + "\n")
+        checkout.git("add", ".")
+        checkout.git("commit", "--quiet", "-m", "Let an agent work")
+        return checkout
+
+    return make
+
+
+@pytest.mark.usefixtures("cluster")
+def test_chat_answers_of_workers_make_the_same_step(
+    pair: tuple[Checkout, Checkout], model_server: ModelServer
+) -> None:
+    shared, alone = pair
+    shared.step(RAY)
+    assert f"Bearer {WORKERS_KEY}" in model_server.keys
+    answered = model_server.answered.copy()
+    alone.step()
+    assert shared.trees() == alone.trees()
+    assert shared.record(1) == alone.record(1)
+    # nothing was asked twice, by workers or here: the other machine asked the same once more
+    assert model_server.answered == answered + answered
+
+
+@pytest.mark.usefixtures("cluster")
+def test_nothing_that_a_worker_did_is_paid_for_by_this_process(
+    workshop: Workshop, model_server: ModelServer
+) -> None:
+    session = workshop.checkout().session(RAY)
+    assert _measured(session) == (8, 8)
+    assert model_server.keys == {f"Bearer {WORKERS_KEY}"}
+
+
+@pytest.mark.usefixtures("cluster")
+def test_what_agents_of_workers_did_makes_the_same_record(
+    with_agents: Callable[..., Checkout],
+) -> None:
+    checkout = with_agents("one", f'{KILL_WORKER}echo "${{MORTAL:-nobody}}" >> PLACE/workers\n')
+    workers = checkout.folder.parent / "workers"
+    checkout.step(RAY)
+    shared, made = checkout.trees(), Counter(shell_agent.made(checkout.folder))
+    assert len(workers.read_text("utf-8").split()) == made.total() > 0
+    assert "nobody" not in workers.read_text("utf-8")
+    checkout.git("update-ref", "-d", "refs/heads/skillopt/demo")
+    checkout.step("cache.path=../another.sqlite")
+    assert checkout.trees() == shared
+    assert Counter(shell_agent.made(checkout.folder)) == made + made
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_worker_that_is_killed_loses_nothing(
+    with_agents: Callable[..., Checkout], capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared, alone = (with_agents(name, KILL_WORKER) for name in ("shared", "alone"))
+    (shared.folder.parent / "kill").write_text("3", encoding="utf-8")
+    notes: list[Event] = []
+    shared.step(RAY, observer=notes.append)
+    alone.step()
+    assert not (shared.folder.parent / "kill").exists()
+    assert Counter(shell_agent.made(shared.folder)) == Counter(shell_agent.made(alone.folder))
+    assert shared.record(1) == alone.record(1)
+    assert not _troubles(notes)
+    assert capsys.readouterr().out == ""  # results stand there, and no words of Ray's
+
+
+@pytest.mark.usefixtures("cluster")
+def test_what_no_worker_survives_is_done_here(with_agents: Callable[..., Checkout]) -> None:
+    deadly = f'{KILL_WORKER}[ -z "$MORTAL" ] || {{ kill -9 "$MORTAL"; exit; }}\n'
+    checkout, notes = with_agents("one", deadly), list[Event]()
+    settings = ("rollout.executor={type: ray, restarts: 0}", "evaluation.sel_env_num=2")
+    assert _measured(checkout.session(*settings, observer=notes.append)) == (2, 2)
+    assert len(shell_agent.made(checkout.folder)) == 2
+    (trouble,) = _troubles(notes)
+    assert "WorkerCrashed" in trouble
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_budget_holds_for_all_workers_together(
+    pair: tuple[Checkout, Checkout], model_server: ModelServer
+) -> None:
+    shared, alone = pair
+    for checkout, overrides in ((shared, (RAY,)), (alone, ())):
+        model_server.answered.clear()
+        with pytest.raises(BudgetExhausted, match=r"budget\.step\.calls"):
+            _measured(checkout.session(*overrides, "budget.step.calls=5"))
+        assert model_server.answered.total() == 5
+
+
+@pytest.mark.usefixtures("cluster")
+def test_cancelling_ends_what_runs_on_the_worker(with_agents: Callable[..., Checkout]) -> None:
+    checkout = with_agents("one", 'echo $$ > "PIPE"\nexec sleep 1000\n')
+    pipe = checkout.folder.parent / "pipe"
+    os.mkfifo(pipe)
+    agent = checkout.folder / "agent.sh"
+    agent.write_text(agent.read_text("utf-8").replace("PIPE", str(pipe)), encoding="utf-8")
+
+    async def cancelled() -> int:
+        session = checkout.session(RAY, "model.target.max_concurrency=1")
+        work = asyncio.create_task(_roll_out(session))
+        process = int(await asyncio.to_thread(pipe.read_text))
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        return process
+
+    process = asyncio.run(cancelled())
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+
+
+def test_a_run_with_nothing_to_do_needs_no_cluster(checkout: Checkout) -> None:
+    nowhere = "rollout.executor={type: ray, address: 'nowhere://here'}"
+    assert _measured(checkout.session(), "one") == (8, 8)
+    assert _measured(checkout.session(nowhere), "another") == (8, 0)
+
+
+def test_a_cluster_that_is_not_there_is_named(checkout: Checkout) -> None:
+    override = "rollout.executor={type: ray, address: 'nowhere://here'}"
+    done = subprocess.run(
+        [sys.executable, "-m", "skillopt_ci", "step", "-q", "-o", override],
+        cwd=checkout.folder,
+        env={**os.environ, "DEMO_KEY": "k"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == ExitCode.INFRASTRUCTURE, done.stderr
+    assert "no Ray cluster at 'nowhere://here'" in done.stderr
+    assert "address: local" in done.stderr
+
+
+def test_a_missing_package_is_named(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.chdir(checkout.folder)
+    monkeypatch.setenv("DEMO_KEY", "k")
+    assert main(["step", "-q", "-o", RAY]) == ExitCode.USAGE
+    assert "pip install 'skillopt-ci[ray]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [("cache.enabled=false", "cache"), ("rollout.solver={type: human}", "person")],
+)
+def test_what_can_never_be_shared_is_refused(checkout: Checkout, override: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        _measured(checkout.session(RAY, override))
+
+
+class TestWorker:
+    """What a worker does, in this process."""
+
+    @pytest.fixture(autouse=True)
+    def _place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        monkeypatch.setenv("DEMO_KEY", WORKERS_KEY)
+
+    def test_answers_are_handed_over_and_nothing_stays(
+        self, checkout: Checkout, tmp_path: Path
+    ) -> None:
+        handover = ray_worker.make(_parcel(checkout))
+        assert handover.trouble == ""
+        assert [json.loads(line).get("paid_by") for line in handover.answers] == [None, ""]
+        assert list((tmp_path / f"skillopt-ci-{os.getuid()}").iterdir()) == []
+
+    def test_what_was_paid_for_is_handed_over_after_a_failure_too(
+        self, checkout: Checkout, model_server: ModelServer
+    ) -> None:
+        model_server.trouble = lambda prompt: (503, "busy") if "rubric" in prompt.lower() else None
+        rubric = "scorer={type: rubric, rubric: 'The rubric: is it right?'}"
+        handover = ray_worker.make(_parcel(checkout, rubric))
+        assert len(handover.answers) == 2
+        assert "busy" in handover.trouble
+
+    def test_the_work_of_one_that_died_is_taken_up(
+        self, checkout: Checkout, model_server: ModelServer
+    ) -> None:
+        parcel = _parcel(checkout)
+        folder = ray_worker._folder(parcel.name)
+        died = asyncio.run(ray_worker._made(parcel, folder, dict(os.environ)))
+        assert ray_worker.make(parcel) == died
+        assert model_server.answered.total() == 1
+
+    def test_its_share_of_the_budget_ends_it_without_a_word(self, checkout: Checkout) -> None:
+        handover = ray_worker.make(_parcel(checkout, limits=Limits(calls=0)))
+        assert (len(handover.answers), handover.trouble) == (1, "")
+
+    def test_a_folder_that_is_not_there_is_its_trouble(self, checkout: Checkout) -> None:
+        handover = ray_worker.make(_parcel(checkout, "prompts=nowhere"))
+        assert "nowhere" in handover.trouble
+
+    def test_a_folder_of_somebody_elses_is_not_used(
+        self, checkout: Checkout, tmp_path: Path
+    ) -> None:
+        (tmp_path / f"skillopt-ci-{os.getuid()}").mkdir(mode=0o777)
+        (tmp_path / f"skillopt-ci-{os.getuid()}").chmod(0o777)
+        assert "somebody else" in ray_worker.make(_parcel(checkout)).trouble
+
+
+def _measured(session: Session, scope: str = "scope") -> tuple[int, int]:
+    """Measured attempts at the selection tasks, and calls that were paid for."""
+    return asyncio.run(_roll_out(session, scope))
+
+
+async def _roll_out(session: Session, scope: str = "scope") -> tuple[int, int]:
+    meter = session.meter(session.clock(), Usage())
+    async with session.bench(scope, meter) as bench:
+        skill = (session.root / session.config.skill).read_text(encoding="utf-8")
+        rollouts = await bench.runner.roll_out(session.selection, skill, stage="evaluate")
+    return sum(one.status.measured for one in rollouts), meter.total().calls
+
+
+def _troubles(notes: list[Event]) -> list[str]:
+    return [one.text for one in notes if isinstance(one, Note) and "Ray worker" in one.text]
+
+
+def _parcel(checkout: Checkout, *overrides: str, limits: Limits | None = None) -> Parcel:
+    config = Config.model_validate_json(_loaded(checkout, overrides))
+    order = Order(checkout.session().selection[0], "# Items\n", "evaluate")
+    root = str(checkout.folder)
+    return Parcel("name", config.model_dump_json(), root, order, limits or Limits())
+
+
+def _loaded(checkout: Checkout, overrides: tuple[str, ...]) -> str:
+    from skillopt_ci.settings.loading import load
+
+    return load(checkout.folder / "skillopt.yaml", overrides).config.model_dump_json()

@@ -1,0 +1,251 @@
+"""What a solver does is held to its limits, whatever it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+import virtual_time
+
+from skillopt_ci.chat import Message, ToolCall
+from skillopt_ci.model.client import (
+    ChatReply,
+    ChatRequest,
+    ModelRefusal,
+    ModelUnavailable,
+    Role,
+    Usage,
+)
+from skillopt_ci.rollout.allowance import LimitedClient
+from skillopt_ci.rollout.solver import Workplace
+from skillopt_ci.rollout.steps import (
+    AgentError,
+    Asked,
+    Attempt,
+    GradedStep,
+    Limit,
+    ModelSaid,
+    Nudged,
+    Step,
+    Told,
+    ToolUsed,
+)
+from skillopt_ci.rollout.transcript import Transcript
+from skillopt_ci.rollout.work import Worked, work
+from skillopt_ci.settings.rollout import AttemptLimits
+from skillopt_ci.tasks.scorers.score import GraderError, Score
+from skillopt_ci.tasks.task import Task
+
+if TYPE_CHECKING:
+    from tests.rollout.conftest import MakeTask, Solving
+    from tests.rollout.conftest import Work as Behaviour
+
+CALL = Usage(calls=1, prompt_tokens=8, completion_tokens=2, cost_usd=0.5)
+
+
+def said(text: str) -> ModelSaid:
+    return ModelSaid(Message("assistant", text), CALL)
+
+
+def used(name: str) -> ToolUsed:
+    return ToolUsed(ToolCall(name, "shell", "{}"), f"output of {name}", exit_code=0)
+
+
+@pytest.fixture
+def do(make_task: MakeTask, solving: type[Solving]):  # type: ignore[no-untyped-def]
+    def run(
+        behaviour: Behaviour,
+        limits: AttemptLimits | None = AttemptLimits(),  # noqa: B008 - immutable
+        **place: object,
+    ) -> tuple[Worked, list[Step]]:
+        told: list[Step] = []
+        task = make_task("a")
+        place_ = replace(Workplace("s", limits=limits or AttemptLimits()), **place)  # type: ignore[arg-type]
+        done = work(
+            solving(behaviour),
+            task,
+            "Skill.",
+            place_,
+            limits=limits,
+            grade_every_step=True,
+            told=told.append,
+            so_far=Transcript(task.messages),
+        )
+        return virtual_time.run(done), told
+
+    return run
+
+
+async def endless(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
+    """Goes on for ever, and does not ask what it may."""
+    yield Asked((Message("system", "work"), Message("user", task.id)))
+    for number in range(1_000):
+        yield said(f"turn {number}")
+        yield used(f"tool {number}")
+        await asyncio.sleep(10)
+
+
+def test_what_is_told_makes_the_conversation(do) -> None:  # type: ignore[no-untyped-def]
+    async def finishes(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
+        yield Asked((Message("user", "Do it."),))
+        yield said("I look.")
+        yield used("ls")
+        yield Nudged("Go on.")
+        yield Told("plan", "first this")
+        yield said("Done.")
+        yield Attempt((), "the answer", n_turns=2)
+
+    worked, told = do(finishes)
+    assert [(one.role, one.content) for one in worked.attempt.messages] == [
+        ("user", "Do it."),
+        ("assistant", "I look."),
+        ("tool", "output of ls"),
+        ("user", "Go on."),
+        ("assistant", "Done."),
+    ]
+    assert worked.attempt.usage == CALL + CALL
+    assert (worked.ending, worked.attempt.response, worked.attempt.limit) == (
+        "done",
+        "the answer",
+        None,
+    )
+    assert len(told) == 6
+
+
+@pytest.mark.parametrize(
+    ("limits", "limit", "turns"),
+    [
+        ({"steps": 3}, Limit.STEPS, 3),
+        ({"steps": 1}, Limit.STEPS, 1),
+        ({"tokens": 30, "steps": None}, Limit.TOKENS, 3),
+        ({"tokens": 31, "steps": None}, Limit.TOKENS, 4),
+        ({"cost_usd": 1.0, "steps": None}, Limit.COST, 2),
+        ({"rollout_seconds": 25.0, "steps": None}, Limit.TIME, 3),
+    ],
+)
+def test_a_limit_ends_the_work_and_what_was_done_stands(  # type: ignore[no-untyped-def]
+    limits: dict[str, float | None], limit: Limit, turns: int, do
+) -> None:
+    worked, told = do(endless, AttemptLimits(**limits))  # type: ignore[arg-type]
+    assert (worked.ending, worked.attempt.limit, worked.attempt.n_turns) == ("done", limit, turns)
+    assert worked.attempt.response == f"turn {turns - 1}"
+    assert sum(isinstance(step, ModelSaid) for step in told) == turns
+    assert sum(isinstance(step, ToolUsed) for step in told) == turns
+
+
+def test_a_call_beyond_the_limit_is_not_even_made(do) -> None:  # type: ignore[no-untyped-def]
+    calls: list[Role] = []
+
+    class Server:
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            calls.append(request.role)
+            return ChatReply("more", "stop", "m", CALL)
+
+    async def asks(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
+        client = LimitedClient(Server())
+        while True:
+            await client.complete(ChatRequest(Role.JUDGE, "judge", ()))
+            reply = await client.complete(ChatRequest(Role.TARGET, "s", ()))
+            yield ModelSaid(Message("assistant", reply.text), reply.usage)
+
+    worked, _ = do(asks, AttemptLimits(steps=3))
+    assert calls.count(Role.TARGET) == 3
+    assert (worked.attempt.limit, worked.attempt.n_turns) == (Limit.STEPS, 3)
+
+
+def test_a_limit_that_the_solver_names_itself_is_kept(do) -> None:  # type: ignore[no-untyped-def]
+    async def graceful(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
+        yield Attempt((), "as far as I came", limit=Limit.TOKENS)
+
+    assert do(graceful)[0].attempt.limit is Limit.TOKENS
+
+
+def test_without_limits_work_takes_its_time(do) -> None:  # type: ignore[no-untyped-def]
+    async def slow(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
+        await asyncio.sleep(1_000_000)
+        yield Attempt((), "late")
+
+    assert do(slow, None)[0].attempt.response == "late"
+
+
+async def nothing(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
+    yield said("hello")
+
+
+async def twice(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
+    yield Attempt((), "one")
+    yield Attempt((), "two")
+
+
+async def crashes(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
+    yield said("hello")
+    raise AgentError("exit status 3")
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "reason"),
+    [(nothing, "without a result"), (twice, "after its result"), (crashes, "exit status 3")],
+)
+def test_a_solver_that_breaks_is_an_outcome_of_its_own(  # type: ignore[no-untyped-def]
+    behaviour: Behaviour, reason: str, do
+) -> None:
+    worked, _ = do(behaviour)
+    assert worked.ending == "agent_error"
+    assert reason in worked.reason
+
+
+def test_a_refusal_is_one_too(do) -> None:  # type: ignore[no-untyped-def]
+    async def refused(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
+        yield said("hello")
+        raise ModelRefusal("content filter")
+
+    worked, _ = do(refused)
+    assert (worked.ending, worked.reason) == ("refused", "content filter")
+
+
+@pytest.mark.parametrize("failure", [ModelUnavailable("down"), RuntimeError("a bug")])
+def test_any_other_failure_is_raised(failure: Exception, do) -> None:  # type: ignore[no-untyped-def]
+    async def fails(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
+        yield said("hello")
+        raise failure
+
+    with pytest.raises(type(failure)):
+        do(fails)
+
+
+def test_a_solver_that_is_cut_off_can_clean_up(do) -> None:  # type: ignore[no-untyped-def]
+    ended = []
+
+    async def tidy(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
+        try:
+            async for step in endless(task, place):
+                yield step
+        finally:
+            ended.append(task.id)
+
+    do(tidy, AttemptLimits(steps=2))
+    do(tidy, AttemptLimits(rollout_seconds=5))
+    assert ended == ["a", "a"]
+
+
+def test_every_tool_use_is_graded_off_the_clock(do) -> None:  # type: ignore[no-untyped-def]
+    scores = iter([0.25, 0.5, 0.75])
+
+    async def grade() -> Score:
+        await asyncio.sleep(1_000)
+        return Score(0.0, next(scores), "so far", "")
+
+    worked, told = do(endless, AttemptLimits(rollout_seconds=25), grade_now=grade)
+    assert [score.soft for score in worked.progress] == [0.25, 0.5, 0.75]
+    assert sum(isinstance(step, GradedStep) for step in told) == 3
+
+
+def test_a_grader_that_fails_on_the_way_does_not_end_the_work(do) -> None:  # type: ignore[no-untyped-def]
+    async def grade() -> Score:
+        raise GraderError("no report")
+
+    worked, _ = do(endless, AttemptLimits(steps=2), grade_now=grade)
+    assert (worked.progress, worked.attempt.n_turns) == ((), 2)
