@@ -6,7 +6,7 @@ from typing import Any
 
 from skillopt_ci.concurrency import map_ordered
 from skillopt_ci.ledger.records import BatchRecord
-from skillopt_ci.progress import Event, Note, Observer
+from skillopt_ci.progress import Event, Observer, StageEvent
 from skillopt_ci.rollout.metrics import aggregate
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.settings.config import Gradient
@@ -69,9 +69,9 @@ def _numbered(observer: Observer, number: int, count: int) -> Observer:
         return observer
 
     def observe(event: Event) -> None:
-        if isinstance(event, Note):
-            observer(event)
-        else:
+        if isinstance(event, StageEvent):
             observer(replace(event, stage=f"{event.stage} {number}/{count}"))
+        else:
+            observer(event)
 
     return observe

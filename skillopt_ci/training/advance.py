@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from skillopt_ci.progress import Note
 from skillopt_ci.training.boundary import BoundaryOutcome, boundary_due, cross
+from skillopt_ci.training.first_look import refuse_to_learn_nothing
 from skillopt_ci.training.flight import BoundaryFlight, Flight, resume
 from skillopt_ci.training.plan import total_steps
 from skillopt_ci.training.session import Session
@@ -31,6 +32,7 @@ async def advance(session: Session, run_started: float) -> Outcome | None:
 
     With `schedule.slow_update: scheduled` the end of an epoch is left to :func:`cross_boundary`,
     unless it is in flight already. ``run_started`` is the clock's reading when the command began.
+    Raises :class:`~skillopt_ci.errors.NothingToLearn` if the first step could change nothing.
     """
     ready = await prepare(session, run_started)
     inline = session.config.schedule.slow_update == "inline"
@@ -42,6 +44,8 @@ async def advance(session: Session, run_started: float) -> Outcome | None:
     if ready.standing.state.step >= total:
         return None
     flight = ready.flight if isinstance(ready.flight, Flight) else None
+    if flight is None:
+        refuse_to_learn_nothing(session, ready.standing)
     return await train_step(session, ready.standing, flight, total, run_started)
 
 

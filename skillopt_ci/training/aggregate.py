@@ -14,11 +14,13 @@ from skillopt_ci.prompts import sections
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.settings.config import Gradient
 from skillopt_ci.skill.edit import Source
+from skillopt_ci.training import reply_schema
 from skillopt_ci.training.ask import Lost, ask, optimizer_request
 from skillopt_ci.training.modes.mode import UpdateMode
 from skillopt_ci.training.patch import Item, Patch, Reflection, as_json
 from skillopt_ci.training.wire import parse_merge
 
+_FINAL = "merge_final"
 _PROMPT: Mapping[Source, str] = {"failure": "merge_failure", "success": "merge_success"}
 
 
@@ -111,7 +113,7 @@ class _Merger(Generic[Item]):
         if not (failure.edits and success.edits):
             return failure if failure.edits else success
         patch = await self._merged(
-            "merge_final",
+            _FINAL,
             _all_edits((failure, success)),
             self._group("1 (failure-driven, HIGH priority)", failure.edits),
             self._group("2 (success-driven, lower priority)", success.edits),
@@ -135,10 +137,12 @@ class _Merger(Generic[Item]):
         self, prompt: str, edits: Sequence[Item], *parts: str, what: str, source: Source
     ) -> Patch[Item] | None:
         """Ask for one patch instead of ``edits``, which ``parts`` show."""
-        wishes = sections.merged_wishes() if any(edit.note_ids for edit in edits) else ""
+        followed = any(edit.note_ids for edit in edits)
+        wishes = sections.merged_wishes() if followed else ""
         user = sections.joined(self.stable, wishes, *parts)
         name, tokens = prompt + self.mode.prompt_suffix, self.mode.reply_tokens
-        request = optimizer_request(self.prompts, name, "merge", user, tokens)
+        schema = reply_schema.merge(self.mode.payload.key, final=prompt == _FINAL, wishes=followed)
+        request = optimizer_request(self.prompts, name, "merge", user, tokens, reply_schema=schema)
         async with self.slots:
             reply = await ask(
                 self.client,

@@ -12,6 +12,7 @@ from skillopt_ci.model.client import (
     ChatRequest,
     ModelRefusal,
     ModelUnavailable,
+    ReplySchema,
     Role,
 )
 from skillopt_ci.progress import Note, Observer
@@ -37,14 +38,22 @@ def optimizer_request(
     user: str,
     max_output_tokens: int = MAX_OUTPUT_TOKENS,
     supplement: str = "",
+    reply_schema: ReplySchema | None = None,
 ) -> ChatRequest:
     """Return the request that puts ``user`` to the optimizer under the system prompt ``prompt``.
 
-    ``supplement`` names a prompt that is added to it.
+    ``supplement`` names a prompt that is added to it. ``reply_schema`` is told to servers that hold
+    a reply to one.
     """
     system = "\n\n".join(prompts.text(name) for name in (prompt, supplement) if name)
     messages = (Message("system", system), Message("user", user))
-    return ChatRequest(Role.OPTIMIZER, stage, messages, max_output_tokens=max_output_tokens)
+    return ChatRequest(
+        Role.OPTIMIZER,
+        stage,
+        messages,
+        max_output_tokens=max_output_tokens,
+        reply_schema=reply_schema,
+    )
 
 
 async def ask(

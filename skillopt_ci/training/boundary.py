@@ -8,13 +8,19 @@ current score always belongs to the current skill.
 from dataclasses import dataclass
 
 from skillopt_ci.ledger.folder import document
-from skillopt_ci.ledger.records import BoundaryRecord, Decision, State, UsageRecord
+from skillopt_ci.ledger.records import (
+    BoundaryRecord,
+    Decision,
+    State,
+    UsageRecord,
+    account_records,
+)
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.progress import StageFinished
 from skillopt_ci.report.boundary import boundary_proposed
 from skillopt_ci.settings.config import Evaluation
 from skillopt_ci.training.boundary_landing import conclude_boundary
-from skillopt_ci.training.flight import BoundaryFlight
+from skillopt_ci.training.flight import BoundaryFlight, recharge
 from skillopt_ci.training.judge import judge_text
 from skillopt_ci.training.plan import steps_per_epoch
 from skillopt_ci.training.session import Session
@@ -62,11 +68,9 @@ async def cross(
     if flight is None:
         flight = await _launch(session, standing, epoch, meter, scope)
     else:
-        for stage, usage in flight.record.stages.items():
-            meter.charge(stage, usage.usage())
+        recharge(meter, flight.record.accounts, flight.record.stages)
     decision = await _judge(session, standing, flight, meter, scope)
-    usage = UsageRecord.of(meter.total())
-    record = flight.record.model_copy(update={"decision": decision, "usage": usage})
+    record = flight.record.model_copy(update={"decision": decision, **_used(meter)})
     seconds = session.clock() - began
     commit, state = conclude_boundary(session, standing, flight, record, seconds)
     session.observer(StageFinished("epoch end", commit[:10]))
@@ -83,7 +87,7 @@ async def _launch(
         async with session.bench(scope, meter) as bench:
             skill, record = await later_epoch(session, standing, epoch, bench)
     stages = {stage: UsageRecord.of(used) for stage, used in meter.usage_by_stage().items()}
-    record = record.model_copy(update={"stages": stages, "usage": UsageRecord.of(meter.total())})
+    record = record.model_copy(update={"stages": stages, **_used(meter)})
     if not record.changed:
         return BoundaryFlight(None, skill, record)
     changes = {session.skill_path: skill, session.folder.boundary(epoch): document(record)}
@@ -92,6 +96,13 @@ async def _launch(
     session.ledger.propose(commit)
     session.observer(StageFinished("candidate", commit[:10]))
     return BoundaryFlight(commit, skill, record)
+
+
+def _used(meter: Meter) -> dict[str, object]:
+    return {
+        "usage": UsageRecord.of(meter.total()),
+        "accounts": account_records(meter.accounts()),
+    }
 
 
 async def _judge(

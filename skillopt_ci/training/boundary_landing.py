@@ -7,11 +7,13 @@ from skillopt_ci.ledger.records import (
     Snapshot,
     State,
     UsageRecord,
+    with_accounts,
 )
 from skillopt_ci.report.boundary import boundary_landed, boundary_reason
 from skillopt_ci.skill.document import sha256, word_count
+from skillopt_ci.skill.reading import reading_sha256
 from skillopt_ci.training.flight import BoundaryFlight
-from skillopt_ci.training.landing import Landing, land, snapshots
+from skillopt_ci.training.landing import Landing, land, planned, snapshots
 from skillopt_ci.training.session import Session
 from skillopt_ci.training.standing import Settled
 
@@ -27,7 +29,7 @@ def conclude_boundary(
     stays = record.decision is not None and record.decision.stays
     skill = flight.skill if stays else standing.skill
     state = _next_state(session, standing, record)
-    changes = _changes(session, standing, record, state, skill)
+    changes = _changes(session, standing, record, state, skill, flight.skill)
     text = boundary_landed(record, flight.commit, seconds)
     commit = land(session, standing, Landing(flight.commit, stays, changes, text))
     return commit, state
@@ -47,17 +49,23 @@ def _next_state(session: Session, standing: Settled, record: BoundaryRecord) -> 
             "boundary": record.epoch,
             "config_sha256": session.config_sha256,
             "usage": UsageRecord.of(standing.spent + record.usage.usage()),
+            "accounts": with_accounts(standing.state.accounts, record.accounts),
             "simulated": session.simulated,
-            **snapshots(decision, after),
+            **snapshots(standing.state, decision, after),
         }
     )
 
 
 def _changes(
-    session: Session, standing: Settled, record: BoundaryRecord, state: State, skill: str
+    session: Session,
+    standing: Settled,
+    record: BoundaryRecord,
+    state: State,
+    skill: str,
+    candidate: str,
 ) -> dict[str, str | None]:
     folder = session.folder
-    entry = _entry(record, state, skill)
+    entry = _entry(record, state, skill, candidate)
     changes: dict[str, str | None] = {
         folder.boundary(record.epoch): document(record),
         folder.epoch_skill(record.epoch): skill,
@@ -71,7 +79,7 @@ def _changes(
     return changes
 
 
-def _entry(record: BoundaryRecord, state: State, skill: str) -> HistoryEntry:
+def _entry(record: BoundaryRecord, state: State, skill: str, candidate: str) -> HistoryEntry:
     decision = record.decision
     return HistoryEntry(
         kind="slow_update",
@@ -85,6 +93,8 @@ def _entry(record: BoundaryRecord, state: State, skill: str) -> HistoryEntry:
         tasks=0 if decision is None else decision.compared,
         skill_sha256=state.current.sha256,
         candidate_sha256=record.skill_after if record.changed else "",
+        candidate_reading=reading_sha256(candidate) if record.changed else "",
+        planned=0 if decision is None else planned(decision),
         words=word_count(skill),
         config_sha256=record.config_sha256,
         usage=record.usage,

@@ -1,11 +1,19 @@
 """Measure skills outside of training: any text on any split, two of them pair by pair."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.model.client import Usage
-from skillopt_ci.rollout.metrics import PairedDifference, paired
+from skillopt_ci.rollout.metrics import (
+    Outcome,
+    PairedDifference,
+    Summary,
+    outcome_of,
+    paired,
+    summary_of,
+)
+from skillopt_ci.rollout.metrics.summary import OTHER
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.measure import measure
@@ -27,11 +35,11 @@ class NamedSkill:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """A skill with its measurement, and the mean hard score of each task type."""
+    """A skill with its measurement, and all that its attempts amount to."""
 
     skill: NamedSkill
     measurement: Measurement
-    by_type: dict[str, tuple[float, int]]
+    summary: Summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +57,27 @@ async def evaluate(session: Session, skills: Sequence[NamedSkill], split: str) -
     """Roll out the tasks of ``split`` under each skill; equal texts are measured once."""
     tasks = tasks_of(session, split)
     meter = session.meter(session.clock(), Usage())
-    measured: dict[str, Measurement] = {}
+    clusters = clusters_of(tasks)
+    measured: dict[str, Evaluated] = {}
     async with session.bench("eval", meter) as bench:
         for skill in skills:
             if skill.sha256 not in measured:
-                measured[skill.sha256] = await measure(
+                outcomes: list[Outcome] = []
+                found = await measure(
                     skill.text,
                     tasks,
                     runner=bench.runner,
                     evaluation=session.config.evaluation,
                     observer=session.observer,
                     stage=split,
+                    seen=lambda one, kept=outcomes: kept.append(outcome_of(one)),  # type: ignore[misc]
                 )
-    found = tuple(
-        Evaluated(skill, measured[skill.sha256], by_type(tasks, measured[skill.sha256]))
-        for skill in skills
-    )
-    return Evaluation(split, found, _difference(found), meter.total(), session.simulated)
+                due = dict.fromkeys((task.id for task in tasks), bench.runner.attempts)
+                summary = summary_of(outcomes, expected=due, clusters=clusters)
+                measured[skill.sha256] = Evaluated(skill, found, summary)
+    each = tuple(replace(measured[skill.sha256], skill=skill) for skill in skills)
+    difference = _difference(each, clusters)
+    return Evaluation(split, each, difference, meter.total(), session.simulated)
 
 
 def tasks_of(session: Session, split: str) -> tuple[Task, ...]:
@@ -87,14 +99,24 @@ def by_type(tasks: Sequence[Task], measurement: Measurement) -> dict[str, tuple[
     groups: dict[str, list[float]] = {}
     for task in tasks:
         if task.id in measurement.tasks:
-            groups.setdefault(task.task_type or "other", []).append(measurement.tasks[task.id][0])
+            groups.setdefault(task.task_type or OTHER, []).append(measurement.tasks[task.id][0])
     return {kind: (sum(hard) / len(hard), len(hard)) for kind, hard in sorted(groups.items())}
 
 
-def _difference(found: Sequence[Evaluated]) -> PairedDifference | None:
+def clusters_of(tasks: Sequence[Task]) -> dict[str, str] | None:
+    """The cluster of each task, as its metadata names it; None unless all tasks name one."""
+    named = {task.id: task.metadata.get("cluster") for task in tasks}
+    if any(name is None for name in named.values()):
+        return None
+    return {task: str(name) for task, name in named.items()}
+
+
+def _difference(
+    found: Sequence[Evaluated], clusters: Mapping[str, str] | None
+) -> PairedDifference | None:
     if len(found) < 2:  # noqa: PLR2004 - a comparison takes two
         return None
     one, other = (
         {task: hard for task, (hard, _) in skill.measurement.tasks.items()} for skill in found[:2]
     )
-    return paired(one, other)
+    return paired(one, other, clusters)

@@ -2,32 +2,46 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.settings.config import Config
 from skillopt_ci.settings.model import ModelRole
+from skillopt_ci.settings.rollout import RolloutSettings
 from skillopt_ci.tasks.identity import task_sha256
-from skillopt_ci.tasks.task import Task
+from skillopt_ci.tasks.task import ComputerTask, Task
 
 #: Settings of a model role that say how it is reached, not what it answers.
 _TRANSPORT = {
     "api_key_env",
+    "api_key_file",
     "env",
     "timeout",
     "retries",
     "max_concurrency",
     "price",
     "token_limit_field",
+    "structured_output",
 }
+#: Settings that roles once did not have: scores of that time still compare with those without them.
+_LATER = ("region", "azure", "api", "thinking")
 
 
-def measurement_fingerprint(config: Config, selection: Sequence[Task], prompts: Prompts) -> str:
-    """SHA-256 over the target (and judge) model, its prompt, the scorers, the tasks, the metric."""
+def measurement_fingerprint(
+    config: Config,
+    selection: Sequence[Task],
+    prompts: Prompts,
+    rollout: Mapping[str, object] = MappingProxyType({}),
+) -> str:
+    """SHA-256 over the target (and judge) model, its prompt, the scorers, the tasks, the metric.
+
+    ``rollout`` is what :func:`rollout_facts` returns.
+    """
     evaluation = config.evaluation
     facts = {
-        "target": _model(config.model.target),
-        "judge": _model(config.model.judge or config.model.optimizer)
+        "target": model_facts(config.model.target),
+        "judge": model_facts(config.model.judge or config.model.optimizer)
         if _uses_judge(config, selection)
         else None,
         "prompt": prompts.text("target"),
@@ -37,12 +51,45 @@ def measurement_fingerprint(config: Config, selection: Sequence[Task], prompts: 
         "density": [evaluation.semantic_density_weight, sorted(evaluation.leading_words)]
         if evaluation.use_semantic_density
         else None,
+        **rollout,
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _model(role: ModelRole) -> dict[str, object]:
-    return role.model_dump(mode="json", exclude=_TRANSPORT)
+def rollout_facts(
+    settings: RolloutSettings,
+    *,
+    solver: Mapping[str, object] | None,
+    environment: Mapping[str, object] | None,
+    common: ComputerTask | None,
+) -> Mapping[str, object]:
+    """How attempts are made, where that is not by default: older fingerprints stay what they are.
+
+    ``solver`` are the facts of one that does not chat (limits are of an agent's work; a chat answer
+    has none), ``environment`` those of an environment, ``common`` is what all tasks' computers get.
+    """
+    facts: dict[str, object] = {}
+    if settings.attempts > 1:
+        facts["attempts"] = settings.attempts
+    if settings.computer is not None:
+        facts["computer"] = settings.computer.model_dump(mode="json")
+    if common is not None:
+        files = [[file.name, file.content] for file in common.files]
+        facts["task"] = [common.block.model_dump(mode="json", exclude={"files"}), files]
+    if solver is not None:
+        limits = settings.limits.model_dump(mode="json")
+        facts["solver"] = {**solver, "nudges": settings.nudges, "limits": limits}
+    if environment is not None:
+        facts["environment"] = dict(environment)
+    return facts
+
+
+def model_facts(role: ModelRole) -> dict[str, object]:
+    """What of a model role determines its answers."""
+    facts = role.model_dump(mode="json", exclude=_TRANSPORT)
+    # Who vouches for us at Azure changes no answer, the version of its interface may.
+    facts["azure"] = role.azure and role.azure.api_version
+    return {key: fact for key, fact in facts.items() if fact is not None or key not in _LATER}
 
 
 def _uses_judge(config: Config, selection: Sequence[Task]) -> bool:

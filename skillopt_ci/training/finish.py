@@ -20,8 +20,10 @@ from skillopt_ci.ledger.records import (
     StepRecord,
     Summary,
     UsageRecord,
+    account_records,
+    with_accounts,
 )
-from skillopt_ci.model.client import Usage
+from skillopt_ci.model.usage import Accounts, total
 from skillopt_ci.progress import Note, StageFinished
 from skillopt_ci.report.finish import finished
 from skillopt_ci.skill.document import sha256, word_count
@@ -65,7 +67,7 @@ class _Ending:
     promoted: bool
     under: str
     tests: Mapping[str, Measurement]
-    used: Usage
+    used: Accounts
 
 
 async def finish(session: Session, run_started: float) -> FinishOutcome | None:
@@ -138,12 +140,12 @@ async def _work_out(
         "last": standing.skill,
     }
     if not under:
-        return _Ending(standing, texts, promoted, under, {}, Usage())
+        return _Ending(standing, texts, promoted, under, {}, {})
     meter = session.meter(run_started, standing.spent)
     scope = f"{session.config.run}/finish@{standing.commit}"
     async with session.bench(scope, meter) as bench:
         tests = await try_out(session, texts, known, bench)
-    return _Ending(standing, texts, promoted, under, tests, meter.total())
+    return _Ending(standing, texts, promoted, under, tests, meter.accounts())
 
 
 def _state(session: Session, ending: _Ending) -> State:
@@ -151,7 +153,8 @@ def _state(session: Session, ending: _Ending) -> State:
     return state.model_copy(
         update={
             "best": state.current if ending.promoted else state.best,
-            "usage": UsageRecord.of(ending.standing.spent + ending.used),
+            "usage": UsageRecord.of(ending.standing.spent + total(ending.used.values())),
+            "accounts": with_accounts(state.accounts, account_records(ending.used)),
             "simulated": session.simulated,
         }
     )
@@ -173,7 +176,7 @@ def _entry(session: Session, ending: _Ending) -> HistoryEntry:
         skill_sha256=state.current.sha256,
         words=word_count(ending.standing.skill),
         config_sha256=session.config_sha256,
-        usage=UsageRecord.of(ending.used),
+        usage=UsageRecord.of(total(ending.used.values())),
         simulated=session.simulated,
     )
 
@@ -200,6 +203,7 @@ def _summary(session: Session, ending: _Ending, state: State, entry: HistoryEntr
         epochs=epoch_summaries(history),
         stages=usage_by_stage(history, _records(session, ending.standing)),
         usage=state.usage,
+        accounts=state.accounts,
         tested_under=ending.under,
     )
 

@@ -1,19 +1,24 @@
 """A step in flight: its candidate is committed and pushed, but not yet judged."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 from skillopt_ci.ledger.folder import document, line
 from skillopt_ci.ledger.reading import parents
 from skillopt_ci.ledger.records import (
+    AccountRecord,
     BoundaryRecord,
     HistoryEntry,
     State,
     StepRecord,
     UsageRecord,
+    account_records,
+    accounts_of,
+    with_accounts,
 )
 from skillopt_ci.model.meter import Meter
+from skillopt_ci.model.usage import Account, role_of
 from skillopt_ci.progress import Note, StageFinished
 from skillopt_ci.report.commit import proposed, set_aside
 from skillopt_ci.skill.document import word_count
@@ -61,6 +66,7 @@ async def launch(
         basis_sha256=basis_sha256(basis),
         proposal=proposal.record,
         usage=UsageRecord.of(meter.total()),
+        accounts=account_records(meter.accounts()),
     )
     if not proposal.record.changed:
         return Flight(None, proposal.skill, record)
@@ -132,6 +138,20 @@ def _is_next(flight: Flight | BoundaryFlight, standing: Settled) -> bool:
     return flight.record.step == state.step + 1
 
 
+def recharge(
+    meter: Meter, accounts: Iterable[AccountRecord], stages: Mapping[str, UsageRecord]
+) -> None:
+    """Book what the candidate in flight had cost when it was proposed.
+
+    A candidate of an earlier version knows no ``accounts``, only the usage of its ``stages``.
+    """
+    known = accounts_of(accounts) or {
+        Account(role_of(stage), stage): used.usage() for stage, used in stages.items()
+    }
+    for account, usage in known.items():
+        meter.charge(account, usage)
+
+
 def scope(session: Session, standing: Settled, step: int) -> str:
     """The name of this very step: answers paid under it are its own, also after a restart."""
     return f"{session.config.run}/{step}@{standing.commit}"
@@ -149,7 +169,10 @@ def _set_aside(
     """Record that the candidate is given up; what it had cost counts for the run all the same."""
     usage = UsageRecord() if flight is None else flight.record.usage
     total = UsageRecord.of(standing.spent + usage.usage())
-    state = standing.state.model_copy(update={"usage": total})
+    accounts = with_accounts(
+        standing.state.accounts, () if flight is None else flight.record.accounts
+    )
+    state = standing.state.model_copy(update={"usage": total, "accounts": accounts})
     entry = HistoryEntry(
         kind="set_aside",
         step=state.step,

@@ -103,19 +103,20 @@ def admit_notes(
 def score(contender: Contender, evaluation: Evaluation) -> Fraction:
     """The exact gate score: the mean in the configured metric, and the bonus for density."""
     count = len(contender.scores)
-    hard = sum((_share(hard) for hard, _ in contender.scores), Fraction()) / count
-    soft = sum((_share(soft) for _, soft in contender.scores), Fraction()) / count
-    mean = gate_score(hard, soft, evaluation.gate_metric, _share(evaluation.gate_mixed_weight))
+    hard = sum((exact(hard) for hard, _ in contender.scores), Fraction()) / count
+    soft = sum((exact(soft) for _, soft in contender.scores), Fraction()) / count
+    mean = gate_score(hard, soft, evaluation.gate_metric, exact(evaluation.gate_mixed_weight))
     if not evaluation.use_semantic_density:
         return mean
-    return mean + _share(evaluation.semantic_density_weight) * _share(contender.density)
+    return mean + exact(evaluation.semantic_density_weight) * exact(contender.density)
 
 
 def _shorter(one: Contender, other: Contender, evaluation: Evaluation) -> bool:
     return evaluation.ties == "prefer_shorter" and one.words < other.words
 
 
-def _share(score: float) -> Fraction:
+def exact(score: float) -> Fraction:
+    """The share that a float stands for."""
     return Fraction(score).limit_denominator(_PARTS)
 
 

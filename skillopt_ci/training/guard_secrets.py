@@ -9,6 +9,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from skillopt_ci.redaction import HIDDEN
+
 _FORMATS: Mapping[str, re.Pattern[str]] = {
     "a private key": re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----"),
     "an AWS access key": re.compile(r"\b(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{16}\b"),
@@ -54,6 +56,8 @@ def _secrets(text: str, keys: Iterable[str]) -> Iterable[tuple[str, str]]:
     for key in keys:
         if len(key) >= _SHORTEST_KEY and key in text:
             yield "a key of this run", key
+    if HIDDEN in text:
+        yield "a key of this run", HIDDEN
     for kind, pattern in _FORMATS.items():
         yield from ((kind, found[0]) for found in pattern.finditer(text))
     for found in _NAMED.finditer(text):

@@ -14,6 +14,7 @@ from skillopt_ci.report.figures import plural
 from skillopt_ci.settings.config import Gradient
 from skillopt_ci.skill.document import word_count
 from skillopt_ci.skill.regions import strip_markers
+from skillopt_ci.training import reply_schema
 from skillopt_ci.training.ask import Lost, ask_vital, optimizer_request
 from skillopt_ci.training.comparison import render_pairs
 from skillopt_ci.training.pairs import Pair
@@ -92,7 +93,8 @@ class Advisor:
             return Written()
         what = stage.replace("_", " ")
         self.observer(StageStarted(what))
-        request = optimizer_request(self.prompts, stage, stage, user)
+        schema = reply_schema.written(stage)
+        request = optimizer_request(self.prompts, stage, stage, user, reply_schema=schema)
         reply = await ask_vital(self.client, request, parse, what=what, observer=self.observer)
         written = Written() if isinstance(reply, Lost) else reply
         self.observer(StageFinished(what, plural(word_count(written.content), "word")))

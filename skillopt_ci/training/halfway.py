@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from skillopt_ci.training.advance import Outcome, advance, prepare
 from skillopt_ci.training.boundary import BoundaryOutcome, boundary_due
+from skillopt_ci.training.first_look import refuse_to_learn_nothing
 from skillopt_ci.training.flight import BoundaryFlight, Flight, launch
 from skillopt_ci.training.plan import plan_step, total_steps
 from skillopt_ci.training.session import Session
@@ -38,6 +39,7 @@ async def _halfway(
     step, total = standing.state.step + 1, total_steps(len(session.splits.train), train)
     if step > total:
         return None
+    refuse_to_learn_nothing(session, standing)
     plan = plan_step(session.splits.train, train, step, session.first_seed)
     meter = session.meter(run_started, standing.spent)
     flight = await launch(session, standing, plan, total, meter)

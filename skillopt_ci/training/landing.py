@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from skillopt_ci.ledger.records import Decision, Snapshot
+from skillopt_ci.ledger.records import Decision, Measurement, Snapshot, State
 from skillopt_ci.report.commit import CommitText
 from skillopt_ci.training.session import Session
 from skillopt_ci.training.standing import Settled, write
@@ -48,11 +48,28 @@ def land(session: Session, standing: Settled, landing: Landing) -> str:
     return commit
 
 
-def snapshots(decision: Decision | None, after: Snapshot | None) -> dict[str, object]:
+def snapshots(state: State, decision: Decision | None, after: Snapshot | None) -> dict[str, object]:
     """What a verdict changes in the state: the current skill, and the best one if it is beaten.
 
-    Both are always texts that were measured as they stand.
+    Both are always texts that were measured as they stand, on all selection tasks. Where the
+    current skill stays, attempts that were added to its measurement count from now on.
     """
-    if decision is None or after is None or not decision.stays:
+    if decision is None:
         return {}
+    if after is None or not decision.stays:
+        return _measured_again(state, decision.incumbent)
+    if decision.baseline is not None:
+        after = after.model_copy(update={"measurement": decision.baseline})
     return {"current": after, "best": after} if decision.beats_best else {"current": after}
+
+
+def planned(decision: Decision) -> int:
+    """The number of tasks that were to be measured, if fewer were; else 0."""
+    return 0 if decision.measurement is None else decision.measurement.planned
+
+
+def _measured_again(state: State, found: Measurement | None) -> dict[str, object]:
+    if found is None:
+        return {}
+    again = state.current.model_copy(update={"measurement": found})
+    return {"current": again, **({"best": again} if state.best == state.current else {})}

@@ -10,6 +10,7 @@ from skillopt_ci.ledger.records import LearningRateRecord
 from skillopt_ci.progress import StageFinished, StageStarted
 from skillopt_ci.prompts import sections
 from skillopt_ci.rollout.metrics import Aggregate
+from skillopt_ci.training import reply_schema
 from skillopt_ci.training.ask import Lost, ask_vital, optimizer_request
 from skillopt_ci.training.modes.mode import Desk, UpdateMode
 from skillopt_ci.training.patch import Item
@@ -46,7 +47,8 @@ async def decide_learning_rate(
         _proposed(edits, mode),
         sections.previous_steps(desk.step_buffer),
     )
-    request = optimizer_request(desk.prompts, "lr_autonomous", "lr_autonomous", user)
+    name, schema = "lr_autonomous", reply_schema.learning_rate()
+    request = optimizer_request(desk.prompts, name, name, user, reply_schema=schema)
     reply = await ask_vital(
         desk.client, request, _parse, what="learning rate", observer=desk.observer
     )

@@ -11,17 +11,33 @@ from skillopt_ci.ledger.records import (
     StepRecord,
 )
 from skillopt_ci.report.commit import applied_edits
+from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.edit import Edit
+from skillopt_ci.skill.reading import reading_sha256
+from skillopt_ci.training.gates.tally import Tally, tallies
 from skillopt_ci.training.patch import FailurePattern, SkillCandidate, Suggestion
 from skillopt_ci.training.session import Session
 from skillopt_ci.training.standing import Settled, Standing
 from skillopt_ci.training.step_buffer import BufferedStep, Tried
+
+#: Candidates of which it is remembered how they fared on each task.
+_REMEMBERED = 8
+#: Steps whose races and verdicts still say something about single rules.
+_REMEMBERED_STEPS = 60
 
 
 def steps_of_epoch(session: Session, standing: Standing, epoch: int) -> tuple[StepRecord, ...]:
     """The evidence of the epoch's steps so far, read from the tree: it survives any restart."""
     read = partial(session.ledger.read, standing.commit)
     numbers = [one.step for one in standing.history if one.kind == "step" and one.epoch == epoch]
+    records = (session.folder.read_step(read, number) for number in numbers)
+    return tuple(record for record in records if record is not None)
+
+
+def all_steps(session: Session, standing: Standing) -> tuple[StepRecord, ...]:
+    """The evidence of the latest steps that were decided under what counts today."""
+    read = partial(session.ledger.read, standing.commit)
+    numbers = [one.step for one in standing.history if one.kind == "step"][-_REMEMBERED_STEPS:]
     records = (session.folder.read_step(read, number) for number in numbers)
     return tuple(record for record in records if record is not None)
 
@@ -56,19 +72,38 @@ def meta_skill(session: Session, standing: Standing) -> str:
 def measured_before(
     session: Session, standing: Settled, candidate: str
 ) -> tuple[int, Measurement] | None:
-    """The step that measured this very text under the same conditions, and what it found."""
-    state = standing.state
+    """The step that measured this text under the same conditions, and what it found.
+
+    A text that reads the same counts as this text; what was found may be partial.
+    """
+    state, name, read_as = standing.state, sha256(candidate), reading_sha256(candidate)
     if state.measured_under == session.measured_under:
         for snapshot in (state.current, state.best):
-            if snapshot.sha256 == candidate:
+            if snapshot.sha256 == name:
                 return snapshot.step, snapshot.measurement
     for entry in reversed(standing.history):
-        if entry.candidate_sha256 == candidate:
-            decision = _decision(session, standing, entry)
-            valid = decision is not None and decision.measured_under == session.measured_under
-            if decision is not None and decision.measurement is not None and valid:
+        if entry.candidate_sha256 == name or entry.candidate_reading == read_as:
+            decision = _valid(session, standing, entry)
+            if decision is not None and decision.measurement is not None:
                 return entry.step, decision.measurement
     return None
+
+
+def past_tallies(session: Session, standing: Standing) -> list[dict[str, Tally]]:
+    """How the latest candidates fared on the selection tasks, where their scores still compare."""
+    gated = [one for one in standing.history if one.kind in ("step", "slow_update") and one.tasks]
+    found = (_valid(session, standing, entry) for entry in gated[-_REMEMBERED:])
+    return [
+        tallies(decision.measurement)
+        for decision in found
+        if decision is not None and decision.measurement is not None
+    ]
+
+
+def _valid(session: Session, standing: Standing, entry: HistoryEntry) -> Decision | None:
+    decision = _decision(session, standing, entry)
+    same = decision is not None and decision.measured_under == session.measured_under
+    return decision if same else None
 
 
 def _decision(session: Session, standing: Standing, entry: HistoryEntry) -> Decision | None:

@@ -15,6 +15,7 @@ from skillopt_ci.report.figures import plural
 from skillopt_ci.settings.config import Optimizer
 from skillopt_ci.skill.appendix import merge_notes, notes_of, with_notes
 from skillopt_ci.skill.edit import Source
+from skillopt_ci.training import reply_schema
 from skillopt_ci.training.ask import Lost, ask, optimizer_request
 from skillopt_ci.training.modes.mode import Desk
 from skillopt_ci.training.patch import Reflection
@@ -88,7 +89,9 @@ async def _condensed(body: str, appendix: Sequence[str], desk: Desk) -> tuple[st
     name = "appendix_consolidate"
     reply = await ask(
         desk.client,
-        optimizer_request(desk.prompts, name, name, user, MAX_OUTPUT_TOKENS),
+        optimizer_request(
+            desk.prompts, name, name, user, MAX_OUTPUT_TOKENS, reply_schema=reply_schema.reminders()
+        ),
         _parse,
         what="condensing the notes",
         observer=desk.observer,

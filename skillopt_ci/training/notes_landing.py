@@ -14,6 +14,7 @@ from skillopt_ci.ledger.records import (
 from skillopt_ci.report.noted import noted
 from skillopt_ci.skill.appendix import with_notes
 from skillopt_ci.skill.document import sha256, word_count
+from skillopt_ci.skill.reading import reading_sha256
 from skillopt_ci.training.landing import Afterwards, snapshots
 from skillopt_ci.training.session import Session
 from skillopt_ci.training.standing import Settled
@@ -55,7 +56,7 @@ def _with_notes(state: State, record: StepRecord, kept: Decision, skill: str) ->
         origin=f"notes of step {record.step}",
         measurement=kept.measurement,
     )
-    return state.model_copy(update=snapshots(kept, after))
+    return state.model_copy(update=snapshots(state, kept, after))
 
 
 def _entry(record: StepRecord, kept: Decision, state: State, skill: str) -> HistoryEntry:
@@ -71,6 +72,7 @@ def _entry(record: StepRecord, kept: Decision, state: State, skill: str) -> Hist
         tasks=kept.compared,
         skill_sha256=state.current.sha256,
         candidate_sha256=state.current.sha256,
+        candidate_reading=reading_sha256(skill),
         words=word_count(skill),
         config_sha256=record.proposal.config_sha256,
         simulated=record.simulated,

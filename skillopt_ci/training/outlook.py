@@ -10,10 +10,14 @@ from typing import Literal
 
 from skillopt_ci.model.client import Usage
 from skillopt_ci.tasks.task import Task
+from skillopt_ci.training.attempts import next_rounds, round_of
 from skillopt_ci.training.boundary import boundary_due
+from skillopt_ci.training.evidence import attempts_so_far
+from skillopt_ci.training.first_look import learns_nothing
 from skillopt_ci.training.flight import BoundaryFlight, Flight, in_flight
 from skillopt_ci.training.judge import known_measurement
 from skillopt_ci.training.longitudinal import earlier_skill, sampling_seed
+from skillopt_ci.training.meeting import planned_tasks
 from skillopt_ci.training.pairs import sampling_order
 from skillopt_ci.training.plan import plan_step, total_steps
 from skillopt_ci.training.session import Session
@@ -27,11 +31,15 @@ Phase = Literal["measure", "rollout", "evaluation", "comparison"]
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A task under a skill; ``stage`` is what its calls are booked under."""
+    """A task under a skill; ``stage`` is what its calls are booked under.
+
+    ``number`` counts the attempts at the task under this skill, from 0.
+    """
 
     task: Task
     skill: str
     stage: str
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +75,21 @@ def look_ahead(session: Session) -> Outlook | None:
 
 
 def _to_measure(session: Session, standing: Standing) -> Iterator[Attempt]:
-    yield from _attempts(session.selection, standing.skill, "selection")
+    attempts = session.config.rollout.attempts
+    yield from _attempts(session.selection, standing.skill, "selection", attempts)
     state, best = standing.state, best_text(session, standing)
     if state is not None and best is not None and state.measured_under != session.measured_under:
-        yield from _attempts(session.selection, best, "selection")
+        yield from _attempts(session.selection, best, "selection", attempts)
 
 
 def _evaluation(session: Session, standing: Settled, flight: Flight | BoundaryFlight) -> Outlook:
-    known = known_measurement(session, standing, flight.skill) is not None
-    attempts = () if known else _attempts(session.selection, flight.skill, "selection")
+    evaluation, each = session.config.evaluation, session.config.rollout.attempts
+    planned = set(planned_tasks(session, standing, evaluation))
+    known = known_measurement(session, standing, flight.skill)
+    if known is not None:
+        planned -= {*known[1].tasks, *known[1].errors}
+    tasks = [task for task in session.selection if task.id in planned]
+    attempts = _attempts(tasks, flight.skill, "selection", each)
     return Outlook("evaluation", flight.record.step, tuple(attempts), standing.spent)
 
 
@@ -98,13 +112,22 @@ def _comparison(session: Session, standing: Settled) -> Outlook | None:
 
 def _rollout(session: Session, standing: Settled) -> Outlook | None:
     step, train = standing.state.step + 1, session.config.train
-    if step > total_steps(len(session.splits.train), train):
+    over = step > total_steps(len(session.splits.train), train)
+    if over or learns_nothing(session, standing):
         return None
     plan = plan_step(session.splits.train, train, step, session.first_seed)
     tasks = {task.id: task for batch in plan.batches for task in batch.tasks}
-    attempts = _attempts(list(tasks.values()), standing.skill, "rollout")
+    each = session.config.rollout.attempts
+    numbered = next_rounds(tasks.values(), attempts_so_far(session, standing), each)
+    attempts = (
+        Attempt(one.task, standing.skill, "rollout", number)
+        for one in numbered
+        for number in round_of(one.number, each)
+    )
     return Outlook("rollout", step, tuple(attempts), standing.spent)
 
 
-def _attempts(tasks: Sequence[Task], skill: str, stage: str) -> Iterator[Attempt]:
-    return (Attempt(task, skill, stage) for task in tasks)
+def _attempts(
+    tasks: Sequence[Task], skill: str, stage: str, attempts: int = 1
+) -> Iterator[Attempt]:
+    return (Attempt(task, skill, stage, number) for task in tasks for number in range(attempts))

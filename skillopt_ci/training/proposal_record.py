@@ -10,6 +10,7 @@ from skillopt_ci.ledger.records import (
     NotesRecord,
     PatternRecord,
     ProposalRecord,
+    RaceRecord,
     RolloutRecord,
     SuggestionRecord,
     TaskOutcome,
@@ -38,6 +39,14 @@ class Choice:
     limit: int | None
     learning_rate: LearningRateRecord | None
     selected: Selected[Any]
+    race: RaceRecord | None = None
+
+    @property
+    def kept(self) -> tuple[int, ...] | None:
+        """The numbers (from 0) of the edits that go into the candidate; None means all."""
+        if self.race is None:
+            return None
+        return tuple(n for n, effect in enumerate(self.race.effects) if effect.kept)
 
 
 def proposal_record(
@@ -78,6 +87,7 @@ def proposal_record(
         change_summary=updated.change_summary,
         notes=notes,
         reviewer_notes=note_records(heard, _proposed_for(reflections), _taken_for(choice, updated)),
+        race=choice.race,
         outcome=updated.outcome,
         refused=updated.refused,
         screened=tuple(reason for one in reflections for reason in one.refused),
@@ -138,6 +148,7 @@ def _rollout_record(rollouts: Sequence[Rollout]) -> RolloutRecord:
                 soft=one.soft,
                 reason=one.reason[:300],
                 task_type=one.task_type,
+                attempt=one.attempt,
             )
             for one in rollouts
         ),

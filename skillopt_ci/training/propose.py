@@ -14,6 +14,9 @@ from skillopt_ci.rollout.runner import refuse_too_many_errors
 from skillopt_ci.skill.appendix import with_notes
 from skillopt_ci.training.accumulate import WorkedBatch, shared, work_on
 from skillopt_ci.training.aggregate import merge
+from skillopt_ci.training.attempts import next_rounds, roll_out_numbered
+from skillopt_ci.training.evidence import Made, attempts_so_far, recall
+from skillopt_ci.training.first_look import all_solved
 from skillopt_ci.training.guard import GuardContext, refuse_document
 from skillopt_ci.training.guard_context import guard_context
 from skillopt_ci.training.learning_rate import decide_learning_rate
@@ -32,6 +35,7 @@ from skillopt_ci.training.select import Selected, select
 from skillopt_ci.training.session import Bench, Session
 from skillopt_ci.training.standing import Standing
 from skillopt_ci.training.step_buffer import render as render_buffer
+from skillopt_ci.training.trial import pool_size, try_edits
 from skillopt_ci.training.update import update
 
 
@@ -52,16 +56,22 @@ async def propose(
     asks = analyst_budget(optimizer) != 0
     heard = unheard(session.notes, standing.state) if asks else ()
     desk = _desk(session, standing, plan, guard, bench, heard)
+    made = attempts_so_far(session, standing)
     worked = await work_on(
         plan.batches,
-        lambda batch, observer: _roll_out(session, standing.skill, batch, bench, observer),
+        lambda batch, observer: _roll_out(session, standing.skill, batch, made, bench, observer),
         lambda batch, rollouts, observer: _reflect(
-            session, standing, plan, batch, rollouts, mode, desk, observer
+            session, standing, plan, batch, rollouts, made, mode, desk, bench, observer
         ),
         session.observer,
     )
+    if note := all_solved(plan.step, (each for one in worked for each in one.rollouts)):
+        session.observer(note)
     choice = await _choose(session, standing.skill, plan.step, total, worked, mode, desk)
-    updated = await update(standing.skill, choice.selected.patch.edits, mode=mode, desk=desk)
+    choice = await _race(session, standing, plan, choice, bench, desk)
+    updated = await update(
+        standing.skill, choice.selected.patch.edits, mode=mode, desk=desk, keep=choice.kept
+    )
     session.observer(StageFinished("update", _updated_text(updated)))
     reflections = [reflection for one in worked for reflection in one.reflections]
     threshold = optimizer.skill_aware_consolidate_threshold
@@ -102,11 +112,18 @@ def _desk(
 
 
 async def _roll_out(
-    session: Session, skill: str, batch: Batch, bench: Bench, observer: Observer
+    session: Session,
+    skill: str,
+    batch: Batch,
+    made: Made,
+    bench: Bench,
+    observer: Observer,
 ) -> tuple[Rollout, ...]:
-    observer(StageStarted("rollout", len(batch.tasks)))
-    rollouts = await bench.runner.roll_out(
-        batch.tasks,
+    each = bench.runner.attempts
+    observer(StageStarted("rollout", len(batch.tasks) * each))
+    rollouts = await roll_out_numbered(
+        bench.runner,
+        next_rounds(batch.tasks, made, each),
         skill,
         stage="rollout",
         done=lambda one: observer(StageAdvanced("rollout", one.task_id)),
@@ -123,13 +140,18 @@ async def _reflect(
     plan: StepPlan,
     batch: Batch,
     rollouts: Sequence[Rollout],
+    made: Made,
     mode: UpdateMode[Item],
     desk: Desk,
+    bench: Bench,
     observer: Observer,
 ) -> tuple[Reflection[Item], ...]:
+    first = batch == plan.batches[0]
+    room = session.config.gradient.evidence - len(rollouts) if first else 0
+    earlier: tuple[Rollout, ...] = await recall(session, standing.skill, made, room, bench)
     found = await reflect(
-        rollouts,
-        {task.id: task for task in batch.tasks},
+        (*rollouts, *earlier),
+        {task.id: task for task in session.splits.train},
         standing.skill,
         mode=mode,
         gradient=shared(session.config.gradient, len(plan.batches)),
@@ -175,8 +197,21 @@ async def _choose(
     rate = await _learning_rate(session, skill, rollouts, merged, mode, desk)
     control = lr_control(session.config.optimizer)
     budget = edit_budget(session.config.optimizer, step, total) if control == "fixed" else None
-    limit = budget if rate is None else rate.learning_rate
+    limit = pool_size(session.config, budget) if rate is None else rate.learning_rate
     return Choice(merged, limit, rate, await _select(skill, merged, limit, mode, desk))
+
+
+async def _race(
+    session: Session,
+    standing: Standing,
+    plan: StepPlan,
+    choice: Choice,
+    bench: Bench,
+    desk: Desk,
+) -> Choice:
+    selected = choice.selected
+    patch, found = await try_edits(session, standing, plan, selected.patch, bench, desk)
+    return replace(choice, selected=replace(selected, patch=patch), race=found)
 
 
 async def _learning_rate(

@@ -15,6 +15,7 @@ from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.settings.config import Gradient
 from skillopt_ci.skill.edit import Source
 from skillopt_ci.tasks.task import Task
+from skillopt_ci.training import reply_schema
 from skillopt_ci.training.ask import Lost, ask, optimizer_request
 from skillopt_ci.training.modes.mode import UpdateMode
 from skillopt_ci.training.patch import Item, Patch, Reflection
@@ -87,6 +88,7 @@ async def reflect(
         gradient.trace_to_optimizer,
         learning_rate,
         notes_from,
+        bool(guidance),
     )
     observer(StageStarted("reflect", len(work)))
     results = await map_ordered(analysts.read, work, limit=gradient.analyst_workers)
@@ -105,20 +107,36 @@ def minibatches(
     shown = [rollout for rollout in rollouts if rollout.messages]
     failed = [rollout for rollout in shown if rollout.failed]
     solved = [] if gradient.failure_only else [rollout for rollout in shown if rollout.succeeded]
-    size = gradient.minibatch_size
-    return (*_sliced(failed, "failure", size, seed), *_sliced(solved, "success", size, seed + 1))
+    return (
+        *_sliced(failed, "failure", gradient, seed),
+        *_sliced(solved, "success", gradient, seed + 1),
+    )
 
 
 def _sliced(
-    rollouts: Sequence[Rollout], source: Source, size: int, seed: int
+    rollouts: Sequence[Rollout], source: Source, gradient: Gradient, seed: int
 ) -> tuple[Minibatch, ...]:
     order = list(rollouts)
     random.Random(seed).shuffle(order)
-    slices = [tuple(order[start : start + size]) for start in range(0, len(order), size)]
+    slices: list[list[Rollout]] = []
+    room = 0
+    for rollout in order:
+        size = _shown_chars(rollout, gradient)
+        if not slices or size > room or len(slices[-1]) == gradient.minibatch_size:
+            slices.append([])
+            room = gradient.max_minibatch_chars
+        slices[-1].append(rollout)
+        room -= size
     return tuple(
-        Minibatch(source, part, f"{source} minibatch {number}/{len(slices)}")
+        Minibatch(source, tuple(part), f"{source} minibatch {number}/{len(slices)}")
         for number, part in enumerate(slices, start=1)
     )
+
+
+def _shown_chars(rollout: Rollout, gradient: Gradient) -> int:
+    """About how much of a prompt a trajectory takes up; the system prompt is shown only once."""
+    said = sum(len(one.content) for one in rollout.messages if one.role != "system")
+    return min(said + len(rollout.trace), gradient.max_trajectory_chars)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +154,7 @@ class _Analysts(Generic[Item]):
     traces: bool
     budget: int | None
     notes_from: Collection[Source]
+    wishes: bool
 
     async def read(self, minibatch: Minibatch) -> Reflection[Item] | Lost:
         source, size = minibatch.source_type, len(minibatch.rollouts)
@@ -143,9 +162,11 @@ class _Analysts(Generic[Item]):
         prompt, tokens = _PROMPT[source] + self.mode.prompt_suffix, self.mode.reply_tokens
         notes = source in self.notes_from
         supplement = f"{_PROMPT[source]}_skill_aware" if notes else ""
+        key = self.mode.payload.key
+        schema = reply_schema.analyst(key, source, notes=notes, wishes=self.wishes)
         reply = await ask(
             self.client,
-            optimizer_request(self.prompts, prompt, "analyst", user, tokens, supplement),
+            optimizer_request(self.prompts, prompt, "analyst", user, tokens, supplement, schema),
             lambda text: parse_analyst(self.mode.payload, text, source, size, notes=notes),
             what=minibatch.name,
             observer=self.observer,

@@ -9,6 +9,7 @@ from skillopt_ci.model.client import ChatClient
 from skillopt_ci.progress import Observer, StageStarted
 from skillopt_ci.prompts import sections
 from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.training import reply_schema
 from skillopt_ci.training.ask import Lost, ask, optimizer_request
 from skillopt_ci.training.modes.mode import UpdateMode
 from skillopt_ci.training.patch import Item, Patch
@@ -53,7 +54,13 @@ async def select(
     )
     ranking = await ask(
         client,
-        optimizer_request(prompts, f"ranking{mode.prompt_suffix}", "ranking", user),
+        optimizer_request(
+            prompts,
+            f"ranking{mode.prompt_suffix}",
+            "ranking",
+            user,
+            reply_schema=reply_schema.ranking(),
+        ),
         lambda text: parse_ranking(text, len(pool), budget),
         what="ranking",
         observer=observer,

@@ -2,23 +2,24 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.model.build import open_models
 from skillopt_ci.model.client import ChatClient, Usage
-from skillopt_ci.model.judge import ChatJudge
 from skillopt_ci.model.meter import Meter
-from skillopt_ci.progress import Observer
+from skillopt_ci.progress import CallPaid, Observer
 from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.redaction import Redact, unchanged
+from skillopt_ci.rollout.environment import Environment
+from skillopt_ci.rollout.places import Places
 from skillopt_ci.rollout.runner import Runner
-from skillopt_ci.rollout.scorers import TaskScorers
-from skillopt_ci.rollout.solver import ChatSolver
 from skillopt_ci.settings.config import Config, GeneratedTasks
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.training.reviewer_notes import ReviewerNote
+from skillopt_ci.training.rig import open_runner
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,10 @@ class Session:
     ``root`` is the folder that the configuration's paths start from; ``skill_path`` is relative
     to the repository. ``measured_under`` fingerprints what scores depend on besides the skill.
     ``clock`` counts seconds; its zero means nothing. ``notes`` are what reviewers said, oldest
-    first, heard or not.
+    first, heard or not. ``redact`` takes secrets out of what goes to models and comes from them.
+    ``places`` are the computers that tasks are worked on with, ``environment`` is where they come
+    from if not from task files. ``rollout_facts`` are the facts of how attempts are made that
+    scores depend on, ``events`` is the folder in which their course is recorded.
     """
 
     config: Config
@@ -44,6 +48,17 @@ class Session:
     config_sha256: str
     measured_under: str
     notes: tuple[ReviewerNote, ...] = ()
+    redact: Redact = unchanged
+    places: Places | None = None
+    environment: Environment | None = None
+    rollout_facts: Mapping[str, object] = field(default_factory=dict)
+    events: Path | None = None
+
+    @property
+    def attempts_path(self) -> Path | None:
+        """Where attempts are kept: beside the answered calls, like them or not at all."""
+        cache = self.cache_path
+        return None if cache is None else cache.with_name(f"{cache.stem}-attempts.sqlite")
 
     @property
     def folder(self) -> RunFolder:
@@ -85,6 +100,7 @@ class Session:
             spent=spent,
             clock=self.clock,
             command_started=run_started,
+            told=lambda usage: self.observer(CallPaid(usage.tokens, usage.cost_usd)),
         )
 
     @asynccontextmanager
@@ -95,7 +111,7 @@ class Session:
 
         ``scope`` names that work: answers kept under it count as its own when it is resumed, so
         that an interrupted step reports what it cost in all. ``used`` hears the cache's key of
-        every answer.
+        every answer and of every stored attempt.
         """
         models = open_models(
             self.config.model,
@@ -106,19 +122,13 @@ class Session:
             root=self.root,
             observe=self.observer,
             used=used,
+            redact=self.redact,
         )
-        async with models as client:
-            yield Bench(client, self._runner(client), meter)
-
-    def _runner(self, client: ChatClient) -> Runner:
-        scorers = TaskScorers(
-            default=self.config.scorer,
-            judge=ChatJudge(client),
-            root=self.root,
-            environ=self.environ,
-        )
-        solver = ChatSolver(client, self.prompts)
-        return Runner(solver, scorers, self.config.model.target.max_concurrency)
+        async with (
+            models as client,
+            open_runner(self, client, scope, meter, used) as runner,
+        ):
+            yield Bench(client, runner, meter)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,16 @@ from skillopt_ci.ledger.records import (
     Snapshot,
     State,
     UsageRecord,
+    account_records,
+    with_accounts,
 )
 from skillopt_ci.model.client import Usage
+from skillopt_ci.model.meter import Meter
 from skillopt_ci.progress import Note
 from skillopt_ci.report.commit import measured, started
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.training.basis import basis_of, changes_since
+from skillopt_ci.training.first_look import first_impression
 from skillopt_ci.training.measure import measure
 from skillopt_ci.training.session import Bench, Session
 from skillopt_ci.training.standing import Settled, Standing, publish
@@ -32,9 +36,10 @@ async def settle(session: Session, standing: Standing, run_started: float) -> Se
     async with session.bench(f"{session.config.run}/measure@{standing.commit}", meter) as bench:
         current = await _measure(session, standing.skill, bench)
         best = await _best(session, standing, current, bench)
-    usage = meter.total()
-    state = _state(session, standing, current, best, usage)
-    entry = _entry(session, standing, state, why, usage)
+    if standing.state is None and (note := first_impression(current)):
+        session.observer(note)
+    state = _state(session, standing, current, best, meter)
+    entry = _entry(session, standing, state, why, meter.total())
     text = (
         started(entry, session.skill_path, current)
         if standing.state is None
@@ -115,7 +120,7 @@ def _state(
     standing: Standing,
     current: Measurement,
     best: tuple[str, Snapshot],
-    usage: Usage,
+    meter: Meter,
 ) -> State:
     before = standing.state
     return State(
@@ -135,7 +140,10 @@ def _state(
         config_sha256=session.config_sha256,
         basis=basis_of(session) if before is None else before.basis,
         heard_notes=() if before is None else before.heard_notes,
-        usage=UsageRecord.of(standing.spent + usage),
+        usage=UsageRecord.of(standing.spent + meter.total()),
+        accounts=with_accounts(
+            () if before is None else before.accounts, account_records(meter.accounts())
+        ),
         simulated=session.simulated,
     )
 

@@ -19,7 +19,9 @@ from skillopt_ci.model.client import Usage
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.outcome import Rollout
+from skillopt_ci.rollout.store import AttemptStore
 from skillopt_ci.settings.config import Limits
+from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.outlook import Attempt, Outlook
 from skillopt_ci.training.session import Bench, Session
 
@@ -69,17 +71,18 @@ async def roll_out_shard(
     A shard has its share of what the budgets leave. Attempts that fail are left to the step.
     Raises what model calls raise.
     """
-    mine = outlook.attempts[shard.number - 1 :: shard.of]
+    mine = sorted(outlook.attempts[shard.number - 1 :: shard.of], key=lambda one: one.number)
     meter, keys = _meter(session, shard.of, outlook.spent), list[str]()
     rollouts, answers = list[Rollout](), 0
     session.observer(StageStarted("rollout", len(mine)))
     try:
         async with session.bench(UNCLAIMED, meter, keys.append) as bench:
-            for (skill, stage), group in groupby(mine, lambda one: (one.skill, one.stage)):
-                rollouts += await _roll_out(session, list(group), skill, stage, bench)
+            for (skill, stage, number), group in groupby(mine, _together):
+                tasks = [attempt.task for attempt in group]
+                rollouts += await _roll_out(session, tasks, skill, stage, number, bench)
     finally:
-        with closing(_cache(session)) as cache:
-            answers = export_answers(cache, keys, file)
+        with closing(_cache(session)) as cache, closing(_attempts(session)) as attempts:
+            answers = export_answers(cache, keys, file, attempts.lines(keys))
     errors = sum(not one.status.measured for one in rollouts)
     session.observer(StageFinished("rollout", f"{len(mine)} attempts, {errors} not measured"))
     return ShardOutcome(len(mine), errors, answers, meter.total())
@@ -90,17 +93,22 @@ def take_over(session: Session, files: Iterable[Path]) -> int:
 
     Raises UsageError for a file that is none of a shard, or without a cache.
     """
-    with closing(_cache(session)) as cache:
-        return import_answers(cache, files)
+    with closing(_cache(session)) as cache, closing(_attempts(session)) as attempts:
+        return import_answers(cache, files, attempts.take)
+
+
+def _together(attempt: Attempt) -> tuple[str, str, int]:
+    return attempt.skill, attempt.stage, attempt.number
 
 
 async def _roll_out(
-    session: Session, attempts: list[Attempt], skill: str, stage: str, bench: Bench
+    session: Session, tasks: list[Task], skill: str, stage: str, number: int, bench: Bench
 ) -> tuple[Rollout, ...]:
     return await bench.runner.roll_out(
-        [attempt.task for attempt in attempts],
+        tasks,
         skill,
         stage=stage,
+        attempts=(number,),
         done=lambda one: session.observer(StageAdvanced("rollout", one.task_id)),
     )
 
@@ -112,6 +120,12 @@ def _cache(session: Session) -> CallCache:
             hint="Set cache.enabled to true.",
         )
     return CallCache(session.cache_path, session.observer)
+
+
+def _attempts(session: Session) -> AttemptStore:
+    path = session.attempts_path
+    assert path is not None  # noqa: S101 - there is one beside every cache
+    return AttemptStore(path, session.observer)
 
 
 def _meter(session: Session, of: int, spent: Usage) -> Meter:

@@ -89,7 +89,8 @@ def read_standing(session: Session, commit: str, branch: str | None) -> Standing
         raise SkillError(
             f"{session.skill_path} is not in the commit that training starts from "
             f"({session.ledger.base} {commit[:10]}).",
-            hint=f"Commit it there first: git add {session.skill_path} && git commit",
+            hint=f"Commit it there first (git add {session.skill_path} && git commit), or mend "
+            "`skill` in the configuration if it is to name another file.",
         )
     return Standing(commit, branch, skill, state, folder.read_history(read))
 

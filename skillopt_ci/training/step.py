@@ -11,15 +11,18 @@ from skillopt_ci.ledger.records import (
     State,
     StepRecord,
     UsageRecord,
+    account_records,
+    with_accounts,
 )
-from skillopt_ci.model.meter import Meter
-from skillopt_ci.progress import StageFinished
+from skillopt_ci.progress import StageFinished, StepStarted
 from skillopt_ci.report.commit import CommitText, change_count, merged, reverted, unchanged
+from skillopt_ci.report.verdict import verdict
 from skillopt_ci.skill.document import word_count
+from skillopt_ci.skill.reading import reading_sha256
 from skillopt_ci.training.basis import basis_of, basis_sha256
-from skillopt_ci.training.flight import Flight, launch, scope
+from skillopt_ci.training.flight import Flight, launch, recharge, scope
 from skillopt_ci.training.judge import judge
-from skillopt_ci.training.landing import Landing, land, snapshots
+from skillopt_ci.training.landing import Landing, land, planned, snapshots
 from skillopt_ci.training.notes_landing import notes_afterwards
 from skillopt_ci.training.plan import plan_step
 from skillopt_ci.training.session import Session
@@ -48,27 +51,32 @@ async def train_step(
     :class:`~skillopt_ci.errors.LostRace` with everything that was paid for kept.
     """
     began = session.clock()
+    session.observer(_starting(session, standing, total))
     meter = session.meter(run_started, standing.spent)
     if flight is None:
         train, tasks = session.config.train, session.splits.train
         plan = plan_step(tasks, train, standing.state.step + 1, session.first_seed)
         flight = await launch(session, standing, plan, total, meter)
     else:
-        _recharge(meter, flight.record)
+        recharge(meter, flight.record.accounts, flight.record.proposal.usage)
     async with session.bench(scope(session, standing, flight.record.step), meter) as bench:
         decision = await judge(session, standing, flight.record.proposal, flight.skill, bench)
-    usage = UsageRecord.of(meter.total())
-    record = flight.record.model_copy(update={"decision": decision, "usage": usage})
+    used = {"usage": UsageRecord.of(meter.total()), "accounts": account_records(meter.accounts())}
+    record = flight.record.model_copy(update={"decision": decision, **used})
     seconds = session.clock() - began
     commit, state = _conclude(session, standing, flight, record, decision, seconds)
     session.observer(StageFinished("decide", commit[:10]))
     return StepOutcome(record, decision, commit, state, total, seconds)
 
 
-def _recharge(meter: Meter, record: StepRecord) -> None:
-    """Book what the candidate in flight had cost when it was proposed."""
-    for stage, usage in record.proposal.usage.items():
-        meter.charge(stage, usage.usage())
+def _starting(session: Session, standing: Settled, total: int) -> StepStarted:
+    state = standing.state
+    current = state.current.measurement
+    steps = [entry for entry in standing.history if entry.kind == "step"]
+    last = verdict(steps[-1].action, steps[-1].score_after) if steps else ""
+    number = state.step + 1
+    epoch = (number - 1) * session.config.train.num_epochs // total + 1
+    return StepStarted(number, total, epoch, current.score, current.n, last)
 
 
 def _conclude(
@@ -119,9 +127,10 @@ def _next_state(
             "config_sha256": session.config_sha256,
             "basis": _basis(session, standing, record),
             "usage": UsageRecord.of(standing.spent + record.usage.usage()),
+            "accounts": with_accounts(standing.state.accounts, record.accounts),
             "simulated": session.simulated,
             "heard_notes": (*standing.state.heard_notes, *heard),
-            **snapshots(decision, after),
+            **snapshots(standing.state, decision, after),
         }
     )
 
@@ -167,6 +176,8 @@ def _entry(
         edits=change_count(record.proposal),
         skill_sha256=state.current.sha256,
         candidate_sha256=record.proposal.skill_after,
+        candidate_reading=reading_sha256(flight.skill),
+        planned=planned(decision),
         words=word_count(flight.skill if record.merged else standing.skill),
         config_sha256=record.proposal.config_sha256,
         usage=record.usage,

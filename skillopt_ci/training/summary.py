@@ -9,8 +9,9 @@ from skillopt_ci.ledger.records import (
     HistoryEntry,
     StepRecord,
     UsageRecord,
+    accounts_of,
 )
-from skillopt_ci.model.client import Usage
+from skillopt_ci.model.usage import Usage, by_stage
 from skillopt_ci.report.timeline import Moment, stays, timeline
 
 #: Where calls are booked that no stage of a record accounts for.
@@ -71,10 +72,12 @@ def _stages(
         known = record.proposal.usage
     elif record is not None:
         known = record.stages
+    booked = by_stage(accounts_of(record.accounts)) if record is not None else {}
+    booked = booked or {stage: used.usage() for stage, used in known.items()}
     rest = entry.usage.usage()
-    for stage, used in known.items():
-        yield stage, used.usage()
-        rest = _less(rest, used.usage())
+    for stage, used in booked.items():
+        yield stage, used
+        rest = _less(rest, used)
     if rest.calls:
         yield _REST.get(entry.kind, "selection"), rest
 
@@ -89,6 +92,7 @@ def _less(whole: Usage, part: Usage) -> Usage:
         reasoning_tokens=whole.reasoning_tokens - part.reasoning_tokens,
         cost_usd=None if unknown else max(0.0, (whole.cost_usd or 0) - (part.cost_usd or 0)),
         estimated=whole.estimated,
+        cache_write_tokens=whole.cache_write_tokens - part.cache_write_tokens,
     )
 
 

@@ -23,7 +23,9 @@ def tested_under(session: Session) -> str:
     """Fingerprint of what test scores depend on besides the skill; empty if nothing is tested."""
     if not (session.test and session.config.evaluation.eval_test):
         return ""
-    return measurement_fingerprint(session.config, session.test, session.prompts)
+    return measurement_fingerprint(
+        session.config, session.test, session.prompts, session.rollout_facts
+    )
 
 
 def tests_known(earlier: Summary | None, under: str) -> dict[str, Measurement]:

@@ -1,5 +1,7 @@
 """Trajectories as text for the analysts: everything that is not ours stands in a fence, as data."""
 
+import hashlib
+from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from skillopt_ci.chat import Message
@@ -75,6 +77,11 @@ def _facts(rollout: Rollout, max_chars: int) -> Iterator[str]:
     if rollout.failed and rollout.reason:
         yield f"Failure reason: {keep_ends([_one_line(rollout.reason)], max_chars)[0]}"
     yield f"Steps: {rollout.n_turns}"
+    if rollout.limit is not None:
+        yield f"Cut off by the limit of {rollout.limit}; what there was by then is graded"
+    if rollout.progress:
+        scores = ", ".join(f"{score.soft:.2f}" for score in rollout.progress)
+        yield f"Score after each tool use: {scores}"
 
 
 def conversation(
@@ -87,15 +94,38 @@ def conversation(
 
     Each entry gets a fence of its own, so that no message can pass for the next one.
     """
-    texts = [_without_skill(message, as_read(skill).strip(), named) for message in messages]
+    texts = [_told(message, as_read(skill).strip(), named) for message in messages]
+    tools = {call.id: call.name for message in messages for call in message.tool_calls}
     for message, text, kept in zip(messages, texts, keep_ends(texts, max_chars), strict=True):
         if kept or not text:
-            yield f"[{message.role}] {kept}"
+            yield f"[{_who(message, tools)}] {kept}"
+
+
+def _who(message: Message, tools: Mapping[str, str]) -> str:
+    name = tools.get(message.tool_call_id) if message.role == "tool" else None
+    return f"{message.role} {_one_line(name)}" if name else message.role
+
+
+def _told(message: Message, skill: str, named: str) -> str:
+    """What the message says, and the tools that it asks for."""
+    calls = (f"→ {_one_line(call.name)} {call.arguments}" for call in message.tool_calls)
+    text = _without_skill(message, skill, named) + _pictures(message)
+    return "\n".join([*filter(None, (text,)), *calls]) if message.tool_calls else text
 
 
 def _without_skill(message: Message, skill: str, named: str) -> str:
     repeats = message.role == "system" and len(skill) > len(named)
     return message.content.replace(skill, named) if repeats else message.content
+
+
+def _pictures(message: Message) -> str:
+    """What stands for the pictures of a message: their kinds and the hashes of their files."""
+    hashes = (hashlib.sha256(b64decode(image.data)).hexdigest() for image in message.images)
+    kinds = (image.media_type for image in message.images)
+    return "".join(
+        f"\n[a picture, {kind}, sha256 {digest[:12]}]"
+        for kind, digest in zip(kinds, hashes, strict=True)
+    )
 
 
 def _listed(reference: str) -> str:

@@ -1,5 +1,6 @@
 import pytest
 
+from skillopt_ci.redaction import HIDDEN
 from skillopt_ci.training.guard_secrets import secret_in, without_secrets
 
 KEYS = {
@@ -66,3 +67,9 @@ def test_secrets_are_replaced_by_a_word_for_them() -> None:
     assert without_secrets(f"a {key} b pw-of-run {key}", ["pw-of-run"]) == (
         "a [a GitHub token was here] b [a key of this run was here] [a GitHub token was here]"
     )
+
+
+def test_where_a_secret_was_hidden_there_was_one() -> None:
+    assert secret_in(f"Log in with {HIDDEN}.", "") == "a key of this run"
+    assert secret_in(f"Log in with {HIDDEN}.", f"known: {HIDDEN}") == ""
+    assert HIDDEN not in without_secrets(f"Log in with {HIDDEN}.")

@@ -2,29 +2,63 @@
 
 import pytest
 
-from skillopt_ci.ledger.records import Decision, Measurement, Snapshot
+from skillopt_ci.ledger.records import Decision, Measurement, Snapshot, State
 from skillopt_ci.training.landing import snapshots
 
 MEASURED = Measurement(hard=0.5, soft=0.5, score=0.5)
 AFTER = Snapshot(sha256="b" * 64, step=2, origin="step 2", measurement=MEASURED)
 DECISION = Decision(action="accept", reason="", metric="hard", score_before=0.25, score_after=0.5)
+BEFORE = Snapshot(
+    sha256="a" * 64,
+    step=1,
+    origin="step 1",
+    measurement=Measurement(hard=0.25, soft=0.25, score=0.25),
+)
+STATE = State(
+    run="demo",
+    skill="SKILL.md",
+    step=1,
+    epoch=1,
+    current=BEFORE,
+    best=BEFORE,
+    measured_under="",
+    config_sha256="",
+)
 
 
 @pytest.mark.parametrize("action", ["accept", "force_accept"])
 def test_what_stays_becomes_the_current_skill(action: str) -> None:
-    assert snapshots(DECISION.model_copy(update={"action": action}), AFTER) == {"current": AFTER}
+    assert snapshots(STATE, DECISION.model_copy(update={"action": action}), AFTER) == {
+        "current": AFTER
+    }
 
 
 @pytest.mark.parametrize("action", ["accept_new_best", "force_accept"])
 def test_what_beats_the_best_becomes_that_too(action: str) -> None:
     decision = DECISION.model_copy(update={"action": action, "beats_best": True})
-    assert snapshots(decision, AFTER) == {"current": AFTER, "best": AFTER}
+    assert snapshots(STATE, decision, AFTER) == {"current": AFTER, "best": AFTER}
 
 
 def test_what_goes_changes_nothing() -> None:
-    assert snapshots(DECISION.model_copy(update={"action": "reject"}), AFTER) == {}
+    assert snapshots(STATE, DECISION.model_copy(update={"action": "reject"}), AFTER) == {}
 
 
 def test_what_was_not_measured_changes_nothing() -> None:
-    assert snapshots(None, None) == {}
-    assert snapshots(DECISION, None) == {}
+    assert snapshots(STATE, None, None) == {}
+    assert snapshots(STATE, DECISION, None) == {}
+
+
+def test_an_accepted_skill_is_held_against_its_baseline() -> None:
+    baseline = Measurement(hard=0.4, soft=0.4, score=0.4, first_attempt=1)
+    decision = DECISION.model_copy(update={"baseline": baseline})
+    changed = snapshots(STATE, decision, AFTER)
+    assert changed == {"current": AFTER.model_copy(update={"measurement": baseline})}
+
+
+def test_attempts_added_to_the_skill_that_stays_count_from_then_on() -> None:
+    again = Measurement(hard=0.3, soft=0.3, score=0.3, attempts={"a": 2})
+    decision = DECISION.model_copy(update={"action": "reject", "incumbent": again})
+    known = BEFORE.model_copy(update={"measurement": again})
+    assert snapshots(STATE, decision, AFTER) == {"current": known, "best": known}
+    other = STATE.model_copy(update={"best": AFTER})
+    assert snapshots(other, decision, AFTER) == {"current": known}

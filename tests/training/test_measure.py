@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.rollout.outcome import Status
+from skillopt_ci.rollout.steps import Limit
 from skillopt_ci.settings.config import Evaluation
 from skillopt_ci.training.measure import measurement
 
@@ -41,3 +43,55 @@ def test_score_is_in_the_gates_metric(
     evaluation = Evaluation(gate_metric=metric, gate_mixed_weight=0.25)
     found = measurement([make_rollout("half", 0.0, soft=0.8)], evaluation)
     assert found.score == pytest.approx(score)
+
+
+def test_a_task_counts_by_the_mean_of_its_measured_attempts(
+    make_rollout: Callable[..., Rollout],
+) -> None:
+    rollouts = [
+        make_rollout("a", 1.0),
+        make_rollout("a", 0.0, attempt=1),
+        make_rollout("b", 1.0),
+        make_rollout("b", status=Status.ERROR, attempt=1),
+        make_rollout("c", status=Status.ERROR, reason="down"),
+        make_rollout("c", status=Status.GRADER_ERROR, attempt=1, reason="no report"),
+    ]
+    found = measurement(rollouts, Evaluation())
+    assert found.tasks == {"a": (0.5, 0.5), "b": (1.0, 1.0)}
+    assert (found.hard, found.errors, found.attempts_each) == (0.75, ("c",), 2)
+    assert found.pessimistic_hard == pytest.approx((0.5 + 0.5 + 0.0) / 3)
+    assert found.unmeasured == {
+        "error: down": 1,
+        "error: wrong: b": 1,
+        "grader_error: no report": 1,
+    }
+
+
+def test_breaking_hard_tasks_gains_nothing_by_the_pessimistic_number(
+    make_rollout: Callable[..., Rollout],
+) -> None:
+    honest = measurement([make_rollout("a", 1.0), make_rollout("b", 0.0)], Evaluation())
+    broken = measurement(
+        [make_rollout("a", 1.0), make_rollout("b", status=Status.ERROR)], Evaluation()
+    )
+    assert (honest.hard, honest.pessimistic_hard) == (0.5, None)
+    assert (broken.hard, broken.pessimistic_hard) == (1.0, 0.5)
+
+
+def test_limits_are_counted(make_rollout: Callable[..., Rollout]) -> None:
+    cut = make_rollout("a", status=Status.LIMIT, limit=Limit.STEPS)
+    assert measurement([cut, make_rollout("b")], Evaluation()).limits == {"steps": 1}
+
+
+def test_a_record_without_errors_is_written_as_it_always_was(
+    make_rollout: Callable[..., Rollout],
+) -> None:
+    written = measurement([make_rollout("a", 1.0)], Evaluation()).model_dump(mode="json")
+    assert list(written) == ["hard", "soft", "score", "density", "words", "tasks", "errors"]
+
+
+def test_what_is_written_is_read_back(make_rollout: Callable[..., Rollout]) -> None:
+    found = measurement(
+        [make_rollout("a", 1.0), make_rollout("b", status=Status.ERROR)], Evaluation()
+    )
+    assert Measurement.model_validate_json(found.model_dump_json()) == found

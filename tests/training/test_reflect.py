@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from skillopt_ci.chat import Message
 from skillopt_ci.errors import BudgetExhausted
 from skillopt_ci.model.client import ChatRequest, ModelRefusal, ModelUnavailable
 from skillopt_ci.progress import Event, Note, Observer, StageAdvanced, StageStarted
@@ -273,3 +274,22 @@ def test_traces_are_shown_as_configured(
         model = scripted(noting)
         reflected(model, gradient=Gradient(trace_to_optimizer=wanted))
         assert all(("opened the file" in prompt) == wanted for prompt in model.prompts)
+
+
+def test_a_minibatch_ends_where_its_trajectories_become_too_long(
+    make_rollout: Callable[..., Rollout],
+) -> None:
+    """The system prompt is shown once, however many trajectories there are."""
+    said = (
+        Message("system", "s" * 9000),
+        Message("user", "u" * 100),
+        Message("assistant", "a" * 100),
+    )
+    rollouts = [make_rollout(f"t{number}", messages=said) for number in range(12)]
+    found = minibatches(rollouts, Gradient(max_minibatch_chars=1000), seed=5)
+    assert [len(one.rollouts) for one in found] == [5, 5, 2]
+    whole = minibatches(rollouts, Gradient(), seed=5)
+    assert [len(one.rollouts) for one in whole] == [12]
+    clipped = Gradient(max_minibatch_chars=2000, max_trajectory_chars=500)
+    long = [make_rollout("t", messages=(Message("user", "u" * 9000),))] * 5
+    assert [len(one.rollouts) for one in minibatches(long, clipped, seed=5)] == [4, 1]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.errors import UsageError
+from skillopt_ci.errors import NothingToLearn, UsageError
 from skillopt_ci.progress import StageFinished
 from skillopt_ci.report.note_outcome import Fate, note_outcomes
 from skillopt_ci.training.reviewer_notes import (
@@ -160,7 +160,8 @@ def test_notes_are_worked_on_without_any_failure(
     rules = "".join(f"- Kind {kind}: a number begins with {kind}.\n" for kind in "abcd")
     checkout.commit("skills/SKILL.md", f"# Items\n\n{rules}")
     session = checkout.session("gradient.failure_only=true")
-    asyncio.run(train_once(session, lambda outcome: None))
+    with pytest.raises(NothingToLearn):
+        asyncio.run(train_once(session, lambda outcome: None))
     assert analysts(model_server) == []
     asyncio.run(train_once(replace(session, notes=(NOTE,)), lambda outcome: None))
     (prompt,) = analysts(model_server)

@@ -37,7 +37,8 @@ def test_a_run_of_one_step_keeps_the_maximum(scheduler: str) -> None:
 
 
 def test_steps_beyond_the_last_stay_at_the_minimum() -> None:
-    assert edit_budget(Optimizer(learning_rate=9, min_learning_rate=2), 15, 10) == 2
+    optimizer = Optimizer(learning_rate=9, min_learning_rate=2, lr_scheduler="cosine")
+    assert edit_budget(optimizer, 15, 10) == 2
 
 
 def test_an_unset_minimum_never_lifts_a_smaller_maximum() -> None:

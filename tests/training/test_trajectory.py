@@ -1,10 +1,13 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.chat import Message
+from skillopt_ci.chat import Image, Message, ToolCall
 from skillopt_ci.rollout.outcome import Rollout, Status
+from skillopt_ci.rollout.steps import Limit
+from skillopt_ci.tasks.scorers.score import Score
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.trajectory import SKILL_REFERENCE, keep_ends, render_trajectories
 
@@ -140,3 +143,43 @@ def test_no_trace_no_section(make_rollout: Make) -> None:
         [make_rollout("t1")], {"t1": Task("t1", ())}, "", 10_000, traces=True
     )
     assert "#### Trace" not in text
+
+
+def test_an_analyst_sees_of_a_picture_what_it_is_and_its_hash(make_rollout: Make) -> None:
+    picture = Image("image/png", "iVBORw0KGgo=")
+    asked = Message("user", "What is it?", (picture,))
+    text = rendered(replace(make_rollout("t1"), messages=(asked,)))
+    assert "[user] What is it?\n[a picture, image/png, sha256 4c4b6a3be131" in text
+    assert picture.data not in text
+
+
+def test_tools_are_shown_with_what_they_were_given_and_said(make_rollout: Make) -> None:
+    messages = (
+        Message("user", "Count the lines."),
+        Message(
+            "assistant",
+            "I look.",
+            tool_calls=(ToolCall("1", "shell", '{"command": "wc -l a"}'),),
+        ),
+        Message("tool", "```\n7 a\n```", tool_call_id="1"),
+        Message("user", "There is no answer yet."),
+    )
+    text = rendered(make_rollout("t1", messages=messages))
+    assert '[assistant] I look.\n→ shell {"command": "wc -l a"}' in text
+    assert "````\n[tool shell] ```\n7 a\n```\n````" in text
+    assert "[user] There is no answer yet." in text
+
+
+def test_a_limit_and_the_course_of_the_score_are_told(make_rollout: Make) -> None:
+    scores = tuple(Score(0.0, soft, "", "") for soft in (0.25, 0.5))
+    text = rendered(make_rollout("t1", status=Status.LIMIT, limit=Limit.STEPS, progress=scores))
+    assert "Cut off by the limit of steps" in text
+    assert "Score after each tool use: 0.25, 0.50" in text
+
+
+def test_an_agents_conversation_keeps_to_its_length(make_rollout: Make) -> None:
+    calls = tuple(
+        Message("assistant", "", tool_calls=(ToolCall(str(n), "shell", "x" * 500),))
+        for n in range(20)
+    )
+    assert len(rendered(make_rollout("t1", messages=calls), limit=1_000)) < 2_500

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from skillopt_ci.fence import fenced
 from skillopt_ci.prompts import sections
+from skillopt_ci.training import reply_schema
 from skillopt_ci.training.ask import MAX_OUTPUT_TOKENS, Lost, ask_vital, optimizer_request
 from skillopt_ci.training.modes.mode import Desk, ModeName, Updated
 from skillopt_ci.training.patch import Suggestion, as_json
@@ -54,6 +55,7 @@ class RewriteMode:
             "rewrite",
             _assignment(skill, edits, desk.step_buffer),
             max_output_tokens=self.rewrite_tokens,
+            reply_schema=reply_schema.rewrite(),
         )
         reply = await ask_vital(
             desk.client, request, _parse, what="rewrite", observer=desk.observer

@@ -1,0 +1,109 @@
+"""What a system's run amounts to, judged by the world's hidden truth."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bench.world.catalogue import INITIAL_SKILL
+from bench.world.world import World
+
+#: Smaller differences of true scores are none.
+_EPSILON = 1e-9
+
+#: Phases of calls that the world should never see.
+_MISUNDERSTOOD = {"failed", "optimizer/unknown"}
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A change that was tried: the text it was to replace, its own, and the verdict.
+
+    One that was taken over without a measurement is not ``gated``.
+    """
+
+    before: str
+    after: str
+    accepted: bool
+    gated: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One system on one seed.
+
+    ``true`` is the exact expected test score of the skill it ends with, ``start`` that of the
+    first. ``worse_accepted`` of ``accepted`` candidates were not truly better, ``better_rejected``
+    of ``rejected`` were; ``worse_ungated`` of ``ungated`` changes that no gate saw were not
+    either. ``calls`` and ``tokens`` are the server's, by phase. ``curve`` has, where the system
+    tells, the calls made so far and the true score of the skill that then stood, ``rounds`` the
+    fewest rounds of calls that could have done the work (0 if not timed).
+    """
+
+    system: str
+    seed: int
+    start: float
+    true: float
+    accepted: int
+    worse_accepted: int
+    rejected: int
+    better_rejected: int
+    ungated: int
+    worse_ungated: int
+    calls: Mapping[str, int]
+    tokens: Mapping[str, int]
+    seconds: float
+    curve: tuple[tuple[int, float], ...] = ()
+    rounds: int = 0
+
+    @property
+    def paid(self) -> int:
+        """Calls other than test calls."""
+        return sum(n for phase, n in self.calls.items() if phase != "target/test")
+
+    @property
+    def target_calls(self) -> int:
+        """Calls of the target on training and selection tasks."""
+        return self.calls.get("target/train", 0) + self.calls.get("target/selection", 0)
+
+
+def judged(
+    world: World,
+    system: str,
+    final: str,
+    trials: Sequence[Trial],
+    stats: Mapping[str, Mapping[str, int]],
+    seconds: float,
+    *,
+    curve: tuple[tuple[int, float], ...] = (),
+    rounds: int = 0,
+) -> Outcome:
+    """The outcome of a run that ended with the text ``final``."""
+    verdicts = [(_better(world, trial), trial) for trial in trials if trial.gated]
+    forced = [_better(world, trial) for trial in trials if not trial.gated]
+    return Outcome(
+        system=system,
+        seed=world.seed,
+        start=world.true_score(INITIAL_SKILL),
+        true=world.true_score(final),
+        accepted=sum(trial.accepted for _, trial in verdicts),
+        worse_accepted=sum(trial.accepted and not good for good, trial in verdicts),
+        rejected=sum(not trial.accepted for _, trial in verdicts),
+        better_rejected=sum(good and not trial.accepted for good, trial in verdicts),
+        ungated=len(forced),
+        worse_ungated=forced.count(False),
+        calls=dict(stats["calls"]),
+        tokens=dict(stats["tokens"]),
+        seconds=seconds,
+        curve=curve,
+        rounds=rounds,
+    )
+
+
+def _better(world: World, trial: Trial) -> bool:
+    return world.true_score(trial.after) > world.true_score(trial.before) + _EPSILON
+
+
+def refuse_misunderstood(stats: Mapping[str, Mapping[str, int]]) -> None:
+    """Raise ValueError if the world could not make sense of a request: the run proves nothing."""
+    lost = {phase: n for phase, n in stats["calls"].items() if phase in _MISUNDERSTOOD}
+    if lost:
+        raise ValueError(f"the world did not understand requests: {lost}")

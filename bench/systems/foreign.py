@@ -1,0 +1,68 @@
+"""Run SkillOpt or GEPA in its own environment, and read what it leaves."""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.critical_path import rounds
+from bench.outcome import Outcome, Trial, judged, refuse_misunderstood
+from bench.serving import ROOT, served
+from bench.tasks_folder import write_tasks
+from bench.world.world import make_world
+
+
+def run_skillopt(
+    seed: int, folder: Path, envs: Path, *, latency: float = 0.0, workers: int = 16
+) -> Outcome:
+    """SkillOpt at its defaults on the world of ``seed``."""
+    more = ["--workers", str(workers), "--config", json.dumps({"test_env_num": 1})]
+    run = _Run("skillopt", "bench.systems.skillopt_run", more, workers)
+    return run(seed, folder, envs, latency)
+
+
+def run_gepa(
+    seed: int, folder: Path, envs: Path, *, metric_calls: int, latency: float = 0.0
+) -> Outcome:
+    """GEPA at its defaults on the world of ``seed``, with a budget of target calls."""
+    more = ["--metric-calls", str(metric_calls)]
+    return _Run("gepa", "bench.systems.gepa_run", more, 16)(seed, folder, envs, latency)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A system's runner; ``workers`` is how many calls it makes at once."""
+
+    system: str
+    module: str
+    more: Sequence[str]
+    workers: int
+
+    def __call__(self, seed: int, folder: Path, envs: Path, latency: float) -> Outcome:
+        world, out = make_world(seed), folder / "out"
+        tasks = write_tasks(world, folder / "tasks")
+        with served(seed, latency) as server:
+            named = ["--tasks", tasks, "--base-url", server.base_url, "--seed", seed, "--out", out]
+            command = [envs / self.system / "bin" / "python", "-m", self.module, *named, *self.more]
+            began = time.monotonic()
+            _execute(list(map(str, command)), folder / "log.txt")
+            seconds, stats = time.monotonic() - began, server.stats()
+            least = rounds(server.trace(), self.workers)
+        refuse_misunderstood(stats)
+        left = json.loads((out / "result.json").read_text())
+        trials = [Trial(**one) for one in left["candidates"]]
+        return judged(world, self.system, left["best"], trials, stats, seconds, rounds=least)
+
+
+def _execute(command: Sequence[str], log: Path) -> None:
+    with log.open("w") as lines:
+        subprocess.run(
+            command, cwd=ROOT, env=_environment(), stdout=lines, stderr=lines, check=True
+        )
+
+
+def _environment() -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "PYTHONPATH": "."}

@@ -1,0 +1,160 @@
+"""skillopt-ci on a world: a scratch repository, its configuration, and the run judged afterwards.
+
+``run_command`` drives the installed command against the world's server. ``run_inside`` calls the
+same training functions in this process and lets the world answer directly, with the same result:
+only HTTP and the openai client are left out; git, prompts, parsing, cache, meter and retries are
+the real ones.
+"""
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bench.critical_path import rounds
+from bench.outcome import Outcome
+from bench.serving import served
+from bench.systems.ours_evidence import RUN, SKILL, environment, outcome_of
+from bench.tasks_folder import own_lines
+from bench.world.answering import Oracle
+from bench.world.catalogue import INITIAL_SKILL
+from bench.world.parameters import Parameters
+from bench.world.world import SPLITS, World, make_world
+from skillopt_ci.cli.assemble import open_session
+from skillopt_ci.cli.context import Globals
+from skillopt_ci.model import openai_client
+from skillopt_ci.model.client import ChatReply, ChatRequest, Usage
+from skillopt_ci.progress import silent
+from skillopt_ci.training.finish import finish
+from skillopt_ci.training.run import patiently, train
+
+
+def run_command(
+    seed: int,
+    folder: Path,
+    settings: Mapping[str, Any],
+    *,
+    name: str = "ours",
+    latency: float = 0.0,
+) -> Outcome:
+    """``skillopt-ci run`` with ``settings`` over the defaults, over HTTP."""
+    world = make_world(seed)
+    with served(seed, latency) as server:
+        root = make_repository(world, folder / "repository", server.base_url, settings)
+        command = [sys.executable, "-m", "skillopt_ci", "-q", "run"]
+        began = time.monotonic()
+        with (folder / "log.txt").open("w") as log:
+            subprocess.run(command, cwd=root, env=environment(), stdout=log, stderr=log, check=True)
+        seconds, stats = time.monotonic() - began, server.stats()
+        least = rounds(server.trace(), _limit(settings))
+    return outcome_of(world, name, root, stats, seconds, least)
+
+
+def run_inside(
+    seed: int,
+    folder: Path,
+    settings: Mapping[str, Any],
+    *,
+    name: str = "ours",
+    parameters: Parameters | None = None,
+) -> Outcome:
+    """The same run in this process, answered by the world directly."""
+    world = make_world(seed, parameters)
+    oracle = Oracle(world)
+    root = make_repository(world, folder / "repository", "http://127.0.0.1:9/v1", settings)
+    began = time.monotonic()
+    with answered_by(oracle):
+        asyncio.run(_train(root))
+    stats = {"calls": dict(oracle.calls), "tokens": dict(oracle.tokens)}
+    return outcome_of(world, name, root, stats, time.monotonic() - began)
+
+
+async def _train(root: Path) -> None:
+    session = open_session(Globals(environ=environment(), cwd=root), silent)
+    started = session.clock()
+    await train(session, lambda _: None)
+    await patiently(session, lambda: finish(session, started))
+
+
+@contextmanager
+def answered_by(oracle: Oracle) -> Iterator[None]:
+    """Within the block, every model of provider ``openai`` is ``oracle``."""
+
+    @dataclass(slots=True)
+    class Answering:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            messages = [{"role": one.role, "content": one.content} for one in request.messages]
+            said = oracle.answer(messages)
+            usage = Usage(1, said.prompt_tokens, said.completion_tokens)
+            return ChatReply(said.text, "stop", "world", usage)
+
+    real = openai_client.openai_client
+    openai_client.openai_client = Answering  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        openai_client.openai_client = real
+
+
+def make_repository(world: World, root: Path, base_url: str, settings: Mapping[str, Any]) -> Path:
+    """A repository with the world's tasks, the initial skill and a configuration."""
+    for split in SPLITS:
+        _write(root / "tasks" / f"{split}.jsonl", own_lines(world, split))
+    _write(root / SKILL, INITIAL_SKILL)
+    _write(root / "skillopt.yaml", yaml.safe_dump(_merged(_config(world, base_url), settings)))
+    for arguments in (
+        ["init", "-q", "-b", "main"],
+        ["add", "."],
+        ["commit", "-q", "-m", "The skill and its tasks"],
+    ):
+        subprocess.run(["git", *arguments], cwd=root, env=environment(), check=True)
+    return root
+
+
+def _config(world: World, base_url: str) -> dict[str, Any]:
+    """Defaults everywhere; one test task, as true scores are known anyway."""
+    role = {"provider": "openai", "base_url": base_url, "api_key_env": "BENCH_KEY"}
+    return {
+        "run": RUN,
+        "skill": SKILL,
+        "tasks": {split: f"tasks/{split}.jsonl" for split in SPLITS},
+        "scorer": {"type": "exact", "answer": "tag"},
+        "model": {
+            "target": {**role, "model": "target"},
+            "optimizer": {**role, "model": "optimizer"},
+        },
+        "train": {"seed": world.seed},
+        "evaluation": {"test_env_num": 1},
+    }
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        below = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(below, Mapping):
+            merged[key] = _merged(below, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def _limit(settings: Mapping[str, Any]) -> int:
+    """How many calls of the target are made at once."""
+    limit = settings.get("model", {}).get("target", {}).get("max_concurrency", 16)
+    return int(limit)

@@ -1,0 +1,116 @@
+"""The world as an OpenAI-compatible HTTP server.
+
+``python -m bench.world.server --seed 3 --latency 0.2`` prints its base URL on the first line.
+``GET /stats`` returns the calls and tokens by phase, ``GET /trace`` the phase of each call and the
+second of its arrival; ``POST /reset`` forgets both.
+"""
+
+import argparse
+import asyncio
+import json
+import time
+from contextlib import suppress
+
+from aiohttp import web
+
+from bench.world.answering import Answer, Oracle
+from bench.world.world import make_world
+
+
+async def _complete(request: web.Request) -> web.Response:
+    body = json.loads(await request.read())
+    oracle = request.app[_ORACLE]
+    arrived = time.monotonic()
+    try:
+        answered = oracle.answer([_plain(one) for one in body["messages"]])
+    except Exception:
+        oracle.calls["failed"] += 1
+        raise
+    request.app[_TRACE].append((answered.phase, arrived))
+    await asyncio.sleep(request.app[_LATENCY])
+    return web.json_response(_completion(str(body["model"]), answered))
+
+
+def _plain(message: dict[str, object]) -> dict[str, str]:
+    content = message.get("content") or ""
+    if isinstance(content, list):
+        content = "".join(str(part.get("text", "")) for part in content)
+    return {"role": str(message["role"]), "content": str(content)}
+
+
+def _completion(model: str, answered: Answer) -> dict[str, object]:
+    message = {"role": "assistant", "content": answered.text}
+    return {
+        "id": "chatcmpl-world",
+        "object": "chat.completion",
+        "created": 0,
+        "model": model,
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "usage": {
+            "prompt_tokens": answered.prompt_tokens,
+            "completion_tokens": answered.completion_tokens,
+            "total_tokens": answered.prompt_tokens + answered.completion_tokens,
+        },
+    }
+
+
+async def _stats(request: web.Request) -> web.Response:
+    oracle = request.app[_ORACLE]
+    return web.json_response({"calls": oracle.calls, "tokens": oracle.tokens})
+
+
+async def _trace(request: web.Request) -> web.Response:
+    return web.json_response(request.app[_TRACE])
+
+
+async def _reset(request: web.Request) -> web.Response:
+    oracle = request.app[_ORACLE]
+    oracle.calls.clear()
+    oracle.tokens.clear()
+    request.app[_TRACE].clear()
+    return web.json_response({})
+
+
+_ORACLE = web.AppKey("oracle", Oracle)
+_TRACE = web.AppKey("trace", list)
+_LATENCY = web.AppKey("latency", float)
+
+
+def application(oracle: Oracle, latency: float) -> web.Application:
+    """The server's application; every answer takes ``latency`` seconds."""
+    app = web.Application(client_max_size=64 * 2**20)
+    app[_ORACLE], app[_LATENCY], app[_TRACE] = oracle, latency, []
+    app.router.add_post("/v1/chat/completions", _complete)
+    app.router.add_get("/stats", _stats)
+    app.router.add_get("/trace", _trace)
+    app.router.add_post("/reset", _reset)
+    return app
+
+
+async def serve(oracle: Oracle, latency: float, port: int) -> None:
+    """Print the base URL, then serve until cancelled."""
+    runner = web.AppRunner(application(oracle, latency), access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port, backlog=1024).start()
+    host, bound = runner.addresses[0][:2]
+    print(f"http://{host}:{bound}/v1", flush=True)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await runner.cleanup()
+
+
+def main() -> None:
+    """Serve as the command line says."""
+    parser = argparse.ArgumentParser(description="Serve a noisy world over HTTP.")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument("--latency", type=float, default=0.0, help="seconds per answer")
+    given = parser.parse_args()
+    oracle = Oracle(make_world(given.seed))
+    with suppress(KeyboardInterrupt):
+        asyncio.run(serve(oracle, given.latency, given.port))
+
+
+if __name__ == "__main__":
+    main()

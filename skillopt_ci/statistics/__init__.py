@@ -1,0 +1,1 @@
+"""Statistics of noisy comparisons: pure functions of numbers, nothing of training."""

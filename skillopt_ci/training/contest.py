@@ -1,0 +1,89 @@
+"""Contest: the attempts that a duel asks for, made with the models."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from skillopt_ci.concurrency import map_ordered
+from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
+from skillopt_ci.report.figures import plural
+from skillopt_ci.rollout.outcome import Rollout
+from skillopt_ci.rollout.runner import refuse_too_many_errors
+from skillopt_ci.training.attempts import Numbered, roll_out_numbered
+from skillopt_ci.training.gates.duel import Answer, Ask, Duel, Outcome
+from skillopt_ci.training.measure import Scores
+from skillopt_ci.training.session import Bench, Session
+
+STAGE = "selection"
+
+#: Tasks with the number of earlier attempts at each.
+_Lot = Sequence[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A skill in a duel; attempts before number ``first`` were put aside."""
+
+    skill: str
+    first: int = 0
+
+
+async def fight(
+    session: Session, bench: Bench, duel: Duel, candidate: Side, current: Side, planned: int
+) -> tuple[Outcome, Scores]:
+    """Make the attempts of ``duel`` until it is decided.
+
+    What is asked at once runs at once; its results are looked at together, so that nothing depends
+    on the order in which they come. Returned is also what the candidate's attempts came to. Raises
+    :class:`~skillopt_ci.errors.TooManyErrors` when so many of the ``planned`` tasks fail that a
+    verdict would be dishonest.
+    """
+    session.observer(StageStarted(STAGE, planned))
+    limit, made = session.config.evaluation.max_error_rate, list[Rollout]()
+    scores = Scores(())
+    try:
+        ask = next(duel)
+        while True:
+            lots = await _put(session, bench, ask, candidate, current)
+            made += [one for lot in lots for one in lot]
+            for rollout in lots[0]:
+                scores.add(rollout)
+            if sum(not one.status.measured for one in made) > limit * max(planned, len(made)):
+                refuse_too_many_errors(made, limit, STAGE)
+            ask = duel.send(Answer(*map(_scores, lots)))
+    except StopIteration as done:
+        outcome: Outcome = done.value
+    refuse_too_many_errors(made, limit, STAGE)
+    session.observer(StageFinished(STAGE, _told(outcome, planned)))
+    return outcome, scores
+
+
+async def _put(
+    session: Session, bench: Bench, ask: Ask, candidate: Side, current: Side
+) -> list[list[Rollout]]:
+    """Both sides at the same time."""
+
+    async def one(work: tuple[Side, _Lot]) -> list[Rollout]:
+        return await _attempt(session, bench, *work)
+
+    return await map_ordered(one, [(candidate, ask.candidate), (current, ask.current)], limit=2)
+
+
+async def _attempt(session: Session, bench: Bench, side: Side, lot: _Lot) -> list[Rollout]:
+    tasks = {task.id: task for task in session.selection}
+    made = await roll_out_numbered(
+        bench.runner,
+        [Numbered(tasks[name], side.first + earlier) for name, earlier in lot],
+        side.skill,
+        stage=STAGE,
+        done=lambda one: session.observer(StageAdvanced(STAGE, one.task_id)),
+    )
+    return list(made)
+
+
+def _scores(rollouts: Sequence[Rollout]) -> Mapping[str, tuple[float, float]]:
+    return Scores.of(rollouts).means()
+
+
+def _told(outcome: Outcome, planned: int) -> str:
+    measured = f"{len(outcome.standoff.candidate)} of {plural(planned, 'task')} measured"
+    return measured if outcome.end == "measured" else f"{measured}, then the verdict was clear"

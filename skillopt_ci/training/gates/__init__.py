@@ -1,0 +1,1 @@
+"""Gates: how a candidate is compared with the current skill, and at what expense."""

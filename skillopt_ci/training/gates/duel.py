@@ -1,0 +1,272 @@
+"""Duel: a candidate against the current skill, task by task, until the verdict is clear.
+
+A duel is a generator: it says what is to be attempted next and is sent what came of it. So it is a
+pure function of results in a fixed order, whoever makes the attempts, and in whatever order they
+end: a trainer with models, or a calibration with dice.
+"""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Literal
+
+from skillopt_ci.settings.gate import GateSettings
+from skillopt_ci.statistics.sign_flip import sign_flip_p
+from skillopt_ci.training.gate import exact
+from skillopt_ci.training.gates.certain import cannot_convince, cannot_win
+from skillopt_ci.training.gates.futile import Aim, ToCome, chance
+from skillopt_ci.training.gates.tally import Tallies, Tally, Worth
+
+#: Why a duel ended: all was measured, no outcome could have changed the verdict, another verdict
+#: was unlikely, or the candidate was sure enough to be better before all rounds were through.
+End = Literal["measured", "certain", "futile", "convinced"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Attempt these tasks under the candidate and under the current skill.
+
+    Each comes with the number of earlier attempts at it.
+    """
+
+    candidate: tuple[tuple[str, int], ...]
+    current: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """(Hard, soft) scores of the tasks that could be measured, under each skill."""
+
+    candidate: Mapping[str, tuple[float, float]]
+    current: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a duel is about.
+
+    ``order`` are the tasks to be measured, in that order. ``eligible`` are those that count: they
+    were measured under all skills concerned. ``rates`` is how often each task was solved so far.
+    ``bonus`` is what the candidate is ahead by besides tasks; if ``tie_wins``, an equal mean is
+    accepted.
+    """
+
+    order: tuple[str, ...]
+    eligible: frozenset[str]
+    rates: Mapping[str, float]
+    worth: Worth
+    settings: GateSettings
+    bonus: Fraction = Fraction()
+    tie_wins: bool = False
+
+    @property
+    def rounds(self) -> int:
+        """Most attempts at a task."""
+        return self.settings.attempts if self.settings.policy == "sequential" else 1
+
+    @property
+    def alpha(self) -> float:
+        """The chance of a false accept that each round may spend: an equal part of the whole.
+
+        By the union bound the whole holds however the rounds depend on each other.
+        """
+        return (1 - self.settings.confidence) / self.rounds
+
+    @property
+    def margin(self) -> Fraction:
+        """The gain that tasks must show."""
+        return exact(self.settings.min_effect) - self.bonus
+
+
+@dataclass(frozen=True, slots=True)
+class Standoff:
+    """Where a duel stands: what was measured, and how often which side was asked."""
+
+    candidate: Tallies
+    current: Tallies
+    asked: tuple[str, ...] = ()
+    candidate_attempts: int = 0
+    current_attempts: int = 0
+    errors: frozenset[str] = frozenset()
+
+    def differences(self, terms: Terms) -> list[Fraction]:
+        """Candidate minus current, of the tasks that count and are measured."""
+        return [
+            terms.worth(self.candidate[task]) - terms.worth(self.current[task])
+            for task in terms.order
+            if task in terms.eligible and task in self.candidate
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a duel ended.
+
+    ``convincing`` says whether the sign-flip test was passed; ``p_value`` is that of the last
+    round, None where none was completed.
+    """
+
+    end: End
+    standoff: Standoff
+    convincing: bool = False
+    p_value: float | None = None
+    rounds: int = 1
+
+
+Duel = Generator[Ask, Answer, Outcome]
+#: Ends a duel early, where that is justified.
+Stop = Callable[[Standoff, Sequence[str]], End | None]
+
+
+def duel(terms: Terms, current: Tallies, known: Tallies) -> Duel:
+    """Compare a candidate with the ``current`` skill's tallies; ``known`` are some of its own.
+
+    Known results are used in place of attempts, in the same order.
+    """
+    state = Standoff({}, current)
+    stop = _strict_stop(terms) if terms.settings.policy == "strict" else _doubtful_stop(terms, 1)
+    state, end = yield from _round(state, terms, terms.order, known, stop, both=False)
+    if terms.settings.policy == "strict" or end is not None:
+        return Outcome(end or "measured", state)
+    return (yield from _test(state, terms))
+
+
+def _test(state: Standoff, terms: Terms) -> Duel:
+    """Test after each round whether the candidate is better; attempt close cases again."""
+    for number in range(1, terms.rounds + 1):
+        differences = [one - terms.margin for one in state.differences(terms)]
+        p_value = sign_flip_p(differences)
+        if p_value <= terms.alpha:
+            end: End = "measured" if number == terms.rounds else "convinced"
+            return Outcome(end, state, True, p_value, number)
+        close = _deciding(state, terms)
+        if number == terms.rounds or not close:
+            return Outcome("measured", state, False, p_value, number)
+        if _hopeless(state, terms, number):
+            return Outcome("futile", state, False, p_value, number)
+        state, _ = yield from _round(state, terms, close, {}, lambda *_: None, both=True)
+    raise AssertionError("the last round ends the duel")
+
+
+def _round(
+    state: Standoff,
+    terms: Terms,
+    tasks: Sequence[str],
+    known: Tallies,
+    stop: Stop,
+    *,
+    both: bool,
+) -> Generator[Ask, Answer, tuple[Standoff, End | None]]:
+    """Measure ``tasks`` in lots, looking at the results after each."""
+    size = terms.settings.look_every if terms.settings.early_stop else len(tasks)
+    for start in range(0, len(tasks), max(1, size)):
+        lot = tasks[start : start + size]
+        state = _with_known(state, lot, known)
+        missing = tuple(task for task in lot if task not in known)
+        if missing:
+            state = _taken(state, missing, (yield _ask(state, missing, both)), both)
+        if terms.settings.early_stop:
+            end = stop(state, tasks[start + size :])
+            if end is not None:
+                return state, end
+    return state, None
+
+
+def _ask(state: Standoff, tasks: Sequence[str], both: bool) -> Ask:
+    sides = (state.candidate, state.current) if both else (state.candidate,)
+    return Ask(
+        *(
+            tuple((task, side[task].count if task in side else 0) for task in tasks)
+            for side in sides
+        )
+    )
+
+
+def _with_known(state: Standoff, lot: Sequence[str], known: Tallies) -> Standoff:
+    here = {task: known[task] for task in lot if task in known}
+    if not here:
+        return state
+    return replace(state, candidate={**state.candidate, **here}, asked=(*state.asked, *here))
+
+
+def _taken(state: Standoff, tasks: Sequence[str], answer: Answer, both: bool) -> Standoff:
+    return Standoff(
+        candidate=_added(state.candidate, answer.candidate),
+        current=_added(state.current, answer.current),
+        asked=tuple(dict.fromkeys((*state.asked, *tasks))),
+        candidate_attempts=state.candidate_attempts + len(tasks),
+        current_attempts=state.current_attempts + (len(tasks) if both else 0),
+        errors=state.errors | {task for task in tasks if task not in answer.candidate},
+    )
+
+
+def _added(tallies: Tallies, scores: Mapping[str, tuple[float, float]]) -> Tallies:
+    more = {
+        task: tallies[task].plus(*score) if task in tallies else Tally(*score)
+        for task, score in scores.items()
+    }
+    return {**tallies, **more}
+
+
+def _strict_stop(terms: Terms) -> Stop:
+    def stop(state: Standoff, left: Sequence[str]) -> End | None:
+        room = _room(state, terms, left)
+        lost = cannot_win(state.differences(terms), room, terms.bonus, tie_wins=terms.tie_wins)
+        return "certain" if left and lost else None
+
+    return stop
+
+
+def _doubtful_stop(terms: Terms, number: int) -> Stop:
+    settings = terms.settings
+
+    def stop(state: Standoff, left: Sequence[str]) -> End | None:
+        if not left:
+            return None
+        seen, room = state.differences(terms), _room(state, terms, left)
+        if terms.rounds == 1 and cannot_convince(seen, room, terms.alpha, terms.margin):
+            return "certain"
+        to_come = [
+            ToCome(float(terms.worth(state.current[task])), terms.rates[task])
+            for task in left
+            if task in terms.eligible
+        ]
+        return "futile" if chance(seen, to_come, _aim(terms, number)) < settings.futility else None
+
+    return stop
+
+
+def _hopeless(state: Standoff, terms: Terms, number: int) -> bool:
+    if not terms.settings.futility:
+        return False
+    return chance(state.differences(terms), (), _aim(terms, number)) < terms.settings.futility
+
+
+def _aim(terms: Terms, number: int) -> Aim:
+    return Aim(
+        margin=float(terms.margin),
+        effect=max(terms.settings.effect, float(terms.margin)),
+        alpha=terms.alpha,
+        done=number,
+        rounds=terms.rounds - number,
+    )
+
+
+def _room(state: Standoff, terms: Terms, left: Sequence[str]) -> list[Fraction]:
+    """The most that the candidate can still gain on each of the tasks that are left."""
+    return [1 - terms.worth(state.current[task]) for task in left if task in terms.eligible]
+
+
+def _deciding(state: Standoff, terms: Terms) -> tuple[str, ...]:
+    """The tasks on which not all attempts under both skills came to the same."""
+    return tuple(
+        task
+        for task in terms.order
+        if task in terms.eligible
+        and task in state.candidate
+        and not _settled(terms.worth(state.candidate[task]), terms.worth(state.current[task]))
+    )
+
+
+def _settled(candidate: Fraction, current: Fraction) -> bool:
+    return candidate == current and candidate in (0, 1)

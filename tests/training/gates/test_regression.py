@@ -1,0 +1,33 @@
+"""No type of task pays for the gain of the others."""
+
+import pytest
+
+from skillopt_ci.settings.config import Evaluation
+from skillopt_ci.settings.gate import GateSettings
+from skillopt_ci.training.gates.duel import Standoff, Terms
+from skillopt_ci.training.gates.regression import losses
+from skillopt_ci.training.gates.tally import Tally, worth_in
+
+TYPES = {"a": "claims", "b": "claims", "c": "notes", "d": "", "e": "notes"}
+BEFORE = {"a": 1.0, "b": 1.0, "c": 0.0, "d": 1.0, "e": 1.0}
+AFTER = {"a": 1.0, "b": 0.0, "c": 1.0, "d": 0.0, "e": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "lost"),
+    [(None, {}), (0.0, {"claims": 0.5}), (0.49, {"claims": 0.5}), (0.5, {}), (1.0, {})],
+)
+def test_types_that_lost_more_than_allowed_are_named(
+    allowed: float | None, lost: dict[str, float]
+) -> None:
+    standoff = Standoff(
+        *({task: Tally(s, s) for task, s in side.items()} for side in (AFTER, BEFORE))
+    )
+    terms = Terms(
+        order=tuple(BEFORE),
+        eligible=frozenset(BEFORE),
+        rates=BEFORE,
+        worth=worth_in(Evaluation()),
+        settings=GateSettings(),
+    )
+    assert losses(standoff, terms, TYPES, allowed) == lost

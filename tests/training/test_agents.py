@@ -1,0 +1,178 @@
+"""Agents on computers are trained like chat answers, and what they did is never done twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import shell_agent
+
+from skillopt_ci.progress import Note
+from skillopt_ci.training.outlook import look_ahead
+from skillopt_ci.training.run import train_once
+from skillopt_ci.training.shard import Shard, roll_out_shard, take_over
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from skillopt_ci.progress import Event
+    from tests.conftest import Checkout, Workshop
+
+
+@pytest.fixture
+def with_agents(workshop: Workshop) -> Callable[[str], Checkout]:
+    """Make repositories of the items' world whose target is a program on a computer."""
+
+    def make(name: str) -> Checkout:
+        (workshop.folder / name).mkdir()
+        checkout = workshop.checkout(f"{name}/repository")
+        config = (checkout.folder / "skillopt.yaml").read_text(encoding="utf-8")
+        checkout.write("skillopt.yaml", shell_agent.install(checkout.folder, config))
+        for split in ("train", "selection", "test"):
+            lines = (checkout.folder / f"tasks/{split}.jsonl").read_text("utf-8").splitlines()
+            tasks = [json.dumps(shell_agent.graded(json.loads(line))) for line in lines]
+            checkout.write(f"tasks/{split}.jsonl", "\n".join(tasks) + "\n")
+        checkout.git("add", ".")
+        checkout.git("commit", "--quiet", "-m", "Let an agent work")
+        return checkout
+
+    return make
+
+
+def test_a_skill_is_trained_on_what_agents_leave_behind(
+    with_agents: Callable[[str], Checkout],
+) -> None:
+    checkout = with_agents("one")
+    notes: list[Event] = []
+    checkout.step(observer=notes.append)
+    record = checkout.record(1)
+    assert record.decision is not None
+    assert (record.decision.score_before, record.decision.score_after) == (0.0, 0.25)
+    assert "Kind a: a number begins with a." in checkout.show("skillopt/demo")
+    assert record.decision.measurement is not None
+    assert "not confined" in record.decision.measurement.caveat
+    assert any(isinstance(one, Note) and "not confined" in one.text for one in notes)
+    assert "not confined" in checkout.git("log", "-1", "--format=%B", "skillopt/demo")
+
+
+def test_agents_usage_is_in_the_record(with_agents: Callable[[str], Checkout]) -> None:
+    checkout = with_agents("one")
+    checkout.step()
+    usage = checkout.record(1).usage
+    assert usage.calls >= 12  # 4 training tasks and 8 of the selection, besides the optimizer's
+    assert usage.estimated
+
+
+def test_the_analyst_reads_what_the_agent_did(
+    with_agents: Callable[[str], Checkout], workshop: Workshop
+) -> None:
+    with_agents("one").step()
+    prompts = [prompt for prompt in workshop.server.optimizer_prompts if "### Trajectory" in prompt]
+    assert prompts
+    assert all("wrote answer.txt" in prompt for prompt in prompts)
+
+
+def test_the_same_skill_is_not_measured_again(with_agents: Callable[[str], Checkout]) -> None:
+    checkout = with_agents("one")
+    checkout.step()
+    before = len(shell_agent.made(checkout.folder))
+    checkout.git("update-ref", "-d", "refs/heads/skillopt/demo")
+    checkout.step()
+    assert len(shell_agent.made(checkout.folder)) == before
+
+
+@pytest.mark.parametrize("done", [0, 3, 9, 14])
+def test_a_killed_process_loses_no_attempt_that_was_made(
+    with_agents: Callable[[str], Checkout], done: int
+) -> None:
+    checkout, whole = with_agents("killed"), with_agents("whole")
+    alone = ("model.target.max_concurrency=1",)
+    (checkout.folder.parent / "kill").write_text(str(done), encoding="utf-8")
+    assert _step_in_a_process(checkout) == -signal.SIGKILL
+    assert len(shell_agent.made(checkout.folder)) == done
+    checkout.step(*alone)
+    whole.step(*alone)
+    counts = Counter(shell_agent.made(checkout.folder))
+    assert counts == Counter(shell_agent.made(whole.folder))
+    assert checkout.record(1) == whole.record(1)
+    assert checkout.trees()[1:] != []
+    assert checkout.state().usage == whole.state().usage
+
+
+def _step_in_a_process(checkout: Checkout) -> int:
+    words = ["step", "-q", "-o", "model.target.max_concurrency=1"]
+    script = (
+        "import os, sys; os.environ['MORTAL'] = str(os.getpid()); "
+        f"from skillopt_ci.cli.main import main; sys.exit(main({words!r}))"
+    )
+    environ = {**os.environ, "DEMO_KEY": "sk-demo-key"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=checkout.folder, env=environ, check=False
+    )
+    return done.returncode
+
+
+def test_shards_hand_their_attempts_over(with_agents: Callable[[str], Checkout]) -> None:
+    checkout, alone = with_agents("fleet"), with_agents("alone")
+    files = []
+    for number in (1, 2):
+        session = checkout.session(f"cache.path=../machine-{number}.sqlite")
+        outlook = look_ahead(session)
+        assert outlook is not None
+        files.append(checkout.folder.parent / f"answers-{number}.jsonl")
+        outcome = asyncio.run(roll_out_shard(session, outlook, Shard(number, 2), files[-1]))
+        assert (outcome.attempts, outcome.errors) == (4, 0)
+        # an attempt and its grade each
+        assert outcome.answers == 8
+    by_shards = Counter(shell_agent.made(checkout.folder))
+    session = checkout.session("cache.path=../last.sqlite")
+    take_over(session, files)
+    asyncio.run(train_once(session, lambda outcome: None))
+    alone.step()
+    made = Counter(shell_agent.made(checkout.folder))
+    assert by_shards <= made
+    assert made == Counter(shell_agent.made(alone.folder))
+    assert checkout.record(1) == alone.record(1)
+    assert checkout.state().usage == alone.state().usage
+
+
+def test_another_solver_or_computer_is_measured_anew(
+    with_agents: Callable[[str], Checkout],
+) -> None:
+    checkout = with_agents("one")
+    plain = checkout.session().measured_under
+    assert checkout.session("rollout.attempts=2").measured_under != plain
+    assert checkout.session("rollout.limits.steps=7").measured_under != plain
+    assert checkout.session("rollout.retries=7").measured_under == plain
+    assert checkout.session("rollout.events=false").measured_under == plain
+
+
+def test_several_attempts_make_a_mean(with_agents: Callable[[str], Checkout]) -> None:
+    checkout = with_agents("one")
+    checkout.step("rollout.attempts=2")
+    counts = Counter(shell_agent.made(checkout.folder))
+    assert set(counts.values()) <= {2, 4}
+    measurement = checkout.state().current.measurement
+    assert (measurement.attempts_each, measurement.n) == (2, 8)
+    assert checkout.record(1).proposal.rollout.n == 8
+
+
+def test_events_of_a_run_are_recorded_without_secrets(
+    with_agents: Callable[[str], Checkout],
+) -> None:
+    checkout = with_agents("one")
+    checkout.step()
+    files = list(Path(checkout.folder, ".git/skillopt-ci/events/demo").glob("*.jsonl"))
+    text = "".join(file.read_text("utf-8") for file in files)
+    events = [json.loads(line) for line in text.splitlines()]
+    assert {event["type"] for event in events} >= {"attempt_started", "work_ended", "attempt_ended"}
+    assert all(event["task"] and event["stage"] for event in events)
+    assert "sk-demo-key" not in text

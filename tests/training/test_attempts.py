@@ -1,0 +1,82 @@
+"""Attempts are numbered, so that a step learns something new and nothing is paid for twice."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from skillopt_ci.training.attempts import Numbered, next_numbers, roll_out_numbered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from skillopt_ci.rollout.outcome import Rollout
+    from skillopt_ci.tasks.task import Task
+    from tests.conftest import Checkout, ModelServer
+
+
+def test_a_task_that_was_attempted_gets_the_next_number(make_task: Callable[..., Task]) -> None:
+    made = [("a", 0), ("b", 0), ("a", 1)]
+    numbered = next_numbers([make_task(name) for name in "abc"], made)
+    assert [(one.task.id, one.number) for one in numbered] == [("a", 2), ("b", 1), ("c", 0)]
+
+
+def test_results_are_in_the_order_of_the_attempts(
+    make_task: Callable[..., Task], make_rollout: Callable[..., Rollout]
+) -> None:
+    class Runner:
+        async def roll_out(
+            self, tasks: Sequence[Task], skill: str, *, stage: str, attempt: int, done: object
+        ) -> tuple[Rollout, ...]:
+            return tuple(make_rollout(task.id, attempt=attempt) for task in tasks)
+
+    asked = [Numbered(make_task("a"), 1), Numbered(make_task("b")), Numbered(make_task("c"), 1)]
+    found = asyncio.run(roll_out_numbered(Runner(), asked, "# S", stage="rollout"))  # type: ignore[arg-type]
+    assert [(one.task_id, one.attempt) for one in found] == [("a", 1), ("b", 0), ("c", 1)]
+
+
+def test_while_the_skill_stays_its_earlier_attempts_are_shown_again(
+    checkout: Checkout, model_server: ModelServer
+) -> None:
+    model_server.plan = ("Of no use.", "Nor is this.", "Nor that.")
+    first = checkout.step()
+    assert first is not None
+    assert first.decision.action == "reject"
+    paid = model_server.answered.total()
+    model_server.prompts.clear()
+    checkout.step()
+    analysts = [one for one in model_server.optimizer_prompts if "Trajectories (" in one]
+    shown = "".join(analysts)
+    tasks = [
+        task.id for record in (1, 2) for task in checkout.record(record).proposal.rollout.tasks
+    ]
+    assert len(tasks) == 8
+    assert all(f"Item {task[1:]} of kind" in shown for task in tasks)
+    rolled_out = [one for one in model_server.prompts if "Stage:" not in one]
+    assert model_server.answered.total() > paid
+    again = [f"Item {task[1:]} of kind {task[0]}" for task in tasks[:4]]
+    assert not any(prompt.endswith(item) for prompt in rolled_out for item in again)
+
+
+def test_own_attempts_alone_where_no_more_are_wanted(
+    checkout: Checkout, model_server: ModelServer
+) -> None:
+    model_server.plan = ("Of no use.", "Nor is this.")
+    checkout.step("gradient.evidence=0")
+    first = [task.id for task in checkout.record(1).proposal.rollout.tasks]
+    model_server.prompts.clear()
+    checkout.step("gradient.evidence=0")
+    shown = "".join(one for one in model_server.optimizer_prompts if "Trajectories (" in one)
+    assert not any(f"Item {task[1:]} of kind" in shown for task in first)
+
+
+def test_the_next_epoch_attempts_the_same_tasks_afresh(
+    checkout: Checkout, model_server: ModelServer
+) -> None:
+    model_server.plan = ()
+    for _ in range(3):
+        checkout.step()
+    numbers = [
+        task.attempt for step in (1, 2, 3) for task in checkout.record(step).proposal.rollout.tasks
+    ]
+    assert numbers == [0] * 8 + [1] * 4

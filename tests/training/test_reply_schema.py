@@ -1,0 +1,118 @@
+"""The schemas against the prompts that ask for the same, and against what reads the replies."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator, ValidationError
+
+from skillopt_ci.model.client import ReplySchema
+from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.training import reply_schema
+from skillopt_ci.training.modes.full_rewrite import FullRewriteMode
+from skillopt_ci.training.modes.mode import UpdateMode
+from skillopt_ci.training.modes.patch import PatchMode
+from skillopt_ci.training.modes.rewrite import RewriteMode
+from skillopt_ci.training.wire import parse_analyst, parse_merge, parse_ranking
+
+PROMPTS = Prompts.load()
+MODES: list[UpdateMode[Any]] = [PatchMode(), RewriteMode(9), FullRewriteMode(9)]
+
+
+def example(*prompts: str) -> Any:
+    """The reply that prompts show, with the first of several words where they offer a choice."""
+    found: dict[str, object] = {}
+    for prompt in prompts:
+        block = re.search(r"```json\n(.*?)```", PROMPTS.text(prompt), re.DOTALL)
+        assert block is not None
+        found |= json.loads(re.sub(r'"([^" |]+) \|[^"]*"', r'"\1"', block[1]))
+    return found
+
+
+def cases() -> Iterator[tuple[str, ReplySchema, Any]]:
+    for mode in MODES:
+        key, end = mode.payload.key, mode.prompt_suffix
+        for source, name in (("failure", "analyst_error"), ("success", "analyst_success")):
+            for notes in (False, True):
+                schema = reply_schema.analyst(key, source, notes=notes, wishes=False)  # type: ignore[arg-type]
+                more = [f"{name}_skill_aware"] if notes else []
+                yield f"{name}{end}-{notes}", schema, example(name + end, *more)
+        for name in ("merge_failure", "merge_success"):
+            schema = reply_schema.merge(key, final=False, wishes=False)
+            yield f"{name}{end}", schema, example(name + end)
+        schema = reply_schema.merge(key, final=True, wishes=False)
+        yield f"merge_final{end}", schema, example(f"merge_final{end}")
+    yield "ranking", reply_schema.ranking(), example("ranking")
+    yield "ranking_rewrite", reply_schema.ranking(), example("ranking_rewrite")
+    yield "lr_autonomous", reply_schema.learning_rate(), example("lr_autonomous")
+    yield "rewrite", reply_schema.rewrite(), example("rewrite")
+    yield "appendix", reply_schema.reminders(), example("appendix_consolidate")
+    for stage in ("slow_update", "meta_skill"):
+        yield stage, reply_schema.written(stage), example(stage)
+
+
+CASES = list(cases())
+by_case = pytest.mark.parametrize(
+    ("schema", "reply"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+)
+
+
+@by_case
+def test_what_the_prompt_asks_for_fits(schema: ReplySchema, reply: Any) -> None:
+    Draft202012Validator(dict(schema.schema)).validate(reply)
+
+
+@by_case
+def test_less_and_more_do_not_fit(schema: ReplySchema, reply: Any) -> None:
+    validator = Draft202012Validator(dict(schema.schema))
+    first = next(iter(reply))
+    for other in ({**reply, "more": 1}, {key: reply[key] for key in reply if key != first}):
+        with pytest.raises(ValidationError):
+            validator.validate(other)
+
+
+def parts(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield schema
+    for inner in schema.get("properties", {}).values():
+        yield from parts(inner)
+    if "items" in schema:
+        yield from parts(schema["items"])
+
+
+@by_case
+def test_the_form_is_the_strict_one(schema: ReplySchema, reply: Any) -> None:
+    assert re.fullmatch(r"[a-z_]{1,64}", schema.name)
+    Draft202012Validator.check_schema(dict(schema.schema))
+    for part in parts(schema.schema):
+        assert isinstance(part["type"], str)
+        if part["type"] == "object":
+            assert part["additionalProperties"] is False
+            assert part["required"] == list(part["properties"])
+
+
+@by_case
+def test_reasoning_comes_before_what_follows_from_it(schema: ReplySchema, reply: Any) -> None:
+    for part in parts(schema.schema):
+        names = list(part.get("properties", ()))
+        assert "reasoning" not in names[1:]
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name)
+def test_a_reply_that_fits_is_read(mode: UpdateMode[Any]) -> None:
+    key = mode.payload.key
+    analysis = example(f"analyst_error{mode.prompt_suffix}")
+    analysis["patch"][key][0]["note_ids"] = ["review-1"]
+    schema = reply_schema.analyst(key, "failure", notes=False, wishes=True)
+    Draft202012Validator(dict(schema.schema)).validate(analysis)
+    read = parse_analyst(mode.payload, json.dumps(analysis), "failure", 8)
+    assert (len(read.patch.edits), read.dropped) == (1, 0)
+    assert read.patch.edits[0].note_ids == ("review-1",)
+
+    merged = example(f"merge_final{mode.prompt_suffix}")
+    assert len(parse_merge(mode.payload, json.dumps(merged)).patch.edits) == 1
+
+
+def test_a_choice_that_fits_is_read() -> None:
+    assert parse_ranking(json.dumps(example("ranking")), 9, 9).indices == (4, 0)
