@@ -1,13 +1,16 @@
-"""Run git: one process per call, deaf to the environment of whoever started us."""
+"""Run git: a process per call or one that stays, deaf to what hooks say to their children."""
 
+import os
 import re
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import IO
 
 from skillopt_ci.errors import RepositoryError
+from skillopt_ci.ledger.conversation import Answer, Conversation, Ended
 
 #: What git hooks and aliases hand to their children; it would redirect us to their repository or
 #: index. ``GIT_CONFIG_*`` stays: credentials travel in it.
@@ -37,6 +40,9 @@ _ENVIRONMENT = MappingProxyType(
         "GIT_LITERAL_PATHSPECS": "1",
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_TERMINAL_PROMPT": "0",
+        # git's words are read by us: they must be English
+        "LANGUAGE": "C",
+        "LC_ALL": "C",
     }
 )
 
@@ -80,14 +86,23 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Git:
-    """The git command, run in ``folder`` with ``env`` on top of the cleaned environment."""
+    """The git command, run in ``folder`` with ``env`` on top of the cleaned environment.
+
+    Processes that stay (see :meth:`ask`) end when the last user lets go of this object.
+    """
 
     folder: Path
     env: Mapping[str, str] = field(default_factory=dict)
+    _conversations: dict[tuple[str, ...], Conversation] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _remembered: dict[tuple[str, ...], Result] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def with_env(self, **env: str) -> "Git":
         """Return the same command with more environment variables."""
-        return replace(self, env={**self.env, **env})
+        return Git(self.folder, {**self.env, **env})
 
     def attempt(self, *args: str, stdin: bytes = b"") -> Result:
         """Run ``git <args>`` and return what came of it, whatever the exit status.
@@ -103,7 +118,7 @@ class Git:
             source.write(stdin)
             source.seek(0)
             status, stdout, stderr = git.Git().execute(
-                [*self._clean(), *_COMMAND, "-C", str(self.folder), *args],
+                [*self._clean(), *self._command(args)],
                 istream=source,
                 env={**_ENVIRONMENT, **self.env},
                 with_extended_output=True,
@@ -118,12 +133,43 @@ class Git:
         unwanted = (name for name in _INHERITED if name not in self.env)
         return ["env", *(word for name in unwanted for word in ("-u", name))]
 
+    def remember(self, *args: str) -> Result:
+        """Like :meth:`attempt`, but run once only: for settings, which stay while we run."""
+        if args not in self._remembered:
+            self._remembered[args] = self.attempt(*args)
+        return self._remembered[args]
+
+    def ask(self, *args: str, request: bytes, answer: Callable[[IO[bytes]], Answer]) -> Answer:
+        """Ask ``git <args>``, a process that stays and reads requests, and return its answer.
+
+        ``answer`` reads the whole of it, and raises EOFError where it breaks off; the request may
+        be sent twice. Raises RepositoryError with git's words if git ends instead.
+        """
+        if args not in self._conversations:
+            self._conversations[args] = Conversation(self._command(args), self._environ())
+        try:
+            return self._conversations[args].ask(request, answer)
+        except Ended as ended:
+            raise self._failed(args, redact(str(ended)) or "it ended") from ended
+        except OSError as error:
+            raise _cannot_begin(error) from error
+
+    def _command(self, args: tuple[str, ...]) -> tuple[str, ...]:
+        return (*_COMMAND, "-C", str(self.folder), *args)
+
+    def _environ(self) -> dict[str, str]:
+        """What git is handed: our own environment, in which credentials may travel, cleaned."""
+        inherited = {name: value for name, value in os.environ.items() if name not in _INHERITED}
+        return {**inherited, **_ENVIRONMENT, **self.env}
+
+    def _failed(self, args: tuple[str, ...], words: str) -> RepositoryError:
+        return RepositoryError(f"git {args[0]} failed in {self.folder}: {words}")
+
     def run(self, *args: str, stdin: bytes = b"") -> Result:
         """Run ``git <args>``; raises RepositoryError with git's words unless it succeeds."""
         result = self.attempt(*args, stdin=stdin)
         if result.status != 0:
-            words = result.stderr.strip() or f"exit status {result.status}"
-            raise RepositoryError(f"git {args[0]} failed in {self.folder}: {words}")
+            raise self._failed(args, result.stderr.strip() or f"exit status {result.status}")
         return result
 
     def text(self, *args: str, stdin: bytes = b"") -> str:
@@ -138,5 +184,11 @@ class Git:
         """Tell whether ``git <args>`` exits with 0; 1 means no, more is a RepositoryError."""
         result = self.attempt(*args)
         if result.status > 1:
-            raise RepositoryError(f"git {args[0]} failed in {self.folder}: {result.stderr.strip()}")
+            raise self._failed(args, result.stderr.strip())
         return result.status == 0
+
+
+def _cannot_begin(error: OSError) -> RepositoryError:
+    if isinstance(error, FileNotFoundError):
+        return RepositoryError("git is not installed", hint=str(error))
+    return RepositoryError(f"git cannot be run: {error}")

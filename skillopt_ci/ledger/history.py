@@ -5,10 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt_ci.errors import RepositoryError
+from skillopt_ci.ledger import store
 from skillopt_ci.ledger.git import Git
 from skillopt_ci.ledger.trailers import parse_trailers
 
 _FORMAT = "--format=%H%n%P%n%an <%ae>%n%cI%n%B"
+#: Generations between a tip and what a step puts on top of it: at most a candidate, its verdict and
+#: what comes afterwards.
+_NEAR = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,30 @@ def _commit(record: str) -> Commit:
 
 def is_ancestor(git: Git, ancestor: str, descendant: str) -> bool:
     """Tell whether ``descendant`` contains ``ancestor`` (a commit contains itself)."""
-    return git.succeeds("merge-base", "--is-ancestor", ancestor, descendant)
+    return _is_near(git, ancestor, descendant) or git.succeeds(
+        "merge-base", "--is-ancestor", ancestor, descendant
+    )
+
+
+def _is_near(git: Git, ancestor: str, descendant: str) -> bool:
+    """Tell whether ``ancestor`` is ``descendant`` or a few generations before it.
+
+    Most questions are about a commit just made on top of another: no process is needed for those.
+    """
+    generation = {descendant}
+    for _ in range(_NEAR):
+        if ancestor in generation:
+            return True
+        generation = {parent for commit in generation for parent in parents(git, commit)}
+    return ancestor in generation
+
+
+def parents(git: Git, commit: str) -> tuple[str, ...]:
+    """Return the parents that ``commit`` names; none if a shallow clone lacks the commit itself."""
+    found = store.find(git, f"{commit}^{{commit}}")
+    head = b"" if found is None else found.content.partition(b"\n\n")[0]
+    words = (line.partition(b" ") for line in head.split(b"\n"))
+    return tuple(value.decode("ascii") for key, _, value in words if key == b"parent")
 
 
 def merge_base(git: Git, one: str, other: str) -> str | None:
@@ -84,7 +111,10 @@ def changed_between(git: Git, old: str, new: str, paths: tuple[str, ...]) -> tup
 
 def first_parent(git: Git, commit: str) -> str:
     """Return the first parent of ``commit``; raises RepositoryError for a root commit."""
-    return git.text("rev-parse", "--verify", f"{commit}^1")
+    found = parents(git, commit)
+    if not found:
+        raise RepositoryError(f"{commit} has no parent in the repository {git.folder}")
+    return found[0]
 
 
 def bring_into_view(

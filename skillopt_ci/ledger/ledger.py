@@ -7,6 +7,7 @@ from pathlib import Path
 
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger import (
+    change,
     history,
     merge,
     objects,
@@ -23,6 +24,7 @@ from skillopt_ci.ledger.merge import TakeIn
 from skillopt_ci.ledger.objects import CommitWriter
 from skillopt_ci.ledger.refs import Move, RunRefs
 from skillopt_ci.ledger.remote import deepen_clone
+from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.settings import config
 
 
@@ -65,6 +67,8 @@ class Ledger:
     git: Git
     write_commit: CommitWriter = objects.write_commit
     """How commits come to be: by git here, or by the code host, which signs them."""
+    redact: Redact = unchanged
+    """Takes secrets out of messages and records; skills are left as they are."""
 
     @classmethod
     def open(cls, start: Path, run: str, settings: config.Git) -> "Ledger":
@@ -76,13 +80,17 @@ class Ledger:
         remote_name = repository.choose_remote(found.git, settings.remote)
         base = repository.choose_base(found.git, remote_name, settings.base)
         ledger = cls(found.root, found.common_dir, run, base, remote_name, found.git)
-        for name in ledger.names.all:
+        # What one of the run's own branches may be called, the other may too; and a base that is
+        # not configured was named by git.
+        given = (ledger.names.base,) if settings.base else ()
+        for name in (*given, ledger.names.skills):
             if not found.git.succeeds("check-ref-format", name):
                 raise RepositoryError(f"git does not allow a branch {refs.branch(name)!r}")
         if ledger.names.base in (ledger.names.skills, ledger.names.candidate):
             raise RepositoryError(
                 f"the base branch cannot be {base!r}, the run's own branch",
-                hint="Set `git.base` in the configuration to the branch that people work on.",
+                hint="Switch to the branch that people work on (as in `git switch main`), or name "
+                "it with `git.base` in the configuration.",
             )
         return ledger
 
@@ -107,13 +115,14 @@ class Ledger:
             else sync.follow_remote(self.git, self.remote, self.names, self.is_ancestor)
         )
         tip = heads.tip
-        return Position(
-            heads.base,
-            tip,
-            heads.candidate,
-            base_in_tip=tip is None or self.is_ancestor(heads.base, tip),
-            tip_in_base=tip is not None and self.is_ancestor(tip, heads.base),
+        base_in_tip = tip is None or self.is_ancestor(heads.base, tip)
+        # each contains the other only if they are one
+        tip_in_base = (
+            tip is not None
+            and (tip == heads.base or not base_in_tip)
+            and self.is_ancestor(tip, heads.base)
         )
+        return Position(heads.base, tip, heads.candidate, base_in_tip, tip_in_base)
 
     def preflight(self, position: Position, paths: Sequence[str] = ()) -> None:
         """Find out before anything is paid for whether a step could be recorded.
@@ -188,8 +197,9 @@ class Ledger:
 
         Raises RepositoryError without an identity, or for a path that cannot be a file.
         """
-        tree = objects.change_tree(self.git, tree_of, changes)
-        return self.write_commit(self.git, tree, parents, message)
+        clean = {path: self._redacted(path, text) for path, text in changes.items()}
+        tree = change.change_tree(self.git, tree_of, clean)
+        return self.write_commit(self.git, tree, parents, self.redact(message))
 
     def revert(self, candidate: str, changes: Mapping[str, str | None], message: str) -> str:
         """Write a commit on top of ``candidate`` that undoes it, apart from ``changes``."""
@@ -232,6 +242,11 @@ class Ledger:
         """
         move = Move(self.names.skills, expected_tip, new_tip)
         publish.advance(self.git, self.remote, self.names, move, drop_candidate, self.is_ancestor)
+
+    def _redacted(self, path: str, text: str | None) -> str | None:
+        # a skill must stay, to the last byte, the text that was measured
+        is_record = text is not None and path.endswith((".json", ".jsonl"))
+        return self.redact(text) if text is not None and is_record else text
 
     def _bring_into_view(self, one: str, other: str) -> None:
         def deepen(generations: int) -> None:

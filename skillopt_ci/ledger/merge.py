@@ -1,13 +1,17 @@
 """Three-way merge of two commits in a private index: no checkout is needed or touched."""
 
 import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger import history
 from skillopt_ci.ledger.git import Git
-from skillopt_ci.ledger.objects import Entry, private_index, put_entries, store_blob
+from skillopt_ci.ledger.objects import read_blob
+from skillopt_ci.ledger.store import write_blob
+from skillopt_ci.ledger.tree import Entry
 
 _REGULAR = ("100644", "100755")
 
@@ -31,15 +35,33 @@ def merge_trees(git: Git, ours: str, theirs: str, keep: tuple[str, ...]) -> Take
     origin = history.merge_base(git, ours, theirs)
     if origin is None:
         raise RepositoryError(f"{ours[:12]} and {theirs[:12]} have no common history")
-    with private_index(git) as indexed:
+    with _private_index(git) as indexed:
         indexed.run("read-tree", "-i", "-m", "--aggressive", origin, ours, theirs)
         _restore(indexed, ours, keep)
         merged = {path: _merge_file(git, stages) for path, stages in _unmerged(indexed).items()}
         conflicts = tuple(path for path, found in merged.items() if found is None)
         if conflicts:
             return TakeIn(None, conflicts)
-        put_entries(indexed, merged)
+        _put_entries(indexed, merged)
         return TakeIn(indexed.text("write-tree"))
+
+
+@contextmanager
+def _private_index(git: Git) -> Iterator[Git]:
+    """Give a git whose index is an empty file of its own, gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="skillopt-ci-") as folder:
+        yield git.with_env(GIT_INDEX_FILE=str(Path(folder) / "index"))
+
+
+def _put_entries(indexed: Git, entries: Mapping[str, Entry | None]) -> None:
+    """Set entries of the private index; None removes. Their paths are those of trees."""
+    absent = "0 " + "0" * len(indexed.text("hash-object", "--stdin"))
+    lines = (
+        f"{absent if found is None else f'{found.mode} {found.oid}'}\t{path}\0"
+        for path, found in entries.items()
+    )
+    stdin = "".join(lines).encode("utf-8", "surrogateescape")
+    indexed.run("update-index", "-z", "--index-info", stdin=stdin)
 
 
 def _restore(indexed: Git, ours: str, keep: tuple[str, ...]) -> None:
@@ -51,7 +73,7 @@ def _restore(indexed: Git, ours: str, keep: tuple[str, ...]) -> None:
         facts, _, path = record.partition("\t")
         mode, _, oid = facts.split(" ")
         entries[path] = Entry(mode, oid)
-    put_entries(indexed, entries)
+    _put_entries(indexed, entries)
 
 
 def _unmerged(indexed: Git) -> dict[str, Stages]:
@@ -73,13 +95,13 @@ def _merge_file(git: Git, stages: Stages) -> Entry | None:
     content = _merge_contents(git, [entry.oid for entry in entries])
     if content is None:
         return None
-    return Entry(theirs.mode if ours.mode == origin.mode else ours.mode, store_blob(git, content))
+    return Entry(theirs.mode if ours.mode == origin.mode else ours.mode, write_blob(git, content))
 
 
 def _merge_contents(git: Git, oids: list[str]) -> bytes | None:
     with tempfile.TemporaryDirectory(prefix="skillopt-ci-") as folder:
         files = [Path(folder) / name for name in ("ours", "origin", "theirs")]
         for file, oid in zip(files, oids, strict=True):
-            file.write_bytes(git.run("cat-file", "blob", oid).stdout)
+            file.write_bytes(read_blob(git, oid))
         merged = git.attempt("merge-file", "-p", "--quiet", *(str(file) for file in files))
     return merged.stdout if merged.status == 0 else None

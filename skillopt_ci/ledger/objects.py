@@ -1,41 +1,51 @@
-"""Read files out of commits, and build trees and commits from them through a private index."""
+"""Read files out of commits, and write commits."""
 
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 from skillopt_ci.errors import RepositoryError
+from skillopt_ci.ledger import store
 from skillopt_ci.ledger.git import Git
+from skillopt_ci.ledger.tree import FOLDER, SUBMODULE, Entry, parse
 
-_REGULAR_FILE = "100644"
 _NOT_A_FILE = {
     "120000": "a symbolic link; name the file that it points at",
-    "160000": "a submodule; files in it belong to another repository",
-    "040000": "a folder",
+    SUBMODULE: "a submodule; files in it belong to another repository",
+    FOLDER: "a folder",
 }
-
-
 #: Writes a commit with a tree, parents and a message, and returns its name.
 CommitWriter = Callable[[Git, str, Sequence[str], str], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What a tree has at a path: mode as git writes it, and the object's name."""
+def read_tree(git: Git, tree: str) -> dict[str, Entry]:
+    """Return what ``tree`` (or a commit's) has at its top, by name.
 
-    mode: str
-    oid: str
+    Raises RepositoryError if there is no such tree.
+    """
+    oid, content = _tree(git, tree)
+    return parse(content, oid)
+
+
+def tree_of(git: Git, commit: str) -> str:
+    """Return the name of a commit's tree; raises RepositoryError if there is none."""
+    return _tree(git, commit)[0]
+
+
+def _tree(git: Git, name: str) -> tuple[str, bytes]:
+    found = store.find(git, f"{name}^{{tree}}")
+    if found is None:
+        raise RepositoryError(f"{name} is not a commit or tree of the repository {git.folder}")
+    return found.oid, found.content
 
 
 def entry(git: Git, tree: str, path: str) -> Entry | None:
     """Return what ``tree`` (or a commit's) has at ``path``, None if nothing."""
-    found = git.records("ls-tree", "-z", "--full-tree", tree, "--", path)
-    if not found:
-        return None
-    mode, _, oid = found[0].partition("\t")[0].split(" ")
-    return Entry(mode, oid)
+    *folders, name = path.split("/")
+    for folder in folders:
+        found = read_tree(git, tree).get(folder)
+        if found is None or found.mode != FOLDER:
+            return None
+        tree = found.oid
+    return read_tree(git, tree).get(name)
 
 
 def read_file(git: Git, tree: str, path: str) -> str | None:
@@ -46,7 +56,7 @@ def read_file(git: Git, tree: str, path: str) -> str | None:
     found = file_entry(git, tree, path)
     if found is None:
         return None
-    content = git.run("cat-file", "blob", found.oid).stdout
+    content = read_blob(git, found.oid)
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -55,6 +65,14 @@ def read_file(git: Git, tree: str, path: str) -> str | None:
             f"{path}:{line}: not UTF-8 in commit {tree[:12]} (byte {error.start})",
             hint="Save the file as UTF-8 and commit it.",
         ) from error
+
+
+def read_blob(git: Git, oid: str) -> bytes:
+    """Return a file's content; raises RepositoryError if the repository lacks it."""
+    found = store.find(git, oid)
+    if found is None:
+        raise RepositoryError(f"{oid} is missing in the repository {git.folder}")
+    return found.content
 
 
 def file_entry(git: Git, tree: str, path: str) -> Entry | None:
@@ -69,56 +87,6 @@ def list_files(git: Git, tree: str, folder: str) -> tuple[str, ...]:
     """Return the paths of all files below ``folder`` (the whole tree if empty), sorted by git."""
     below = ("--", folder.rstrip("/") + "/") if folder else ()
     return git.records("ls-tree", "-r", "-z", "--full-tree", "--name-only", tree, *below)
-
-
-@contextmanager
-def private_index(git: Git) -> Iterator[Git]:
-    """Give a git whose index is an empty file of its own, gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="skillopt-ci-") as folder:
-        yield git.with_env(GIT_INDEX_FILE=str(Path(folder) / "index"))
-
-
-def change_tree(git: Git, tree: str, changes: Mapping[str, str | None]) -> str:
-    """Write ``tree`` with new texts at some paths (None removes) and return its name.
-
-    Modes of existing files stay. Raises RepositoryError for a path that cannot be a file.
-    """
-    if not changes:
-        return git.text("rev-parse", "--verify", f"{tree}^{{tree}}")
-    entries = {path: _store(git, tree, path, text) for path, text in changes.items()}
-    with private_index(git) as indexed:
-        indexed.run("read-tree", tree)
-        put_entries(indexed, entries)
-        return indexed.text("write-tree")
-
-
-def put_entries(indexed: Git, entries: Mapping[str, Entry | None]) -> None:
-    """Set entries of the private index; None removes.
-
-    Raises RepositoryError for a path that git would not have in a tree.
-    """
-    absent = "0 " + "0" * len(indexed.text("hash-object", "--stdin"))
-    lines = (
-        f"{absent if found is None else f'{found.mode} {found.oid}'}\t{path}\0"
-        for path, found in entries.items()
-    )
-    stdin = "".join(lines).encode("utf-8", "surrogateescape")
-    done = indexed.run("update-index", "-z", "--index-info", stdin=stdin)
-    if "Ignoring path" in done.stderr:
-        raise RepositoryError(f"not a path inside the repository: {done.stderr.strip()}")
-
-
-def _store(git: Git, tree: str, path: str, text: str | None) -> Entry | None:
-    found = file_entry(git, tree, path)
-    if text is None:
-        return None
-    mode = _REGULAR_FILE if found is None else found.mode
-    return Entry(mode, store_blob(git, text.encode("utf-8")))
-
-
-def store_blob(git: Git, content: bytes) -> str:
-    """Write ``content`` as it is, without the filters of the checkout, and return its name."""
-    return git.text("hash-object", "-w", "--stdin", stdin=content)
 
 
 def write_commit(git: Git, tree: str, parents: Sequence[str], message: str) -> str:
@@ -139,13 +107,13 @@ def write_commit(git: Git, tree: str, parents: Sequence[str], message: str) -> s
 
 def signs(git: Git) -> bool:
     """Tell whether the user wants commits signed."""
-    return git.attempt("config", "--type=bool", "commit.gpgsign").text == "true"
+    return git.remember("config", "--type=bool", "commit.gpgsign").text == "true"
 
 
 def require_identity(git: Git) -> None:
     """Raise RepositoryError unless git knows a name and an e-mail address for commits."""
     for role in ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"):
-        if git.attempt("var", role).status != 0:
+        if git.remember("var", role).status != 0:
             raise RepositoryError(
                 "git does not know who is committing",
                 hint="Set git.author_name and git.author_email in the configuration, or\n"

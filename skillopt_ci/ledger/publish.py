@@ -1,6 +1,6 @@
 """Move the run's branches, on the remote first and then here, each from where it is expected."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from skillopt_ci.errors import LostRace
 from skillopt_ci.ledger import refs, remote
@@ -14,9 +14,7 @@ def propose(git: Git, remote_name: str | None, names: RunRefs, candidate: str) -
 
     Raises LostRace if there is another one, PushRefused if the remote will not have it.
     """
-    refs.refuse_checked_out(git, names)
-    here = refs.read(git, names.candidate).get(names.candidate)
-    there = _last_seen(git, remote_name, names.candidate)
+    here, there = _candidate(git, remote_name, names)
     _expect_candidate(names, candidate, here, there)
     if remote_name is not None:
         remote.push(git, remote_name, (Move(names.candidate, there, candidate),))
@@ -28,9 +26,7 @@ def withdraw(git: Git, remote_name: str | None, names: RunRefs, candidate: str) 
 
     Raises LostRace if another one is in flight, PushRefused if the remote keeps it.
     """
-    refs.refuse_checked_out(git, names)
-    here = refs.read(git, names.candidate).get(names.candidate)
-    there = _last_seen(git, remote_name, names.candidate)
+    here, there = _candidate(git, remote_name, names)
     _expect_candidate(names, candidate, here, there)
     # Here first: after a death in between, the next sync brings it back to be withdrawn again.
     refs.move(git, (Move(names.candidate, here, None),), "withdraw a step")
@@ -52,23 +48,30 @@ def advance(
     Raises LostRace if either is not where it is expected, PushRefused if the remote or a hook
     will not have it, ValueError if the move is no fast-forward.
     """
-    refs.refuse_checked_out(git, names)
     if skills.new is None or (skills.old and not is_ancestor(skills.old, skills.new)):
         raise ValueError(f"{skills.new} is no fast-forward of {skills.old}")
     moves = [skills]
     if drop_candidate is not None:
         moves.append(Move(names.candidate, drop_candidate, None))
+    tracked = _tracking(remote_name, *(move.ref for move in moves))
+    seen = refs.read_to_move(git, names, *tracked.values())
     if remote_name is not None:
-        _expect_here(git, moves)
-        remote.push(git, remote_name, _remote_moves(git, remote_name, moves, is_ancestor))
+        _expect_here(seen, moves)
+        there = {ref: seen.get(name) for ref, name in tracked.items()}
+        remote.push(git, remote_name, _remote_moves(remote_name, there, moves, is_ancestor))
     _follow(git, remote_name, moves, "record a step")
 
 
-def _last_seen(git: Git, remote_name: str | None, ref: str) -> str | None:
-    if remote_name is None:
-        return None
-    name = refs.tracking(remote_name, ref)
-    return refs.read(git, name).get(name)
+def _tracking(remote_name: str | None, *names: str) -> dict[str, str]:
+    """Name the refs that remember where those of ``names`` are on the remote, if there is one."""
+    return {} if remote_name is None else {ref: refs.tracking(remote_name, ref) for ref in names}
+
+
+def _candidate(git: Git, remote_name: str | None, names: RunRefs) -> tuple[str | None, str | None]:
+    """Return where the step in flight is here, and where the remote was last seen to have it."""
+    tracked = _tracking(remote_name, names.candidate)
+    seen = refs.read_to_move(git, names, *tracked.values())
+    return seen.get(names.candidate), seen.get(tracked.get(names.candidate, ""))
 
 
 def _expect_candidate(names: RunRefs, candidate: str, *found: str | None) -> None:
@@ -77,9 +80,8 @@ def _expect_candidate(names: RunRefs, candidate: str, *found: str | None) -> Non
         raise LostRace(f"another step is in flight: {refs.branch(names.candidate)} is at {others}")
 
 
-def _expect_here(git: Git, moves: Sequence[Move]) -> None:
+def _expect_here(here: Mapping[str, str], moves: Sequence[Move]) -> None:
     """Find out before the push what the transaction of the local refs would trip over."""
-    here = refs.read(git, *(move.ref for move in moves))
     for move in moves:
         if here.get(move.ref) != move.old:
             raise LostRace(
@@ -89,12 +91,15 @@ def _expect_here(git: Git, moves: Sequence[Move]) -> None:
 
 
 def _remote_moves(
-    git: Git, remote_name: str, moves: Sequence[Move], is_ancestor: IsAncestor
+    remote_name: str,
+    seen: Mapping[str, str | None],
+    moves: Sequence[Move],
+    is_ancestor: IsAncestor,
 ) -> list[Move]:
     """Word the moves from where the remote was last seen: it may lack what was never pushed."""
     found = []
     for move in moves:
-        there = _last_seen(git, remote_name, move.ref)
+        there = seen[move.ref]
         if there is not None and (move.old is None or not is_ancestor(there, move.old)):
             raise LostRace(f"{refs.branch(move.ref)} is at {there} on {remote_name} by now")
         if there != move.new:
@@ -104,9 +109,9 @@ def _remote_moves(
 
 def _follow(git: Git, remote_name: str | None, moves: Sequence[Move], reason: str) -> None:
     """Move the local refs, and the tracking refs that git did not move itself while pushing."""
-    tracked = [
-        Move(refs.tracking(remote_name, move.ref), _last_seen(git, remote_name, move.ref), move.new)
-        for move in moves
-        if remote_name is not None
+    tracked = _tracking(remote_name, *(move.ref for move in moves))
+    there = refs.read(git, *tracked.values()) if tracked else {}
+    tracking = [
+        Move(tracked[move.ref], there.get(tracked[move.ref]), move.new) for move in moves if tracked
     ]
-    refs.move(git, (*moves, *tracked), reason)
+    refs.move(git, (*moves, *tracking), reason)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger import history, refs, remote, repository
+from skillopt_ci.ledger.history import Commit
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.settings.config import Git
 
@@ -21,6 +22,14 @@ def newest(ledger: Ledger) -> str:
         ledger.sync()
         known = _known(ledger)
     return known or _base(ledger)
+
+
+def candidate(ledger: Ledger) -> Commit | None:
+    """The candidate that waits to be judged, as far as this clone knows; None if none does."""
+    name = ledger.names.candidate
+    there = None if ledger.remote is None else refs.tracking(ledger.remote, name)
+    found = refs.read(ledger.git, *(each for each in (name, there) if each is not None))
+    return next((ledger.log(commit, limit=1)[0] for commit in found.values()), None)
 
 
 def resolve(ledger: Ledger, name: str) -> str | None:

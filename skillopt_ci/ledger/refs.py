@@ -71,9 +71,32 @@ class Move:
 
 def read(git: Git, *names: str) -> dict[str, str]:
     """Return the object that each existing ref of ``names`` points at."""
-    lines = git.text("for-each-ref", "--format=%(refname) %(objectname)", *names).splitlines()
-    found = dict(line.split(" ") for line in lines)
+    return {name: oid for name, (oid, _) in _look(git, *names).items()}
+
+
+def read_to_move(git: Git, run_refs: RunRefs, *others: str) -> dict[str, str]:
+    """Read the run's own branches, which are about to be moved, and ``others`` with them.
+
+    Raises RepositoryError if one of the run's branches is checked out.
+    """
+    own = (run_refs.skills, run_refs.candidate)
+    found = _look(git, *own, *others)
+    if any(mark for name, (_, mark) in found.items() if name in own):
+        refuse_checked_out(git, run_refs)
+    return {name: oid for name, (oid, _) in found.items()}
+
+
+def _look(git: Git, *names: str) -> dict[str, tuple[str, str]]:
+    """Return the object of each existing ref, and a mark if it is checked out somewhere."""
+    how = "--format=%(refname) %(objectname) %(if)%(worktreepath)%(then)*%(end)"
+    lines = (line.split(" ") for line in git.text("for-each-ref", how, *names).splitlines())
+    found = {name: (oid, mark) for name, oid, mark in lines}
     return {name: found[name] for name in names if name in found}
+
+
+def change_something(moves: tuple[Move, ...]) -> bool:
+    """Tell whether one of the moves leads to somewhere else."""
+    return any(each.old != each.new for each in moves)
 
 
 def move(git: Git, moves: tuple[Move, ...], reason: str) -> None:
@@ -82,7 +105,7 @@ def move(git: Git, moves: tuple[Move, ...], reason: str) -> None:
     Raises LostRace if one of them is elsewhere, PushRefused if a hook of the repository objects,
     RepositoryError for the rest (a lock left behind, a name that blocks another).
     """
-    if all(each.old == each.new for each in moves):
+    if not change_something(moves):
         return
     instructions = b"".join(each.instruction() for each in moves)
     result = git.attempt(

@@ -31,13 +31,14 @@ def find(start: Path, settings: config.Git) -> Repository:
     if top.status != 0:
         raise _not_usable(folder, top.stderr)
     git = Git(Path(top.text), _identity(settings))
-    if git.attempt("rev-parse", "--quiet", "--verify", "HEAD^{commit}").status != 0:
+    common = git.attempt("rev-parse", "--git-common-dir", "HEAD^{commit}")
+    if common.status != 0:
         raise RepositoryError(
             f"{top.text}: the current branch has no commit yet",
             hint="Commit the skill and its tasks first.",
         )
-    common = git.folder / git.text("rev-parse", "--git-common-dir")
-    return Repository(git.folder, common.resolve(), git)
+    folder = git.folder / common.text.rpartition("\n")[0]
+    return Repository(git.folder, folder.resolve(), git)
 
 
 def _not_usable(folder: Path, stderr: str) -> RepositoryError:

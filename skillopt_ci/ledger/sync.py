@@ -52,19 +52,17 @@ def follow_remote(git: Git, remote_name: str, names: RunRefs, is_ancestor: IsAnc
     Raises RepositoryError if local and remote history have parted, or without a base branch;
     InfrastructureError if the remote cannot be read.
     """
-    known = refs.read(git, *(refs.tracking(remote_name, name) for name in names.all))
+    own = (names.skills, names.candidate)
+    before = refs.read(git, *own, *(refs.tracking(remote_name, name) for name in own))
     there = _fetch_existing(git, remote_name, names)
-    here = refs.read(git, names.skills, names.candidate)
     skills, candidate = (
-        Sighting(ref, here.get(ref), there.get(ref), known.get(refs.tracking(remote_name, ref)))
-        for ref in (names.skills, names.candidate)
+        Sighting(ref, before.get(ref), there.get(ref), before.get(refs.tracking(remote_name, ref)))
+        for ref in own
     )
     tip = _settle_tip(skills, remote_name, is_ancestor)
     flying = _settle_candidate(candidate, tip, is_ancestor)
-    if refs.worktree_of(git, names.skills, names.candidate) is None:
-        moves = _mirror(git, remote_name, skills, tip) + _mirror(
-            git, remote_name, candidate, flying
-        )
+    moves = _mirror(git, remote_name, skills, tip) + _mirror(git, remote_name, candidate, flying)
+    if refs.change_something(moves) and refs.worktree_of(git, *own) is None:
         refs.move(git, moves, f"follow {remote_name}")
     return Heads(there[names.base], tip, flying)
 

@@ -1,11 +1,17 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from skillopt_ci.errors import RepositoryError
+from skillopt_ci.ledger import store
 from skillopt_ci.ledger.git import Git, redact
+
+
+def read_line(answers: IO[bytes]) -> bytes:
+    return answers.readline()
 
 
 @pytest.mark.parametrize(
@@ -50,7 +56,30 @@ def test_missing_git_is_said(tmp_path: Path) -> None:
     assert done.stdout == b"git is not installed\n"
 
 
-def test_import_does_not_load_gitpython() -> None:
-    code = "import sys, skillopt_ci.ledger.ledger; print('git' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-    assert done.stdout == b"False\n"
+def test_process_that_stays_answers_each_request(repository: Path) -> None:
+    git = Git(repository)
+    names = [
+        git.ask("cat-file", "--batch-check", request=name + b"\n", answer=read_line)
+        for name in (b"HEAD", b"nowhere")
+    ]
+    assert names[0].split()[1] == b"commit"
+    assert names[1] == b"nowhere missing\n"
+
+
+def test_process_that_cannot_answer_says_command_folder_and_git_s_words(tmp_path: Path) -> None:
+    with pytest.raises(RepositoryError, match=rf"git cat-file failed in {tmp_path}: fatal: not a"):
+        store.find(Git(tmp_path), "HEAD")
+
+
+def test_setting_is_asked_for_once(repository: Path) -> None:
+    git = Git(repository)
+    assert git.remember("config", "demo.key").status == 1
+    git.run("config", "demo.key", "x")
+    assert git.remember("config", "demo.key").status == 1
+    assert Git(repository).remember("config", "demo.key").text == "x"
+
+
+def test_git_speaks_english_to_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANGUAGE", "de")
+    said = Git(tmp_path).text("-c", "alias.said=!echo $LANGUAGE $LC_ALL", "said")
+    assert said == "C C"

@@ -13,6 +13,7 @@ from skillopt_ci.ledger.records.epoch import (
     PairSide,
     SlowUpdateRecord,
 )
+from skillopt_ci.ledger.records.gate import GateRecord
 from skillopt_ci.ledger.records.measurement import Measurement, Snapshot
 from skillopt_ci.ledger.records.proposal import (
     EditRecord,
@@ -24,6 +25,7 @@ from skillopt_ci.ledger.records.proposal import (
     ReviewerNoteRecord,
     SuggestionRecord,
 )
+from skillopt_ci.ledger.records.race import ArmRecord, EffectRecord, HeatRecord, RaceRecord
 from skillopt_ci.ledger.records.rollout import BatchRecord, RolloutRecord, TaskOutcome
 from skillopt_ci.ledger.records.run import Basis, HistoryEntry, State
 from skillopt_ci.ledger.records.step import Action, Decision, StepRecord
@@ -34,19 +36,30 @@ from skillopt_ci.ledger.records.summary import (
     Summary,
     TypeScore,
 )
-from skillopt_ci.ledger.records.usage import UsageRecord
+from skillopt_ci.ledger.records.usage import (
+    AccountRecord,
+    UsageRecord,
+    account_records,
+    accounts_of,
+    with_accounts,
+)
 
 __all__ = [
     "RECORD_VERSION",
+    "AccountRecord",
     "Action",
+    "ArmRecord",
     "Basis",
     "BatchRecord",
     "BoundaryRecord",
     "Decision",
     "DifferenceRecord",
     "EditRecord",
+    "EffectRecord",
     "EpochSummary",
     "FinalSkill",
+    "GateRecord",
+    "HeatRecord",
     "HistoryEntry",
     "LearningRateRecord",
     "Measurement",
@@ -56,6 +69,7 @@ __all__ = [
     "PairSide",
     "PatternRecord",
     "ProposalRecord",
+    "RaceRecord",
     "Record",
     "RefusedNote",
     "ReviewerNoteRecord",
@@ -69,4 +83,7 @@ __all__ = [
     "TaskOutcome",
     "TypeScore",
     "UsageRecord",
+    "account_records",
+    "accounts_of",
+    "with_accounts",
 ]

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from skillopt_ci.ledger.records.base import RECORD_VERSION, Record
 from skillopt_ci.ledger.records.step import Decision
-from skillopt_ci.ledger.records.usage import UsageRecord
+from skillopt_ci.ledger.records.usage import AccountRecord, UsageRecord
 
 
 class PairSide(Record):
@@ -71,6 +71,8 @@ class BoundaryRecord(Record):
     decision: Decision | None = None
     """None while the candidate is in flight, and when the skill did not change."""
     usage: UsageRecord = UsageRecord()
+    accounts: tuple[AccountRecord, ...] = ()
+    """`usage` by role and stage; records of earlier versions have none."""
 
     @property
     def changed(self) -> bool:

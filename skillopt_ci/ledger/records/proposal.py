@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from skillopt_ci.ledger.records.base import Record
+from skillopt_ci.ledger.records.race import RaceRecord
 from skillopt_ci.ledger.records.rollout import BatchRecord, RolloutRecord
 from skillopt_ci.ledger.records.usage import UsageRecord
 
@@ -131,6 +132,8 @@ class ProposalRecord(Record):
     """Reminders for the appendix, where they were asked for and there were any."""
     reviewer_notes: tuple[ReviewerNoteRecord, ...] = ()
     """What reviewers asked for, where they did."""
+    race: RaceRecord | None = None
+    """How `edits` were tried against each other, where they were."""
     outcome: Literal["updated", "skip_no_rewrite"] = "updated"
     refused: str = ""
     """Why the guard refused the rewritten document, if it did."""

@@ -13,6 +13,8 @@ class TaskOutcome(Record):
     soft: float
     reason: str = ""
     task_type: str = ""
+    attempt: int = 0
+    """Which attempt under this skill it was, from 0."""
 
     @property
     def failed(self) -> bool:

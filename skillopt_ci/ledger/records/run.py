@@ -6,7 +6,7 @@ from pydantic import JsonValue
 
 from skillopt_ci.ledger.records.base import RECORD_VERSION, Record
 from skillopt_ci.ledger.records.measurement import Snapshot
-from skillopt_ci.ledger.records.usage import UsageRecord
+from skillopt_ci.ledger.records.usage import AccountRecord, UsageRecord
 
 
 class HistoryEntry(Record):
@@ -31,6 +31,10 @@ class HistoryEntry(Record):
     skill_sha256: str = ""
     """The current skill after this entry."""
     candidate_sha256: str = ""
+    candidate_reading: str = ""
+    """Hash of what the target reads of the candidate, spacing apart."""
+    planned: int = 0
+    """Tasks that were to be measured, where fewer settled the verdict: the score is partial."""
     words: int = 0
     """Length of the current skill."""
     config_sha256: str = ""
@@ -74,4 +78,6 @@ class State(Record):
     heard_notes: tuple[str, ...] = ()
     """Ids of the reviewers' notes that some step was given: none is given twice."""
     usage: UsageRecord = UsageRecord()
+    accounts: tuple[AccountRecord, ...] = ()
+    """What of `usage` each role consumed in each stage; the rest is from before this was kept."""
     simulated: bool = False

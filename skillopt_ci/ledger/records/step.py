@@ -3,9 +3,10 @@
 from typing import Literal
 
 from skillopt_ci.ledger.records.base import RECORD_VERSION, Record
+from skillopt_ci.ledger.records.gate import GateRecord
 from skillopt_ci.ledger.records.measurement import Measurement
 from skillopt_ci.ledger.records.proposal import ProposalRecord
-from skillopt_ci.ledger.records.usage import UsageRecord
+from skillopt_ci.ledger.records.usage import AccountRecord, UsageRecord
 
 Action = Literal[
     "accept_new_best",
@@ -38,6 +39,12 @@ class Decision(Record):
     """The step that had measured the same text under the same conditions."""
     beats_best: bool = False
     """The candidate is better than the best skill so far: it takes that one's place if it stays."""
+    gate: GateRecord | None = None
+    """The arithmetic; absent in records of before it was kept."""
+    baseline: Measurement | None = None
+    """What later candidates are held against if this one stays, where it is not `measurement`."""
+    incumbent: Measurement | None = None
+    """The current skill's measurement with the attempts that this verdict added."""
     notes: "Decision | None" = None
     """The verdict on the notes alone, where they came with edits that were rejected."""
 
@@ -45,6 +52,11 @@ class Decision(Record):
     def keeps_notes(self) -> bool:
         """Whether the notes become part of the current skill although the edits do not."""
         return self.notes is not None and self.notes.stays
+
+    @property
+    def partial(self) -> bool:
+        """Whether `score_after` is an estimate: tasks not measured are taken as unchanged."""
+        return self.measurement is not None and self.measurement.partial
 
     @property
     def stays(self) -> bool:
@@ -68,6 +80,8 @@ class StepRecord(Record):
     decision: Decision | None = None
     """None while the candidate is in flight."""
     usage: UsageRecord = UsageRecord()
+    accounts: tuple[AccountRecord, ...] = ()
+    """`usage` by role and stage; records of earlier versions have none."""
 
     @property
     def merged(self) -> bool:

@@ -4,7 +4,7 @@ from pydantic import Field
 
 from skillopt_ci.ledger.records.base import RECORD_VERSION, Record
 from skillopt_ci.ledger.records.measurement import Measurement
-from skillopt_ci.ledger.records.usage import UsageRecord
+from skillopt_ci.ledger.records.usage import AccountRecord, UsageRecord
 
 
 class TypeScore(Record):
@@ -73,6 +73,8 @@ class Summary(Record):
     epochs: tuple[EpochSummary, ...] = ()
     stages: dict[str, UsageRecord] = Field(default_factory=dict)
     usage: UsageRecord = UsageRecord()
+    accounts: tuple[AccountRecord, ...] = ()
+    """What of `usage` each role consumed in each stage; the rest is from before this was kept."""
     tested_under: str = ""
     """Fingerprint of what the test scores depend on besides the skill; empty without a test."""
 
