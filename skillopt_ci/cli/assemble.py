@@ -5,18 +5,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from skillopt_ci.cli.configured import load_configured
 from skillopt_ci.cli.context import Globals
+from skillopt_ci.cli.known_secrets import learn_secrets
+from skillopt_ci.cli.workplaces import check_places, read_tasks
 from skillopt_ci.errors import ConfigError
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.progress import Note, Observer
 from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.rollout.environment import Environment
+from skillopt_ci.rollout.opening import open_places
+from skillopt_ci.rollout.places import Places
 from skillopt_ci.settings.fingerprint import config_sha256
-from skillopt_ci.settings.loading import Loaded, load
-from skillopt_ci.tasks.loading import load_splits
+from skillopt_ci.settings.loading import Loaded
 from skillopt_ci.tasks.scorers.check import check_scorers
 from skillopt_ci.tasks.task import Splits
 from skillopt_ci.training.fingerprint import measurement_fingerprint
 from skillopt_ci.training.session import Session, first
+from skillopt_ci.training.working_facts import working_facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,8 @@ class Material:
     loaded: Loaded
     splits: Splits
     prompts: Prompts
+    environment: Environment | None
+    places: Places | None
 
 
 def read_material(settings: Globals) -> Material:
@@ -33,12 +41,21 @@ def read_material(settings: Globals) -> Material:
 
     Raises the errors of :mod:`skillopt_ci.errors` that point at a file and a line.
     """
-    loaded = load(settings.cwd / settings.config, settings.overrides)
-    splits = load_splits(loaded.config.tasks, loaded.root, loaded.config.train)
-    prompts = loaded.config.prompts
-    library = Prompts.load(None if prompts is None else loaded.root / prompts)
-    check_scorers(splits, loaded.config.scorer, root=loaded.root, environ=settings.environ)
-    return Material(loaded, splits, library)
+    loaded = load_configured(settings)
+    learn_secrets(settings.redact, loaded, settings.environ)
+    config, root = loaded.config, loaded.root
+    splits, environment = read_tasks(loaded, settings.environ)
+    tasks = (*splits.train, *splits.selection, *splits.test)
+    learn_secrets(settings.redact, loaded, settings.environ, tasks)
+    library = Prompts.load(
+        None if config.prompts is None else root / config.prompts,
+        {} if environment is None else environment.prompts(),
+    )
+    places = open_places(config, root, settings.environ)
+    if environment is None or not environment.grades:
+        check_scorers(splits, config.scorer, root=root, environ=settings.environ)
+    check_places(splits, config, places)
+    return Material(loaded, splits, library, environment, places)
 
 
 def open_session(settings: Globals, observer: Observer) -> Session:
@@ -48,8 +65,16 @@ def open_session(settings: Globals, observer: Observer) -> Session:
     for warning in loaded.warnings:
         observer(Note(warning, level="warning"))
     config = loaded.config
-    ledger = open_ledger(loaded, settings.environ)
+    ledger = replace(open_ledger(loaded, settings.environ), redact=settings.redact)
     selection = first(material.splits.selection, config.evaluation.sel_env_num)
+    facts = working_facts(
+        config,
+        loaded.root,
+        settings.environ,
+        prompts=material.prompts,
+        environment=material.environment,
+        places=material.places,
+    )
     return Session(
         config=config,
         root=loaded.root,
@@ -62,7 +87,12 @@ def open_session(settings: Globals, observer: Observer) -> Session:
         observer=observer,
         clock=time.monotonic,
         config_sha256=config_sha256(config),
-        measured_under=measurement_fingerprint(config, selection, material.prompts),
+        measured_under=measurement_fingerprint(config, selection, material.prompts, facts),
+        redact=settings.redact,
+        places=material.places,
+        environment=material.environment,
+        rollout_facts=facts,
+        events=events_path(loaded, ledger),
     )
 
 
@@ -106,3 +136,8 @@ def cache_path(loaded: Loaded, ledger: Ledger) -> Path | None:
     if cache.path is not None:
         return loaded.root / cache.path
     return ledger.common_dir / "skillopt-ci" / "calls.sqlite"
+
+
+def events_path(loaded: Loaded, ledger: Ledger) -> Path:
+    """The folder of the run's events: inside `.git`, so that no checkout shows it."""
+    return ledger.common_dir / "skillopt-ci" / "events" / loaded.config.run

@@ -14,14 +14,13 @@ from skillopt_ci.errors import ExitCode, RepositoryError
 
 
 @click.command()
-@click.option("--run", metavar="NAME", help="Run to read, where no configuration names it.")
 @click.option(
     "--output", "-O", type=click.Path(path_type=Path), metavar="FILE", help="Write it to FILE."
 )
 @global_options
-def command(settings: Globals, run: str | None, output: Path | None) -> ExitCode:
+def command(settings: Globals, output: Path | None) -> ExitCode:
     """Print the best skill measured so far, or write it to a file; read from git alone."""
-    reader = open_reader(settings, run)
+    reader = open_reader(settings)
     text = reader.read(reader.folder.best_skill)
     if text is None:
         raise RepositoryError(f"{reader.folder.best_skill} is missing in {reader.commit[:10]}.")

@@ -16,7 +16,6 @@ from skillopt_ci.github.github_forge import GitHubForge
 
 
 @click.command()
-@click.option("--run", metavar="NAME", help="Run to read, where no configuration names it.")
 @click.option(
     "--publish",
     is_flag=True,
@@ -24,7 +23,7 @@ from skillopt_ci.github.github_forge import GitHubForge
     "GITHUB_REPOSITORY.",
 )
 @global_options
-def command(settings: Globals, run: str | None, publish: bool) -> ExitCode:
+def command(settings: Globals, publish: bool) -> ExitCode:
     """Print the comment that shows the run, read from git alone.
 
     With --publish it is posted, with all that belongs to it. That can be repeated at any time:
@@ -33,10 +32,10 @@ def command(settings: Globals, run: str | None, publish: bool) -> ExitCode:
 
     links = links_of(settings.environ)
     if publish:
-        forge = GitHubForge.open(from_environ(settings.environ))
-        _tell(publish_run(settings, forge, run=run, links=links), settings)
+        forge = GitHubForge.open(from_environ(settings.environ), redact=settings.redact)
+        _tell(publish_run(settings, forge, links=links), settings)
         return ExitCode.DONE
-    reader = open_reader(settings, run)
+    reader = open_reader(settings)
     text = report(view(reader), showing(settings, reader, links))
     click.echo(json.dumps({"comment": text}) if settings.json else harmless(text))
     return ExitCode.DONE

@@ -5,9 +5,9 @@ import json
 import click
 import yaml
 
+from skillopt_ci.cli.configured import load_configured
 from skillopt_ci.cli.context import Globals, global_options
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.settings.loading import load
 from skillopt_ci.settings.schema import json_schema
 
 
@@ -18,7 +18,7 @@ def command(ctx: click.Context, settings: Globals) -> ExitCode | None:
     """Print the effective configuration, with inheritance, overrides and defaults worked in."""
     if ctx.invoked_subcommand is not None:
         return None
-    loaded = load(settings.cwd / settings.config, settings.overrides)
+    loaded = load_configured(settings)
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
     values = loaded.config.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -10,6 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import click
 
 from skillopt_ci import __version__
+from skillopt_ci.redaction import Redactor, named_secrets
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -21,21 +22,25 @@ class Globals:
 
     ``config`` is as the user typed it, so that messages show it the same way. ``verbosity`` is
     negative for ``-q`` and counts every ``-v``. Nothing below the command line reads the
-    environment or the working folder by itself: both come from here.
+    environment or the working folder by itself: both come from here. ``redact`` is the process's
+    one: whoever learns of a secret tells it.
     """
 
     environ: Mapping[str, str]
     cwd: Path
     config: Path = Path("skillopt.yaml")
     overrides: tuple[str, ...] = ()
+    run: str | None = None
     json: bool = False
     verbosity: int = 0
     progress: bool = True
+    redact: Redactor = field(default_factory=Redactor, repr=False)
 
     @classmethod
     def of_process(cls) -> "Globals":
         """Return the globals of this process, with no option given."""
-        return cls(environ=dict(os.environ), cwd=Path.cwd())
+        environ = dict(os.environ)
+        return cls(environ, Path.cwd(), redact=Redactor(named_secrets(environ)))
 
 
 def global_options(function: Callable[Concatenate[Globals, P], R]) -> Callable[P, R]:
@@ -78,6 +83,12 @@ _OPTIONS = (
         metavar="KEY=VALUE",
         help="Override one key, as in -o train.batch_size=8; may be repeated.",
         update=lambda known, given: replace(known, overrides=known.overrides + given),
+    ),
+    _option(
+        "--run",
+        metavar="NAME",
+        help="The run meant, where the configuration (or the repository) holds several.",
+        update=lambda known, name: replace(known, run=name),
     ),
     _option(
         "--json",

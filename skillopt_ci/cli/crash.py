@@ -9,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 from skillopt_ci import __version__
+from skillopt_ci.redaction import Redact, unchanged
 
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH", re.IGNORECASE)
 _SECRET_TEXT = re.compile(
@@ -30,7 +31,7 @@ def secrets_of(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def redact(text: str, environ: Mapping[str, str]) -> str:
+def without_secrets(text: str, environ: Mapping[str, str]) -> str:
     """Return ``text`` without the values of secret-looking variables and without known keys."""
     secrets = secrets_of(environ)
     for value in sorted(secrets, key=len, reverse=True):
@@ -47,7 +48,7 @@ def compose(error: BaseException, words: list[str], environ: Mapping[str, str]) 
         f"command: skillopt-ci {' '.join(words)}",
     ]
     trace = "".join(traceback.format_exception(error))
-    return redact("\n".join([*facts, "", trace]), environ)
+    return without_secrets("\n".join([*facts, "", trace]), environ)
 
 
 def write_report(
@@ -55,13 +56,14 @@ def write_report(
     words: list[str],
     environ: Mapping[str, str],
     folder: Path | None = None,
+    redact: Redact = unchanged,
 ) -> str:
     """Leave the report in ``folder`` (for temporary files) and return a line that says where.
 
     On a CI runner, whose files vanish with it, and where no file can be written, the line is
     followed by the report itself.
     """
-    report = compose(error, words, environ)
+    report = redact(compose(error, words, environ))
     try:
         with tempfile.NamedTemporaryFile(
             "w",

@@ -15,7 +15,8 @@ from skillopt_ci.cli.live import build_observer
 from skillopt_ci.cli.skill_source import find_skill
 from skillopt_ci.cli.table import print_table
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.report.figures import plural, score, score_text
+from skillopt_ci.report.figures import plural, score
+from skillopt_ci.report.summary import as_values, estimate_text, interval_values, remarks
 from skillopt_ci.training.evaluate import Evaluated, Evaluation, evaluate, tasks_of
 
 
@@ -66,7 +67,7 @@ def as_json(result: Evaluation) -> dict[str, object]:
                 "soft": one.measurement.soft,
                 "tasks": one.measurement.n,
                 "errors": len(one.measurement.errors),
-                "by_type": {kind: {"hard": m, "tasks": n} for kind, (m, n) in one.by_type.items()},
+                **as_values(one.summary),
             }
             for one in result.skills
         ],
@@ -75,6 +76,8 @@ def as_json(result: Evaluation) -> dict[str, object]:
         else {
             "hard": difference.mean,
             "standard_error": difference.standard_error,
+            "interval": interval_values(difference.interval),
+            "clusters": difference.clusters,
             "tasks": difference.n,
             "fixed": list(difference.fixed),
             "broken": list(difference.broken),
@@ -86,11 +89,17 @@ def as_json(result: Evaluation) -> dict[str, object]:
 
 
 def print_evaluation(result: Evaluation, settings: Globals, stream: TextIO) -> None:
-    """Print the scores as a table, and the comparison in a sentence; ``-v`` adds task types."""
+    """Print the scores as a table, what is to be said of them, and the comparison.
+
+    ``-v`` adds task types and the lengths of conversations.
+    """
     note = " (simulated models)" if result.simulated else ""
     headings = ("skill", "solved (95 % interval)", "soft")
     rows = [row for one in result.skills for row in _rows(one, types=settings.verbosity > 0)]
     print_table(headings, rows, stream, settings.environ, f"{result.split} tasks{note}")
+    for one in result.skills:
+        for line in remarks(one.summary, all_of_them=settings.verbosity > 0):
+            click.echo(f"{harmless_line(one.skill.name)}: {harmless_line(line)}", file=stream)
     if result.difference is not None:
         click.echo(difference_text(result), file=stream)
 
@@ -98,9 +107,9 @@ def print_evaluation(result: Evaluation, settings: Globals, stream: TextIO) -> N
 def _rows(one: Evaluated, *, types: bool) -> Iterator[tuple[str, ...]]:
     found = one.measurement
     errors = f", {plural(len(found.errors), 'error')}" if found.errors else ""
-    yield one.skill.name, score_text(found.hard, found.n) + errors, score(found.soft)
-    for kind, (hard, n) in one.by_type.items() if types else ():
-        yield f"  {kind}", score_text(hard, n), ""
+    yield one.skill.name, estimate_text(one.summary.hard) + errors, score(found.soft)
+    for bucket in one.summary.by_type if types else ():
+        yield f"  {bucket.task_type}", estimate_text(bucket.hard), score(bucket.soft.mean)
 
 
 def difference_text(result: Evaluation) -> str:
@@ -108,8 +117,8 @@ def difference_text(result: Evaluation) -> str:
     difference = result.difference
     if difference is None:
         return ""
-    error = difference.standard_error
-    spread = "" if error is None else f" ± {1.96 * error:.3f}"
+    interval = difference.interval
+    spread = "" if interval is None else f" ± {interval.high - difference.mean:.3f}"
     first, second = (harmless_line(one.skill.name) for one in result.skills)
     return (
         f"{second} minus {first}, on the same {plural(difference.n, 'task')}: "

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from skillopt_ci.cli.reader import RunReader
+from skillopt_ci.ledger.batch import read_texts
 from skillopt_ci.ledger.history import Commit
 from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.report.skillopt_evidence import Evidence
@@ -54,7 +55,7 @@ def _read(reader: RunReader) -> tuple[Sequence[Commit], dict[str, str]]:
     ledger, folder = reader.ledger, reader.folder
     commits = ledger.log(reader.commit, paths=(folder.path,))
     kept = (reader.read(path) for path in (folder.initial_skill, folder.best_skill))
-    found = (ledger.read(commit.sha, reader.state.skill) for commit in commits)
+    found = read_texts(ledger.git, [(commit.sha, reader.state.skill) for commit in commits])
     return commits, {sha256(text): text for text in (*kept, *found) if text is not None}
 
 

@@ -3,10 +3,16 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 from skillopt_ci.cli.assemble import skill_path
+from skillopt_ci.cli.configured import load_configured
 from skillopt_ci.cli.context import Globals
+from skillopt_ci.cli.enough import few_tasks
+from skillopt_ci.cli.known_secrets import learn_secrets
+from skillopt_ci.cli.scaffold import existing_skill, slug, unchanged_examples
+from skillopt_ci.cli.workplaces import check_places, read_tasks
 from skillopt_ci.errors import ExitCode, SkilloptError
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger, Position
@@ -14,17 +20,14 @@ from skillopt_ci.model.keys import api_key
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.report.figures import plural, score_text
+from skillopt_ci.rollout.opening import open_places
 from skillopt_ci.settings.config import Config
-from skillopt_ci.settings.loading import Loaded, load
-from skillopt_ci.skill.validation import problems
-from skillopt_ci.tasks.loading import load_splits
+from skillopt_ci.settings.loading import Loaded
+from skillopt_ci.skill.validation import Problem, problems
 from skillopt_ci.tasks.scorers.check import check_scorers
 from skillopt_ci.tasks.task import Splits
 from skillopt_ci.training.plan import total_steps
 from skillopt_ci.training.session import first
-
-#: Below this the 95 % interval of a score is wider than ±0.2.
-FEW = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,8 @@ class Finding:
     level: Literal["ok", "warning", "error"]
     text: str
     exit_code: ExitCode = ExitCode.DONE
+    blocks: bool = False
+    """A warning that validation gets over and a training step does not: a key that is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +58,15 @@ def failed(part: str, error: SkilloptError) -> Finding:
 def examine(settings: Globals) -> Examined:
     """Check every part of the run that the configuration describes; no model is called."""
     try:
-        loaded = load(settings.cwd / settings.config, settings.overrides)
+        loaded = load_configured(settings)
     except SkilloptError as error:
         return Examined(None, (failed("config", error),))
+    learn_secrets(settings.redact, loaded, settings.environ)
     found = [
         *_config(loaded, settings),
         *_tasks(loaded, settings.environ),
         *_prompts(loaded),
-        *_models(loaded.config, settings.environ),
+        *_models(loaded, settings.environ),
         *_skill(loaded),
         *_repository(loaded),
     ]
@@ -75,11 +81,23 @@ def _config(loaded: Loaded, settings: Globals) -> Iterator[Finding]:
 
 def _tasks(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
     try:
-        splits = load_splits(loaded.config.tasks, loaded.root)
+        splits, environment = read_tasks(loaded, environ)
     except SkilloptError as error:
         yield failed("tasks", error)
         return
     yield from _sizes(splits, loaded.config)
+    examples = unchanged_examples(loaded.root)
+    if examples:
+        text = f"{', '.join(examples)} still hold the examples of `init`: put your own tasks there"
+        yield Finding("tasks", "warning", text)
+    if environment is None or not environment.grades:
+        yield from _scorers(splits, loaded, environ)
+    else:
+        yield Finding("scorers", "ok", "the environment grades")
+    yield from _computers(splits, loaded, environ)
+
+
+def _scorers(splits: Splits, loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
     try:
         check_scorers(splits, loaded.config.scorer, root=loaded.root, environ=environ)
     except SkilloptError as error:
@@ -88,21 +106,28 @@ def _tasks(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("scorers", "ok", "every task has one that can grade it")
 
 
+def _computers(splits: Splits, loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
+    try:
+        places = open_places(loaded.config, loaded.root, environ)
+        check_places(splits, loaded.config, places)
+        if places is not None:
+            places.computers.check()
+    except SkilloptError as error:
+        yield failed("computer", error)
+        return
+    if places is not None:
+        yield Finding("computer", "ok", f"{places.computers.name} works here")
+        if places.computers.caveat:
+            yield Finding("computer", "warning", places.computers.caveat)
+
+
 def _sizes(splits: Splits, config: Config) -> Iterator[Finding]:
     counts = [("train", splits.train), ("selection", splits.selection), ("test", splits.test)]
     sizes = ", ".join(f"{len(tasks)} {name}" for name, tasks in counts)
     yield Finding("tasks", "ok", f"{sizes}; no task stands in two splits")
-    if not splits.test:
-        text = "there are no test tasks: the final score will not be checked on unseen ones"
-        yield Finding("tasks", "warning", text)
     selection = len(first(splits.selection, config.evaluation.sel_env_num))
-    if selection < FEW:
-        yield Finding(
-            "tasks",
-            "warning",
-            f"only {plural(selection, 'selection task')}: with so few, the gate decides largely "
-            "by chance",
-        )
+    for text in few_tasks(len(splits.train), selection, len(splits.test)):
+        yield Finding("tasks", "warning", text)
     try:
         steps = total_steps(len(splits.train), config.train)
     except SkilloptError as error:
@@ -124,7 +149,8 @@ def _prompts(loaded: Loaded) -> Iterator[Finding]:
         yield Finding("prompts", "ok", folder)
 
 
-def _models(config: Config, environ: Mapping[str, str]) -> Iterator[Finding]:
+def _models(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
+    config = loaded.config
     try:
         Meter(step=config.budget.step, run=config.budget.run).require_prices(config.model)
     except SkilloptError as error:
@@ -135,10 +161,10 @@ def _models(config: Config, environ: Mapping[str, str]) -> Iterator[Finding]:
         if role is None:
             continue
         try:
-            api_key(f"model.{name}", role, environ)
+            api_key(f"model.{name}", role, environ, loaded.root)
         except SkilloptError as error:
             # whoever checks a pull request from a fork has no keys, and needs none
-            yield Finding(f"model.{name}", "warning", str(error))
+            yield Finding(f"model.{name}", "warning", str(error), blocks=True)
         else:
             yield Finding(f"model.{name}", "ok", f"{role.model} ({role.provider})")
 
@@ -149,7 +175,9 @@ def _skill(loaded: Loaded) -> Iterator[Finding]:
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        yield Finding("skill", "error", f"{name}: there is no such file", ExitCode.USAGE)
+        other = existing_skill(loaded.root)
+        meant = "" if other is None else f"\nDid you mean {other}?"
+        yield Finding("skill", "error", f"{name}: there is no such file{meant}", ExitCode.USAGE)
         return
     except (OSError, UnicodeDecodeError) as error:
         yield Finding("skill", "error", f"{name}: {error}", ExitCode.USAGE)
@@ -158,9 +186,17 @@ def _skill(loaded: Loaded) -> Iterator[Finding]:
     for problem in found:
         line = "" if problem.line is None else f":{problem.line}"
         code = ExitCode.USAGE if problem.severity == "error" else ExitCode.DONE
-        yield Finding("skill", problem.severity, f"{name}{line}: {problem.message}", code)
+        text = f"{name}{line}: {problem.message}{_remedy(problem, file)}"
+        yield Finding("skill", problem.severity, text, code)
     if not found:
         yield Finding("skill", "ok", name)
+
+
+def _remedy(problem: Problem, file: Path) -> str:
+    if not problem.message.startswith("SKILL.md must start with YAML frontmatter"):
+        return ""
+    begin = ("---", f"name: {slug(file.parent.name)}", "description: what for, and when", "---")
+    return "\nAgents load it by its first lines. Begin the file with these:\n" + "\n".join(begin)
 
 
 def _repository(loaded: Loaded) -> Iterator[Finding]:
@@ -190,6 +226,8 @@ def _committed(loaded: Loaded, ledger: Ledger, position: Position, path: str) ->
     there = ledger.read(position.base, path)
     file = loaded.root / loaded.config.skill
     if ledger.read(position.head, path) is None:
+        if not file.exists():
+            return  # said of the skill itself
         text = f"{path} is not committed on {ledger.base}: git add {path} && git commit"
         yield Finding("git", "error", text, ExitCode.USAGE)
     elif there is not None and file.is_file() and there.encode() != file.read_bytes():

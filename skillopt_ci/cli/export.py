@@ -26,13 +26,12 @@ from skillopt_ci.report.skillopt_export import skillopt_files
     show_default=True,
     help="Whose files to write.",
 )
-@click.option("--run", metavar="NAME", help="Run to read, where no configuration names it.")
 @global_options
-def command(settings: Globals, folder: Path, layout: str, run: str | None) -> ExitCode:
+def command(settings: Globals, folder: Path, layout: str) -> ExitCode:
     """Write the run into the new folder DIR in SkillOpt's layout, read from git alone."""
     target = settings.cwd / folder
     refuse_occupied(target)
-    evidence = gather(open_reader(settings, run))
+    evidence = gather(open_reader(settings))
     files = skillopt_files(evidence, str(folder))
     write_folder(target, files)
     told = {"run": evidence.state.run, "format": layout, "folder": str(folder), "files": len(files)}

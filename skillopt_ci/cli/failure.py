@@ -11,6 +11,7 @@ from skillopt_ci.cli.console import wants_colour
 from skillopt_ci.cli.crash import write_report
 from skillopt_ci.cli.harmless import harmless
 from skillopt_ci.errors import ExitCode, SkilloptError
+from skillopt_ci.redaction import Redact, unchanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +24,16 @@ class Failure:
     exit_code: ExitCode
 
 
-def describe(error: BaseException, words: list[str], environ: Mapping[str, str]) -> Failure:
+def describe(
+    error: BaseException,
+    words: list[str],
+    environ: Mapping[str, str],
+    redact: Redact = unchanged,
+) -> Failure:
     """Put ``error`` into words; one that nobody foresaw leaves a crash report behind."""
     if isinstance(error, SkilloptError):
-        return Failure(type(error).__name__, error.message, error.hint, error.exit_code)
+        said = redact(error.message), redact(error.hint)
+        return Failure(type(error).__name__, *said, error.exit_code)
     if isinstance(error, click.ClickException):
         return _usage(error)
     if isinstance(error, KeyboardInterrupt | click.Abort):
@@ -39,7 +46,7 @@ def describe(error: BaseException, words: list[str], environ: Mapping[str, str])
     return Failure(
         "Defect",
         f"skillopt-ci itself failed ({type(error).__name__}): this is a defect",
-        write_report(error, words, environ),
+        write_report(error, words, environ, redact=redact),
         ExitCode.DEFECT,
     )
 
@@ -50,7 +57,11 @@ def tell(failure: Failure, *, as_json: bool, environ: Mapping[str, str]) -> None
     Raises BrokenPipeError when nobody reads standard output any more.
     """
     colour = wants_colour(sys.stderr, environ)
-    label = click.style("error:", fg="red", bold=True)
+    # that there is nothing to do is no error, though it ends the command
+    nothing = failure.exit_code is ExitCode.NOTHING_TO_DO
+    label = click.style(
+        "stopped:" if nothing else "error:", fg="yellow" if nothing else "red", bold=True
+    )
     click.echo(f"{label} {harmless(failure.message)}", err=True, color=colour)
     if failure.hint:
         click.echo(click.style(harmless(failure.hint), dim=True), err=True, color=colour)

@@ -5,38 +5,36 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, cast
 
 import click
 from pydantic import TypeAdapter, ValidationError
 
 from skillopt_ci.cli.context import Globals, global_options
 from skillopt_ci.cli.harmless import harmless_line
-from skillopt_ci.cli.providers import PRESETS, Preset
+from skillopt_ci.cli.providers import MORE, PRESETS
 from skillopt_ci.cli.scaffold import Choices, existing_skill, scaffold, slug, write_new
 from skillopt_ci.cli.workflows import Place, workflow_files
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.ledger.git import Git
 from skillopt_ci.settings.config import Config
+from skillopt_ci.settings.providers import Preset, ProviderName
 
 NO_KEY = "none"
 
 
 def run_name(text: str) -> str:
-    """Return ``text`` if the configuration allows it as the name of a run."""
+    """``text``, if the configuration allows it as the name of a run."""
     rule: TypeAdapter[str] = TypeAdapter(Annotated[str, Config.model_fields["run"]])
     try:
         return rule.validate_python(text)
     except ValidationError:
         raise click.BadParameter(
-            f"{text!r} is not made of letters, digits, '.', '_' and '-'"
+            f"--run: {text!r} is not made of letters, digits, '.', '_' and '-'"
         ) from None
 
 
 @click.command()
-@click.option(
-    "--run", type=run_name, metavar="NAME", help="Name of the run.  [default: the folder's name]"
-)
 @click.option(
     "--skill", metavar="PATH", help="Document to train; a starter is written if there is none."
 )
@@ -51,11 +49,13 @@ def run_name(text: str) -> str:
 def command(settings: Globals, /, yes: bool, github: bool, **given: str | None) -> ExitCode:
     """Write a configuration, example tasks and a starter skill.
 
-    Asks on a terminal for what is not given. Files that exist are left as they are.
+    Asks on a terminal for what is not given; --run names the run, after the folder if absent.
+    Files that exist are left as they are.
     """
     config = settings.cwd / settings.config
     asking = not yes and not settings.json and sys.stdin.isatty() and sys.stderr.isatty()
-    choices = choose(config.parent, decider(given, asking=asking))
+    named = {"run": None if settings.run is None else run_name(settings.run), **given}
+    choices = choose(config.parent, decider(named, asking=asking))
     files = scaffold(choices, config.name)
     written = write_new(config.parent, files)
     if github:
@@ -119,26 +119,30 @@ def choose(root: Path, decide: Decide) -> Choices:
     skill = decide("skill", "Document to train", found)
     if (root / skill).is_dir():
         skill = (PurePosixPath(skill) / "SKILL.md").as_posix()
-    preset = PRESETS[decide("provider", "Provider", "openai", click.Choice(list(PRESETS)))]
+    provider = cast(
+        "ProviderName", decide("provider", "Provider", "openai", click.Choice(list(PRESETS)))
+    )
+    preset = PRESETS[provider]
     target = decide("target_model", "Model that reads the skill", preset.target)
     optimizer = decide("optimizer_model", "Model that proposes edits", preset.optimizer)
-    place = _place(preset, decide)
+    place = {**_place(preset, decide), **MORE.get(provider, {})}
     return Choices(
         run,
         skill,
-        target={"provider": preset.provider, "model": target, **place},
-        optimizer={"provider": preset.provider, "model": optimizer, **place},
+        target={"provider": provider, "model": target, **place},
+        optimizer={"provider": provider, "model": optimizer, **place},
     )
 
 
 def _place(preset: Preset, decide: Decide) -> dict[str, object]:
-    if preset.provider == "simulated":
+    if preset.protocol in ("command", "simulated"):
         return {}
-    base_url = decide("base_url", "Root of the API, up to /v1", preset.base_url)
+    base_url = decide("base_url", "Root of the API", preset.base_url)
     question = f"Environment variable that holds the key, or {NO_KEY}"
-    variable = decide("api_key_env", question, preset.api_key_env or NO_KEY)
+    usual = NO_KEY if preset.key_optional or not preset.key else preset.key
+    variable = decide("api_key_env", question, usual)
     key = {} if variable == NO_KEY else {"api_key_env": variable}
-    return {"base_url": base_url, **key, **preset.more}
+    return {"base_url": base_url, **key}
 
 
 def _tell(settings: Globals, choices: Choices, written: list[str], left: list[str]) -> None:
@@ -160,11 +164,13 @@ def _next_steps(settings: Globals, choices: Choices) -> list[str]:
     )
     option = "" if settings.config == Path("skillopt.yaml") else f" -c {config}"
     key = choices.target.get("api_key_env")
+    in_git = Git(settings.cwd / folder).attempt("rev-parse", "--git-dir").status == 0
     return [
+        *([] if in_git else ["git init   (this folder is in no git repository yet)"]),
         f"Put tasks of your own into {tasks}, one JSON object a line.",
         f"Say in {skill} what you know already.",
         *([f"export {key}=…"] if key else []),
-        f"git add {config} {tasks} {skill} && git commit",
+        f"git add {config} {tasks} {skill} && git commit -m 'Set up skill training'",
         f"skillopt-ci validate{option}",
         f"skillopt-ci step{option}",
     ]

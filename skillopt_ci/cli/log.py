@@ -12,12 +12,11 @@ from skillopt_ci.report.training_log import HEADINGS, log_row
 
 
 @click.command()
-@click.option("--run", metavar="NAME", help="Run to read, where no configuration names it.")
 @click.option("-n", "--number", type=click.IntRange(min=1), help="Only the last N events.")
 @global_options
-def command(settings: Globals, run: str | None, number: int | None) -> ExitCode:
+def command(settings: Globals, number: int | None) -> ExitCode:
     """List what happened in the run, oldest first, read from git alone."""
-    reader = open_reader(settings, run)
+    reader = open_reader(settings)
     entries = reader.history[-number:] if number else reader.history
     if settings.json:
         for entry in entries:

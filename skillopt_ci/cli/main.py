@@ -2,8 +2,8 @@
 
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from types import FrameType
 
 import click
@@ -12,11 +12,16 @@ from skillopt_ci.cli.context import Globals, global_options
 from skillopt_ci.cli.failure import describe, tell
 from skillopt_ci.cli.lazy import LazyGroup
 from skillopt_ci.errors import ExitCode
+from skillopt_ci.redaction import Redact, RedactedStream
 
 COMMANDS = {
     "init": "Write a configuration and example tasks to start from.",
+    "new-env": "Write an environment to start from: tasks, grading, a test.",
     "quickstart": "See a whole training run in a minute, without any key or account.",
+    "discover": "Find the skills of this repository, and the runs that train them.",
     "validate": "Check configuration, tasks, skill and repository; call no model.",
+    "doctor": "Ask every model, git and prices whether they are ready; change nothing.",
+    "estimate": "Say what a step, an epoch and the run will call and cost.",
     "step": "Do one training step, or go on with the one in flight.",
     "run": "Do the steps that are left, up to a budget.",
     "plan": "Say which attempts come next, shared out over machines.",
@@ -24,11 +29,16 @@ COMMANDS = {
     "finish": "End the run: validate and test the skills, and sum it up.",
     "slow-update": "Do the end of an epoch, if one is due: guidance and notes (epoch-end).",
     "eval": "Measure a skill on one of the splits.",
+    "trace": "Show how an attempt at a task went, step by step.",
+    "rescore": "Grade the attempts that were made with the scorer as it is now.",
+    "calibrate": "Say how often the gate errs on your tasks, and what it needs.",
     "status": "Say where training stands.",
     "log": "List the steps of the run.",
+    "diff": "Show what changed in the skill between two of its versions.",
     "show": "Show one step: results, edits, gate arithmetic.",
     "comment": "Print what the pull request's comment says, or publish it.",
     "best": "Print or write the best skill so far.",
+    "report": "Write an HTML page that shows what was learned, or serve it live.",
     "export": "Write the run as another program's files.",
     "config": "Print the effective configuration, or its JSON Schema.",
     "simulate": "Serve a simulated model over HTTP.",
@@ -61,14 +71,15 @@ def main(args: Sequence[str] | None = None, group: click.Group = cli) -> int:
     """Run the command line ``args`` (the process's own by default); return the exit code."""
     words = list(sys.argv[1:] if args is None else args)
     settings = Globals.of_process()
-    try:
-        with terminate_is_interrupt():
-            return invoke(words, settings, group)
-    except BrokenPipeError:
-        _abandon_stdout()
-        return CLOSED_PIPE
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost layer reports all
-        return _report(error, words, settings.environ)
+    with redacted_streams(settings.redact):
+        try:
+            with terminate_is_interrupt():
+                return invoke(words, settings, group)
+        except BrokenPipeError:
+            _abandon_stdout()
+            return CLOSED_PIPE
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost layer
+            return _report(error, words, settings)
 
 
 def invoke(words: list[str], settings: Globals, group: click.Group = cli) -> int:
@@ -82,14 +93,25 @@ def invoke(words: list[str], settings: Globals, group: click.Group = cli) -> int
     return int(result or ExitCode.DONE)
 
 
-def _report(error: BaseException, words: list[str], environ: Mapping[str, str]) -> int:
-    failure = describe(error, words, environ)
+def _report(error: BaseException, words: list[str], settings: Globals) -> int:
+    failure = describe(error, words, settings.environ, settings.redact)
     try:
         # not from the parsed options: they may be what is wrong
-        tell(failure, as_json="--json" in words, environ=environ)
+        tell(failure, as_json="--json" in words, environ=settings.environ)
     except BrokenPipeError:
         _abandon_stdout()
     return failure.exit_code
+
+
+@contextmanager
+def redacted_streams(redact: Redact) -> Iterator[None]:
+    """Let nothing be written to the standard streams that ``redact`` would hide."""
+    with ExitStack() as streams:
+        if sys.stdout is not None:
+            streams.enter_context(redirect_stdout(RedactedStream(sys.stdout, redact)))
+        if sys.stderr is not None:
+            streams.enter_context(redirect_stderr(RedactedStream(sys.stderr, redact)))
+        yield
 
 
 @contextmanager

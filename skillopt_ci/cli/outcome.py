@@ -8,8 +8,7 @@ import click
 
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.cli.table import print_rows
-from skillopt_ci.report.commit import change_count
-from skillopt_ci.report.figures import score
+from skillopt_ci.report.commit import arrow, change_count
 from skillopt_ci.report.step_page import step_rows_in_full
 from skillopt_ci.report.step_table import step_rows
 from skillopt_ci.report.verdict import verdict
@@ -53,8 +52,7 @@ def as_json(outcome: StepOutcome) -> dict[str, object]:
 def summary(outcome: StepOutcome) -> str:
     """The step in one line."""
     decision = outcome.decision
-    change = f"{score(decision.score_before)} → {score(decision.score_after)}"
-    return f"{_title(outcome)}: {verdict(decision.action, decision.score_after)}, {change}"
+    return f"{_title(outcome)}: {verdict(decision.action, decision.score_after)}, {arrow(decision)}"
 
 
 def _title(outcome: StepOutcome) -> str:

@@ -5,8 +5,17 @@ from contextlib import suppress
 from typing import TextIO
 
 from skillopt_ci.cli.harmless import harmless_line
+from skillopt_ci.cli.run_line import step_text
 from skillopt_ci.cli.stages import NAME_WIDTH, Stages, after, count_text, finished_text, time_text
-from skillopt_ci.progress import Event, Note, StageAdvanced, StageFinished, StageStarted
+from skillopt_ci.progress import (
+    CallPaid,
+    Event,
+    Note,
+    StageAdvanced,
+    StageFinished,
+    StageStarted,
+    StepStarted,
+)
 
 Clock = Callable[[], float]
 
@@ -28,6 +37,10 @@ class PlainProgress:
         """Write what ``event`` says, unless it is too soon to say more."""
         if isinstance(event, Note):
             return self._write(note_text(event))
+        if isinstance(event, StepStarted):
+            return self._line("·", "step", step_text(event))
+        if isinstance(event, CallPaid):
+            return None
         stage = self._stages.get(event.stage)
         now = self._clock()
         self._stages = after(self._stages, event, now)

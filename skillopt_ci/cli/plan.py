@@ -45,7 +45,8 @@ def command(settings: Globals, most: int) -> ExitCode:
     elif outlook is not None:
         click.echo(_sentence(outlook, parts))
     if outlook is None:
-        click.echo("Nothing left to do: all epochs are trained.", err=True)
+        text = "Nothing left to do: all epochs are trained, or there is nothing to learn at all."
+        click.echo(text, err=True)
         return ExitCode.NOTHING_TO_DO
     return ExitCode.DONE
 

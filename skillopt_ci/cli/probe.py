@@ -38,4 +38,12 @@ async def _probe(client: ChatClient, role: Role) -> Finding:
     except SkilloptError as error:
         return failed(f"model.{role.value}", error)
     tokens = plural(reply.usage.tokens, "token")
+    if not reply.text.strip():
+        return Finding(
+            f"model.{role.value}",
+            "warning",
+            f"{reply.model} answered with an empty text ({tokens})\nA reasoning model may spend "
+            "its tokens before it answers: if "
+            f"model.{role.value}.max_output_tokens is set, raise it.",
+        )
     return Finding(f"model.{role.value}", "ok", f"{reply.model} answered ({tokens})")

@@ -4,14 +4,16 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from skillopt_ci.cli.configured import load_configured
 from skillopt_ci.cli.context import Globals
+from skillopt_ci.cli.known_secrets import learn_secrets
 from skillopt_ci.errors import RepositoryError, UsageError
 from skillopt_ci.ledger.folder import Reader, RunFolder
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.ledger.reading import newest, runs
 from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord
 from skillopt_ci.settings.config import Git
-from skillopt_ci.settings.loading import load
+from skillopt_ci.settings.loading import run_names
 
 _DEFAULT_CONFIG = Globals(environ={}, cwd=Path()).config
 
@@ -34,6 +36,11 @@ class RunReader:
     def folder(self) -> RunFolder:
         """The run's files."""
         return RunFolder(self.state.run)
+
+    @property
+    def skill_path(self) -> str:
+        """The skill that is trained, relative to the repository."""
+        return self.state.skill
 
     def step(self, number: int) -> StepRecord:
         """The evidence of a step; raises :class:`UsageError` if there is no such step."""
@@ -59,15 +66,15 @@ class RunReader:
         return record
 
 
-def open_reader(settings: Globals, run: str | None) -> RunReader:
+def open_reader(settings: Globals) -> RunReader:
     """The run that ``--run``, the configuration or the repository itself names.
 
     Raises :class:`RepositoryError` if it has not started or cannot be told.
     """
-    start, git, name = settings.cwd, Git(), run
-    file = settings.cwd / settings.config
-    if name is None and (file.is_file() or settings.config != _DEFAULT_CONFIG):
-        loaded = load(file, settings.overrides)
+    start, git, name = settings.cwd, Git(), settings.run
+    if _is_configured(settings):
+        loaded = load_configured(settings)
+        learn_secrets(settings.redact, loaded, settings.environ)
         start, git, name = loaded.root, loaded.config.git, loaded.config.run
     name = name or _only_run(settings)
     ledger = Ledger.open(start, name, git)
@@ -81,6 +88,14 @@ def open_reader(settings: Globals, run: str | None) -> RunReader:
             hint="Start it with `skillopt-ci step`.",
         )
     return RunReader(ledger, commit, state, folder.read_history(read))
+
+
+def _is_configured(settings: Globals) -> bool:
+    """Whether the configuration says where the run is; one that is merely there may not know it."""
+    file = settings.cwd / settings.config
+    if settings.config != _DEFAULT_CONFIG:
+        return True
+    return file.is_file() and (settings.run is None or settings.run in run_names(file))
 
 
 def _only_run(settings: Globals) -> str:

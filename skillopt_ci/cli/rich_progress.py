@@ -1,17 +1,31 @@
-"""Progress for a terminal: a bar for every stage under way, a calm line for every one done."""
+"""Progress for a terminal: a bar for every stage under way, a calm line for every one done.
 
-from collections.abc import Callable
+Below the bars stands where the run is and what this command has consumed.
+"""
 
-from rich.console import Console
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TaskID
 from rich.table import Column
 from rich.text import Text
 
 from skillopt_ci.cli.harmless import harmless_line
+from skillopt_ci.cli.run_line import RunLine, noted, run_line_text
 from skillopt_ci.cli.stages import NAME_WIDTH, Stages, after, finished_text, rate_text, time_text
-from skillopt_ci.progress import Event, Note, StageAdvanced, StageFinished, StageStarted
+from skillopt_ci.progress import (
+    CallPaid,
+    Event,
+    Note,
+    StageAdvanced,
+    StageFinished,
+    StageStarted,
+    StepStarted,
+)
 
 _BAR_WIDTH = 18
+_REDRAWS_PER_SECOND = 5
 
 
 class RichProgress:
@@ -22,7 +36,9 @@ class RichProgress:
         self._clock = clock
         self._stages: Stages = {}
         self._bars: dict[str, TaskID] = {}
-        self._progress = Progress(
+        self._line = RunLine(clock())
+        self._progress = _Bars(
+            lambda: run_line_text(self._line, clock()),
             SpinnerColumn(style="cyan", finished_text=" "),
             _Name(table_column=Column(width=NAME_WIDTH, no_wrap=True)),
             BarColumn(_BAR_WIDTH, "bright_black", "cyan", "cyan", "bright_black"),
@@ -32,6 +48,7 @@ class RichProgress:
             transient=True,
             expand=True,
             redirect_stdout=False,
+            refresh_per_second=_REDRAWS_PER_SECOND,
             get_time=clock,
         )
 
@@ -39,6 +56,9 @@ class RichProgress:
         """Redraw the bars, and leave a line for a note or a finished stage."""
         if isinstance(event, Note):
             return self._print_note(event)
+        if isinstance(event, StepStarted | CallPaid):
+            self._line = noted(self._line, event)
+            return None
         before = self._stages.get(event.stage)
         self._stages = after(self._stages, event, self._clock())
         match event:
@@ -80,6 +100,20 @@ class RichProgress:
         warning = note.level == "warning"
         mark, style = ("! warning: ", "yellow") if warning else ("· ", "bright_black")
         self._console.print(Text(mark, style).append(harmless_line(note.text), "default"))
+
+
+class _Bars(Progress):
+    """Bars with a line of text below, asked for anew at each redrawing."""
+
+    def __init__(self, text: Callable[[], str], *columns: ProgressColumn, **how: Any) -> None:
+        self._text = text
+        super().__init__(*columns, **how)
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield self.make_tasks_table(self.tasks)
+        text = self._text()
+        if text:
+            yield Text(text, "bright_black", no_wrap=True, overflow="ellipsis")
 
 
 class _Name(ProgressColumn):

@@ -19,12 +19,11 @@ _NEWEST = 25
 _COMMITS_PER_STEP = 6
 
 
-def view(reader: RunReader) -> RunView:
-    """The run as of the commit that ``reader`` looks at."""
+def view(reader: RunReader, newest: int = _NEWEST) -> RunView:
+    """The run as of the commit that ``reader`` looks at, the ``newest`` steps with evidence."""
     steps = [entry.step for entry in reader.history if entry.kind == "step"]
-    found = (reader.folder.read_step(reader.read, number) for number in steps[-_NEWEST:])
-    limit = _COMMITS_PER_STEP * (len(steps) + 20)
-    ends = [entry.epoch for entry in reader.history if entry.kind == "slow_update"][-_NEWEST:]
+    found = (reader.folder.read_step(reader.read, number) for number in steps[-newest:])
+    ends = [entry.epoch for entry in reader.history if entry.kind == "slow_update"][-newest:]
     boundaries = (reader.folder.read_boundary(reader.read, epoch) for epoch in ends)
     return RunView(
         state=reader.state,
@@ -32,11 +31,18 @@ def view(reader: RunReader) -> RunView:
         epochs=tuple(record for record in boundaries if record is not None),
         summary=reader.folder.read_summary(reader.read),
         steps=tuple(record for record in found if record is not None),
-        places=places(reader.history, reader.ledger.log(reader.commit, limit=limit)),
+        places=step_places(reader),
         base=reader.ledger.base,
         base_events=_base_events(reader),
         commit=reader.commit,
     )
+
+
+def step_places(reader: RunReader) -> Mapping[tuple[EventKind, int], StepPlace]:
+    """Where the steps and the epochs' ends of a run are, as far as its history reaches."""
+    steps = sum(entry.kind == "step" for entry in reader.history)
+    limit = _COMMITS_PER_STEP * (steps + 20)
+    return places(reader.history, reader.ledger.log(reader.commit, limit=limit))
 
 
 def places(

@@ -59,6 +59,19 @@ def scaffold(choices: Choices, config: str) -> dict[str, str]:
     return {config: configuration, **tasks, choices.skill: _starter(choices)}
 
 
+def unchanged_examples(root: Path) -> list[str]:
+    """Return those task files below ``root`` that are still as :func:`scaffold` wrote them."""
+    files = {f"tasks/{split}.jsonl": f"{split}.jsonl" for split in SPLITS}
+    return [name for name, source in files.items() if _holds(root / name, _template(source))]
+
+
+def _holds(file: Path, text: str) -> bool:
+    try:
+        return file.read_text(encoding="utf-8") == text
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
 def write_new(root: Path, files: Mapping[str, str]) -> list[str]:
     """Write those of ``files`` that do not exist yet, each whole or not at all; return which.
 

@@ -20,17 +20,16 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 @click.command()
 @click.argument("step", type=click.IntRange(min=1), required=False)
 @click.option("--epoch", type=click.IntRange(min=1), help="Show the end of this epoch instead.")
-@click.option("--run", metavar="NAME", help="Run to read, where no configuration names it.")
 @global_options
-def command(settings: Globals, step: int | None, epoch: int | None, run: str | None) -> ExitCode:
+def command(settings: Globals, step: int | None, epoch: int | None) -> ExitCode:
     """Show one step: rollouts, edits as a diff, flips and the gate's arithmetic, from git alone.
 
     With --epoch, the end of that epoch: the comparison, the guidance, the notes for the optimizer.
     """
     if step is not None and epoch is None:
-        _show_step(open_reader(settings, run).step(step), settings)
+        _show_step(open_reader(settings).step(step), settings)
     elif epoch is not None and step is None:
-        _show_boundary(open_reader(settings, run).boundary(epoch), settings)
+        _show_boundary(open_reader(settings).boundary(epoch), settings)
     else:
         raise click.UsageError("name either a STEP or an --epoch")
     return ExitCode.DONE

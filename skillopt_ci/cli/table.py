@@ -3,11 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
+from rich.cells import cell_len, set_cell_size
 from rich.table import Table
 from rich.text import Text
 
 from skillopt_ci.cli.console import build_console
 from skillopt_ci.cli.harmless import harmless
+
+_GAP = "  "
 
 
 def print_rows(
@@ -33,13 +36,23 @@ def print_table(
     title: str = "",
 ) -> None:
     """Print rows under headings; the last column takes the room that is left."""
+    cells = [[harmless(cell) for cell in row] for row in (headings, *rows)]
+    # All columns but the last are one to the table: it would draw a thousand rows of eight cells
+    # in most of a second.
+    leading = _aligned([row[:-1] for row in cells])
+    heading, *texts = zip(leading, (row[-1] for row in cells), strict=True)
     table = _table(title, show_header=True)
-    for heading in headings[:-1]:
-        table.add_column(heading, no_wrap=True)
-    table.add_column(headings[-1], overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(harmless(cell)) for cell in row))
+    table.add_column(Text(heading[0]), no_wrap=True)
+    table.add_column(Text(heading[1]), overflow="fold")
+    for row in texts:
+        table.add_row(*map(Text, row))
     _print(table, stream, environ)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Each row as one line, its cells as wide as the widest of their column."""
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    return [_GAP.join(map(set_cell_size, row, widths)) for row in rows]
 
 
 def _table(title: str, *, show_header: bool) -> Table:
@@ -49,7 +62,7 @@ def _table(title: str, *, show_header: bool) -> Table:
         show_header=show_header,
         header_style="bold",
         box=None,
-        padding=(0, 2, 0, 0),
+        padding=(0, len(_GAP), 0, 0),
     )
 
 

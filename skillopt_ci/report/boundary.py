@@ -3,7 +3,15 @@
 from collections import Counter
 
 from skillopt_ci.ledger.records import BoundaryRecord, Decision, SlowUpdateRecord
-from skillopt_ci.report.commit import CommitText, exact, paragraphs, simulated_note, usage_trailers
+from skillopt_ci.report.arithmetic import arithmetic
+from skillopt_ci.report.commit import (
+    CommitText,
+    arrow,
+    exact,
+    paragraphs,
+    simulated_note,
+    usage_trailers,
+)
 from skillopt_ci.report.figures import plural, score, usage_text
 from skillopt_ci.report.untrusted import one_line
 
@@ -23,13 +31,13 @@ def boundary_landed(record: BoundaryRecord, candidate: str | None, seconds: floa
     if decision is None or candidate is None:
         return _plain(record, seconds)
     verb = "Merge" if decision.stays else "Revert"
-    arrow = f"{score(decision.score_before)} → {score(decision.score_after)}"
     after = record.skill_after if decision.stays else record.skill_before
     return CommitText(
-        subject=f"{verb} end of epoch {record.epoch} ({arrow}): {boundary_gist(record)}",
+        subject=f"{verb} end of epoch {record.epoch} ({arrow(decision)}): {boundary_gist(record)}",
         body=paragraphs(
             "" if decision.stays else f"This reverts commit {candidate}.",
             f"Verdict: {decision.action}. {decision.reason}",
+            arithmetic(decision),
             *_evidence(record),
             f"Used {usage_text(record.usage.usage())}.",
             simulated_note(record.simulated),

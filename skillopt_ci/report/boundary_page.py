@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 
 from skillopt_ci.ledger.records import BoundaryRecord, Decision, MetaSkillRecord, SlowUpdateRecord
+from skillopt_ci.report.accounts import stage_rows
+from skillopt_ci.report.arithmetic import after_text, arithmetic
 from skillopt_ci.report.boundary import boundary_gist, boundary_reason, categories
-from skillopt_ci.report.figures import score, score_text, usage_text
+from skillopt_ci.report.figures import score, usage_text
 from skillopt_ci.report.verdict import verdict
 
 _Rows = Iterator[tuple[str, str]]
@@ -45,7 +47,7 @@ def boundary_rows_in_full(record: BoundaryRecord) -> tuple[tuple[str, str], ...]
         *(_slow_rows(record.slow_update) if record.slow_update else ()),
         *(_meta_rows(record.meta_skill) if record.meta_skill else ()),
         ("used", usage_text(record.usage.usage())),
-        *((f"  {stage}", usage_text(used.usage())) for stage, used in record.stages.items()),
+        *stage_rows(record.accounts, record.usage, record.stages),
     )
 
 
@@ -66,7 +68,8 @@ def _decision_rows(decision: Decision) -> _Rows:
     yield "before", score(decision.score_before)
     measured = decision.measurement
     if measured is not None:
-        yield "after", score_text(measured.score, measured.n)
+        yield "after", after_text(decision)
+        yield from (("arithmetic", told) for told in [arithmetic(decision)] if told)
         yield "fixed", ", ".join(decision.fixed) or "none"
         yield "broken", ", ".join(decision.broken) or "none"
 

@@ -12,9 +12,11 @@ from skillopt_ci.ledger.records import (
     StepRecord,
     UsageRecord,
 )
+from skillopt_ci.report.arithmetic import arithmetic, race_text
 from skillopt_ci.report.figures import plural, score, score_text, usage_text
 from skillopt_ci.report.note_outcome import guidance_lines
 from skillopt_ci.report.reminders import notes_gist, notes_verdict, refusals, reminders
+from skillopt_ci.report.reservations import reservations
 from skillopt_ci.report.rewriting import rewriting
 from skillopt_ci.report.untrusted import one_line
 from skillopt_ci.report.verdict import verdict
@@ -40,6 +42,7 @@ def started(entry: HistoryEntry, skill: str, measurement: Measurement) -> Commit
             f"The skill as it stands scores {score_text(measurement.score, measurement.n)} on the "
             "selection tasks. From here on every training step is a commit: merged if it scored "
             "higher on the same tasks, reverted otherwise.",
+            *reservations(measurement),
             simulated_note(entry.simulated),
         ),
         trailers=_entry_trailers(entry),
@@ -57,6 +60,7 @@ def measured(
             f"Reason: {entry.reason}. The current skill scores "
             f"{score_text(measurement.score, measurement.n)} on the selection tasks; the next "
             "candidates are compared with that.",
+            *reservations(measurement),
             _changed(changes),
             simulated_note(entry.simulated),
         ),
@@ -194,6 +198,9 @@ def _verdict(record: StepRecord, decision: Decision) -> str:
         f"Verdict: {verdict(decision.action, decision.score_after)}. "
         f"{decision.reason[:1].upper()}{decision.reason[1:]}.",
         "" if measurement is None else flips(decision),
+        arithmetic(decision),
+        _raced(record.proposal),
+        *reservations(measurement),
         _guidance(record),
         notes_verdict(record.proposal, decision),
         "" if record.proposal.changed else refusals(record.proposal),
@@ -204,6 +211,10 @@ def _verdict(record: StepRecord, decision: Decision) -> str:
         _changed(record.changes),
         simulated_note(record.simulated),
     )
+
+
+def _raced(proposal: ProposalRecord) -> str:
+    return f"Race: {told}" if (told := race_text(proposal)) else ""
 
 
 def flips(decision: Decision) -> str:
@@ -225,7 +236,8 @@ def _names(tasks: Sequence[str], limit: int = 12) -> str:
 
 def arrow(decision: Decision) -> str:
     """The scores before and after, for a subject."""
-    return f"{score(decision.score_before)} → {score(decision.score_after)}"
+    after = score(decision.score_after, estimated=decision.partial)
+    return f"{score(decision.score_before)} → {after}"
 
 
 def _entry_trailers(entry: HistoryEntry) -> dict[str, str]:

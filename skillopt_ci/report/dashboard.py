@@ -3,12 +3,15 @@
 from collections.abc import Iterator
 from urllib.parse import quote
 
-from skillopt_ci.ledger.records import HistoryEntry
+from skillopt_ci.ledger.records import HistoryEntry, State, accounts_of
+from skillopt_ci.model.usage import by_role
+from skillopt_ci.report.accounts import detailed
 from skillopt_ci.report.chart import chart
 from skillopt_ci.report.epoch_section import epoch_section
 from skillopt_ci.report.figures import plural, score, score_text, usage_text
 from skillopt_ci.report.links import Links
 from skillopt_ci.report.markdown import code, inline, table
+from skillopt_ci.report.reservations import reservations
 from skillopt_ci.report.run_view import RunView
 from skillopt_ci.report.size import COMMENT_BYTES, Section, compose
 from skillopt_ci.report.step_section import (
@@ -121,6 +124,7 @@ def dashboard(run: RunView) -> str:
     empty = f", {counts['empty']} without a candidate" if counts["empty"] else ""
     rows = [
         ("score", f"{_first(run)} → **{inline(score_text(current.score, current.n))}**"),
+        *(("beware", inline(sentence, 900)) for sentence in reservations(current)),
         *(
             [("best", f"{inline(score_text(best.score, best.n))} ({inline(state.best.origin)})")]
             if best.score > current.score
@@ -130,6 +134,7 @@ def dashboard(run: RunView) -> str:
         ("steps", f"{counts['merged']} merged, {counts['reverted']} reverted{empty}"),
         ("epoch", f"{state.epoch}"),
         ("used", inline(usage_text(state.usage.usage()))),
+        *((inline(label), inline(told)) for label, told in _roles(state)),
     ]
     text = table(("", inline(state.skill, 120)), rows)
     notes = [text]
@@ -138,6 +143,12 @@ def dashboard(run: RunView) -> str:
     if state.simulated:
         notes.append(SIMULATED)
     return "\n\n".join(notes)
+
+
+def _roles(state: State) -> Iterator[tuple[str, str]]:
+    """Usage by role; the stages are in the steps."""
+    accounts = by_role(accounts_of(state.accounts))
+    yield from ((f"↳ {role}", detailed(usage)) for role, usage in accounts.items())
 
 
 def _tested(run: RunView) -> Iterator[tuple[str, str]]:
@@ -192,6 +203,7 @@ def _event(entry: HistoryEntry) -> Section:
     why = inline(entry.reason, 160)
     picture = icon(entry.action, entry.score_after) if entry.kind in _GATED else "▫️"
     words = f"{picture} {_EVENTS[entry.kind].format(entry)}{f': {why}' if why else ''}"
-    after = f" · {score(entry.score_after)} on {plural(entry.tasks, 'task')}" if entry.tasks else ""
-    row = f"| – | {score(entry.score_before)} | {score(entry.score_after)} | {words} |"
+    found = score(entry.score_after, estimated=entry.planned > 0)
+    after = f" · {found} on {plural(entry.tasks, 'task')}" if entry.tasks else ""
+    row = f"| – | {score(entry.score_before)} | {found} | {words} |"
     return Section(words + after, words + after, row)

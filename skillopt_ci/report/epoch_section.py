@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from skillopt_ci.ledger.records import BoundaryRecord, PairRecord
+from skillopt_ci.report.accounts import stage_gist
+from skillopt_ci.report.arithmetic import after_text, arithmetic
 from skillopt_ci.report.boundary import boundary_reason, categories
 from skillopt_ci.report.boundary_page import boundary_verdict
-from skillopt_ci.report.figures import score, score_text, usage_text
+from skillopt_ci.report.figures import score, usage_text
 from skillopt_ci.report.links import Links
 from skillopt_ci.report.markdown import block, code, codes, details, inline, quote, table
 from skillopt_ci.report.run_view import StepPlace
@@ -24,7 +26,7 @@ def epoch_section(record: BoundaryRecord, place: StepPlace, links: Links) -> Sec
     scores = (
         ("–", "–")
         if decision is None
-        else (score(decision.score_before), score(decision.score_after))
+        else (score(decision.score_before), score(decision.score_after, estimated=decision.partial))
     )
     arrow = "" if decision is None else f": {scores[0]} → {scores[1]}"
     summary = f"{picture} <b>End of epoch {record.epoch}</b> {what}{arrow}"
@@ -65,15 +67,18 @@ def _facts(record: BoundaryRecord, place: StepPlace, links: Links) -> Iterator[t
     yield "verdict", inline(boundary_reason(record), 300)
     decision = record.decision
     if decision is not None and decision.measurement is not None:
-        measured = decision.measurement
-        after = inline(score_text(measured.score, measured.n))
+        after = inline(after_text(decision))
         yield "selection tasks", f"{score(decision.score_before)} → **{after}**"
+        if told := arithmetic(decision):
+            yield "arithmetic", inline(told, 500)
         yield f"fixed ({len(decision.fixed)})", codes(decision.fixed)
         yield f"broken ({len(decision.broken)})", codes(decision.broken)
     if record.pairs:
         change = f"{score(record.previous_hard)} → {score(record.current_hard)}"
         yield "pairs", f"{change} on training tasks: {inline(categories(record))}"
     yield "used", inline(usage_text(record.usage.usage()))
+    if stages := stage_gist(record.accounts):
+        yield "↳ by stage", inline(stages, 500)
     named = (("candidate", place.candidate), ("verdict", place.verdict))
     where = ", ".join(f"{name} {links.commit(sha)}" for name, sha in named if sha)
     if where:

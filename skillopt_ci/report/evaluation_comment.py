@@ -12,6 +12,7 @@ from skillopt_ci.report.dashboard import SIMULATED, marker
 from skillopt_ci.report.figures import plural, score_text, usage_text
 from skillopt_ci.report.links import Links
 from skillopt_ci.report.markdown import clip, code, codes, details, inline, one_line, table
+from skillopt_ci.report.reservations import reservations, with_pessimistic
 from skillopt_ci.report.size import COMMENT_BYTES, cut
 from skillopt_ci.rollout.metrics import PairedDifference
 
@@ -90,8 +91,8 @@ def _numbers(view: EvaluationView) -> str:
     difference = view.difference
     if difference is None or not difference.n:
         return ""
-    error = difference.standard_error
-    spread = "" if error is None else f" ± {1.96 * error:.3f}"
+    interval = difference.interval
+    spread = "" if interval is None else f" ± {interval.high - difference.mean:.3f}"
     return f" ({difference.mean:+.3f}{spread} on {plural(difference.n, 'task')})"
 
 
@@ -104,6 +105,7 @@ def _parts(view: EvaluationView, links: Links) -> Iterator[str]:
         )
     if view.base is not None and view.head is not None:
         yield _scores(view, view.base, view.head, links)
+        yield "\n".join(_reserved(view.base, view.head))
     if view.difference is not None:
         yield from _flips(view, view.difference)
     if view.simulated:
@@ -118,13 +120,22 @@ def _scores(view: EvaluationView, base: Side, head: Side, links: Links) -> str:
     rows = [
         (
             f"{name} {links.commit(side.commit)}",
-            inline(score_text(side.measurement.hard, side.measurement.n)),
+            inline(_solved(side.measurement)),
             f"{side.measurement.soft:.3f}",
         )
         for name, side in (("base", base), ("head", head))
     ]
     headings = (f"{inline(view.split, 20)} tasks", "solved (95 % interval)", "soft")
     return table(headings, rows)
+
+
+def _solved(measurement: Measurement) -> str:
+    return with_pessimistic(score_text(measurement.hard, measurement.n), measurement)
+
+
+def _reserved(base: Side, head: Side) -> Iterator[str]:
+    for name, side in (("base", base), ("head", head)):
+        yield from (f"- {name}: {inline(one, 900)}" for one in reservations(side.measurement))
 
 
 def _flips(view: EvaluationView, difference: PairedDifference) -> Iterator[str]:

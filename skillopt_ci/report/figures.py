@@ -10,15 +10,17 @@ def score_text(score: float, n: int) -> str:
     return f"{score:.3f} [{interval.low:.2f}, {interval.high:.2f}] n={n}"
 
 
-def score(value: float | None) -> str:
-    """A bare score, or a dash where nothing was measured."""
-    return "–" if value is None else f"{value:.3f}"
+def score(value: float | None, *, estimated: bool = False) -> str:
+    """A bare score, or a dash where nothing was measured; ``~`` marks one that is ``estimated``."""
+    if value is None:
+        return "–"
+    return f"~{value:.3f}" if estimated else f"{value:.3f}"
 
 
 def cost_text(cost_usd: float | None) -> str:
     """Dollars, or the honest word."""
     if cost_usd is None:
-        return "unknown (no price set)"
+        return "unknown (no price known)"
     return f"${cost_usd:.4f}" if 0 < cost_usd < 1 else f"${cost_usd:,.2f}"
 
 

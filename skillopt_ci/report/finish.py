@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 
 from skillopt_ci.ledger.records import DifferenceRecord, FinalSkill, HistoryEntry, Summary
+from skillopt_ci.report.accounts import stage_rows
 from skillopt_ci.report.commit import CommitText, exact, paragraphs, simulated_note, usage_trailers
 from skillopt_ci.report.figures import plural, score, score_text, usage_text
+from skillopt_ci.rollout.metrics import t_quantile
 
 _Rows = Iterator[tuple[str, str]]
 
@@ -40,7 +42,7 @@ def summary_rows(summary: Summary, seconds: float) -> tuple[tuple[str, str], ...
         *_type_rows(summary.best),
         *_epoch_rows(summary),
         ("used", f"{usage_text(summary.usage.usage())}, {seconds:.1f} s"),
-        *((f"  {stage}", usage_text(used.usage())) for stage, used in summary.stages.items()),
+        *stage_rows(summary.accounts, summary.usage, summary.stages),
     )
 
 
@@ -69,7 +71,8 @@ def _gain_rows(summary: Summary) -> _Rows:
 
 
 def _gain(gain: DifferenceRecord) -> str:
-    spread = "" if gain.standard_error is None else f" ± {1.96 * gain.standard_error:.3f}"
+    error = gain.standard_error
+    spread = "" if error is None else f" ± {t_quantile(0.95, gain.n - 1) * error:.3f}"
     return (
         f"{gain.mean:+.3f}{spread} on {plural(gain.n, 'test task')}, "
         f"{len(gain.fixed)} fixed, {len(gain.broken)} broken"

@@ -1,15 +1,36 @@
 """Where training stands."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from skillopt_ci.ledger.records import HistoryEntry, Snapshot, State
+from skillopt_ci.report.accounts import account_json, account_rows
 from skillopt_ci.report.figures import score_text, usage_text
+from skillopt_ci.report.reservations import with_pessimistic
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """What was proposed and is not judged yet: a step, or the end of an epoch."""
+
+    what: str
+    commit: str
+
+
+def in_flight(commit: str, trailers: Mapping[str, str]) -> InFlight:
+    """What the candidate ``commit`` with these ``trailers`` belongs to."""
+    epoch, step = trailers.get("Skillopt-Epoch-End"), trailers.get("Skillopt-Step", "?")
+    return InFlight(f"step {step}" if epoch is None else f"end of epoch {epoch}", commit)
 
 
 def status_rows(
-    state: State, history: Sequence[HistoryEntry], commit: str
+    state: State,
+    history: Sequence[HistoryEntry],
+    commit: str,
+    flight: InFlight | None = None,
+    total: int | None = None,
 ) -> tuple[tuple[str, str], ...]:
-    """The run at a glance."""
+    """The run at a glance; ``total`` is the number of its steps, None if nobody knows it here."""
     first = _first(history)
     return (
         ("skill", state.skill),
@@ -17,14 +38,22 @@ def status_rows(
         ("last step", f"{state.step} (epoch {state.epoch})" if state.step else "none yet"),
         ("steps", _counts(tally(history))),
         *_epoch_ends(state),
+        *_next(state, flight, total),
         ("started at", "–" if first is None else score_text(first.score_after or 0.0, first.tasks)),
         ("current", _snapshot(state.current)),
         ("best", _snapshot(state.best)),
         ("used", usage_text(state.usage.usage())),
+        *account_rows(state.accounts, state.usage),
     )
 
 
-def status_json(state: State, history: Sequence[HistoryEntry], commit: str) -> dict[str, object]:
+def status_json(
+    state: State,
+    history: Sequence[HistoryEntry],
+    commit: str,
+    flight: InFlight | None = None,
+    total: int | None = None,
+) -> dict[str, object]:
     """The same as one object."""
     first, usage = _first(history), state.usage.usage()
     return {
@@ -43,7 +72,10 @@ def status_json(state: State, history: Sequence[HistoryEntry], commit: str) -> d
         "calls": usage.calls,
         "tokens": usage.tokens,
         "cost_usd": usage.cost_usd,
+        "accounts": account_json(state.accounts),
         "simulated": state.simulated,
+        "steps": total,
+        "in_flight": None if flight is None else {"what": flight.what, "commit": flight.commit},
     }
 
 
@@ -62,6 +94,17 @@ def _epoch_ends(state: State) -> tuple[tuple[str, str], ...]:
     return (("last epoch end", f"epoch {state.boundary}"),)
 
 
+def _next(state: State, flight: InFlight | None, total: int | None) -> tuple[tuple[str, str], ...]:
+    if flight is not None:
+        text = f"{flight.what}: its candidate {flight.commit[:10]} waits to be measured"
+        return (("in flight", text),)
+    if total is None:
+        return ()
+    if state.step >= total:
+        return (("next", f"no step: all {total} are done"),)
+    return (("next", f"step {state.step + 1} of {total}"),)
+
+
 def _counts(counts: Mapping[str, int]) -> str:
     empty = f", {counts['empty']} without a candidate" if counts["empty"] else ""
     return f"{counts['merged']} merged, {counts['reverted']} reverted{empty}"
@@ -69,7 +112,8 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 def _snapshot(snapshot: Snapshot) -> str:
     measured = snapshot.measurement
-    return f"{score_text(measured.score, measured.n)} ({snapshot.origin})"
+    text = with_pessimistic(score_text(measured.score, measured.n), measured)
+    return f"{text} ({snapshot.origin})"
 
 
 def _first(history: Sequence[HistoryEntry]) -> HistoryEntry | None:

@@ -3,10 +3,13 @@
 from collections.abc import Iterator, Sequence
 
 from skillopt_ci.ledger.records import Decision, EditRecord, ProposalRecord, StepRecord
+from skillopt_ci.report.accounts import stage_rows
+from skillopt_ci.report.arithmetic import after_text, arithmetic
 from skillopt_ci.report.commit import edit_text
 from skillopt_ci.report.figures import plural, score, score_text, usage_text
 from skillopt_ci.report.note_outcome import follows
 from skillopt_ci.report.reminders import reminders
+from skillopt_ci.report.reservations import reservations
 from skillopt_ci.report.rewriting import suggestion_rows
 from skillopt_ci.report.verdict import verdict
 
@@ -29,7 +32,7 @@ def step_rows_in_full(record: StepRecord) -> tuple[tuple[str, str], ...]:
         *_edit_rows(proposal),
         *(_decision_rows(decision) if decision else (("verdict", "in flight"),)),
         ("used", usage_text(record.usage.usage())),
-        *((f"  {stage}", usage_text(used.usage())) for stage, used in proposal.usage.items()),
+        *stage_rows(record.accounts, record.usage, proposal.usage),
     )
 
 
@@ -82,13 +85,16 @@ def _decision_rows(decision: Decision) -> Iterator[tuple[str, str]]:
     yield "verdict", verdict(decision.action, decision.score_after)
     yield "because", decision.reason
     yield "before", score(decision.score_before)
-    yield "after", "not measured" if measured is None else score_text(measured.score, measured.n)
+    yield "after", after_text(decision)
+    if told := arithmetic(decision):
+        yield "arithmetic", told
     if decision.reused_from is not None:
         yield "measured in", f"step {decision.reused_from}: the text was the same"
     if measured is not None:
         yield "fixed", _listed(decision.fixed)
         yield "broken", _listed(decision.broken)
         yield from _unmeasured(measured.errors)
+        yield from (("beware", sentence) for sentence in reservations(measured))
     if (alone := decision.notes) is not None:
         yield "notes alone", f"{verdict(alone.action, alone.score_after)}: {alone.reason}"
 

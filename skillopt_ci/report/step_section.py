@@ -9,6 +9,8 @@ from skillopt_ci.ledger.records import (
     ProposalRecord,
     StepRecord,
 )
+from skillopt_ci.report.accounts import stage_gist
+from skillopt_ci.report.arithmetic import after_text, arithmetic, race_text, tasks_text
 from skillopt_ci.report.commit import change_count
 from skillopt_ci.report.edit_diff import edit_parts
 from skillopt_ci.report.figures import cost_text, plural, score, score_text, usage_text
@@ -16,6 +18,7 @@ from skillopt_ci.report.links import Links
 from skillopt_ci.report.markdown import code, codes, details, inline, quote, table
 from skillopt_ci.report.note_outcome import note_outcomes
 from skillopt_ci.report.reminders import notes_verdict
+from skillopt_ci.report.reservations import error_rows, reservations, with_pessimistic
 from skillopt_ci.report.run_view import StepPlace
 from skillopt_ci.report.size import Section
 from skillopt_ci.report.verdict import verdict
@@ -61,7 +64,7 @@ def step_row(entry: HistoryEntry, place: StepPlace, links: Links) -> str:
     cells = (
         f"{entry.step}",
         score(entry.score_before),
-        score(entry.score_after),
+        score(entry.score_after, estimated=entry.planned > 0),
         f"{icon(entry.action, entry.score_after)} {what}{where}",
     )
     return f"| {' | '.join(cells)} |"
@@ -77,7 +80,7 @@ def step_headline(record: StepRecord) -> str:
         return f"Step {record.step}: {what}"
     return (
         f"Step {record.step} {what}: {score(decision.score_before)} → "
-        f"{score(decision.score_after)} on {plural(decision.compared, 'task')}"
+        f"{score(decision.score_after, estimated=decision.partial)} on {tasks_text(decision)}"
     )
 
 
@@ -102,6 +105,8 @@ def _summary(record: StepRecord) -> str:
 
 def _facts(record: StepRecord, place: StepPlace, links: Links) -> str:
     facts = [*_gate(record), *_rollout(record), *_size(record.proposal), *_use(record, place)]
+    if raced := race_text(record.proposal):
+        facts.append(("race", inline(raced, 300)))
     if record.changes:
         facts.append(("changed since", inline(", ".join(record.changes), 300)))
     where = _commits(record, place, links)
@@ -126,8 +131,11 @@ def _measured(decision: Decision) -> Iterator[tuple[str, str]]:
     if measured is None:
         return
     reused = "" if decision.reused_from is None else f", as measured in step {decision.reused_from}"
-    after = f"**{inline(score_text(measured.score, measured.n))}** ({inline(decision.metric)})"
+    metric = inline(with_pessimistic(decision.metric, measured))
+    after = f"**{inline(after_text(decision))}** ({metric})"
     yield "selection tasks", f"{score(decision.score_before)} → {after}{reused}"
+    if told := arithmetic(decision):
+        yield "arithmetic", inline(told, 500)
     yield f"fixed ({len(decision.fixed)})", codes(decision.fixed)
     yield f"broken ({len(decision.broken)})", codes(decision.broken)
 
@@ -149,6 +157,8 @@ def _size(proposal: ProposalRecord) -> Iterator[tuple[str, str]]:
 def _use(record: StepRecord, place: StepPlace) -> Iterator[tuple[str, str]]:
     seconds = "" if place.seconds is None else f", {place.seconds:,.1f} s"
     yield "used", inline(usage_text(record.usage.usage())) + seconds
+    if stages := stage_gist(record.accounts):
+        yield "↳ by stage", inline(stages, 500)
 
 
 def _commits(record: StepRecord, place: StepPlace, links: Links) -> str:
@@ -196,4 +206,12 @@ def _unmeasured(record: StepRecord) -> str:
         lines.append(f"- and {len(training) - len(lines):,} more")
     if errors:
         lines.append(f"- selection tasks: {codes(errors)}")
-    return "**Not measured** (no evidence for or against)\n\n" + "\n".join(lines) if lines else ""
+    lines += [f"- {inline(sentence, 900)}" for sentence in reservations(measured)]
+    if not lines:
+        return ""
+    parts = ["**Not measured** (no evidence for or against)", "\n".join(lines)]
+    rows = () if measured is None else error_rows(measured)
+    if rows:
+        told = [(inline(why, 200), count) for why, count in rows]
+        parts.append(table(("why selection tasks were not measured", "attempts"), told, "lr"))
+    return "\n\n".join(parts)

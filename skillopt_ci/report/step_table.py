@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 
 from skillopt_ci.ledger.records import Decision, ProposalRecord, State, StepRecord
+from skillopt_ci.report.arithmetic import after_text, arithmetic
 from skillopt_ci.report.commit import applied_edits, change_count, gist
 from skillopt_ci.report.figures import plural, score, score_text, usage_text
 from skillopt_ci.report.reminders import notes_gist, refusal_lines
+from skillopt_ci.report.reservations import reservations
 from skillopt_ci.report.rewriting import rewriting
 from skillopt_ci.report.verdict import verdict
 
@@ -45,12 +47,15 @@ def _selection_rows(decision: Decision) -> Iterator[tuple[str, str]]:
     if measured is None:
         yield "selection", "not measured"
         return
-    after = score_text(measured.score, measured.n)
+    after = after_text(decision)
     reused = "" if decision.reused_from is None else f", measured in step {decision.reused_from}"
     yield (
         "selection",
         f"{score(decision.score_before)} → {after}{_errors(len(measured.errors))}{reused}",
     )
+    if told := arithmetic(decision):
+        yield "arithmetic", told
+    yield from (("beware", sentence) for sentence in reservations(measured))
     yield "flips", f"{len(decision.fixed)} fixed, {len(decision.broken)} broken"
     if (alone := decision.notes) is not None:
         fate = "kept" if alone.stays else "dropped"

@@ -14,7 +14,7 @@ def log_row(entry: HistoryEntry) -> tuple[str, ...]:
         step,
         str(entry.epoch),
         score(entry.score_before),
-        score(entry.score_after),
+        score(entry.score_after, estimated=entry.planned > 0),
         score(entry.best_score),
         str(entry.edits) if entry.kind == "step" else "–",
         str(entry.words),

@@ -5,6 +5,8 @@ from enum import StrEnum
 from typing import Literal
 
 Source = Literal["failure", "success"]
+#: Where an edit comes from: an analyst, or what was measured of the rule that it takes out.
+Origin = Literal["failure", "success", "attribution"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +21,7 @@ class Edit:
     op: str
     target: str = ""
     content: str = ""
-    source_type: Source = "failure"
+    source_type: Origin = "failure"
     support_count: int = 1
     merge_level: int = 0
     note_ids: tuple[str, ...] = ()
@@ -44,6 +46,7 @@ class EditStatus(StrEnum):
     EMPTY = "skipped_empty_content"
     UNKNOWN_OP = "skipped_unknown_op"
     REFUSED = "skipped_guard"
+    RACED_OUT = "skipped_race"
 
     @property
     def applied(self) -> bool:

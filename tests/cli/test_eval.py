@@ -76,3 +76,31 @@ def test_a_comparison_with_itself_shows_no_difference(cli: Cli, trained: Path) -
         "tasks: +0.000 ± 0.000 (95 %).\n0 fixed, 0 broken."
         in cli(trained, "eval", "best", "best").out
     )
+
+
+def test_json_says_how_sure_it_is_and_whether_anything_is_missing(cli: Cli, trained: Path) -> None:
+    found = cli(trained, "eval", "initial", "best", "--json").json
+    skill = found["skills"][1]
+    low, high = skill["hard_estimate"]["interval"]
+    assert low < skill["hard"] < high or skill["hard"] in (low, high)
+    assert (skill["complete"], skill["error_table"], skill["missing"]) == (True, [], [])
+    assert skill["pessimistic"]["hard"] == pytest.approx(skill["hard"])
+    assert sum(kind["tasks"] for kind in skill["by_type"].values()) == 16
+    low, high = found["difference"]["interval"]
+    assert low <= found["difference"]["hard"] <= high
+
+
+def test_several_attempts_say_how_often_a_task_is_solved_at_all(cli: Cli, trained: Path) -> None:
+    thrice = ("-o", "rollout.attempts=3")
+    found = cli(trained, "eval", "best", "--json", *thrice).json["skills"][0]
+    assert (found["tasks"], found["attempts"]) == (16, 48)
+    assert list(found["pass_at"]) == ["1", "2", "3"]
+    assert found["pass_at"]["1"] == pytest.approx(found["hard"])
+    assert found["pass_hat"]["3"] <= found["pass_at"]["1"] <= found["pass_at"]["3"]
+    assert "best: solved at least once (pass@k): 1: 0." in cli(trained, "eval", "best", *thrice).out
+
+
+def test_verbose_adds_the_lengths_of_conversations(cli: Cli, trained: Path) -> None:
+    line = "best: messages in a conversation: 3, 3, 3 (quartiles)"
+    assert line in cli(trained, "-v", "eval", "best").out
+    assert line not in cli(trained, "eval", "best").out

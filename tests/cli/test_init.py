@@ -25,7 +25,7 @@ def init(folder: Path, *words: str) -> Result:
 def test_every_provider_makes_a_configuration_that_loads(provider: str, tmp_path: Path) -> None:
     result = init(tmp_path, "--provider", provider, "--base-url", "http://localhost:1/v1")
     assert result.return_value == 0, result.output
-    assert load(tmp_path / "skillopt.yaml").config.model.target.model == PRESETS[provider].target
+    assert load(tmp_path / "skillopt.yaml").config.model.target.model == PRESETS[provider].target  # type: ignore[index]
 
 
 def test_options_reach_the_configuration(tmp_path: Path) -> None:

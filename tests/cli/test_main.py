@@ -118,7 +118,7 @@ def test_a_closed_stdout_is_quiet() -> None:
 def test_help_imports_nothing_but_click() -> None:
     code = (
         "import sys; from skillopt_ci.cli.main import main; main(['--help']);"
-        "print(sorted({'pydantic', 'rich', 'git', 'openai', 'yaml', 'asyncio'} & set(sys.modules)))"
+        "print(sorted({'pydantic', 'rich', 'openai', 'yaml', 'asyncio'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"

@@ -18,7 +18,7 @@ BRANCH = "skillopt/demo"
 
 
 def seen(checkout: Checkout) -> RunView:
-    return view(open_reader(Globals({}, checkout.folder), None))
+    return view(open_reader(Globals({}, checkout.folder)))
 
 
 @pytest.fixture

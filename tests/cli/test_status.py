@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,9 @@ def test_the_run_at_a_glance(cli: Cli, trained: Path) -> None:
     done = cli(trained, "status")
     assert done.code == 0
     assert done.out.startswith("Run quickstart (simulated models)\n")
-    assert "last step   2 (epoch 1)\n" in done.out
+    assert re.search(r"last step +2 \(epoch 1\)\n", done.out)
+    assert re.search(r"  target +\d+ calls", done.out)
+    assert re.search(r"    selection +\d+ calls", done.out)
     assert done.err == ""
 
 
@@ -35,7 +38,7 @@ def test_any_clone_without_configuration_or_tasks_will_do(
         path.unlink()
     done = cli(folder, "status")
     assert (done.code, done.err) == (0, "")
-    assert "last step   2" in done.out
+    assert re.search(r"last step +2", done.out)
 
 
 def test_reading_leaves_no_trace(cli: Cli, done: Path, git: Callable[..., str]) -> None:
@@ -50,3 +53,19 @@ def test_a_run_that_has_not_started_says_how_to_start_it(cli: Cli, untrained: Pa
     assert done.code == 2
     assert "Run 'quickstart' has not started" in done.err
     assert "skillopt-ci step" in done.err
+
+
+def test_what_is_next_is_said_where_the_configuration_is(cli: Cli, trained: Path) -> None:
+    assert re.search(r"^next +no step: all 2 are done$", cli(trained, "status").out, re.MULTILINE)
+    more = cli(trained, "status", "-o", "train.num_epochs=2")
+    assert re.search(r"^next +step 3 of 4$", more.out, re.MULTILINE)
+
+
+def test_a_candidate_that_waits_is_in_flight(cli: Cli, done: Path, git: Callable[..., str]) -> None:
+    halfway = cli(done, "step", "--until-candidate", "-o", "train.num_epochs=2")
+    assert halfway.code == 0, halfway.err
+    commit = git(done, "rev-parse", "skillopt-candidate/quickstart")
+    text = f"step 3: its candidate {commit[:10]} waits to be measured\n"
+    assert text in cli(done, "status").out
+    found = cli(done, "status", "--json").json
+    assert found["in_flight"] == {"what": "step 3", "commit": commit}

@@ -45,6 +45,18 @@ def test_the_last_column_takes_the_rest() -> None:
     assert all(line.startswith("   word") for line in lines[3:])
 
 
+def test_columns_are_as_wide_as_what_is_in_them() -> None:
+    stream = io.StringIO()
+    rows = [("1", "a", "x"), ("10", "日本", "y"), ("", "", "z")]
+    print_table(("n", "b", "what"), rows, stream, {})
+    assert stream.getvalue().splitlines() == [
+        "n   b     what",
+        "1   a     x",
+        "10  日本  y",
+        "          z",
+    ]
+
+
 def test_text_from_outside_is_text() -> None:
     stream = io.StringIO()
     print_table(("a", "b"), [("[bold]x[/bold]", ":smile: \x1b[31m\u202e")], stream, {})

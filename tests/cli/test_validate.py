@@ -38,7 +38,7 @@ def test_what_the_user_can_mend_goes_before_what_the_world_did(
 def test_a_run_that_can_start_is_called_ready(cli: Cli, untrained: Path) -> None:
     done = cli(untrained, "validate")
     assert done.code == 0
-    assert done.out.endswith("\nReady to train (1 warning): skillopt-ci step\n")
+    assert done.out.endswith("\nReady to train (2 warnings): skillopt-ci step\n")
     assert "ok       config           skillopt.yaml: run 'quickstart'\n" in done.out
     assert done.err == ""
 
@@ -46,14 +46,14 @@ def test_a_run_that_can_start_is_called_ready(cli: Cli, untrained: Path) -> None
 def test_errors_are_counted_and_their_hints_indented(cli: Cli, fresh: Path) -> None:
     done = cli(fresh, "validate", "-o", "prompts=none", "-o", "git.base=trunk")
     assert done.code == 2
-    assert done.out.endswith("\n2 errors, 1 warning.\n")
+    assert done.out.endswith("\n2 errors, 2 warnings.\n")
     assert all(line[:1] != " " or line.startswith(" " * 26) for line in done.out.splitlines())
 
 
 def test_quiet_leaves_what_needs_attention(cli: Cli, untrained: Path) -> None:
     done = cli(untrained, "-q", "validate")
-    (line,) = done.out.splitlines()
-    assert line.startswith("warning  tasks            only 16 selection tasks: ")
+    assert done.out.startswith("warning  tasks            only 16 selection tasks: ")
+    assert all(line.startswith("warning  tasks") for line in done.out.splitlines())
 
 
 def test_json_is_one_object(cli: Cli, untrained: Path) -> None:

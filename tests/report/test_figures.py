@@ -20,7 +20,7 @@ def test_what_was_not_measured_is_no_zero(value: float | None, expected: str) ->
         (0.00125, "$0.0013"),
         (0.5, "$0.5000"),
         (1234.5, "$1,234.50"),
-        (None, "unknown (no price set)"),
+        (None, "unknown (no price known)"),
     ],
 )
 def test_a_cost_shows_the_digits_that_matter(cost: float | None, expected: str) -> None:
@@ -36,7 +36,7 @@ def test_a_noun_agrees_with_its_number(count: int, expected: str) -> None:
 
 def test_usage_is_one_line() -> None:
     usage = Usage(calls=1, prompt_tokens=1200, completion_tokens=34, cost_usd=None)
-    assert usage_text(usage) == "1 call, 1,234 tokens, cost unknown (no price set)"
+    assert usage_text(usage) == "1 call, 1,234 tokens, cost unknown (no price known)"
 
 
 def test_counted_tokens_are_called_estimated() -> None:

@@ -33,7 +33,7 @@ def test_the_run_at_a_glance(state: State, make_entry: Make) -> None:
         ("started at", "0.500 [0.15, 0.85] n=4"),
         ("current", "0.750 [0.30, 0.95] n=4 (step 3)"),
         ("best", "0.750 [0.30, 0.95] n=4 (step 3)"),
-        ("used", "20 calls, 4,100 tokens, cost unknown (no price set)"),
+        ("used", "20 calls, 4,100 tokens, cost unknown (no price known)"),
     )
 
 

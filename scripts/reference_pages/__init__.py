@@ -1,0 +1,1 @@
+"""One module per reference page: from what the code says to Markdown."""

@@ -1,0 +1,45 @@
+"""The exit codes, and the failures that end with each."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from reference_pages.markdown import prose, table
+from skillopt_ci.errors import ExitCode, SkilloptError
+
+_HEAD = """\
+# Exit codes
+
+Every command ends with one of these. A message on standard error says what happened and what to
+do; with `--json` it is a JSON object. [The action](../action.md#how-a-job-ends) turns them into
+the outcome of a job.
+
+"""
+#: What the codes mean that no failure stands for.
+_OTHERS = {
+    ExitCode.DONE: "Done: the step is recorded, merged and reverted alike.",
+    ExitCode.DEFECT: "A defect of skillopt-ci, with a report to send.",
+    ExitCode.NOTHING_TO_DO: "Nothing left to do.",
+    ExitCode.INTERRUPTED: "Interrupted; the same command goes on from there.",
+}
+
+
+def page() -> str:
+    """The page: a row for each code."""
+    causes: dict[ExitCode, list[type[SkilloptError]]] = defaultdict(list)
+    for failure in _descendants(SkilloptError):
+        causes[failure.exit_code].append(failure)
+    rows = [(f"`{code.value}`", code.name, _meaning(code, causes[code])) for code in ExitCode]
+    return _HEAD + table(("code", "name", "meaning"), rows)
+
+
+def _meaning(code: ExitCode, failures: list[type[SkilloptError]]) -> str:
+    if code in _OTHERS:
+        return _OTHERS[code]
+    return "<br>".join(prose(failure.__doc__ or "").replace("\n", " ") for failure in failures)
+
+
+def _descendants(cls: type[SkilloptError]) -> Iterator[type[SkilloptError]]:
+    for child in cls.__subclasses__():
+        if child.__module__ == cls.__module__:
+            yield child
+            yield from _descendants(child)

@@ -1,0 +1,65 @@
+"""The files of a run's folder in the tree, from the records that are read back from them."""
+
+import inspect
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from reference_pages.attribute_docs import attribute_docs
+from reference_pages.markdown import table
+from reference_pages.objects import part
+from skillopt_ci.ledger import records
+from skillopt_ci.ledger.folder import RunFolder
+
+_RUN = RunFolder("<run>")
+#: The files that hold JSON, and the record that each (or each line of it) is.
+_FILES: dict[str, tuple[type[BaseModel], str]] = {
+    _RUN.state: (records.State, "where training stands"),
+    _RUN.history: (records.HistoryEntry, "one line for each event, oldest first"),
+    _RUN.path + "/steps/NNNN.json": (records.StepRecord, "all evidence of a step"),
+    _RUN.path + "/epochs/EE.json": (records.BoundaryRecord, "all evidence of an epoch's end"),
+    _RUN.summary: (records.Summary, "what came of the run, written by `finish`"),
+}
+_TEXTS = {
+    _RUN.initial_skill: "the skill that training started from",
+    _RUN.best_skill: "the best skill measured so far",
+    _RUN.path + "/epochs/EE.md": "the skill that an epoch ended with",
+    _RUN.meta_skill: "the optimizer's memory of earlier epochs",
+}
+_HEAD = f"""\
+# Records
+
+The skills branch `skillopt/<run>` carries the trainer's memory beside the skill, in
+`{_RUN.path}/`. These files are validated when they are read back: a key that this version does
+not know is refused. The version of their form is {records.RECORD_VERSION}.
+
+"""
+
+
+def page() -> str:
+    """The page: which file holds what, then every record."""
+    rows = [
+        (f"`{file}`", f"[{cls.__name__}](#{cls.__name__.lower()}): {text}")
+        for file, (cls, text) in _FILES.items()
+    ]
+    texts = [(f"`{file}`", text) for file, text in _TEXTS.items()]
+    parts = [part(schema, name, name) for name, schema in _schemas().items()]
+    return _HEAD + table(("file", "what it holds"), rows + texts) + "\n" + "\n".join(parts)
+
+
+def _schemas() -> dict[str, Any]:
+    """The schema of each record by its name, with the docstrings of its keys; files first."""
+    roots = [cls for cls, _ in _FILES.values()]
+    _, whole = models_json_schema([(cls, "validation") for cls in roots])
+    schemas: dict[str, Any] = whole["$defs"]
+    first = [cls.__name__ for cls in roots]
+    for name, schema in schemas.items():
+        for key, text in _texts(name).items():
+            schema["properties"][key]["description"] = text
+    return {name: schemas[name] for name in [*first, *sorted(schemas.keys() - set(first))]}
+
+
+def _texts(name: str) -> dict[str, str]:
+    cls = getattr(records, name, None)
+    return attribute_docs(cls) if inspect.isclass(cls) else {}

@@ -1,0 +1,72 @@
+"""Where the run stands and what this command has consumed, on one line."""
+
+from dataclasses import dataclass, replace
+
+from skillopt_ci.cli.harmless import harmless_line
+from skillopt_ci.cli.stages import rate_text
+from skillopt_ci.progress import CallPaid, Event, StepStarted
+from skillopt_ci.report.figures import plural
+
+_THOUSAND, _MILLION = 1_000, 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """What the line says; ``began`` is a time of the observer's clock, ``cost`` None if unknown."""
+
+    began: float
+    step: StepStarted | None = None
+    calls: int = 0
+    tokens: int = 0
+    cost: float | None = 0.0
+
+
+def noted(line: RunLine, event: Event) -> RunLine:
+    """The line after ``event``; most events do not change it."""
+    if isinstance(event, StepStarted):
+        return replace(line, step=event)
+    if isinstance(event, CallPaid):
+        unknown = line.cost is None or event.cost_usd is None
+        cost = None if unknown else (line.cost or 0.0) + (event.cost_usd or 0.0)
+        tokens = line.tokens + event.tokens
+        return replace(line, calls=line.calls + 1, tokens=tokens, cost=cost)
+    return line
+
+
+def run_line_text(line: RunLine, now: float) -> str:
+    """``step 3/12 epoch 1 · skill 0.675 · last merged · 40 calls 4.0/s · $1.20 · 60k tokens``."""
+    return " · ".join((*_standing(line.step), *_consumed(line, now)))
+
+
+def step_text(step: StepStarted) -> str:
+    """The beginning of a step, for logs."""
+    last = f", the last step {harmless_line(step.last)}" if step.last else ""
+    return (
+        f"{step.step} of {step.total}, epoch {step.epoch}: the skill scores {step.score:.3f} "
+        f"on {plural(step.tasks, 'task')}{last}"
+    )
+
+
+def _standing(step: StepStarted | None) -> tuple[str, ...]:
+    if step is None:
+        return ()
+    # the first words of the verdict: the figures after it have to fit in 80 columns
+    last = (f"last {harmless_line(step.last).partition(',')[0]}",) if step.last else ()
+    place = f"step {step.step}/{step.total} epoch {step.epoch}"
+    return (place, f"skill {step.score:.3f}", *last)
+
+
+def _consumed(line: RunLine, now: float) -> tuple[str, ...]:
+    if line.calls == 0:
+        return ()
+    calls = f"{plural(line.calls, 'call')} {rate_text(line.calls, now - line.began)}".rstrip()
+    cost = () if line.cost is None else (f"${line.cost:.2f}",)
+    return (calls, *cost, f"{_short(line.tokens)} tokens")
+
+
+def _short(count: int) -> str:
+    if count < _THOUSAND:
+        return str(count)
+    if count < _MILLION:
+        return f"{count / _THOUSAND:.0f}k"
+    return f"{count / _MILLION:.1f}M"

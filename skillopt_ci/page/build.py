@@ -1,0 +1,177 @@
+"""From a run's evidence to the page."""
+
+import base64
+import hashlib
+from collections.abc import Iterator, Sequence
+from functools import partial
+from importlib import resources
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from skillopt_ci import __version__
+from skillopt_ci.ledger.records import BoundaryRecord, FinalSkill, HistoryEntry, StepRecord
+from skillopt_ci.page.blame import blame
+from skillopt_ci.page.curve import anchor, curve
+from skillopt_ci.page.evidence import Evidence
+from skillopt_ci.page.outcome_map import Column, outcome_map
+from skillopt_ci.page.step_card import Card, epoch_card, step_card
+from skillopt_ci.page.versions import library
+from skillopt_ci.report.figures import plural, score, score_text, usage_text
+from skillopt_ci.report.run_view import RunView
+from skillopt_ci.report.untrusted import visible
+from skillopt_ci.report.verdict import verdict
+
+
+def build_page(evidence: Evidence, *, live: bool = False) -> str:
+    """Return the whole HTML document; nothing in it is fetched from anywhere.
+
+    All texts of models, tasks and people are escaped; characters that nobody sees are left out. A
+    content security policy lets only our own script run. With ``live`` the page asks the server
+    that it came from for a newer one.
+    """
+    run = evidence.run
+    columns = tuple(_columns(run))
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            run=run,
+            facts=_facts(run),
+            curve=curve(run.history),
+            history=[_row(entry) for entry in reversed(run.history)],
+            map=outcome_map(columns),
+            blame=blame(evidence),
+            cards=_cards(evidence),
+            versions=evidence.versions,
+            meta_skill=evidence.meta_skill,
+            trajectories=evidence.trajectories,
+            trajectories_left_out=evidence.trajectories_left_out,
+            data=_data(evidence, columns),
+            policy=_policy(live=live),
+            live=live,
+            version=__version__,
+        )
+    )
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("skillopt_ci.page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=_shown,
+    )
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
+    environment.filters["score"] = score
+    environment.filters["plural"] = plural
+    return environment
+
+
+def _shown(value: object) -> object:
+    """What a person can see of a text, and nothing of what only a browser would."""
+    return visible(value) if type(value) is str else value
+
+
+def _policy(*, live: bool) -> str:
+    script = (resources.files("skillopt_ci.page") / "templates" / "page.js").read_bytes()
+    digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
+    rules = {
+        "default-src": "'none'",
+        "style-src": "'unsafe-inline'",
+        "script-src": f"'sha256-{digest}'",
+        "img-src": "data:",
+        "connect-src": "'self'" if live else "'none'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    return "; ".join(f"{name} {value}" for name, value in rules.items())
+
+
+def _facts(run: RunView) -> Iterator[tuple[str, str]]:
+    state, counts = run.state, run.counts
+    current, best = state.current.measurement, state.best.measurement
+    yield "now", score_text(current.score, current.n)
+    if best.score > current.score:
+        yield "best", f"{score_text(best.score, best.n)} ({state.best.origin})"
+    first = run.scale[0] if run.scale else None
+    if first is not None and first.score_after is not None:
+        yield "at first", score_text(first.score_after, first.tasks)
+    yield from _tested(run)
+    empty = f", {counts['empty']} without a candidate" if counts["empty"] else ""
+    yield "steps", f"{counts['merged']} merged, {counts['reverted']} reverted{empty}"
+    yield "epoch", f"{state.epoch}"
+    yield "used", usage_text(state.usage.usage())
+
+
+def _tested(run: RunView) -> Iterator[tuple[str, str]]:
+    found = run.summary
+    if found is None:
+        return
+    told = [_test(one) for one in (found.initial, found.best) if one.test is not None]
+    if told:
+        yield "on test tasks", " → ".join(told)
+
+
+def _test(skill: FinalSkill) -> str:
+    return "" if skill.test is None else score_text(skill.test.hard, skill.test.n)
+
+
+def _row(entry: HistoryEntry) -> tuple[str, str, str, str, str]:
+    names = {"slow_update": f"end of epoch {entry.epoch}", "step": f"step {entry.step}"}
+    name = names.get(entry.kind, f"{entry.kind.replace('_', ' ')}")
+    what = verdict(entry.action, entry.score_after)
+    return name, score(entry.score_before), score(entry.score_after), what, anchor(entry)
+
+
+def _columns(run: RunView) -> Iterator[Column]:
+    """Every candidate whose tasks are on record, in the order of the history."""
+    steps = {record.step: record for record in run.steps}
+    epochs = {record.epoch: record for record in run.epochs}
+    for entry in run.history:
+        record: StepRecord | BoundaryRecord | None = None
+        if entry.kind == "step":
+            record = steps.get(entry.step)
+        elif entry.kind == "slow_update":
+            record = epochs.get(entry.epoch)
+        if record is None or record.decision is None or record.decision.measurement is None:
+            continue
+        fate = "merged" if record.decision.stays else "reverted"
+        name = f"step {entry.step}" if entry.kind == "step" else f"end of epoch {entry.epoch}"
+        yield Column(f"{name}, {fate}", anchor(entry), fate, record.decision.measurement)
+
+
+def _cards(evidence: Evidence) -> list[Card]:
+    """Steps and epochs' ends, the newest first."""
+    run = evidence.run
+    known = evidence.candidates.get
+    steps = {
+        record.step: partial(step_card, record, run.place(record.step)) for record in run.steps
+    }
+    ends = {
+        record.epoch: partial(epoch_card, record, run.place(record.epoch, "slow_update"))
+        for record in run.epochs
+    }
+    made = []
+    for entry in run.history:
+        card = None
+        if entry.kind == "step":
+            card = steps.get(entry.step)
+        elif entry.kind == "slow_update":
+            card = ends.get(entry.epoch)
+        if card is not None:
+            made.append(card(known(anchor(entry))))
+    return made[::-1]
+
+
+def _data(evidence: Evidence, columns: Sequence[Column]) -> dict[str, object]:
+    """What the script works on."""
+    texts = library([visible(version.text) for version in evidence.versions])
+    return {
+        "lines": texts.lines,
+        "texts": texts.texts,
+        "columns": [[visible(column.title), column.anchor] for column in columns],
+        "rows": [[visible(row.task), row.letters] for row in outcome_map(columns).rows],
+    }

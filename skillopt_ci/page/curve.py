@@ -1,0 +1,169 @@
+"""The training curve as shapes: where lines, bands and marks stand, in the units of an SVG."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from skillopt_ci.ledger.records import HistoryEntry
+from skillopt_ci.report.figures import plural, score
+from skillopt_ci.report.timeline import Moment, stays, timeline
+from skillopt_ci.report.verdict import verdict
+from skillopt_ci.rollout.metrics import wilson
+
+WIDTH, HEIGHT = 960, 300
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 14, 34
+_MEASURED = ("start", "measure", "step", "notes", "slow_update")
+_MOST_LABELS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A candidate on the curve; ``anchor`` is the section that tells of it."""
+
+    x: float
+    y: float
+    kind: Literal["merged", "reverted", "none", "measured"]
+    title: str
+    anchor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A part of the curve whose scores compare: the line's and the band's points."""
+
+    line: str
+    band: str
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The whole drawing. ``ticks`` are (y, label), ``labels`` (x, text), ``epochs`` (x, number)."""
+
+    stretches: tuple[Stretch, ...]
+    marks: tuple[Mark, ...]
+    ticks: tuple[tuple[float, str], ...]
+    labels: tuple[tuple[float, str], ...]
+    epochs: tuple[tuple[float, int], ...]
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = _LEFT
+    right: int = WIDTH - _RIGHT
+    bottom: int = HEIGHT - _BOTTOM
+
+
+def curve(history: Sequence[HistoryEntry]) -> Curve:
+    """Draw the score of the current skill with its 95 % interval, and every candidate."""
+    moments = [one for one in timeline(history) if one.entry.kind in _MEASURED]
+    place = _x_axis(len(moments))
+    return Curve(
+        stretches=tuple(_stretches(moments, place)),
+        marks=tuple(_mark(moment, x) for moment, x in zip(moments, place, strict=True)),
+        ticks=tuple((_y(value / 4), f"{value / 4:.2f}") for value in range(5)),
+        labels=tuple(_labels(moments, place)),
+        epochs=tuple(
+            (x, moment.entry.epoch)
+            for moment, x in zip(moments, place, strict=True)
+            if moment.entry.kind == "slow_update"
+        ),
+    )
+
+
+def anchor(entry: HistoryEntry) -> str:
+    """The id of the section that tells of an event."""
+    if entry.kind == "slow_update":
+        return f"epoch-{entry.epoch}"
+    return f"step-{entry.step}" if entry.kind in ("step", "notes") else ""
+
+
+def _x_axis(count: int) -> list[float]:
+    room = WIDTH - _LEFT - _RIGHT
+    return [round(_LEFT + room * (index + 0.5) / max(count, 1), 1) for index in range(count)]
+
+
+def _y(value: float) -> float:
+    inside = min(max(value, 0.0), 1.0)
+    return round(_TOP + (HEIGHT - _TOP - _BOTTOM) * (1 - inside), 1)
+
+
+def _stretches(moments: Sequence[Moment], place: Sequence[float]) -> Iterator[Stretch]:
+    """A new measurement of an unchanged skill was made in another way: the line breaks there."""
+    points: list[tuple[float, float, int]] = []
+    before: Moment | None = None
+    for moment, x in zip(moments, place, strict=True):
+        again = moment.entry.kind == "measure" and before is not None
+        if again and before is not None and before.skill_sha256 == moment.skill_sha256 and points:
+            yield _stretch(points)
+            points = []
+        if moment.current_score is not None:
+            points.append((x, moment.current_score, moment.entry.tasks or _tasks(points)))
+        before = moment
+    if points:
+        yield _stretch(points)
+
+
+def _tasks(points: Sequence[tuple[float, float, int]]) -> int:
+    return points[-1][2] if points else 0
+
+
+def _stretch(points: Sequence[tuple[float, float, int]]) -> Stretch:
+    # a step function: a score holds until the next verdict
+    corners: list[tuple[float, float, int]] = []
+    for x, value, tasks in points:
+        if corners:
+            corners.append((x, corners[-1][1], corners[-1][2]))
+        corners.append((x, value, tasks))
+    spans = [(x, wilson(min(max(value, 0.0), 1.0), tasks)) for x, value, tasks in corners]
+    upper = [(x, _y(span.high)) for x, span in spans]
+    lower = [(x, _y(span.low)) for x, span in reversed(spans)]
+    return Stretch(
+        line=_points((x, _y(value)) for x, value, _ in corners), band=_points((*upper, *lower))
+    )
+
+
+def _points(pairs: Iterator[tuple[float, float]] | Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{x:g},{y:g}" for x, y in pairs)
+
+
+def _mark(moment: Moment, x: float) -> Mark:
+    entry = moment.entry
+    if entry.score_after is None:
+        return Mark(x, _y(0), "none", f"{_name(entry)}: {_fate(entry)}", anchor(entry))
+    kind: Literal["merged", "reverted", "measured"] = (
+        "measured"
+        if entry.kind in ("start", "measure")
+        else "merged"
+        if stays(entry)
+        else "reverted"
+    )
+    told = f"{_name(entry)}: {_fate(entry)}, {score(entry.score_after)}"
+    on = f" on {plural(entry.tasks, 'task')}" if entry.tasks else ""
+    return Mark(x, _y(entry.score_after), kind, told + on, anchor(entry))
+
+
+def _fate(entry: HistoryEntry) -> str:
+    if entry.kind in ("start", "measure"):
+        return "the skill as it stands"
+    return verdict(entry.action, entry.score_after)
+
+
+def _name(entry: HistoryEntry) -> str:
+    names = {
+        "start": "First measurement",
+        "measure": "Measured again",
+        "step": f"Step {entry.step}",
+        "notes": f"Reminders of step {entry.step}",
+        "slow_update": f"End of epoch {entry.epoch}",
+    }
+    return names[entry.kind]
+
+
+def _labels(moments: Sequence[Moment], place: Sequence[float]) -> Iterator[tuple[float, str]]:
+    steps = [
+        (x, moment.entry.step)
+        for moment, x in zip(moments, place, strict=True)
+        if moment.entry.kind == "step"
+    ]
+    every = -(-len(steps) // _MOST_LABELS) or 1
+    for number, (x, step) in enumerate(steps):
+        if number % every == 0:
+            yield x, str(step)

@@ -1,0 +1,143 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const one = (id) => document.getElementById(id);
+  const outcomes = { s: "solved", p: "solved in part", f: "failed", u: "not measured" };
+
+  // A link into a folded section opens it.
+  const reveal = () => {
+    const target = location.hash && one(decodeURIComponent(location.hash.slice(1)));
+    if (target && target.tagName === "DETAILS") {
+      target.hidden = false;
+      target.open = true;
+      target.scrollIntoView();
+    }
+  };
+  addEventListener("hashchange", reveal);
+  reveal();
+
+  // Steps: which to show, and all open or all closed.
+  const cards = [...document.querySelectorAll("details.card")];
+  for (const choice of document.querySelectorAll('input[name="fate"]')) {
+    choice.addEventListener("change", () => {
+      for (const card of cards) card.hidden = choice.value !== "all" && !card.classList.contains(choice.value);
+    });
+  }
+  const fold = one("fold");
+  if (fold) fold.addEventListener("click", () => {
+    const open = fold.getAttribute("aria-pressed") !== "true";
+    for (const card of cards) card.open = open;
+    fold.setAttribute("aria-pressed", String(open));
+    fold.textContent = open ? "Close all" : "Open all";
+  });
+  let folded = [];
+  addEventListener("beforeprint", () => {
+    folded = [...document.querySelectorAll("details:not([open])")];
+    for (const each of folded) each.open = true;
+  });
+  addEventListener("afterprint", () => { for (const each of folded) each.open = false; });
+
+  // The map: one cursor, moved by pointer or arrow keys.
+  const map = one("outcomes");
+  if (map) {
+    const cell = Number(map.dataset.cell), height = Number(map.dataset.row);
+    const cursor = one("cursor"), told = one("cell");
+    let row = -1, column = -1;
+    const show = (r, c) => {
+      row = Math.min(Math.max(r, 0), data.rows.length - 1);
+      column = Math.min(Math.max(c, 0), data.columns.length - 1);
+      cursor.setAttribute("x", column * cell);
+      cursor.setAttribute("y", row * height);
+      cursor.setAttribute("visibility", "visible");
+      told.textContent = data.rows[row][0] + " · " + data.columns[column][0] + " · " + outcomes[data.rows[row][1][column]];
+    };
+    const at = (event) => {
+      const box = map.getBoundingClientRect();
+      return [Math.floor((event.clientY - box.top - 8) / height), Math.floor((event.clientX - box.left) / cell)];
+    };
+    const visit = () => {
+      const anchor = column >= 0 && data.columns[column][1];
+      if (anchor) location.hash = anchor;
+    };
+    map.addEventListener("pointermove", (event) => show(...at(event)));
+    map.addEventListener("click", (event) => { show(...at(event)); visit(); });
+    map.addEventListener("focus", () => { if (row < 0) show(0, 0); });
+    map.addEventListener("keydown", (event) => {
+      const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+      if (event.key === "Enter") visit();
+      else if (event.key === "Home") show(row, 0);
+      else if (event.key === "End") show(row, data.columns.length - 1);
+      else if (moves[event.key]) show(row + moves[event.key][0], column + moves[event.key][1]);
+      else return;
+      event.preventDefault();
+    });
+  }
+
+  // Trajectories: by task.
+  const find = one("find");
+  if (find) find.addEventListener("input", () => {
+    for (const each of document.querySelectorAll(".trajectory")) {
+      each.hidden = !each.dataset.task.toLowerCase().includes(find.value.toLowerCase());
+    }
+  });
+
+  // Two versions: a longest common subsequence of their lines, what they share at both ends aside.
+  const difference = (a, b) => {
+    let start = 0, endA = a.length, endB = b.length;
+    while (start < endA && start < endB && a[start] === b[start]) start++;
+    while (endA > start && endB > start && a[endA - 1] === b[endB - 1]) { endA--; endB--; }
+    const rows = endA - start, columns = endB - start, wide = columns + 1;
+    const longest = new Uint32Array((rows + 1) * wide);
+    for (let i = rows - 1; i >= 0; i--) for (let j = columns - 1; j >= 0; j--) {
+      longest[i * wide + j] = a[start + i] === b[start + j]
+        ? longest[(i + 1) * wide + j + 1] + 1
+        : Math.max(longest[(i + 1) * wide + j], longest[i * wide + j + 1]);
+    }
+    const found = a.slice(0, start).map((line) => ["same", line]);
+    let i = 0, j = 0;
+    while (i < rows || j < columns) {
+      if (i < rows && j < columns && a[start + i] === b[start + j]) { found.push(["same", a[start + i]]); i++; j++; }
+      else if (i < rows && (j === columns || longest[(i + 1) * wide + j] >= longest[i * wide + j + 1])) found.push(["removed", a[start + i++]]);
+      else found.push(["added", b[start + j++]]);
+    }
+    for (const line of a.slice(endA)) found.push(["same", line]);
+    return found;
+  };
+  const from = one("from"), to = one("to");
+  const signs = { same: " ", removed: "−", added: "+" };
+  const compare = () => {
+    const found = difference(data.texts[from.value], data.texts[to.value]);
+    const count = (kind) => found.filter(([each]) => each === kind).length;
+    one("compared").textContent = count("added") + " lines added, " + count("removed") + " removed";
+    one("difference").replaceChildren(...found.map(([kind, line]) => {
+      const shown = document.createElement("span"), sign = document.createElement("i");
+      shown.className = kind;
+      sign.textContent = signs[kind];
+      shown.append(sign, data.lines[line]);
+      return shown;
+    }));
+  };
+  if (data.texts.length) {
+    from.addEventListener("change", compare);
+    to.addEventListener("change", compare);
+    compare();
+  }
+
+  // Live: ask for the version, and load the page again when it is another one.
+  const live = document.body.dataset.live;
+  if (live !== undefined) {
+    let known = null;
+    const ask = async () => {
+      try {
+        const version = await (await fetch("version", { cache: "no-store" })).text();
+        if (known !== null && version !== known) location.reload();
+        known = version;
+        document.body.classList.remove("lost");
+      } catch {
+        document.body.classList.add("lost");
+      }
+      setTimeout(ask, 1000);
+    };
+    ask();
+  }
+})();

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Cli
+
+EVERYTHING = (
+    *("-o", "train.num_epochs=2", "-o", "optimizer.use_slow_update=true"),
+    *("-o", "optimizer.use_meta_skill=true", "-o", "evaluation.eval_test=true"),
+)
+
+
+def calls(accounts: list[dict[str, Any]]) -> Counter[tuple[str, str]]:
+    """Calls by role and stage; the parts of the final test as one."""
+    found: Counter[tuple[str, str]] = Counter()
+    for one in accounts:
+        found[one["role"], one["stage"].split()[0]] += one["calls"]
+    return found
+
+
+def require_within(rest: dict[str, Any], made: Counter[tuple[str, str]]) -> None:
+    foreseen = {(one["role"], one["stage"]): one["calls"] for one in rest["stages"]}
+    assert made.keys() <= foreseen.keys()
+    for key, count in foreseen.items():
+        assert count["least"] <= made[key] <= count["most"], key
+    assert rest["calls"]["least"] <= made.total() <= rest["calls"]["most"]
+
+
+def test_a_run_makes_the_calls_that_were_foreseen_whenever_one_asks(cli: Cli, fresh: Path) -> None:
+    before = cli(fresh, "estimate", "--json", *EVERYTHING).json
+    assert cli(fresh, "step", "-q", *EVERYTHING).code == 0
+    first = calls(cli(fresh, "status", "--json").json["accounts"])
+    require_within(before["step"], first)
+    between = cli(fresh, "estimate", "--json", *EVERYTHING).json
+    assert cli(fresh, "run", "-q", *EVERYTHING).code == 0
+    made = calls(cli(fresh, "status", "--json").json["accounts"])
+    require_within(before["rest"], made)
+    require_within(between["rest"], made - first)
+    # what is exact is exact: attempts of the first epoch, and the first measurement
+    by_stage = {one["stage"]: one["calls"] for one in before["step"]["stages"]}
+    assert by_stage["rollout"]["likely"] == first["target", "rollout"]
+    # sizes come from the run's own calls once there are some
+    assert not any(one["measured"] for one in before["rest"]["stages"])
+    sized = {one["stage"]: one for one in between["rest"]["stages"]}
+    assert sized["rollout"]["measured"]
+
+
+def test_the_likely_tokens_are_those_that_are_used_in_order_of_magnitude(
+    cli: Cli, fresh: Path
+) -> None:
+    foreseen = cli(fresh, "estimate", "--json").json["step"]
+    assert cli(fresh, "step", "-q").code == 0
+    used = cli(fresh, "status", "--json").json["tokens"]
+    assert used / 4 < foreseen["tokens"]["likely"] < used * 4
+
+
+def test_nothing_changes_and_nothing_is_asked(cli: Cli, untrained: Path) -> None:
+    done = cli(untrained, "estimate")
+    assert done.code == 0
+    assert "Next step" in done.out
+    assert "Rest of the run" in done.out
+    assert "simulated, costs nothing" in done.out
+    assert "Simulated models cost nothing" in done.out
+    assert cli(untrained, "status").code == 2  # the run has not started
+
+
+def test_a_price_that_nobody_knows_is_called_unknown(cli: Cli, untrained: Path) -> None:
+    role = "{provider: openai, model: in-no-table, base_url: 'http://127.0.0.1:9/v1'}"
+    options = ("-o", f"model.target={role}", "-o", f"model.optimizer={role}")
+    found = cli(untrained, "estimate", "--json", *options).json
+    assert found["rest"]["cost_usd"] is None
+    assert found["prices"]["target"]["source"] == "unknown"
+    assert any("No price is known for" in one for one in found["assumptions"])
+    assert "unknown" in cli(untrained, "estimate", *options).out
+
+
+def test_money_is_calls_times_sizes_times_price(cli: Cli, untrained: Path) -> None:
+    price = "{input: 1000000, output: 0}"
+    role = f"{{provider: simulated, model: s, price: {price}}}"
+    paid = role.replace("simulated", "openai")
+    options = ("-o", f"model.target={paid}", "-o", f"model.optimizer={role}")
+    step = cli(untrained, "estimate", "--json", *options).json["step"]
+    target = [one for one in step["stages"] if one["role"] == "target"]
+    for one in target:
+        assert one["cost_usd_per_call"] == pytest.approx(one["prompt_tokens_per_call"])
+    expected = sum(one["calls"]["likely"] * one["prompt_tokens_per_call"] for one in target)
+    assert step["cost_usd"]["likely"] == pytest.approx(expected)
+
+
+def test_a_trained_run_has_nothing_left_but_its_end(cli: Cli, trained: Path) -> None:
+    found = cli(trained, "estimate", "--json").json
+    assert (found["step"]["stages"], found["rest"]["stages"]) == ([], [])
+
+
+def test_a_budget_that_will_not_do_is_a_warning(cli: Cli, untrained: Path) -> None:
+    done = cli(untrained, "estimate", "-o", "budget.step.calls=3", "-o", "budget.run.tokens=10")
+    assert done.code == 0
+    assert "warning: budget.step.calls is 3, and about" in done.err
+    assert "warning: budget.run.tokens is 10, and about" in done.err

@@ -1,0 +1,64 @@
+"""docs/environments.md promises nothing that is not so."""
+
+import json
+import re
+from pathlib import Path
+
+import yaml
+
+from skillopt_ci.environments.checked import split_tasks
+from skillopt_ci.environments.find import BUILT_IN, open_environment
+from skillopt_ci.environments.inspect_ai.environment import InspectOptions
+from skillopt_ci.environments.promptfoo.assertions import REFUSED, SUPPORTED
+from skillopt_ci.environments.promptfoo.environment import PromptfooOptions
+from skillopt_ci.environments.skillopt.environment import SkillOptOptions
+from skillopt_ci.rollout.environment import Environment
+from skillopt_ci.tasks.loading import load_tasks
+
+PAGE = (Path(__file__).parents[2] / "docs" / "environments.md").read_text(encoding="utf-8")
+OPTIONS = {"inspect": InspectOptions, "promptfoo": PromptfooOptions, "skillopt": SkillOptOptions}
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def test_the_class_is_one_that_works(tmp_path: Path) -> None:
+    (tmp_path / "environment.py").write_text(blocks("python")[0], encoding="utf-8")
+    riddles = [{"id": str(n), "prompt": f"p{n}", "references": ["r"]} for n in range(8)]
+    lines = "".join(json.dumps(one) + "\n" for one in riddles)
+    (tmp_path / "riddles.jsonl").write_text(lines, encoding="utf-8")
+    named = yaml.safe_load(blocks("yaml")[0])["environment"]
+    found = open_environment(named, tmp_path, {})
+    assert len(split_tasks(found, "train")) == 4
+    assert found.grades
+
+
+def test_every_bridge_is_shown_with_all_its_options() -> None:
+    shown = [yaml.safe_load(block) for block in blocks("yaml")]
+    bridges = {
+        one["environment"]["type"]: one["environment"]
+        for one in shown
+        if isinstance(one, dict) and isinstance(one.get("environment"), dict)
+    }
+    assert bridges.keys() == BUILT_IN.keys() == OPTIONS.keys()
+    for name, options in bridges.items():
+        assert options.keys() - {"type"} == OPTIONS[name].model_fields.keys(), name
+
+
+def test_the_task_is_one_that_loads(tmp_path: Path) -> None:
+    (block,) = (one for one in blocks("yaml") if one.startswith("- id"))
+    (tmp_path / "t.yaml").write_text(block, encoding="utf-8")
+    tasks, problems = load_tasks(tmp_path / "t.yaml")
+    assert (len(tasks), problems) == (1, ())
+
+
+def test_every_assertion_type_is_named() -> None:
+    named = set(re.findall(r"`([\w-]+)`", PAGE))
+    assert {*SUPPORTED, *REFUSED} <= named
+
+
+def test_every_method_is_named() -> None:
+    named = set(re.findall(r"^\| `(\w+)\(", PAGE, re.MULTILINE))
+    own = {name for name, one in vars(Environment).items() if callable(one) and name[0] != "_"}
+    assert named == own

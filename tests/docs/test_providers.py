@@ -1,0 +1,98 @@
+"""The tables of docs/providers.md say what the presets say."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from skillopt_ci.settings.model import Models, short_form
+from skillopt_ci.settings.providers import PROVIDERS, Preset
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "providers.md").read_text(encoding="utf-8")
+
+_STRUCTURED = {"json_schema": "schema", "json_object": "JSON only", "none": "—"}
+_CACHING = {
+    "marked": "marked by us",
+    "automatic": "automatic",
+    "server": "in the server",
+    "unknown": "unknown",
+}
+_PROTOCOLS = {
+    "chat": "`test_providers.py`: chat",
+    "messages": "`test_providers.py`: messages",
+    "command": "`test_command_client.py`",
+    "simulated": "`simulated/`",
+}
+
+
+def _yes(value: object) -> str:
+    return "yes" if value else "—"
+
+
+def _thinking(preset: Preset) -> str:
+    switch = "switch" if len(preset.thinking) == 2 else "off switch" if preset.thinking else ""
+    is_server = preset.protocol in ("chat", "messages")
+    effort = "effort" if is_server and "reasoning_effort" not in preset.rejects else ""
+    return ", ".join(filter(None, (effort, switch))) or "—"
+
+
+def reached() -> Iterator[str]:
+    """Where each server is and what it wants."""
+    yield "| provider | address | key | token limit |"
+    yield "| --- | --- | --- | --- |"
+    for name, preset in PROVIDERS.items():
+        if preset.protocol in ("chat", "messages"):
+            url = f"`{preset.base_url}`" if preset.base_url else "`base_url`"
+            key = f"`{preset.key}`" if preset.key else "`api_key_env`"
+            optional = " (optional)" if preset.key_optional or not preset.key else ""
+            yield f"| `{name}` | {url} | {key}{optional} | `{preset.limit_field}` |"
+
+
+def features() -> Iterator[str]:
+    """What each provider can be asked for."""
+    yield (
+        "| provider | tools | structured output | images | reasoning | prompt cache | usage | "
+        "tested by |"
+    )
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    for name, preset in PROVIDERS.items():
+        is_server = preset.protocol in ("chat", "messages")
+        images = "as files" if preset.images and not is_server else _yes(preset.images)
+        cells = (
+            f"`{name}`",
+            _yes(preset.tools),
+            _STRUCTURED[preset.structured],
+            images,
+            _thinking(preset),
+            _CACHING[preset.caching] if is_server else "—",
+            "reported" if is_server else "estimated",
+            _PROTOCOLS[preset.protocol],
+        )
+        yield f"| {' | '.join(cells)} |"
+
+
+@pytest.mark.parametrize("table", [reached, features], ids=["reached", "features"])
+def test_the_table_is_what_the_presets_say(table: object) -> None:
+    expected = "\n".join(table())  # type: ignore[operator]
+    assert expected in DOCUMENT, f"the table of docs/providers.md should read:\n\n{expected}\n"
+
+
+def test_regions_stand_in_the_document() -> None:
+    for preset in PROVIDERS.values():
+        for region, url in preset.regions.items():
+            assert f"| `{region}` | `{url}` |" in DOCUMENT
+
+
+def test_every_example_is_a_valid_role() -> None:
+    blocks = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
+    assert blocks
+    for block in blocks:
+        model = yaml.safe_load(block)["model"]
+        roles = {
+            name: short_form(role) if isinstance(role, str) else role
+            for name, role in model.items()
+        }
+        roles.setdefault("optimizer", roles["target"])
+        Models.model_validate(roles)

@@ -1,0 +1,95 @@
+"""The reference pages are complete: what the code has is on them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from skillopt_ci.cli.main import COMMANDS
+from skillopt_ci.errors import ExitCode
+from skillopt_ci.ledger import records
+from skillopt_ci.settings.schema import json_schema
+
+PAGES = Path(__file__).parents[2] / "docs" / "reference"
+
+
+def page(name: str) -> str:
+    return (PAGES / f"{name}.md").read_text(encoding="utf-8")
+
+
+def part(text: str, anchor: str) -> str:
+    """The part of a page with this anchor, up to the next heading."""
+    return text.partition(f"{{#{anchor}}}\n")[2].partition("\n## ")[0]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_its_part(command: str) -> None:
+    assert f"\n## {command}\n" in page("command-line")
+
+
+def test_an_option_has_its_help_and_stands_once() -> None:
+    text = page("command-line")
+    assert "| `--probe` | Also make one small call to each model role. |" in text
+    assert text.count("`-o, --override KEY=VALUE`") == 1
+
+
+def test_the_text_of_a_command_is_no_code_block() -> None:
+    assert not re.search(r"^ {4}", page("command-line"), re.MULTILINE)
+
+
+def test_every_section_of_the_configuration_has_all_its_keys() -> None:
+    text = page("configuration")
+    definitions: Any = json_schema()["$defs"]
+    missing = [
+        (name, key)
+        for name, schema in definitions.items()
+        for key in schema.get("properties", {})
+        if f"\n| `{key}` |" not in part(text, name.lower())
+    ]
+    assert definitions
+    assert missing == []
+
+
+def test_a_key_has_its_type_its_default_and_its_meaning() -> None:
+    row = "| `max_error_rate` | number ≥ 0, ≤ 1 | `0.2` | Share of tasks"
+    assert row in part(page("configuration"), "evaluation")
+    assert "| `run` | text | **required** |" in part(page("configuration"), "top-level")
+
+
+def test_every_record_of_a_file_has_all_its_keys() -> None:
+    text = page("records")
+    roots: list[type[BaseModel]] = [
+        records.State,
+        records.HistoryEntry,
+        records.StepRecord,
+        records.BoundaryRecord,
+        records.Summary,
+    ]
+    missing = [
+        (cls.__name__, key)
+        for cls in roots
+        for key in cls.model_fields
+        if f"\n| `{key}` |" not in part(text, cls.__name__.lower())
+    ]
+    assert missing == []
+
+
+def test_a_docstring_below_a_key_is_its_meaning() -> None:
+    assert "| What the last step was proposed under. |" in part(page("records"), "state")
+
+
+def test_every_exit_code_has_a_row_with_a_meaning() -> None:
+    rows = dict(re.findall(r"^\| `(\d+)` \| \w+ \| (.+) \|$", page("exit-codes"), re.MULTILINE))
+    assert {int(code) for code in rows} == {int(code) for code in ExitCode}
+    assert all(rows.values())
+
+
+def test_no_link_leads_nowhere_on_its_own_page() -> None:
+    for file in PAGES.glob("*.md"):
+        text = file.read_text(encoding="utf-8")
+        wanted = set(re.findall(r"\]\(#([\w-]+)\)", text))
+        assert wanted <= set(re.findall(r"\{#([\w-]+)\}", text)), file.name

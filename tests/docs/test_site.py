@@ -1,0 +1,173 @@
+"""The site builds without a broken link or anchor, is current, and needs no other server."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from shutil import copytree, which
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+#: Attributes and rules by which a page makes a browser fetch something.
+_FETCHED = re.compile(
+    r"<(?:script|img|iframe|source|video|audio)\b[^>]*?\ssrc=[\"']?(https?:)?//"
+    r"|<link\b(?=[^>]*\brel=[\"']?(?:stylesheet|preload|preconnect|icon))[^>]*?"
+    r"\shref=[\"']?(https?:)?//"
+    r"|@import\s+[\"']?(?:url\()?[\"']?(https?:)?//|url\([\"']?(https?:)?//"
+)
+
+
+def mkdocs(root: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", site],
+        cwd=root,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site as `make docs` builds it."""
+    folder = tmp_path_factory.mktemp("site")
+    done = mkdocs(ROOT, folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.mark.integration
+def test_every_page_is_built(site: Path) -> None:
+    pages = [file.relative_to(ROOT / "docs") for file in (ROOT / "docs").rglob("*.md")]
+    built = [
+        site / page.parent / ("" if page.stem == "index" else page.stem) / "index.html"
+        for page in pages
+    ]
+    assert [file for file in built if not file.exists()] == []
+
+
+@pytest.mark.integration
+def test_nothing_is_fetched_from_another_server(site: Path) -> None:
+    texts = [file for kind in ("html", "css") for file in site.rglob(f"*.{kind}")]
+    found = {
+        str(file.relative_to(site)): match[0]
+        for file in texts
+        if (match := _FETCHED.search(file.read_text(encoding="utf-8")))
+    }
+    assert texts
+    assert found == {}
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A documentation of two pages, under the real settings but for the list of pages."""
+    settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    (tmp_path / "mkdocs.yml").write_text(
+        settings[: settings.index("\nnav:")] + "\nnav: [index.md, other.md]\n", encoding="utf-8"
+    )
+    copytree(ROOT / "scripts", tmp_path / "scripts", ignore=lambda *_: ["__pycache__"])
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "other.md").write_text("# Other\n\n## Part\n", encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("link", "complaint"),
+    [
+        ("missing.md", "missing.md"),
+        ("other.md#nowhere", "nowhere"),
+        ("../scripts/missing.py", "missing.py"),
+    ],
+)
+def test_a_broken_link_stops_the_build(small: Path, link: str, complaint: str) -> None:
+    (small / "docs" / "index.md").write_text(f"# Home\n\n[there]({link})\n", encoding="utf-8")
+    done = mkdocs(small, small / "site")
+    assert done.returncode != 0
+    assert complaint in done.stderr
+
+
+def test_a_link_out_of_the_documentation_leads_to_the_repository() -> None:
+    outward = links().outward
+    docs, home = ROOT / "docs", "https://example.org/r"
+    text = "[a](../README.md) [b](../../scripts) [c](other.md) [d](../tutorial.md#x) [e](../no.md)"
+    assert outward(text, docs / "how-to" / "page.md", docs, home) == (
+        f"[a](../README.md) [b]({home}/tree/main/scripts) [c](other.md) "
+        "[d](../tutorial.md#x) [e](../no.md)"
+    )
+    assert outward("[a](../README.md#top)", docs / "page.md", docs, home) == (
+        f"[a]({home}/blob/main/README.md#top)"
+    )
+
+
+def links() -> Any:
+    spec = importlib.util.spec_from_file_location("docs_links", ROOT / "scripts" / "docs_links.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.integration
+def test_reference_pages_are_up_to_date() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "docs_reference.py", "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"run scripts/docs_reference.py\n{done.stdout}{done.stderr}"
+
+
+@pytest.fixture
+def address(site: Path) -> Iterator[str]:
+    """The site behind a server of this machine."""
+    handler = partial(_Quiet, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.mark.end_to_end
+def test_search_finds_a_key_and_asks_nobody_else(address: str) -> None:
+    program = which("chromium") or which("chromium-browser") or which("google-chrome")
+    if program is None and not os.environ.get("CI"):
+        pytest.skip("no Chromium on the path")
+    from playwright.sync_api import sync_playwright
+
+    asked: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=program,
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
+        )
+        page = browser.new_page()
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(address)
+        # typed, not filled in: the page listens to keys
+        page.get_by_role("textbox", name="Search").first.press_sequentially("max_error_rate")
+        found = page.locator('.md-search-result a[href*="/reference/configuration/"]').first
+        found.wait_for(state="attached")
+        browser.close()
+    assert asked
+    assert [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []

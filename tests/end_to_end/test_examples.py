@@ -1,0 +1,80 @@
+"""The example folders, trained by the installed command on computers that really confine."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [
+    pytest.mark.end_to_end,
+    pytest.mark.skipif(shutil.which("bwrap") is None, reason="the sandbox needs bubblewrap"),
+]
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SCRIPT = Path(sys.executable).parent / "skillopt-ci"
+
+#: A few tasks, and steps large enough to learn from them.
+SMALL = (
+    "tasks.limit=12",
+    "train.num_epochs=2",
+    "train.batch_size=12",
+    "gradient.minibatch_size=12",
+    "optimizer.learning_rate=10",
+    "optimizer.min_learning_rate=10",
+    "optimizer.use_slow_update=false",
+    "optimizer.use_meta_skill=false",
+    "evaluation.max_error_rate=0",
+    "model.optimizer.seed=1",
+)
+
+
+def make(folder: Path, *parts: str) -> Path:
+    """Make a repository of the example's parts, laid over one another."""
+    for part in parts:
+        shutil.copytree(EXAMPLES / part, folder, dirs_exist_ok=True)
+    for words in (
+        ["init", "-q", "-b", "main"],
+        ["config", "user.name", "Ada"],
+        ["config", "user.email", "ada@localhost"],
+        ["add", "-A"],
+        ["commit", "-qm", "Start"],
+    ):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    return folder
+
+
+def skillopt(folder: Path, *words: str) -> str:
+    environ = {"PATH": os.environ["PATH"], "HOME": str(folder.parent), "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(
+        [SCRIPT, *words], cwd=folder, env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode in (0, 3), done.stdout + done.stderr
+    assert "Warning" not in done.stderr, done.stderr
+    return done.stdout + done.stderr
+
+
+def scores_on_test(said: str) -> tuple[float, float]:
+    """Return the scores of the first and the best skill on the test tasks."""
+    found = dict(re.findall(r"^(initial|best) +test ([\d.]+)", said, re.MULTILINE))
+    return float(found["initial"]), float(found["best"])
+
+
+@pytest.mark.parametrize("parts", [("shell",), ("shell", "external-agent")])
+def test_the_example_learns(parts: tuple[str, ...], tmp_path: Path) -> None:
+    folder = make(tmp_path / "example", *parts)
+    overrides = [word for setting in SMALL for word in ("-o", setting)]
+    before, after = scores_on_test(skillopt(folder, "run", *overrides))
+    assert after >= before + 0.2
+
+
+@pytest.mark.parametrize("parts", [("shell",), ("shell", "external-agent")])
+def test_the_example_is_valid(parts: tuple[str, ...], tmp_path: Path) -> None:
+    said = skillopt(make(tmp_path / "example", *parts), "validate")
+    assert "24 train, 16 selection, 24 test" in said
+    assert "sandbox works here" in said

@@ -1,0 +1,337 @@
+"""The mistakes of a first try: each ends with a message that says what to do, and no trace."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+
+    from tests.conftest import Checkout, ModelServer
+    from tests.end_to_end.conftest import Command
+
+pytestmark = pytest.mark.end_to_end
+
+KEY, MODEL = "sk-right", "m"
+FRONT_MATTER = (
+    "---\nname: skills\ndescription: How items are numbered, whenever there are some.\n---\n"
+)
+#: What is done to a checkout before the command is run.
+Mistake = Callable[["Checkout"], object]
+
+
+class _Provider(BaseHTTPRequestHandler):
+    """Behaves as providers do: knows one key, one model and one path."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/site/chat/completions":
+            self._send(200, b"<!doctype html><title>Welcome</title>", "text/html")
+        elif self.path == "/silent/chat/completions":
+            self._reply("")
+        elif self.path != "/v1/chat/completions":
+            self._error(404, "Not Found")
+        elif self.headers["Authorization"] != f"Bearer {KEY}":
+            self._error(401, "Incorrect API key provided")
+        elif body["model"] != MODEL:
+            self._error(404, f"The model `{body['model']}` does not exist")
+        else:
+            self._reply("ready")
+
+    def _reply(self, text: str) -> None:
+        message = {"role": "assistant", "content": text}
+        choice = {"message": message, "finish_reason": "stop"}
+        self._send(200, json.dumps({"model": MODEL, "choices": [choice]}).encode())
+
+    def _error(self, status: int, message: str) -> None:
+        self._send(status, json.dumps({"error": {"message": message}}).encode())
+
+    def _send(self, status: int, content: bytes, kind: str = "application/json") -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def provider() -> Iterator[str]:
+    """The root of a provider's server, without the /v1."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Provider) as http:
+        thread = Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield f"http://127.0.0.1:{http.server_address[1]}"
+        http.shutdown()
+        thread.join()
+
+
+def at(url: str, model: str = MODEL) -> tuple[str, ...]:
+    """Overrides that send both roles to ``url``."""
+    pairs = [(role, key) for role in ("target", "optimizer") for key in ("base_url", "model")]
+    values = {"base_url": url, "model": model}
+    return tuple(
+        word for role, key in pairs for word in ("-o", f"model.{role}.{key}={values[key]}")
+    )
+
+
+def refused(
+    done: subprocess.CompletedProcess[str], checkout: Checkout, code: int, *texts: str
+) -> None:
+    """Expect one message that says all of ``texts``, and nothing left behind."""
+    assert done.returncode == code, done.stderr
+    told = done.stdout + done.stderr
+    assert all(text in told for text in texts), told
+    assert "Traceback" not in told
+    assert checkout.ref("skillopt/demo") == ""
+    assert checkout.ref("skillopt-candidate/demo") == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "model", "key", "code", "texts"),
+    [
+        ("/v1", MODEL, "sk-wrong", 2, ("refused the key in DEMO_KEY", "Put a valid key")),
+        ("/v1", MODEL, "", 2, ("DEMO_KEY, which is empty", "Export DEMO_KEY")),
+        ("/v1", "mm", KEY, 2, ("there is no model 'mm'", "Check model's spelling")),
+        ("", MODEL, KEY, 2, ("base_url ends before /chat/completions (most end in /v1)",)),
+        ("/site", MODEL, KEY, 5, ("is a web page", "base_url must be the root of an API")),
+    ],
+    ids=["wrong key", "empty key", "wrong model", "no /v1", "a web page"],
+)
+def test_models_that_cannot_answer(
+    checkout: Checkout,
+    command: Command,
+    provider: str,
+    path: str,
+    model: str,
+    key: str,
+    code: int,
+    texts: tuple[str, ...],
+) -> None:
+    where = at(provider + path, model)
+    refused(command(checkout, "step", *where, DEMO_KEY=key), checkout, code, *texts)
+
+
+def test_probe_finds_each_role_that_cannot_answer(
+    checkout: Checkout, command: Command, provider: str
+) -> None:
+    done = command(checkout, "validate", "--probe", *at(f"{provider}/v1"), DEMO_KEY="sk-wrong")
+    refused(done, checkout, 2, "error    model.target", "error    model.optimizer")
+    fine = command(checkout, "validate", "--probe", *at(f"{provider}/v1"), DEMO_KEY=KEY)
+    assert "ok       model.target     m answered" in fine.stdout
+
+
+def test_probe_warns_of_a_model_that_says_nothing(
+    checkout: Checkout, command: Command, provider: str
+) -> None:
+    done = command(checkout, "validate", "--probe", *at(f"{provider}/silent"))
+    assert "warning  model.target     m answered with an empty text" in done.stdout
+    assert "max_output_tokens" in done.stdout
+
+
+def test_a_step_says_that_all_answers_were_empty(
+    checkout: Checkout, command: Command, provider: str
+) -> None:
+    done = command(checkout, "step", *at(f"{provider}/silent"))
+    assert "All 8 answers of the target were empty" in done.stderr
+
+
+def test_nobody_listens(checkout: Checkout, command: Command, provider: str) -> None:
+    where = provider.replace("127.0.0.1", "no-such-host.invalid") + "/v1"
+    done = command(checkout, "step", *at(where))
+    refused(done, checkout, 5, "the connection failed", where, "run the command again")
+
+
+def test_without_a_key_validation_passes_but_promises_nothing(
+    checkout: Checkout, command: Command
+) -> None:
+    checkout.write("skills/SKILL.md", FRONT_MATTER)
+    done = command(checkout, "validate", DEMO_KEY="")
+    assert done.returncode == 0, done.stdout
+    assert "no step can start: see model.target, model.optimizer" in done.stdout
+    assert "Ready to train" not in done.stdout
+
+
+def three_tasks(checkout: Checkout) -> None:
+    for split in ("train", "selection", "test"):
+        lines = (checkout.folder / f"tasks/{split}.jsonl").read_text().splitlines()[:3]
+        checkout.write(f"tasks/{split}.jsonl", "\n".join(lines))
+
+
+def test_three_tasks_only(checkout: Checkout, command: Command) -> None:
+    three_tasks(checkout)
+    told = command(checkout, "validate").stdout
+    assert "only 3 selection tasks" in told
+    assert "known to ±0.37 (95 %), with 20 tasks to ±0.20" in told
+    assert "only 3 training tasks" in told
+    assert "only 3 test tasks" in told
+
+
+def test_no_test_split(checkout: Checkout, command: Command) -> None:
+    config = (checkout.folder / "skillopt.yaml").read_text()
+    checkout.write("skillopt.yaml", config.replace(", test: tasks/test.jsonl", ""))
+    assert "give tasks.test a file with 20 or more" in command(checkout, "validate").stdout
+
+
+@pytest.mark.parametrize("word", ["step", "run", "until-candidate"])
+def test_a_bare_model_solves_everything(
+    checkout: Checkout, command: Command, model_server: ModelServer, word: str
+) -> None:
+    checkout.write(
+        "skills/SKILL.md", "\n".join(f"Kind {k}: a number begins with {k}." for k in "abcd")
+    )
+    checkout.git("commit", "--quiet", "-am", "Know it all")
+    words = ("step", "--until-candidate") if word == "until-candidate" else (word,)
+    done = command(checkout, *words)
+    assert done.returncode == 3
+    assert "stopped: There is nothing to learn" in done.stderr
+    assert "all 8 selection tasks are solved" in done.stderr
+    assert "Put harder tasks" in done.stderr
+    assert model_server.optimizer_prompts == []
+    assert len(model_server.prompts) == 8
+    assert command(checkout, "plan").returncode == 3
+
+
+def test_solving_everything_stops_nobody_who_wants_it_shorter(
+    checkout: Checkout, command: Command
+) -> None:
+    checkout.write(
+        "skills/SKILL.md", "\n".join(f"Kind {k}: a number begins with {k}." for k in "abcd")
+    )
+    checkout.git("commit", "--quiet", "-am", "Know it all")
+    done = command(checkout, "step", "-o", "evaluation.ties=prefer_shorter")
+    assert done.returncode == 0, done.stderr
+    assert "training tasks of the first step were solved without training" in done.stderr
+
+
+def test_a_skill_named_by_its_folder_is_the_document_in_it(
+    checkout: Checkout, command: Command
+) -> None:
+    done = command(checkout, "step", "--json", "-o", "skill=skills")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(command(checkout, "status", "--json").stdout)["skill"] == "skills/SKILL.md"
+
+
+def elsewhere(checkout: Checkout) -> None:
+    checkout.write("docs/inner/SKILL.md", "# Inner\n")
+
+
+def commit_nothing(checkout: Checkout) -> None:
+    checkout.git("update-ref", "-d", "HEAD")
+
+
+def forget_the_skill(checkout: Checkout) -> None:
+    checkout.git("rm", "--quiet", "--cached", "skills/SKILL.md")
+    checkout.git("commit", "--quiet", "-m", "Forget")
+
+
+def remove_references(checkout: Checkout) -> None:
+    tasks = (checkout.folder / "tasks/train.jsonl").read_text()
+    checkout.write("tasks/train.jsonl", re.sub(r', "references": "\w+"', "", tasks))
+
+
+def repeat_an_id(checkout: Checkout) -> None:
+    tasks = (checkout.folder / "tasks/train.jsonl").read_text()
+    checkout.write("tasks/train.jsonl", tasks.replace('"id": "b1"', '"id": "a0"'))
+
+
+def stand_on_the_skills_branch(checkout: Checkout) -> None:
+    checkout.git("checkout", "--quiet", "-b", "skillopt/other")
+
+
+@pytest.mark.parametrize(
+    ("mistake", "options", "texts"),
+    [
+        (
+            elsewhere,
+            ("-o", "skill=docs"),
+            ("is a folder without a SKILL.md", "docs/inner/SKILL.md"),
+        ),
+        (elsewhere, ("-c", "conf.yaml"), ("conf.yaml: there is no such file", "skillopt-ci init")),
+        (elsewhere, ("-c", "docs/skillopt.yaml"), ("elsewhere: --config skillopt.yaml",)),
+        (elsewhere, ("-o", "skill=skill.md"), ("is not in the commit", "mend `skill`")),
+        (commit_nothing, (), ("no commit yet", "Commit the skill")),
+        (forget_the_skill, (), ("git add skills/SKILL.md && git commit",)),
+        (remove_references, (), ("train.jsonl:1: task 'a0'", "`references`")),
+        (repeat_an_id, (), ("train.jsonl:2: id 'a0' is already used",)),
+        (
+            stand_on_the_skills_branch,
+            ("-o", "run=other"),
+            ("cannot be 'skillopt/other'", "git switch main"),
+        ),
+        (elsewhere, ("-o", "model.target.base_url=localhost:8000/v1"), ("begins with https://",)),
+    ],
+)
+def test_what_is_not_there_or_not_meant(
+    checkout: Checkout,
+    command: Command,
+    mistake: Mistake,
+    options: tuple[str, ...],
+    texts: tuple[str, ...],
+) -> None:
+    mistake(checkout)
+    refused(command(checkout, "step", *options), checkout, 2, *texts)
+    assert command(checkout, "validate", *options).returncode == 2
+
+
+def test_a_configuration_of_a_folder_above_is_found(checkout: Checkout, command: Command) -> None:
+    inner = type(checkout)(checkout.folder / "skills")
+    refused(command(inner, "validate"), checkout, 2, "--config ../skillopt.yaml")
+
+
+def test_a_misspelt_skill_is_told_once(checkout: Checkout, command: Command) -> None:
+    told = command(checkout, "validate", "-o", "skill=skills/SKIL.md").stdout
+    assert told.count("error ") == 1
+    assert "skills/SKIL.md: there is no such file" in told
+
+
+def test_a_skill_without_front_matter_is_told_how_to_begin(
+    checkout: Checkout, command: Command
+) -> None:
+    told = command(checkout, "validate").stdout
+    assert "name: skills\n" in told
+    assert "description: " in told
+
+
+def test_git_does_not_know_who_commits(
+    checkout: Checkout, command: Command, model_server: ModelServer
+) -> None:
+    done = command(checkout, "step", GIT_CONFIG_GLOBAL="/dev/null")
+    refused(done, checkout, 2, "git config --global user.name")
+    assert model_server.prompts == []
+
+
+def test_windows_line_endings_are_as_good(checkout: Checkout, command: Command) -> None:
+    for name in ("skillopt.yaml", "tasks/train.jsonl", "tasks/selection.jsonl", "skills/SKILL.md"):
+        file = checkout.folder / name
+        file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+    checkout.git("commit", "--quiet", "-am", "From Windows")
+    done = command(checkout, "step")
+    assert done.returncode == 0, done.stderr
+    lines = checkout.git("show", "skillopt/demo:skills/SKILL.md", keep_end=True).splitlines(True)
+    assert len(lines) > 1
+    assert {line[-2:] for line in lines} == {"\r\n"}
+
+
+def test_init_begins_where_git_is_missing_and_its_examples_are_known(
+    checkout: Checkout, command: Command, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    fresh = type(checkout)(tmp_path_factory.mktemp("nowhere"))
+    begun = command(fresh, "init", "--yes", "--provider", "simulated")
+    assert "1. git init" in begun.stdout
+    told = command(fresh, "validate")
+    assert told.returncode == 2
+    assert "not inside a git repository" in told.stdout
+    assert "tasks/test.jsonl still hold the examples of `init`" in told.stdout

@@ -1,0 +1,185 @@
+"""Secrets planted wherever a run hears something, and a search through all that it leaves."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, quote_plus
+
+import pytest
+
+from skillopt_ci.redaction import HIDDEN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from github_server.state import Hub
+
+    from tests.conftest import Checkout, ModelServer, Workshop
+    from tests.end_to_end.conftest import Command
+
+pytestmark = pytest.mark.end_to_end
+
+#: One of the environment, one of a file, one of a program's, one of the code host's.
+SECRETS = {
+    "DEMO_KEY": 'planted/3c9f"1e77+key\\of%model',
+    "the key file": "planted-in-a-file-5d02b8a1-ÄÖ".replace("ÄÖ", "xq"),
+    "GRADER_TOKEN": "planted=of&the?grader 88aa41c0",
+    "GITHUB_TOKEN": "planted_job_token_77e1f2aa90",
+}
+
+GRADER = """\
+import json, os, sys
+folder = sys.argv[1]
+task = json.load(open(f"{folder}/task.json"))
+said = open(f"{folder}/answer.txt").read().strip()
+print("graded with", os.environ["GRADER_TOKEN"], file=sys.stderr)
+sys.exit(0 if said in task["references"] else 1)
+"""
+
+
+def spellings(secret: str) -> Iterator[str]:
+    """The secret as programs write it, and the inside of it in base64 at every alignment."""
+    yield from (secret, json.dumps(secret)[1:-1], repr(secret)[1:-1])
+    yield from (quote(secret, safe=""), quote(secret), quote_plus(secret))
+    for shift in range(3):
+        encoded = base64.b64encode(b"-" * shift + secret.encode()).decode()
+        yield encoded[4:-4]
+        yield base64.urlsafe_b64encode(b"-" * shift + secret.encode()).decode()[4:-4]
+
+
+def said(secret: str) -> Iterator[str]:
+    """The secret as a model or a server might say it."""
+    yield from (secret, json.dumps(secret)[1:-1], repr(secret)[1:-1])
+    yield from (quote(secret, safe=""), quote(secret), quote_plus(secret))
+    for before in (b"", b"u", b"me", b"me:", b"user:"):
+        yield f"Basic {base64.b64encode(before + secret.encode()).decode()}"
+        yield base64.urlsafe_b64encode(before + secret.encode() + b"!").decode()
+
+
+def chatter() -> str:
+    """All secrets in all spellings."""
+    return " ; ".join(f"{name}: {' '.join(said(secret))}" for name, secret in SECRETS.items())
+
+
+def found_in(content: bytes) -> list[str]:
+    return [
+        f"{name}: {spelling}"
+        for name, secret in SECRETS.items()
+        for spelling in spellings(secret)
+        if spelling.encode() in content
+    ]
+
+
+@pytest.fixture
+def planted(
+    workshop: Workshop, github_hub: Hub, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> Checkout:
+    """A repository on a GitHub, whose models, server and grader cannot keep a secret."""
+    made = workshop.checkout()
+    made.write("grade.py", GRADER)
+    made.git("add", "grade.py")
+    made.git("commit", "--quiet", "--message", "Grade by a program")
+    made.git("remote", "add", "origin", str(github_hub.bare.folder))
+    made.git("push", "--quiet", "origin", "main")
+    github_hub.tokens = {SECRETS["GITHUB_TOKEN"]: "github-actions[bot]"}
+    (workshop.folder / "secrets").mkdir()
+    key = workshop.folder / "secrets" / "key"
+    key.write_text(SECRETS["the key file"] + "\n", encoding="utf-8")
+    answer = model_server.answer
+
+    def indiscreet(system: str, prompt: str) -> str:
+        text = answer(system, prompt)
+        if not text.startswith("{"):
+            return f"{chatter()}\n{text}"
+        reply = json.loads(text)
+        reply["patch"]["reasoning"] = chatter()
+        for edit in reply["patch"]["edits"]:
+            edit["justification"] = chatter()
+        return json.dumps(reply)
+
+    monkeypatch.setattr(model_server, "answer", indiscreet, raising=False)
+    model_server.edit = lambda line: {"op": "append", "content": f"- {line}"}
+    echo = (500, f"cannot serve: {chatter()}")
+    model_server.trouble = lambda prompt: echo if prompt.endswith("Item 3 of kind d") else None
+    return made
+
+
+def options(workshop: Workshop) -> list[str]:
+    grader = [sys.executable, "grade.py", "{dir}"]
+    scorer = {"type": "command", "command": grader, "answer": "tag", "env": ["GRADER_TOKEN"]}
+    settings = {
+        "scorer": json.dumps(scorer),
+        "model.optimizer.api_key_env": "null",
+        "model.optimizer.api_key_file": str(workshop.folder / "secrets" / "key"),
+        "train.num_epochs": "1",
+        "train.batch_size": "8",
+        "evaluation.max_error_rate": "0.5",
+    }
+    return [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
+
+
+def leftovers(workshop: Workshop, hub: Hub) -> Iterator[tuple[str, bytes]]:
+    """All files of the repositories, caches and folders for temporary files, and git's objects."""
+    hidden = workshop.folder / "secrets"
+    for path in sorted(workshop.folder.rglob("*")):
+        if path.is_file() and hidden not in path.parents:
+            yield str(path), path.read_bytes()
+    for folder in (workshop.folder / "repository", hub.bare.folder):
+        from tests.conftest import Checkout
+
+        objects = Checkout(folder).git("cat-file", "--batch-all-objects", "--batch", "--buffer")
+        yield f"objects of {folder}", objects.encode("utf-8", "surrogateescape")
+    shown = [hub.pulls, hub.comments, hub.reviews, hub.checks, hub.statuses, hub.events]
+    yield "what GitHub shows", json.dumps(shown, default=str, ensure_ascii=False).encode()
+
+
+def test_no_secret_is_left_anywhere(
+    planted: Checkout,
+    workshop: Workshop,
+    github_hub: Hub,
+    model_server: ModelServer,
+    command: Command,
+) -> None:
+    temporary = workshop.folder / "tmp"
+    temporary.mkdir()
+    note = {"id": "n1", "author": "ada", "text": f"Use this: {chatter()}", "url": "", "path": ""}
+    notes = workshop.folder / "secrets" / "notes.json"
+    notes.write_text(json.dumps({"notes": [note]}), encoding="utf-8")
+    environ: dict[str, Any] = {
+        "DEMO_KEY": SECRETS["DEMO_KEY"],
+        "GRADER_TOKEN": SECRETS["GRADER_TOKEN"],
+        "GITHUB_TOKEN": SECRETS["GITHUB_TOKEN"],
+        "GITHUB_REPOSITORY": "octo/skills",
+        "GITHUB_API_URL": github_hub.url,
+        "TMPDIR": str(temporary),
+        "NO_PROXY": os.environ.get("NO_PROXY", "") or "127.0.0.1",
+    }
+    told = {}
+    for words in (
+        ("run", "-v", "--notes", str(notes)),
+        ("show", "1"),
+        ("doctor", "--json"),
+        ("comment", "--publish"),
+    ):
+        done = command(planted, *words, *options(workshop), **environ)
+        told[words[0], words[-1]] = done
+        assert found_in((done.stdout + done.stderr).encode()) == [], words
+    for words, done in told.items():
+        assert done.returncode == 0 or words[0] == "doctor", done.stderr
+    # the secrets were in use, and they were really said
+    assert model_server.keys == {
+        f"Bearer {SECRETS['DEMO_KEY']}",
+        f"Bearer {SECRETS['the key file']}",
+    }
+    assert planted.record(1).proposal.rollout.errors == 1
+    assert HIDDEN in planted.record(1).model_dump_json()
+    assert github_hub.comments
+    for where, content in leftovers(workshop, github_hub):
+        assert found_in(content) == [], where
+    # what one model blurted out is not told to another
+    assert found_in("\n".join(model_server.prompts).encode()) == []
+    assert any(HIDDEN in prompt for prompt in model_server.optimizer_prompts)

@@ -1,0 +1,67 @@
+"""The training curve's geometry."""
+
+from hypothesis import given
+from run_views import runs
+
+from skillopt_ci.ledger.records import HistoryEntry
+from skillopt_ci.page.curve import HEIGHT, WIDTH, curve
+from skillopt_ci.report.run_view import RunView
+
+
+def entry(kind: str, step: int, action: str, after: float | None, sha: str = "a") -> HistoryEntry:
+    return HistoryEntry.model_validate(
+        {
+            "kind": kind,
+            "step": step,
+            "epoch": 1,
+            "action": action,
+            "score_after": after,
+            "skill_sha256": sha,
+            "tasks": 20,
+        }
+    )
+
+
+START = entry("start", 0, "start", 0.2)
+
+
+def test_the_line_follows_what_was_merged_and_nothing_else() -> None:
+    history = [
+        START,
+        entry("step", 1, "accept_new_best", 0.5, "b"),
+        entry("step", 2, "reject", 0.9, "b"),
+    ]
+    drawn = curve(history)
+    (stretch,) = drawn.stretches
+    heights = [float(point.split(",")[1]) for point in stretch.line.split()]
+    assert heights[0] == heights[1] > heights[2] == heights[3] == heights[4]
+    assert [mark.kind for mark in drawn.marks] == ["measured", "merged", "reverted"]
+    assert drawn.marks[2].y < heights[-1]
+    assert drawn.marks[1].anchor == "step-1"
+
+
+def test_a_step_without_a_candidate_stands_on_the_ground() -> None:
+    (_, mark) = curve([START, entry("step", 1, "skip_no_patches", None)]).marks
+    assert mark.kind == "none"
+    assert mark.title == "Step 1: nothing proposed"
+
+
+def test_the_line_breaks_where_the_way_of_measuring_changed() -> None:
+    again = entry("measure", 1, "measure", 0.7)
+    assert len(curve([START, again]).stretches) == 2
+    by_hand = entry("measure", 1, "measure", 0.7, "other")
+    assert len(curve([START, by_hand]).stretches) == 1
+
+
+def test_steps_are_numbered_below_the_curve_as_far_as_there_is_room() -> None:
+    history = [START, *(entry("step", number, "reject", 0.1) for number in range(1, 201))]
+    assert 10 <= len(curve(history).labels) <= 25
+
+
+@given(runs())
+def test_everything_is_inside_of_the_picture(run: RunView) -> None:
+    drawn = curve(run.history)
+    points = [pair for each in drawn.stretches for pair in f"{each.line} {each.band}".split()]
+    places = [tuple(map(float, pair.split(","))) for pair in points]
+    places += [(mark.x, mark.y) for mark in drawn.marks]
+    assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in places)

@@ -1,0 +1,280 @@
+"""The page in a real browser: what it shows, what works by keyboard, and that nothing else acts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hostile import HOSTILE
+from hypothesis import given, settings
+from run_views import plain_run, runs
+
+from skillopt_ci.ledger.records import Measurement
+from skillopt_ci.page.build import build_page
+from skillopt_ci.page.evidence import Evidence
+from skillopt_ci.page.trajectories import Trajectory, Turn
+from skillopt_ci.page.versions import Version
+from skillopt_ci.report.run_view import RunView
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.integration
+
+OLD = "# Ledger\n\nWrite dates day first.\n"
+NEW = "# Ledger\n\nWrite dates year first.\n\nRefunds are negative.\n"
+TRAJECTORY = Trajectory(
+    "train-7", "rollout", 0, "failed", False, (Turn("user", "Book it."), Turn("assistant", "No."))
+)
+
+
+def evidence(run: RunView | None = None, **changes: object) -> Evidence:
+    run = run or plain_run()
+    values: dict[str, object] = {
+        "run": run,
+        "versions": (Version("at the start", OLD), Version("step 1", NEW, "step-1")),
+        "candidates": {"step-1": (OLD, NEW)},
+        "meta_skill": "Short rules help.",
+        "trajectories": (TRAJECTORY,),
+    }
+    return Evidence(**{**values, **changes})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def show(browser: Browser, written: Path) -> Iterator[Callable[..., Page]]:
+    """Open a page; it may ask the network for nothing, and the browser complain of nothing."""
+    opened: list[Page] = []
+    complaints: list[str] = []
+
+    def show(shown: Evidence, **options: object) -> Page:
+        written.write_text(build_page(shown), encoding="utf-8")
+        page = browser.new_page(**options)  # type: ignore[arg-type]
+        opened.append(page)
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        page.on(
+            "request",
+            lambda request: (
+                None
+                if request.url in (written.as_uri(), "data:,")
+                else complaints.append(request.url)
+            ),
+        )
+        page.goto(written.as_uri())
+        return page
+
+    yield show
+    for page in opened:
+        page.close()
+    assert complaints == []
+
+
+def test_it_tells_where_training_stands(show: Callable[..., Page]) -> None:
+    page = show(evidence())
+    assert page.inner_text("h1") == "ledger 0.100 → 0.300"
+    assert "0.300 [0.18, 0.45] n=40" in page.inner_text(".facts")
+    assert page.locator(".mark.merged").count() == 2
+    assert page.locator(".mark.reverted").count() == 1
+    assert page.locator("details.card").count() == 3
+
+
+def test_simulated_models_are_called_so(show: Callable[..., Page]) -> None:
+    page = show(evidence(plain_run(simulated=True)))
+    assert "Simulated models." in page.inner_text("header")
+    assert "Simulated" not in show(evidence()).inner_text("header")
+
+
+def test_a_step_shows_its_evidence_when_it_is_opened(show: Callable[..., Page]) -> None:
+    page = show(evidence())
+    card = page.locator("#step-1")
+    assert not card.locator("blockquote").is_visible()
+    card.locator("summary").click()
+    text = card.inner_text()
+    for part in ("because", "The old is gone.", "too old", "train-1", "fixed 2", "$0.25"):
+        assert part in text
+    assert card.locator(".diff .added mark").all_inner_texts() == ["year"]
+    assert card.locator(".diff .removed mark").all_inner_texts() == ["day"]
+
+
+def test_each_rule_leads_to_the_step_that_brought_it(show: Callable[..., Page]) -> None:
+    page = show(evidence())
+    rule = page.locator(".passage", has_text="Refunds are negative.")
+    assert "0.100 → 0.200" in rule.inner_text()
+    rule.locator("summary").click()
+    assert "too old (×2)" in rule.inner_text()
+    rule.get_by_role("link", name="step 1").click()
+    assert page.locator("#step-1").get_attribute("open") is not None
+
+
+def test_the_map_works_by_keyboard(show: Callable[..., Page]) -> None:
+    page = show(evidence())
+    page.focus("#outcomes")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    assert re.fullmatch(r"task-\d+ · step 2, reverted · solved in part", page.inner_text("#cell"))
+    page.keyboard.press("End")
+    page.keyboard.press("Enter")
+    assert page.evaluate("location.hash") == "#step-3"
+    assert page.locator("#step-3").get_attribute("open") is not None
+
+
+def test_the_map_works_by_pointer(show: Callable[..., Page]) -> None:
+    page = show(evidence())
+    page.locator("#outcomes").hover(position={"x": 2, "y": 12})
+    assert "step 1, merged" in page.inner_text("#cell")
+
+
+def test_everything_can_be_reached_with_the_tab_key(show: Callable[..., Page]) -> None:
+    page = show(evidence())
+    reached = set()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.outerHTML.slice(0, 30)"))
+    joined = " ".join(reached)
+    for part in ('class="skip"', 'href="#step-1"', "<summary", 'id="outcomes"', 'id="from"'):
+        assert part in joined
+
+
+def test_steps_can_be_filtered(show: Callable[..., Page]) -> None:
+    page = show(evidence())
+    page.get_by_role("radio", name="reverted").check()
+    assert [card.get_attribute("id") for card in page.locator("details.card:visible").all()] == [
+        "step-2"
+    ]
+    page.get_by_role("radio", name="all").check()
+    page.get_by_role("button", name="Open all").click()
+    assert page.locator("details.card[open]").count() == 3
+
+
+def test_any_two_versions_can_be_compared(show: Callable[..., Page]) -> None:
+    page = show(evidence())
+    assert page.inner_text("#compared") == "3 lines added, 1 removed"
+    assert (
+        page.locator("#difference .added").all_inner_texts()[0].endswith("Write dates year first.")
+    )
+    page.select_option("#from", "1")
+    assert page.inner_text("#compared") == "0 lines added, 0 removed"
+
+
+def test_trajectories_are_found_by_their_task(show: Callable[..., Page]) -> None:
+    page = show(evidence())
+    page.fill("#find", "nothing like it")
+    assert page.locator(".trajectory:visible").count() == 0
+    page.fill("#find", "TRAIN")
+    page.locator(".trajectory summary").click()
+    assert "Book it." in page.inner_text(".trajectory")
+
+
+def test_it_is_readable_without_javascript(show: Callable[..., Page]) -> None:
+    page = show(evidence(), java_script_enabled=False)
+    page.locator("#step-1 summary").click()
+    assert "The old is gone." in page.inner_text("#step-1")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_from_its_ground(show: Callable[..., Page], scheme: str) -> None:
+    page = show(evidence(), color_scheme=scheme)
+    ground, ink, soft = (luminance(page, name) for name in ("--ground", "--ink", "--soft"))
+    assert contrast(ground, ink) > 7
+    assert contrast(ground, soft) > 4.5
+
+
+def luminance(page: Page, name: str) -> float:
+    value = page.evaluate(
+        f"getComputedStyle(document.documentElement).getPropertyValue('{name}').trim()"
+    )
+    digits = value[1:] if len(value) == 7 else "".join(2 * digit for digit in value[1:])
+    parts = [int(digits[place : place + 2], 16) / 255 for place in (0, 2, 4)]
+    linear = [
+        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: float, other: float) -> float:
+    high, low = max(one, other), min(one, other)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("width", [360, 1100])
+def test_it_fits_the_screen(show: Callable[..., Page], width: int) -> None:
+    page = show(evidence(), viewport={"width": width, "height": 700})
+    page.get_by_role("button", name="Open all").click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_all_is_open_on_paper(show: Callable[..., Page]) -> None:
+    page = show(evidence())
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("#step-1 blockquote").is_visible()
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert not page.locator("#step-1 blockquote").is_visible()
+
+
+def test_two_hundred_steps_are_small_and_quick(show: Callable[..., Page], written: Path) -> None:
+    rules = [f"Rule {number}: write it in the way of number {number}.\n" for number in range(120)]
+    versions = tuple(
+        Version(f"step {number}", "".join(rules[: number // 2 + 1]), f"step-{number}")
+        for number in range(200)
+    )
+    pairs = pairwise(versions)
+    texts = {f"step-{n}": (a.text, b.text) for n, (a, b) in enumerate(pairs, start=1)}
+    page = show(evidence(plain_run(200), versions=versions, candidates=texts, trajectories=()))
+    assert page.locator("details.card").count() == 200
+    assert written.stat().st_size < 1_500_000
+    assert page.evaluate("document.querySelectorAll('*').length") < 30_000
+
+
+def test_what_is_hostile_is_only_shown(show: Callable[..., Page]) -> None:
+    bad = "\n".join(HOSTILE) + "\n<script>document.title = 'owned'</script>{{ 7 * 7 }}</script>"
+    run = plain_run()
+    proposal = run.steps[0].proposal
+    edit = proposal.edits[0].model_copy(update={"content": bad, "target": bad, "reason": bad})
+    pattern = proposal.patterns[0].model_copy(update={"description": bad, "task_ids": (bad,)})
+    measured = Measurement(hard=0, soft=0, score=0, tasks={bad: (0, 0)}, errors=(bad,))
+    decision = run.steps[0].decision
+    assert decision is not None
+    record = run.steps[0].model_copy(
+        update={
+            "proposal": proposal.model_copy(
+                update={"edits": (edit,), "patterns": (pattern,), "reasoning": bad}
+            ),
+            "decision": decision.model_copy(
+                update={"reason": bad, "fixed": (bad,), "measurement": measured}
+            ),
+        }
+    )
+    state = run.state.model_copy(update={"skill": bad})
+    hostile = RunView(state, run.history, (record,), commit=run.commit)
+    page = show(
+        evidence(
+            hostile,
+            versions=(Version(bad, bad), Version(bad, bad + "more", "step-1")),
+            candidates={"step-1": (bad, bad + "more")},
+            meta_skill=bad,
+            trajectories=(Trajectory(bad, bad, 0, bad, None, (Turn(bad, bad),)),),
+        )
+    )
+    page.get_by_role("button", name="Open all").click()
+    assert "what training learned" in page.title()
+    assert page.locator("script").count() == 2
+    assert page.locator("iframe, img, object, embed, base, link:not([rel=icon])").count() == 0
+    links = page.eval_on_selector_all("a", "all => all.map(a => a.getAttribute('href'))")
+    assert all(link.startswith("#") for link in links)
+    assert "{{ 7 * 7 }}" in page.inner_text("#step-1")
+    assert not re.search("[\u202e\u200b\u2066\x1b\x07]", page.content())
+
+
+@settings(max_examples=30, deadline=None)
+@given(runs())
+def test_any_run_that_a_branch_could_hold_makes_a_page(run: RunView) -> None:
+    page = build_page(Evidence(run, (), {}))
+    assert page.startswith("<!doctype html>")
+    page.encode("utf-8")
+    assert page.count("<script") == 2
