@@ -10,7 +10,7 @@ COPY examples ./examples
 COPY skillopt_ci ./skillopt_ci
 # Without pip inside: what runs in a job needs no installer.
 RUN python3 -m venv --without-pip /opt/skillopt-ci \
-    && python3 -m pip --python /opt/skillopt-ci/bin/python3 install .
+    && python3 -m pip --python /opt/skillopt-ci/bin/python3 install '.[anthropic,azure]'
 
 FROM python:3.13-slim-trixie
 

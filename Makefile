@@ -3,7 +3,7 @@ PYTHON ?= python3
 venv := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test unit lint format image check setup
+.PHONY: help quickstart test unit lint format docs image check setup
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -14,10 +14,11 @@ quickstart: ## see a whole training run in a minute, without any key or account
 	@$(venv)/skillopt-ci quickstart .quickstart
 
 test: setup node_modules/.package-lock.json ## run all tests, unit and end to end
-	$(venv)/python -m pytest -n auto
+	$(venv)/python -m pytest -n auto -m "not cluster"
+	$(venv)/python -m pytest -m cluster
 
 unit: setup ## run the tests that need no repository, server or process: under a minute
-	$(venv)/python -m pytest -n auto -m "not integration and not end_to_end"
+	$(venv)/python -m pytest -n auto -m "not integration and not end_to_end and not cluster"
 
 lint: setup node_modules/.package-lock.json ## check style, types, workflows and the image's recipe
 	$(venv)/python -m ruff check
@@ -28,6 +29,10 @@ lint: setup node_modules/.package-lock.json ## check style, types, workflows and
 format: setup ## put the code into the one format
 	$(venv)/python -m ruff check --fix-only
 	$(venv)/python -m ruff format
+
+docs: setup ## build the documentation into site/; broken links and anchors are errors
+	$(venv)/python scripts/docs_reference.py --check
+	NO_MKDOCS_2_WARNING=1 $(venv)/mkdocs build --strict
 
 image: ## build the action's image, with or without Docker, and train a step in it
 	scripts/build-image.sh

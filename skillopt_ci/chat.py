@@ -16,11 +16,15 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool that the model wants used; ``arguments`` is JSON text exactly as it was written."""
+    """A tool that the model wants used; ``arguments`` is JSON text exactly as it was written.
+
+    ``state`` is the provider's own: it must come back with the call, as it is.
+    """
 
     id: str
     name: str
     arguments: str
+    state: str = ""
 
 
 @dataclass(frozen=True, slots=True)

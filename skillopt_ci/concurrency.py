@@ -1,7 +1,7 @@
 """Bounded concurrency whose results do not depend on the order of completion."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -52,6 +52,74 @@ async def map_ordered(
     if exhausted:
         raise exhausted[0]
     return [results[index] for index in sorted(results)]
+
+
+async def stream(
+    work: Callable[[Item], Awaitable[Result]],
+    items: Iterable[Item],
+    *,
+    limit: int,
+    ordered: bool = False,
+) -> AsyncGenerator[Result, None]:
+    """Apply ``work`` to every item, ``limit`` at a time, and yield each result as it comes.
+
+    With ``ordered`` they come in item order. At most four times ``limit`` items are begun and not
+    yet taken, so a long iterable costs no memory. Failures are as with :func:`map_ordered`. Who
+    does not take all results must close the generator; what is under way is then cancelled.
+    """
+    window = asyncio.Semaphore(4 * limit)
+    done = asyncio.Queue[tuple[int, Result] | BaseException | None]()
+    workers = asyncio.create_task(_work_through(work, items, limit, window, done))
+    waiting: dict[int, Result] = {}
+    following = 0
+    try:
+        while (found := await done.get()) is not None:
+            if isinstance(found, BaseException):
+                raise found
+            index, result = found
+            waiting[index if ordered else following] = result
+            while following in waiting:
+                yield waiting.pop(following)
+                following += 1
+                window.release()
+    finally:
+        workers.cancel()
+        await asyncio.gather(workers, return_exceptions=True)
+
+
+async def _work_through(
+    work: Callable[[Item], Awaitable[Result]],
+    items: Iterable[Item],
+    limit: int,
+    window: asyncio.Semaphore,
+    done: asyncio.Queue[tuple[int, Result] | BaseException | None],
+) -> None:
+    """Put the result of each item into ``done`` with its index; at the end None, or a failure."""
+    source = iter(enumerate(items))
+    exhausted: list[BudgetExhausted] = []
+
+    async def worker() -> None:
+        while await window.acquire() and not exhausted:
+            try:
+                index, item = next(source)
+            except StopIteration:
+                window.release()
+                return
+            try:
+                done.put_nowait((index, await work(item)))
+            except BudgetExhausted as error:
+                exhausted.append(error)
+                for _ in range(limit):
+                    window.release()  # nobody waits for room any more
+
+    try:
+        async with siblings() as group:
+            for _ in range(limit):
+                group.create_task(worker())
+    except BaseException as error:  # noqa: BLE001 - raised by who takes the results
+        done.put_nowait(error)
+    else:
+        done.put_nowait(exhausted[0] if exhausted else None)
 
 
 def _first(failures: BaseExceptionGroup) -> BaseException:

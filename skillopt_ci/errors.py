@@ -9,6 +9,7 @@
     │   ├── SkillError          2   the skill document itself
     │   ├── RepositoryError     2   the state of the git repository
     │   └── ModelSetupError     2   key, model name or endpoint that no retry can mend
+    ├── NothingToLearn          3   no candidate could stay; nothing more was paid for
     ├── BudgetExhausted         4   a limit of the `budget` section was reached; state is saved
     ├── InfrastructureError     5   the world failed, not the model: network, server, remote
     │   ├── TooManyErrors       5   so many tasks failed that a verdict would be dishonest
@@ -89,6 +90,12 @@ class RepositoryError(UsageError):
 
 class ModelSetupError(UsageError):
     """A model role is configured so that no call can ever succeed (key, name, endpoint)."""
+
+
+class NothingToLearn(SkilloptError):
+    """The skill leaves nothing to learn on these tasks."""
+
+    exit_code = ExitCode.NOTHING_TO_DO
 
 
 class BudgetExhausted(SkilloptError):

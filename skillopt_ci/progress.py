@@ -36,7 +36,29 @@ class Note:
     level: str = "info"
 
 
-Event = StageStarted | StageAdvanced | StageFinished | Note
+@dataclass(frozen=True, slots=True)
+class StepStarted:
+    """A training step begins, on a skill of a known score; ``last`` is the last step's verdict."""
+
+    step: int
+    total: int
+    epoch: int
+    score: float
+    tasks: int
+    last: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallPaid:
+    """A model call was answered and paid for; the cost is in US dollars, None if unknown."""
+
+    tokens: int
+    cost_usd: float | None
+
+
+#: What is told of one stage.
+StageEvent = StageStarted | StageAdvanced | StageFinished
+Event = StageEvent | Note | StepStarted | CallPaid
 
 
 class Observer(Protocol):

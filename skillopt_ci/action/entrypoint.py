@@ -25,10 +25,12 @@ from skillopt_ci.action.runner_files import append_outputs, append_summary
 from skillopt_ci.action.workflow_commands import JobLog
 from skillopt_ci.cli.crash import secrets_of
 from skillopt_ci.cli.failure import describe
+from skillopt_ci.cli.known_secrets import learn_secrets
 from skillopt_ci.cli.main import terminate_is_interrupt
 from skillopt_ci.github.access import Access
 from skillopt_ci.github.github_forge import GitHubForge
 from skillopt_ci.ledger.git import Git
+from skillopt_ci.redaction import Redactor, named_secrets
 
 REPORT = "report.md"
 
@@ -58,6 +60,8 @@ def run(job: Job) -> int:
     loaded = configured(job)
     for name in () if loaded is None else model_keys(loaded.config):
         job.log.mask(job.environ.get(name, ""))
+    if loaded is not None:
+        learn_secrets(job.redact, loaded, job.environ)
     try:
         event = read_event(job.runner.event_name, job.runner.event_path)
         outcome = perform(job, decide(event, job.inputs, gather(job, event)))
@@ -82,10 +86,12 @@ def git_environment(runner: Runner, inputs: Inputs, environ: Mapping[str, str]) 
 
 
 def _job(runner: Runner, inputs: Inputs, log: JobLog) -> Job:
-    job = Job(runner, inputs, log, dict(os.environ))
+    redact = Redactor([inputs.token, *named_secrets(os.environ)])
+    job = Job(runner, inputs, log, dict(os.environ), redact=redact)
     if not inputs.token:
         return job
-    forge = GitHubForge.open(Access(runner.repository, inputs.token, runner.api_url))
+    access = Access(runner.repository, inputs.token, runner.api_url)
+    forge = GitHubForge.open(access, redact=redact)
     return replace(job, forge=forge, publisher=RunPublisher(forge), reviewer=PullReviewer(forge))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO, cast
 
 from skillopt_ci.action.inputs import Command, Inputs
 from skillopt_ci.action.outputs import Result
@@ -14,6 +15,7 @@ from skillopt_ci.cli.context import Globals
 from skillopt_ci.cli.failure import Failure, describe
 from skillopt_ci.cli.harmless import harmless
 from skillopt_ci.cli.main import invoke
+from skillopt_ci.redaction import RedactedStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,8 @@ def words(
         Command.PLAN: ["--shards", str(inputs.shards)],
         Command.ROLLOUT: ["--shard", inputs.shard, "--output", str(answers)],
     }
-    common = ["--config", inputs.config, *overrides, "--json"]
+    run = ["--run", inputs.run] if inputs.run else []
+    common = ["--config", inputs.config, *run, *overrides, "--json"]
     return [command.verb, *common, *options.get(command, [])]
 
 
@@ -62,13 +65,18 @@ def execute(
 
     with log.group(f"skillopt-ci {line[0]}"), log.untrusted() as stream:
         try:
-            with redirect_stdout(_Objects(take)), redirect_stderr(stream):
+            objects, talk = _redacted(_Objects(take), settings), _redacted(stream, settings)
+            with redirect_stdout(objects), redirect_stderr(talk):
                 code = invoke(line, settings)
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - told by the caller
-            failure = describe(error, line, settings.environ)
+            failure = describe(error, line, settings.environ, settings.redact)
             stream.write(f"{harmless(failure.message)}\n{harmless(failure.hint)}\n")
             return Ended(failure.exit_code, tuple(results), failure, error)
     return Ended(code, tuple(results))
+
+
+def _redacted(stream: TextIO | io.TextIOBase, settings: Globals) -> RedactedStream:
+    return RedactedStream(cast("TextIO", stream), settings.redact)
 
 
 class _Objects(io.TextIOBase):

@@ -5,10 +5,12 @@ from pathlib import Path
 from skillopt_ci.action.activity import Facts
 from skillopt_ci.action.event import Event
 from skillopt_ci.action.job import Job
+from skillopt_ci.cli.configured import load_configured
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.github.forge import may_write
+from skillopt_ci.model.keys import required_variable
 from skillopt_ci.settings.config import Config
-from skillopt_ci.settings.loading import Loaded, load
+from skillopt_ci.settings.loading import Loaded
 
 
 def gather(job: Job, event: Event) -> Facts:
@@ -35,14 +37,14 @@ def model_keys(config: Config) -> tuple[str, ...]:
     """The variables that hold the models' keys."""
     models = config.model
     roles = [role for role in (models.target, models.optimizer, models.judge) if role is not None]
-    names = [role.api_key_env for role in roles if role.api_key_env]
-    return tuple(dict.fromkeys(names))
+    names = (required_variable(role) for role in roles)
+    return tuple(dict.fromkeys(name for name in names if name is not None))
 
 
 def configured(job: Job) -> Loaded | None:
     """The configuration; None if it has errors, which the command that needs it will tell."""
     try:
-        return load(job.folder / job.inputs.config, job.inputs.overrides)
+        return load_configured(job.settings)
     except SkilloptError:
         return None
 

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from skillopt_ci.cli.assemble import skill_path
+from skillopt_ci.cli.configured import load_configured
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.github.forge import Forge, ReviewNote
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.report.links import Links
 from skillopt_ci.report.note_answer import note_answers
 from skillopt_ci.report.run_view import RunView
-from skillopt_ci.settings.loading import load
 from skillopt_ci.training.reviewer_notes import ReviewerNote, write_notes
 
 #: The newest steps whose notes are answered: an older one was, unless its job died right then.
@@ -21,7 +21,7 @@ def leave_notes(settings: Globals, forge: Forge, file: Path) -> int:
 
     Raises what loading the configuration and asking the forge raise.
     """
-    loaded = load(settings.cwd / settings.config, settings.overrides)
+    loaded = load_configured(settings)
     ledger = Ledger.open(loaded.root, loaded.config.run, loaded.config.git)
     pull = forge.open_pull_request(f"skillopt/{loaded.config.run}", ledger.base)
     path = skill_path(loaded, ledger.root)

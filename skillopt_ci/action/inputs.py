@@ -23,6 +23,7 @@ class Command(StrEnum):
     COMMENT = "comment"
     VALIDATE = "validate"
     STATUS = "status"
+    DISCOVER = "discover"
 
     @property
     def verb(self) -> str:
@@ -59,11 +60,13 @@ INPUTS = (
         "command",
         "",
         "What to do: `step`, `propose` (a step up to its candidate, which the next `plan` shares "
-        "out), `run`, `eval`, `slow-update`, `finish`, `plan`, `rollout`, `comment`, `validate` or "
-        "`status`. Empty: what the event asks for, which is a training step on schedules, pushes "
-        "and manual starts, an evaluation on pull requests, and what the comment says on comments.",
+        "out), `run`, `eval`, `slow-update`, `finish`, `plan`, `rollout`, `comment`, `validate`, "
+        "`status` or `discover`. Empty: what the event asks for, which is a training step on "
+        "schedules, pushes and manual starts, an evaluation on pull requests, and what the comment "
+        "says on comments.",
     ),
     Input("config", "skillopt.yaml", "Configuration of the run, relative to `directory`."),
+    Input("run", "", "Name of the run, where the configuration holds several."),
     Input(
         "overrides",
         "",
@@ -97,6 +100,7 @@ class Inputs:
 
     command: Command | None = None
     config: str = "skillopt.yaml"
+    run: str = ""
     overrides: tuple[str, ...] = ()
     directory: str = "."
     token: str = field(default="", repr=False)
@@ -119,6 +123,7 @@ def read_inputs(environ: Mapping[str, str]) -> Inputs:
     return Inputs(
         command=Command(given["command"]) if given["command"] else None,
         config=given["config"],
+        run=given["run"],
         overrides=_lines(given["overrides"]),
         directory=given["directory"],
         token=given["token"],

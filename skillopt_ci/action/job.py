@@ -13,6 +13,7 @@ from skillopt_ci.action.runner import Runner
 from skillopt_ci.action.workflow_commands import JobLog
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.github.forge import Forge
+from skillopt_ci.redaction import Redactor
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class Job:
     forge: Forge | None = None
     publisher: Publisher | None = None
     reviewer: Reviewer | None = None
+    redact: Redactor = field(default_factory=Redactor, repr=False)
 
     @property
     def folder(self) -> Path:
@@ -77,5 +79,7 @@ class Job:
             cwd=self.folder,
             config=Path(self.inputs.config),
             overrides=self.inputs.overrides,
+            run=self.inputs.run or None,
             verbosity=int(self.runner.debug),
+            redact=self.redact,
         )

@@ -33,7 +33,9 @@ class Outputs:
     )
     report: str = _output("Markdown file with what the comment says, relative to the workspace.")
     cost_usd: str = _output("US dollars that this job spent; empty if a price is unknown.")
-    matrix: str = _output("For `plan`: the matrix of `rollout` jobs, for `fromJSON`.")
+    matrix: str = _output(
+        "For `plan`: the matrix of `rollout` jobs; for `discover`: of runs. For `fromJSON`."
+    )
     phase: str = _output("For `plan`: what the rollouts are for; empty if there is nothing to do.")
 
     def by_name(self) -> dict[str, str]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from skillopt_ci.action.publish import Published, Showing, publish
+from skillopt_ci.cli.configured import load_configured
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.cli.reader import RunReader, open_reader
 from skillopt_ci.cli.run_view import view
@@ -11,7 +12,7 @@ from skillopt_ci.errors import SkilloptError
 from skillopt_ci.github.forge import Forge
 from skillopt_ci.report.check import TaskPlace
 from skillopt_ci.report.links import Links
-from skillopt_ci.settings.loading import Loaded, load
+from skillopt_ci.settings.loading import Loaded
 from skillopt_ci.tasks.loading import load_splits
 
 
@@ -19,15 +20,14 @@ def publish_run(
     settings: Globals,
     forge: Forge,
     *,
-    run: str | None = None,
     links: Links | None = None,
     inconclusive: str = "",
 ) -> Published:
-    """Show the run that ``settings`` (or ``run``) name, as its record in git says.
+    """Show the run that ``settings`` name, as its record in git says.
 
     Raises RepositoryError if it has not started; what GitHub refuses is a note, not an error.
     """
-    reader = open_reader(settings, run)
+    reader = open_reader(settings)
     return publish(view(reader), forge, showing(settings, reader, links or Links(), inconclusive))
 
 
@@ -36,13 +36,15 @@ def showing(settings: Globals, reader: RunReader, links: Links, inconclusive: st
     file = settings.cwd / settings.config
     if not file.is_file():
         return Showing(links=links, inconclusive=inconclusive)
-    loaded = load(file, settings.overrides)
+    loaded = load_configured(settings)
     places = task_places(loaded, reader.ledger.root)
     return Showing(loaded.config.github, links, inconclusive, places)
 
 
 def task_places(loaded: Loaded, repository: Path) -> Mapping[str, TaskPlace]:
     """Where each task is defined in the repository; nothing if they cannot be read (any more)."""
+    if loaded.config.tasks is None:
+        return {}
     try:
         splits = load_splits(loaded.config.tasks, loaded.root)
     except SkilloptError:

@@ -14,6 +14,7 @@ from skillopt_ci.action.job import Shown
 from skillopt_ci.action.outputs import fold
 from skillopt_ci.action.publication import links_of, task_places
 from skillopt_ci.cli.assemble import open_session
+from skillopt_ci.cli.configured import load_configured
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.cli.eval import as_json
 from skillopt_ci.cli.live import build_observer
@@ -33,7 +34,6 @@ from skillopt_ci.report.evaluation_comment import (
     evaluation_check,
     evaluation_comment,
 )
-from skillopt_ci.settings.loading import load
 from skillopt_ci.training.evaluate import Evaluation, NamedSkill, evaluate
 from skillopt_ci.training.session import Session
 
@@ -72,7 +72,7 @@ class PullReviewer:
         text = evaluation_comment(view, links)
         if wishes.comments != "off":
             _try(notes, lambda: self.forge.keep_comment(number, text))
-        loaded = load(settings.cwd / settings.config, settings.overrides)
+        loaded = load_configured(settings)
         check = evaluation_check(
             view,
             links,

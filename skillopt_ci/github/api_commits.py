@@ -14,6 +14,7 @@ from skillopt_ci.github.asking import asking
 from skillopt_ci.github.client import Client
 from skillopt_ci.github.failure import NotFound, Refused, Unavailable
 from skillopt_ci.github.once import create_once
+from skillopt_ci.ledger import store
 from skillopt_ci.ledger.git import Git
 from skillopt_ci.ledger.remote import fetch_object
 
@@ -46,8 +47,9 @@ class ApiCommits:
     def _upload_blobs(self, git: Git, tree: str, parents: Sequence[str]) -> None:
         listed = git.text("rev-list", "--objects", "--no-object-names", tree, "--not", *parents)
         for oid in listed.splitlines():
-            if git.text("cat-file", "-t", oid) == "blob":
-                content = b64encode(git.run("cat-file", "blob", oid).stdout).decode("ascii")
+            found = store.find(git, oid)
+            if found is not None and found.kind == "blob":
+                content = b64encode(found.content).decode("ascii")
                 self._expect(oid, "blobs", {"content": content, "encoding": "base64"})
 
     def _upload_tree(self, git: Git, tree: str, parent: str) -> None:

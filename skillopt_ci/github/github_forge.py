@@ -1,6 +1,7 @@
 """GitHub as a `Forge`."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 
 from skillopt_ci.github import account, check, comment, files, merging, pull_request, review
@@ -23,18 +24,22 @@ from skillopt_ci.github.forge import (
     WantedPullRequest,
 )
 from skillopt_ci.github.patience import Patience
+from skillopt_ci.redaction import Redact, unchanged
 
 
 class GitHubForge:
     """A repository on GitHub or GitHub Enterprise Server; see `Forge` for what each method does."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, redact: Redact = unchanged) -> None:
         self._client = client
+        self._redact = redact
 
     @classmethod
-    def open(cls, access: Access, patience: Patience | None = None) -> "GitHubForge":
-        """Build the forge of a repository; nothing is sent yet."""
-        return cls(connect(access, patience))
+    def open(
+        cls, access: Access, patience: Patience | None = None, redact: Redact = unchanged
+    ) -> "GitHubForge":
+        """Build the forge of a repository; nothing is sent yet, and no secret ever will be."""
+        return cls(connect(access, patience), redact)
 
     @property
     def repository(self) -> str:  # noqa: D102 (documented by Forge, like all that follow)
@@ -54,24 +59,31 @@ class GitHubForge:
         return pull_request.open_of(self._client, head, base)
 
     def keep_pull_request(self, wanted: WantedPullRequest) -> KeptPullRequest:  # noqa: D102
-        return pull_request.keep(self._client, wanted)
+        title, body = self._redact(wanted.title), self._redact(wanted.body)
+        return pull_request.keep(self._client, replace(wanted, title=title, body=body))
 
     def merge(  # noqa: D102
         self, number: int, head_sha: str, method: MergeMethod = "merge", title: str = ""
     ) -> MergeOutcome:
-        return merging.merge(self._client, number, head_sha, method, title)
+        return merging.merge(self._client, number, head_sha, method, self._redact(title))
 
     def keep_comment(self, number: int, body: str) -> KeptComment:  # noqa: D102
-        return comment.keep(self._client, self._login, number, body)
+        return comment.keep(self._client, self._login, number, self._redact(body))
 
     def keep_check(self, wanted: WantedCheck) -> KeptCheck:  # noqa: D102
-        return check.keep(self._client, self._login, wanted)
+        annotations = tuple(
+            replace(one, message=self._redact(one.message), title=self._redact(one.title))
+            for one in wanted.annotations
+        )
+        title, summary = self._redact(wanted.title), self._redact(wanted.summary)
+        clean = replace(wanted, title=title, summary=summary, annotations=annotations)
+        return check.keep(self._client, self._login, clean)
 
     def review_notes(self, number: int, path: str) -> tuple[ReviewNote, ...]:  # noqa: D102
         return review.notes(self._client, self._login, number, path)
 
     def answer(self, number: int, note: ReviewNote, body: str) -> KeptComment:  # noqa: D102
-        return review.answer(self._client, self._login, number, note, body)
+        return review.answer(self._client, self._login, number, note, self._redact(body))
 
     def react(self, comment_ref: CommentRef, reaction: Reaction) -> None:  # noqa: D102
         comment.react(self._client, comment_ref, reaction)

@@ -2,12 +2,17 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticKnownError
 
 from skillopt_ci.settings.alternatives import choose_alternative
 from skillopt_ci.settings.base import Section
+from skillopt_ci.settings.environment import EnvironmentSpec
+from skillopt_ci.settings.gate import GateSettings
 from skillopt_ci.settings.github import GitHub
 from skillopt_ci.settings.model import Models
+from skillopt_ci.settings.race import Race
+from skillopt_ci.settings.rollout import RolloutSettings
 from skillopt_ci.settings.scorer import ScorerSpec
 
 FileName = Annotated[str, Field(min_length=1)]
@@ -93,8 +98,13 @@ class Train(Section):
 class Gradient(Section):
     """How trajectories become proposed edits."""
 
-    minibatch_size: int = Field(default=8, gt=0)
-    """Trajectories per analyst call."""
+    minibatch_size: int = Field(default=40, gt=0)
+    """Most trajectories per analyst call."""
+    max_minibatch_chars: int = Field(default=200_000, ge=500)
+    """Fewer go into a call where they would be longer together."""
+    evidence: int = Field(default=80, ge=0)
+    """Most attempts that a step learns from: beside its own, the latest ones of earlier steps
+    under the same skill; 0 means its own alone."""
     merge_batch_size: int = Field(default=8, ge=2)
     """Patches per merge call."""
     analyst_workers: int = Field(default=16, gt=0)
@@ -114,7 +124,7 @@ class Optimizer(Section):
     """Most edits in one step (and in one analyst's proposal)."""
     min_learning_rate: int = Field(default=2, ge=0)
     """Where the schedule ends: most edits in the last step, never more than `learning_rate`."""
-    lr_scheduler: Literal["constant", "linear", "cosine", "autonomous"] = "cosine"
+    lr_scheduler: Literal["constant", "linear", "cosine", "autonomous"] = "constant"
     """How the number of edits falls from `learning_rate` to `min_learning_rate` over the run;
     `autonomous` means the same as `lr_control_mode: autonomous`."""
     lr_control_mode: Literal["fixed", "autonomous", "none"] = "fixed"
@@ -172,6 +182,10 @@ class Evaluation(Section):
     """Validate the last skill and test the first, best and last one when the run ends."""
     max_error_rate: float = Field(default=0.2, ge=0, le=1)
     """Share of tasks that may end in infrastructure or grader errors before a step stops."""
+    gate: GateSettings = GateSettings()
+    """How a candidate is compared with the current skill, and at what expense."""
+    race: Race = Race()
+    """Which of the proposed edits go into the candidate, by what they do on tasks."""
 
 
 class Guard(Section):
@@ -206,7 +220,7 @@ class Limits(Section):
     tokens: int | None = Field(default=None, ge=0)
     """Prompt and completion tokens together."""
     cost_usd: float | None = Field(default=None, ge=0)
-    """US dollars; needs the `price` of every model role."""
+    """US dollars; every model role needs a known price."""
     minutes: float | None = Field(default=None, ge=0)
     """Wall-clock minutes."""
 
@@ -252,15 +266,18 @@ class Config(Section):
     The skills branch is `skillopt/<run>`."""
     skill: FileName
     """The document to train; it must be committed on the base branch."""
-    tasks: TasksSpec
+    environment: EnvironmentSpec | None = None
+    """Where tasks come from that are no task files: a name, a class, or its type and options."""
+    tasks: TasksSpec | None = Field(default=None, validate_default=True)
     """Where the tasks come from: three files, one file and its division, a split folder, or a
-    function that makes them."""
+    function that makes them. Not with `environment`."""
     scorer: ScorerSpec | None = None
     """For tasks that bring none of their own."""
     model: Models
     """Who solves, who edits and who grades."""
     prompts: FileName | None = None
     """A folder whose files replace the built-in prompts of the same name."""
+    rollout: RolloutSettings = RolloutSettings()
     train: Train = Train()
     gradient: Gradient = Gradient()
     optimizer: Optimizer = Optimizer()
@@ -271,6 +288,18 @@ class Config(Section):
     cache: Cache = Cache()
     git: Git = Git()
     github: GitHub = GitHub()
+
+    @field_validator("tasks")
+    @classmethod
+    def _tasks_come_from_one_place(
+        cls, value: TasksSpec | None, info: ValidationInfo
+    ) -> TasksSpec | None:
+        environment = info.data.get("environment")
+        if value is None and environment is None:
+            raise PydanticKnownError("missing")
+        if value is not None and environment is not None:
+            raise ValueError("the tasks come from `environment` already")
+        return value
 
     @model_validator(mode="after")
     def _generated_tasks_have_a_number(self) -> "Config":

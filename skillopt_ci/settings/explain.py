@@ -6,6 +6,7 @@ from pydantic_core import ErrorDetails
 
 from skillopt_ci.settings.base import Section
 from skillopt_ci.settings.keys import Location, choices, fields, homes, locate, sections
+from skillopt_ci.settings.model import ModelRole
 from skillopt_ci.settings.problem import nearest
 
 KeyPath = tuple[str | int, ...]
@@ -92,6 +93,9 @@ def _wrong_shape(
 
 
 def _mismatch(place: Location, error: ErrorDetails) -> str:
+    if error["type"] == "model_type" and ModelRole in sections(_annotation(place)):
+        found = shown(place.path, error["input"])
+        return f"expected provider/model, such as openai/gpt-5.5, or a mapping, found {found}"
     if error["type"] == "json_invalid":
         return "nested too deeply, or text with characters that are not Unicode"
     if error["type"] == "value_error":

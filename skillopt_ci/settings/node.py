@@ -75,7 +75,8 @@ def merge(base: Node, child: Node) -> Node:
     """Lay ``child`` over ``base``: mappings key by key, anything else replaced whole.
 
     A mapping that is of another kind than its base (a scorer of another ``type``, tasks given
-    another way) replaces it, for what it inherited could not fit.
+    another way, another provider with a model of its) replaces it, for what it inherited could not
+    fit.
     """
     if not _mergeable(base, child):
         return child
@@ -95,5 +96,7 @@ def _mergeable(base: Node, child: Node) -> bool:
 def _kind(node: Node) -> str | None:
     if "type" in node.entries:
         return str(plain(node.entries["type"]))
+    if "provider" in node.entries and "model" in node.entries:
+        return str(plain(node.entries["provider"]))
     found = [key for key in _TASK_KINDS if key in node.entries]
     return found[0] if len(found) == 1 else None

@@ -8,6 +8,7 @@ from jsonschema.validators import validator_for
 from pydantic import Field, field_validator, model_validator
 
 from skillopt_ci.settings.base import Section
+from skillopt_ci.settings.computer_task import Command
 
 AnswerFrom = Literal["tag", "last_line", "fence", "text"]
 
@@ -166,6 +167,61 @@ class RubricScorer(AnswerScorer):
     """Soft score from which the task counts as solved."""
 
 
+class JUnitReport(Section):
+    """A command that leaves a test report behind."""
+
+    command: Command
+    """Program and arguments; a plain text is run by `sh -c`. Its exit status does not matter."""
+    file: str = Field(default="report.xml", min_length=1)
+    """The report, in JUnit's XML, relative to the workspace."""
+
+
+class ComputerScorer(Section):
+    """What an agent left behind is graded by commands in a fresh computer.
+
+    The artifacts are loaded into its workspace, then the grader's own files laid over them, so
+    that no agent can have replaced the tests; then `setup` and the command run.
+    """
+
+    type: Literal["computer"]
+    command: Command | None = None
+    """Program and arguments; a plain text is run by `sh -c`. Give this or `report`."""
+    report: JUnitReport | None = None
+    """Soft is the share of its tests that passed; solved when all did and there was one."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """The grader's files: paths in the workspace and their text."""
+    folder: str | None = None
+    """A folder of the repository, relative to the configuration's, whose files are the grader's."""
+    setup: tuple[Command, ...] = ()
+    """Commands that prepare the grading."""
+    score: Literal["exit", "last_line"] = "exit"
+    """Exit status 0 means solved; `last_line`: the last line printed is a number from 0 to 1."""
+    hard_at: float = Field(default=1.0, ge=0, le=1)
+    """Soft score from which the task counts as solved, with `last_line`."""
+    error_status: tuple[int, ...] = (126, 127)
+    """Exit statuses that mean the grader itself failed."""
+    on_timeout: Literal["failure", "error"] = "failure"
+    """What it means that the command exceeds `grading_seconds`: work that never ends, or a grader
+    at fault."""
+    same_computer: bool = False
+    """Grade on the agent's own computer, in the state in which it left it; whoever can change the
+    grader's programs there can change the score."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "ComputerScorer":
+        if (self.command is None) == (self.report is None):
+            raise ValueError("give `command` or `report`, and not both")
+        return self
+
+    @field_validator("files")
+    @classmethod
+    def _inside_the_workspace(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in value:
+            if name.startswith("/") or not name or ".." in name.split("/"):
+                raise ValueError(f"{name!r} is not a path inside the workspace")
+        return value
+
+
 class AllScorer(Section):
     """Hard when every part is; soft is the mean."""
 
@@ -215,6 +271,7 @@ ScorerSpec = Annotated[
     | CommandScorer
     | PythonScorer
     | RubricScorer
+    | ComputerScorer
     | AllScorer
     | AnyScorer
     | WeightedScorer,

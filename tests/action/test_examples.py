@@ -76,6 +76,18 @@ def test_what_trains_queues_and_is_never_cancelled(file: Path) -> None:
     assert (queue["cancel-in-progress"], queue["queue"]) == (False, "max")
 
 
+def test_runs_that_train_side_by_side_share_no_queue_and_no_cache() -> None:
+    text = (ROOT / "examples" / "workflows" / "train-many.yml").read_text(encoding="utf-8")
+    train = yaml.safe_load(text)["jobs"]["train"]
+    queue = train["concurrency"]
+    assert queue["group"] == "skillopt-train-${{ matrix.run }}"
+    assert (queue["cancel-in-progress"], queue["queue"]) == (False, "max")
+    keys = re.findall(r"(?:restore-keys|key): (\S+)", text)
+    assert len(keys) == 3
+    assert all(key.startswith("skillopt-calls-${{") for key in keys)
+    assert text.count("skillopt-calls-${{ matrix.run }}-") == 3
+
+
 def test_a_pull_requests_head_is_never_checked_out() -> None:
     for file in EXAMPLES:
         assert "head.sha" not in file.read_text(encoding="utf-8")

@@ -45,7 +45,7 @@ def hostile_run(checkout: Checkout, model_server: ModelServer) -> RunView:
     model_server.edit = lambda line: {"op": "append", "content": f"- {line}\n{WORDS}"}
     for _ in range(2):
         checkout.step(*UNGUARDED)
-    return view(open_reader(Globals({}, checkout.folder), None))
+    return view(open_reader(Globals({}, checkout.folder)))
 
 
 def test_nothing_that_is_shown_acts(hostile_run: RunView) -> None:

@@ -32,7 +32,7 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 @pytest.fixture
 def load_text(write: Callable[..., Path]) -> Callable[..., Loaded]:
     """Loads a configuration from its whole text."""
-    return lambda text, *overrides: load(write(text), overrides)
+    return lambda text, *overrides, environ=None: load(write(text), overrides, environ or {})
 
 
 @pytest.fixture

@@ -25,6 +25,9 @@ def test_it_is_a_sha256_and_the_same_for_the_same_settings(load_with: Load) -> N
         "scorer={type: f1}",
         "tasks.limit=3",
         "prompts=folder",
+        "rollout.attempts=2",
+        "rollout.limits.steps=5",
+        "rollout.solver={type: scripted}",
     ],
 )
 def test_what_influences_training_changes_it(load_with: Load, override: str) -> None:
@@ -38,6 +41,9 @@ def test_what_influences_training_changes_it(load_with: Load, override: str) -> 
         "git.remote=null",
         "budget.run.calls=3",
         "gradient.analyst_workers=2",
+        "rollout.retries=9",
+        "rollout.events=false",
+        "rollout.attempts=1",
         "model.target.timeout=1",
         "model.optimizer.retries=1",
         "model.target.max_concurrency=1",

@@ -100,7 +100,7 @@ def test_tasks_messages_are_about_the_way_that_was_meant(
 
 def test_a_missing_key_says_what_it_is_for(complaint: Complaint) -> None:
     text = complaint("run: a\nskill: s\ntasks: {path: t}\nmodel:\n  target: {model: m}\n")
-    assert "skillopt.yaml:5: model.target.provider: missing. `openai`: any server" in text
+    assert "skillopt.yaml:5: model.target.provider: missing. Who serves the model" in text
     assert "skillopt.yaml:4: model.optimizer: missing. Reads trajectories" in text
 
 
