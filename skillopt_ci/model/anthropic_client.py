@@ -56,7 +56,7 @@ def anthropic_client(
             )
             return await answer.read()
 
-        return await called(speak, _ERRORS, config.timeout, [key])
+        return await called(speak, _ERRORS, config.timeout, [key], base_url_of(config))
 
     wire = Wire(anthropic_body, read_message, WORDS, send)
     return ServerClient(section, config, wire, observe)

@@ -58,7 +58,9 @@ def openai_client(
 
     async def send(body: dict[str, object]) -> bytes | ServerError:
         more = await headers()
-        return await called(lambda: speak(body, more), _ERRORS, config.timeout, [key])
+        return await called(
+            lambda: speak(body, more), _ERRORS, config.timeout, [key], base_url_of(config)
+        )
 
     if uses_responses(config):
         body, read, words = responses_body.responses_body, read_response, responses_body.WORDS

@@ -31,8 +31,9 @@ async def called(
     errors: SdkErrors,
     timeout: float,
     secrets: Iterable[str],
+    where: str,
 ) -> bytes | ServerError:
-    """The body of the answer to ``call``, or the server's error, without ``secrets``.
+    """The body of the answer to ``call`` from ``where``, or its error, without ``secrets``.
 
     Raises :class:`TransientFailure` if there is no answer within ``timeout`` seconds, or no
     connection.
@@ -46,7 +47,7 @@ async def called(
         raise TransientFailure(f"no answer within {timeout:g} s") from error
     except errors.connection as error:
         cause = redact(str(error.__cause__ or error), secrets)
-        raise TransientFailure(f"the connection failed: {cause}") from error
+        raise TransientFailure(f"the connection failed: {cause} ({where})") from error
 
 
 def _server_error(error: Any, secrets: Iterable[str]) -> ServerError:

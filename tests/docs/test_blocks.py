@@ -136,7 +136,8 @@ def check_configuration(block: Block, value: dict[str, Any], folder: Path) -> No
         base.write_text(MINIMAL, encoding="utf-8")
     elif not value.keys() & {"run", "runs", "env"}:
         (folder / "minimal.yaml").write_text(
-            MINIMAL + ("" if "tasks" in value else TASKS), encoding="utf-8"
+            MINIMAL + ("" if value.keys() & {"tasks", "environment"} else TASKS),
+            encoding="utf-8",
         )
         text = f"_base_: minimal.yaml\n{text}"
     file.write_text(text, encoding="utf-8")
@@ -224,7 +225,7 @@ def assert_key(path: str) -> None:
 def targets(schema: Any, part: Any) -> list[Any]:
     """The objects that a part of the schema may be."""
     if "$ref" in part:
-        return [schema["$defs"][part["$ref"].rpartition("/")[2]]]
+        return targets(schema, schema["$defs"][part["$ref"].rpartition("/")[2]])
     options = [*part.get("anyOf", []), *part.get("oneOf", [])]
     return [found for option in options for found in targets(schema, option)] or [part]
 

@@ -10,6 +10,7 @@ import pytest
 from skillopt_ci.progress import StageFinished
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
@@ -38,6 +39,7 @@ class Twin:
     trees: list[str]
     usage: list[UsageRecord]
     stages: list[str]
+    answered: Counter[str]
 
     def position(self, epoch: int, stage: str) -> int:
         """Number (from 1) of a stage of the end of ``epoch``, an epoch being one step.
@@ -89,9 +91,10 @@ def twin(shared: Workshop) -> Twin:
         if isinstance(event, StageFinished):
             stages.append(event.stage)
 
+    shared.server.answered.clear()
     checkout.run(observer=note)
     assert checkout.kinds() == ["start", "step", "slow_update", "step", "slow_update"]
-    return Twin(checkout.trees(), used(checkout), stages)
+    return Twin(checkout.trees(), used(checkout), stages, shared.server.answered.copy())
 
 
 @pytest.fixture
@@ -105,7 +108,7 @@ def clone(shared: Workshop, tmp_path: Path) -> Checkout:
 def assert_equal_to(twin: Twin, checkout: Checkout, shared: Workshop) -> None:
     assert checkout.trees() == twin.trees
     assert used(checkout) == twin.usage
-    assert shared.server.most_answers == 1
+    assert shared.server.answered == twin.answered
     assert checkout.ref("skillopt-candidate/demo") == ""
     assert checkout.git("ls-remote", "origin", f"refs/heads/{BRANCH}").startswith(
         checkout.ref(BRANCH)

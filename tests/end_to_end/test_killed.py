@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
@@ -40,6 +41,7 @@ class Twin:
 
     trees: list[str]
     usage: list[UsageRecord]
+    answered: Counter[str]
 
 
 def used(checkout: Checkout) -> list[UsageRecord]:
@@ -59,8 +61,9 @@ def shared(
 @pytest.fixture(scope="module")
 def twin(shared: Workshop) -> Twin:
     checkout = shared.checkout("twin")
+    shared.server.answered.clear()
     checkout.run()
-    return Twin(checkout.trees(), used(checkout))
+    return Twin(checkout.trees(), used(checkout), shared.server.answered.copy())
 
 
 @pytest.fixture
@@ -74,7 +77,7 @@ def clone(shared: Workshop, tmp_path: Path) -> Checkout:
 def assert_equal_to(twin: Twin, checkout: Checkout, shared: Workshop) -> None:
     assert checkout.trees() == twin.trees
     assert used(checkout) == twin.usage
-    assert shared.server.most_answers == 1
+    assert shared.server.answered == twin.answered
     assert checkout.ref("skillopt-candidate/demo") == ""
     assert checkout.git("ls-remote", "origin", f"refs/heads/{BRANCH}").startswith(
         checkout.ref(BRANCH)
@@ -131,4 +134,4 @@ def test_killed_without_a_remote(twin: Twin, shared: Workshop, train_until_kille
     checkout.run()
     assert checkout.trees() == twin.trees
     assert used(checkout) == twin.usage
-    assert shared.server.most_answers == 1
+    assert shared.server.answered == twin.answered

@@ -61,7 +61,8 @@ def test_the_first_epoch_makes_every_attempt_and_later_ones_may_know_some() -> N
 
 def test_analysts_read_minibatches_of_failures_and_of_successes() -> None:
     # 5 failures and 5 successes likely; 8 alike and 2 errors at least; 9 and 1 at most
-    found = calls_of(config(evaluation={"max_error_rate": 0.2}))
+    eight = {"minibatch_size": 8}
+    found = calls_of(config(evaluation={"max_error_rate": 0.2}, gradient=eight))
     assert found[ANALYST] == Spread(1, 2, 6)
     assert found[MERGE].likely == 1
     small = calls_of(config(gradient={"minibatch_size": 2}))
