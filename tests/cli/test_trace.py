@@ -17,7 +17,7 @@ def first_task(folder: Path, split: str = "train") -> str:
 
 def test_an_attempt_is_shown_from_question_to_outcome(cli: Cli, trained: Path) -> None:
     task = first_task(trained)
-    done = cli(trained, "trace", task)
+    done = cli(trained, "trace", task, "--stage", "rollout")
     assert (done.code, done.err) == (0, "")
     headings = [line for line in done.out.splitlines() if line and not line.startswith(" ")]
     assert headings == ["attempt", "system", "user", "model", "result", "outcome"]

@@ -133,4 +133,4 @@ def test_skillopts_own_searchqa_adapter(workshop: Workshop) -> None:
     assert any(prompt.startswith("SearchQA's analyst") for prompt in prompts)
     assert any("## Question\nItem" in prompt for prompt in prompts)
     assert workshop.server.keys == {"Bearer sk-demo-key"}
-    assert workshop.server.most_answers == 1  # nothing that was paid for was asked again
+    assert workshop.server.most_answers <= 2  # a later step attempts a task afresh, no other does

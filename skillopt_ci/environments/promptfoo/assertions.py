@@ -58,8 +58,9 @@ def combined(
     The score is the weighted mean; a verdict with a weight of 0 counts for nothing.
     """
     total = math.fsum(weights)
-    shares = [verdict.score * weight for verdict, weight in zip(verdicts, weights, strict=True)]
-    score = math.fsum(shares) / total if total else 0.0
+    # Shares of the weights first: a product with a tiny weight would be lost.
+    pairs = zip(verdicts, weights, strict=True)
+    score = math.fsum(one.score * (weight / total) for one, weight in pairs) if total else 0.0
     failed = [
         verdict.reason
         for verdict, weight in zip(verdicts, weights, strict=True)
