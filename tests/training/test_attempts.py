@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from skillopt_ci.training.attempts import Numbered, next_numbers, roll_out_numbered
+from skillopt_ci.training.attempts import Numbered, next_rounds, roll_out_numbered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def test_a_task_that_was_attempted_gets_the_next_number(make_task: Callable[..., Task]) -> None:
     made = [("a", 0), ("b", 0), ("a", 1)]
-    numbered = next_numbers([make_task(name) for name in "abc"], made)
+    numbered = next_rounds([make_task(name) for name in "abc"], made, 1)
     assert [(one.task.id, one.number) for one in numbered] == [("a", 2), ("b", 1), ("c", 0)]
 
 
@@ -25,10 +25,12 @@ def test_results_are_in_the_order_of_the_attempts(
     make_task: Callable[..., Task], make_rollout: Callable[..., Rollout]
 ) -> None:
     class Runner:
+        attempts = 1
+
         async def roll_out(
-            self, tasks: Sequence[Task], skill: str, *, stage: str, attempt: int, done: object
+            self, tasks: Sequence[Task], skill: str, *, stage: str, attempts: range, done: object
         ) -> tuple[Rollout, ...]:
-            return tuple(make_rollout(task.id, attempt=attempt) for task in tasks)
+            return tuple(make_rollout(task.id, attempt=n) for task in tasks for n in attempts)
 
     asked = [Numbered(make_task("a"), 1), Numbered(make_task("b")), Numbered(make_task("c"), 1)]
     found = asyncio.run(roll_out_numbered(Runner(), asked, "# S", stage="rollout"))  # type: ignore[arg-type]
