@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,10 +34,11 @@ class Served:
 
 
 @contextmanager
-def served(seed: int, latency: float) -> Iterator[Served]:
-    """Run the server of the world of ``seed``."""
+def served(seed: int, latency: float, world: Mapping[str, Any] | None = None) -> Iterator[Served]:
+    """Run the server of the world of ``seed``, with the parameters ``world`` over its own."""
     command = [sys.executable, "-m", "bench.world.server"]
     arguments = ["--seed", str(seed), "--latency", str(latency)]
+    arguments += ["--world", json.dumps(dict(world or {}))]
     with subprocess.Popen(
         [*command, *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -25,7 +25,7 @@ OTHERS = ("skillopt", "gepa")
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """One system on one seed; ``settings`` are ours, over the defaults."""
+    """One system on one seed; ``settings`` (ours) and ``world`` go over the defaults."""
 
     system: str
     seed: int
@@ -33,19 +33,21 @@ class Contest:
     metric_calls: int
     over_http: bool
     settings: Mapping[str, Any]
+    world: Mapping[str, Any]
 
 
 def run(contest: Contest) -> Outcome:
     """Run it in a folder of its own, which is removed."""
-    folder = Path(tempfile.mkdtemp(prefix="bench-", dir=_memory()))
+    folder, world = Path(tempfile.mkdtemp(prefix="bench-", dir=_memory())), contest.world
     try:
         if contest.system == "skillopt":
-            return run_skillopt(contest.seed, folder, contest.envs)
+            return run_skillopt(contest.seed, folder, contest.envs, world=world)
         if contest.system == "gepa":
             calls = contest.metric_calls
-            return run_gepa(contest.seed, folder, contest.envs, metric_calls=calls)
+            return run_gepa(contest.seed, folder, contest.envs, metric_calls=calls, world=world)
         ours = run_command if contest.over_http else run_inside
-        return ours(contest.seed, folder, contest.settings, name=contest.system)
+        settings, name = contest.settings, contest.system
+        return ours(contest.seed, folder, settings, name=name, parameters=world)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -65,7 +67,7 @@ def main() -> None:
         sys.exit(f"--envs {given.envs} is not a folder; bench/setup.sh makes it")
     systems = {**{name: {} for name in fresh}, **variants}
     contests = [
-        Contest(system, seed, given.envs, given.metric_calls, given.http, settings)
+        Contest(system, seed, given.envs, given.metric_calls, given.http, settings, given.world)
         for seed in range(given.first_seed, given.first_seed + given.seeds)
         for system, settings in systems.items()
     ]
@@ -87,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--without-others", dest="others", action="store_const", const=[], help="ours alone")
     add("--reuse", type=Path, help="a verdicts.json to take the others' runs from")
     add("--without-ours", action="store_true", help="the others alone")
+    add("--world", type=json.loads, default={}, help="parameters of the world, as JSON")
     add("--http", action="store_true", help="ours by its command, over HTTP")
     add(
         "--ours",

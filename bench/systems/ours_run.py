@@ -43,10 +43,11 @@ def run_command(
     *,
     name: str = "ours",
     latency: float = 0.0,
+    parameters: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """``skillopt-ci run`` with ``settings`` over the defaults, over HTTP."""
-    world = make_world(seed)
-    with served(seed, latency) as server:
+    world = make_world(seed, Parameters(**(parameters or {})))
+    with served(seed, latency, parameters) as server:
         root = make_repository(world, folder / "repository", server.base_url, settings)
         command = [sys.executable, "-m", "skillopt_ci", "-q", "run"]
         began = time.monotonic()
@@ -63,10 +64,10 @@ def run_inside(
     settings: Mapping[str, Any],
     *,
     name: str = "ours",
-    parameters: Parameters | None = None,
+    parameters: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """The same run in this process, answered by the world directly."""
-    world = make_world(seed, parameters)
+    world = make_world(seed, Parameters(**(parameters or {})))
     oracle = Oracle(world)
     root = make_repository(world, folder / "repository", "http://127.0.0.1:9/v1", settings)
     began = time.monotonic()

@@ -14,6 +14,7 @@ from contextlib import suppress
 from aiohttp import web
 
 from bench.world.answering import Answer, Oracle
+from bench.world.parameters import Parameters
 from bench.world.world import make_world
 
 
@@ -106,8 +107,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--latency", type=float, default=0.0, help="seconds per answer")
+    parser.add_argument("--world", type=json.loads, default={}, help="parameters, as JSON")
     given = parser.parse_args()
-    oracle = Oracle(make_world(given.seed))
+    oracle = Oracle(make_world(given.seed, Parameters(**given.world)))
     with suppress(KeyboardInterrupt):
         asyncio.run(serve(oracle, given.latency, given.port))
 

@@ -63,3 +63,17 @@ def test_ours_is_run_in_the_variants_that_are_named(tmp_path: Path):
     (run,) = json.loads((tmp_path / "verdicts.json").read_text())["runs"]
     assert (run["system"], run["seed"]) == ("quick", 0)
     assert 0 < run["true"] < 1
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("way", [(), ("--http",)], ids=["inside", "http"])
+def test_the_worlds_own_parameters_can_be_set(tmp_path: Path, way: tuple[str, ...]):
+    quick = json.dumps({"train": {"num_epochs": 1, "batch_size": 80}})
+    easy = json.dumps({"base": 4.0, "difficulty_sd": 0.1})
+    done = verdicts(
+        "--out", tmp_path, "--without-others", "--seeds", 1, "--ours", f"a={quick}",
+        "--world", easy, *way,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (run,) = json.loads((tmp_path / "verdicts.json").read_text())["runs"]
+    assert run["start"] > 0.9
