@@ -15,9 +15,12 @@ class Summary:
     ``margin`` is twice the standard error of the mean true score. ``false_accepts`` is the share
     of accepted candidates that were not truly better, ``false_rejects`` the share of rejected
     ones that were; ``ungated`` is how many changes per run no gate saw, ``ungated_worse`` the share
-    of them that were not truly better. ``calls`` are all but test
-    calls, ``share`` the median of the calls that the rival took after which the rival's mean
-    score was first reached (infinite where more than half of the runs never reach it).
+    of them that were not truly better. ``calls`` are all but test calls.
+
+    Three figures are held against the rival, the better of the other systems: ``gain`` is how much
+    higher the mean true score is, ``calls_ratio`` how many times its calls were taken, ``share``
+    the median of the calls that it took after which its mean score was first reached (infinite
+    where more than half of the runs never reach it).
     """
 
     system: str
@@ -37,6 +40,8 @@ class Summary:
     selection: float
     optimizer: float
     calls: float
+    gain: float
+    calls_ratio: float
     share: float
     seconds: float
 
@@ -63,6 +68,8 @@ def summary(group: Sequence[Outcome], rival: tuple[float, float] | None) -> Summ
         selection=statistics.mean(one.calls.get("target/selection", 0) for one in group),
         optimizer=statistics.mean(one.paid - one.target_calls for one in group),
         calls=statistics.mean(one.paid for one in group),
+        gain=statistics.mean(scores) - rival[0] if rival else math.nan,
+        calls_ratio=statistics.mean(one.paid for one in group) / rival[1] if rival else math.nan,
         share=_reached(group, rival),
         seconds=statistics.mean(one.seconds for one in group),
     )

@@ -47,12 +47,14 @@ def test_a_system_is_summed_up_over_its_seeds():
     assert (found.false_accepts, found.false_rejects) == (0.25, 0.4)
     assert (found.train, found.selection, found.optimizer, found.calls) == (10, 20, 2, 32)
     assert found.share == 0.5
+    assert (found.gain, found.calls_ratio) == (pytest.approx(0.1), 0.8)
 
 
 def test_a_rival_that_most_runs_never_reach_makes_an_infinite_share():
     never = {"curve": ((10, 0.3),)}
     assert summary([outcome(0.5), outcome(0.3, **never)], (0.5, 40)).share == math.inf
-    assert math.isnan(summary([outcome(0.5)], None).share)
+    alone = summary([outcome(0.5)], None)
+    assert all(map(math.isnan, (alone.share, alone.gain, alone.calls_ratio)))
 
 
 def test_without_verdicts_there_are_no_false_ones():
