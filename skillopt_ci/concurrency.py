@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Generic, TypeVar
 
-from skillopt_ci.errors import BudgetExhausted
+from skillopt_ci.errors import BudgetExhausted, TooManyErrors
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -22,6 +22,50 @@ async def siblings() -> AsyncIterator[asyncio.TaskGroup]:
             yield group
     except BaseExceptionGroup as failures:
         raise _first(failures) from None
+
+
+class Begun(Generic[Item, Result]):
+    """Work on items that may begin before its result is asked for; see :func:`begun`."""
+
+    def __init__(self, work: Callable[[Item], Awaitable[Result]]) -> None:
+        self._work = work
+        self._tasks: dict[Item, asyncio.Future[Result]] = {}
+
+    def begin(self, item: Item) -> None:
+        """Begin the work on ``item``, if that was not done before."""
+        if item not in self._tasks:
+            self._tasks[item] = asyncio.ensure_future(self._work(item))
+
+    async def result(self, item: Item) -> Result:
+        """What comes of the work on ``item``, or its failure."""
+        self.begin(item)
+        return await asyncio.shield(self._tasks[item])
+
+    async def end(self, *, cancel: bool) -> None:
+        """Wait until nothing is under way any more; ``cancel`` it first."""
+        for task in self._tasks.values():
+            if cancel:
+                task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+
+@asynccontextmanager
+async def begun(
+    work: Callable[[Item], Awaitable[Result]],
+) -> AsyncIterator[Begun[Item, Result]]:
+    """Let ``work`` on items begin ahead of time; what nobody waits for at the end is cancelled.
+
+    What is under way is let finish where an orderly end keeps what was paid for: when a budget is
+    used up, or too many errors forbid a statement.
+    """
+    ahead = Begun(work)
+    try:
+        yield ahead
+    except (BudgetExhausted, TooManyErrors):
+        await ahead.end(cancel=False)
+        raise
+    finally:
+        await ahead.end(cancel=True)
 
 
 async def map_ordered(

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.concurrency import map_ordered, siblings
+from skillopt_ci.concurrency import begun, map_ordered, siblings
 from skillopt_ci.errors import BudgetExhausted
 
 ROUNDS = st.lists(st.integers(0, 5), max_size=30)
@@ -130,3 +130,48 @@ def test_nested_siblings_raise_the_innermost_failure() -> None:
 
     with pytest.raises(ZeroDivisionError):
         asyncio.run(nested())
+
+
+def test_what_was_begun_ahead_is_not_begun_again() -> None:
+    started: list[int] = []
+
+    async def work(number: int) -> int:
+        started.append(number)
+        await rounds(3 - number)
+        return number * 2
+
+    async def main() -> list[int]:
+        async with begun(work) as ahead:
+            for number in (2, 1):
+                ahead.begin(number)
+            return [await ahead.result(number) for number in (1, 2, 1)]
+
+    assert asyncio.run(main()) == [2, 4, 2]
+    assert started == [2, 1]
+
+
+@pytest.mark.parametrize(("failure", "end"), [(ValueError, "cancelled"), (BudgetExhausted, "done")])
+def test_what_nobody_waited_for_is_cancelled_but_not_what_a_budget_paid_for(
+    failure: type[Exception], end: str
+) -> None:
+    ends: list[str] = []
+
+    async def work(number: int) -> None:
+        if number == 0:
+            raise failure("stop")
+        try:
+            await rounds(5)
+            ends.append("done")
+        except asyncio.CancelledError:
+            ends.append("cancelled")
+            raise
+
+    async def main() -> None:
+        async with begun(work) as ahead:
+            ahead.begin(1)
+            await rounds(1)
+            await ahead.result(0)
+
+    with pytest.raises(failure, match="stop"):
+        asyncio.run(main())
+    assert ends == [end]

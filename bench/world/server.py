@@ -27,8 +27,8 @@ async def _complete(request: web.Request) -> web.Response:
     except Exception:
         oracle.calls["failed"] += 1
         raise
-    request.app[_TRACE].append((answered.phase, arrived))
     await asyncio.sleep(request.app[_LATENCY])
+    request.app[_TRACE].append((answered.phase, arrived, time.monotonic()))
     return web.json_response(_completion(str(body["model"]), answered))
 
 

@@ -27,8 +27,9 @@ class GateSettings(Section):
     """Most attempts at a task under each skill with `policy: sequential`."""
     early_stop: bool = True
     """Stop measuring a candidate when its rejection is certain."""
-    look_every: int = Field(default=8, gt=0)
-    """Tasks measured between two looks at the results."""
+    look_every: int = Field(default=16, gt=0)
+    """Tasks measured between two looks at the results: at best as many as are worked on at once
+    (`model.target.max_concurrency`), fewer to save calls, more to save time."""
     remeasure: bool = False
     """Measure an accepted skill afresh: the lucky draw that won is not what later candidates are
     held against."""

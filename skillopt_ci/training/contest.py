@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from skillopt_ci.concurrency import map_ordered
+from skillopt_ci.concurrency import Begun, begun, map_ordered
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.report.figures import plural
 from skillopt_ci.rollout.outcome import Rollout
@@ -16,7 +17,9 @@ from skillopt_ci.training.session import Bench, Session
 STAGE = "selection"
 
 #: Tasks with the number of earlier attempts at each.
-_Lot = Sequence[tuple[str, int]]
+_Lot = tuple[tuple[str, int], ...]
+#: Those of the candidate and those of the current skill.
+_Lots = tuple[_Lot, _Lot]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,39 +36,48 @@ async def fight(
     """Make the attempts of ``duel`` until it is decided.
 
     What is asked at once runs at once; its results are looked at together, so that nothing depends
-    on the order in which they come. Returned is also what the candidate's attempts came to. Raises
-    :class:`~skillopt_ci.errors.TooManyErrors` when so many of the ``planned`` tasks fail that a
-    verdict would be dishonest.
+    on the order in which they come. Lots that are sure to be asked next are under way meanwhile:
+    no place stays empty for want of a look, and none is taken for naught. Returned is also what
+    the candidate's attempts came to. Raises :class:`~skillopt_ci.errors.TooManyErrors` when so
+    many of the ``planned`` tasks fail that a verdict would be dishonest.
     """
     session.observer(StageStarted(STAGE, planned))
     limit, made = session.config.evaluation.max_error_rate, list[Rollout]()
     scores = Scores(())
-    try:
-        ask = next(duel)
-        while True:
-            lots = await _put(session, bench, ask, candidate, current)
-            made += [one for lot in lots for one in lot]
-            for rollout in lots[0]:
-                scores.add(rollout)
-            if sum(not one.status.measured for one in made) > limit * max(planned, len(made)):
-                refuse_too_many_errors(made, limit, STAGE)
-            ask = duel.send(Answer(*map(_scores, lots)))
-    except StopIteration as done:
-        outcome: Outcome = done.value
+    async with begun(partial(_put, session, bench, candidate, current)) as under_way:
+        try:
+            ask = next(duel)
+            while True:
+                lots = await _asked(ask, under_way)
+                made += [one for lot in lots for one in lot]
+                for rollout in lots[0]:
+                    scores.add(rollout)
+                if sum(not one.status.measured for one in made) > limit * max(planned, len(made)):
+                    refuse_too_many_errors(made, limit, STAGE)
+                ask = duel.send(Answer(*map(_scores, lots)))
+        except StopIteration as done:
+            outcome: Outcome = done.value
     refuse_too_many_errors(made, limit, STAGE)
     session.observer(StageFinished(STAGE, _told(outcome, planned)))
     return outcome, scores
 
 
+async def _asked(ask: Ask, under_way: Begun[_Lots, list[list[Rollout]]]) -> list[list[Rollout]]:
+    """What comes of ``ask``; what is asked next in any case begins behind it."""
+    for one in (ask, *ask.ahead):
+        under_way.begin((one.candidate, one.current))
+    return await under_way.result((ask.candidate, ask.current))
+
+
 async def _put(
-    session: Session, bench: Bench, ask: Ask, candidate: Side, current: Side
+    session: Session, bench: Bench, candidate: Side, current: Side, lots: _Lots
 ) -> list[list[Rollout]]:
     """Both sides at the same time."""
 
     async def one(work: tuple[Side, _Lot]) -> list[Rollout]:
         return await _attempt(session, bench, *work)
 
-    return await map_ordered(one, [(candidate, ask.candidate), (current, ask.current)], limit=2)
+    return await map_ordered(one, zip((candidate, current), lots, strict=True), limit=2)
 
 
 async def _attempt(session: Session, bench: Bench, side: Side, lot: _Lot) -> list[Rollout]:

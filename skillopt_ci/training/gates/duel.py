@@ -5,9 +5,10 @@ pure function of results in a fixed order, whoever makes the attempts, and in wh
 end: a trainer with models, or a calibration with dice.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import Literal
 
 from skillopt_ci.settings.gate import GateSettings
@@ -26,11 +27,13 @@ End = Literal["measured", "certain", "futile", "convinced"]
 class Ask:
     """Attempt these tasks under the candidate and under the current skill.
 
-    Each comes with the number of earlier attempts at it.
+    Each comes with the number of earlier attempts at it. What will be asked next whatever comes
+    of this is in ``ahead``, in that order: it may be begun now.
     """
 
     candidate: tuple[tuple[str, int], ...]
     current: tuple[tuple[str, int], ...] = ()
+    ahead: tuple["Ask", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,28 +161,49 @@ def _round(
     both: bool,
 ) -> Generator[Ask, Answer, tuple[Standoff, End | None]]:
     """Measure ``tasks`` in lots, looking at the results after each."""
-    size = terms.settings.look_every if terms.settings.early_stop else len(tasks)
-    for start in range(0, len(tasks), max(1, size)):
-        lot = tasks[start : start + size]
+    size = max(1, terms.settings.look_every if terms.settings.early_stop else len(tasks))
+    lots = [tasks[start : start + size] for start in range(0, len(tasks), size)]
+    for number, lot in enumerate(lots):
         state = _with_known(state, lot, known)
-        missing = tuple(task for task in lot if task not in known)
-        if missing:
-            state = _taken(state, missing, (yield _ask(state, missing, both)), both)
+        left = [task for later in lots[number + 1 :] for task in later]
+        if missing := _missing(lot, known):
+            sure = _sure(state, lots[number:], known, terms, stop)
+            ahead = tuple(_ask(state, more, both) for more in sure)
+            ask = replace(_ask(state, missing, both), ahead=ahead)
+            state = _taken(state, missing, (yield ask), both)
         if terms.settings.early_stop:
-            end = stop(state, tasks[start + size :])
+            end = stop(state, left)
             if end is not None:
                 return state, end
     return state, None
 
 
+def _missing(lot: Sequence[str], known: Tallies) -> tuple[str, ...]:
+    return tuple(task for task in lot if task not in known)
+
+
+def _sure(
+    state: Standoff, lots: Sequence[Sequence[str]], known: Tallies, terms: Terms, stop: Stop
+) -> Iterator[tuple[str, ...]]:
+    """Of the lots after the first, those that no result of the ones before can spare.
+
+    If not even failing everywhere ends the round, nothing does.
+    """
+    for number, (lot, following) in enumerate(pairwise(lots), start=1):
+        failed = {task: Tally(0.0, 0.0) for task in _missing(lot, known)}
+        state = _with_known(_with_known(state, lot, known), lot, failed)
+        left = [task for later in lots[number:] for task in later]
+        if terms.settings.early_stop and stop(state, left) is not None:
+            return
+        if missing := _missing(following, known):
+            yield missing
+
+
 def _ask(state: Standoff, tasks: Sequence[str], both: bool) -> Ask:
-    sides = (state.candidate, state.current) if both else (state.candidate,)
-    return Ask(
-        *(
-            tuple((task, side[task].count if task in side else 0) for task in tasks)
-            for side in sides
-        )
-    )
+    def numbered(side: Tallies) -> tuple[tuple[str, int], ...]:
+        return tuple((task, side[task].count if task in side else 0) for task in tasks)
+
+    return Ask(numbered(state.candidate), numbered(state.current) if both else ())
 
 
 def _with_known(state: Standoff, lot: Sequence[str], known: Tallies) -> Standoff:

@@ -107,6 +107,31 @@ def test_a_candidate_that_fixes_nothing_is_given_up_at_the_first_look() -> None:
     assert (outcome.end, attempts(asked)) == ("certain", 3)
 
 
+@given(outcomes, st.sampled_from(["strict", "paired", "sequential"]), st.randoms())
+def test_what_is_begun_ahead_is_asked_next(
+    pairs: list[tuple[float, float | None]], policy: Policy, dice: random.Random
+) -> None:
+    """Nothing is begun that the verdict does without, whatever the attempts come to."""
+    current = named([before for before, _ in pairs])
+    after: Scores = {f"t{number}": found for number, (_, found) in enumerate(pairs)}
+    again = lambda *_: float(dice.random() < 0.5)  # noqa: E731
+    rule = gate(policy, confidence=0.5, look_every=2, futility=0)
+    _, asked = fought(terms(current, rule), current, lambda task, _: after[task], again)
+    for number, ask in enumerate(asked):
+        following = asked[number + 1 : number + 1 + len(ask.ahead)]
+        assert [(one.candidate, one.current) for one in following] == [
+            (one.candidate, one.current) for one in ask.ahead
+        ]
+
+
+def test_lots_whose_results_cannot_end_the_duel_begin_with_the_first() -> None:
+    current = named([0, 0, 0, 0, 0, 1, 1, 1, 1])
+    outcome, asked = fought(terms(current, gate()), current, lambda *_: 0.0)
+    # after three failures two gains are still in reach, after six none
+    assert [len(ask.ahead) for ask in asked] == [1, 0]
+    assert (outcome.end, attempts(asked)) == ("certain", 6)
+
+
 def test_all_is_measured_while_a_gain_is_in_reach() -> None:
     current = named([0, 1, 1, 1])
     after = {**current, "t0": 1.0}
