@@ -27,6 +27,7 @@ from skillopt_ci.rollout.events import nobody
 from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.scorers import TaskScorers
 from skillopt_ci.rollout.solver import ChatSolver, conversation
+from skillopt_ci.scheduler import Places
 from skillopt_ci.settings.config import Evaluation
 from skillopt_ci.settings.scorer import ExactScorer
 from skillopt_ci.tasks.task import Task
@@ -59,7 +60,7 @@ async def layer(tasks: int, concurrency: int, size: int, events: Path | None) ->
     solver = ChatSolver(Model(size), Prompts.load())
     log = None if events is None else EventLog(events, "bench")
     try:
-        runner = Runner(Attempting(solver, scorers, record=log or nobody), concurrency)
+        runner = Runner(Attempting(solver, scorers, record=log or nobody), Places(concurrency))
         scores = Scores(())
         results = runner.stream(map(task, range(tasks)), "Be exact.", stage="bench")
         async with aclosing(results):

@@ -34,6 +34,7 @@ from skillopt_ci.model.client import ChatReply, ChatRequest, Usage
 from skillopt_ci.progress import silent
 from skillopt_ci.training.finish import finish
 from skillopt_ci.training.run import patiently, train
+from skillopt_ci.training.session import equipped
 
 
 def run_command(
@@ -80,8 +81,9 @@ def run_inside(
 async def _train(root: Path) -> None:
     session = open_session(Globals(environ=environment(), cwd=root), silent)
     started = session.clock()
-    await train(session, lambda _: None)
-    await patiently(session, lambda: finish(session, started))
+    async with equipped(session) as ready:
+        await train(ready, lambda _: None)
+        await patiently(ready, lambda: finish(ready, started))
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from skillopt_ci.errors import ExitCode
 from skillopt_ci.report.figures import plural
 from skillopt_ci.training.finish import FinishOutcome, finish
 from skillopt_ci.training.run import patiently, train
-from skillopt_ci.training.session import Session
+from skillopt_ci.training.session import Session, equipped
 
 
 @click.command()
@@ -43,7 +43,8 @@ def command(settings: Globals, notes: Path | None) -> ExitCode:
 
 async def _train(session: Session, settings: Globals) -> tuple[int, FinishOutcome | None]:
     started = session.clock()
-    steps = await train(session, lambda outcome: tell_outcome(outcome, settings))
-    if not session.config.evaluation.eval_test:
-        return steps, None
-    return steps, await patiently(session, lambda: finish(session, started))
+    async with equipped(session) as ready:
+        steps = await train(ready, lambda outcome: tell_outcome(outcome, settings))
+        if not session.config.evaluation.eval_test:
+            return steps, None
+        return steps, await patiently(ready, lambda: finish(ready, started))

@@ -1,9 +1,11 @@
 """Assembling the models of a run from their configuration."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from skillopt_ci.model.cache import CallCache
 from skillopt_ci.model.cached_client import CachedClient
@@ -24,6 +26,72 @@ from skillopt_ci.settings.model import ModelRole, Models
 __all__ = ["open_models", "resolved_key_values"]
 
 
+@dataclass(frozen=True, slots=True)
+class Switchboard:
+    """Open models: one pool of connections and one cache, for one piece of work after the other.
+
+    ``client`` is that of all roles. Identical requests share one call, whichever work makes them:
+    ``locks`` hold the keys of the calls under way.
+    """
+
+    models: Models
+    client: ChatClient
+    cache: CallCache | None
+    redact: Redact
+    locks: WeakValueDictionary[str, asyncio.Lock]
+
+    def for_work(
+        self, scope: str, meter: Meter, used: Callable[[str], object] = lambda _: None
+    ) -> ChatClient:
+        """A client whose calls ``meter`` holds to the budgets and ``scope`` pays for.
+
+        ``used`` hears of the key of each cached answer. Raises
+        :class:`~skillopt_ci.errors.ModelSetupError` for a missing price.
+        """
+        meter.require_prices(self.models)
+        client = MeteredClient(
+            RedactingClient(self.client, self.redact), meter, tariffs(self.models)
+        )
+        if self.cache is None:
+            return client
+        configs = _configs(self.models)
+        return CachedClient(
+            client,
+            self.cache,
+            key_of=lambda request: call_key(configs[request.role], request),
+            scope=scope,
+            meter=meter,
+            used=used,
+            locks=self.locks,
+        )
+
+
+@asynccontextmanager
+async def open_switchboard(
+    models: Models,
+    environ: Mapping[str, str],
+    *,
+    cache_path: Path | None,
+    root: Path = Path(),
+    observe: Observer = silent,
+    redact: Redact = unchanged,
+) -> AsyncIterator[Switchboard]:
+    """The models of all roles, whose connections and cache close with the context.
+
+    ``cache_path`` None means no cache. ``root`` is the configuration's folder, for commands and
+    key files; ``redact`` takes secrets out of prompts, answers and errors; ``observe`` hears of a
+    damaged cache and of parameters that a server does not support. Raises
+    :class:`~skillopt_ci.errors.ModelSetupError` for an absent key or program.
+    """
+    async with AsyncExitStack() as resources:
+        clients = await _open_roles(_distinct(models), environ, root, resources, observe)
+        clients.setdefault(Role.JUDGE, clients[Role.OPTIMIZER])
+        cache = None
+        if cache_path is not None:
+            cache = resources.enter_context(closing(CallCache(cache_path, observe)))
+        yield Switchboard(models, RoutedClient(clients), cache, redact, WeakValueDictionary())
+
+
 @asynccontextmanager
 async def open_models(
     models: Models,
@@ -37,34 +105,17 @@ async def open_models(
     used: Callable[[str], object] = lambda _: None,
     redact: Redact = unchanged,
 ) -> AsyncIterator[ChatClient]:
-    """A client for all roles, whose connections and cache close with the context.
+    """A client of all roles for one piece of work, opened and closed with it.
 
-    ``cache_path`` None means no cache. ``scope`` names the step that pays for calls; ``root`` is
-    the configuration's folder, for commands and key files; ``redact`` takes secrets out of prompts,
-    answers and errors; ``observe`` hears of a damaged cache and of
-    parameters that a server does not support, ``used`` of the key of each cached answer. Raises
-    :class:`~skillopt_ci.errors.ModelSetupError` before any call for an absent key or program or a
-    missing price.
+    See :func:`open_switchboard` and :meth:`Switchboard.for_work`, whose errors are raised before
+    any call.
     """
     meter.require_prices(models)
-    configs = _configs(models)
-    async with AsyncExitStack() as resources:
-        clients = await _open_roles(_distinct(models), environ, root, resources, observe)
-        clients.setdefault(Role.JUDGE, clients[Role.OPTIMIZER])
-        client: ChatClient = MeteredClient(
-            RedactingClient(RoutedClient(clients), redact), meter, tariffs(models)
-        )
-        if cache_path is not None:
-            cache = resources.enter_context(closing(CallCache(cache_path, observe)))
-            client = CachedClient(
-                client,
-                cache,
-                key_of=lambda request: call_key(configs[request.role], request),
-                scope=scope,
-                meter=meter,
-                used=used,
-            )
-        yield client
+    opened = open_switchboard(
+        models, environ, cache_path=cache_path, root=root, observe=observe, redact=redact
+    )
+    async with opened as switchboard:
+        yield switchboard.for_work(scope, meter, used)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ class CachedClient:
     very scope paid for (in a process that died) is charged to ``meter`` once more, so that a
     resumed step accounts for the same usage as an uninterrupted one; so is an answer that another
     machine obtained and nobody has accounted for. Every other hit is reuse. Identical requests at
-    the same time share one call. ``used`` hears the key of every answer that is given.
+    the same time share one call, also those of other clients with the same ``locks``. ``used``
+    hears the key of every answer that is given.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class CachedClient:
         scope: str,
         meter: Meter,
         used: Callable[[str], object] = lambda _: None,
+        locks: WeakValueDictionary[str, asyncio.Lock] | None = None,
     ) -> None:
         self._inner = inner
         self._cache = cache
@@ -37,7 +39,7 @@ class CachedClient:
         self._meter = meter
         self._used = used
         self._accounted: set[str] = set()
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks = WeakValueDictionary() if locks is None else locks
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer ``request``; a remembered refusal is raised again."""

@@ -70,8 +70,10 @@ def openai_client(
 
 
 async def _chat(sdk: openai.AsyncOpenAI, body: dict[str, Any], headers: Mapping[str, str]) -> bytes:
+    # The whole body is handed over as an extra: the library goes through `messages` field by field,
+    # which takes longer than sending them.
     answer = await sdk.chat.completions.with_raw_response.create(
-        model=body["model"], messages=body["messages"], extra_body=body, extra_headers=headers
+        model=body["model"], messages=[], extra_body=body, extra_headers=headers
     )
     return answer.content
 
@@ -80,6 +82,6 @@ async def _responses(
     sdk: openai.AsyncOpenAI, body: dict[str, Any], headers: Mapping[str, str]
 ) -> bytes:
     answer = await sdk.responses.with_raw_response.create(
-        model=body["model"], input=body["input"], extra_body=body, extra_headers=headers
+        model=body["model"], input="", extra_body=body, extra_headers=headers
     )
     return answer.content

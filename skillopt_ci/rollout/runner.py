@@ -1,16 +1,16 @@
 """Roll out tasks: every attempt at each, many at once, results in task order or as they come."""
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from skillopt_ci.concurrency import map_ordered, stream
 from skillopt_ci.errors import TooManyErrors
 from skillopt_ci.rollout.attempting import Attempting
 from skillopt_ci.rollout.order import Executor, Order, local
 from skillopt_ci.rollout.outcome import Rollout
+from skillopt_ci.scheduler import Places
 from skillopt_ci.tasks.task import Task
 
 
@@ -18,17 +18,13 @@ from skillopt_ci.tasks.task import Task
 class Runner:
     """Has attempts made: ``attempting`` makes one, ``executor`` decides where.
 
-    ``concurrency`` bounds the attempts under way, those of several calls together. Every task is
+    Each keeps one of ``places`` meanwhile, those of several calls together. Every task is
     attempted ``attempts`` times unless a call says otherwise.
     """
 
     attempting: Attempting
-    concurrency: int
+    places: Places
     executor: Executor = local
-    slots: asyncio.Semaphore = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "slots", asyncio.Semaphore(self.concurrency))
 
     @property
     def attempts(self) -> int:
@@ -64,7 +60,7 @@ class Runner:
             return rollout
 
         orders = self._orders(tasks, skill, stage, attempts)
-        return tuple(await map_ordered(one, orders, limit=self.concurrency))
+        return tuple(await map_ordered(one, orders, limit=self.places.most))
 
     async def stream(
         self,
@@ -80,13 +76,13 @@ class Runner:
         Errors are as with :meth:`roll_out`. Close the generator if not all results are taken.
         """
         orders = self._orders(tasks, skill, stage, attempts)
-        results = stream(self._carry_out, orders, limit=self.concurrency, ordered=ordered)
+        results = stream(self._carry_out, orders, limit=self.places.most, ordered=ordered)
         async with aclosing(results):
             async for rollout in results:
                 yield rollout
 
     async def _carry_out(self, order: Order) -> Rollout:
-        async with self.slots:
+        async with self.places.place():
             return await self.executor(order, self.attempting)
 
     def _orders(

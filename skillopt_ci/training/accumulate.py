@@ -9,7 +9,6 @@ from skillopt_ci.ledger.records import BatchRecord
 from skillopt_ci.progress import Event, Observer, StageEvent
 from skillopt_ci.rollout.metrics import aggregate
 from skillopt_ci.rollout.outcome import Rollout
-from skillopt_ci.settings.config import Gradient
 from skillopt_ci.training.patch import Reflection
 from skillopt_ci.training.plan import Batch
 
@@ -56,12 +55,6 @@ def batch_record(worked: WorkedBatch) -> BatchRecord:
         n_failure_patches=sources.count("failure"),
         n_success_patches=sources.count("success"),
     )
-
-
-def shared(gradient: Gradient, batches: int) -> Gradient:
-    """The settings of one of ``batches`` that share the analysts."""
-    workers = max(1, gradient.analyst_workers // batches)
-    return gradient.model_copy(update={"analyst_workers": workers})
 
 
 def _numbered(observer: Observer, number: int, count: int) -> Observer:

@@ -1,6 +1,5 @@
 """Aggregate: many analysts' patches become one, each kind by itself and then both together."""
 
-import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,9 +39,8 @@ async def merge(
     Where the model gives no usable answer, edits are put one after the other, failures first.
     """
     failures, successes = patches_of(reflections, "failure"), patches_of(reflections, "success")
-    slots = asyncio.Semaphore(gradient.analyst_workers)
     stable = sections.joined(sections.meta_skill(meta_skill), sections.current_skill(skill))
-    merger = _Merger(mode, client, prompts, observer, stable, gradient.merge_batch_size, slots)
+    merger = _Merger(mode, client, prompts, observer, stable, gradient.merge_batch_size)
     observer(StageStarted("aggregate"))
     async with siblings() as sides:
         failure = sides.create_task(merger.side(failures, "failure"))
@@ -61,10 +59,7 @@ def patches_of(reflections: Iterable[Reflection[Item]], source: Source) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class _Merger(Generic[Item]):
-    """What every merge call has in common; ``stable`` opens each user message.
-
-    ``slots`` are shared by both sides, so that together they keep to the limit of calls.
-    """
+    """What every merge call has in common; ``stable`` opens each user message."""
 
     mode: UpdateMode[Item]
     client: ChatClient
@@ -72,7 +67,6 @@ class _Merger(Generic[Item]):
     observer: Observer
     stable: str
     batch_size: int
-    slots: asyncio.Semaphore
 
     async def side(self, patches: Sequence[Patch[Item]], source: Source) -> Patch[Item]:
         """Merge patches of one source, ``batch_size`` at a time, until one is left."""
@@ -143,14 +137,13 @@ class _Merger(Generic[Item]):
         name, tokens = prompt + self.mode.prompt_suffix, self.mode.reply_tokens
         schema = reply_schema.merge(self.mode.payload.key, final=prompt == _FINAL, wishes=followed)
         request = optimizer_request(self.prompts, name, "merge", user, tokens, reply_schema=schema)
-        async with self.slots:
-            reply = await ask(
-                self.client,
-                request,
-                lambda text: parse_merge(self.mode.payload, text, source),
-                what=what,
-                observer=self.observer,
-            )
+        reply = await ask(
+            self.client,
+            request,
+            lambda text: parse_merge(self.mode.payload, text, source),
+            what=what,
+            observer=self.observer,
+        )
         self.observer(StageAdvanced("aggregate", what))
         return None if isinstance(reply, Lost) else _attributed(reply.patch, edits)
 

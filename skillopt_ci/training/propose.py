@@ -12,7 +12,7 @@ from skillopt_ci.rollout.metrics import aggregate as mean_of
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.rollout.runner import refuse_too_many_errors
 from skillopt_ci.skill.appendix import with_notes
-from skillopt_ci.training.accumulate import WorkedBatch, shared, work_on
+from skillopt_ci.training.accumulate import WorkedBatch, work_on
 from skillopt_ci.training.aggregate import merge
 from skillopt_ci.training.attempts import next_rounds, roll_out_numbered
 from skillopt_ci.training.evidence import Made, attempts_so_far, recall
@@ -154,7 +154,7 @@ async def _reflect(
         {task.id: task for task in session.splits.train},
         standing.skill,
         mode=mode,
-        gradient=shared(session.config.gradient, len(plan.batches)),
+        gradient=session.config.gradient,
         learning_rate=analyst_budget(session.config.optimizer),
         seed=batch.seed,
         step_buffer=desk.step_buffer,

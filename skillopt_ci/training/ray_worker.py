@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from skillopt_ci import scheduler
 from skillopt_ci.environments.find import open_environment
 from skillopt_ci.errors import BudgetExhausted, InfrastructureError, SkilloptError
 from skillopt_ci.model.answer_file import answer_lines
@@ -126,7 +127,10 @@ async def _runner(
         root=parts.root,
         used=used,
     )
-    async with models as client, open_runner(parts, client, UNCLAIMED, meter, used) as runner:
+    async with (
+        models as client,
+        open_runner(parts, client, UNCLAIMED, meter, scheduler.Places(1), used) as runner,
+    ):
         yield runner
 
 

@@ -91,7 +91,7 @@ async def reflect(
         bool(guidance),
     )
     observer(StageStarted("reflect", len(work)))
-    results = await map_ordered(analysts.read, work, limit=gradient.analyst_workers)
+    results = await map_ordered(analysts.read, work, limit=max(1, len(work)))
     _refuse_unreachable(results)
     return tuple(result for result in results if isinstance(result, Reflection))
 

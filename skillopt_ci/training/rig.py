@@ -26,6 +26,7 @@ from skillopt_ci.rollout.solver import Solver
 from skillopt_ci.rollout.solvers.build import build_solver
 from skillopt_ci.rollout.steps import Attempt
 from skillopt_ci.rollout.store import AttemptStore
+from skillopt_ci.scheduler import Places
 from skillopt_ci.settings.rollout import LocalExecutor
 from skillopt_ci.tasks.scorers.score import Score
 from skillopt_ci.tasks.task import Task
@@ -39,11 +40,12 @@ async def open_runner(
     client: ChatClient,
     scope: str,
     meter: Meter,
+    places: Places,
     used: Callable[[str], object] = lambda _: None,
 ) -> AsyncIterator[Runner]:
     """A runner for one piece of work, whose store and record close with the context.
 
-    ``used`` hears the key of every stored attempt. Raises
+    Each attempt keeps one of ``places``; ``used`` hears the key of every stored attempt. Raises
     :class:`~skillopt_ci.computer.errors.ComputerUnavailable` before anything is paid for.
     """
     if session.places is not None:
@@ -67,10 +69,9 @@ async def open_runner(
             meter=meter,
             record=_recorder(session, scope, resources),
         )
-        concurrency = session.config.model.target.max_concurrency
         # what it holds is open as long as the runner
         held = resources.enter_context(ExitStack())
-        yield Runner(attempting, concurrency, executor=_executor(session, attempting, held))
+        yield Runner(attempting, places, executor=_executor(session, attempting, held))
 
 
 def attempt_facts(session: RigParts, solver: Solver) -> Mapping[str, object]:

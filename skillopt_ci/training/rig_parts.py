@@ -6,13 +6,48 @@ from typing import Protocol
 
 from skillopt_ci.progress import Observer
 from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.redaction import Redact
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.places import Places
 from skillopt_ci.settings.config import Config
 
 
+class ModelParts(Protocol):
+    """What models are opened with, as in :class:`~skillopt_ci.training.session.Session`."""
+
+    @property
+    def config(self) -> Config:
+        """The configuration."""
+        ...
+
+    @property
+    def root(self) -> Path:
+        """Its folder."""
+        ...
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The environment's variables, keys among them."""
+        ...
+
+    @property
+    def observer(self) -> Observer:
+        """Who is told."""
+        ...
+
+    @property
+    def redact(self) -> Redact:
+        """Takes secrets out of texts."""
+        ...
+
+    @property
+    def cache_path(self) -> Path | None:
+        """Where answered calls are kept, if they are."""
+        ...
+
+
 class RigParts(Protocol):
-    """As in :class:`~skillopt_ci.training.session.Session`."""
+    """What attempts are made from, as in :class:`~skillopt_ci.training.session.Session`."""
 
     @property
     def config(self) -> Config:

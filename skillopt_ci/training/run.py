@@ -6,7 +6,7 @@ from typing import TypeVar
 from skillopt_ci.errors import LostRace
 from skillopt_ci.progress import Note
 from skillopt_ci.training.advance import Outcome, advance
-from skillopt_ci.training.session import Session
+from skillopt_ci.training.session import Session, equipped
 from skillopt_ci.training.step import StepOutcome
 
 Result = TypeVar("Result")
@@ -22,12 +22,13 @@ async def train(session: Session, told: Callable[[Outcome], None]) -> int:
     that were paid for are reused.
     """
     run_started, done = session.clock(), 0
-    while True:
-        outcome = await patiently(session, lambda: advance(session, run_started))
-        if outcome is None:
-            return done
-        done += 1
-        told(outcome)
+    async with equipped(session) as ready:
+        while True:
+            outcome = await patiently(ready, lambda: advance(ready, run_started))
+            if outcome is None:
+                return done
+            done += 1
+            told(outcome)
 
 
 async def train_once(session: Session, told: Callable[[Outcome], None]) -> int:
@@ -36,11 +37,12 @@ async def train_once(session: Session, told: Callable[[Outcome], None]) -> int:
     Returns how many there were: 0 if nothing was left. A lost race is raised.
     """
     run_started, done = session.clock(), 0
-    while (outcome := await advance(session, run_started)) is not None:
-        done += 1
-        told(outcome)
-        if isinstance(outcome, StepOutcome):
-            break
+    async with equipped(session) as ready:
+        while (outcome := await advance(ready, run_started)) is not None:
+            done += 1
+            told(outcome)
+            if isinstance(outcome, StepOutcome):
+                break
     return done
 
 

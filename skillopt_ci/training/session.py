@@ -1,15 +1,15 @@
 """Everything that training a run needs, assembled once and handed to every stage."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.model.build import open_models
 from skillopt_ci.model.client import ChatClient, Usage
 from skillopt_ci.model.meter import Meter
+from skillopt_ci.model.scheduled_client import ScheduledClient
 from skillopt_ci.progress import CallPaid, Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redact, unchanged
@@ -18,6 +18,7 @@ from skillopt_ci.rollout.places import Places
 from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.settings.config import Config, GeneratedTasks
 from skillopt_ci.tasks.task import Splits, Task
+from skillopt_ci.training.equipment import Equipment
 from skillopt_ci.training.reviewer_notes import ReviewerNote
 from skillopt_ci.training.rig import open_runner
 
@@ -32,7 +33,8 @@ class Session:
     first, heard or not. ``redact`` takes secrets out of what goes to models and comes from them.
     ``places`` are the computers that tasks are worked on with, ``environment`` is where they come
     from if not from task files. ``rollout_facts`` are the facts of how attempts are made that
-    scores depend on, ``events`` is the folder in which their course is recorded.
+    scores depend on, ``events`` is the folder in which their course is recorded. ``equipment`` is
+    what all work shares between :func:`equipped` and its end.
     """
 
     config: Config
@@ -53,6 +55,7 @@ class Session:
     environment: Environment | None = None
     rollout_facts: Mapping[str, object] = field(default_factory=dict)
     events: Path | None = None
+    equipment: Equipment | None = None
 
     @property
     def attempts_path(self) -> Path | None:
@@ -107,27 +110,19 @@ class Session:
     async def bench(
         self, scope: str, meter: Meter, used: Callable[[str], object] = lambda _: None
     ) -> AsyncIterator["Bench"]:
-        """Open the models for one durable piece of work.
+        """Make ready for one durable piece of work; of a session that is equipped on its equipment.
 
         ``scope`` names that work: answers kept under it count as its own when it is resumed, so
         that an interrupted step reports what it cost in all. ``used`` hears the cache's key of
         every answer and of every stored attempt.
         """
-        models = open_models(
-            self.config.model,
-            self.environ,
-            cache_path=self.cache_path,
-            scope=scope,
-            meter=meter,
-            root=self.root,
-            observe=self.observer,
-            used=used,
-            redact=self.redact,
-        )
-        async with (
-            models as client,
-            open_runner(self, client, scope, meter, used) as runner,
-        ):
+        async with equipped(self) as session, AsyncExitStack() as resources:
+            equipment = session.equipment
+            assert equipment is not None  # noqa: S101 - that is what being equipped means
+            models, shared = await equipment.models(session), equipment.scheduler
+            client = ScheduledClient(models.for_work(scope, meter, used), shared.questions)
+            opened = open_runner(self, client, scope, meter, shared.attempts, used)
+            runner = await resources.enter_async_context(opened)
             yield Bench(client, runner, meter)
 
 
@@ -138,6 +133,16 @@ class Bench:
     client: ChatClient
     runner: Runner
     meter: Meter
+
+
+@asynccontextmanager
+async def equipped(session: Session) -> AsyncIterator[Session]:
+    """The session with the equipment that all of its work within the context shares."""
+    if session.equipment is not None:
+        yield session
+        return
+    async with AsyncExitStack() as resources:
+        yield replace(session, equipment=Equipment(session.config, resources))
 
 
 def first(tasks: tuple[Task, ...], count: int) -> tuple[Task, ...]:

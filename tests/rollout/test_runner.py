@@ -17,6 +17,7 @@ from skillopt_ci.rollout.runner import Runner, refuse_too_many_errors
 from skillopt_ci.rollout.scorers import TaskScorers
 from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
 from skillopt_ci.rollout.steps import Attempt
+from skillopt_ci.scheduler import Places
 from skillopt_ci.settings.rollout import RolloutSettings
 from skillopt_ci.settings.scorer import CommandScorer, ExactScorer
 from skillopt_ci.tasks.task import Task
@@ -31,7 +32,7 @@ SCORERS = TaskScorers(ExactScorer(type="exact"), judge=None, root=Path(), enviro
 
 
 def runner(solver: Solver, concurrency: int = 3, **settings: int) -> Runner:
-    return Runner(Attempting(solver, SCORERS, RolloutSettings(**settings)), concurrency)
+    return Runner(Attempting(solver, SCORERS, RolloutSettings(**settings)), Places(concurrency))
 
 
 def roll_out(
@@ -265,7 +266,7 @@ def test_an_executor_may_make_attempts_elsewhere(
         return await here(order)
 
     attempting = Attempting(ChatSolver(scripted(str), Prompts.load()), SCORERS)
-    work = Runner(attempting, 2, executor=elsewhere)
+    work = Runner(attempting, Places(2), executor=elsewhere)
     found = asyncio.run(work.roll_out([make_task("a")], "Skill.", stage="rollout"))
     assert [(order.task.id, order.skill, order.stage) for order in sent] == [
         ("a", "Skill.", "rollout")

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.progress import Note, StageFinished, StageStarted
-from skillopt_ci.settings.config import Gradient
 from skillopt_ci.skill.edit import Edit
-from skillopt_ci.training.accumulate import batch_record, shared, work_on
+from skillopt_ci.training.accumulate import batch_record, work_on
 from skillopt_ci.training.patch import Patch, Reflection
 from skillopt_ci.training.plan import Batch
 
@@ -71,11 +70,6 @@ def test_batches_are_told_apart_only_where_there_are_several(
     run(events, lambda seed: asyncio.sleep(0), BATCHES[:count])
     assert [event.stage for event in events if isinstance(event, StageStarted)] == stages
     assert events.count(Note("n")) == count
-
-
-def test_analysts_are_shared_between_batches() -> None:
-    gradient = Gradient(analyst_workers=5)
-    assert [shared(gradient, n).analyst_workers for n in (1, 2, 8)] == [5, 2, 1]
 
 
 def test_a_batch_remembers_its_patches(make_rollout: Callable[..., Rollout]) -> None:

@@ -138,13 +138,6 @@ def test_both_sides_are_merged_at_the_same_time(scripted: Scripted, merged: Merg
     assert client.most_under_way == 2
 
 
-def test_both_sides_together_keep_to_the_limit_of_calls(scripted: Scripted, merged: Merged) -> None:
-    client = scripted(joining, turns=lambda request: 5)
-    sides = [*failures(*"abcdefgh"), *[reflection("success", text) for text in "stuvwxyz"]]
-    merged(client, sides, gradient={"analyst_workers": 3})
-    assert client.most_under_way == 3
-
-
 def test_a_side_cannot_be_relabelled(scripted: Scripted, merged: Merged) -> None:
     lie = json.dumps({"edits": [{"op": "append", "content": "x", "source_type": "success"}]})
     patch = merged(scripted(lambda request: lie), failures("a", "b"))

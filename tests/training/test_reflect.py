@@ -47,10 +47,10 @@ def rollouts(make_rollout: Callable[..., Rollout]) -> list[Rollout]:
 def reflected(prompts: Prompts, observer: Observer, rollouts: list[Rollout]) -> Reflect:
     tasks = {rollout.task_id: Task(rollout.task_id, ()) for rollout in rollouts}
 
-    def run(client: Any, *, size: int = 2, workers: int = 16, **more: Any) -> Any:
+    def run(client: Any, *, size: int = 2, **more: Any) -> Any:
         options: dict[str, Any] = {
             "mode": PatchMode(),
-            "gradient": Gradient(minibatch_size=size, analyst_workers=workers),
+            "gradient": Gradient(minibatch_size=size),
             "learning_rate": 4,
             "seed": 5,
             "prompts": prompts,
@@ -155,12 +155,6 @@ def test_each_kind_has_its_own_prompt(
     assert systems == [prompts.text("analyst_error"), prompts.text("analyst_success")]
     assert "## Successful Trajectories (3 total)" in client.prompts[1]
     assert {request.stage for request in client.requests} == {"analyst"}
-
-
-def test_no_more_analysts_than_workers(scripted: Scripted, reflected: Reflect) -> None:
-    client = scripted(lambda request: proposing(), turns=lambda request: 5)
-    reflected(client, size=1, workers=3)
-    assert client.most_under_way == 3
 
 
 def test_a_bad_reply_costs_its_minibatch_only(

@@ -30,9 +30,8 @@ def terms_of(
     """
     worth, text = worth_in(evaluation), text_of(skill, evaluation)
     known = tallies(current)
-    rates = {
-        task: _rate(task, [known, *past], _mean(known, evaluation), evaluation) for task in planned
-    }
+    mean = _mean(known, evaluation)
+    rates = {task: _rate(task, [known, *past], mean, evaluation) for task in planned}
     eligible = frozenset(task for task in planned if task in known and task in best.tasks)
     order = sorted(planned, key=lambda task: (task not in eligible, rates[task]))
     dense = evaluation.semantic_density_weight if evaluation.use_semantic_density else 0.0

@@ -1,0 +1,31 @@
+import asyncio
+from typing import Any
+
+from skillopt_ci.concurrency import map_ordered
+from skillopt_ci.model.client import ChatReply, ChatRequest, Role, Usage
+from skillopt_ci.model.scheduled_client import ScheduledClient
+from skillopt_ci.scheduler import Places
+
+
+class Counting:
+    """Answers after some turns of the loop and counts the requests under way by role."""
+
+    def __init__(self) -> None:
+        self.under_way = dict.fromkeys(Role, 0)
+        self.most = dict.fromkeys(Role, 0)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.under_way[request.role] += 1
+        self.most[request.role] = max(self.most[request.role], self.under_way[request.role])
+        for _ in range(3):
+            await asyncio.sleep(0)
+        self.under_way[request.role] -= 1
+        return ChatReply("", "stop", "m", Usage())
+
+
+def test_questions_of_all_stages_share_the_places_and_attempts_need_none(ask: Any) -> None:
+    counting = Counting()
+    client = ScheduledClient(counting, Places(2))
+    requests = [ask(role=role) for role in (Role.OPTIMIZER, Role.TARGET, Role.JUDGE) * 5]
+    asyncio.run(map_ordered(client.complete, requests, limit=len(requests)))
+    assert counting.most == {Role.OPTIMIZER: 2, Role.TARGET: 5, Role.JUDGE: 5}
