@@ -17,7 +17,13 @@ from pathlib import Path
 from skillopt_ci.chat import Message
 from skillopt_ci.environments.division import Division
 from skillopt_ci.errors import TaskFileError
-from skillopt_ci.rollout.environment import Environment, EnvironmentFailure, Parts, Split
+from skillopt_ci.rollout.environment import (
+    Environment,
+    EnvironmentFailure,
+    Parts,
+    Reflecting,
+    Split,
+)
 from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.steps import AgentError, Attempt
 from skillopt_ci.tasks.loading import load_tasks
@@ -35,6 +41,7 @@ __all__ = [
     "GraderError",
     "Message",
     "Parts",
+    "Reflecting",
     "Score",
     "Solver",
     "Split",

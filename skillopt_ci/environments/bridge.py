@@ -4,7 +4,7 @@ import io
 import json
 import tarfile
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from skillopt_ci.environments.loopback.conversation import Conversation
 from skillopt_ci.environments.loopback.endpoint import Endpoint
 from skillopt_ci.environments.worker.client import Worker
-from skillopt_ci.model.client import ChatClient
+from skillopt_ci.model.client import ChatClient, Role
 from skillopt_ci.program import visible
 from skillopt_ci.rollout.environment import Environment, EnvironmentFailure, Parts
 from skillopt_ci.rollout.solver import Solver, Workplace
@@ -122,11 +122,38 @@ class BridgeEnvironment(Environment):
 
     def solver(self, parts: Parts) -> Solver:
         """Return what lets the other tool attempt tasks."""
+        return BridgeSolver(
+            self.kind, self.identity(), self.worker, self.endpoint, parts.client, self.job
+        )
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where the other tool finds the run's models."""
         if self._endpoint is None:
             self._endpoint = Endpoint()
-        return BridgeSolver(
-            self.kind, self.identity(), self.worker, self._endpoint, parts.client, self.job
-        )
+        return self._endpoint
+
+    async def ask_worker(
+        self,
+        job: Mapping[str, object],
+        client: ChatClient,
+        stage: str,
+        roles: Collection[Role],
+    ) -> dict[str, Any]:
+        """Have the worker do ``job``, lent the models of these ``roles``; calls are of ``stage``.
+
+        Raises :class:`EnvironmentFailure` if it fails, and what the models raise.
+        """
+        talk = Conversation(client, stage, 0, roles)
+
+        async def work(token: str) -> dict[str, Any]:
+            reached = {"base_url": self.endpoint.base_url, "token": token}
+            return await self.worker.attempt({**job, **reached})
+
+        async with aclosing(talk.hold(self.endpoint, work)) as steps:  # type: ignore[type-var]
+            async for _ in steps:
+                pass  # the models' answers are enough
+        return talk.result or {}
 
     async def grade(self, task: Task, attempt: Attempt, parts: Parts) -> Score:
         """Return the other tool's own grade: it was given with the attempt."""

@@ -1,9 +1,11 @@
 """Calling a user's environment so that its mistakes are told as such."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping, Sequence
 
 from skillopt_ci.errors import SkilloptError, UsageError
-from skillopt_ci.rollout.environment import Environment, Parts, Split
+from skillopt_ci.model.client import ChatClient
+from skillopt_ci.rollout.environment import Environment, Parts, Reflecting, Split
 from skillopt_ci.rollout.steps import Attempt
 from skillopt_ci.tasks.identity import task_sha256
 from skillopt_ci.tasks.scorers.score import GraderError, Score
@@ -49,6 +51,26 @@ async def grade(environment: Environment, task: Task, attempt: Attempt, parts: P
             "expected scores from 0 to 1"
         )
     return Score(float(score.hard), float(score.soft), str(score.reason), str(score.answer))
+
+
+async def reflect(
+    environment: Environment, asked: Reflecting, client: ChatClient
+) -> Sequence[Mapping[str, object]]:
+    """The patches that the environment proposes.
+
+    Raises UsageError where it raises anything unforeseen, or returns what is no list of patches.
+    """
+    call = f"environment: {type(environment).__name__}.reflect"
+    try:
+        returned = tuple(await environment.reflect(asked, client))
+        json.dumps(returned)
+    except SkilloptError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{call} raised {last_line(error)}") from error
+    if strange := [one for one in returned if not isinstance(one, Mapping)]:
+        raise UsageError(f"{call} returned {strange[0]!r:.60}, expected patches (mappings)")
+    return returned
 
 
 def _faults(tasks: tuple[object, ...]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from skillopt_ci.computer.computer import Computer
@@ -46,7 +46,7 @@ class Attempting:
 
     Without ``places`` there are no computers, without a ``shelf`` nothing is kept. What an agent
     consumed that no metered client knows of is charged to ``meter``. ``sleep`` and ``draw`` are
-    for the pauses before further tries.
+    for the pauses before further tries. The results of ``evidence`` stages have their artifacts.
     """
 
     solver: Solver
@@ -58,6 +58,7 @@ class Attempting:
     record: Recorder = nobody
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     draw: Callable[[], float] = random.random
+    evidence: Collection[str] = ()
 
     async def __call__(self, order: Order) -> Rollout:
         """Return what came of ``order``.
@@ -193,7 +194,8 @@ class Attempting:
             score = await self._regrading().score(order.task, worked.attempt, key)
         except (GraderError, ModelUnavailable, ModelRefusal) as failure:
             return ungraded_rollout(order, worked, failure.message)
-        return graded_rollout(order, worked, score)
+        shown = worked.attempt.artifacts if order.stage in self.evidence else b""
+        return replace(graded_rollout(order, worked, score), artifacts=shown)
 
     def _regrading(self) -> Regrading:
         return Regrading(

@@ -1,7 +1,7 @@
 """Environments: where tasks come from, how one is attempted, how an attempt is graded."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -10,9 +10,11 @@ from skillopt_ci.computer.computer import Computers
 from skillopt_ci.errors import InfrastructureError
 from skillopt_ci.model.client import ChatClient
 from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.rollout.solver import Solver
 from skillopt_ci.rollout.steps import Attempt
-from skillopt_ci.settings.config import Config
+from skillopt_ci.settings.config import Config, Gradient
+from skillopt_ci.skill.edit import Source
 from skillopt_ci.tasks.scorers.score import Judge, Score
 from skillopt_ci.tasks.task import Task
 
@@ -49,6 +51,27 @@ class Parts:
     computers: Computers | None
     solver: Solver
     grade: Grader
+
+
+@dataclass(frozen=True, slots=True)
+class Reflecting:
+    """What there is to reflect on: the measured ``rollouts`` of one batch under ``skill``.
+
+    ``update_mode`` says what a patch consists of, ``budget`` how many edits one may propose (None:
+    as many as it likes). ``gradient`` are the settings of the stage. ``step_buffer`` tells of
+    earlier steps, with what reviewers ask for, and ``meta_skill`` of earlier epochs. Notes for the
+    appendix are wanted of the kinds ``notes_from``. ``seed`` shuffles.
+    """
+
+    rollouts: tuple[Rollout, ...]
+    skill: str
+    update_mode: str
+    budget: int | None
+    gradient: Gradient
+    seed: int
+    step_buffer: str = ""
+    meta_skill: str = ""
+    notes_from: Collection[Source] = ()
 
 
 class Environment(ABC):
@@ -88,6 +111,23 @@ class Environment(ABC):
         Files of the configuration's `prompts` folder win over them.
         """
         return {}
+
+    async def reflect(
+        self, asked: Reflecting, client: ChatClient
+    ) -> Sequence[Mapping[str, object]]:
+        """Return patches as an analyst of SkillOpt's would: what is to change in the skill.
+
+        Each is JSON with `patch` (`reasoning`, and `edits` or what the update mode calls them),
+        `source_type` (`failure` or `success`) and what else the analysts' replies may have. Model
+        calls go through ``client``, in the role of the optimizer. Raises
+        :class:`EnvironmentFailure` where its own program fails.
+        """
+        raise NotImplementedError
+
+    @property
+    def reflects(self) -> bool:
+        """Whether it reflects by itself, in the place of the analysts."""
+        return type(self).reflect is not Environment.reflect
 
     def identity(self) -> Mapping[str, object]:
         """Return the JSON facts besides the tasks that scores depend on, never a secret."""

@@ -44,6 +44,7 @@ class Rollout:
     ``limit`` says which limit ended the work, if one did; ``usage`` is what the attempt consumed,
     whoever paid for it and when; ``retries`` counts the tries that infrastructure spoilt before
     this one. ``progress`` holds the scores after each step, where every step is graded.
+    ``artifacts`` is what the work left behind, kept only where an environment reflects on it.
     """
 
     task_id: str
@@ -61,6 +62,7 @@ class Rollout:
     usage: Usage = field(default_factory=Usage)
     retries: int = 0
     progress: tuple[Score, ...] = ()
+    artifacts: bytes = field(default=b"", repr=False)
 
     @property
     def failed(self) -> bool:

@@ -15,6 +15,7 @@ from skillopt_ci.skill.appendix import with_notes
 from skillopt_ci.training.accumulate import WorkedBatch, work_on
 from skillopt_ci.training.aggregate import merge
 from skillopt_ci.training.attempts import next_rounds, roll_out_numbered
+from skillopt_ci.training.environment_reflect import reflect_there
 from skillopt_ci.training.evidence import Made, attempts_so_far, recall
 from skillopt_ci.training.first_look import all_solved
 from skillopt_ci.training.guard import GuardContext, refuse_document
@@ -149,26 +150,55 @@ async def _reflect(
     first = batch == plan.batches[0]
     room = session.config.gradient.evidence - len(rollouts) if first else 0
     earlier: tuple[Rollout, ...] = await recall(session, standing.skill, made, room, bench)
-    found = await reflect(
-        (*rollouts, *earlier),
-        {task.id: task for task in session.splits.train},
-        standing.skill,
-        mode=mode,
-        gradient=session.config.gradient,
-        learning_rate=analyst_budget(session.config.optimizer),
-        seed=batch.seed,
-        step_buffer=desk.step_buffer,
-        meta_skill=desk.meta_skill,
-        guidance=desk.guidance,
-        notes_from=notes_from(session.config.optimizer),
-        prompts=desk.prompts,
-        client=desk.client,
-        observer=observer,
+    found = await _analysed(
+        session, standing.skill, batch, (*rollouts, *earlier), mode, desk, observer
     )
     found = screened(found, standing.skill, desk.refuse, observer)
     edits = sum(len(one.patch.edits) for one in found)
     observer(StageFinished("reflect", f"{plural(edits, mode.noun)} proposed"))
     return found
+
+
+async def _analysed(
+    session: Session,
+    skill: str,
+    batch: Batch,
+    rollouts: Sequence[Rollout],
+    mode: UpdateMode[Item],
+    desk: Desk,
+    observer: Observer,
+) -> tuple[Reflection[Item], ...]:
+    """What our analysts make of the rollouts, or the environment where it reflects itself."""
+    gradient = session.config.gradient
+    optimizer, there = session.config.optimizer, session.environment
+    if there is not None and there.reflects:
+        return await reflect_there(
+            there,
+            rollouts,
+            skill,
+            mode=mode,
+            gradient=gradient,
+            learning_rate=analyst_budget(optimizer),
+            seed=batch.seed,
+            desk=replace(desk, observer=observer),
+            notes_from=notes_from(optimizer),
+        )
+    return await reflect(
+        rollouts,
+        {task.id: task for task in session.splits.train},
+        skill,
+        mode=mode,
+        gradient=gradient,
+        learning_rate=analyst_budget(optimizer),
+        seed=batch.seed,
+        step_buffer=desk.step_buffer,
+        meta_skill=desk.meta_skill,
+        guidance=desk.guidance,
+        notes_from=notes_from(optimizer),
+        prompts=desk.prompts,
+        client=desk.client,
+        observer=observer,
+    )
 
 
 async def _choose(

@@ -171,7 +171,7 @@ class _Analysts(Generic[Item]):
             what=minibatch.name,
             observer=self.observer,
         )
-        result = reply if isinstance(reply, Lost) else _reflection(reply, minibatch, self.budget)
+        result = reply if isinstance(reply, Lost) else reflection_of(reply, minibatch, self.budget)
         self.observer(StageAdvanced("reflect", _told(minibatch, result, self.mode.noun)))
         return result
 
@@ -185,7 +185,7 @@ class _Analysts(Generic[Item]):
         )
 
 
-def _reflection(
+def reflection_of(
     reply: AnalystReply[Item], minibatch: Minibatch, budget: int | None
 ) -> Reflection[Item]:
     """Return the reflection; the source and the tasks are those that we know, not those told."""

@@ -68,10 +68,15 @@ async def open_runner(
             shelf=shelf,
             meter=meter,
             record=_recorder(session, scope, resources),
+            evidence=("rollout",) if _reflects(session.environment) else (),
         )
         # what it holds is open as long as the runner
         held = resources.enter_context(ExitStack())
         yield Runner(attempting, places, executor=_executor(session, attempting, held))
+
+
+def _reflects(environment: Environment | None) -> bool:
+    return environment is not None and environment.reflects
 
 
 def attempt_facts(session: RigParts, solver: Solver) -> Mapping[str, object]:

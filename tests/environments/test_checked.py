@@ -26,6 +26,9 @@ class Given(Environment):
     async def grade(self, task: Task, attempt: Attempt, parts: Any) -> Any:
         return self._given("score")
 
+    async def reflect(self, asked: Any, client: Any) -> Any:
+        return self._given("patches")
+
     def _given(self, key: str) -> Any:
         found = self.options[key]
         if isinstance(found, Exception):
@@ -81,3 +84,27 @@ def test_truth_values_become_scores() -> None:
 def grade(score: Any) -> Score:
     parts: Any = None
     return asyncio.run(checked.grade(Given(score=score), task(), Attempt((), ""), parts))
+
+
+@pytest.mark.parametrize(
+    ("patches", "said"),
+    [
+        (["edit"], "returned 'edit', expected patches (mappings)"),
+        ([{"patch": {1, 2}}], "raised TypeError: Object of type set is not JSON serializable"),
+        (None, "raised TypeError: 'NoneType' object is not iterable"),
+        (OSError("no disk"), "environment: Given.reflect raised OSError: no disk ("),
+    ],
+)
+def test_patches_that_are_none_are_told(patches: Any, said: str) -> None:
+    with pytest.raises(UsageError) as error:
+        reflect(patches)
+    assert said in str(error.value)
+
+
+def test_patches_are_handed_on() -> None:
+    assert reflect([{"patch": {}}]) == ({"patch": {}},)
+
+
+def reflect(patches: Any) -> Any:
+    nobody: Any = None
+    return asyncio.run(checked.reflect(Given(patches=patches), nobody, nobody))

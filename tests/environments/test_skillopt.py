@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from skillopt_ci.chat import Message
+from skillopt_ci.environments.bridge import unpacked
 from skillopt_ci.environments.find import open_environment
 from skillopt_ci.environments.skillopt.environment import SkillOptEnvironment
 from skillopt_ci.errors import UsageError
-from skillopt_ci.model.client import ChatRequest, ModelRefusal, ModelUnavailable
-from skillopt_ci.rollout.environment import EnvironmentFailure
+from skillopt_ci.model.client import ChatRequest, ModelRefusal, ModelUnavailable, Role
+from skillopt_ci.rollout.environment import EnvironmentFailure, Reflecting
+from skillopt_ci.rollout.outcome import Rollout, Status
+from skillopt_ci.settings.config import Gradient
 from skillopt_ci.settings.environment import EnvironmentSettings
 from skillopt_ci.tasks.scorers.score import GraderError
-from tests.environments.conftest import OpenEnvironment, attempt_now
+from tests.environments.conftest import OpenEnvironment, Script, ScriptedModel, attempt_now
 
 pytest.importorskip("skillopt", reason="the extra `skillopt` is not installed")
 pytestmark = pytest.mark.integration
@@ -31,7 +37,9 @@ PROMPTS = {
 ADAPTER = """
 from skillopt.datasets.base import SplitDataLoader
 from skillopt.envs.base import EnvAdapter
-from skillopt.model import chat_target
+import json
+from pathlib import Path
+from skillopt.model import chat_optimizer, chat_target
 
 class Loader(SplitDataLoader):
     pass
@@ -78,6 +86,19 @@ class Little(EnvAdapter):
 class Rays(Little):
     def requires_ray(self):
         return True
+
+class Contrast(Little):
+    def reflect(self, results, skill_content, out_dir, **kwargs):
+        asked = {"rows": results, "skill": skill_content, **kwargs}
+        asked["mine"] = [self.minibatch_size, self.failure_only, self.edit_budget]
+        asked["cfg"] = self._cfg["skill_update_mode"]
+        asked["files"] = {}
+        for path in sorted(Path(kwargs["prediction_dir"]).rglob("*.*")):
+            asked["files"][str(path.relative_to(kwargs["prediction_dir"]))] = path.read_text()
+        if self.mode == "silent":
+            return None
+        text, _ = chat_optimizer(system="Contrast.", user=json.dumps(asked), retries=3)
+        return [None, {"patch": {"edits": []}, "said": text}]
 
 class NotOne:
     pass
@@ -245,3 +266,135 @@ def test_mistakes_are_told_for_people(
 def test_options_are_checked(root: Path) -> None:
     with pytest.raises(UsageError, match=r"environment\.adaptor: unknown key; did you mean"):
         SkillOptEnvironment({"adapter": "searchqa", "adaptor": "x"}, root, {})
+
+
+def rollouts(found: Any, *answers: str) -> tuple[Rollout, ...]:
+    """Attempts at the first training tasks, as the runner hands them to reflection."""
+    made = []
+    for task, text in zip(found.tasks("train"), answers, strict=False):
+        one = attempt_now(found, task, lambda _, text=text: text)
+        made.append(
+            Rollout(
+                task_id=task.id,
+                status=Status.SCORED,
+                hard=one.score.hard,
+                soft=one.score.soft,
+                reason=one.score.reason,
+                answer=one.score.answer,
+                messages=one.attempt.messages,
+                artifacts=one.attempt.artifacts,
+            )
+        )
+    return tuple(made)
+
+
+def reflected(found: Any, shown: tuple[Rollout, ...], script: Script, **more: Any) -> Any:
+    """The patches of ``found`` on ``shown``, and the model that was asked."""
+    gradient = Gradient(minibatch_size=2, failure_only=more.pop("failure_only", False))
+    asked = Reflecting(shown, "# Skill", "patch", 3, gradient, seed=7, **more)
+    model = ScriptedModel(script)
+    return asyncio.run(found.reflect(asked, model)), model.requests
+
+
+def patch(request: ChatRequest) -> str:
+    """A reply that names the first task that it was shown."""
+    number = request.messages[-1].content.split("(id=")[1].split(")")[0]
+    edit = {"op": "append", "content": f"Mind {number}."}
+    return json.dumps({"batch_size": 2, "patch": {"reasoning": "", "edits": [edit]}})
+
+
+def reflecting(opened: OpenEnvironment) -> Any:
+    return opened("searchqa", config="searchqa.yaml", prompt_files="prompts", reflect="adapter")
+
+
+def test_searchqas_reflection_asks_our_optimizer_in_a_fixed_order(opened: OpenEnvironment) -> None:
+    found = reflecting(opened)
+    shown = rollouts(found, "<answer>Paris</answer>", "<answer>Rome</answer>", "Oslo")
+    patches, requests = reflected(found, shown, patch)
+    assert [one["source_type"] for one in patches] == ["failure", "success"]
+    assert patches[1]["patch"]["edits"][0]["content"] == "Mind q/1."
+    assert {(one.role, one.stage) for one in requests} == {(Role.OPTIMIZER, "analyst")}
+    heading = "Failed Trajectories (2 total)"
+    told = next(one for one in requests if heading in one.messages[1].content)
+    assert told.messages[0].content == PROMPTS["searchqa/analyst_error.md"]
+    assert "at most L=3 edits" in told.messages[1].content
+    assert "expected ['Rome', 'Roma']" in told.messages[1].content
+
+
+def test_what_an_attempt_left_nothing_of_is_told_from_its_conversation(
+    opened: OpenEnvironment,
+) -> None:
+    found = reflecting(opened)
+    (first,) = rollouts(found, "Paris")
+    bare = replace(first, artifacts=b"", reason="refused: Paris", status=Status.REFUSED)
+    _, (asked,) = reflected(found, (bare,), patch)
+    for told in ("Failure reason: refused: Paris", "[assistant] Paris"):
+        assert told in asked.messages[1].content
+
+
+def test_reflection_wants_the_files_of_training_attempts_alone(opened: OpenEnvironment) -> None:
+    found = reflecting(opened)
+    task = found.tasks("selection")[0]
+    for stage, kept in (("rollout", True), ("selection", False)):
+        made = attempt_now(found, task, lambda _: "Rome", stage=stage)
+        assert ("files" in unpacked(made.attempt.artifacts)) is kept
+    assert found.identity() == searchqa(opened).identity()  # who reflects changes no score
+
+
+def test_a_refused_question_costs_that_question_alone(opened: OpenEnvironment) -> None:
+    found = reflecting(opened)
+    shown = rollouts(found, "Paris", "<answer>Rome</answer>")
+
+    def refuse_failures(request: ChatRequest) -> str | Exception:
+        failed = "Failed Trajectories" in request.messages[1].content
+        return ModelRefusal("filtered") if failed else patch(request)
+
+    patches, requests = reflected(found, shown, refuse_failures)
+    assert [one["source_type"] for one in patches] == ["success"]
+    assert len(requests) == 2  # not asked again
+
+
+def test_an_unreachable_optimizer_is_raised(opened: OpenEnvironment) -> None:
+    shown = rollouts(reflecting(opened), "Paris")
+    with pytest.raises(ModelUnavailable, match="down"):
+        reflected(reflecting(opened), shown, lambda _: ModelUnavailable("down"))
+
+
+def contrast(opened: OpenEnvironment, mode: str = "fine") -> Any:
+    config = {"split_dir": "data", "mode": mode}
+    return opened("little.py:Contrast", config=config, reflect="adapter")
+
+
+def test_an_adapters_own_reflection_sees_the_whole_batch(opened: OpenEnvironment) -> None:
+    found = contrast(opened)
+    (one,) = rollouts(found, "one")
+    twice = replace(one, messages=(*one.messages, Message("user", "And?")), artifacts=b"")
+    patches, (asked,) = reflected(
+        found,
+        (one, twice),
+        lambda _: "seen",
+        failure_only=True,
+        step_buffer="Earlier.",
+        meta_skill="Before.",
+    )
+    assert patches == [{"patch": {"edits": []}, "said": "seen"}]
+    told = json.loads(asked.messages[1].content)
+    assert [row["id"] for row in told["rows"]] == ["q/0", "q/0~2"]
+    assert told["rows"][0]["fail_reason"] == "train train True"  # its row as it was
+    assert list(told["files"]) == ["q/0~2/conversation.json"]
+    assert (told["mine"], told["cfg"], told["random_seed"]) == ([2, True, 3], "patch", 7)
+    assert (told["step_buffer_context"], told["meta_skill_context"]) == ("Earlier.", "Before.")
+
+
+def test_an_adapter_may_propose_nothing(opened: OpenEnvironment) -> None:
+    (one,) = rollouts(contrast(opened), "one")
+    assert reflected(contrast(opened, "silent"), (one,), patch) == ([], [])
+
+
+def test_reflection_without_prompts_is_refused_at_once(opened: OpenEnvironment, root: Path) -> None:
+    (root / "bare").mkdir(exist_ok=True)
+    (root / "bare" / "rollout_system.md").write_text("", encoding="utf-8")
+    with pytest.raises(UsageError, match="needs the prompts analyst_error and analyst_success"):
+        opened("searchqa", config="searchqa.yaml", prompt_files="bare", reflect="adapter").tasks(
+            "train"
+        )

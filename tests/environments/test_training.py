@@ -134,3 +134,39 @@ def test_skillopts_own_searchqa_adapter(workshop: Workshop) -> None:
     assert any("## Question\nItem" in prompt for prompt in prompts)
     assert workshop.server.keys == {"Bearer sk-demo-key"}
     assert workshop.server.most_answers <= 2  # a later step attempts a task afresh, no other does
+
+
+ANALYST = "SearchQA's analyst. Stage: {name}. Reply with JSON: `patch`, in it `edits`."
+
+
+@pytest.mark.skipif(find_spec("skillopt") is None, reason="the extra `skillopt` is not installed")
+def test_searchqa_reflecting_with_skillopts_own_analysts(workshop: Workshop) -> None:
+    answer_questions(workshop.server)
+    checkout = workshop.checkout()
+    files = {f"data/{split}/items.json": json.dumps(items(n)) for split, n in SPLITS.items()}
+    files["prompts/searchqa/rollout_system.md"] = "{skill_section}Use <answer></answer>."
+    for name in ("analyst_error", "analyst_success"):
+        files[f"prompts/searchqa/{name}.md"] = ANALYST.format(name=name)
+    environment = {
+        "type": "skillopt",
+        "adapter": "searchqa",
+        "config": {"split_mode": "split_dir", "split_dir": "data"},
+        "prompt_files": "prompts",
+        "reflect": "adapter",
+    }
+    configure(checkout, environment, files)
+    assert_learned(checkout)
+    asked = [prompt for prompt in workshop.server.prompts if "Failed Trajectories" in prompt]
+    assert asked
+    for prompt in asked:
+        assert prompt.startswith("SearchQA's analyst. Stage: analyst_error.")
+        assert "[verification] [EVALUATION RESULT]" in prompt  # SkillOpt's own rendering
+    assert workshop.server.keys == {"Bearer sk-demo-key"}  # through the run's client
+    # what it cost is the run's, call by call
+    calls = [
+        checkout.record(entry.step).proposal.usage
+        for entry in checkout.history()
+        if entry.kind == "step"
+    ]
+    analysts = [prompt for prompt in workshop.server.prompts if "Trajectories (" in prompt]
+    assert sum(usage["analyst"].calls for usage in calls if "analyst" in usage) == len(analysts)

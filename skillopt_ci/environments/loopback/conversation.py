@@ -2,7 +2,15 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterator,
+    Sequence,
+)
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -34,12 +42,14 @@ Work = Callable[[str], Coroutine[Any, Any, dict[str, Any]]]
 class Conversation:
     """Answers the calls of one attempt through ``client``; ``stage`` and ``attempt`` as there.
 
-    ``messages`` is the target's conversation so far, ``usage`` what its answers consumed.
+    Only models of these ``roles`` are lent. ``messages`` is the target's conversation so far,
+    ``usage`` what its answers consumed.
     """
 
     client: ChatClient
     stage: str
     attempt: int
+    roles: Collection[Role] = (Role.TARGET, Role.JUDGE)
     messages: tuple[Message, ...] = ()
     usage: Usage = field(default_factory=Usage)
     turns: int = 0
@@ -82,19 +92,26 @@ class Conversation:
 
     async def _answer(self, call: Call) -> Sequence[Step]:
         asked = call.asked
-        asking = [self._reply(asked) for _ in range(asked.choices)]
-        try:
-            replies = await asyncio.gather(*asking)
-        except ModelRefusal as refusal:
-            if asked.role is Role.TARGET:
-                raise
-            # not the target's outcome: its answer exists, only the grade does not
-            raise EnvironmentFailure(f"the judge refused: {refusal.message}") from refusal
+        if asked.role not in self.roles:
+            raise EnvironmentFailure(f"the model {asked.role.value!r} is not lent for {self.stage}")
+        replies = await self._replies(asked)
         with suppress(asyncio.InvalidStateError):  # nobody waits any more
             call.answer.set_result(reply_body(replies))
         if asked.role is not Role.TARGET:
             return ()
         return tuple(self._note(asked, replies))
+
+    async def _replies(self, asked: Asked) -> Sequence[ChatReply]:
+        try:
+            return await asyncio.gather(*(self._reply(asked) for _ in range(asked.choices)))
+        except ModelRefusal as refusal:
+            if asked.role is Role.TARGET:
+                raise
+            if asked.role is Role.OPTIMIZER:
+                # the protocol's own word for it; it costs the question, not all the others
+                return [ChatReply("", "content_filter", "optimizer", Usage())] * asked.choices
+            # not the target's outcome: its answer exists, only the grade does not
+            raise EnvironmentFailure(f"the judge refused: {refusal.message}") from refusal
 
     def _reply(self, asked: Asked) -> Awaitable[ChatReply]:
         same = repr(replace(asked, choices=1))
@@ -103,7 +120,7 @@ class Conversation:
         return self.client.complete(
             ChatRequest(
                 asked.role,
-                self.stage if asked.role is Role.TARGET else "judge",
+                "judge" if asked.role is Role.JUDGE else self.stage,
                 asked.messages,
                 asked.max_output_tokens,
                 self.attempt + sample * _SAMPLES_APART,

@@ -17,8 +17,12 @@ _ROLES: Mapping[str, ChatRole] = {
     "assistant": "assistant",
     "tool": "tool",
 }
-#: The models that may be asked for: the one under training, and the one that grades.
-MODELS: Mapping[str, Role] = {"target": Role.TARGET, "judge": Role.JUDGE}
+#: The models that may be asked for: the one under training, the one that grades, the analysts'.
+MODELS: Mapping[str, Role] = {
+    "target": Role.TARGET,
+    "judge": Role.JUDGE,
+    "optimizer": Role.OPTIMIZER,
+}
 
 
 class BadRequestError(ValueError):

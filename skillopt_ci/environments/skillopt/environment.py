@@ -1,8 +1,8 @@
 """SkillOpt's environment adapters: their items are the tasks, their rollout works and grades."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -10,7 +10,9 @@ from skillopt_ci.chat import Message
 from skillopt_ci.environments.bridge import BridgeEnvironment, checked_share
 from skillopt_ci.environments.extras import require
 from skillopt_ci.environments.options import read_options
-from skillopt_ci.rollout.environment import Split
+from skillopt_ci.environments.skillopt.batch import reflection_job
+from skillopt_ci.model.client import ChatClient, Role
+from skillopt_ci.rollout.environment import Reflecting, Split
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.settings.base import Section
 from skillopt_ci.tasks.scorers.score import Score
@@ -26,6 +28,8 @@ class SkillOptOptions(Section):
     """SkillOpt's configuration: a YAML file of its own, or the keys, flat or in its sections."""
     prompts: bool = True
     """Use the adapter's prompts for the analysts, where it has its own."""
+    reflect: Literal["ours", "adapter"] = "ours"
+    """Who reads trajectories and proposes edits: our analysts, or the adapter's own `reflect`."""
     prompt_files: str | None = None
     """A folder with `<name>.md` or `<environment>/<name>.md` for the prompt files that the
     installed package lacks."""
@@ -61,8 +65,32 @@ class SkillOptEnvironment(BridgeEnvironment):
         return prompts if self._read.prompts else {}
 
     def job(self, task: Task, place: Workplace) -> Mapping[str, object]:
-        """Name the item, and say whether it is trained on."""
-        return {"item": task.metadata["item"], "training": place.stage == "rollout"}
+        """Name the item, and say whether it is trained on and what reflection will want of it."""
+        training = place.stage == "rollout"
+        return {
+            "item": task.metadata["item"],
+            "training": training,
+            "evidence": training and self.reflects,
+        }
+
+    @property
+    def reflects(self) -> bool:
+        """Whether the adapter's own ``reflect`` stands in the place of the analysts."""
+        return self._read.reflect == "adapter"
+
+    async def reflect(
+        self, asked: Reflecting, client: ChatClient
+    ) -> Sequence[Mapping[str, object]]:
+        """Return the patches of the adapter's own ``reflect``."""
+        result = await self.ask_worker(reflection_job(asked), client, "analyst", (Role.OPTIMIZER,))
+        patches: list[Mapping[str, object]] = result["patches"]
+        return patches
+
+    def identity(self) -> Mapping[str, object]:
+        """Return options and versions; who reflects says nothing about scores."""
+        known = super().identity()
+        options = {key: one for key, one in self.options.items() if key != "reflect"}
+        return {**known, "options": options}
 
     def score(self, result: Mapping[str, Any]) -> Score:
         """Read hard and soft score out of the adapter's row; hard may be partial, as there."""

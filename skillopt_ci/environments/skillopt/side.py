@@ -12,14 +12,20 @@ from typing import Any
 
 from skillopt import model, prompts
 from skillopt.config import flatten_config, load_config
-from skillopt.datasets.base import BatchSpec
+from skillopt.datasets.base import BatchSpec, SplitDataLoader
 from skillopt.envs.base import EnvAdapter
 
+from skillopt_ci.environments.skillopt.evidence import files_below
+from skillopt_ci.environments.skillopt.kinds import kind_of
+from skillopt_ci.environments.skillopt.reflecting import lacking_prompts, reflect
 from skillopt_ci.environments.worker.side import SideError
 from skillopt_ci.user_code import user_module
 
-#: Our splits in SkillOpt's words.
+#: Our splits in SkillOpt's words, and the names of their folders.
 _SPLITS = {"train": "train", "selection": "valid_seen", "test": "valid_unseen"}
+_FOLDERS = {"train": "train", "selection": "val", "test": "test"}
+#: SkillOpt's own default.
+_SEED = 42
 _REFERENCES = ("answers", "answer", "gold_answers", "gold_answer", "ground_truth", "references")
 #: Update modes, and what the names of their prompts end with.
 _MODES = {
@@ -43,7 +49,13 @@ def open_side(options: Mapping[str, Any], root: Path) -> "SkillOptSide":
     adapter = kind(**{key: value for key, value in config.items() if key in accepted})
     if adapter.requires_ray():
         raise SideError(f"{options['adapter']}: adapters that need Ray cannot be bridged")
-    return SkillOptSide(adapter, config)
+    side = SkillOptSide(adapter, config)
+    if options.get("reflect") == "adapter" and (lacking := lacking_prompts(adapter)):
+        raise SideError(
+            f"reflect: adapter needs the prompts {' and '.join(lacking)}, which the installed "
+            "package skillopt lacks: put them into the folder prompt_files, or leave reflect out"
+        )
+    return side
 
 
 class SkillOptSide:
@@ -52,10 +64,12 @@ class SkillOptSide:
     def __init__(self, adapter: EnvAdapter, config: dict[str, Any]) -> None:
         self._scratch = TemporaryDirectory(prefix="skillopt-adapter-")
         self._adapter = adapter
+        self._seed = int(config.get("seed") or _SEED)
         adapter.setup({**config, "out_root": self._scratch.name})
         loader = adapter.get_dataloader()
         if loader is None or not hasattr(loader, "get_split_items"):
             raise SideError("the adapter has no data loader that lists its items by split")
+        self._loader = loader
         self._items = {ours: list(loader.get_split_items(name)) for ours, name in _SPLITS.items()}
 
     def tasks(self) -> dict[str, list[dict[str, Any]]]:
@@ -86,27 +100,31 @@ class SkillOptSide:
                     yield name, text
 
     def attempt(self, job: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-        """Roll out one item."""
+        """Roll out one item, or reflect on what came of many."""
+        _point_at(job["base_url"], job["token"], "optimizer" if "reflect" in job else "judge")
+        if "reflect" in job:
+            return {"patches": reflect(self._adapter, job["reflect"], folder)}
         split, number = job["item"]
         item = self._items[split][number]
-        _point_at(job["base_url"], job["token"])
-        batch = BatchSpec(
-            phase="train" if split == "train" else "eval",
-            split=_SPLITS[split],
-            seed=0,
-            batch_size=1,
-            payload=[item],
-        )
-        env = self._adapter.build_env_from_batch(batch, out_root=str(folder))
+        env = self._adapter.build_env_from_batch(self._batch(split, item), out_root=str(folder))
         feedback = {"use_eval_feedback": True} if job["training"] else {}
         rows = self._adapter.rollout(env, job["skill"], str(folder), **feedback)
         row = next((row for row in rows if str(row.get("id")) == str(item["id"])), None)
         if row is None:
             return {"failure": f"the adapter gave no result for {item['id']!r}"}
-        return _result(dict(row))
+        return _result(dict(row)) | _evidence(row, folder, wanted=job["evidence"])
+
+    def _batch(self, split: str, item: Any) -> BatchSpec:
+        """A batch of this item alone, made by the data loader, which may add what it knows."""
+        if isinstance(self._loader, SplitDataLoader):
+            self._loader._splits[_FOLDERS[split]] = [item]  # of this process, which is a fork
+            if split == "train":
+                return self._loader.build_train_batch(1, self._seed)
+            return self._loader.build_eval_batch(1, _SPLITS[split], self._seed)
+        phase = "train" if split == "train" else "eval"
+        return BatchSpec(phase, _SPLITS[split], self._seed, 1, [item])
 
     def _told(self, split: str, number: int, item: Mapping[str, Any]) -> dict[str, Any]:
-        types = self._adapter.get_task_types()
         references = next((item[key] for key in _REFERENCES if item.get(key)), ())
         listed = references if isinstance(references, list | tuple) else [references]
         hidden = {"id", "task_type", "reference_text", *_REFERENCES}
@@ -116,7 +134,7 @@ class SkillOptSide:
             "key": [split, number],
             "text": json.dumps(asked, indent=1, ensure_ascii=False, default=str),
             "references": [str(one) for one in listed],
-            "type": str(item.get("task_type") or (types[0] if len(types) == 1 else "")),
+            "type": kind_of(item, self._adapter.get_task_types()),
             "reference_text": self._adapter.build_reference_text(dict(item)),
         }
 
@@ -174,12 +192,14 @@ def _is_own(value: object, module: ModuleType) -> bool:
     )
 
 
-def _point_at(base_url: str, token: str) -> None:
+def _point_at(base_url: str, token: str, optimizer: str) -> None:
     """Make SkillOpt's model layer ask the run's own models, whatever its configuration says."""
     model.configure_azure_openai(endpoint=base_url, api_key=token, auth_mode="openai_compatible")
-    for role, name in (("target", "target"), ("optimizer", "judge")):
+    for role in ("target", "optimizer"):
         getattr(model, f"set_{role}_backend")("openai_chat")
-        getattr(model, f"set_{role}_deployment")(name)
+    model.set_target_deployment("target")
+    # outside of reflection the optimizer is asked to grade, if for anything
+    model.set_optimizer_deployment(optimizer)
 
 
 def _result(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,3 +215,11 @@ def _result(row: Mapping[str, Any]) -> dict[str, Any]:
         "response": str(row.get("response") or row.get("predicted_answer") or ""),
         "answer": str(row.get("predicted_answer") or ""),
     }
+
+
+def _evidence(row: Mapping[str, Any], folder: Path, *, wanted: bool) -> dict[str, Any]:
+    """What the adapter's own reflection looks at: the row as it is, and the prediction's files."""
+    if not wanted:
+        return {}
+    told = json.loads(json.dumps(row, default=str, ensure_ascii=False))
+    return {"row": told, "files": files_below(folder / "predictions")}
