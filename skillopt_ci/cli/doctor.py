@@ -8,12 +8,13 @@ from collections.abc import Iterator
 import click
 
 from skillopt_ci import __version__
+from skillopt_ci.cli.agent_check import agent_findings
 from skillopt_ci.cli.checkup import Checkup, check_role
 from skillopt_ci.cli.context import Globals, global_options
-from skillopt_ci.cli.examine import Finding, examine, failed
+from skillopt_ci.cli.examine import Finding, examine
+from skillopt_ci.cli.tools import git_finding, model_programs, workplace
 from skillopt_ci.cli.validate import exit_code, print_findings
-from skillopt_ci.errors import ExitCode, SkilloptError
-from skillopt_ci.ledger.git import Git
+from skillopt_ci.errors import ExitCode
 from skillopt_ci.model.keys import resolved_key_values
 from skillopt_ci.redaction import can_be_hidden
 from skillopt_ci.settings.loading import Loaded
@@ -23,16 +24,20 @@ from skillopt_ci.settings.loading import Loaded
 @click.option("--offline", is_flag=True, help="Ask no model; check everything else.")
 @global_options
 def command(settings: Globals, offline: bool) -> ExitCode:
-    """Ask every model, git and the price table whether they are ready, and say what to change.
+    """Ask models, tools and prices whether they are ready, and say what to change.
 
     Each role is asked one small question of the optimizer's contract, a few hundred tokens. git is
-    asked whether it may push, without pushing. No secret is printed, only where it comes from.
+    asked whether it may push, without pushing. What confines agents is tried out, and their
+    programs are asked for their version. No secret is printed, only where it comes from.
     Ends with 2 if something has to be mended, and with 5 if only a server or a remote failed.
     """
     examined = examine(settings)
     findings = [*_tools(settings), *(one for one in examined.findings if not _of_a_role(one))]
     checkups: list[Checkup] = []
     if examined.loaded is not None:
+        findings += workplace(examined.loaded, settings.environ)
+        findings += agent_findings(examined.loaded, settings.environ)
+        findings += model_programs(examined.loaded, settings.environ)
         findings += _secrets(examined.loaded, settings)
         checkups = [] if offline else asyncio.run(_check_roles(examined.loaded, settings))
         if offline:
@@ -87,10 +92,7 @@ def _of_a_role(finding: Finding) -> bool:
 def _tools(settings: Globals) -> Iterator[Finding]:
     python = f"Python {platform.python_version()} on {platform.platform(terse=True)}"
     yield Finding("program", "ok", f"skillopt-ci {__version__}, {python}")
-    try:
-        yield Finding("git", "ok", Git(settings.cwd).text("--version"))
-    except SkilloptError as error:
-        yield failed("git", error)
+    yield git_finding(settings.cwd)
 
 
 def _secrets(loaded: Loaded, settings: Globals) -> Iterator[Finding]:

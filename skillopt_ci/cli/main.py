@@ -20,7 +20,7 @@ COMMANDS = {
     "quickstart": "See a whole training run in a minute, without any key or account.",
     "discover": "Find the skills of this repository, and the runs that train them.",
     "validate": "Check configuration, tasks, skill and repository; call no model.",
-    "doctor": "Ask every model, git and prices whether they are ready; change nothing.",
+    "doctor": "Ask models, tools and prices whether they are ready; change nothing.",
     "estimate": "Say what a step, an epoch and the run will call and cost.",
     "step": "Do one training step, or go on with the one in flight.",
     "run": "Do the steps that are left, up to a budget.",

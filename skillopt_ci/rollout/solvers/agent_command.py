@@ -40,6 +40,11 @@ def agent_command(
     return AgentCommand((*arguments, *filter(None, [facts.last_argument])), prompt)
 
 
+def agent_program(facts: AgentFacts, settings: ExternalSettings, root: Path) -> str:
+    """Return the program that is started."""
+    return _placed(settings.command, root)[0] if settings.command else facts.program
+
+
 def agent_environ(
     facts: AgentFacts, settings: ExternalSettings, root: Path, environ: Mapping[str, str]
 ) -> dict[str, str]:
@@ -49,7 +54,7 @@ def agent_environ(
     """
     names = visible_names(facts, settings)
     passed_on = {name: environ[name] for name in names if environ.get(name)}
-    started = _placed(settings.command, root)[0] if settings.command else ""
+    started = agent_program(facts, settings, root)
     folder = str(PurePosixPath(started).parent)
     path = {"PATH": f"{folder}:{_USUAL_PATH}"} if started.startswith("/") else {}
     return {**path, **facts.environ, **passed_on}
