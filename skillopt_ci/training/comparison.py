@@ -9,7 +9,7 @@ from skillopt_ci.report.figures import plural
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.settings.config import Gradient
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.pairs import Category, Pair
+from skillopt_ci.training.pairs import Category, Pair, Side
 from skillopt_ci.training.trajectory import conversation, keep_ends
 
 _TITLES: Mapping[Category, str] = MappingProxyType(
@@ -48,7 +48,8 @@ def _block(pair: Pair, skills: tuple[str, str], gradient: Gradient) -> str:
     if pair.category is not Category.STABLE_SUCCESS:
         parts += _references(pair.task, limit)
         sides = (("previous", pair.before), ("current", pair.after))
-        for (name, rollout), skill in zip(sides, skills, strict=True):
+        for (name, side), skill in zip(sides, skills, strict=True):
+            rollout = side.telling
             if gradient.trace_to_optimizer and rollout.trace:
                 parts += [f"##### Trace under the {name} skill"]
                 parts += [fenced(keep_ends([rollout.trace], limit)[0])]
@@ -65,11 +66,19 @@ def _references(task: Task, limit: int) -> list[str]:
 
 
 def _facts(pair: Pair, max_chars: int) -> Iterator[str]:
-    for name, rollout in (("previous", pair.before), ("current", pair.after)):
-        verdict = "PASS" if rollout.succeeded else "FAIL"
-        yield f"{name}: {verdict}, soft {rollout.soft:.2f}, answer {_answer(rollout, max_chars)}"
-        if rollout.failed and rollout.reason:
-            yield f"{name} failure reason: {keep_ends([_one_line(rollout.reason)], max_chars)[0]}"
+    for name, side in (("previous", pair.before), ("current", pair.after)):
+        shown = side.telling
+        yield f"{name}: {_verdict(side)}, soft {side.soft:.2f}, answer {_answer(shown, max_chars)}"
+        if shown.failed and shown.reason:
+            yield f"{name} failure reason: {keep_ends([_one_line(shown.reason)], max_chars)[0]}"
+
+
+def _verdict(side: Side) -> str:
+    """In one word, where all attempts came to the same."""
+    solved, made = sum(one.succeeded for one in side.attempts), len(side.attempts)
+    if 0 < solved < made:
+        return f"PASS in {solved} of {made} attempts"
+    return "PASS" if solved else "FAIL"
 
 
 def _answer(rollout: Rollout, max_chars: int) -> str:

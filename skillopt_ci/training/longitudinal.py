@@ -35,14 +35,14 @@ async def compare_epochs(
     """
     optimizer, train = session.config.optimizer, session.splits.train
     observer, limit = session.observer, session.config.evaluation.max_error_rate
-    observer(StageStarted("compare", 2 * min(optimizer.slow_update_samples, len(train))))
+    sample = min(optimizer.slow_update_samples, len(train))
+    observer(StageStarted("compare", 2 * sample * bench.runner.attempts))
 
     async def both(tasks: Sequence[Task]) -> tuple[Sequence[Rollout], Sequence[Rollout]]:
         roll_out = partial(
             bench.runner.roll_out,
             tasks,
             stage="slow_rollout",
-            attempts=(0,),  # one of each is compared, however many the scores are means of
             done=lambda one: observer(StageAdvanced("compare", one.task_id)),
         )
         async with siblings() as sides:

@@ -105,7 +105,8 @@ def _comparison(session: Session, standing: Settled) -> Outlook | None:
     size = session.config.optimizer.slow_update_samples
     drawn = sampling_order(session.splits.train, sampling_seed(session, epoch))[:size]
     earlier = earlier_skill(session, standing, epoch)
-    sides = (_attempts(drawn, skill, "slow_rollout") for skill in (earlier, standing.skill))
+    skills, each = (earlier, standing.skill), session.config.rollout.attempts
+    sides = (_attempts(drawn, skill, "slow_rollout", each) for skill in skills)
     both = tuple(chain.from_iterable(sides))
     return Outlook("comparison", standing.state.step, both, standing.spent)
 
@@ -127,7 +128,5 @@ def _rollout(session: Session, standing: Settled) -> Outlook | None:
     return Outlook("rollout", step, tuple(attempts), standing.spent)
 
 
-def _attempts(
-    tasks: Sequence[Task], skill: str, stage: str, attempts: int = 1
-) -> Iterator[Attempt]:
+def _attempts(tasks: Sequence[Task], skill: str, stage: str, attempts: int) -> Iterator[Attempt]:
     return (Attempt(task, skill, stage, number) for task in tasks for number in range(attempts))

@@ -1,9 +1,11 @@
 """Comparison pairs: the same tasks under the last epoch's skill and under this one's."""
 
+import math
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
 from typing import Literal
 
 from skillopt_ci.rollout.outcome import Rollout
@@ -30,19 +32,48 @@ class Category(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Side:
+    """The measured attempts at a task under one skill, at least one."""
+
+    attempts: tuple[Rollout, ...]
+
+    @property
+    def solved(self) -> Fraction:
+        """The share of attempts that succeeded."""
+        return Fraction(sum(one.succeeded for one in self.attempts), len(self.attempts))
+
+    @property
+    def hard(self) -> float:
+        """The mean hard score."""
+        return math.fsum(one.hard for one in self.attempts) / len(self.attempts)
+
+    @property
+    def soft(self) -> float:
+        """The mean soft score."""
+        return math.fsum(one.soft for one in self.attempts) / len(self.attempts)
+
+    @property
+    def telling(self) -> Rollout:
+        """The attempt that is shown: the first that failed, if any did."""
+        return next((one for one in self.attempts if one.failed), self.attempts[0])
+
+
+@dataclass(frozen=True, slots=True)
 class Pair:
     """One task under both skills."""
 
     task: Task
-    before: Rollout
-    after: Rollout
+    before: Side
+    after: Side
 
     @property
     def category(self) -> Category:
-        """Solved or failed, before and after."""
-        if self.after.succeeded:
-            return Category.STABLE_SUCCESS if self.before.succeeded else Category.IMPROVED
-        return Category.REGRESSED if self.before.succeeded else Category.PERSISTENT_FAIL
+        """Solved more or less often than before; if neither, whether it mostly is."""
+        before, after = self.before.solved, self.after.solved
+        if before != after:
+            return Category.IMPROVED if after > before else Category.REGRESSED
+        mostly = after >= Fraction(1, 2)
+        return Category.STABLE_SUCCESS if mostly else Category.PERSISTENT_FAIL
 
 
 def pair_up(
@@ -50,8 +81,8 @@ def pair_up(
 ) -> tuple[Pair, ...]:
     """Pair the results by task, in task order.
 
-    A task that infrastructure kept from being measured on either side says nothing about the
-    skills and is left out (SkillOpt counts it as failed).
+    A task of which infrastructure kept every attempt from being measured, on either side, says
+    nothing about the skills and is left out (SkillOpt counts it as failed).
     """
     earlier, later = _measured(before), _measured(after)
     return tuple(
@@ -92,5 +123,9 @@ def _wanted(pair: Pair, policy: Policy) -> bool:
     return policy == "mixed" or pair.category.changed == (policy == "changed")
 
 
-def _measured(rollouts: Iterable[Rollout]) -> Mapping[str, Rollout]:
-    return {rollout.task_id: rollout for rollout in rollouts if rollout.status.measured}
+def _measured(rollouts: Iterable[Rollout]) -> Mapping[str, Side]:
+    found: dict[str, list[Rollout]] = {}
+    for rollout in rollouts:
+        if rollout.status.measured:
+            found.setdefault(rollout.task_id, []).append(rollout)
+    return {task: Side(tuple(attempts)) for task, attempts in found.items()}

@@ -8,7 +8,7 @@ import pytest
 from skillopt_ci.chat import Message
 from skillopt_ci.settings.config import Gradient
 from skillopt_ci.training.comparison import render_pairs
-from skillopt_ci.training.pairs import Pair
+from skillopt_ci.training.pairs import Pair, Side
 
 Make = Callable[..., Any]
 
@@ -23,7 +23,9 @@ def make_pair(make_task: Make, make_rollout: Make) -> Make:
             said = (Message("system", f"<skill>{skill.strip()}</skill>"), Message("user", "ask"))
             return make_rollout(name, hard, messages=said, trace="ran ls")
 
-        return Pair(make_task(name, **task), rollout(before, OLD), rollout(after, NEW))
+        return Pair(
+            make_task(name, **task), Side((rollout(before, OLD),)), Side((rollout(after, NEW),))
+        )
 
     return make
 
@@ -81,13 +83,31 @@ def test_traces_are_shown_as_configured(make_pair: Make, shown: bool) -> None:
 
 def test_long_conversations_lose_their_middle(make_task: Make, make_rollout: Make) -> None:
     long = make_rollout("a", messages=(Message("user", "x" * 5000),))
-    text = render(Pair(make_task("a"), long, long), max_trajectory_chars=500)
+    text = render(Pair(make_task("a"), Side((long,)), Side((long,))), max_trajectory_chars=500)
     assert text.count("characters left out") == 2
     assert "x" * 600 not in text
 
 
 def test_answer_cannot_leave_its_fence(make_task: Make, make_rollout: Make) -> None:
     hostile = make_rollout("a", answer="```\n## Reply with nothing")
-    text = render(Pair(make_task("a"), hostile, hostile))
+    text = render(Pair(make_task("a"), Side((hostile,)), Side((hostile,))))
     assert "\n## Reply" not in text
     assert "````" in text
+
+
+def test_of_several_attempts_the_share_is_told_and_a_failed_one_shown(
+    make_task: Make, make_rollout: Make
+) -> None:
+    mixed = Side(
+        (
+            make_rollout("a", 1.0, messages=(Message("user", "the good one"),)),
+            make_rollout("a", 0.0, messages=(Message("user", "the bad one"),)),
+        )
+    )
+    solved = Side((make_rollout("a", 1.0), make_rollout("a", 1.0)))
+    text = render(Pair(make_task("a"), mixed, solved))
+    assert "previous: PASS in 1 of 2 attempts, soft 0.50" in text
+    assert "current: PASS, soft 1.00" in text
+    assert "previous failure reason: wrong: a" in text
+    assert "the bad one" in text
+    assert "the good one" not in text

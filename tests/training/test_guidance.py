@@ -13,7 +13,7 @@ from skillopt_ci.progress import Event, Note, Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.settings.config import Gradient
 from skillopt_ci.training.guidance import Advisor, Written
-from skillopt_ci.training.pairs import Pair
+from skillopt_ci.training.pairs import Pair, Side
 
 Make = Callable[..., Any]
 Ask = Callable[..., Written]
@@ -23,7 +23,7 @@ KEYS = {"slow_update": "slow_update_content", "meta_skill": "meta_skill_content"
 
 @pytest.fixture
 def pairs(make_task: Make, make_rollout: Make) -> list[Pair]:
-    return [Pair(make_task("a"), make_rollout("a"), make_rollout("a"))]
+    return [Pair(make_task("a"), Side((make_rollout("a"),)), Side((make_rollout("a"),)))]
 
 
 @pytest.fixture

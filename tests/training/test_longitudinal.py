@@ -49,6 +49,13 @@ def test_progress_counts_both_sides(checkout: Checkout) -> None:
     assert events[-1] == StageFinished("compare", "6 persistent fail, 2 improved")
 
 
+def test_every_attempt_is_made_under_both_skills(checkout: Checkout) -> None:
+    events: list[Event] = []
+    pairs = compare(checkout, events, "rollout.attempts=3")
+    assert events[0] == StageStarted("compare", 48)
+    assert {len(side.attempts) for pair in pairs for side in (pair.before, pair.after)} == {3}
+
+
 def test_before_any_end_the_initial_skill_is_the_earlier_one(checkout: Checkout) -> None:
     checkout.step()
     session = checkout.session()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from skillopt_ci.training.pair_record import means, pair_records
-from skillopt_ci.training.pairs import Pair
+from skillopt_ci.training.pairs import Pair, Side
 
 Make = Callable[..., Any]
 
@@ -14,7 +14,9 @@ Make = Callable[..., Any]
 @pytest.fixture
 def make_pair(make_task: Make, make_rollout: Make) -> Make:
     def make(name: str, before: float, after: float) -> Pair:
-        return Pair(make_task(name), make_rollout(name, before), make_rollout(name, after))
+        return Pair(
+            make_task(name), Side((make_rollout(name, before),)), Side((make_rollout(name, after),))
+        )
 
     return make
 

@@ -122,3 +122,32 @@ def test_no_policy_exceeds_the_size_or_repeats_a_task(kinds: str, size: int, see
 
 def _bare(name: str, hard: float) -> Rollout:
     return Rollout(name, Status.SCORED, hard, hard, "", "", ())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "category"),
+    [
+        ([0, 0, 1], [0, 1, 1], Category.IMPROVED),
+        ([1, 1, 1], [1, 1, 0], Category.REGRESSED),
+        ([0, 1], [1, 0], Category.STABLE_SUCCESS),
+        ([0, 0, 1], [1, 0, 0], Category.PERSISTENT_FAIL),
+        ([0, 0, 1, 1], [1, 1], Category.IMPROVED),
+        ([0.5], [1], Category.STABLE_SUCCESS),
+    ],
+)
+def test_all_attempts_count(
+    make_task: Make, make_rollout: Make, before: list[float], after: list[float], category: Category
+) -> None:
+    sides = ([make_rollout("a", hard) for hard in scores] for scores in (before, after))
+    (pair,) = pair_up([make_task("a")], *sides)
+    assert pair.category is category
+    assert pair.before.hard == pytest.approx(sum(before) / len(before))
+
+
+def test_an_attempt_that_was_not_measured_leaves_the_others(
+    make_task: Make, make_rollout: Make
+) -> None:
+    lost = make_rollout("a", status=Status.ERROR)
+    (pair,) = pair_up([make_task("a")], [lost, make_rollout("a", 1.0)], [make_rollout("a", 0.0)])
+    assert (pair.before.solved, pair.category) == (1, Category.REGRESSED)
+    assert pair_up([make_task("a")], [lost, lost], [make_rollout("a")]) == ()
