@@ -92,7 +92,7 @@ def open_session(settings: Globals, observer: Observer) -> Session:
         places=material.places,
         environment=material.environment,
         rollout_facts=facts,
-        events=events_path(loaded, ledger),
+        events=events_path(ledger, loaded.config.run),
     )
 
 
@@ -138,6 +138,6 @@ def cache_path(loaded: Loaded, ledger: Ledger) -> Path | None:
     return ledger.common_dir / "skillopt-ci" / "calls.sqlite"
 
 
-def events_path(loaded: Loaded, ledger: Ledger) -> Path:
+def events_path(ledger: Ledger, run: str) -> Path:
     """The folder of the run's events: inside `.git`, so that no checkout shows it."""
-    return ledger.common_dir / "skillopt-ci" / "events" / loaded.config.run
+    return ledger.common_dir / "skillopt-ci" / "events" / run

@@ -3,17 +3,23 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from skillopt_ci.cli.evidence import gather
+from skillopt_ci.cli.page_attempts import recorded_attempts
+from skillopt_ci.cli.page_effects import edit_effects
 from skillopt_ci.cli.reader import RunReader
 from skillopt_ci.cli.run_view import view
 from skillopt_ci.ledger.records import HistoryEntry
 from skillopt_ci.page.curve import anchor
 from skillopt_ci.page.evidence import Evidence
 from skillopt_ci.page.versions import Version
+from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.report.run_view import RunView
 
 
-def page_evidence(reader: RunReader) -> Evidence:
-    """Read a whole run; a shallow clone is deepened as far as skill texts are missing."""
+def page_evidence(reader: RunReader, redact: Redact = unchanged) -> Evidence:
+    """Read a whole run; a shallow clone is deepened as far as skill texts are missing.
+
+    The attempts come from this machine's record, and pass ``redact``.
+    """
     known = gather(reader)
     run = view(reader, newest=max(len(reader.history), 1))
     return Evidence(
@@ -21,6 +27,9 @@ def page_evidence(reader: RunReader) -> Evidence:
         versions=tuple(_versions(run, known.texts)),
         candidates=dict(_candidates(run, known.texts)),
         meta_skill=(reader.read(reader.folder.meta_skill) or "").strip(),
+        attempts=recorded_attempts(reader, run, redact),
+        effects=edit_effects(run.steps),
+        first=known.baseline,
     )
 
 

@@ -42,7 +42,7 @@ def command(settings: Globals, output: Path, serve: bool, port: int) -> ExitCode
         from skillopt_ci.cli.report_server import serve_report  # noqa: PLC0415 - few need it
 
         return serve_report(settings, port)
-    evidence = page_evidence(open_reader(settings))
+    evidence = page_evidence(open_reader(settings), settings.redact)
     page = build_page(evidence)
     file = settings.cwd / output
     file.parent.mkdir(parents=True, exist_ok=True)

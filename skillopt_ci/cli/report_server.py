@@ -37,7 +37,9 @@ class LiveReport:
         with self._lock:
             reader = open_reader(self._settings)
             if reader.commit != self._version:
-                self._page = build_page(page_evidence(reader), live=True).encode()
+                self._page = build_page(
+                    page_evidence(reader, self._settings.redact), live=True
+                ).encode()
                 self._version = reader.commit
             return self._page
 

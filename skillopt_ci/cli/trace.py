@@ -44,7 +44,7 @@ def command(
 def _find(settings: Globals, task: str, attempt: int | None, stage: str | None) -> Course:
     loaded = load(settings.cwd / settings.config, settings.overrides)
     ledger = Ledger.open(loaded.root, loaded.config.run, loaded.config.git)
-    folder = events_path(loaded, ledger)
+    folder = events_path(ledger, loaded.config.run)
     found, known = None, dict[str, None]()
     for course in courses(read_events(folder)):
         known[course.task] = None

@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 from importlib import resources
 
@@ -13,9 +13,10 @@ from skillopt_ci.ledger.records import BoundaryRecord, FinalSkill, HistoryEntry,
 from skillopt_ci.page.blame import blame
 from skillopt_ci.page.curve import anchor, curve
 from skillopt_ci.page.evidence import Evidence
-from skillopt_ci.page.outcome_map import Column, outcome_map
+from skillopt_ci.page.outcome_map import Column, OutcomeMap, outcome_map
 from skillopt_ci.page.step_card import Card, epoch_card, step_card
 from skillopt_ci.page.versions import library
+from skillopt_ci.page.viewer import Viewer, section_name, viewer
 from skillopt_ci.report.figures import plural, score, score_text, usage_text
 from skillopt_ci.report.run_view import RunView
 from skillopt_ci.report.untrusted import visible
@@ -30,7 +31,8 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
     that it came from for a newer one.
     """
     run = evidence.run
-    columns = tuple(_columns(run))
+    columns = tuple(_columns(evidence))
+    drawn, shown = outcome_map(columns), viewer(run, evidence.attempts)
     return (
         _environment()
         .get_template("page.html")
@@ -39,14 +41,15 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
             facts=_facts(run),
             curve=curve(run.history),
             history=[_row(entry) for entry in reversed(run.history)],
-            map=outcome_map(columns),
+            map=drawn,
             blame=blame(evidence),
             cards=_cards(evidence),
             versions=evidence.versions,
             meta_skill=evidence.meta_skill,
-            trajectories=evidence.trajectories,
-            trajectories_left_out=evidence.trajectories_left_out,
-            data=_data(evidence, columns),
+            viewer=shown,
+            sections=_choices((one.section, section_name(one.section)) for one in shown.shown),
+            stages=_choices((one.attempt.stage, one.what) for one in shown.shown),
+            data=_data(evidence, drawn, shown),
             policy=_policy(live=live),
             live=live,
             version=__version__,
@@ -67,6 +70,7 @@ def _environment() -> Environment:
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     environment.filters["score"] = score
     environment.filters["plural"] = plural
+    environment.filters["section_name"] = section_name
     return environment
 
 
@@ -126,8 +130,16 @@ def _row(entry: HistoryEntry) -> tuple[str, str, str, str, str]:
     return name, score(entry.score_before), score(entry.score_after), what, anchor(entry)
 
 
-def _columns(run: RunView) -> Iterator[Column]:
-    """Every candidate whose tasks are on record, in the order of the history."""
+def _choices(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Each value once, with its words; an empty one is no choice."""
+    return [(value, words) for value, words in dict(pairs).items() if value]
+
+
+def _columns(evidence: Evidence) -> Iterator[Column]:
+    """The skill at the start and every candidate whose tasks are on record, oldest first."""
+    run = evidence.run
+    if evidence.first is not None:
+        yield Column("at the start", "", "measured", evidence.first)
     steps = {record.step: record for record in run.steps}
     epochs = {record.epoch: record for record in run.epochs}
     for entry in run.history:
@@ -148,7 +160,8 @@ def _cards(evidence: Evidence) -> list[Card]:
     run = evidence.run
     known = evidence.candidates.get
     steps = {
-        record.step: partial(step_card, record, run.place(record.step)) for record in run.steps
+        record.step: partial(step_card, record, run.place(record.step), evidence.effects)
+        for record in run.steps
     }
     ends = {
         record.epoch: partial(epoch_card, record, run.place(record.epoch, "slow_update"))
@@ -166,12 +179,13 @@ def _cards(evidence: Evidence) -> list[Card]:
     return made[::-1]
 
 
-def _data(evidence: Evidence, columns: Sequence[Column]) -> dict[str, object]:
+def _data(evidence: Evidence, drawn: OutcomeMap, shown: Viewer) -> dict[str, object]:
     """What the script works on."""
     texts = library([visible(version.text) for version in evidence.versions])
     return {
         "lines": texts.lines,
         "texts": texts.texts,
-        "columns": [[visible(column.title), column.anchor] for column in columns],
-        "rows": [[visible(row.task), row.letters] for row in outcome_map(columns).rows],
+        "columns": [[visible(column.title), column.anchor] for column in drawn.columns],
+        "rows": [[visible(row.task), row.letters] for row in drawn.rows],
+        "cells": shown.cells(drawn.columns, drawn.rows),
     }

@@ -95,14 +95,18 @@ def _stretches(moments: Sequence[Moment], place: Sequence[float]) -> Iterator[St
             yield _stretch(points)
             points = []
         if moment.current_score is not None:
-            points.append((x, moment.current_score, moment.entry.tasks or _tasks(points)))
+            points.append((x, moment.current_score, _tasks(moment, points)))
         before = moment
     if points:
         yield _stretch(points)
 
 
-def _tasks(points: Sequence[tuple[float, float, int]]) -> int:
-    return points[-1][2] if points else 0
+def _tasks(moment: Moment, points: Sequence[tuple[float, float, int]]) -> int:
+    """The tasks that the current score stands on: a candidate that went says nothing of them."""
+    before = points[-1][2] if points else 0
+    entry = moment.entry
+    own = entry.kind in ("start", "measure") or stays(entry) or not before
+    return entry.tasks if own and entry.tasks else before
 
 
 def _stretch(points: Sequence[tuple[float, float, int]]) -> Stretch:

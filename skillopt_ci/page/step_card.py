@@ -1,6 +1,6 @@
 """One step, one epoch's end, as the report shows it: facts, reasons, edits, flips, arithmetic."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +13,10 @@ from skillopt_ci.ledger.records import (
     StepRecord,
     UsageRecord,
 )
+from skillopt_ci.page.effects import Effects, effect_text
+from skillopt_ci.page.gate_rows import Gain, gain, gate_rows
+from skillopt_ci.page.race_table import RaceTable, race_table
+from skillopt_ci.report.accounts import stage_rows
 from skillopt_ci.report.edit_diff import evidence
 from skillopt_ci.report.figures import cost_text, plural, score, score_text, usage_text
 from skillopt_ci.report.note_outcome import follows, note_outcomes
@@ -21,6 +25,7 @@ from skillopt_ci.report.rewriting import suggestion_rows
 from skillopt_ci.report.run_view import StepPlace
 from skillopt_ci.report.step_section import step_headline
 from skillopt_ci.report.verdict import verdict
+from skillopt_ci.rollout.outcome import FAILURE_BELOW
 from skillopt_ci.skill.diff_rows import DiffRow, diff_rows
 
 Fate = Literal["merged", "reverted", "none", "flight"]
@@ -37,6 +42,7 @@ class EditCard:
     fate: str
     why: str
     applied: bool
+    effect: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +55,23 @@ class Card:
     gain: str
     cost: str
     facts: tuple[tuple[str, str], ...]
+    gate: tuple[tuple[str, str], ...] = ()
+    gain_drawn: Gain | None = None
     reasoning: str = ""
     patterns: tuple[PatternRecord, ...] = ()
     edits: tuple[EditCard, ...] = ()
+    race: RaceTable | None = None
+    wishes: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     diff: tuple[DiffRow, ...] = ()
     fixed: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
     usage: tuple[tuple[str, str], ...] = ()
     commit: str = ""
 
 
-def step_card(record: StepRecord, place: StepPlace, texts: Texts | None) -> Card:
+def step_card(record: StepRecord, place: StepPlace, effects: Effects, texts: Texts | None) -> Card:
     """The card of a step; ``texts`` are the skill before and after it, where they are known."""
     proposal, decision = record.proposal, record.decision
     return Card(
@@ -70,14 +81,22 @@ def step_card(record: StepRecord, place: StepPlace, texts: Texts | None) -> Card
         gain=_gain(decision),
         cost=cost_text(record.usage.cost_usd),
         facts=tuple(_step_facts(record, place)),
+        gate=gate_rows(decision),
+        gain_drawn=gain(decision),
         reasoning=proposal.reasoning.strip(),
         patterns=proposal.patterns,
-        edits=tuple(_edit(edit, proposal) for edit in proposal.edits),
+        edits=tuple(
+            _edit(edit, proposal, _effect(effects, record.step, number))
+            for number, edit in enumerate(proposal.edits)
+        ),
+        race=race_table(proposal),
+        wishes=tuple(_wishes(record)),
         remarks=tuple(_remarks(record)),
         diff=() if texts is None else diff_rows(*texts),
         fixed=() if decision is None else decision.fixed,
         broken=() if decision is None else decision.broken,
-        usage=_usage(proposal.usage, record.usage),
+        failed=tuple(dict.fromkeys(one.id for one in proposal.rollout.tasks if one.failed)),
+        usage=tuple(stage_rows(record.accounts, record.usage, proposal.usage)),
         commit=place.verdict,
     )
 
@@ -99,6 +118,8 @@ def epoch_card(record: BoundaryRecord, place: StepPlace, texts: Texts | None) ->
         gain=_gain(decision),
         cost=cost_text(record.usage.cost_usd),
         facts=tuple(_epoch_facts(record, place)),
+        gate=gate_rows(decision) if decision is not None or record.changed else (),
+        gain_drawn=gain(decision),
         reasoning="\n\n".join(
             part.reasoning.strip() for part in (slow, meta) if part and part.reasoning.strip()
         ),
@@ -108,7 +129,8 @@ def epoch_card(record: BoundaryRecord, place: StepPlace, texts: Texts | None) ->
         diff=() if texts is None else diff_rows(*texts),
         fixed=() if decision is None else decision.fixed,
         broken=() if decision is None else decision.broken,
-        usage=_usage(record.stages, record.usage),
+        failed=tuple(pair.id for pair in record.pairs if pair.current.hard < FAILURE_BELOW),
+        usage=tuple(stage_rows(record.accounts, record.usage, record.stages)),
         commit=place.verdict,
     )
 
@@ -135,7 +157,6 @@ def _journey(decision: Decision) -> str:
 def _step_facts(record: StepRecord, place: StepPlace) -> Iterator[tuple[str, str]]:
     proposal, decision = record.proposal, record.decision
     yield "epoch", f"{record.epoch}, step {record.step_in_epoch} of it"
-    yield from _gate_facts(decision)
     if decision is not None and (words := notes_verdict(proposal, decision)):
         yield "reminders", words
     rollout = proposal.rollout
@@ -143,23 +164,12 @@ def _step_facts(record: StepRecord, place: StepPlace) -> Iterator[tuple[str, str
     yield "proposed", _proposed(proposal)
     rate = proposal.learning_rate
     if rate is not None:
-        yield "step size", f"{rate.learning_rate} of {rate.available}: {rate.reasoning}"
+        sure = f", {rate.confidence} confidence" if rate.confidence else ""
+        yield "step size", f"{rate.learning_rate} of {rate.available}{sure}: {rate.reasoning}"
+        yield from (("risk", risk) for risk in rate.risk_notes)
     if record.changes:
         yield "changed since", ", ".join(record.changes)
     yield from _use_facts(record.usage, place)
-
-
-def _gate_facts(decision: Decision | None) -> Iterator[tuple[str, str]]:
-    if decision is None:
-        yield "gate", "not yet judged"
-        return
-    yield "gate", decision.reason
-    measured = decision.measurement
-    if measured is not None:
-        reused = "" if decision.reused_from is None else f", known from step {decision.reused_from}"
-        yield "candidate", f"{score_text(measured.score, measured.n)} ({decision.metric}){reused}"
-        if measured.errors:
-            yield "not measured", ", ".join(measured.errors)
 
 
 def _proposed(proposal: ProposalRecord) -> str:
@@ -171,7 +181,6 @@ def _proposed(proposal: ProposalRecord) -> str:
 
 
 def _epoch_facts(record: BoundaryRecord, place: StepPlace) -> Iterator[tuple[str, str]]:
-    yield from _gate_facts(record.decision)
     if record.previous_hard is not None and record.current_hard is not None:
         compared = f"{record.previous_hard:.3f} → {record.current_hard:.3f}"
         yield "compared", f"{compared} on {plural(len(record.pairs), 'training task')}"
@@ -186,7 +195,22 @@ def _use_facts(usage: UsageRecord, place: StepPlace) -> Iterator[tuple[str, str]
     yield "used", usage_text(usage.usage()) + seconds
 
 
-def _edit(edit: EditRecord, proposal: ProposalRecord) -> EditCard:
+def _effect(effects: Effects, step: int, number: int) -> str:
+    known = effects.get((step, number))
+    return effect_text(known[-1].mean, known[-1].sd, known[-1].helpful) if known else ""
+
+
+def _wishes(record: StepRecord) -> Iterator[str]:
+    """What reviewers asked for, and what became of it."""
+    for one in note_outcomes(record):
+        note = one.note
+        line = f":{note.line}" if note.line is not None else ""
+        place = f" on {note.path}{line}" if note.path else ""
+        edits = f"{plural(note.proposed, 'edit')} proposed for it, {note.taken} taken"
+        yield f"{note.author or 'somebody'}{place}: “{note.text}” – {one.fate}, {edits}"
+
+
+def _edit(edit: EditRecord, proposal: ProposalRecord, effect: str) -> EditCard:
     why = ", ".join(filter(None, (evidence(edit), follows(edit, proposal))))
     fate = f"refused: {edit.reason}" if edit.reason else edit.status.replace("_", " ")
     return EditCard(
@@ -196,6 +220,7 @@ def _edit(edit: EditRecord, proposal: ProposalRecord) -> EditCard:
         fate="applied" if edit.applied else fate,
         why=why,
         applied=edit.applied,
+        effect=effect,
     )
 
 
@@ -205,14 +230,8 @@ def _remarks(record: StepRecord) -> Iterator[str]:
     yield from (f"changed: {words}" for words in proposal.change_summary)
     yield from reminders(proposal)
     yield from (f"refused by the guard, {line}" for line in refusal_lines(proposal))
-    for one in note_outcomes(record):
-        yield f"{one.note.author} asked: “{one.note.text}” ({one.fate})"
+    if proposal.refused:
+        yield f"refused, the new document: {proposal.refused}"
+    yield from (f"refused, a proposal: {reason}" for reason in proposal.screened)
     unmeasured = [task for task in proposal.rollout.tasks if not task.status.measured]
     yield from (f"not measured: {task.id}: {task.reason}" for task in unmeasured)
-
-
-def _usage(stages: Mapping[str, UsageRecord], total: UsageRecord) -> tuple[tuple[str, str], ...]:
-    if not stages:
-        return ()
-    rows = [(stage, usage_text(used.usage())) for stage, used in stages.items()]
-    return (*rows, ("in all", usage_text(total.usage())))

@@ -40,7 +40,7 @@ def arithmetic(decision: Decision) -> str:
 def _sentences(gate: GateRecord) -> Iterator[str]:
     error = "" if gate.standard_error is None else f" ± {gate.standard_error:.3f}"
     over = f"{gate.compared} of {plural(gate.planned, 'task')}"
-    yield f"Policy {_policy(gate)}: {gate.difference:+.3f}{error} (standard error) over {over}."
+    yield f"Policy {policy_text(gate)}: {gate.difference:+.3f}{error} (standard error) over {over}."
     if gate.p_value is not None and gate.alpha is not None:
         beyond = f" beyond {gate.margin:g}" if gate.margin else ""
         yield f"Chance alone does so with p = {gate.p_value:.3f}{beyond}; {gate.alpha:.3g} is sure."
@@ -50,10 +50,16 @@ def _sentences(gate: GateRecord) -> Iterator[str]:
         yield f"Types of task that lost too much: {lost}."
 
 
-def _policy(gate: GateRecord) -> str:
+def policy_text(gate: GateRecord) -> str:
+    """The gate's policy, with its confidence where it has one."""
     if gate.confidence is None:
         return gate.policy
     return f"{gate.policy} at {gate.confidence:.0%} confidence"
+
+
+def gate_end(gate: GateRecord) -> str:
+    """Why measuring ended before all was measured; empty if it did not."""
+    return _ENDS.get(gate.end, "")
 
 
 def _effort(gate: GateRecord) -> Iterator[str]:
@@ -63,7 +69,7 @@ def _effort(gate: GateRecord) -> Iterator[str]:
         fresh = ""
         if gate.current_attempts:
             fresh = f" and {gate.current_attempts} under the current skill"
-        saved = f", {gate.saved} saved: {_ENDS[gate.end]}" if gate.saved else ""
+        saved = f", {gate.saved} saved: {gate_end(gate)}" if gate.saved else ""
         yield f"It took {plural(gate.candidate_attempts, 'attempt')}{fresh}{saved}."
     if gate.baseline_attempts:
         yield (

@@ -172,6 +172,8 @@ def edit_text(edit: EditRecord) -> str:
     }
     kind = "failed attempt" if edit.source_type == "failure" else "successful attempt"
     what = words.get(edit.op) or f"unknown operation “{one_line(edit.op, 40)}”"
+    if edit.source_type == "attribution":
+        return f"{what} (did harm, by all that was measured)"
     return f"{what} (seen in {plural(edit.support_count, kind)})"
 
 

@@ -15,7 +15,7 @@ def course_lines(course: Course, *, whole: bool = False) -> Iterator[tuple[str, 
     yield "attempt", _head(course)
     for event in course.events:
         for heading, text in _told(event):
-            yield heading, text if whole else _short(text)
+            yield heading, text if whole else shortened(text, SHORT)
     if course.end is None:
         yield "unfinished", "the record ends here"
 
@@ -88,8 +88,9 @@ def _outcome(event: Mapping[str, Any]) -> str:
     )
 
 
-def _short(text: str) -> str:
-    if len(text) <= SHORT:
+def shortened(text: str, limit: int) -> str:
+    """``text``, or about ``limit`` characters of it: its head and its tail."""
+    if len(text) <= limit:
         return text
-    left_out = len(text) - SHORT
-    return f"{text[: SHORT // 2]}\n[… {left_out:,} characters left out …]\n{text[-SHORT // 2 :]}"
+    left_out, half = len(text) - limit, limit // 2
+    return f"{text[:half]}\n[… {left_out:,} characters left out …]\n{text[-half:]}"

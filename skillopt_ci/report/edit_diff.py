@@ -31,7 +31,9 @@ def edit_parts(proposal: ProposalRecord) -> Iterator[str]:
 
 
 def evidence(edit: EditRecord) -> str:
-    """How many attempts an edit stands on."""
+    """How many attempts an edit stands on, or that attribution put the rule up for removal."""
+    if edit.source_type == "attribution":
+        return "did harm, by all that was measured"
     kind = "failed" if edit.source_type == "failure" else "successful"
     return f"seen in {plural(edit.support_count, f'{kind} attempt')}"
 

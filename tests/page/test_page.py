@@ -13,12 +13,14 @@ from hostile import HOSTILE
 from hypothesis import given, settings
 from run_views import plain_run, runs
 
-from skillopt_ci.ledger.records import Measurement
+from skillopt_ci.ledger.records import Measurement, TaskOutcome
 from skillopt_ci.page.build import build_page
+from skillopt_ci.page.effects import EditEffect
 from skillopt_ci.page.evidence import Evidence
-from skillopt_ci.page.trajectories import Trajectory, Turn
+from skillopt_ci.page.trajectories import Recorded, Trajectory, Turn, recorded
 from skillopt_ci.page.versions import Version
 from skillopt_ci.report.run_view import RunView
+from skillopt_ci.rollout.outcome import Status
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -27,8 +29,20 @@ pytestmark = pytest.mark.integration
 
 OLD = "# Ledger\n\nWrite dates day first.\n"
 NEW = "# Ledger\n\nWrite dates year first.\n\nRefunds are negative.\n"
-TRAJECTORY = Trajectory(
-    "train-7", "rollout", 0, "failed", False, (Turn("user", "Book it."), Turn("assistant", "No."))
+
+
+def attempt(task: str, stage: str, skill: str, *, solved: bool, said: str = "No.") -> Trajectory:
+    """An attempt at ``task`` with the skill of that hash."""
+    turns = (Turn("user", "user", f"Book {task}."), Turn("model", "model", said))
+    return Trajectory(task, stage, 0, skill, "solved" if solved else "failed", solved, turns)
+
+
+#: The plain run's steps have the skill `a` before and `b` after.
+ATTEMPTS = (
+    attempt("train-1", "rollout", "a", solved=False),
+    attempt("task-1", "selection", "a", solved=False, said="Before."),
+    attempt("task-1", "selection", "b", solved=True, said="After."),
+    attempt("task-3", "selection", "b", solved=False),
 )
 
 
@@ -39,7 +53,7 @@ def evidence(run: RunView | None = None, **changes: object) -> Evidence:
         "versions": (Version("at the start", OLD), Version("step 1", NEW, "step-1")),
         "candidates": {"step-1": (OLD, NEW)},
         "meta_skill": "Short rules help.",
-        "trajectories": (TRAJECTORY,),
+        "attempts": recorded(iter(ATTEMPTS), 9),
     }
     return Evidence(**{**values, **changes})  # type: ignore[arg-type]
 
@@ -161,13 +175,67 @@ def test_any_two_versions_can_be_compared(show: Callable[..., Page]) -> None:
     assert page.inner_text("#compared") == "0 lines added, 0 removed"
 
 
-def test_trajectories_are_found_by_their_task(show: Callable[..., Page]) -> None:
+def visible(page: Page) -> list[str]:
+    """The tasks of the attempts that are shown."""
+    shown = page.locator("details.trajectory:visible > summary code")
+    return shown.all_inner_texts()
+
+
+def test_attempts_are_found_by_task_stage_and_outcome(show: Callable[..., Page]) -> None:
     page = show(evidence())
-    page.fill("#find", "nothing like it")
-    assert page.locator(".trajectory:visible").count() == 0
+    assert page.inner_text("#found") == "4 attempts"
+    assert "5 further attempts on record are left out" in page.inner_text("#trajectories")
     page.fill("#find", "TRAIN")
-    page.locator(".trajectory summary").click()
-    assert "Book it." in page.inner_text(".trajectory")
+    assert visible(page) == ["train-1"]
+    assert page.inner_text("#found") == "1 of 4 attempts"
+    page.fill("#find", "")
+    page.select_option("#find-outcome", "failed")
+    assert visible(page) == ["train-1", "task-1", "task-3"]
+    page.select_option("#find-stage", "selection")
+    assert visible(page) == ["task-1", "task-3"]
+    page.fill("#find", "nothing like it")
+    assert visible(page) == []
+
+
+def test_attempts_are_read_one_after_the_other_by_keyboard(show: Callable[..., Page]) -> None:
+    page = show(evidence())
+    page.get_by_role("button", name="Next").press("Enter")
+    assert "Book train-1." in page.inner_text("details.trajectory[open]")
+    page.keyboard.press("ArrowDown")
+    assert "Before." in page.inner_text("details.trajectory[open]")
+    page.keyboard.press("ArrowUp")
+    assert "Book train-1." in page.inner_text("details.trajectory[open]")
+    page.get_by_role("button", name="Previous").click()
+    assert page.locator("details.trajectory[open]").count() == 1
+
+
+def test_a_step_leads_to_its_attempts(show: Callable[..., Page]) -> None:
+    page = show(evidence())
+    page.evaluate("location.hash = 'step-1'")
+    card = page.locator("#step-1")
+    card.get_by_role("link", name="task-1").click()
+    assert "After." in page.inner_text("details.trajectory[open]")
+    page.fill("#find", "train")
+    card.get_by_role("link", name="before").click()
+    assert "Before." in page.locator("details.trajectory:target").inner_text()
+    card.get_by_role("link", name="train-1").first.click()
+    assert "Book train-1." in page.locator("details.trajectory:target").inner_text()
+
+
+def test_a_cell_of_the_map_leads_to_its_attempt(show: Callable[..., Page]) -> None:
+    page = show(evidence())
+    page.focus("#outcomes")
+    while not page.inner_text("#cell").startswith("task-3 "):
+        page.keyboard.press("ArrowDown")
+    assert page.inner_text("#cell").endswith("the attempt is below")
+    page.keyboard.press("Enter")
+    assert "Book task-3." in page.locator("details.trajectory:target").inner_text()
+
+
+def test_without_attempts_it_says_where_they_are_recorded(show: Callable[..., Page]) -> None:
+    page = show(evidence(attempts=Recorded()))
+    assert "rollout.events" in page.inner_text("#trajectories")
+    assert page.locator("#find").count() == 0
 
 
 def test_it_is_readable_without_javascript(show: Callable[..., Page]) -> None:
@@ -225,7 +293,7 @@ def test_two_hundred_steps_are_small_and_quick(show: Callable[..., Page], writte
     )
     pairs = pairwise(versions)
     texts = {f"step-{n}": (a.text, b.text) for n, (a, b) in enumerate(pairs, start=1)}
-    page = show(evidence(plain_run(200), versions=versions, candidates=texts, trajectories=()))
+    page = show(evidence(plain_run(200), versions=versions, candidates=texts, attempts=Recorded()))
     assert page.locator("details.card").count() == 200
     assert written.stat().st_size < 1_500_000
     assert page.evaluate("document.querySelectorAll('*').length") < 30_000
@@ -235,6 +303,8 @@ def test_what_is_hostile_is_only_shown(show: Callable[..., Page]) -> None:
     bad = "\n".join(HOSTILE) + "\n<script>document.title = 'owned'</script>{{ 7 * 7 }}</script>"
     run = plain_run()
     proposal = run.steps[0].proposal
+    failed = TaskOutcome(id=bad, status=Status.SCORED, hard=0, soft=0, reason=bad)
+    rollout = proposal.rollout.model_copy(update={"tasks": (failed,)})
     edit = proposal.edits[0].model_copy(update={"content": bad, "target": bad, "reason": bad})
     pattern = proposal.patterns[0].model_copy(update={"description": bad, "task_ids": (bad,)})
     measured = Measurement(hard=0, soft=0, score=0, tasks={bad: (0, 0)}, errors=(bad,))
@@ -243,7 +313,12 @@ def test_what_is_hostile_is_only_shown(show: Callable[..., Page]) -> None:
     record = run.steps[0].model_copy(
         update={
             "proposal": proposal.model_copy(
-                update={"edits": (edit,), "patterns": (pattern,), "reasoning": bad}
+                update={
+                    "edits": (edit,),
+                    "patterns": (pattern,),
+                    "reasoning": bad,
+                    "rollout": rollout,
+                }
             ),
             "decision": decision.model_copy(
                 update={"reason": bad, "fixed": (bad,), "measurement": measured}
@@ -258,7 +333,10 @@ def test_what_is_hostile_is_only_shown(show: Callable[..., Page]) -> None:
             versions=(Version(bad, bad), Version(bad, bad + "more", "step-1")),
             candidates={"step-1": (bad, bad + "more")},
             meta_skill=bad,
-            trajectories=(Trajectory(bad, bad, 0, bad, None, (Turn(bad, bad),)),),
+            attempts=recorded(
+                iter([Trajectory(bad, "rollout", 0, "a", bad, None, (Turn("tool", bad, bad),))])
+            ),
+            effects={(1, 0): (EditEffect(1, 0.1, 0.1, 0.8),)},
         )
     )
     page.get_by_role("button", name="Open all").click()

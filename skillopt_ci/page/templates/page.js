@@ -11,6 +11,7 @@
       target.hidden = false;
       target.open = true;
       target.scrollIntoView();
+      target.firstElementChild.focus({ preventScroll: true });
     }
   };
   addEventListener("hashchange", reveal);
@@ -49,14 +50,15 @@
       cursor.setAttribute("x", column * cell);
       cursor.setAttribute("y", row * height);
       cursor.setAttribute("visibility", "visible");
-      told.textContent = data.rows[row][0] + " · " + data.columns[column][0] + " · " + outcomes[data.rows[row][1][column]];
+      told.textContent = data.rows[row][0] + " · " + data.columns[column][0] + " · " + outcomes[data.rows[row][1][column]]
+        + (data.cells[row + "," + column] ? " · the attempt is below" : "");
     };
     const at = (event) => {
       const box = map.getBoundingClientRect();
       return [Math.floor((event.clientY - box.top - 8) / height), Math.floor((event.clientX - box.left) / cell)];
     };
     const visit = () => {
-      const anchor = column >= 0 && data.columns[column][1];
+      const anchor = column >= 0 && (data.cells[row + "," + column] || data.columns[column][1]);
       if (anchor) location.hash = anchor;
     };
     map.addEventListener("pointermove", (event) => show(...at(event)));
@@ -73,13 +75,40 @@
     });
   }
 
-  // Trajectories: by task.
-  const find = one("find");
-  if (find) find.addEventListener("input", () => {
-    for (const each of document.querySelectorAll(".trajectory")) {
-      each.hidden = !each.dataset.task.toLowerCase().includes(find.value.toLowerCase());
+  // Attempts: by task, step, stage and outcome; one after the other by button or arrow keys.
+  const attempts = [...document.querySelectorAll("details.trajectory")];
+  const fields = { task: one("find"), section: one("find-section"), stage: one("find-stage"), outcome: one("find-outcome") };
+  const choose = () => {
+    const word = fields.task.value.toLowerCase();
+    for (const each of attempts) {
+      each.hidden = !each.dataset.task.toLowerCase().includes(word)
+        || ["section", "stage", "outcome"].some((name) => fields[name].value && fields[name].value !== each.dataset[name]);
     }
-  });
+    const count = attempts.filter((each) => !each.hidden).length;
+    one("found").textContent = count + " of " + attempts.length + " attempts";
+  };
+  const go = (current, by, open) => {
+    const shown = attempts.filter((each) => !each.hidden);
+    const next = shown[current ? shown.indexOf(current) + by : by > 0 ? 0 : shown.length - 1];
+    if (!next) return;
+    if (current && open) current.open = false;
+    if (open) next.open = true;
+    next.firstElementChild.focus({ preventScroll: true });
+    next.scrollIntoView({ block: "nearest" });
+  };
+  if (attempts.length) {
+    for (const field of Object.values(fields)) field.addEventListener("input", choose);
+    fields.task.form.addEventListener("submit", (event) => event.preventDefault());
+    const opened = () => attempts.find((each) => each.open && !each.hidden);
+    one("next").addEventListener("click", () => go(opened(), 1, true));
+    one("previous").addEventListener("click", () => go(opened(), -1, true));
+    one("trajectories").addEventListener("keydown", (event) => {
+      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      if (!step || event.target.tagName !== "SUMMARY") return;
+      go(event.target.parentElement, step, event.target.parentElement.open);
+      event.preventDefault();
+    });
+  }
 
   // Two versions: a longest common subsequence of their lines, what they share at both ends aside.
   const difference = (a, b) => {

@@ -1,0 +1,165 @@
+"""The attempts that the report shows: a choice in bounds, and where they are linked from."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, zip_longest
+
+from skillopt_ci.page.outcome_map import Column, Outcome, Row
+from skillopt_ci.page.trajectories import Recorded, Trajectory, Wish
+from skillopt_ci.page.wishes import wishes
+from skillopt_ci.report.run_view import RunView
+
+#: So many attempts are shown, of so many characters in all: the page has to stay small.
+MOST, MOST_CHARACTERS = 240, 400_000
+
+_STAGES = {
+    "rollout": "training task",
+    "selection": "selection task",
+    "slow_rollout": "training task, at the end of the epoch",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An attempt on the page: ``section`` is where the skill that it was made with is told of."""
+
+    id: str
+    attempt: Trajectory
+    section: str
+    what: str
+    made_with: str
+
+    @property
+    def kind(self) -> Outcome:
+        """How the attempt ended, in a word of the outcome map's."""
+        if self.attempt.solved is None:
+            return "unknown"
+        if self.attempt.solved:
+            return "solved"
+        return "failed" if self.attempt.outcome == "failed" else "partial"
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """``left_out`` counts what is recorded and not shown.
+
+    ``links`` has the id of the attempt that a section links to for a task, ``before`` that of the
+    attempt at it before the section's change.
+    """
+
+    shown: tuple[Shown, ...] = ()
+    left_out: int = 0
+    links: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    before: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+    def link(self, section: str, task: str) -> str:
+        """The id of the attempt at ``task`` that ``section`` tells of; empty if none is shown."""
+        return self.links.get((section, task), "")
+
+    def link_before(self, section: str, task: str) -> str:
+        """The id of the attempt at ``task`` before the change of ``section``."""
+        return self.before.get((section, task), "")
+
+    def cells(self, columns: Sequence[Column], rows: Sequence[Row]) -> dict[str, str]:
+        """The ids of attempts by ``row,column`` of the outcome map."""
+        return {
+            f"{y},{x}": found
+            for x, column in enumerate(columns)
+            for y, row in enumerate(rows)
+            if (found := self.link(column.anchor, row.task))
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Sections:
+    """``made`` has the section of each skill text, ``wished`` that of each other attempt.
+
+    ``first`` is the text that training began with.
+    """
+
+    first: str
+    order: Mapping[str, int]
+    made: Mapping[str, str]
+    wished: Mapping[tuple[str, str, str], str]
+
+    def of(self, one: Trajectory) -> str:
+        """The section that an attempt belongs to."""
+        if one.stage == "selection":
+            return self.made.get(one.skill, "")
+        return self.wished.get((one.stage, one.task, one.skill), "")
+
+    def place(self, one: Trajectory) -> tuple[int, str, str]:
+        """Where the attempt stands among all."""
+        return self.order.get(self.of(one), len(self.order)), one.stage, one.task
+
+
+def viewer(run: RunView, known: Recorded) -> Viewer:
+    """Choose from what is recorded: each section its most telling attempt, then its second, …"""
+    asked = wishes(run)
+    sections = _sections(run, asked)
+    chosen = sorted(_within_bounds(_in_rounds(asked, known)), key=sections.place)
+    names = {one: f"attempt-{number}" for number, one in enumerate(chosen, start=1)}
+    now, before = dict[tuple[str, str], str](), dict[tuple[str, str], str]()
+    for section, own in asked.items():
+        for wish in own:
+            found = known.find(wish)
+            if found is not None and found in names:
+                earlier = wish.stage == "selection" and sections.made.get(wish.skill) != section
+                (before if earlier else now).setdefault((section, wish.task), names[found])
+    shown = tuple(_shown(names[one], one, sections) for one in chosen)
+    return Viewer(shown, known.count - len(shown), now, before)
+
+
+def section_name(anchor: str) -> str:
+    """``step 3`` for ``step-3``, ``the end of epoch 2`` for ``epoch-2``."""
+    kind, _, number = anchor.partition("-")
+    return f"the end of epoch {number}" if kind == "epoch" else f"{kind} {number}"
+
+
+def _in_rounds(asked: Mapping[str, Sequence[Wish]], known: Recorded) -> Iterator[Trajectory]:
+    """The first attempt of every section, then the second, and so on."""
+    found = [list(filter(None, map(known.find, own))) for own in asked.values()]
+    return filter(None, chain.from_iterable(zip_longest(*found)))
+
+
+def _within_bounds(attempts: Iterator[Trajectory]) -> Iterator[Trajectory]:
+    taken, size = set[Trajectory](), 0
+    for one in attempts:
+        if one in taken:
+            continue
+        size += one.size
+        if len(taken) == MOST or size > MOST_CHARACTERS:
+            return
+        taken.add(one)
+        yield one
+
+
+def _sections(run: RunView, asked: Mapping[str, Sequence[Wish]]) -> _Sections:
+    made = [
+        *((one.proposal.skill_after, f"step-{one.step}") for one in run.steps),
+        *((one.skill_after, f"epoch-{one.epoch}") for one in run.epochs),
+    ]
+    wished = [
+        ((wish.stage, wish.task, wish.skill), section)
+        for section, own in asked.items()
+        for wish in own
+    ]
+    # the first to make a text counts, and the newest to wish for an attempt
+    return _Sections(
+        run.history[0].skill_sha256 if run.history else "",
+        {section: number for number, section in enumerate(asked)},
+        dict(reversed(made)),
+        dict(reversed(wished)),
+    )
+
+
+def _shown(name: str, one: Trajectory, sections: _Sections) -> Shown:
+    made = sections.made.get(one.skill, "")
+    text = f"the skill of {section_name(made)}" if made else "an earlier skill"
+    return Shown(
+        id=name,
+        attempt=one,
+        section=sections.of(one),
+        what=_STAGES.get(one.stage, one.stage),
+        made_with="the skill at the start" if one.skill == sections.first else text,
+    )

@@ -1,0 +1,115 @@
+"""Which attempts the report shows, and what leads to them."""
+
+from hypothesis import given
+from run_views import plain_run, runs
+
+from skillopt_ci.page.outcome_map import Column, outcome_map
+from skillopt_ci.page.trajectories import Recorded, Trajectory, Turn, recorded
+from skillopt_ci.page.viewer import MOST, MOST_CHARACTERS, viewer
+from skillopt_ci.page.wishes import MOST as MOST_WISHES
+from skillopt_ci.page.wishes import wishes
+from skillopt_ci.report.run_view import RunView
+
+
+def attempt(task: str, stage: str, skill: str, *, solved: bool | None, size: int = 5) -> Trajectory:
+    turns = (Turn("model", "model", "x" * size),)
+    return Trajectory(task, stage, 0, skill, "outcome", solved, turns)
+
+
+def grown(steps: int) -> RunView:
+    """The plain run, each step with skills of its own."""
+    run = plain_run(steps)
+    records = tuple(
+        one.model_copy(
+            update={
+                "proposal": one.proposal.model_copy(
+                    update={"skill_before": f"s{one.step - 1}", "skill_after": f"s{one.step}"}
+                )
+            }
+        )
+        for one in run.steps
+    )
+    return RunView(run.state, run.history, records, commit=run.commit)
+
+
+def everything(run: RunView, size: int = 5) -> Recorded:
+    """An attempt for every wish, as it should be."""
+    asked = {wish for own in wishes(run).values() for wish in own}
+    return recorded(
+        attempt(one.task, one.stage, one.skill, solved=one.solved, size=size)
+        for one in sorted(asked, key=str)
+    )
+
+
+def test_what_was_broken_comes_first_then_what_was_learned_from_and_fixed() -> None:
+    (own,) = wishes(grown(1)).values()
+    assert [(one.stage, one.task, one.skill, one.solved) for one in own[:6]] == [
+        ("selection", "task-3", "s1", False),
+        ("rollout", "train-1", "s0", False),
+        ("selection", "task-1", "s1", True),
+        ("selection", "task-3", "s0", True),
+        ("selection", "task-1", "s0", False),
+        ("selection", "task-2", "s1", True),
+    ]
+
+
+def test_the_newest_step_asks_first() -> None:
+    assert list(wishes(grown(3))) == ["step-3", "step-2", "step-1"]
+
+
+def test_an_attempt_with_the_other_outcome_is_better_than_none() -> None:
+    known = recorded(iter([attempt("task-3", "selection", "s1", solved=True)]))
+    assert viewer(grown(1), known).link("step-1", "task-3") == "attempt-1"
+
+
+def test_the_last_of_several_records_of_an_attempt_counts() -> None:
+    one, other = (attempt("t", "rollout", "s", solved=False, size=size) for size in (1, 2))
+    assert list(recorded(iter([one, other])).attempts.values()) == [other]
+
+
+def test_attempts_before_and_after_a_change_are_told_apart() -> None:
+    found = viewer(grown(2), everything(grown(2)))
+    after, before = found.link("step-2", "task-1"), found.link_before("step-2", "task-1")
+    by_id = {one.id: one for one in found.shown}
+    assert (by_id[after].attempt.skill, by_id[before].attempt.skill) == ("s2", "s1")
+    assert (by_id[after].section, by_id[before].section) == ("step-2", "step-1")
+    assert by_id[after].made_with == "the skill of step 2"
+
+
+def test_every_step_has_its_most_telling_attempt_before_any_has_more() -> None:
+    run = grown(200)
+    found = viewer(run, everything(run))
+    assert len(found.shown) == MOST
+    sections = [one.section for one in found.shown]
+    assert {f"step-{number}" for number in range(1, 201)} <= set(sections)
+    assert found.left_out > 0
+
+
+def test_the_page_is_bounded_in_characters() -> None:
+    run = grown(200)
+    found = viewer(run, everything(run, size=6_000))
+    assert sum(one.attempt.size for one in found.shown) <= MOST_CHARACTERS
+    assert found.shown[0].section == "step-200"
+
+
+def test_cells_of_the_map_lead_to_the_candidates_attempts() -> None:
+    run = grown(1)
+    decision = run.steps[0].decision
+    assert decision is not None
+    assert decision.measurement is not None
+    drawn = outcome_map([Column("step 1", "step-1", "merged", decision.measurement)])
+    found = viewer(run, everything(run))
+    cells = found.cells(drawn.columns, drawn.rows)
+    rows = {row.task: number for number, row in enumerate(drawn.rows)}
+    assert cells[f"{rows['task-3']},0"] == found.link("step-1", "task-3")
+
+
+@given(runs())
+def test_any_run_can_be_chosen_from(run: RunView) -> None:
+    asked = wishes(run)
+    assert all(len(own) <= MOST_WISHES for own in asked.values())
+    known = everything(run)
+    found = viewer(run, known)
+    assert len({one.id for one in found.shown}) == len(found.shown)
+    assert len(found.shown) + found.left_out == known.count
+    assert {*found.links.values(), *found.before.values()} <= {one.id for one in found.shown}
