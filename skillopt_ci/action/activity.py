@@ -74,6 +74,8 @@ def decide(event: Event, inputs: Inputs, facts: Facts) -> Activity:
     """Say what ``event`` asks for."""
     if event.name in _CLOCK:
         return _clock(event, inputs)
+    if event.name == "workflow_run" and inputs.command is Command.REPORT:
+        return Perform(Command.REPORT)
     if event.comment is not None and event.name == "issue_comment":
         return _commented(event, event.comment, facts)
     if event.pull is not None and event.name == "pull_request":

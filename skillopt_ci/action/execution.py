@@ -17,6 +17,9 @@ from skillopt_ci.cli.harmless import harmless
 from skillopt_ci.cli.main import invoke
 from skillopt_ci.redaction import RedactedStream
 
+#: What a `rollout` job leaves behind, beside the report.
+ANSWERS = "answers.jsonl"
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -29,12 +32,12 @@ class Ended:
 
 
 def words(
-    command: Command, inputs: Inputs, answers: Path, rollouts: tuple[str, ...] = ()
+    command: Command, inputs: Inputs, keep: Path, rollouts: tuple[str, ...] = ()
 ) -> list[str]:
     """The command line that does what the inputs ask for.
 
-    ``answers`` is where `rollout` leaves what it paid for, ``rollouts`` what `step` and `propose`
-    begin with.
+    ``keep`` is the folder in which `rollout` leaves what it paid for and `report` its page,
+    ``rollouts`` what `step` and `propose` begin with.
     """
     overrides = [word for key in inputs.overrides for word in ("--override", key)]
     taken = [word for file in rollouts for word in ("--rollouts", file)]
@@ -43,7 +46,8 @@ def words(
         Command.PROPOSE: ["--until-candidate", *taken],
         Command.EVAL: ["--split", inputs.split],
         Command.PLAN: ["--shards", str(inputs.shards)],
-        Command.ROLLOUT: ["--shard", inputs.shard, "--output", str(answers)],
+        Command.ROLLOUT: ["--shard", inputs.shard, "--output", str(keep / ANSWERS)],
+        Command.REPORT: ["--output", str(keep / page_name(inputs))],
     }
     run = ["--run", inputs.run] if inputs.run else []
     common = ["--config", inputs.config, *run, *overrides, "--json"]
@@ -77,6 +81,11 @@ def execute(
 
 def _redacted(stream: TextIO | io.TextIOBase, settings: Globals) -> RedactedStream:
     return RedactedStream(cast("TextIO", stream), settings.redact)
+
+
+def page_name(inputs: Inputs) -> str:
+    """The name of the run's page: it is that of the artifact too, so each run has its own."""
+    return f"skillopt-report-{inputs.run}.html" if inputs.run else "skillopt-report.html"
 
 
 class _Objects(io.TextIOBase):

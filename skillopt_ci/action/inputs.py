@@ -24,6 +24,7 @@ class Command(StrEnum):
     VALIDATE = "validate"
     STATUS = "status"
     DISCOVER = "discover"
+    REPORT = "report"
 
     @property
     def verb(self) -> str:
@@ -39,6 +40,11 @@ class Command(StrEnum):
     def steps(self) -> bool:
         """Whether it does training steps, of which analysts are a part."""
         return self in (Command.STEP, Command.PROPOSE, Command.RUN)
+
+    @property
+    def shows(self) -> bool:
+        """Whether the run as a page is left for later steps of the job."""
+        return self.trains or self in (Command.COMMENT, Command.REPORT)
 
     @property
     def works_for_training(self) -> bool:
@@ -61,9 +67,9 @@ INPUTS = (
         "",
         "What to do: `step`, `propose` (a step up to its candidate, which the next `plan` shares "
         "out), `run`, `eval`, `slow-update`, `finish`, `plan`, `rollout`, `comment`, `validate`, "
-        "`status` or `discover`. Empty: what the event asks for, which is a training step on "
-        "schedules, pushes and manual starts, an evaluation on pull requests, and what the comment "
-        "says on comments.",
+        "`status`, `discover` or `report` (the run as a page). Empty: what the event asks for, "
+        "which is a training step on schedules, pushes and manual starts, an evaluation on pull "
+        "requests, and what the comment says on comments.",
     ),
     Input("config", "skillopt.yaml", "Configuration of the run, relative to `directory`."),
     Input("run", "", "Name of the run, where the configuration holds several."),

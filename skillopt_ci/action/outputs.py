@@ -32,6 +32,10 @@ class Outputs:
         "`inconclusive`."
     )
     report: str = _output("Markdown file with what the comment says, relative to the workspace.")
+    page: str = _output(
+        "One HTML file that shows the whole run, relative to the workspace; after what trains, "
+        "`comment` and `report`."
+    )
     cost_usd: str = _output("US dollars that this job spent; empty if a price is unknown.")
     matrix: str = _output(
         "For `plan`: the matrix of `rollout` jobs; for `discover`: of runs. For `fromJSON`."
@@ -55,7 +59,7 @@ def output_name(attribute: str) -> str:
 
 def fold(results: Sequence[Result]) -> Outputs:
     """The outputs of a job in which a command printed ``results``, in this order."""
-    if not results:
+    if not results or "bytes" in results[-1]:
         return Outputs()
     last = results[-1]
     if "matrix" in last:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from skillopt_ci.action.activity import Acknowledge, Activity, Evaluate, Nothing, Perform
 from skillopt_ci.action.ending import announce, meaning
 from skillopt_ci.action.event import Comment
-from skillopt_ci.action.execution import Ended, execute, words
+from skillopt_ci.action.execution import Ended, execute, page_name, words
 from skillopt_ci.action.guidance import leave_notes
 from skillopt_ci.action.inputs import Command
 from skillopt_ci.action.job import Job, Shown
@@ -18,8 +18,6 @@ from skillopt_ci.github.forge import CommentRef, Reaction
 from skillopt_ci.ledger.git import Git
 from skillopt_ci.report.untrusted import one_line
 
-#: What a `rollout` job leaves behind, beside the report.
-ANSWERS = "answers.jsonl"
 #: What reviewers said, for the next step.
 NOTES = "notes.json"
 
@@ -84,7 +82,8 @@ def _command(job: Job, command: Command) -> Outcome:
         announce(job.log, ended.failure, ended.error, job.runner.workspace)
     if command is Command.COMMENT or (command.trains and (ended.failure or not shown)):
         shown.append(_published(job, found.title if ended.failure else ""))
-    outputs = replace(fold(ended.results), result=found.result)
+    page = _page(job, command, ended)
+    outputs = replace(fold(ended.results), result=found.result, page=page)
     last = shown[-1] if shown else Shown()
     shows = replace(last, report=last.report or _report(ended, outputs))
     return _outcome(job, shows, outputs, ended.exit_code if found.job_fails else 0)
@@ -101,8 +100,25 @@ def _report(ended: Ended, outputs: Outputs) -> str:
 def _run(job: Job, command: Command, on_result: Callable[[Result], None]) -> Ended:
     if command is Command.COMMENT:
         return Ended(0)
-    line = words(command, job.inputs, job.keep / ANSWERS, _rollout_files(job))
+    line = words(command, job.inputs, job.keep, _rollout_files(job))
     return execute([*line, *_notes(job, command)], job.settings, job.log, on_result)
+
+
+def _page(job: Job, command: Command, ended: Ended) -> str:
+    """Leave the run as a page; return its path, empty if there is none: no job fails for that."""
+    if not command.shows or not job.keep.parent.is_dir():
+        return ""
+    if command is not Command.REPORT:
+        line = words(Command.REPORT, job.inputs, job.keep)
+        ended = execute(line, job.settings, job.log, _ignore)
+    file = job.keep / page_name(job.inputs)
+    if ended.failure is not None or not file.is_file():
+        return ""
+    return file.relative_to(job.runner.workspace).as_posix()
+
+
+def _ignore(result: Result) -> None:
+    del result
 
 
 def _notes(job: Job, command: Command) -> list[str]:

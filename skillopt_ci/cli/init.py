@@ -44,14 +44,21 @@ def run_name(text: str) -> str:
 @click.option("--optimizer-model", metavar="MODEL", help="Model that proposes edits.")
 @click.option("--api-key-env", metavar="NAME", help="Environment variable that holds the key.")
 @click.option("--github", is_flag=True, help="Also write workflows that train by GitHub's clock.")
+@click.option(
+    "--pages", is_flag=True, help="With --github: publish the report on GitHub Pages, too."
+)
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing: take defaults for what is not given.")
 @global_options
-def command(settings: Globals, /, yes: bool, github: bool, **given: str | None) -> ExitCode:
+def command(
+    settings: Globals, /, yes: bool, github: bool, pages: bool, **given: str | None
+) -> ExitCode:
     """Write a configuration, example tasks and a starter skill.
 
     Asks on a terminal for what is not given; --run names the run, after the folder if absent.
     Files that exist are left as they are.
     """
+    if pages and not github:
+        raise click.UsageError("--pages belongs to --github: a workflow publishes the report.")
     config = settings.cwd / settings.config
     asking = not yes and not settings.json and sys.stdin.isatty() and sys.stderr.isatty()
     named = {"run": None if settings.run is None else run_name(settings.run), **given}
@@ -60,7 +67,7 @@ def command(settings: Globals, /, yes: bool, github: bool, **given: str | None) 
     written = write_new(config.parent, files)
     if github:
         top = repository_top(config.parent)
-        workflows = workflow_files(_place_of(config, choices, top))
+        workflows = workflow_files(_place_of(config, choices, top), pages=pages)
         written += write_new(top, workflows)
         files |= workflows
     left = [name for name in files if name not in written]

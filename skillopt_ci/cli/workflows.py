@@ -13,6 +13,8 @@ _TRAINING_PATHS = 'paths: [skillopt.yaml, "tasks/**"]'
 _SKILL_PATHS = 'paths: ["skills/**"]'
 
 NAMES = ("train", "slow-update", "evaluate", "commands")
+#: Only where it is asked for: it shows the run to everybody who can see the site.
+PAGES = "pages"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +28,14 @@ class Place:
     """Variable, and secret, that holds the models' key."""
 
 
-def workflow_files(place: Place) -> dict[str, str]:
-    """The text of each workflow file, by its path in the repository."""
+def workflow_files(place: Place, *, pages: bool = False) -> dict[str, str]:
+    """The text of each workflow file, by its path in the repository.
+
+    With ``pages`` one of them publishes the report on GitHub Pages.
+    """
+    names = (*NAMES, PAGES) if pages else NAMES
     return {
-        f".github/workflows/skillopt-{name}.yml": _fitted(_example(name), place) for name in NAMES
+        f".github/workflows/skillopt-{name}.yml": _fitted(_example(name), place) for name in names
     }
 
 

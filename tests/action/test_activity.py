@@ -89,6 +89,7 @@ TABLE: list[tuple[Event, str, Facts, Activity | str]] = [
     (Event("release", "published"), "step", WRITER, NOTHING),
     (Event("merge_group"), "", Facts(), NOTHING),
     (Event("workflow_run"), "step", WRITER, NOTHING),
+    (Event("workflow_run"), "report", WRITER, Perform(Command.REPORT)),
 ]
 
 

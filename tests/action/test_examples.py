@@ -42,7 +42,7 @@ def test_an_example_gives_inputs_that_exist(file: Path) -> None:
 @named(EXAMPLES)
 def test_an_example_reads_outputs_that_exist(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
-    read = re.findall(r"steps\.(?:plan|train)\.outputs\.([\w-]+)", text)
+    read = re.findall(r"steps\.(?:plan|train|report)\.outputs\.([\w-]+)", text)
     assert set(read) <= set(Outputs().by_name())
 
 
@@ -68,12 +68,29 @@ def test_no_checkout_leaves_a_token_behind(file: Path) -> None:
     assert all(step["with"]["persist-credentials"] is False for step in checkouts)
 
 
-@named([file for file in EXAMPLES if file.name != "evaluate.yml"])
+@named([file for file in EXAMPLES if file.name not in ("evaluate.yml", "pages.yml")])
 def test_what_trains_queues_and_is_never_cancelled(file: Path) -> None:
     workflow = yaml.safe_load(file.read_text(encoding="utf-8"))
     queue = workflow.get("concurrency") or workflow["jobs"]["command"]["concurrency"]
     assert "skillopt-train" in queue["group"]
     assert (queue["cancel-in-progress"], queue["queue"]) == (False, "max")
+
+
+@named([file for file in EXAMPLES if "train.outputs" in file.read_text(encoding="utf-8")])
+def test_the_page_is_kept_as_it_is_and_linked(file: Path) -> None:
+    by_name = {step.get("name"): step for step in steps(file)}
+    kept, linked = by_name["Keep the run as a page"], by_name["Link the page"]
+    assert kept["with"]["path"] == "${{ steps.train.outputs.page }}"
+    assert kept["with"]["archive"] is False
+    assert kept["if"].startswith("always()")
+    assert "${{" not in linked["run"]
+
+
+def test_pages_are_published_by_a_job_that_can_do_nothing_else() -> None:
+    found = jobs(ROOT / "examples" / "workflows" / "pages.yml")
+    assert found["publish"]["permissions"] == {"pages": "write", "id-token": "write"}
+    assert found["report"]["permissions"] == {"contents": "read"}
+    assert not any("checkout" in step["uses"] for step in found["publish"]["steps"])
 
 
 def test_runs_that_train_side_by_side_share_no_queue_and_no_cache() -> None:

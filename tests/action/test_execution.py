@@ -9,7 +9,7 @@ from skillopt_ci.cli.context import Globals
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.quickstart import write_example
 
-ANSWERS = Path("/keep/a")
+KEEP = Path("/keep/a")
 
 
 def run(folder: Path, line: list[str], seen: list[Result] | None = None) -> tuple[Ended, str]:
@@ -21,7 +21,7 @@ def run(folder: Path, line: list[str], seen: list[Result] | None = None) -> tupl
 
 def test_the_words_of_a_step() -> None:
     inputs = Inputs(config="a.yaml", overrides=("train.seed=1", "-x"))
-    assert words(Command.STEP, inputs, ANSWERS, ("r1", "r2")) == [
+    assert words(Command.STEP, inputs, KEEP, ("r1", "r2")) == [
         "step",
         *("--config", "a.yaml", "--override", "train.seed=1", "--override", "-x", "--json"),
         *("--rollouts", "r1", "--rollouts", "r2"),
@@ -29,17 +29,19 @@ def test_the_words_of_a_step() -> None:
 
 
 def test_a_proposal_is_a_step_up_to_its_candidate() -> None:
-    line = words(Command.PROPOSE, Inputs(), ANSWERS, ("r1",))
+    line = words(Command.PROPOSE, Inputs(), KEEP, ("r1",))
     assert line[0] == "step"
     assert line[-3:] == ["--until-candidate", "--rollouts", "r1"]
 
 
 def test_other_commands_have_words_of_their_own() -> None:
     inputs = Inputs(split="selection", shards=3, shard="2/3")
-    assert words(Command.EVAL, inputs, ANSWERS)[-2:] == ["--split", "selection"]
-    assert words(Command.PLAN, inputs, ANSWERS)[-2:] == ["--shards", "3"]
-    assert words(Command.ROLLOUT, inputs, ANSWERS)[-3:] == ["2/3", "--output", "/keep/a"]
-    assert words(Command.STATUS, inputs, ANSWERS)[-1] == "--json"
+    assert words(Command.EVAL, inputs, KEEP)[-2:] == ["--split", "selection"]
+    assert words(Command.PLAN, inputs, KEEP)[-2:] == ["--shards", "3"]
+    assert words(Command.ROLLOUT, inputs, KEEP)[-3:] == ["2/3", "--output", "/keep/a/answers.jsonl"]
+    page = words(Command.REPORT, inputs, KEEP)[-2:]
+    assert page == ["--output", "/keep/a/skillopt-report.html"]
+    assert words(Command.STATUS, inputs, KEEP)[-1] == "--json"
 
 
 def test_results_are_values_and_talk_is_in_the_log(tmp_path: Path) -> None:

@@ -90,6 +90,26 @@ def test_a_step_is_done_and_published(job: Job, desk: Desk) -> None:
     assert (outcome.outputs.pull_request, desk.published) == ("7", [""])
 
 
+def test_the_run_is_left_as_a_page(job: Job) -> None:
+    page = perform(job, Perform(Command.STEP)).outputs.page
+    assert page == ".git/skillopt-ci/skillopt-report.html"
+    assert 'id="step-1"' in (job.folder / page).read_text(encoding="utf-8")
+    (job.folder / page).unlink()
+    named = replace(job, inputs=replace(job.inputs, run="quickstart"))
+    outputs = perform(named, Perform(Command.REPORT)).outputs
+    assert outputs.page == ".git/skillopt-ci/skillopt-report-quickstart.html"
+    assert (outputs.result, outputs.step, outputs.cost_usd) == ("done", "", "")
+    assert (job.folder / outputs.page).is_file()
+    assert perform(job, Perform(Command.STATUS)).outputs.page == ""
+
+
+def test_a_run_that_has_not_started_has_no_page(job: Job, desk: Desk) -> None:
+    outcome = perform(job, Perform(Command.COMMENT))
+    assert (outcome.exit_code, outcome.outputs.page) == (0, "")
+    assert desk.published == [""]
+    assert perform(job, Perform(Command.REPORT)).exit_code == 2
+
+
 def test_a_proposal_leaves_a_candidate_that_the_next_plan_shares_out(job: Job, desk: Desk) -> None:
     assert perform(job, Perform(Command.PROPOSE)).outputs.result == "done"
     assert desk.published == [""]
@@ -163,7 +183,8 @@ def test_a_step_begins_with_what_other_jobs_answered(job: Job, desk: Desk) -> No
 def test_comment_only_publishes(job: Job, desk: Desk, log: io.StringIO) -> None:
     outcome = perform(job, Perform(Command.COMMENT))
     assert (outcome.outputs.pull_request, desk.published) == ("7", [""])
-    assert log.getvalue() == ""
+    assert log.getvalue().count("::group::") == log.getvalue().count("::group::skillopt-ci report")
+    assert "::warning" not in log.getvalue()
 
 
 def test_without_a_token_a_step_is_done_all_the_same(job: Job) -> None:

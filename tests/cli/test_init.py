@@ -127,6 +127,12 @@ def test_github_writes_workflows_that_fit_the_run(tmp_path: Path) -> None:
     assert "config: 'bots/skillopt.yaml'" in train
 
 
+def test_the_report_is_published_where_that_is_asked_for(tmp_path: Path) -> None:
+    told = json.loads(init(tmp_path, "--github", "--pages", "--json").output)
+    assert ".github/workflows/skillopt-pages.yml" in told["written"]
+    assert "--pages belongs to --github" in str(init(tmp_path, "--pages").exception)
+
+
 def test_without_github_there_are_no_workflows(tmp_path: Path) -> None:
     init(tmp_path)
     assert not (tmp_path / ".github").exists()

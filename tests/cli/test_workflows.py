@@ -32,6 +32,19 @@ def test_a_model_without_a_key_needs_no_secret() -> None:
         yaml.safe_load(text)
 
 
+def test_the_report_is_published_only_where_that_is_asked_for() -> None:
+    name = ".github/workflows/skillopt-pages.yml"
+    assert name not in workflow_files(PLACE)
+    place = Place(PurePosixPath("a/skillopt.yaml"), PurePosixPath("SKILL.md"), key="A_KEY")
+    files = workflow_files(place, pages=True)
+    jobs = yaml.safe_load(files[name])["jobs"]
+    assert "secrets." not in files[name]
+    assert jobs["report"]["steps"][2]["with"] == {"config": "a/skillopt.yaml", "command": "report"}
+    followed = yaml.safe_load(files[name])[True]["workflow_run"]["workflows"]
+    names = {yaml.safe_load(text)["name"] for text in files.values()}
+    assert set(followed) <= names
+
+
 def test_names_with_quotes_stay_one_value() -> None:
     place = Place(PurePosixPath("it's/skillopt.yaml"), PurePosixPath("it's/SKILL.md"), "o'clock")
     train = yaml.safe_load(workflow_files(place)[".github/workflows/skillopt-train.yml"])
