@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from importlib import resources
 
@@ -15,7 +15,7 @@ from skillopt_ci.page.curve import anchor, curve
 from skillopt_ci.page.evidence import Evidence
 from skillopt_ci.page.outcome_map import Column, OutcomeMap, outcome_map
 from skillopt_ci.page.step_card import Card, epoch_card, step_card
-from skillopt_ci.page.versions import library
+from skillopt_ci.page.versions import Version, library
 from skillopt_ci.page.viewer import Viewer, section_name, viewer
 from skillopt_ci.report.figures import plural, score, score_text, usage_text
 from skillopt_ci.report.run_view import RunView
@@ -32,6 +32,7 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
     """
     run = evidence.run
     columns = tuple(_columns(evidence))
+    others = _others(evidence)
     drawn, shown = outcome_map(columns), viewer(run, evidence.attempts)
     return (
         _environment()
@@ -45,11 +46,12 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
             blame=blame(evidence),
             cards=_cards(evidence),
             versions=evidence.versions,
+            others=others,
             meta_skill=evidence.meta_skill,
             viewer=shown,
             sections=_choices((one.section, section_name(one.section)) for one in shown.shown),
             stages=_choices((one.attempt.stage, one.what) for one in shown.shown),
-            data=_data(evidence, drawn, shown),
+            data=_data((*evidence.versions, *others), drawn, shown),
             policy=_policy(live=live),
             live=live,
             version=__version__,
@@ -139,7 +141,7 @@ def _columns(evidence: Evidence) -> Iterator[Column]:
     """The skill at the start and every candidate whose tasks are on record, oldest first."""
     run = evidence.run
     if evidence.first is not None:
-        yield Column("at the start", "", "measured", evidence.first)
+        yield Column("at the start", "", "measured", evidence.first, "start")
     steps = {record.step: record for record in run.steps}
     epochs = {record.epoch: record for record in run.epochs}
     for entry in run.history:
@@ -151,8 +153,11 @@ def _columns(evidence: Evidence) -> Iterator[Column]:
         if record is None or record.decision is None or record.decision.measurement is None:
             continue
         fate = "merged" if record.decision.stays else "reverted"
-        name = f"step {entry.step}" if entry.kind == "step" else f"end of epoch {entry.epoch}"
-        yield Column(f"{name}, {fate}", anchor(entry), fate, record.decision.measurement)
+        step = entry.kind == "step"
+        name = f"step {entry.step}" if step else f"end of epoch {entry.epoch}"
+        label = f"{entry.step}" if step else f"e{entry.epoch}"
+        measured = record.decision.measurement
+        yield Column(f"{name}, {fate}", anchor(entry), fate, measured, label)
 
 
 def _cards(evidence: Evidence) -> list[Card]:
@@ -179,12 +184,28 @@ def _cards(evidence: Evidence) -> list[Card]:
     return made[::-1]
 
 
-def _data(evidence: Evidence, drawn: OutcomeMap, shown: Viewer) -> dict[str, object]:
-    """What the script works on."""
-    texts = library([visible(version.text) for version in evidence.versions])
+def _others(evidence: Evidence) -> tuple[Version, ...]:
+    """The texts of candidates that did not become the skill."""
+    known = {version.text for version in evidence.versions}
+    return tuple(
+        Version(section_name(name).removeprefix("the "), after, name)
+        for name, (_, after) in evidence.candidates.items()
+        if after not in known
+    )
+
+
+def _data(versions: Sequence[Version], drawn: OutcomeMap, shown: Viewer) -> dict[str, object]:
+    """What the script works on. ``places`` has the column of each text, -1 where there is none."""
+    texts = library([visible(version.text) for version in versions])
+    places = {column.anchor: number for number, column in enumerate(drawn.columns)}
     return {
         "lines": texts.lines,
         "texts": texts.texts,
+        # without a section: the first text, which has a column, or one that a person wrote
+        "places": [
+            places.get(version.anchor, -1) if version.anchor or not number else -1
+            for number, version in enumerate(versions)
+        ],
         "columns": [[visible(column.title), column.anchor] for column in drawn.columns],
         "rows": [[visible(row.task), row.letters] for row in drawn.rows],
         "cells": shown.cells(drawn.columns, drawn.rows),

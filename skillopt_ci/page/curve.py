@@ -14,6 +14,8 @@ WIDTH, HEIGHT = 960, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 14, 34
 _MEASURED = ("start", "measure", "step", "notes", "slow_update")
 _MOST_LABELS = 24
+#: Beyond so many events the marks are smaller, beyond so many epochs their lines are ticks.
+_CROWD, _MANY_EPOCHS = 80, 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class Curve:
     ticks: tuple[tuple[float, str], ...]
     labels: tuple[tuple[float, str], ...]
     epochs: tuple[tuple[float, int], ...]
+    scale: float = 1.0
+    epoch_bottom: int = HEIGHT - _BOTTOM
     width: int = WIDTH
     height: int = HEIGHT
     left: int = _LEFT
@@ -55,6 +59,7 @@ def curve(history: Sequence[HistoryEntry]) -> Curve:
     """Draw the score of the current skill with its 95 % interval, and every candidate."""
     moments = [one for one in timeline(history) if one.entry.kind in _MEASURED]
     place = _x_axis(len(moments))
+    ends = sum(moment.entry.kind == "slow_update" for moment in moments)
     return Curve(
         stretches=tuple(_stretches(moments, place)),
         marks=tuple(_mark(moment, x) for moment, x in zip(moments, place, strict=True)),
@@ -65,6 +70,8 @@ def curve(history: Sequence[HistoryEntry]) -> Curve:
             for moment, x in zip(moments, place, strict=True)
             if moment.entry.kind == "slow_update"
         ),
+        scale=1.0 if len(moments) <= _CROWD else 0.6,
+        epoch_bottom=HEIGHT - _BOTTOM if ends <= _MANY_EPOCHS else _TOP + 10,
     )
 
 

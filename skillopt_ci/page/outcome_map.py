@@ -12,17 +12,25 @@ Outcome = Literal["solved", "partial", "failed", "unknown"]
 _OUTCOMES: tuple[Outcome, ...] = ("solved", "partial", "failed", "unknown")
 _LETTERS: Mapping[Outcome, str] = {"solved": "s", "partial": "p", "failed": "f", "unknown": "u"}
 _ROW = 14
+#: Room above the cells, for the fates and the labels.
+_HEAD = 22
+#: A label takes up so much room.
+_LABEL = 26
 _SOLVED = 1 - 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A measured skill. ``fate`` is ``merged``, ``reverted`` or ``measured``."""
+    """A measured skill. ``fate`` is ``merged``, ``reverted`` or ``measured``.
+
+    ``label`` is a name of few letters.
+    """
 
     title: str
     anchor: str
     fate: str
     measurement: Measurement
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +51,17 @@ class OutcomeMap:
     paths: Mapping[Outcome, str]
     cell: int
     row: int = _ROW
+    head: int = _HEAD
+
+    @property
+    def labels(self) -> tuple[tuple[float, str], ...]:
+        """Short names of columns and where they stand, as far as there is room."""
+        every = -(-_LABEL // self.cell)
+        return tuple(
+            (self.cell * (number + 0.5), column.label)
+            for number, column in enumerate(self.columns)
+            if number % every == 0
+        )
 
     @property
     def width(self) -> int:

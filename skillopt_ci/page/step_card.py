@@ -31,6 +31,8 @@ from skillopt_ci.skill.diff_rows import DiffRow, diff_rows
 Fate = Literal["merged", "reverted", "none", "flight"]
 Texts = tuple[str, str]
 
+_FATES = {"skipped_race": "left out by the race"}
+
 
 @dataclass(frozen=True, slots=True)
 class EditCard:
@@ -212,12 +214,12 @@ def _wishes(record: StepRecord) -> Iterator[str]:
 
 def _edit(edit: EditRecord, proposal: ProposalRecord, effect: str) -> EditCard:
     why = ", ".join(filter(None, (evidence(edit), follows(edit, proposal))))
-    fate = f"refused: {edit.reason}" if edit.reason else edit.status.replace("_", " ")
+    fate = f"refused: {edit.reason}" if edit.reason else _FATES.get(edit.status, edit.status)
     return EditCard(
         op=edit.op.replace("_", " "),
         text=edit.content,
         target=edit.target,
-        fate="applied" if edit.applied else fate,
+        fate="applied" if edit.applied else fate.replace("_", " "),
         why=why,
         applied=edit.applied,
         effect=effect,

@@ -120,4 +120,4 @@ def test_the_json_of_the_page_is_whole(cli: Cli, done: Path) -> None:
     page = (done / "skillopt-report.html").read_text(encoding="utf-8")
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     assert found is not None
-    assert set(json.loads(found[1])) == {"lines", "texts", "columns", "rows", "cells"}
+    assert set(json.loads(found[1])) == {"lines", "texts", "columns", "rows", "cells", "places"}

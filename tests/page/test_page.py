@@ -122,7 +122,7 @@ def test_each_rule_leads_to_the_step_that_brought_it(show: Callable[..., Page]) 
     rule.locator("summary").click()
     assert "too old (×2)" in rule.inner_text()
     rule.get_by_role("link", name="step 1").click()
-    assert page.locator("#step-1").get_attribute("open") is not None
+    page.locator("#step-1[open]").wait_for()
 
 
 def test_the_map_works_by_keyboard(show: Callable[..., Page]) -> None:
@@ -134,12 +134,12 @@ def test_the_map_works_by_keyboard(show: Callable[..., Page]) -> None:
     page.keyboard.press("End")
     page.keyboard.press("Enter")
     assert page.evaluate("location.hash") == "#step-3"
-    assert page.locator("#step-3").get_attribute("open") is not None
+    page.locator("#step-3[open]").wait_for()
 
 
 def test_the_map_works_by_pointer(show: Callable[..., Page]) -> None:
     page = show(evidence())
-    page.locator("#outcomes").hover(position={"x": 2, "y": 12})
+    page.locator("#outcomes").hover(position={"x": 2, "y": 26})
     assert "step 1, merged" in page.inner_text("#cell")
 
 
@@ -175,6 +175,35 @@ def test_any_two_versions_can_be_compared(show: Callable[..., Page]) -> None:
     assert page.inner_text("#compared") == "0 lines added, 0 removed"
 
 
+def test_candidates_that_went_can_be_compared_too(show: Callable[..., Page]) -> None:
+    reverted = NEW + "Shout.\n"
+    page = show(evidence(candidates={"step-1": (OLD, NEW), "step-2": (NEW, reverted)}))
+    page.select_option("#from", label="step 1")
+    page.select_option("#to", label="step 2")
+    assert page.inner_text("#compared") == "1 lines added, 0 removed"
+    told = page.inner_text("#flipped")
+    assert told == (
+        "Of 40 selection tasks that both were measured on, solved by the second alone: 0; "
+        "by the first alone: 0."
+    )
+    page.get_by_role("button", name="Swap").click()
+    assert page.inner_text("#compared") == "0 lines added, 1 removed"
+
+
+def test_a_comparison_names_the_tasks_whose_outcome_changed(show: Callable[..., Page]) -> None:
+    run = plain_run()
+    decision = run.steps[0].decision
+    assert decision is not None
+    measured = Measurement(hard=1, soft=1, score=1, tasks={"easy": (1, 1), "hard": (1, 1)})
+    step = run.steps[0].model_copy(
+        update={"decision": decision.model_copy(update={"measurement": measured})}
+    )
+    first = Measurement(hard=0, soft=0, score=0, tasks={"easy": (1, 1), "hard": (0, 0)})
+    shown = RunView(run.state, run.history, (step,), commit=run.commit)
+    page = show(evidence(shown, first=first))
+    assert "solved by the second alone: 1 (hard)" in page.inner_text("#flipped")
+
+
 def visible(page: Page) -> list[str]:
     """The tasks of the attempts that are shown."""
     shown = page.locator("details.trajectory:visible > summary code")
@@ -190,9 +219,9 @@ def test_attempts_are_found_by_task_stage_and_outcome(show: Callable[..., Page])
     assert page.inner_text("#found") == "1 of 4 attempts"
     page.fill("#find", "")
     page.select_option("#find-outcome", "failed")
-    assert visible(page) == ["train-1", "task-1", "task-3"]
+    assert visible(page) == ["train-1", "task-3", "task-1"]
     page.select_option("#find-stage", "selection")
-    assert visible(page) == ["task-1", "task-3"]
+    assert visible(page) == ["task-3", "task-1"]
     page.fill("#find", "nothing like it")
     assert visible(page) == []
 
@@ -202,7 +231,7 @@ def test_attempts_are_read_one_after_the_other_by_keyboard(show: Callable[..., P
     page.get_by_role("button", name="Next").press("Enter")
     assert "Book train-1." in page.inner_text("details.trajectory[open]")
     page.keyboard.press("ArrowDown")
-    assert "Before." in page.inner_text("details.trajectory[open]")
+    assert "After." in page.inner_text("details.trajectory[open]")
     page.keyboard.press("ArrowUp")
     assert "Book train-1." in page.inner_text("details.trajectory[open]")
     page.get_by_role("button", name="Previous").click()
@@ -217,9 +246,9 @@ def test_a_step_leads_to_its_attempts(show: Callable[..., Page]) -> None:
     assert "After." in page.inner_text("details.trajectory[open]")
     page.fill("#find", "train")
     card.get_by_role("link", name="before").click()
-    assert "Before." in page.locator("details.trajectory:target").inner_text()
+    assert "Before." in page.locator("details.trajectory:target[open]").inner_text()
     card.get_by_role("link", name="train-1").first.click()
-    assert "Book train-1." in page.locator("details.trajectory:target").inner_text()
+    assert "Book train-1." in page.locator("details.trajectory:target[open]").inner_text()
 
 
 def test_a_cell_of_the_map_leads_to_its_attempt(show: Callable[..., Page]) -> None:
@@ -229,7 +258,7 @@ def test_a_cell_of_the_map_leads_to_its_attempt(show: Callable[..., Page]) -> No
         page.keyboard.press("ArrowDown")
     assert page.inner_text("#cell").endswith("the attempt is below")
     page.keyboard.press("Enter")
-    assert "Book task-3." in page.locator("details.trajectory:target").inner_text()
+    assert "Book task-3." in page.locator("details.trajectory:target[open]").inner_text()
 
 
 def test_without_attempts_it_says_where_they_are_recorded(show: Callable[..., Page]) -> None:

@@ -41,7 +41,7 @@
   // The map: one cursor, moved by pointer or arrow keys.
   const map = one("outcomes");
   if (map) {
-    const cell = Number(map.dataset.cell), height = Number(map.dataset.row);
+    const cell = Number(map.dataset.cell), height = Number(map.dataset.row), head = Number(map.dataset.head);
     const cursor = one("cursor"), told = one("cell");
     let row = -1, column = -1;
     const show = (r, c) => {
@@ -55,7 +55,7 @@
     };
     const at = (event) => {
       const box = map.getBoundingClientRect();
-      return [Math.floor((event.clientY - box.top - 8) / height), Math.floor((event.clientX - box.left) / cell)];
+      return [Math.floor((event.clientY - box.top - head) / height), Math.floor((event.clientX - box.left) / cell)];
     };
     const visit = () => {
       const anchor = column >= 0 && (data.cells[row + "," + column] || data.columns[column][1]);
@@ -133,11 +133,22 @@
     return found;
   };
   const from = one("from"), to = one("to");
+  // What the two were measured to solve; tasks that only one of them was measured on say nothing.
+  const flips = (a, b) => {
+    if (a < 0 || b < 0 || a === b) return "";
+    const both = data.rows.filter(([, letters]) => letters[a] !== "u" && letters[b] !== "u");
+    const named = (found) => found.length + (found.length ? " (" + found.map(([task]) => task).join(", ") + ")" : "");
+    const fixed = both.filter(([, letters]) => letters[a] !== "s" && letters[b] === "s");
+    const broken = both.filter(([, letters]) => letters[a] === "s" && letters[b] !== "s");
+    return "Of " + both.length + " selection tasks that both were measured on, solved by the second alone: "
+      + named(fixed) + "; by the first alone: " + named(broken) + ".";
+  };
   const signs = { same: " ", removed: "−", added: "+" };
   const compare = () => {
     const found = difference(data.texts[from.value], data.texts[to.value]);
     const count = (kind) => found.filter(([each]) => each === kind).length;
     one("compared").textContent = count("added") + " lines added, " + count("removed") + " removed";
+    one("flipped").textContent = flips(data.places[from.value], data.places[to.value]);
     one("difference").replaceChildren(...found.map(([kind, line]) => {
       const shown = document.createElement("span"), sign = document.createElement("i");
       shown.className = kind;
@@ -149,6 +160,7 @@
   if (data.texts.length) {
     from.addEventListener("change", compare);
     to.addEventListener("change", compare);
+    one("swap").addEventListener("click", () => { [from.value, to.value] = [to.value, from.value]; compare(); });
     compare();
   }
 
