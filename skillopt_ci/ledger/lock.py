@@ -8,6 +8,8 @@ from filelock import FileLock, Timeout
 
 from skillopt_ci.errors import LostRace
 
+_LOCKS = Path("/proc/locks")
+
 
 @contextmanager
 def run_lock(common_dir: Path, run: str) -> Iterator[None]:
@@ -15,9 +17,9 @@ def run_lock(common_dir: Path, run: str) -> Iterator[None]:
 
     Raises LostRace at once if another process (in any worktree of the repository) holds it.
     """
-    folder = common_dir / "skillopt-ci"
-    folder.mkdir(exist_ok=True)
-    lock = FileLock(folder / f"{run}.lock")
+    file = _lock_file(common_dir, run)
+    file.parent.mkdir(exist_ok=True)
+    lock = FileLock(file)
     try:
         lock.acquire(timeout=0)
     except Timeout as error:
@@ -29,3 +31,22 @@ def run_lock(common_dir: Path, run: str) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def is_held(common_dir: Path, run: str) -> bool:
+    """Whether a process holds the lock of ``run``, as far as this system tells (Linux does).
+
+    Asks the kernel's list of locks: an attempt to take the lock, however short, could make a
+    command fail that begins just now.
+    """
+    try:
+        inode = _lock_file(common_dir, run).stat().st_ino
+        held = _LOCKS.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return False
+    # `1: FLOCK  ADVISORY  WRITE 1234 fe:01:5678 0 EOF`
+    return any(f":{inode} " in line and " FLOCK " in line for line in held)
+
+
+def _lock_file(common_dir: Path, run: str) -> Path:
+    return common_dir / "skillopt-ci" / f"{run}.lock"

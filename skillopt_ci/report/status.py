@@ -1,7 +1,7 @@
 """Where training stands."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from skillopt_ci.ledger.records import HistoryEntry, Snapshot, State
 from skillopt_ci.report.accounts import account_json, account_rows
@@ -9,28 +9,13 @@ from skillopt_ci.report.figures import score_text, usage_text
 from skillopt_ci.report.reservations import with_pessimistic
 
 
-@dataclass(frozen=True, slots=True)
-class InFlight:
-    """What was proposed and is not judged yet: a step, or the end of an epoch."""
-
-    what: str
-    commit: str
-
-
-def in_flight(commit: str, trailers: Mapping[str, str]) -> InFlight:
-    """What the candidate ``commit`` with these ``trailers`` belongs to."""
-    epoch, step = trailers.get("Skillopt-Epoch-End"), trailers.get("Skillopt-Step", "?")
-    return InFlight(f"step {step}" if epoch is None else f"end of epoch {epoch}", commit)
-
-
 def status_rows(
     state: State,
     history: Sequence[HistoryEntry],
     commit: str,
-    flight: InFlight | None = None,
-    total: int | None = None,
+    coming: Iterable[tuple[str, str]] = (),
 ) -> tuple[tuple[str, str], ...]:
-    """The run at a glance; ``total`` is the number of its steps, None if nobody knows it here."""
+    """The run at a glance; ``coming`` are rows about what is under way and what comes next."""
     first = _first(history)
     return (
         ("skill", state.skill),
@@ -38,7 +23,7 @@ def status_rows(
         ("last step", f"{state.step} (epoch {state.epoch})" if state.step else "none yet"),
         ("steps", _counts(tally(history))),
         *_epoch_ends(state),
-        *_next(state, flight, total),
+        *coming,
         ("started at", "–" if first is None else score_text(first.score_after or 0.0, first.tasks)),
         ("current", _snapshot(state.current)),
         ("best", _snapshot(state.best)),
@@ -51,10 +36,9 @@ def status_json(
     state: State,
     history: Sequence[HistoryEntry],
     commit: str,
-    flight: InFlight | None = None,
-    total: int | None = None,
+    coming: Mapping[str, object] = MappingProxyType({}),
 ) -> dict[str, object]:
-    """The same as one object."""
+    """The same as one object, with ``coming`` at its end."""
     first, usage = _first(history), state.usage.usage()
     return {
         "run": state.run,
@@ -74,8 +58,7 @@ def status_json(
         "cost_usd": usage.cost_usd,
         "accounts": account_json(state.accounts),
         "simulated": state.simulated,
-        "steps": total,
-        "in_flight": None if flight is None else {"what": flight.what, "commit": flight.commit},
+        **coming,
     }
 
 
@@ -92,17 +75,6 @@ def _epoch_ends(state: State) -> tuple[tuple[str, str], ...]:
     if not state.boundary:
         return ()
     return (("last epoch end", f"epoch {state.boundary}"),)
-
-
-def _next(state: State, flight: InFlight | None, total: int | None) -> tuple[tuple[str, str], ...]:
-    if flight is not None:
-        text = f"{flight.what}: its candidate {flight.commit[:10]} waits to be measured"
-        return (("in flight", text),)
-    if total is None:
-        return ()
-    if state.step >= total:
-        return (("next", f"no step: all {total} are done"),)
-    return (("next", f"step {state.step + 1} of {total}"),)
 
 
 def _counts(counts: Mapping[str, int]) -> str:

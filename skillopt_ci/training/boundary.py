@@ -18,7 +18,7 @@ from skillopt_ci.ledger.records import (
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.progress import StageFinished
 from skillopt_ci.report.boundary import boundary_proposed
-from skillopt_ci.settings.config import Evaluation
+from skillopt_ci.settings.config import Config, Evaluation
 from skillopt_ci.training.boundary_landing import conclude_boundary
 from skillopt_ci.training.flight import BoundaryFlight, recharge
 from skillopt_ci.training.judge import judge_text
@@ -39,16 +39,20 @@ class BoundaryOutcome:
 
 
 def boundary_due(session: Session, standing: Settled) -> int | None:
-    """The epoch whose end is due, if any: the last completed one, unless it was worked on.
+    """The epoch whose end is due, if any; see :func:`completed_epoch`."""
+    return completed_epoch(session.config, len(session.splits.train), standing.state)
+
+
+def completed_epoch(config: Config, n_train: int, state: State) -> int | None:
+    """The last completed epoch if its end was not worked on yet, of a run that has such ends.
 
     Epochs that were passed over (a scheduler that never came) are not made up for.
     """
-    optimizer, train = session.config.optimizer, session.config.train
+    optimizer, train = config.optimizer, config.train
     if not (optimizer.use_slow_update or optimizer.use_meta_skill):
         return None
-    per_epoch = steps_per_epoch(len(session.splits.train), train.batch_size, train.accumulation)
-    completed = standing.state.step // per_epoch
-    return completed if completed > standing.state.boundary else None
+    completed = state.step // steps_per_epoch(n_train, train.batch_size, train.accumulation)
+    return completed if completed > state.boundary else None
 
 
 async def cross(

@@ -22,17 +22,24 @@ def learns_nothing(session: Session, standing: Settled) -> bool:
     everything by training is trained on until the epochs are over.
     """
     untouched = standing.state.step == 0 and not unheard(session.notes, standing.state)
-    return untouched and _is_strict(session.config) and _is_perfect(standing.state.current)
+    return untouched and no_score_is_higher(session.config, standing.state.current)
+
+
+def no_score_is_higher(config: Config, current: Snapshot) -> bool:
+    """Whether only a higher score lets anything stay, and the current one is the highest."""
+    measured = current.measurement
+    return _is_strict(config) and measured.n > 0 and _rounds_to_all(measured.score)
 
 
 def refuse_to_learn_nothing(session: Session, standing: Settled) -> None:
     """Raise :class:`~skillopt_ci.errors.NothingToLearn` before an optimizer is paid in vain."""
     if not learns_nothing(session, standing):
         return
-    tasks = standing.state.current.measurement.n
+    measured = standing.state.current.measurement
+    unmeasured = f" that were measured ({len(measured.errors)} were not)" if measured.errors else ""
     raise NothingToLearn(
-        f"There is nothing to learn: before any training, all {tasks} selection tasks are solved, "
-        "so no edit can score higher.",
+        f"There is nothing to learn: before any training, all {measured.n} selection tasks"
+        f"{unmeasured} are solved, so no edit can score higher.",
         hint="Put harder tasks into the selection and training sets, grade more strictly, or name "
         "a weaker model.target. To shorten the skill without losing score, set "
         "evaluation.ties: prefer_shorter.",
@@ -79,10 +86,6 @@ def all_empty(empty: int, scored: int) -> Note | None:
         "the model is one for chat.",
         level="warning",
     )
-
-
-def _is_perfect(current: Snapshot) -> bool:
-    return current.measurement.n > 0 and _rounds_to_all(current.measurement.score)
 
 
 def _rounds_to_all(score: float) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from skillopt_ci.errors import LostRace
-from skillopt_ci.ledger.lock import run_lock
+from skillopt_ci.ledger.lock import is_held, run_lock
 
 HOLDER = """
 import sys
@@ -45,8 +45,17 @@ def test_killed_holder_holds_nothing(tmp_path: Path) -> None:
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
+        assert is_held(tmp_path, "demo")
         with pytest.raises(LostRace), run_lock(tmp_path, "demo"):
             pass
         holder.kill()
     with run_lock(tmp_path, "demo"):
         pass
+
+
+def test_to_ask_who_holds_it_takes_nothing(tmp_path: Path) -> None:
+    assert not is_held(tmp_path, "demo")
+    assert not (tmp_path / "skillopt-ci").exists()
+    with run_lock(tmp_path, "other"), run_lock(tmp_path, "demo"):
+        assert is_held(tmp_path, "demo")
+    assert not is_held(tmp_path, "demo")
