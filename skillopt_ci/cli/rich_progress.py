@@ -38,7 +38,7 @@ class RichProgress:
         self._bars: dict[str, TaskID] = {}
         self._line = RunLine(clock())
         self._progress = _Bars(
-            lambda: run_line_text(self._line, clock()),
+            lambda: run_line_text(self._line, clock(), console.width),
             SpinnerColumn(style="cyan", finished_text=" "),
             _Name(table_column=Column(width=NAME_WIDTH, no_wrap=True)),
             BarColumn(_BAR_WIDTH, "bright_black", "cyan", "cyan", "bright_black"),

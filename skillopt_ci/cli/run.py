@@ -1,6 +1,7 @@
 """``skillopt-ci run``: the steps that are left."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -13,6 +14,8 @@ from skillopt_ci.cli.live import build_observer
 from skillopt_ci.cli.notes import notes_option, with_notes
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.report.figures import plural
+from skillopt_ci.training.advance import Outcome
+from skillopt_ci.training.boundary import BoundaryOutcome
 from skillopt_ci.training.finish import FinishOutcome, finish
 from skillopt_ci.training.run import patiently, train
 from skillopt_ci.training.session import Session, equipped
@@ -30,21 +33,35 @@ def command(settings: Globals, notes: Path | None) -> ExitCode:
     with build_observer(settings) as observer:
         session = with_notes(open_session(settings, observer), notes, settings)
         with session.ledger.lock():
-            steps, finished = asyncio.run(_train(session, settings))
+            outcomes, finished = asyncio.run(_train(session, settings))
     if finished is not None:
         print_finish(finished, settings)
-    elif steps == 0:
+    elif not outcomes:
         click.echo("Nothing left to do: all epochs are trained.", err=True)
         return ExitCode.NOTHING_TO_DO
     if settings.verbosity >= 0:
-        click.echo(f"All epochs are trained: {plural(steps, 'step')} in this run.", err=True)
+        click.echo(f"All epochs are trained: {_counted(outcomes)} in this run.", err=True)
     return ExitCode.DONE
 
 
-async def _train(session: Session, settings: Globals) -> tuple[int, FinishOutcome | None]:
-    started = session.clock()
+async def _train(session: Session, settings: Globals) -> tuple[list[Outcome], FinishOutcome | None]:
+    started, outcomes = session.clock(), list[Outcome]()
+
+    def tell(outcome: Outcome) -> None:
+        outcomes.append(outcome)
+        tell_outcome(outcome, settings)
+
     async with equipped(session) as ready:
-        steps = await train(ready, lambda outcome: tell_outcome(outcome, settings))
+        await train(ready, tell)
         if not session.config.evaluation.eval_test:
-            return steps, None
-        return steps, await patiently(ready, lambda: finish(ready, started))
+            return outcomes, None
+        return outcomes, await patiently(ready, lambda: finish(ready, started))
+
+
+def _counted(outcomes: Sequence[Outcome]) -> str:
+    """``3 steps and 1 end of an epoch``."""
+    ends = sum(isinstance(outcome, BoundaryOutcome) for outcome in outcomes)
+    steps = plural(len(outcomes) - ends, "step")
+    if not ends:
+        return steps
+    return f"{steps} and {ends} {'end of an epoch' if ends == 1 else 'ends of epochs'}"

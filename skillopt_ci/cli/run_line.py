@@ -1,5 +1,6 @@
 """Where the run stands and what this command has consumed, on one line."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from skillopt_ci.cli.harmless import harmless_line
@@ -33,9 +34,21 @@ def noted(line: RunLine, event: Event) -> RunLine:
     return line
 
 
-def run_line_text(line: RunLine, now: float) -> str:
-    """``step 3/12 epoch 1 · skill 0.675 · last merged · 40 calls 4.0/s · $1.20 · 60k tokens``."""
-    return " · ".join((*_standing(line.step), *_consumed(line, now)))
+def run_line_text(line: RunLine, now: float, width: int | None = None) -> str:
+    """``step 3/12 epoch 1 · skill 0.675 · last merged · 40 calls 4.0/s · $1.20 · 60k tokens``.
+
+    What does not fit into ``width`` columns is left out as a whole, the least missed first: a
+    figure that is cut off would be another figure.
+    """
+    parts = {**_standing(line.step), **_consumed(line, now)}
+    for spare in ("tokens", "last", "skill"):
+        if width is not None and len(_joined(parts)) > width:
+            parts.pop(spare, None)
+    return _joined(parts)
+
+
+def _joined(parts: Mapping[str, str]) -> str:
+    return " · ".join(parts.values())
 
 
 def step_text(step: StepStarted) -> str:
@@ -47,21 +60,21 @@ def step_text(step: StepStarted) -> str:
     )
 
 
-def _standing(step: StepStarted | None) -> tuple[str, ...]:
+def _standing(step: StepStarted | None) -> dict[str, str]:
     if step is None:
-        return ()
+        return {}
     # the first words of the verdict: the figures after it have to fit in 80 columns
-    last = (f"last {harmless_line(step.last).partition(',')[0]}",) if step.last else ()
+    last = {"last": f"last {harmless_line(step.last).partition(',')[0]}"} if step.last else {}
     place = f"step {step.step}/{step.total} epoch {step.epoch}"
-    return (place, f"skill {step.score:.3f}", *last)
+    return {"place": place, "skill": f"skill {step.score:.3f}", **last}
 
 
-def _consumed(line: RunLine, now: float) -> tuple[str, ...]:
+def _consumed(line: RunLine, now: float) -> dict[str, str]:
     if line.calls == 0:
-        return ()
+        return {}
     calls = f"{plural(line.calls, 'call')} {rate_text(line.calls, now - line.began)}".rstrip()
-    cost = () if line.cost is None else (f"${line.cost:.2f}",)
-    return (calls, *cost, f"{_short(line.tokens)} tokens")
+    cost = {} if line.cost is None else {"cost": f"${line.cost:.2f}"}
+    return {"calls": calls, **cost, "tokens": f"{_short(line.tokens)} tokens"}
 
 
 def _short(count: int) -> str:

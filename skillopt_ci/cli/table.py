@@ -11,6 +11,8 @@ from skillopt_ci.cli.console import build_console
 from skillopt_ci.cli.harmless import harmless
 
 _GAP = "  "
+#: Columns of the terminal that a sentence needs at least.
+_READABLE = 26
 
 
 def print_rows(
@@ -34,9 +36,18 @@ def print_table(
     stream: TextIO,
     environ: Mapping[str, str],
     title: str = "",
+    dispensable: Sequence[str] = (),
 ) -> None:
-    """Print rows under headings; the last column takes the room that is left."""
+    """Print rows under headings; the last column takes the room that is left.
+
+    Where that is too little to read in, the columns with ``dispensable`` headings are left out,
+    the first of them first.
+    """
     cells = [[harmless(cell) for cell in row] for row in (headings, *rows)]
+    width = build_console(stream, environ).width
+    for spare in dispensable:
+        if _room(cells, width) < _READABLE:
+            cells = _without(cells, spare)
     # All columns but the last are one to the table: it would draw a thousand rows of eight cells
     # in most of a second.
     leading = _aligned([row[:-1] for row in cells])
@@ -47,6 +58,18 @@ def print_table(
     for row in texts:
         table.add_row(*map(Text, row))
     _print(table, stream, environ)
+
+
+def _room(cells: Sequence[Sequence[str]], width: int) -> int:
+    """How wide the last column may get, at most as wide as it needs to be readable."""
+    *leading, last = (max(map(cell_len, column)) for column in zip(*cells, strict=True))
+    left = width - sum(leading) - len(_GAP) * (len(leading) + 1)
+    return _READABLE if last <= left else left
+
+
+def _without(cells: Sequence[Sequence[str]], heading: str) -> list[list[str]]:
+    out = cells[0].index(heading)
+    return [[cell for number, cell in enumerate(row) if number != out] for row in cells]
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -6,7 +6,7 @@ from skillopt_ci.ledger.records import BoundaryRecord, Decision, MetaSkillRecord
 from skillopt_ci.report.accounts import stage_rows
 from skillopt_ci.report.arithmetic import after_text, arithmetic
 from skillopt_ci.report.boundary import boundary_gist, boundary_reason, categories
-from skillopt_ci.report.figures import score, usage_text
+from skillopt_ci.report.figures import names_text, score, usage_text
 from skillopt_ci.report.verdict import verdict
 
 _Rows = Iterator[tuple[str, str]]
@@ -61,7 +61,7 @@ def _compared(record: BoundaryRecord) -> str:
 def _pair_rows(record: BoundaryRecord) -> _Rows:
     for category in dict.fromkeys(pair.category for pair in record.pairs):
         ids = [pair.id for pair in record.pairs if pair.category == category]
-        yield f"  {category.replace('_', ' ')}", ", ".join(ids)
+        yield f"  {category.replace('_', ' ')}", names_text(ids)
 
 
 def _decision_rows(decision: Decision) -> _Rows:
@@ -70,8 +70,8 @@ def _decision_rows(decision: Decision) -> _Rows:
     if measured is not None:
         yield "after", after_text(decision)
         yield from (("arithmetic", told) for told in [arithmetic(decision)] if told)
-        yield "fixed", ", ".join(decision.fixed) or "none"
-        yield "broken", ", ".join(decision.broken) or "none"
+        yield "fixed", names_text(decision.fixed)
+        yield "broken", names_text(decision.broken)
 
 
 def _slow_rows(slow: SlowUpdateRecord) -> _Rows:

@@ -1,7 +1,12 @@
 """Numbers as people read them: always with how many tasks they stand on and how sure they are."""
 
+from collections.abc import Sequence
+from itertools import accumulate, islice
+
 from skillopt_ci.model.client import Usage
 from skillopt_ci.rollout.metrics import wilson
+
+_MOST_NAMES, _MOST_CHARACTERS = 30, 600
 
 
 def score_text(score: float, n: int) -> str:
@@ -34,3 +39,12 @@ def usage_text(usage: Usage) -> str:
 def plural(count: int, noun: str) -> str:
     """``1 edit``, ``2 edits``, ``1,200 edits``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def names_text(names: Sequence[str]) -> str:
+    """As many names as a person reads, and how many more there are: ``a, b and 198 more``."""
+    lengths = accumulate(len(name) for name in names)
+    fit = sum(length <= _MOST_CHARACTERS for length in islice(lengths, _MOST_NAMES))
+    shown = names[: max(fit, 1)]
+    more = len(names) - len(shown)
+    return (", ".join(shown) or "none") + (f" and {more} more" if more else "")

@@ -6,7 +6,7 @@ from skillopt_ci.ledger.records import Decision, EditRecord, ProposalRecord, Ste
 from skillopt_ci.report.accounts import stage_rows
 from skillopt_ci.report.arithmetic import after_text, arithmetic
 from skillopt_ci.report.commit import edit_text
-from skillopt_ci.report.figures import plural, score, score_text, usage_text
+from skillopt_ci.report.figures import names_text, plural, score, score_text, usage_text
 from skillopt_ci.report.note_outcome import follows
 from skillopt_ci.report.reminders import reminders
 from skillopt_ci.report.reservations import reservations
@@ -23,7 +23,7 @@ def step_rows_in_full(record: StepRecord) -> tuple[tuple[str, str], ...]:
     rollout = proposal.rollout
     return (
         ("training tasks", score_text(rollout.hard, rollout.n)),
-        ("failed", _listed([task.id for task in rollout.tasks if task.failed])),
+        ("failed", names_text([task.id for task in rollout.tasks if task.failed])),
         *_unmeasured([task.id for task in rollout.tasks if not task.status.measured]),
         *(("pattern", f"{one.description} (×{one.count})") for one in proposal.patterns),
         ("proposals", _proposals(proposal)),
@@ -91,8 +91,8 @@ def _decision_rows(decision: Decision) -> Iterator[tuple[str, str]]:
     if decision.reused_from is not None:
         yield "measured in", f"step {decision.reused_from}: the text was the same"
     if measured is not None:
-        yield "fixed", _listed(decision.fixed)
-        yield "broken", _listed(decision.broken)
+        yield "fixed", names_text(decision.fixed)
+        yield "broken", names_text(decision.broken)
         yield from _unmeasured(measured.errors)
         yield from (("beware", sentence) for sentence in reservations(measured))
     if (alone := decision.notes) is not None:
@@ -101,9 +101,4 @@ def _decision_rows(decision: Decision) -> Iterator[tuple[str, str]]:
 
 def _unmeasured(names: Sequence[str]) -> Iterator[tuple[str, str]]:
     if names:
-        yield "not measured", _listed(names)
-
-
-def _listed(names: Sequence[str], limit: int = 30) -> str:
-    shown = ", ".join(names[:limit]) or "none"
-    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+        yield "not measured", names_text(names)

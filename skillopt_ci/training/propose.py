@@ -283,6 +283,7 @@ def _updated_text(updated: Updated) -> str:
     if updated.outcome == "skip_no_rewrite":
         return "no usable document"
     if not updated.reports:
-        return f"{plural(len(updated.change_summary), 'change')} by a rewrite"
+        changes = len(updated.change_summary)
+        return f"{plural(changes, 'change')} by a rewrite" if changes else "nothing to apply"
     applied = sum(1 for report in updated.reports if report.status.applied)
     return f"{applied} of {plural(len(updated.reports), 'edit')} applied"

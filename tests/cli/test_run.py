@@ -17,6 +17,11 @@ def test_all_steps_are_done_and_then_none_is_left(cli: Cli, fresh: Path) -> None
     assert cli(fresh, "run").code == 3
 
 
+def test_the_ends_of_epochs_are_no_steps(cli: Cli, fresh: Path) -> None:
+    done = cli(fresh, "run", "-q", "-v", "-o", "optimizer.use_slow_update=true")
+    assert done.err.endswith("2 steps and 1 end of an epoch in this run.\n")
+
+
 def test_json_is_one_object_per_step_on_stdout(cli: Cli, fresh: Path) -> None:
     done = cli(fresh, "run", "--json")
     assert [json.loads(line)["step"] for line in done.out.splitlines()] == [1, 2]

@@ -23,6 +23,27 @@ def test_the_line_says_where_the_run_stands_and_what_it_consumed() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("width", "told"),
+    [
+        (
+            90,
+            (
+                "step 3/12 epoch 1 · skill 0.675 · last merged · "
+                "1,000 calls 100.0/s · $30.00 · 1.5M tokens"
+            ),
+        ),
+        (80, "step 3/12 epoch 1 · skill 0.675 · last merged · 1,000 calls 100.0/s · $30.00"),
+        (70, "step 3/12 epoch 1 · skill 0.675 · 1,000 calls 100.0/s · $30.00"),
+        (60, "step 3/12 epoch 1 · 1,000 calls 100.0/s · $30.00"),
+    ],
+)
+def test_what_does_not_fit_is_left_out_as_a_whole(width: int, told: str) -> None:
+    line = reduce(noted, [STEP, *[CallPaid(1500, 0.03)] * 1000], RunLine(0.0))
+    assert run_line_text(line, 10.0, width) == told
+    assert len(told) <= width
+
+
 def test_an_unknown_price_is_not_called_nothing() -> None:
     told = text(CallPaid(10, 0.5), CallPaid(10, None), CallPaid(10, 0.5))
     assert told == "3 calls 18.0/min · 30 tokens"

@@ -78,7 +78,7 @@ def test_a_bare_clone_elsewhere_reads_the_whole_run(run: Run, tmp_path: Path) ->
     assert re.search(
         r"^last step +2 ", run(tmp_path / "read", SCRIPT, "status").stdout, re.MULTILINE
     )
-    assert run(tmp_path / "read", SCRIPT, "log").stdout.count("\n") == 5
+    assert run(tmp_path / "read", SCRIPT, "log").stdout.count("\n") == 6
     assert "+++ b/SKILL.md" in run(tmp_path / "read", SCRIPT, "show", "1").stdout
 
 

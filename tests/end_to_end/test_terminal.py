@@ -1,4 +1,4 @@
-"""What a person sees on a terminal: a real one, of 80 columns."""
+"""What a person sees on a terminal: a real one, of 80 columns and of 60."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ pytestmark = pytest.mark.end_to_end
 _ESCAPE = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]")
 
 
-def seen(checkout: Checkout, *words: str, **env: str) -> str:
-    """All that a command draws on a terminal of 80 columns."""
+def seen(checkout: Checkout, *words: str, columns: int = 80, **env: str) -> str:
+    """All that a command draws on a terminal."""
     child, screen = pty.fork()
     if child == 0:
         os.chdir(checkout.folder)
         settings = {"DEMO_KEY": "sk-demo-key", "TERM": "xterm-256color", **env}
         command = [sys.executable, "-m", "skillopt_ci", *words]
         os.execve(sys.executable, command, {**os.environ, **settings})
-    fcntl.ioctl(screen, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    fcntl.ioctl(screen, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     drawn = b""
     while True:
         try:
@@ -57,6 +57,15 @@ def test_a_run_shows_where_it_stands_and_leaves_only_calm_lines(checkout: Checko
     assert re.search(r"\d+ calls? .*· \d+ tokens", "".join(standing))
     assert max(map(len, told)) <= 80
     assert drawn.count("\x1b[?25l") == drawn.count("\x1b[?25h")
+
+
+def test_a_narrow_terminal_shows_whole_figures(checkout: Checkout) -> None:
+    drawn = seen(checkout, "run", "-o", "evaluation.eval_test=false", columns=60)
+    told = [line.rstrip() for line in lines(drawn)]
+    standing = [line for line in told if re.match(r"step \d/4 epoch \d · ", line)]
+    assert any(re.search(r"· \d+ calls? [\d.,]+/(s|min)", line) for line in standing)
+    assert not any("…" in line for line in standing)
+    assert max(map(len, told)) <= 60
 
 
 @pytest.mark.parametrize("words", [("status",), ("log",), ("show", "1"), ("diff",)])

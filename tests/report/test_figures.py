@@ -1,7 +1,7 @@
 import pytest
 
 from skillopt_ci.model.client import Usage
-from skillopt_ci.report.figures import cost_text, plural, score, score_text, usage_text
+from skillopt_ci.report.figures import cost_text, names_text, plural, score, score_text, usage_text
 
 
 def test_a_score_says_how_sure_it_is() -> None:
@@ -42,3 +42,24 @@ def test_usage_is_one_line() -> None:
 def test_counted_tokens_are_called_estimated() -> None:
     usage = Usage(calls=2, prompt_tokens=1, estimated=True)
     assert usage_text(usage) == "2 calls, about 1 token, cost $0.00"
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ([], "none"),
+        (["a", "b"], "a, b"),
+        (["x" * 900], "x" * 900),
+        (["x" * 900, "b"], "x" * 900 + " and 1 more"),
+    ],
+)
+def test_names_are_listed(names: list[str], expected: str) -> None:
+    assert names_text(names) == expected
+
+
+def test_of_many_names_some_are_listed() -> None:
+    short = names_text([f"t{number}" for number in range(200)])
+    assert short.startswith("t0, t1, ")
+    assert short.endswith("t29 and 170 more")
+    long = names_text([f"{'customer-support/' * 6}{number:03d}" for number in range(200)])
+    assert long.endswith("004 and 195 more")
