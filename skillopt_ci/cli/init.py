@@ -19,6 +19,7 @@ from skillopt_ci.errors import ExitCode
 from skillopt_ci.ledger.git import Git
 from skillopt_ci.settings.config import Config
 from skillopt_ci.settings.providers import Preset, ProviderName
+from skillopt_ci.skill.agent_skills import unloadable
 
 NO_KEY = "none"
 
@@ -75,6 +76,7 @@ def command(
         click.echo(json.dumps({"written": written, "left": left}))
     else:
         _tell(settings, choices, written, left)
+        _warn(choices.skill, config.parent / choices.skill)
     return ExitCode.DONE if written else ExitCode.NOTHING_TO_DO
 
 
@@ -161,6 +163,16 @@ def _tell(settings: Globals, choices: Choices, written: list[str], left: list[st
         click.echo("\nNext:")
         for number, text in enumerate(_next_steps(settings, choices), 1):
             click.echo(f"  {number}. {text}")
+
+
+def _warn(name: str, file: Path) -> None:
+    """Say at once what a skill of the user's own lacks."""
+    try:
+        reason = unloadable(file.read_text(encoding="utf-8"), Path(name))
+    except (OSError, UnicodeDecodeError):
+        return  # `validate` tells it
+    if reason:
+        click.echo(f"\n! warning: {harmless_line(reason)}", err=True)
 
 
 def _next_steps(settings: Globals, choices: Choices) -> list[str]:

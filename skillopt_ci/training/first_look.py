@@ -1,12 +1,14 @@
 """First look: what the first measurement of a skill says about whether training can pay."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from skillopt_ci.errors import NothingToLearn
 from skillopt_ci.ledger.records import Measurement, Snapshot
 from skillopt_ci.progress import Note
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.settings.config import Config
+from skillopt_ci.skill.agent_skills import unloadable
 from skillopt_ci.training.reviewer_notes import unheard
 from skillopt_ci.training.session import Session
 from skillopt_ci.training.standing import Settled
@@ -62,6 +64,12 @@ def first_impression(current: Measurement) -> Note | None:
             "can find them in a reply (scorer.answer) and that the references are written alike."
         )
     return None
+
+
+def hardly_loaded(text: str, path: str) -> Note | None:
+    """What to say of a skill that can be trained, but that agents would not load."""
+    reason = unloadable(text, Path(path))
+    return Note(reason, level="warning") if reason else None
 
 
 def all_solved(step: int, rollouts: Iterable[Rollout]) -> Note | None:

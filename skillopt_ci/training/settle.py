@@ -20,7 +20,7 @@ from skillopt_ci.progress import Note
 from skillopt_ci.report.commit import measured, started
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.training.basis import basis_of, changes_since
-from skillopt_ci.training.first_look import first_impression
+from skillopt_ci.training.first_look import first_impression, hardly_loaded
 from skillopt_ci.training.measure import measure
 from skillopt_ci.training.session import Bench, Session
 from skillopt_ci.training.standing import Settled, Standing, publish
@@ -31,6 +31,8 @@ async def settle(session: Session, standing: Standing, run_started: float) -> Se
     why = unsettled(session, standing)
     if not why and standing.state is not None:
         return as_settled(standing, standing.state)
+    if standing.state is None and (note := hardly_loaded(standing.skill, session.skill_path)):
+        session.observer(note)
     session.observer(Note(f"Measuring the current skill: {why}."))
     meter = session.meter(run_started, standing.spent)
     async with session.bench(f"{session.config.run}/measure@{standing.commit}", meter) as bench:

@@ -300,9 +300,28 @@ def test_a_misspelt_skill_is_told_once(checkout: Checkout, command: Command) -> 
 def test_a_skill_without_front_matter_is_told_how_to_begin(
     checkout: Checkout, command: Command
 ) -> None:
-    told = command(checkout, "validate").stdout
-    assert "name: skills\n" in told
-    assert "description: " in told
+    done = command(checkout, "validate")
+    assert done.returncode == 0, done.stdout
+    assert "name: skills\n" in done.stdout
+    assert "description: " in done.stdout
+
+
+def test_a_skill_without_front_matter_is_trained_with_a_warning_at_the_start(
+    checkout: Checkout, command: Command
+) -> None:
+    warning = "Agents will pass skills/SKILL.md by: SKILL.md must start with YAML frontmatter"
+    assert command(checkout, "step", "-q").stderr.count(warning) == 1
+    assert warning not in command(checkout, "step").stderr
+
+
+def test_init_tells_at_once_what_a_skill_lacks(checkout: Checkout, command: Command) -> None:
+    (checkout.folder / "skillopt.yaml").unlink()
+    done = command(checkout, "init", "--yes", "--skill", "skills")
+    assert done.returncode == 0, done.stderr
+    assert "! warning: Agents will pass skills/SKILL.md by: " in done.stderr
+    checkout.write("skills/SKILL.md", FRONT_MATTER)
+    (checkout.folder / "skillopt.yaml").unlink()
+    assert "warning" not in command(checkout, "init", "--yes", "--skill", "skills").stderr
 
 
 def test_git_does_not_know_who_commits(

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci.skill.agent_skills import unloadable
 from skillopt_ci.skill.regions import APPENDIX, SLOW_UPDATE
 from skillopt_ci.skill.validation import MAX_LINES, MAX_WORDS, Problem, problems
 
@@ -35,9 +36,7 @@ def test_an_empty_document_is_a_warning(path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        ("# PDF\n", 1, "must start with YAML frontmatter"),
         ("---\nname: pdf\n", 1, "not properly closed"),
-        ("---\nname: pdf\n---\n", 1, "Missing required field in frontmatter: description"),
         ("---\ndescription: d\nname: PDF\n---\n", 3, "must be lowercase"),
         ("---\nname: pdf\ndescription: ''\n---\n", 3, "must be a non-empty string"),
         ("---\nname: pdf\n\tdescription: d\n---\n", 3, "Invalid YAML"),
@@ -48,6 +47,41 @@ def test_what_breaks_the_skill_format_is_an_error(text: str, line: int, words: s
     first = problems(text, SKILL)[0]
     assert (first.severity, first.line) == ("error", line)
     assert words in first.message
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("# PDF\n", "must start with YAML frontmatter"),
+        ("---\nname: pdf\n---\n", "Missing required field in frontmatter: description"),
+        ("---\ndescription: d\n---\n", "Missing required field in frontmatter: name"),
+    ],
+)
+def test_what_is_not_there_yet_is_a_warning(text: str, words: str) -> None:
+    problem = only(problems(text, SKILL))
+    assert (problem.severity, problem.line) == ("warning", 1)
+    assert words in problem.message
+    told = unloadable(text, SKILL)
+    assert told.startswith(f"Agents will pass {SKILL} by: ")
+    assert words in told
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        (GOOD, SKILL),
+        (GOOD.replace("---\n\n", "colour: red\n---\n\n"), SKILL),
+        ("# Rules\n", AGENTS),
+        ("", SKILL),
+    ],
+    ids=["sound", "a field beyond the standard", "no SKILL.md", "empty"],
+)
+def test_what_agents_load_is_not_warned_about(text: str, path: Path) -> None:
+    assert unloadable(text, path) == ""
+
+
+def test_a_skill_of_another_name_than_its_folder_is_passed_by() -> None:
+    assert "must match skill name" in unloadable(GOOD, Path("a/csv/SKILL.md"))
 
 
 def test_the_folder_must_bear_the_name() -> None:
