@@ -25,9 +25,9 @@ class Containers:
 
     def check(self) -> None:
         """See :class:`skillopt_ci.computer.computer.Computers`."""
+        engine = connect(self.environ)  # says what to do where the SDK is missing
         from skillopt_ci.computer.docker.sweep import sweep  # noqa: PLC0415  (imports the SDK)
 
-        engine = connect(self.environ)
         try:
             sweep(engine)
             if self.image:

@@ -28,7 +28,7 @@ from skillopt_ci.settings.config import Gradient
 from skillopt_ci.skill.regions import SLOW_UPDATE, with_region
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.comparison import render_pairs
-from skillopt_ci.training.pairs import Pair
+from skillopt_ci.training.pairs import Pair, Side
 
 ALERT = replace(STEADY, vigilance=1.0)
 BARE = "# Ledger lines\n"
@@ -107,7 +107,8 @@ def comparison(failures: tuple[Trajectory, ...]) -> str:
         said = Message("assistant", f"<answer>{one.answer}</answer>")
         task = Task(f"t{number}", (user,), references=one.references)
         rollout = Rollout(task.id, Status.SCORED, 0.0, 0.0, "", one.answer, (user, said))
-        pairs.append(Pair(task, rollout, rollout))
+        side = Side((rollout,))
+        pairs.append(Pair(task, side, side))
     return sections.joined(
         sections.current_skill(BARE),
         sections.section("Previous Guidance", "There is none yet."),
