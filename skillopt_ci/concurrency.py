@@ -31,6 +31,11 @@ class Begun(Generic[Item, Result]):
         self._work = work
         self._tasks: dict[Item, asyncio.Future[Result]] = {}
 
+    @property
+    def any(self) -> bool:
+        """Whether work on some item was begun."""
+        return bool(self._tasks)
+
     def begin(self, item: Item) -> None:
         """Begin the work on ``item``, if that was not done before."""
         if item not in self._tasks:

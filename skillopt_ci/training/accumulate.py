@@ -12,8 +12,7 @@ from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.training.patch import Reflection
 from skillopt_ci.training.plan import Batch
 
-RollOut = Callable[[Batch, Observer], Awaitable[Sequence[Rollout]]]
-Reflect = Callable[[Batch, Sequence[Rollout], Observer], Awaitable[Sequence[Reflection[Any]]]]
+Work = Callable[[Batch, Observer], Awaitable[tuple[Sequence[Rollout], Sequence[Reflection[Any]]]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,20 +24,15 @@ class WorkedBatch:
     reflections: Sequence[Reflection[Any]]
 
 
-async def work_on(
-    batches: Sequence[Batch], roll_out: RollOut, reflect: Reflect, observer: Observer
-) -> list[WorkedBatch]:
+async def work_on(batches: Sequence[Batch], work: Work, observer: Observer) -> list[WorkedBatch]:
     """Roll out and reflect on all ``batches`` at once; the results are in the batches' order.
 
-    The analysts of a batch begin when that batch is rolled out. Of several batches each reports
-    its stages under a number of its own.
+    Of several batches each reports its stages under a number of its own.
     """
 
     async def one(numbered: tuple[int, Batch]) -> WorkedBatch:
         number, batch = numbered
-        told = _numbered(observer, number, len(batches))
-        rollouts = await roll_out(batch, told)
-        return WorkedBatch(batch, rollouts, await reflect(batch, rollouts, told))
+        return WorkedBatch(batch, *await work(batch, _numbered(observer, number, len(batches))))
 
     return await map_ordered(one, enumerate(batches, start=1), limit=len(batches))
 

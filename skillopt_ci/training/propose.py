@@ -6,32 +6,28 @@ from functools import partial
 from typing import Any
 
 from skillopt_ci.ledger.records import LearningRateRecord, ProposalRecord
-from skillopt_ci.progress import Observer, StageAdvanced, StageFinished, StageStarted
-from skillopt_ci.report.figures import plural, score_text
+from skillopt_ci.progress import StageFinished
+from skillopt_ci.report.figures import plural
 from skillopt_ci.rollout.metrics import aggregate as mean_of
 from skillopt_ci.rollout.outcome import Rollout
-from skillopt_ci.rollout.runner import refuse_too_many_errors
 from skillopt_ci.skill.appendix import with_notes
 from skillopt_ci.training.accumulate import WorkedBatch, work_on
 from skillopt_ci.training.aggregate import merge
-from skillopt_ci.training.attempts import next_rounds, roll_out_numbered
-from skillopt_ci.training.environment_reflect import reflect_there
-from skillopt_ci.training.evidence import Made, attempts_so_far, recall
+from skillopt_ci.training.evidence import attempts_so_far
 from skillopt_ci.training.first_look import all_solved
 from skillopt_ci.training.guard import GuardContext, refuse_document
 from skillopt_ci.training.guard_context import guard_context
+from skillopt_ci.training.learning import Lesson, learn
 from skillopt_ci.training.learning_rate import decide_learning_rate
 from skillopt_ci.training.memory import buffered, meta_skill, steps_of_epoch
 from skillopt_ci.training.modes.choose import update_mode
 from skillopt_ci.training.modes.mode import Desk, Updated, UpdateMode
-from skillopt_ci.training.notes import notes_from, take_notes
-from skillopt_ci.training.patch import Item, Patch, Reflection
-from skillopt_ci.training.plan import Batch, StepPlan
+from skillopt_ci.training.notes import take_notes
+from skillopt_ci.training.patch import Item, Patch
+from skillopt_ci.training.plan import StepPlan
 from skillopt_ci.training.proposal_record import Choice, proposal_record, publishable
-from skillopt_ci.training.reflect import reflect
 from skillopt_ci.training.reviewer_notes import ReviewerNote, render, unheard
 from skillopt_ci.training.schedule import analyst_budget, edit_budget, lr_control
-from skillopt_ci.training.screen import screened
 from skillopt_ci.training.select import Selected, select
 from skillopt_ci.training.session import Bench, Session
 from skillopt_ci.training.standing import Standing
@@ -57,13 +53,11 @@ async def propose(
     asks = analyst_budget(optimizer) != 0
     heard = unheard(session.notes, standing.state) if asks else ()
     desk = _desk(session, standing, plan, guard, bench, heard)
-    made = attempts_so_far(session, standing)
+    lesson = Lesson(session, standing.skill, attempts_so_far(session, standing), mode, desk, bench)
     worked = await work_on(
         plan.batches,
-        lambda batch, observer: _roll_out(session, standing.skill, batch, made, bench, observer),
-        lambda batch, rollouts, observer: _reflect(
-            session, standing, plan, batch, rollouts, made, mode, desk, bench, observer
-        ),
+        # what earlier steps learnt from is read once, not in every batch
+        lambda batch, observer: learn(lesson, batch, observer, recalls=batch == plan.batches[0]),
         session.observer,
     )
     if note := all_solved(plan.step, (each for one in worked for each in one.rollouts)):
@@ -109,95 +103,6 @@ def _desk(
         meta_skill=meta_skill(session, standing),
         guidance=render(heard),
         refuse=partial(refuse_document, context=guard),
-    )
-
-
-async def _roll_out(
-    session: Session,
-    skill: str,
-    batch: Batch,
-    made: Made,
-    bench: Bench,
-    observer: Observer,
-) -> tuple[Rollout, ...]:
-    each = bench.runner.attempts
-    observer(StageStarted("rollout", len(batch.tasks) * each))
-    rollouts = await roll_out_numbered(
-        bench.runner,
-        next_rounds(batch.tasks, made, each),
-        skill,
-        stage="rollout",
-        done=lambda one: observer(StageAdvanced("rollout", one.task_id)),
-    )
-    refuse_too_many_errors(rollouts, session.config.evaluation.max_error_rate, "training")
-    means = mean_of(rollouts)
-    observer(StageFinished("rollout", score_text(means.hard, means.n)))
-    return rollouts
-
-
-async def _reflect(
-    session: Session,
-    standing: Standing,
-    plan: StepPlan,
-    batch: Batch,
-    rollouts: Sequence[Rollout],
-    made: Made,
-    mode: UpdateMode[Item],
-    desk: Desk,
-    bench: Bench,
-    observer: Observer,
-) -> tuple[Reflection[Item], ...]:
-    first = batch == plan.batches[0]
-    room = session.config.gradient.evidence - len(rollouts) if first else 0
-    earlier: tuple[Rollout, ...] = await recall(session, standing.skill, made, room, bench)
-    found = await _analysed(
-        session, standing.skill, batch, (*rollouts, *earlier), mode, desk, observer
-    )
-    found = screened(found, standing.skill, desk.refuse, observer)
-    edits = sum(len(one.patch.edits) for one in found)
-    observer(StageFinished("reflect", f"{plural(edits, mode.noun)} proposed"))
-    return found
-
-
-async def _analysed(
-    session: Session,
-    skill: str,
-    batch: Batch,
-    rollouts: Sequence[Rollout],
-    mode: UpdateMode[Item],
-    desk: Desk,
-    observer: Observer,
-) -> tuple[Reflection[Item], ...]:
-    """What our analysts make of the rollouts, or the environment where it reflects itself."""
-    gradient = session.config.gradient
-    optimizer, there = session.config.optimizer, session.environment
-    if there is not None and there.reflects:
-        return await reflect_there(
-            there,
-            rollouts,
-            skill,
-            mode=mode,
-            gradient=gradient,
-            learning_rate=analyst_budget(optimizer),
-            seed=batch.seed,
-            desk=replace(desk, observer=observer),
-            notes_from=notes_from(optimizer),
-        )
-    return await reflect(
-        rollouts,
-        {task.id: task for task in session.splits.train},
-        skill,
-        mode=mode,
-        gradient=gradient,
-        learning_rate=analyst_budget(optimizer),
-        seed=batch.seed,
-        step_buffer=desk.step_buffer,
-        meta_skill=desk.meta_skill,
-        guidance=desk.guidance,
-        notes_from=notes_from(optimizer),
-        prompts=desk.prompts,
-        client=desk.client,
-        observer=observer,
     )
 
 

@@ -1,11 +1,11 @@
 """Reflect: analysts read minibatches of trajectories and propose edits of the skill."""
 
-import random
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic
 
-from skillopt_ci.concurrency import map_ordered
+from skillopt_ci.concurrency import Begun, begun
 from skillopt_ci.model.client import ChatClient, ModelUnavailable
 from skillopt_ci.progress import Observer, StageAdvanced, StageStarted
 from skillopt_ci.prompts import sections
@@ -26,7 +26,7 @@ _PROMPT: Mapping[Source, str] = {"failure": "analyst_error", "success": "analyst
 _HEADING: Mapping[Source, str] = {"failure": "Failed", "success": "Successful"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Minibatch:
     """Trajectories of one kind that one analyst reads; ``name`` is for people."""
 
@@ -36,14 +36,13 @@ class Minibatch:
 
 
 async def reflect(
-    rollouts: Sequence[Rollout],
+    rollouts: AsyncIterable[Rollout],
     tasks_by_id: Mapping[str, Task],
     skill: str,
     *,
     mode: UpdateMode[Item],
     gradient: Gradient,
     learning_rate: int | None,
-    seed: int,
     prompts: Prompts,
     client: ChatClient,
     observer: Observer,
@@ -52,7 +51,10 @@ async def reflect(
     guidance: str = "",
     notes_from: Collection[Source] = (),
 ) -> tuple[Reflection[Item], ...]:
-    """Let analysts read the ``rollouts`` of one batch; failures first, in minibatch order.
+    """Let analysts read ``rollouts``; their reflections are in minibatch order, failures first.
+
+    A minibatch is read as soon as its last rollout came, while others are still awaited. Once one
+    could not be measured, the rest waits for the end, which may be that there are too many errors.
 
     Each proposes at most ``learning_rate`` edits (None: as many as it likes); with 0 nobody is
     asked. What an edit is, the update ``mode`` says. ``step_buffer``,
@@ -63,12 +65,6 @@ async def reflect(
     :class:`~skillopt_ci.model.client.ModelUnavailable` when the model could be reached for none of
     them: that says nothing about the skill.
     """
-    work = minibatches(rollouts, gradient, seed)
-    if not work and guidance:
-        # what reviewers ask for is worked on even where there is nothing else to learn
-        work = minibatches(rollouts, gradient.model_copy(update={"failure_only": False}), seed)[:1]
-    if learning_rate == 0:
-        work = ()
     stable = sections.joined(
         sections.current_skill(skill),
         mode.assignment(learning_rate),
@@ -90,47 +86,95 @@ async def reflect(
         notes_from,
         bool(guidance),
     )
-    observer(StageStarted("reflect", len(work)))
-    results = await map_ordered(analysts.read, work, limit=max(1, len(work)))
+    async with begun(analysts.read) as reading:
+        work = await _begin(rollouts, gradient, reading, learning_rate != 0, guidance, observer)
+        results = [await reading.result(minibatch) for minibatch in work]
     _refuse_unreachable(results)
     return tuple(result for result in results if isinstance(result, Reflection))
 
 
-def minibatches(
-    rollouts: Sequence[Rollout], gradient: Gradient, seed: int
-) -> tuple[Minibatch, ...]:
-    """Divide measured trajectories into minibatches of failures, then of successes.
+async def _begin(
+    rollouts: AsyncIterable[Rollout],
+    gradient: Gradient,
+    reading: Begun[Minibatch, Reflection[Item] | Lost],
+    asks: bool,
+    guidance: str,
+    observer: Observer,
+) -> list[Minibatch]:
+    """Have each minibatch read when it is complete; return all of them, failures first."""
+    dealer, seen, work, sound = Dealer(gradient), list[Rollout](), list[Minibatch](), asks
+    async for rollout in rollouts:
+        seen.append(rollout)
+        sound = sound and rollout.status.measured
+        work += dealer.deal(rollout)
+        if work and sound and not reading.any:
+            observer(StageStarted("reflect"))
+        for minibatch in work if sound else ():
+            reading.begin(minibatch)
+    work += dealer.rest()
+    if not work and guidance:
+        # what reviewers ask for is worked on even where there is nothing else to learn
+        work = minibatches(seen, gradient.model_copy(update={"failure_only": False}))[:1]
+    work = work if asks else []
+    if not reading.any:
+        observer(StageStarted("reflect", len(work)))
+    for minibatch in work:
+        reading.begin(minibatch)
+    return sorted(work, key=lambda one: one.source_type)
 
-    Failures are shuffled by ``seed``, successes by ``seed + 1``. Attempts that ended in an error,
-    or of which there is no conversation, belong to neither.
+
+class Dealer:
+    """Deals measured trajectories to minibatches of failures and of successes, as they come.
+
+    Attempts that ended in an error, or of which there is no conversation, belong to neither. A
+    minibatch is complete when it is full, or when the next trajectory would make it too long.
     """
-    shown = [rollout for rollout in rollouts if rollout.messages]
-    failed = [rollout for rollout in shown if rollout.failed]
-    solved = [] if gradient.failure_only else [rollout for rollout in shown if rollout.succeeded]
-    return (
-        *_sliced(failed, "failure", gradient, seed),
-        *_sliced(solved, "success", gradient, seed + 1),
-    )
+
+    def __init__(self, gradient: Gradient) -> None:
+        self._gradient = gradient
+        self._open: dict[Source, list[Rollout]] = {"failure": [], "success": []}
+        self._room = dict.fromkeys(self._open, gradient.max_minibatch_chars)
+        self._count: Counter[Source] = Counter()
+
+    def deal(self, rollout: Rollout) -> Iterator[Minibatch]:
+        """Take a trajectory; yield the minibatches that are complete by it."""
+        source = self._source(rollout)
+        if source is None:
+            return
+        size = _shown_chars(rollout, self._gradient)
+        if size > self._room[source]:
+            yield from self._closed(source)
+        self._open[source].append(rollout)
+        self._room[source] -= size
+        if len(self._open[source]) == self._gradient.minibatch_size:
+            yield from self._closed(source)
+
+    def rest(self) -> Iterator[Minibatch]:
+        """Yield what is left, when no more trajectories come."""
+        for source in self._open:
+            yield from self._closed(source)
+
+    def _source(self, rollout: Rollout) -> Source | None:
+        if not rollout.messages:
+            return None
+        if rollout.failed:
+            return "failure"
+        return "success" if rollout.succeeded and not self._gradient.failure_only else None
+
+    def _closed(self, source: Source) -> Iterator[Minibatch]:
+        self._room[source] = self._gradient.max_minibatch_chars
+        if self._open[source]:
+            self._count[source] += 1
+            name = f"{source} minibatch {self._count[source]}"
+            yield Minibatch(source, tuple(self._open[source]), name)
+            self._open[source] = []
 
 
-def _sliced(
-    rollouts: Sequence[Rollout], source: Source, gradient: Gradient, seed: int
-) -> tuple[Minibatch, ...]:
-    order = list(rollouts)
-    random.Random(seed).shuffle(order)
-    slices: list[list[Rollout]] = []
-    room = 0
-    for rollout in order:
-        size = _shown_chars(rollout, gradient)
-        if not slices or size > room or len(slices[-1]) == gradient.minibatch_size:
-            slices.append([])
-            room = gradient.max_minibatch_chars
-        slices[-1].append(rollout)
-        room -= size
-    return tuple(
-        Minibatch(source, tuple(part), f"{source} minibatch {number}/{len(slices)}")
-        for number, part in enumerate(slices, start=1)
-    )
+def minibatches(rollouts: Iterable[Rollout], gradient: Gradient) -> list[Minibatch]:
+    """The minibatches of ``rollouts``, failures first."""
+    dealer = Dealer(gradient)
+    work = [complete for rollout in rollouts for complete in dealer.deal(rollout)]
+    return sorted((*work, *dealer.rest()), key=lambda one: one.source_type)
 
 
 def _shown_chars(rollout: Rollout, gradient: Gradient) -> int:

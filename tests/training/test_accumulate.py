@@ -27,19 +27,16 @@ BATCHES = [Batch(seed, ()) for seed in (1, 2, 3)]
 def run(
     events: list[Event], roll_out: Callable[[int], object], batches: Sequence[Batch] = BATCHES
 ) -> list[tuple[int, Sequence[Rollout]]]:
-    async def rolled(batch: Batch, observer: Observer) -> Sequence[Rollout]:
+    async def work(
+        batch: Batch, observer: Observer
+    ) -> tuple[Sequence[Rollout], Sequence[Reflection]]:
         observer(StageStarted("rollout"))
         await roll_out(batch.seed)
-        return ()
-
-    async def reflected(
-        batch: Batch, rollouts: Sequence[Rollout], observer: Observer
-    ) -> Sequence[Reflection]:
         observer(StageFinished("reflect", str(batch.seed)))
         observer(Note("n"))
-        return ()
+        return (), ()
 
-    worked = asyncio.run(work_on(batches, rolled, reflected, events.append))
+    worked = asyncio.run(work_on(batches, work, events.append))
     return [one.batch.seed for one in worked]
 
 
