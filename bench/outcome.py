@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from bench.critical_path import UNTIMED, Timed
 from bench.world.catalogue import INITIAL_SKILL
 from bench.world.world import World
 
@@ -34,8 +35,8 @@ class Outcome:
     first. ``worse_accepted`` of ``accepted`` candidates were not truly better, ``better_rejected``
     of ``rejected`` were; ``worse_ungated`` of ``ungated`` changes that no gate saw were not
     either. ``calls`` and ``tokens`` are the server's, by phase. ``curve`` has, where the system
-    tells, the calls made so far and the true score of the skill that then stood, ``rounds`` the
-    fewest rounds of calls that could have done the work (0 if not timed).
+    tells, the calls made so far and the true score of the skill that then stood, ``timed`` the
+    least that its calls could have taken.
     """
 
     system: str
@@ -52,7 +53,7 @@ class Outcome:
     tokens: Mapping[str, int]
     seconds: float
     curve: tuple[tuple[int, float], ...] = ()
-    rounds: int = 0
+    timed: Timed = UNTIMED
 
     @property
     def paid(self) -> int:
@@ -74,7 +75,7 @@ def judged(
     seconds: float,
     *,
     curve: tuple[tuple[int, float], ...] = (),
-    rounds: int = 0,
+    timed: Timed = UNTIMED,
 ) -> Outcome:
     """The outcome of a run that ended with the text ``final``."""
     verdicts = [(_better(world, trial), trial) for trial in trials if trial.gated]
@@ -94,7 +95,7 @@ def judged(
         tokens=dict(stats["tokens"]),
         seconds=seconds,
         curve=curve,
-        rounds=rounds,
+        timed=timed,
     )
 
 

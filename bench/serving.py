@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.critical_path import Call
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -24,9 +26,9 @@ class Served:
         counted: dict[str, dict[str, int]] = self._get("/stats")
         return counted
 
-    def trace(self) -> list[tuple[str, float]]:
-        """Each call's phase and the second of its arrival, in order."""
-        return [(phase, at) for phase, at in self._get("/trace")]
+    def trace(self) -> list[Call]:
+        """The answered calls, in the order of their answers."""
+        return [(phase, arrived, answered) for phase, arrived, answered in self._get("/trace")]
 
     def _get(self, path: str) -> Any:
         with urllib.request.urlopen(self.base_url.removesuffix("/v1") + path) as reply:

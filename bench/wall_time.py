@@ -25,6 +25,7 @@ class Timing:
 
     ``ratio`` is its wall time to SkillOpt's. ``least`` is what its calls take if only those wait
     that depend on others and ``workers`` are made at once, ``overhead`` the wall time to it.
+    ``step`` is the same of a single step or epoch's end: the median; ``slowest`` the largest.
     """
 
     latency: float
@@ -37,6 +38,8 @@ class Timing:
     tokens_ratio: float
     least: float
     overhead: float
+    step: float
+    slowest: float
 
 
 def compared(latency: float, mine: Sequence[Outcome], theirs: Sequence[Outcome]) -> list[Timing]:
@@ -47,7 +50,13 @@ def compared(latency: float, mine: Sequence[Outcome], theirs: Sequence[Outcome])
 def _timing(latency: float, group: Sequence[Outcome], rival: Sequence[Outcome]) -> Timing:
     seconds, calls, tokens = _means(group)
     their_seconds, their_calls, their_tokens = _means(rival)
-    least = latency * statistics.mean(one.rounds for one in group)
+    least = latency * statistics.mean(one.timed.rounds for one in group)
+    steps = [
+        piece.seconds / (latency * piece.rounds)
+        for one in group
+        for piece in one.timed.pieces
+        if latency
+    ]
     return Timing(
         latency=latency,
         system=group[0].system,
@@ -59,6 +68,8 @@ def _timing(latency: float, group: Sequence[Outcome], rival: Sequence[Outcome]) 
         tokens_ratio=tokens / their_tokens,
         least=least,
         overhead=seconds / least if least else float("nan"),
+        step=statistics.median(steps) if steps else float("nan"),
+        slowest=max(steps, default=float("nan")),
     )
 
 

@@ -1,53 +1,25 @@
-"""The scheduler: which of all that waits goes next, where only so much may be under way at once."""
+"""The scheduler: places for all work of a session, where only so much may be under way at once."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from heapq import heappop, heappush
-from itertools import count
 
 
 class Places:
-    """Lets ``most`` pieces of work be under way; the others wait in the order of their rank.
+    """Lets ``most`` pieces of work be under way; the others wait, whoever came first goes first.
 
-    Of equal rank whoever came first goes first. It belongs to one event loop.
+    It belongs to one event loop.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._free = most
-        self._arrivals = count()
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._slots = asyncio.Semaphore(most)
 
     @asynccontextmanager
-    async def place(self, rank: int = 0) -> AsyncIterator[None]:
-        """Wait for a place and keep it for the body; a lower ``rank`` goes first."""
-        await self._enter(rank)
-        try:
+    async def place(self) -> AsyncIterator[None]:
+        """Wait for a place and keep it for the body."""
+        async with self._slots:
             yield
-        finally:
-            self._leave()
-
-    async def _enter(self, rank: int) -> None:
-        if self._free:
-            self._free -= 1
-            return
-        turn = asyncio.get_running_loop().create_future()
-        heappush(self._waiting, (rank, next(self._arrivals), turn))
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._leave()
-            raise
-
-    def _leave(self) -> None:
-        while self._waiting:
-            _, _, turn = heappop(self._waiting)
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._free += 1
 
 
 class Scheduler:

@@ -14,13 +14,13 @@ async def rounds(count: int) -> None:
         await asyncio.sleep(0)
 
 
-def worked(places: Places, work: Sequence[tuple[int, int]]) -> tuple[list[int], int]:
-    """The order in which (rank, turns) got their places, and the most that had one at once."""
+def worked(places: Places, work: Sequence[int]) -> tuple[list[int], int]:
+    """The order in which work of so many turns began, and the most that was under way at once."""
     began, under_way, most = list[int](), 0, 0
 
-    async def one(number: int, rank: int, turns: int) -> None:
+    async def one(number: int, turns: int) -> None:
         nonlocal under_way, most
-        async with places.place(rank):
+        async with places.place():
             began.append(number)
             under_way += 1
             most = max(most, under_way)
@@ -28,25 +28,25 @@ def worked(places: Places, work: Sequence[tuple[int, int]]) -> tuple[list[int], 
             under_way -= 1
 
     async def main() -> None:
-        await asyncio.gather(*(one(number, *each) for number, each in enumerate(work)))
+        await asyncio.gather(*(one(number, turns) for number, turns in enumerate(work)))
 
     asyncio.run(main())
     return began, most
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), max_size=30),
+    st.lists(st.integers(1, 5), max_size=30),
     st.integers(1, 8),
 )
-def test_places_are_used_but_never_exceeded(work: list[tuple[int, int]], most: int) -> None:
+def test_places_are_used_but_never_exceeded(work: list[int], most: int) -> None:
     began, under_way = worked(Places(most), work)
     assert sorted(began) == list(range(len(work)))
     assert under_way == min(most, len(work))
 
 
-def test_a_lower_rank_goes_first_and_among_equals_who_came_first() -> None:
-    began, _ = worked(Places(1), [(0, 1), (1, 1), (0, 1), (1, 1), (0, 1)])
-    assert began == [0, 2, 4, 1, 3]
+def test_whoever_came_first_goes_first() -> None:
+    began, _ = worked(Places(2), [3, 1, 1, 5, 1])
+    assert began == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["waiting", "called in the same moment"])

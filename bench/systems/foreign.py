@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.critical_path import rounds
+from bench.critical_path import Timed
 from bench.outcome import Outcome, Trial, judged, refuse_misunderstood
 from bench.serving import ROOT, served
 from bench.tasks_folder import write_tasks
@@ -70,11 +70,11 @@ class _Run:
             began = time.monotonic()
             _execute(list(map(str, command)), folder / "log.txt")
             seconds, stats = time.monotonic() - began, server.stats()
-            least = rounds(server.trace(), self.workers)
+            timed = Timed.of(server.trace(), self.workers)
         refuse_misunderstood(stats)
         left = json.loads((out / "result.json").read_text())
         trials = [Trial(**one) for one in left["candidates"]]
-        return judged(world, self.system, left["best"], trials, stats, seconds, rounds=least)
+        return judged(world, self.system, left["best"], trials, stats, seconds, timed=timed)
 
 
 def _execute(command: Sequence[str], log: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.critical_path import UNTIMED, Timed
 from bench.outcome import Outcome, Trial, judged, refuse_misunderstood
 from bench.serving import ROOT
 from bench.world.world import World
@@ -34,7 +35,7 @@ def outcome_of(
     root: Path,
     stats: Mapping[str, Mapping[str, int]],
     seconds: float,
-    least: int = 0,
+    timed: Timed = UNTIMED,
 ) -> Outcome:
     """What the finished run in the repository ``root`` amounts to."""
     refuse_misunderstood(stats)
@@ -42,7 +43,7 @@ def outcome_of(
     texts, history = _texts(root), _history(root)
     curve = _curve(world, history, texts)
     return judged(
-        world, name, best, trials(history, texts), stats, seconds, curve=curve, rounds=least
+        world, name, best, trials(history, texts), stats, seconds, curve=curve, timed=timed
     )
 
 

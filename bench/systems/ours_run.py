@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from bench.critical_path import rounds
+from bench.critical_path import Timed
 from bench.outcome import Outcome
 from bench.serving import served
 from bench.systems.ours_evidence import RUN, SKILL, environment, outcome_of
@@ -55,8 +55,8 @@ def run_command(
         with (folder / "log.txt").open("w") as log:
             subprocess.run(command, cwd=root, env=environment(), stdout=log, stderr=log, check=True)
         seconds, stats = time.monotonic() - began, server.stats()
-        least = rounds(server.trace(), _limit(settings))
-    return outcome_of(world, name, root, stats, seconds, least)
+        timed = Timed.of(server.trace(), _limit(settings))
+    return outcome_of(world, name, root, stats, seconds, timed)
 
 
 def run_inside(

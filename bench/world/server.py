@@ -2,7 +2,7 @@
 
 ``python -m bench.world.server --seed 3 --latency 0.2`` prints its base URL on the first line.
 ``GET /stats`` returns the calls and tokens by phase, ``GET /trace`` the phase of each call and the
-second of its arrival; ``POST /reset`` forgets both.
+seconds of its arrival and its answer; ``POST /reset`` forgets both.
 """
 
 import argparse

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from bench.critical_path import rounds
+from bench.critical_path import Piece, Timed, pieces, rounds
 from bench.figures import aligned, first_reach, summary, table
 from bench.outcome import Outcome
 from bench.wall_time import compared
@@ -84,16 +84,36 @@ def test_a_table_is_aligned():
     ],
 )
 def test_calls_of_one_phase_make_a_round_and_phases_wait_for_each_other(phases, limit, expected):
-    trace = [(phase, float(at)) for at, phase in enumerate(phases)]
+    trace = [(phase, float(at), at + 1.0) for at, phase in enumerate(phases)]
     assert rounds(trace, limit) == expected
     assert rounds(trace[::-1], limit) == expected
+
+
+def test_calls_that_overlap_do_not_wait_for_each_other():
+    selection = [("target/selection", 0.0, 1.0)] * 3
+    train = [("target/train", 0.5, 1.5)] * 3
+    analyst = [("optimizer/analyst", 1.5, 2.5)]
+    assert rounds([*selection, *train, *analyst], 4) == 3
+
+
+def test_a_piece_of_work_lasts_from_the_last_verdict_to_its_own():
+    trace = [
+        ("target/selection", 1.0, 2.0),
+        *[("target/train", 2.5, 3.5)] * 5,
+        ("optimizer/analyst", 3.5, 4.5),
+        *[("target/selection", 5.0, 6.0)] * 2,
+        ("target/test", 6.5, 7.5),
+    ]
+    assert pieces(trace, 4) == [Piece(4.0, 4), Piece(1.5, 1)]
+    assert pieces([], 4) == []
 
 
 def test_wall_times_are_compared_with_the_rival_and_with_the_least_possible():
     theirs, mine = compared(
         0.5,
-        [outcome(0.5, seconds=6.0, rounds=8)],
-        [outcome(0.5, system="skillopt", seconds=12.0, rounds=10)],
+        [outcome(0.5, seconds=6.0, timed=Timed(8, (Piece(0.5, 2),)))],
+        [outcome(0.5, system="skillopt", seconds=12.0, timed=Timed(10))],
     )
     assert (theirs.system, theirs.ratio, theirs.least) == ("skillopt", 1.0, 5.0)
     assert (mine.ratio, mine.calls_ratio, mine.least, mine.overhead) == (0.5, 1.0, 4.0, 1.5)
+    assert (mine.step, mine.slowest) == (0.5, 0.5)

@@ -30,7 +30,7 @@ def test_over_http_and_in_process_a_run_is_the_same(tmp_path: Path, inside: Outc
     command = run_command(3, tmp_path, QUICK)
     assert command.calls == inside.calls
     assert (command.true, command.curve) == (inside.true, inside.curve)
-    assert command.rounds > 0
+    assert command.timed.rounds > 0
 
 
 @pytest.mark.integration
@@ -62,7 +62,8 @@ def test_the_server_counts_answers_and_traces_them():
     assert "<answer>" in answered["choices"][0]["message"]["content"]
     assert stats["calls"] == {"target/selection": 1}
     assert answered["usage"]["total_tokens"] == stats["tokens"]["target/selection"]
-    assert [phase for phase, _ in trace] == ["target/selection"]
+    assert [phase for phase, _, _ in trace] == ["target/selection"]
+    assert trace[0][1] <= trace[0][2]
 
 
 def test_trials_are_the_candidates_that_the_target_reads_differently():
