@@ -1,17 +1,23 @@
 """The estimate of a run: what is left of it, an epoch, a step, stage by stage."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from skillopt_ci.estimate.assumed import Assumed, assumed
 from skillopt_ci.estimate.calls import (
+    ROLLOUT,
     Calls,
     Situation,
     boundary_calls,
     finish_calls,
+    in_calls,
     joined,
+    likely,
     start_calls,
     step_calls,
 )
+from skillopt_ci.estimate.rehearsal import Likely, Schedule, rehearse
 from skillopt_ci.estimate.sizes import (
     ANSWER,
     CHARACTERS_PER_TOKEN,
@@ -26,9 +32,14 @@ from skillopt_ci.model.prices import Tariff, tariffs
 from skillopt_ci.model.usage import Account, Usage
 from skillopt_ci.settings.config import Config
 from skillopt_ci.settings.scorer import AllScorer, AnyScorer, RubricScorer, WeightedScorer
-from skillopt_ci.training.plan import plan_step, total_steps
+from skillopt_ci.training.evidence import attempts_so_far
+from skillopt_ci.training.memory import all_steps
+from skillopt_ci.training.plan import StepPlan, plan_step, total_steps
 from skillopt_ci.training.session import Session
 from skillopt_ci.training.standing import Standing
+
+#: A stretch of work: what its rules allow, and what is likely.
+Work = tuple[Calls, Mapping[Account, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,29 +99,76 @@ class Estimate:
 
 def estimate(session: Session, standing: Standing) -> Estimate:
     """Estimate what the run has still to do from ``standing``; no model is asked."""
-    config, situation = session.config, _situation(session, standing)
-    first = 1 if standing.state is None else standing.state.step + 1
-    steps = {n: _step(session, n, situation) for n in range(1, situation.total_steps + 1)}
-    per_epoch = situation.total_steps // config.train.num_epochs
-    epoch = min(config.train.num_epochs, (first - 1) // per_epoch + 1)
-    of_epoch = [steps[n] for n in range((epoch - 1) * per_epoch + 1, epoch * per_epoch + 1)]
-    done = 0 if standing.state is None else standing.state.boundary
-    ends = [
-        boundary_calls(config, number, situation)
-        for number in range(done + 1, config.train.num_epochs + 1)
-    ]
-    begin = [start_calls(situation)] if standing.state is None else []
-    rest = [*begin, *(steps[n] for n in steps if n >= first), *ends]
     sized = _Sizes.of(session, standing)
-    next_step = [*begin, steps[first]] if first in steps else []
-    whole_epoch = [*of_epoch, boundary_calls(config, epoch, situation)]
+    supposed = _assumed(session, standing)
+    situation = _situation(session, supposed, sized)
+    foreseen = _Foreseen.of(session, standing, situation, supposed)
+    epoch, first = foreseen.epoch, foreseen.first
+    begin = [] if standing.state else [_sure(start_calls(session.config, situation))]
+    next_step = [*begin, foreseen.step(first)] if first in foreseen.plans else []
+    of_epoch = [foreseen.step(n) for n, plan in foreseen.plans.items() if plan.epoch == epoch]
+    steps = [foreseen.step(n) for n in foreseen.plans if n >= first]
+    ends = [foreseen.boundary(number) for number in foreseen.epochs]
+    rest = [*begin, *steps, *ends, _sure(finish_calls(session.config, situation))]
     return Estimate(
-        sized.part("next step", next_step),
-        sized.part(f"epoch {epoch}", whole_epoch),
-        sized.part("rest of the run", [*rest, finish_calls(config, situation)]),
+        sized.part("next step", next_step, situation),
+        sized.part(f"epoch {epoch}", [*of_epoch, foreseen.boundary(epoch)], situation),
+        sized.part("rest of the run", rest, situation),
         sized.tariffs,
-        sized.assumptions(situation),
+        sized.assumptions(supposed),
     )
+
+
+def _sure(calls: Calls) -> Work:
+    return calls, {account: count.likely for account, count in calls.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Foreseen:
+    """All steps and epochs of the run: what their rules allow, and what is likely."""
+
+    config: Config
+    situation: Situation
+    plans: Mapping[int, StepPlan]
+    epochs: tuple[int, ...]
+    first: int
+    epoch: int
+    likely: Likely
+
+    @classmethod
+    def of(
+        cls, session: Session, standing: Standing, situation: Situation, supposed: Assumed
+    ) -> "_Foreseen":
+        config, train = session.config, session.splits.train
+        numbers = range(1, situation.total_steps + 1)
+        plans = {n: plan_step(train, config.train, n, session.first_seed) for n in numbers}
+        state = standing.state
+        first = 1 if state is None else state.step + 1
+        done = 0 if state is None else state.boundary
+        epochs = tuple(range(done + 1, config.train.num_epochs + 1))
+        made = 0 if state is None else len(attempts_so_far(session, standing))
+        schedule = Schedule(tuple(plans[n] for n in numbers if n >= first), epochs, made)
+        per_epoch = situation.total_steps // config.train.num_epochs
+        return cls(
+            config,
+            situation,
+            plans,
+            epochs,
+            first,
+            min(config.train.num_epochs, (first - 1) // per_epoch + 1),
+            rehearse(config, schedule, train, situation, supposed),
+        )
+
+    def step(self, number: int) -> Work:
+        """A step; one that is done is taken to be as the next one."""
+        bounds = step_calls(self.config, self.plans[number], self.situation)
+        steps = self.likely.steps
+        return bounds, steps.get(number) or steps.get(self.first) or {}
+
+    def boundary(self, number: int) -> Work:
+        """The end of an epoch."""
+        bounds = boundary_calls(self.config, number, self.situation)
+        return bounds, self.likely.epochs.get(number, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +187,18 @@ class _Sizes:
             tariffs(session.config.model),
         )
 
-    def part(self, name: str, parts: Iterable[Calls]) -> Part:
-        return Part(name, tuple(self._stage(*one) for one in joined(parts).items()))
+    def part(self, name: str, works: Sequence[Work], situation: Situation) -> Part:
+        counts = Counter[Account]()
+        for _, one in works:
+            counts.update(one)
+        bounds = joined(bounds for bounds, _ in works)
+        calls = in_calls(likely(bounds, counts), situation)
+        return Part(name, tuple(self._stage(*one) for one in calls.items()))
+
+    def trajectory_chars(self) -> int:
+        """About how long an attempt is in an analyst's prompt."""
+        usage = self.measured.get(ROLLOUT, self.by_texts[ROLLOUT]).usage
+        return usage.tokens * CHARACTERS_PER_TOKEN
 
     def _stage(self, account: Account, count: Spread) -> StageEstimate:
         size = self.measured.get(account, self.by_texts[account])
@@ -139,11 +207,17 @@ class _Sizes:
             cost = size.usage.cost_usd
         return StageEstimate(account, count, size, cost)
 
-    def assumptions(self, situation: Situation) -> tuple[str, ...]:
+    def assumptions(self, supposed: Assumed) -> tuple[str, ...]:
         told = [
             "What is in the cache is not paid for again; the most has every question asked twice.",
-            f"The target fails {situation.failing:.0%} of the training tasks.",
+            f"The target solves {supposed.solved:.0%} of the tasks, more with each step.",
+            f"The gate accepts {supposed.accepted:.0%} of the candidates.",
         ]
+        if supposed.calls[2] > 1:
+            told.append(
+                f"An attempt takes {supposed.calls[1]:.1f} answers of the target, at most "
+                f"{supposed.calls[2]}."
+            )
         if not self.measured:
             told.append(
                 f"No call of this run is known yet: a token has {CHARACTERS_PER_TOKEN} characters, "
@@ -155,21 +229,24 @@ class _Sizes:
         return tuple(told)
 
 
-def _step(session: Session, number: int, situation: Situation) -> Calls:
-    train = session.config.train
-    plan = plan_step(session.splits.train, train, number, session.first_seed)
-    return step_calls(session.config, plan, situation)
+def _assumed(session: Session, standing: Standing) -> Assumed:
+    state = standing.state
+    if state is None:
+        return assumed(session.config, None, (), ())
+    solved = state.current.measurement.hard
+    return assumed(session.config, solved, standing.history, all_steps(session, standing))
 
 
-def _situation(session: Session, standing: Standing) -> Situation:
-    state, train = standing.state, session.splits.train
+def _situation(session: Session, supposed: Assumed, sized: _Sizes) -> Situation:
+    train = session.splits.train
     return Situation(
         train=len(train),
         selection=len(session.selection),
         test=len(session.test),
         total_steps=total_steps(len(train), session.config.train),
-        failing=0.5 if state is None else 1 - state.current.measurement.hard,
         judged=_questions(session.config, session),
+        calls=supposed.calls,
+        trajectory_chars=sized.trajectory_chars(),
     )
 
 

@@ -57,7 +57,7 @@ def sizes_by_texts(
     pool = proposal * 2
     optimizer = {
         calls.ANALYST: (
-            ours[f"analyst_error{suffix}"] + document + config.gradient.minibatch_size * shown,
+            ours[f"analyst_error{suffix}"] + document + _minibatch(config, task) * shown,
             proposal,
         ),
         calls.MERGE: (
@@ -73,7 +73,7 @@ def sizes_by_texts(
         calls.SLOW_UPDATE: (ours["slow_update"] + _comparison(config, document, shown), GUIDANCE),
         calls.META_SKILL: (ours["meta_skill"] + _comparison(config, document, shown), GUIDANCE),
     }
-    attempts = (calls.ROLLOUT, calls.SELECTION, calls.SLOW_ROLLOUT, calls.TEST)
+    attempts = (calls.ROLLOUT, calls.SELECTION, calls.RACE, calls.SLOW_ROLLOUT, calls.TEST)
     found = {**optimizer, **dict.fromkeys(attempts, (attempt, ANSWER))}
     found[calls.JUDGE] = (_RUBRIC + task + ANSWER, VERDICT)
     return {account: CallSize(Usage(1, *size)) for account, size in found.items()}
@@ -82,6 +82,14 @@ def sizes_by_texts(
 def tokens(text: str) -> int:
     """About how many tokens a text has."""
     return -(-len(text) // CHARACTERS_PER_TOKEN)
+
+
+def _minibatch(config: Config, task: int) -> int:
+    """Trajectories that an analyst reads, as long as nothing else is known: half of the most."""
+    own = config.train.batch_size * config.rollout.attempts
+    there = max(own, config.gradient.evidence)
+    fit = calls.fitting(config.gradient, (task + ANSWER) * CHARACTERS_PER_TOKEN).minibatch_size
+    return max(1, min(fit, there // 2))
 
 
 def _comparison(config: Config, document: int, shown: int) -> int:

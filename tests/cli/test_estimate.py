@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from skillopt_ci.cli.quickstart import make_repository
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -49,6 +51,35 @@ def test_a_run_makes_the_calls_that_were_foreseen_whenever_one_asks(cli: Cli, fr
     assert not any(one["measured"] for one in before["rest"]["stages"])
     sized = {one["stage"]: one for one in between["rest"]["stages"]}
     assert sized["rollout"]["measured"]
+
+
+CONFIGS = {
+    "as it is": (),
+    "no evidence": ("gradient.evidence=0",),
+    "small minibatches": ("gradient.minibatch_size=4", "optimizer.use_slow_update=false"),
+    "accumulation": ("train.batch_size=8", "train.accumulation=2"),
+    "attempts": ("rollout.attempts=2",),
+    "race": ("evaluation.race.arms=8",),
+    "sequential": ("evaluation.gate.policy=sequential",),
+    "paired": ("evaluation.gate.policy=paired",),
+    "measured to the end": ("evaluation.gate.early_stop=false",),
+    "subset": ("evaluation.gate.subset=20",),
+    "rewrite": ("optimizer.skill_update_mode=rewrite_from_suggestions",),
+}
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_likely_calls_of_a_run_are_those_that_it_makes(
+    cli: Cli, tmp_path: Path, name: str
+) -> None:
+    make_repository(tmp_path / "example")
+    options = [word for one in CONFIGS[name] for word in ("-o", one)]
+    rest = cli(tmp_path / "example", "estimate", "--json", *options).json["rest"]
+    assert cli(tmp_path / "example", "run", "-q", *options).code == 0
+    made = calls(cli(tmp_path / "example", "status", "--json", *options).json["accounts"])
+    require_within(rest, made)
+    assert rest["calls"]["likely"] == pytest.approx(made.total(), rel=0.15)
 
 
 def test_the_likely_tokens_are_those_that_are_used_in_order_of_magnitude(
