@@ -99,26 +99,36 @@ def train(folder: Path) -> Git:
 def prolong(git: Git, steps: int) -> None:
     """Add steps to the run until it has ``steps``: each a commit with its evidence and trailers.
 
+    They repeat those that are there, one after the other.
+
     The state and the whole history are in the last one: readers look nowhere else for them.
     """
     state = RUN.read_state(lambda path: read_file(git, BRANCH, path))
     history = RUN.read_history(lambda path: read_file(git, BRANCH, path))
-    record = RUN.read_step(lambda path: read_file(git, BRANCH, path), 2)
     assert state is not None
-    assert record is not None
+    records = {
+        entry.step: RUN.read_step(lambda path: read_file(git, BRANCH, path), entry.step)
+        for entry in history
+        if entry.kind == "step"
+    }
     known = [entry for entry in history if entry.kind == "step"]
+    again = [known[number % len(known)] for number in range(state.step + 1, steps + 1)]
     more = [
-        known[number % len(known)].model_copy(update={"step": number})
-        for number in range(state.step + 1, steps + 1)
+        entry.model_copy(update={"step": number})
+        for number, entry in enumerate(again, start=state.step + 1)
     ]
-    stream = _stream(state, (*history, *more), more, record)
+    evidence = [record for entry in again if (record := records[entry.step]) is not None]
+    stream = _stream(state, (*history, *more), more, evidence)
     git.run("fast-import", "--quiet", stdin="".join(stream).encode())
 
 
 def _stream(
-    state: State, history: Iterable[HistoryEntry], more: list[HistoryEntry], record: StepRecord
+    state: State,
+    history: Iterable[HistoryEntry],
+    more: list[HistoryEntry],
+    evidence: list[StepRecord],
 ) -> Iterator[str]:
-    for number, entry in enumerate(more):
+    for number, (entry, record) in enumerate(zip(more, evidence, strict=True)):
         files = {RUN.step(entry.step): document(record.model_copy(update={"step": entry.step}))}
         if number == len(more) - 1:
             files[RUN.history] = "".join(map(line, history))

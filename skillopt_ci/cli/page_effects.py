@@ -10,7 +10,7 @@ from skillopt_ci.training.attribution import attribute, compared_in, rules_of
 #: At so many moments the belief is told, the last one being now: each is a regression of its own.
 _MOMENTS = 5
 #: Beyond so many rules only the newest steps are looked at: a regression takes their third power.
-_MOST_RULES = 300
+_MOST_RULES = 120
 
 
 def edit_effects(steps: Sequence[StepRecord]) -> Effects:

@@ -8,7 +8,9 @@ from threading import Lock
 
 import click
 
+from skillopt_ci.cli.assemble import events_path
 from skillopt_ci.cli.context import Globals
+from skillopt_ci.cli.live_attempts import LiveAttempts
 from skillopt_ci.cli.page_evidence import page_evidence
 from skillopt_ci.cli.reader import open_reader
 from skillopt_ci.errors import ExitCode, SkilloptError, UsageError
@@ -25,12 +27,18 @@ class LiveReport:
     def __init__(self, settings: Globals) -> None:
         self._settings = settings
         self._lock = Lock()
+        reader = open_reader(settings)
+        self._attempts = LiveAttempts(events_path(reader.ledger, reader.state.run))
         self._page = b""
         self._version = ""
 
     def version(self) -> str:
         """The commit that the run has come to; raises SkilloptError if it cannot be told."""
         return newest(open_reader(self._settings).ledger)
+
+    def now(self) -> str:
+        """What the run is at."""
+        return self._attempts.told()
 
     def page(self) -> bytes:
         """The page of that commit; raises SkilloptError if the run cannot be read."""
@@ -77,7 +85,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     live: LiveReport
 
     def do_GET(self) -> None:
-        """Answer with the page or its version, to nobody who calls us by another name."""
+        """Answer with the page, or with its version and what the run is at.
+
+        Nobody is answered who calls us by another name.
+        """
         if self.headers.get("Host", "").partition(":")[0] not in (HOST, "localhost"):
             # a foreign page could otherwise read this one by a name of its own for this address
             return self._send(HTTPStatus.FORBIDDEN, "text/plain", b"not by this name")
@@ -85,7 +96,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             if self.path == "/":
                 return self._send(HTTPStatus.OK, "text/html", self.live.page())
             if self.path == "/version":
-                return self._send(HTTPStatus.OK, "text/plain", self.live.version().encode())
+                told = f"{self.live.version()}\n{self.live.now()}"
+                return self._send(HTTPStatus.OK, "text/plain", told.encode())
         except SkilloptError as error:
             return self._send(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", str(error).encode())
         return self._send(HTTPStatus.NOT_FOUND, "text/plain", b"nothing here")

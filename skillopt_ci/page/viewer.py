@@ -15,7 +15,7 @@ MOST, MOST_CHARACTERS = 240, 400_000
 _STAGES = {
     "rollout": "training task",
     "selection": "selection task",
-    "slow_rollout": "training task, at the end of the epoch",
+    "slow_rollout": "end-of-epoch training task",
 }
 
 

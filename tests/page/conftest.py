@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from shutil import which
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,29 +12,19 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-#: A new browser must not look for its maker's servers.
-_QUIET = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-
 
 # Not longer than a module: while it is open no event loop can be started in this process.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Headless Chromium of the system; without one the test is left out, but never in CI."""
-    program = which("chromium") or which("chromium-browser") or which("google-chrome")
-    if program is None and not os.environ.get("CI"):
+    from bench.report import QUIET, program
+
+    if program() is None and not os.environ.get("CI"):
         pytest.skip("no Chromium on the path")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=list(_QUIET))
+        browser = playwright.chromium.launch(executable_path=program(), args=list(QUIET))
         yield browser
         browser.close()
 

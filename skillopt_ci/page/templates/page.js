@@ -33,7 +33,7 @@
   });
   let folded = [];
   addEventListener("beforeprint", () => {
-    folded = [...document.querySelectorAll("details:not([open])")];
+    folded = [...document.querySelectorAll("details:not([open]):not(.trajectory)")];
     for (const each of folded) each.open = true;
   });
   addEventListener("afterprint", () => { for (const each of folded) each.open = false; });
@@ -164,17 +164,39 @@
     compare();
   }
 
-  // Live: ask for the version, and load the page again when it is another one.
+  // Live: ask for the version, and load the page again when it is another one, as it was left.
   const live = document.body.dataset.live;
   if (live !== undefined) {
-    let known = null;
+    const kept = ["find", "find-section", "find-stage", "find-outcome"];
+    const keep = () => {
+      const open = [...document.querySelectorAll("details[open][id]")].map((each) => each.id);
+      const fate = document.querySelector('input[name="fate"]:checked');
+      sessionStorage.setItem("page", JSON.stringify({
+        open, at: scrollY, fate: fate && fate.value, fields: kept.map((id) => one(id) && one(id).value),
+      }));
+    };
+    const left = JSON.parse(sessionStorage.getItem("page") || "null");
+    sessionStorage.removeItem("page");
+    if (left) {
+      for (const id of left.open) if (one(id)) one(id).open = true;
+      kept.forEach((id, place) => { if (one(id) && left.fields[place]) one(id).value = left.fields[place]; });
+      if (attempts.length) choose();
+      const fate = left.fate && document.querySelector('input[name="fate"][value="' + left.fate + '"]');
+      if (fate) { fate.checked = true; fate.dispatchEvent(new Event("change")); }
+      scrollTo({ top: left.at, behavior: "instant" });
+    }
+    const state = one("live");
     const ask = async () => {
       try {
-        const version = await (await fetch("version", { cache: "no-store" })).text();
-        if (known !== null && version !== known) location.reload();
-        known = version;
+        const answer = await fetch("version", { cache: "no-store" });
+        if (!answer.ok) throw new Error(answer.statusText);
+        const [version, now] = (await answer.text()).split("\n");
+        if (version !== live) { keep(); location.reload(); return; }
+        state.textContent = "Following the run.";
+        one("now").textContent = now && "Latest work: " + now + ".";
         document.body.classList.remove("lost");
       } catch {
+        state.textContent = "The run cannot be followed at the moment; this page may be old.";
         document.body.classList.add("lost");
       }
       setTimeout(ask, 1000);
