@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from skillopt_ci.ledger.records import EditRecord, StepRecord
 from skillopt_ci.page.effects import Effects, effect_text
 from skillopt_ci.page.evidence import Evidence
+from skillopt_ci.page.failures import failures
 from skillopt_ci.page.versions import Passage, Version, passages
 from skillopt_ci.report.figures import plural
 
@@ -50,7 +51,7 @@ def _blame(
     record = steps.get(version.anchor)
     if record is None or record.decision is None:
         return Blame(passage, version)
-    decision, patterns = record.decision, record.proposal.patterns
+    decision, patterns = record.decision, failures(record.proposal.patterns)
     effect = ""
     if decision.score_after is not None:
         effect = f"{decision.score_before:.3f} → {decision.score_after:.3f}"

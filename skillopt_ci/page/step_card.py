@@ -14,6 +14,7 @@ from skillopt_ci.ledger.records import (
     UsageRecord,
 )
 from skillopt_ci.page.effects import Effects, effect_text
+from skillopt_ci.page.failures import failures
 from skillopt_ci.page.gate_rows import Gain, gain, gate_rows
 from skillopt_ci.page.race_table import RaceTable, race_table
 from skillopt_ci.report.accounts import stage_rows
@@ -86,7 +87,7 @@ def step_card(record: StepRecord, place: StepPlace, effects: Effects, texts: Tex
         gate=gate_rows(decision),
         gain_drawn=gain(decision),
         reasoning=proposal.reasoning.strip(),
-        patterns=proposal.patterns,
+        patterns=failures(proposal.patterns),
         edits=tuple(
             _edit(edit, proposal, _effect(effects, record.step, number))
             for number, edit in enumerate(proposal.edits)
