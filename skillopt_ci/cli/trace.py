@@ -23,13 +23,16 @@ from skillopt_ci.tasks.problems import did_you_mean
 @click.argument("task")
 @click.option("--attempt", type=click.IntRange(0), help="Which one, counting from 0.")
 @click.option("--stage", metavar="NAME", help="Such as rollout, selection, test.")
+@click.option(
+    "--skill", metavar="SHA256", default="", help="How the hash of the skill begins that was read."
+)
 @click.option("--whole", is_flag=True, help="Leave nothing out of long texts.")
 @global_options
 def command(
-    settings: Globals, task: str, attempt: int | None, stage: str | None, whole: bool
+    settings: Globals, task: str, attempt: int | None, stage: str | None, skill: str, whole: bool
 ) -> ExitCode:
     """Show how the latest attempt at TASK went, step by step, from this machine's record."""
-    course = _find(settings, task, attempt, stage)
+    course = _find(settings, task, attempt, stage, skill)
     if settings.json:
         click.echo(json.dumps(list(course.events)))
         return ExitCode.DONE
@@ -41,7 +44,9 @@ def command(
     return ExitCode.DONE
 
 
-def _find(settings: Globals, task: str, attempt: int | None, stage: str | None) -> Course:
+def _find(
+    settings: Globals, task: str, attempt: int | None, stage: str | None, skill: str
+) -> Course:
     loaded = load(settings.cwd / settings.config, settings.overrides)
     ledger = Ledger.open(loaded.root, loaded.config.run, loaded.config.git)
     folder = events_path(ledger, loaded.config.run)
@@ -52,6 +57,7 @@ def _find(settings: Globals, task: str, attempt: int | None, stage: str | None) 
             course.task == task
             and attempt in (None, course.attempt)
             and stage in (None, course.stage)
+            and course.skill_sha256.startswith(skill)
         ):
             found = course
     if found is not None:

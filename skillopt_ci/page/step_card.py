@@ -1,5 +1,6 @@
 """One step, one epoch's end, as the report shows it: facts, reasons, edits, flips, arithmetic."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -187,6 +188,9 @@ def _epoch_facts(record: BoundaryRecord, place: StepPlace) -> Iterator[tuple[str
     if record.previous_hard is not None and record.current_hard is not None:
         compared = f"{record.previous_hard:.3f} → {record.current_hard:.3f}"
         yield "compared", f"{compared} on {plural(len(record.pairs), 'training task')}"
+    kinds = Counter(pair.category.replace("_", " ") for pair in record.pairs)
+    if kinds:
+        yield "of these", ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     for name, part in (("guidance", record.slow_update), ("memory", record.meta_skill)):
         if part is not None and part.refused:
             yield name, f"refused: {part.refused}"

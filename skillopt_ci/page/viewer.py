@@ -1,5 +1,6 @@
 """The attempts that the report shows: a choice in bounds, and where they are linked from."""
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
@@ -28,6 +29,14 @@ class Shown:
     section: str
     what: str
     made_with: str
+
+    @property
+    def trace(self) -> str:
+        """The command that shows the attempt in full, where it is on record."""
+        one = self.attempt
+        words = ["skillopt-ci", "trace", one.task, "--stage", one.stage]
+        numbered = ["--attempt", str(one.attempt), "--skill", one.skill[:12], "--whole"]
+        return shlex.join([*words, *numbered])
 
     @property
     def kind(self) -> Outcome:

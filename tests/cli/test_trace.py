@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from skillopt_ci.ledger.git import Git
+
 if TYPE_CHECKING:
     from tests.cli.conftest import Cli
 
@@ -28,6 +30,21 @@ def test_the_stage_can_be_chosen(cli: Cli, trained: Path) -> None:
     task = first_task(trained, "selection")
     assert "stage selection" in cli(trained, "trace", task, "--stage", "selection").out
     assert cli(trained, "trace", task, "--stage", "rollout").code == 2
+
+
+def test_the_skill_can_be_chosen(cli: Cli, trained: Path) -> None:
+    task = first_task(trained, "selection")
+    history = [
+        json.loads(line)
+        for line in Git(trained)
+        .text("show", "skillopt/quickstart:.skillopt/quickstart/history.jsonl")
+        .splitlines()
+    ]
+    first = history[0]["skill_sha256"]
+    asked = ("trace", task, "--stage", "selection", "--skill")
+    assert f"skill {first[:12]}" in cli(trained, *asked, first[:8]).out
+    assert f"skill {first[:12]}" not in cli(trained, *asked, "").out
+    assert cli(trained, *asked, "0" * 64).code == 2
 
 
 def test_json_has_the_events(cli: Cli, trained: Path) -> None:

@@ -5,11 +5,14 @@ from run_views import SHA, plain_run
 from skillopt_ci.ledger.records import (
     AccountRecord,
     ArmRecord,
+    BoundaryRecord,
     EditRecord,
     EffectRecord,
     GateRecord,
     HeatRecord,
     Measurement,
+    PairRecord,
+    PairSide,
     ProposalRecord,
     RaceRecord,
     ReviewerNoteRecord,
@@ -19,7 +22,7 @@ from skillopt_ci.ledger.records import (
 from skillopt_ci.page.effects import EditEffect
 from skillopt_ci.page.gate_rows import gain, gate_rows
 from skillopt_ci.page.race_table import race_table
-from skillopt_ci.page.step_card import Card, step_card
+from skillopt_ci.page.step_card import Card, epoch_card, step_card
 from skillopt_ci.report.run_view import StepPlace
 
 GATE = GateRecord(
@@ -149,6 +152,20 @@ def test_what_reviewers_asked_for_is_told_with_what_became_of_it() -> None:
     proposal: ProposalRecord = step(reviewer_notes=(note,)).proposal
     (wish,) = card(step(reviewer_notes=proposal.reviewer_notes), {}).wishes
     assert wish == ("ada on SKILL.md:7: “Be brief.” – merged, 2 edits proposed for it, 1 taken")
+
+
+def test_an_epochs_end_counts_how_tasks_fared() -> None:
+    side = PairSide(hard=0, soft=0)
+    pairs = tuple(
+        PairRecord(id=name, category=kind, previous=side, current=side)
+        for name, kind in (("a", "persistent_fail"), ("b", "persistent_fail"), ("c", "improved"))
+    )
+    record = BoundaryRecord(
+        epoch=1, step=1, simulated=False, pairs=pairs, skill_before="a", skill_after="a",
+        config_sha256="c", previous_hard=0.0, current_hard=0.5,
+    )  # fmt: skip
+    facts = dict(epoch_card(record, StepPlace(SHA), None).facts)
+    assert facts["of these"] == "2 persistent fail, 1 improved"
 
 
 def test_cost_is_told_by_role_and_stage() -> None:

@@ -1,11 +1,13 @@
 """Which attempts the report shows, and what leads to them."""
 
+import shlex
+
 from hypothesis import given
 from run_views import plain_run, runs
 
 from skillopt_ci.page.outcome_map import Column, outcome_map
 from skillopt_ci.page.trajectories import Recorded, Trajectory, Turn, recorded
-from skillopt_ci.page.viewer import MOST, MOST_CHARACTERS, viewer
+from skillopt_ci.page.viewer import MOST, MOST_CHARACTERS, Shown, viewer
 from skillopt_ci.page.wishes import MOST as MOST_WISHES
 from skillopt_ci.page.wishes import wishes
 from skillopt_ci.report.run_view import RunView
@@ -90,6 +92,20 @@ def test_the_page_is_bounded_in_characters() -> None:
     found = viewer(run, everything(run, size=6_000))
     assert sum(one.attempt.size for one in found.shown) <= MOST_CHARACTERS
     assert found.shown[0].section == "step-200"
+
+
+def test_an_attempt_says_the_command_that_shows_all_of_it() -> None:
+    known = recorded(iter([attempt("task-3", "selection", "s1", solved=False)]))
+    (shown,) = viewer(grown(1), known).shown
+    assert shown.trace == (
+        "skillopt-ci trace task-3 --stage selection --attempt 0 --skill s1 --whole"
+    )
+
+
+def test_a_hostile_name_stays_one_word_of_the_command() -> None:
+    made = attempt("$(reboot); 'x", "selection", "s1", solved=False)
+    shown = Shown("attempt-1", made, "", "", "")
+    assert shlex.split(shown.trace)[2] == made.task
 
 
 def test_cells_of_the_map_lead_to_the_candidates_attempts() -> None:
