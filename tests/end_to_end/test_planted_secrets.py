@@ -162,6 +162,7 @@ def test_no_secret_is_left_anywhere(
     for words in (
         ("run", "-v", "--notes", str(notes)),
         ("show", "1"),
+        ("report", "--json"),
         ("doctor", "--json"),
         ("comment", "--publish"),
     ):
@@ -178,6 +179,8 @@ def test_no_secret_is_left_anywhere(
     assert planted.record(1).proposal.rollout.errors == 1
     assert HIDDEN in planted.record(1).model_dump_json()
     assert github_hub.comments
+    page = (workshop.folder / "repository" / "skillopt-report.html").read_text(encoding="utf-8")
+    assert HIDDEN in page.partition('id="trajectories"')[2]
     for where, content in leftovers(workshop, github_hub):
         assert found_in(content) == [], where
     # what one model blurted out is not told to another

@@ -125,6 +125,21 @@ def test_each_rule_leads_to_the_step_that_brought_it(show: Callable[..., Page]) 
     page.locator("#step-1[open]").wait_for()
 
 
+def test_the_curve_is_one_stop_and_arrow_keys_go_along_it(show: Callable[..., Page]) -> None:
+    page = show(evidence())
+    stops = page.locator('a.point:not([tabindex="-1"])')
+    assert stops.count() == 1
+    stops.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("End")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.getAttribute('href')") == "#step-3"
+    assert stops.count() == 1
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+    page.locator("#step-2[open]").wait_for()
+
+
 def test_the_map_works_by_keyboard(show: Callable[..., Page]) -> None:
     page = show(evidence())
     page.focus("#outcomes")

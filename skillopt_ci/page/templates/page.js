@@ -38,6 +38,17 @@
   });
   addEventListener("afterprint", () => { for (const each of folded) each.open = false; });
 
+  // The curve: one stop of the Tab key, arrow keys from candidate to candidate.
+  const points = [...document.querySelectorAll("a.point")];
+  for (const [place, point] of points.entries()) point.addEventListener("keydown", (event) => {
+    const next = { ArrowRight: place + 1, ArrowLeft: place - 1, Home: 0, End: points.length - 1 }[event.key];
+    if (next === undefined || !points[next]) return;
+    point.setAttribute("tabindex", "-1");
+    points[next].setAttribute("tabindex", "0");
+    points[next].focus({ preventScroll: true });
+    event.preventDefault();
+  });
+
   // The map: one cursor, moved by pointer or arrow keys.
   const map = one("outcomes");
   if (map) {
