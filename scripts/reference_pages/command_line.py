@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import click
 
+from reference_pages.glossary import meaning
 from reference_pages.markdown import prose, table
 from skillopt_ci.cli.main import cli
 
@@ -20,7 +21,7 @@ def page() -> str:
     """The page: the options of all commands, then a part for each command."""
     with click.Context(cli, info_name="skillopt-ci") as context:
         shared: set[str | None] = {option.name for option in cli.params}
-        parts = ["## Options of every command\n\n" + _options(cli.params, context)]
+        parts = ["## Options of every command\n\n" + _options(cli.params, context, "")]
         parts += [_part(command, sub, shared) for command, sub in _commands(cli, context)]
     return _HEAD + "\n".join(parts)
 
@@ -45,12 +46,12 @@ def _part(command: click.Command, context: click.Context, shared: set[str | None
     path = context.command_path.removeprefix("skillopt-ci ")
     text = prose(inspect.cleandoc(command.help or "").replace("\b", ""))
     fence = f"```text\n{usage}\n```\n"
-    lines = [f"## {path}", text, fence + (f"\n{_options(own, context)}" if own else "")]
+    lines = [f"## {path}", text, fence + (f"\n{_options(own, context, path)}" if own else "")]
     return "\n\n".join(lines)
 
 
-def _options(params: list[click.Parameter], context: click.Context) -> str:
+def _options(params: list[click.Parameter], context: click.Context, path: str) -> str:
     with context:
-        records = [param.get_help_record(context) for param in params]
-        rows = [(f"`{names}`", prose(text)) for names, text in filter(None, records)]
+        records = filter(None, [param.get_help_record(context) for param in params])
+        rows = [(f"`{names}`", prose(text or meaning(path, names))) for names, text in records]
     return table(("option", "meaning"), rows) if rows else ""

@@ -26,9 +26,10 @@ def page() -> str:
     schema = {**strict, "properties": lax["properties"]}
     definitions: Any = strict["$defs"]
     top = {key: value for key, value in schema.items() if key != "description"}
-    parts = [part(top, "top-level", "Top level")]
+    parts = [part(top, "top-level", "Top level", definitions)]
     for name, paths in _places(schema).items():
-        parts.append(part(definitions[name], name, _heading(definitions[name], name, paths)))
+        heading = _heading(definitions[name], name, paths)
+        parts.append(part(definitions[name], name, heading, definitions))
     return _HEAD + "\n".join(parts)
 
 

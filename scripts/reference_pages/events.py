@@ -1,11 +1,14 @@
 """The events of an attempt's record, where this version keeps one."""
 
 import dataclasses
+import inspect
+import re
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 
 from reference_pages.attribute_docs import attribute_docs
+from reference_pages.glossary import meaning
 from reference_pages.markdown import code, prose, table
 
 _MODULES = (
@@ -36,12 +39,20 @@ def _events(module: ModuleType) -> list[type]:
 def _part(cls: type) -> str:
     texts = attribute_docs(cls)
     rows = [
-        (code(field.name), code(_type_name(field.type)), prose(texts.get(field.name, "")))
+        (
+            code(field.name),
+            code(_type_name(field.type)),
+            prose(texts.get(field.name) or meaning(cls.__name__, field.name)),
+        )
         for field in dataclasses.fields(cls)
     ]
     keys = table(("key", "type", "meaning"), rows) if rows else ""
-    return "\n\n".join(filter(None, [f"### {cls.__name__}", prose(cls.__doc__ or ""), keys])) + "\n"
+    text = prose(inspect.cleandoc(cls.__doc__ or ""))
+    return "\n\n".join(filter(None, [f"### {cls.__name__}", text, keys])) + "\n"
 
 
 def _type_name(annotation: object) -> str:
-    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    """The type as a reader of the record knows it, without the modules that it stands in."""
+    if isinstance(annotation, type):
+        return annotation.__name__
+    return re.sub(r"\b(?:\w+\.)+(\w+)", r"\1", str(annotation))

@@ -44,7 +44,8 @@ def page() -> str:
         for file, (cls, text) in _FILES.items()
     ]
     texts = [(f"`{file}`", text) for file, text in _TEXTS.items()]
-    parts = [part(schema, name, name) for name, schema in _schemas().items()]
+    schemas = _schemas()
+    parts = [part(schema, name, name, schemas) for name, schema in schemas.items()]
     return _HEAD + table(("file", "what it holds"), rows + texts) + "\n" + "\n".join(parts)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from skillopt_ci.errors import ExitCode
 from skillopt_ci.ledger import records
 from skillopt_ci.settings.schema import json_schema
 
-PAGES = Path(__file__).parents[2] / "docs" / "reference"
+ROOT = Path(__file__).parents[2]
+PAGES, SCRIPTS = ROOT / "docs" / "reference", str(ROOT / "scripts")
 
 
 def page(name: str) -> str:
@@ -93,3 +95,23 @@ def test_no_link_leads_nowhere_on_its_own_page() -> None:
         text = file.read_text(encoding="utf-8")
         wanted = set(re.findall(r"\]\(#([\w-]+)\)", text))
         assert wanted <= set(re.findall(r"\{#([\w-]+)\}", text)), file.name
+
+
+def test_a_key_without_a_meaning_and_a_meaning_without_a_key_are_faults(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(SCRIPTS)
+    script = importlib.import_module("docs_reference")
+    texts = script.pages()
+    assert script.lacking(texts) == []
+    name = "docs/reference/records.md"
+    bare = {**texts, name: texts[name].replace("| Number of calls to models. |", "|  |")}
+    faults = script.lacking(bare)
+    assert any(fault.startswith(f"no meaning: {name}: `calls`") for fault in faults)
+    assert "in the glossary in vain: UsageRecord.calls" in faults
+
+
+def test_no_cell_is_empty() -> None:
+    for name in ("command-line", "configuration", "records", "trailers", "exit-codes"):
+        empty = [line for line in page(name).splitlines() if line.endswith("|  |")]
+        assert empty == [], name
