@@ -1,4 +1,4 @@
-"""Two runs of one configuration, trained by two processes of one clone at the same time."""
+"""Two processes at the same time: two runs of one configuration, in one clone or two; one run."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ def clone(tmp_path: Path) -> Path:
     for old, new in (
         ("run: quickstart\nskill: skills/ledger/SKILL.md\n", ""),
         ("num_epochs: 3", "num_epochs: 1"),
+        ("batch_size: 16", "batch_size: 8"),
         ("scorer:", "  limit: 16\nscorer:"),
     ):
         assert text.count(old) == 1
@@ -44,14 +45,14 @@ def clone(tmp_path: Path) -> Path:
     git = Git(folder)
     git.run("add", "--all")
     git.run("commit", "--quiet", "-m", "Two skills")
-    git.run("init", "--quiet", "--bare", str(tmp_path / "remote.git"))
+    git.run("init", "--quiet", "--bare", "--initial-branch=main", str(tmp_path / "remote.git"))
     git.run("remote", "add", "origin", str(tmp_path / "remote.git"))
     git.run("push", "--quiet", "origin", "HEAD")
     return folder
 
 
-def step(folder: Path, run: str) -> subprocess.Popen[str]:
-    words = ["step", "--run", run, "--json", "--no-progress"]
+def begin(folder: Path, word: str, run: str) -> subprocess.Popen[str]:
+    words = [word, "--run", run, "--json", "--no-progress", "-o", "evaluation.eval_test=false"]
     return subprocess.Popen(
         [sys.executable, "-m", "skillopt_ci", *words],
         cwd=folder,
@@ -61,8 +62,25 @@ def step(folder: Path, run: str) -> subprocess.Popen[str]:
     )
 
 
+def second(clone: Path) -> Path:
+    """Another clone of the same remote, as another machine has it."""
+    other = clone.with_name("other")
+    Git(clone.parent).run("clone", "--quiet", str(clone.parent / "remote.git"), str(other))
+    return other
+
+
+def remote_text(clone: Path, *words: str) -> str:
+    return Git(clone.parent / "remote.git").text(*words)
+
+
+def history(clone: Path, run: str) -> list[tuple[str, int]]:
+    """Kind and step of each event of the run, as the remote has it."""
+    lines = remote_text(clone, "show", f"skillopt/{run}:.skillopt/{run}/history.jsonl").splitlines()
+    return [(one["kind"], one["step"]) for one in map(json.loads, lines)]
+
+
 def test_neither_steps_on_the_other(clone: Path) -> None:
-    both = [step(clone, "left"), step(clone, "right")]
+    both = [begin(clone, "step", "left"), begin(clone, "step", "right")]
     told = [process.communicate() for process in both]
     assert [process.returncode for process in both] == [0, 0], told
     commits = [json.loads(out)["commit"] for out, _ in told]
@@ -73,6 +91,38 @@ def test_neither_steps_on_the_other(clone: Path) -> None:
         files = git.text("ls-tree", "-r", "--name-only", commit).splitlines()
         assert f".skillopt/{name}/state.json" in files
         assert f".skillopt/{other}/state.json" not in files
+
+
+@pytest.mark.parametrize("places", ["one clone", "two clones"])
+def test_whole_runs_end_as_if_each_were_alone(clone: Path, places: str) -> None:
+    base = remote_text(clone, "rev-parse", "main")
+    there = clone if places == "one clone" else second(clone)
+    both = [begin(clone, "run", "left"), begin(there, "run", "right")]
+    told = [process.communicate() for process in both]
+    assert [process.returncode for process in both] == [0, 0], told
+    alone = ["start", "step", "step", "slow_update"]
+    for name, other in (("left", "skills/right"), ("right", "skills/ledger")):
+        assert [kind for kind, _ in history(clone, name)] == alone
+        assert (
+            remote_text(clone, "diff", "--name-only", "main", f"skillopt/{name}", "--", other) == ""
+        )
+    refs = remote_text(clone, "for-each-ref", "--format=%(refname:short)").splitlines()
+    assert refs == ["main", "skillopt/left", "skillopt/right"]
+    assert remote_text(clone, "rev-parse", "main") == base
+    for folder in {clone, there}:
+        assert Git(folder).text("status", "--porcelain") == ""
+
+
+def test_one_run_from_two_clones_does_each_step_once(clone: Path) -> None:
+    both = [begin(folder, "run", "left") for folder in (clone, second(clone))]
+    told = [process.communicate() for process in both]
+    # who comes last may find everything done, or give up after races lost one after another
+    assert {process.returncode for process in both} <= {0, 3, 6}, told
+    assert 0 in [process.returncode for process in both], told
+    events = history(clone, "left")
+    assert [number for kind, number in events if kind == "step"] == [1, 2]
+    assert [kind for kind, _ in events].count("slow_update") == 1
+    assert "skillopt-candidate" not in remote_text(clone, "for-each-ref")
 
 
 def test_a_command_without_a_name_asks_which_run(clone: Path) -> None:
