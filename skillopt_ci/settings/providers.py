@@ -183,8 +183,8 @@ _HOSTED: dict[ProviderName, Preset] = {
         caching="automatic",
         thinking=_TYPE,
         carried=("reasoning_content",),
-        target="deepseek-flash",
-        optimizer="deepseek-pro",
+        target="deepseek-v4-flash",
+        optimizer="deepseek-v4-pro",
     ),
     "mistral": Preset(
         "Mistral",

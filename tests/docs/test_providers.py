@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from skillopt_ci.model.prices import tariff_of
 from skillopt_ci.settings.model import Models, short_form
-from skillopt_ci.settings.providers import PROVIDERS, Preset
+from skillopt_ci.settings.providers import PROVIDERS, Preset, ProviderName
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "providers.md").read_text(encoding="utf-8")
 
@@ -96,3 +97,25 @@ def test_every_example_is_a_valid_role() -> None:
         }
         roles.setdefault("optimizer", roles["target"])
         Models.model_validate(roles)
+
+
+_IN_THE_TABLE: tuple[ProviderName, ...] = (
+    "anthropic",
+    "deepseek",
+    "gemini",
+    "groq",
+    "minimax",
+    "mistral",
+    "openai",
+)
+
+
+@pytest.mark.parametrize("name", _IN_THE_TABLE)
+def test_the_example_models_are_ones_that_the_price_table_knows(name: ProviderName) -> None:
+    """A name that was retired or misspelt is in no table; some providers are in none at all."""
+    preset = PROVIDERS[name]
+    sides = {
+        role: {"provider": name, "model": getattr(preset, role)} for role in ("target", "optimizer")
+    }
+    models = Models.model_validate(sides)
+    assert [tariff_of(each).source for each in (models.target, models.optimizer)] == ["table"] * 2
