@@ -18,6 +18,9 @@ from skillopt_ci.settings.config import Budget, Limits
 from skillopt_ci.training.session import Session
 from skillopt_ci.training.standing import foresee_standing
 
+#: What the tables go without on a narrow terminal, the least missed first.
+_DISPENSABLE = ("tokens a call",)
+
 
 @click.command()
 @global_options
@@ -65,7 +68,7 @@ def _print(found: Estimate, warnings: list[str], session: Session, settings: Glo
         if part.stages:
             title = f"{part.name[0].upper()}{part.name[1:]}"
             rows = list(part_rows(part))
-            print_table(HEADINGS, rows, sys.stdout, settings.environ, title)
+            print_table(HEADINGS, rows, sys.stdout, settings.environ, title, _DISPENSABLE)
         else:
             click.echo(f"{part.name[0].upper()}{part.name[1:]}: nothing to call")
         click.echo()

@@ -41,7 +41,7 @@ def run_line_text(line: RunLine, now: float, width: int | None = None) -> str:
     figure that is cut off would be another figure.
     """
     parts = {**_standing(line.step), **_consumed(line, now)}
-    for spare in ("tokens", "last", "skill"):
+    for spare in ("tokens", "last", "skill", "cost"):
         if width is not None and len(_joined(parts)) > width:
             parts.pop(spare, None)
     return _joined(parts)

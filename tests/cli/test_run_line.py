@@ -36,6 +36,7 @@ def test_the_line_says_where_the_run_stands_and_what_it_consumed() -> None:
         (80, "step 3/12 epoch 1 · skill 0.675 · last merged · 1,000 calls 100.0/s · $30.00"),
         (70, "step 3/12 epoch 1 · skill 0.675 · 1,000 calls 100.0/s · $30.00"),
         (60, "step 3/12 epoch 1 · 1,000 calls 100.0/s · $30.00"),
+        (40, "step 3/12 epoch 1 · 1,000 calls 100.0/s"),
     ],
 )
 def test_what_does_not_fit_is_left_out_as_a_whole(width: int, told: str) -> None:

@@ -61,3 +61,14 @@ def test_text_from_outside_is_text() -> None:
     stream = io.StringIO()
     print_table(("a", "b"), [("[bold]x[/bold]", ":smile: \x1b[31m\u202e")], stream, {})
     assert stream.getvalue().splitlines()[1] == "[bold]x[/bold]  :smile: [31m"
+
+
+def test_where_room_is_short_dispensable_columns_are_left_out_in_their_order() -> None:
+    cells = [("1", "x" * 20, "y" * 20, "12")]
+    headings = ("n", "least", "less", "what")
+    shown = {}
+    for columns in ("80", "40", "20"):
+        stream = io.StringIO()
+        print_table(headings, cells, stream, {"COLUMNS": columns}, dispensable=("least", "less"))
+        shown[columns] = stream.getvalue().splitlines()[0].split()
+    assert shown == {"80": [*headings], "40": ["n", "less", "what"], "20": ["n", "what"]}
