@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from skillopt_ci.computer.capture import Capture
+from skillopt_ci.computer.descendants import kill_tree
 from skillopt_ci.computer.sealed_file import sealed_file
 from skillopt_ci.computer.undisturbed import undisturbed
 
@@ -42,7 +43,7 @@ async def execute(
     pass_fds: Sequence[int] = (),
     clock: Callable[[], float] = time.monotonic,
 ) -> Execution:
-    """Run ``arguments`` to their end or for ``timeout`` seconds; then kill its process group.
+    """Run ``arguments`` to their end or for ``timeout`` seconds; then kill all it started.
 
     Raises OSError or ValueError if the program cannot be started.
     """
@@ -97,9 +98,12 @@ async def _outlives(process: Process, timeout: float) -> bool:
 
 
 async def _end(process: Process) -> None:
-    """Kill a program and its group; after a normal end, what it has left of the group."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+    """Kill a program with all it started; after a normal end, what it has left of its group."""
+    if process.returncode is None:
+        kill_tree(process.pid)
+    else:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
     await undisturbed(process.wait())
 
 

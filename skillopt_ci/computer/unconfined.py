@@ -10,6 +10,7 @@ from pathlib import Path
 
 from skillopt_ci.computer import process
 from skillopt_ci.computer.computer import HOME, WORKDIR, Computer, ComputerSpec
+from skillopt_ci.computer.descendants import kill_marked
 from skillopt_ci.computer.errors import ComputerFailure, ComputerUnavailable
 from skillopt_ci.computer.shell_computer import START, Command, Ended, ShellComputer
 
@@ -30,7 +31,7 @@ class Unconfined:
             raise ComputerUnavailable("No program `sh` is found in PATH.")
 
     def open(self, spec: ComputerSpec) -> AbstractAsyncContextManager[Computer]:
-        """Make a folder, and remove it at the end."""
+        """Make a folder; at the end remove it, and kill what still runs with it as its home."""
         return self._opened(spec)
 
     @asynccontextmanager
@@ -39,7 +40,11 @@ class Unconfined:
             folder = _Folder(Path(name), self.search_path, spec.environ)
             for inside in folder.places.values():
                 Path(inside).mkdir()
-            yield ShellComputer(folder, folder.place)
+            try:
+                yield ShellComputer(folder, folder.place)
+            finally:
+                # What went into a session of its own before the command that started it ended.
+                kill_marked("HOME", folder.places[HOME])
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,23 @@ def test_time_is_limited(any_desk: Desk) -> None:
     assert eventually(lambda: not processes_with(marker))
 
 
+def test_time_is_over_for_what_is_in_a_session_of_its_own_too(any_desk: Desk) -> None:
+    marker = uuid.uuid4().hex
+    inner = f"setsid sh -c 'echo begun; while :; do sleep 1; done; : {marker}'"
+    done = any_desk.sh(f'setsid sh -c "{inner}" & wait', timeout=1.0)
+    assert (done.timed_out, done.stdout) == (True, "begun\n")
+    assert eventually(lambda: not processes_with(marker))
+
+
+def test_what_hides_goes_with_its_computer() -> None:
+    marker = uuid.uuid4().hex
+    script = f"setsid sh -c 'touch begun; while :; do sleep 1; done; : {marker}' & "
+    with desk("unconfined") as opened:
+        opened.sh(f"{script} until test -e begun; do :; done", timeout=30)
+        assert processes_with(marker)
+    assert eventually(lambda: not processes_with(marker))
+
+
 def test_nothing_works_on_in_the_background(any_desk: Desk) -> None:
     marker = uuid.uuid4().hex
     script = f"sh -c 'while :; do sleep 1; done; : {marker}' & echo started"
