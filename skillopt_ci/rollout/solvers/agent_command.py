@@ -54,6 +54,9 @@ def agent_environ(
     """
     names = visible_names(facts, settings)
     passed_on = {name: environ[name] for name in names if environ.get(name)}
+    for name, other in facts.same_key.items():
+        if other in passed_on:
+            passed_on.setdefault(name, passed_on[other])
     started = agent_program(facts, settings, root)
     folder = str(PurePosixPath(started).parent)
     path = {"PATH": f"{folder}:{_USUAL_PATH}"} if started.startswith("/") else {}

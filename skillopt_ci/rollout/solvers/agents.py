@@ -19,8 +19,9 @@ class AgentFacts:
     ``arguments`` run it once without asking anybody; permissions are all given, since the computer
     is what confines it. ``prompt`` says how it is told its task. ``skills`` is its folder of skills
     in a repository, ``instructions`` the file that it reads in any case. ``keys`` are the variables
-    that hold its key, ``environ`` is what is set besides. ``turns_status`` is the exit status that
-    tells of a limit of its own on turns.
+    that hold its key or say which server takes it, ``environ`` is what is set besides. ``same_key``
+    names variables that are filled from another where they are not set. ``turns_status`` is the
+    exit status that tells of a limit of its own on turns.
     """
 
     program: str
@@ -31,6 +32,7 @@ class AgentFacts:
     instructions: str
     keys: tuple[str, ...]
     environ: Mapping[str, str] = field(default_factory=dict)
+    same_key: Mapping[str, str] = field(default_factory=dict)
     prompt_option: str = ""
     last_argument: str = ""
     turns_option: str = ""
@@ -77,6 +79,7 @@ CODEX = AgentFacts(
     skills=".agents/skills",
     instructions="AGENTS.md",
     keys=("CODEX_API_KEY", "OPENAI_API_KEY"),
+    same_key=MappingProxyType({"CODEX_API_KEY": "OPENAI_API_KEY"}),
 )
 
 COPILOT = AgentFacts(
@@ -88,7 +91,16 @@ COPILOT = AgentFacts(
     skills=".github/skills",
     instructions="AGENTS.md",
     # GH_TOKEN and GITHUB_TOKEN work too, but can do more than an agent should be handed unasked.
-    keys=("COPILOT_GITHUB_TOKEN",),
+    keys=(
+        "COPILOT_GITHUB_TOKEN",
+        "COPILOT_PROVIDER_API_KEY",
+        "COPILOT_PROVIDER_BEARER_TOKEN",
+        "COPILOT_PROVIDER_BASE_URL",
+        "COPILOT_PROVIDER_TYPE",
+        "COPILOT_PROVIDER_WIRE_API",
+        "COPILOT_PROVIDER_MODEL_ID",
+    ),
+    environ=MappingProxyType({"COPILOT_AUTO_UPDATE": "false"}),
 )
 
 CURSOR = AgentFacts(
@@ -108,7 +120,14 @@ GEMINI = AgentFacts(
     model_option="--model",
     skills=".gemini/skills",
     instructions="GEMINI.md",
-    keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    keys=(
+        "GEMINI_API_KEY",
+        "GOOGLE_API_KEY",
+        "GOOGLE_GEMINI_BASE_URL",
+        "GOOGLE_GENAI_USE_VERTEXAI",
+        "GOOGLE_CLOUD_PROJECT",
+        "GOOGLE_CLOUD_LOCATION",
+    ),
     turns_status=53,
     # Without it, a folder that nobody has vouched for gets neither skills nor tools.
     environ=MappingProxyType({"GEMINI_CLI_TRUST_WORKSPACE": "true"}),

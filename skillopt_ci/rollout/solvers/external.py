@@ -21,7 +21,7 @@ from skillopt_ci.rollout.solvers.agent_command import (
     agent_environ,
     visible_names,
 )
-from skillopt_ci.rollout.solvers.agent_failure import failure
+from skillopt_ci.rollout.solvers.agent_failure import failure, waiting_for_server
 from skillopt_ci.rollout.solvers.agents import AGENTS, READERS, AgentFacts
 from skillopt_ci.rollout.solvers.skill_files import SkillFolder, install, place_of
 from skillopt_ci.rollout.solvers.streams.account import Account
@@ -92,7 +92,8 @@ class ExternalSolver:
         """Install the skill, run the agent, tell its steps, and return its answer.
 
         Raises AgentError when it fails or gives no answer, ModelSetupError when it cannot be run
-        or has no valid key, and ModelUnavailable when its server is at fault.
+        or has no valid key, ModelRefusal when its server will not take the prompt, and
+        ModelUnavailable when its server is at fault or it ends before its model has answered.
         """
         computer = _computer(place, task)
         read = as_read(skill).strip()
@@ -108,7 +109,9 @@ class ExternalSolver:
         for step in steps:
             yield step
         limit = self._limit(result, account) or exceeded
-        if limit is None:
+        if result.timed_out:
+            self._refuse_waiting(result, account)
+        elif limit is None:
             self._refuse_failure(result, account)
         yield Attempt(
             (*asked, *account.messages),
@@ -145,10 +148,13 @@ class ExternalSolver:
         )
 
     def _read(self, result: CommandResult) -> Account:
-        speaks = self.settings.output
-        if speaks == "auto":
-            speaks = "text" if self.settings.agent == "command" else self.settings.agent
-        return READERS[speaks](redact(result.stdout, self._secrets))
+        return READERS[self._speaks](redact(result.stdout, self._secrets))
+
+    @property
+    def _speaks(self) -> str:
+        if self.settings.output != "auto":
+            return self.settings.output
+        return "text" if self.settings.agent == "command" else self.settings.agent
 
     def _limit(self, result: CommandResult, account: Account) -> Limit | None:
         if result.timed_out:
@@ -159,19 +165,42 @@ class ExternalSolver:
     def _refuse_failure(self, result: CommandResult, account: Account) -> None:
         if result.exit_code == 0 and account.response is not None and not account.error:
             return
-        if result.exit_code == 0 and not account.error:
+        if result.exit_code == 0 and not account.error and not self._silent(account):
             raise AgentError(f"{self.name} ended without an answer")
         errors = redact(result.stderr, self._secrets)
-        told = account.error or errors or ("" if account.steps else result.stdout)
+        raise self._failure(
+            result, account, account.error or account.trouble or errors or self._unread(result)
+        )
+
+    def _refuse_waiting(self, result: CommandResult, account: Account) -> None:
+        """Raise if time ran out while the model's server was in trouble, or never answered."""
+        told = account.trouble or waiting_for_server(redact(result.stderr, self._secrets))
+        if told or self._silent(account):
+            caught = self._failure(result, account, told or "its time was over")
+            if not isinstance(caught, AgentError):
+                raise caught
+
+    def _failure(self, result: CommandResult, account: Account, told: str) -> Exception:
         program = (*self.settings.command, self.facts.program)[0]
-        raise failure(self.name, program, result.exit_code, told, worked=account.turns > 0)
+        worked, silent = account.turns > 0, self._silent(account)
+        return failure(self.name, program, result.exit_code, told, worked=worked, silent=silent)
+
+    def _silent(self, account: Account) -> bool:
+        return self._speaks != "text" and not account.turns
+
+    def _unread(self, result: CommandResult) -> str:
+        """Return what stands on standard output where it is no stream of events."""
+        events = any(line.startswith("{") for line in result.stdout.splitlines())
+        return "" if events else redact(result.stdout, self._secrets)
 
     @property
     def _secrets(self) -> tuple[str, ...]:
         return secret_values(visible_names(self.facts, self.settings), self.environ)
 
     def _usage(self, account: Account, prompt: str) -> Usage:
-        usage = account.usage or _estimate(account, prompt)
+        told = account.usage or _estimate(account, prompt)
+        # Some count the whole run as one.
+        usage = replace(told, calls=max(told.calls, account.turns))
         if usage.cost_usd is None and self.settings.price is not None:
             return replace(usage, cost_usd=cost_usd(usage, self.settings.price))
         return usage

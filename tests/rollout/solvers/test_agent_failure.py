@@ -1,8 +1,8 @@
 import pytest
 
 from skillopt_ci.errors import InfrastructureError, ModelSetupError
-from skillopt_ci.model.client import ModelUnavailable
-from skillopt_ci.rollout.solvers.agent_failure import failure
+from skillopt_ci.model.client import ModelRefusal, ModelUnavailable
+from skillopt_ci.rollout.solvers.agent_failure import failure, waiting_for_server
 from skillopt_ci.rollout.steps import AgentError
 
 BUSY = [
@@ -13,12 +13,33 @@ BUSY = [
     "request to https://x failed, reason: connect ECONNREFUSED",
     "Claude AI usage limit reached|1750000000",
     "getaddrinfo EAI_AGAIN api.example.com",
+    "We’re currently experiencing high demand, which may cause temporary errors.",
+    "exceeded retry limit, last status: 429 Too Many Requests",
+    "Failed to get response from the AI model; retried 5 times Last error: 500 boom",
 ]
 NO_KEY = [
     "Invalid API key · Please run /login",
     "unexpected status 401 Unauthorized",
     "Please set an Auth method in your settings.json",
     "Error: No authentication information found.",
+    "Invalid API key · Fix external API key (HTTP status 401)",
+    "Failed to authenticate. API Error: 403 Your key may not use this model (HTTP status 403)",
+    "Authentication failed with provider at http://x/v1 (HTTP 401). Check your key.",
+    "Invalid auth method selected.",
+]
+WRONG_SETTING = [
+    "There's an issue with the selected model (m). It may not exist or you may not have access.",
+    "unexpected status 404 Not Found: model: m does not exist, url: http://x/v1/responses",
+    "Model 'm' not found on provider at http://x/v1 (HTTP 404).",
+    "error: unexpected argument '--x' found",
+    "--dangerously-skip-permissions cannot be used with root/sudo privileges",
+]
+REFUSED = [
+    "Prompt is too long · the request is ~300000 tokens (limit 200000)",
+    "prompt is too long: 300000 tokens > 200000 maximum",
+    "The provider rejected the prompt as too long, but automatic recovery could not reduce it.",
+    "Your input exceeds the context window of this model.",
+    "invalid_prompt: this may violate our usage policy",
 ]
 
 
@@ -32,6 +53,29 @@ def test_a_server_in_trouble_is_no_failure_of_the_agent(told: str) -> None:
 @pytest.mark.parametrize("told", NO_KEY)
 def test_a_missing_key_stops_the_run(told: str) -> None:
     assert isinstance(failure("codex", "codex", 1, told, worked=False), ModelSetupError)
+
+
+@pytest.mark.parametrize("told", WRONG_SETTING)
+def test_a_setting_that_cannot_work_stops_the_run(told: str) -> None:
+    assert isinstance(failure("codex", "codex", 1, told, worked=False), ModelSetupError)
+
+
+@pytest.mark.parametrize("told", REFUSED)
+def test_a_prompt_that_the_server_refuses_is_the_tasks_outcome(told: str) -> None:
+    raised = failure("codex", "codex", 1, told, worked=False, silent=True)
+    assert isinstance(raised, ModelRefusal)
+    assert isinstance(failure("codex", "codex", 1, told, worked=True), AgentError)
+
+
+def test_before_the_model_has_answered_nothing_is_the_agents_failure() -> None:
+    raised = failure("codex", "codex", 139, "core dumped", worked=False, silent=True)
+    assert isinstance(raised, ModelUnavailable)
+
+
+def test_only_the_last_wait_for_a_server_is_told() -> None:
+    told = "Attempt 1 failed with status 429. Retrying\n  at x\nAttempt 2 failed. Retrying\n  at x"
+    assert waiting_for_server(told) == "Attempt 2 failed. Retrying"
+    assert waiting_for_server("all is well") == ""
 
 
 @pytest.mark.parametrize("told", NO_KEY)

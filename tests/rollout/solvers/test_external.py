@@ -281,10 +281,14 @@ def _runs(pid: str) -> bool:
     return state != "Z"
 
 
+WORKED = f"echo '{json.dumps(_said(' '))}'; "
 FAILURES = [
-    ("exit 3", AgentError, "ended with exit status 3: it said nothing"),
-    ("echo 'segmentation fault' >&2; exit 139", AgentError, "segmentation fault"),
-    ("exit 0", AgentError, "ended without an answer"),
+    (f"{WORKED}exit 3", AgentError, "ended with exit status 3: it said nothing"),
+    (f"{WORKED}echo 'segmentation fault' >&2; exit 139", AgentError, "segmentation fault"),
+    (f"{WORKED}exit 0", AgentError, "ended without an answer"),
+    ("exit 3", ModelUnavailable, "exit status 3 before its model had answered: it said nothing"),
+    ("exit 0", ModelUnavailable, "exit status 0 before its model had answered: it said nothing"),
+    ("echo 'error: unknown option --x' >&2; exit 1", ModelSetupError, "cannot work as it is set"),
     ("echo 'API Error: 529 Overloaded' >&2; exit 1", ModelUnavailable, "529 Overloaded"),
     ("echo 'rate limit reached' >&2; exit 1", ModelUnavailable, "rate limit"),
     ("echo 'Invalid API key · Please run /login'; exit 1", ModelSetupError, "no valid key"),
@@ -298,9 +302,55 @@ def test_a_failure_is_told_apart(play: Play, body: str, kind: type[Exception], t
 
 
 def test_an_agent_that_reports_an_error_failed_whatever_its_status(play: Play) -> None:
-    stream = _events({"type": "turn.failed", "error": {"message": "model refused to go on"}})
+    stream = _events(
+        {"type": "item.completed", "item": {"id": "1", "type": "agent_message", "text": "4"}},
+        {"type": "turn.failed", "error": {"message": "model refused to go on"}},
+    )
     with pytest.raises(AgentError, match="refused to go on"):
         play(external("codex", command=["./agent"]), files={"agent": stream})
+
+
+@pytest.mark.parametrize(
+    ("agent", "script"),
+    [
+        ("claude-code", "echo '{}'"),
+        ("claude-code", 'echo \'{"type": "system", "subtype": "api_retry", "error": "x"}\''),
+        ("gemini", "echo 'Attempt 3 failed with status 503. Retrying with backoff...' >&2"),
+    ],
+)
+def test_time_that_a_server_took_is_not_held_against_the_agent(
+    agent: str, script: str, play: Play
+) -> None:
+    with pytest.raises(ModelUnavailable):
+        play(
+            external(agent, command=["./agent"]),
+            place=Workplace("rollout", limits=AttemptLimits(rollout_seconds=0.5)),
+            files={"agent": f"#!/bin/sh\n{script}\nsleep 60\n"},
+        )
+
+
+def test_a_server_in_trouble_while_time_runs_out_is_not_either(play: Play) -> None:
+    stream = _events(
+        {"type": "item.completed", "item": {"id": "1", "type": "agent_message", "text": "4"}},
+        {"type": "error", "message": "Reconnecting... 5/5 (503 Service Unavailable)"},
+    )
+    with pytest.raises(ModelUnavailable, match="503 Service Unavailable"):
+        play(
+            external("codex", command=["./agent"]),
+            place=Workplace("rollout", limits=AttemptLimits(rollout_seconds=0.5)),
+            files={"agent": f"{stream}sleep 60\n"},
+        )
+
+
+def test_codex_takes_either_key(play: Play) -> None:
+    script = '#!/bin/sh\ncat > seen; echo "$CODEX_API_KEY $OPENAI_API_KEY" > seen; echo done\n'
+    for ours in ({"OPENAI_API_KEY": "a"}, {"CODEX_API_KEY": "b", "OPENAI_API_KEY": "a"}):
+        played = play(
+            external("codex", ours, command=["./agent"], output="text"),
+            files={"agent": script},
+            look=["seen"],
+        )
+        assert played.files["seen"] == f"{ours.get('CODEX_API_KEY', 'a')} a\n"
 
 
 def test_a_program_that_is_not_there_stops_the_run(play: Play) -> None:
@@ -318,7 +368,7 @@ def test_a_program_that_the_agent_did_not_find_is_the_agents_failure(play: Play)
 def test_a_key_never_stands_in_what_is_kept(play: Play) -> None:
     ours = {"CODEX_API_KEY": "sk-secret-value"}
     script = '#!/bin/sh\necho "the key is $CODEX_API_KEY" >&2\nexit 1\n'
-    with pytest.raises(AgentError) as caught:
+    with pytest.raises(ModelUnavailable) as caught:
         play(external("codex", ours, command=["./agent"]), files={"agent": script})
     assert "sk-secret-value" not in str(caught.value)
     assert "the key is ***" in str(caught.value)

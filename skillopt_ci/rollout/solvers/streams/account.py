@@ -19,8 +19,9 @@ class Account:
     """A stream, read to its end.
 
     ``response`` is None where the agent gave no answer. ``usage`` is what it reports in all, None
-    where it reports nothing. ``error`` is its own account of a failure, and ``limit`` the limit of
-    its own that it stopped at.
+    where it reports nothing. ``error`` is its own account of a failure, ``trouble`` what the
+    model's server last answered in place of the model, and ``limit`` the limit of its own that it
+    stopped at.
     """
 
     steps: tuple[Step, ...] = ()
@@ -28,6 +29,7 @@ class Account:
     usage: Usage | None = None
     error: str = ""
     limit: Limit | None = None
+    trouble: str = ""
 
     @property
     def turns(self) -> int:
@@ -56,6 +58,7 @@ class Scribe:
     usage: Usage | None = None
     error: str = ""
     limit: Limit | None = None
+    trouble: str = ""
     _steps: list[Step] = field(default_factory=list)
     _text: list[str] = field(default_factory=list)
     _calls: list[ToolCall] = field(default_factory=list)
@@ -99,6 +102,11 @@ class Scribe:
         self._end_turn()
         self._steps.append(Told(kind, text))
 
+    def troubled(self, text: str) -> None:
+        """Note that the model's server failed, and that the agent asks it again."""
+        self.tell("error", text)
+        self.trouble = text
+
     @property
     def spoke(self) -> bool:
         """Whether the model's last answer so far has words in it."""
@@ -112,12 +120,15 @@ class Scribe:
         response = self.response
         if response is None and said and said[-1].strip():
             response = said[-1]
-        return Account(tuple(self._steps), response, self.usage, self.error, self.limit)
+        return Account(
+            tuple(self._steps), response, self.usage, self.error, self.limit, self.trouble
+        )
 
     def _end_turn(self) -> None:
         if self._text or self._calls:
             message = Message("assistant", "".join(self._text), tool_calls=tuple(self._calls))
             self._steps.append(ModelSaid(message, self._turn_usage))
+            self.trouble = ""
         self._text, self._calls, self._turn_usage, self._turn = [], [], Usage(), ""
 
 

@@ -14,6 +14,7 @@ from skillopt_ci.rollout.solvers.streams.account import (
 )
 from skillopt_ci.rollout.steps import Limit
 
+_NO_MODEL = "<synthetic>"
 _LIMITS = {"error_max_turns": Limit.STEPS, "error_max_budget_usd": Limit.COST}
 
 
@@ -24,6 +25,11 @@ def read(output: str) -> Account:
         if event.get("parent_tool_use_id"):
             continue  # a helper that the agent started: its work is the result of that tool
         match event.get("type"):
+            case "system" if event.get("subtype") == "api_retry":
+                told = f"{number(event.get('error_status')) or ''} {text(event.get('error'))}"
+                scribe.troubled(f"API error {told.strip()}")
+            case "assistant" if part(event, "message").get("model") == _NO_MODEL:
+                pass  # the program's own words about an error, which the result repeats
             case "assistant":
                 _assistant(scribe, part(event, "message"))
             case "user":
@@ -69,7 +75,9 @@ def _result(scribe: Scribe, event: Event) -> None:
     if failed and scribe.limit is None:
         reasons = event.get("errors")
         listed = "; ".join(map(text, reasons)) if isinstance(reasons, list) else ""
-        scribe.error = said or listed or subtype
+        status = number(event.get("api_error_status"))
+        reason = said or listed or subtype
+        scribe.error = f"{reason} (HTTP status {status})" if status else reason
     elif said:
         scribe.response = said
 

@@ -27,8 +27,8 @@ def read(output: str) -> Account:
             case "turn.failed":
                 scribe.error = text(part(event, "error").get("message")) or "the turn failed"
             case "error":
-                # Also written when a connection is taken up again; a failed turn has its own event.
-                scribe.tell("error", text(event.get("message")))
+                # Written each time a connection is taken up again; a failed turn has its own event.
+                scribe.troubled(text(event.get("message")))
     return scribe.finished()
 
 

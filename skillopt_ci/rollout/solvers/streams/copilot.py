@@ -25,6 +25,9 @@ def read(output: str) -> Account:
                 _message(scribe, data)
             case "tool.execution_complete":
                 _completed(scribe, data)
+            case "model.call_failure":
+                told = f"HTTP {number(data.get('statusCode'))} {text(data.get('errorMessage'))}"
+                scribe.troubled(told.strip())
             case "session.error":
                 scribe.error = text(data.get("message")) or "the session failed"
             case "message" if event.get("role") in ("assistant", None):
@@ -54,7 +57,8 @@ def _message(scribe: Scribe, data: Event) -> None:
 
 def _completed(scribe: Scribe, data: Event) -> None:
     result = part(data, "result")
-    codes = [each.get("exitCode") for each in parts(result.get("contents"))]
+    ended = [part(data, "shellExecution"), *parts(result.get("contents"))]
+    codes = [each.get("exitCode") for each in ended]
     code = next((code for code in codes if isinstance(code, int)), None)
     failure = part(data, "error").get("message")
     shown = text(result.get("content")) or text(failure)
