@@ -80,6 +80,8 @@ Trouble = Callable[[str], tuple[int, str] | None]
 class ModelServer:
     """Both models; ``prompts`` has each request's messages as one text, ``answered`` counts them.
 
+    ``peers`` are the connections that they came over.
+
     ``plan``, ``edit``, ``guidance``, ``memory`` and ``trouble`` may be changed at any time.
     """
 
@@ -91,6 +93,7 @@ class ModelServer:
     memory: str = ""
     prompts: list[str] = field(default_factory=list)
     keys: set[str] = field(default_factory=set)
+    peers: set[tuple[str, int]] = field(default_factory=set)
     answered: Counter[str] = field(default_factory=Counter)
 
     def answer(self, system: str, prompt: str) -> str:
@@ -141,6 +144,7 @@ class _Handler(BaseHTTPRequestHandler):
         whole = "\n\n".join(texts)
         self.model.prompts.append(whole)
         self.model.keys.add(self.headers["Authorization"])
+        self.model.peers.add(self.client_address)
         trouble = self.model.trouble(whole)
         if trouble is not None:
             return self._send(trouble[0], {"error": {"message": trouble[1]}})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -45,6 +46,26 @@ def test_a_candidate_without_a_chance_is_not_measured_to_the_end(
     assert (decision.gate.end, decision.gate.saved) == ("certain", 2)
     assert checkout.history()[-1].planned == 8
     assert outcome.state.current.measurement.n == 8
+
+
+def test_a_lot_that_is_asked_in_any_case_does_not_wait_for_the_one_before(
+    checkout: Checkout, model_server: ModelServer
+) -> None:
+    """The first attempts are held back until one of the next lot has come."""
+    checkout.step("train.num_epochs=1")
+    three, seen, waited = threading.Event(), set[str](), list[bool]()
+
+    def trouble(prompt: str) -> None:
+        if "Stage:" not in prompt and "Item 10" in prompt.rsplit("\n\n", maxsplit=1)[-1]:
+            seen.add(prompt)
+            if len(seen) > 2:
+                three.set()
+            waited.append(three.wait(30))
+
+    model_server.trouble = trouble
+    assert checkout.step(SOON) is not None
+    assert len(seen) > 2
+    assert all(waited)
 
 
 def test_early_stopping_changes_no_verdict(workshop: Workshop) -> None:
