@@ -31,8 +31,9 @@ class NextWork:
 
 def in_flight(commit: str, trailers: Mapping[str, str]) -> InFlight:
     """What the candidate ``commit`` with these ``trailers`` belongs to."""
-    epoch, step = trailers.get("Skillopt-Epoch-End"), trailers.get("Skillopt-Step", "?")
-    return InFlight(f"step {step}" if epoch is None else f"end of epoch {epoch}", commit)
+    if "Skillopt-Epoch-End" in trailers:
+        return InFlight(f"end of epoch {trailers.get('Skillopt-Epoch', '?')}", commit)
+    return InFlight(f"step {trailers.get('Skillopt-Step', '?')}", commit)
 
 
 def next_rows(work: NextWork) -> Iterator[tuple[str, str]]:

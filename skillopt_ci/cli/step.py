@@ -12,6 +12,7 @@ from skillopt_ci.cli.context import Globals, global_options
 from skillopt_ci.cli.live import build_observer
 from skillopt_ci.cli.notes import notes_option, with_notes
 from skillopt_ci.errors import ExitCode
+from skillopt_ci.training.advance import Outcome
 from skillopt_ci.training.flight import BoundaryFlight, Flight
 from skillopt_ci.training.halfway import train_until_candidate
 from skillopt_ci.training.run import train_once
@@ -60,10 +61,16 @@ async def _whole(session: Session, settings: Globals) -> bool:
 
 
 async def _until_candidate(session: Session, settings: Globals) -> bool:
-    found = await train_until_candidate(session, lambda one: tell_outcome(one, settings))
+    outcomes = list[Outcome]()
+
+    def tell(outcome: Outcome) -> None:
+        outcomes.append(outcome)
+        tell_outcome(outcome, settings)
+
+    found = await train_until_candidate(session, tell)
     if isinstance(found, Flight | BoundaryFlight):
         _tell_candidate(found, settings)
-    return found is not None
+    return found is not None or bool(outcomes)
 
 
 def _tell_candidate(flight: Flight | BoundaryFlight, settings: Globals) -> None:

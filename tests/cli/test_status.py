@@ -113,6 +113,14 @@ def test_a_candidate_that_waits_is_in_flight(cli: Cli, done: Path, git: Callable
     assert (found["next"], found["steps"]) == ("verdict", 4)
 
 
+def test_the_end_of_an_epoch_in_flight_is_told_by_its_number(
+    cli: Cli, ended: Path, git: Callable[..., str]
+) -> None:
+    found = git(ended, "log", "-1", "--format=%H", "--grep=Epoch-End", "skillopt/quickstart")
+    git(ended, "update-ref", "refs/heads/skillopt-candidate/quickstart", found)
+    assert re.search(r"^in flight +end of epoch 1: ", cli(ended, "status").out, re.MULTILINE)
+
+
 def test_a_process_at_work_in_the_clone_is_told(cli: Cli, trained: Path) -> None:
     assert cli(trained, "status", "--json").json["at_work"] is False
     with run_lock(trained / ".git", "quickstart"):

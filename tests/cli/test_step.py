@@ -122,3 +122,10 @@ def test_the_checkout_stays_as_it_was(cli: Cli, fresh: Path, git: GitText) -> No
     before = git(fresh, "status", "--porcelain=v2", "--branch")
     assert cli(fresh, "step", "-q").code == 0
     assert git(fresh, "status", "--porcelain=v2", "--branch") == before
+
+
+def test_an_epochs_end_alone_is_something_done(cli: Cli, done: Path) -> None:
+    words = ("step", "--until-candidate", "-o", "optimizer.use_slow_update=true")
+    first = cli(done, *words)
+    assert (first.code, first.out.startswith("End of epoch 1")) == (0, True)
+    assert cli(done, *words).code == 3
