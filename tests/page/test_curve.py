@@ -58,6 +58,28 @@ def test_steps_are_numbered_below_the_curve_as_far_as_there_is_room() -> None:
     assert 10 <= len(curve(history).labels) <= 25
 
 
+def test_a_reverted_candidate_that_few_tasks_judged_leaves_the_band_as_it_was() -> None:
+    judged = entry("step", 1, "reject", 0.1).model_copy(update={"tasks": 4, "planned": 20})
+    (stretch,) = curve([START, judged]).stretches
+    heights = {point.split(",")[1] for point in stretch.band.split()}
+    assert len(heights) == 2
+
+
+def test_a_merged_candidate_has_the_band_of_its_own_tasks() -> None:
+    merged = entry("step", 1, "accept", 0.2).model_copy(update={"tasks": 400})
+    (stretch,) = curve([START, merged]).stretches
+    assert len({point.split(",")[1] for point in stretch.band.split()}) == 4
+
+
+def test_a_long_run_has_smaller_marks_and_short_ticks_for_its_epochs() -> None:
+    short = curve([START, entry("slow_update", 1, "reject", 0.1)])
+    assert (short.scale, short.epoch_bottom) == (1.0, short.bottom)
+    ends = [entry("slow_update", number, "reject", 0.1) for number in range(1, 100)]
+    long = curve([START, *ends])
+    assert long.scale < 1
+    assert long.epoch_bottom < long.bottom / 2
+
+
 @given(runs())
 def test_everything_is_inside_of_the_picture(run: RunView) -> None:
     drawn = curve(run.history)

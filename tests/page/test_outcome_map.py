@@ -1,6 +1,7 @@
 """The map of tasks and candidates."""
 
 import re
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +24,15 @@ def test_the_hardest_task_is_at_the_top() -> None:
         [column(a=(1, 1), b=(0, 0), c=(1, 1)), column(a=(0, 0), b=(0, 0), c=(1, 1))]
     )
     assert [(row.task, row.solved) for row in drawn.rows] == [("b", 0), ("a", 0.5), ("c", 1)]
+
+
+def test_columns_are_named_as_far_as_there_is_room() -> None:
+    few = outcome_map([Column("", "", "merged", column(a=(1, 1)).measurement, "1")] * 3)
+    assert [name for _, name in few.labels] == ["1", "1"]
+    many = outcome_map([Column("", "", "merged", column(a=(1, 1)).measurement, "1")] * 200)
+    places = [x for x, _ in many.labels]
+    assert all(later - one >= 24 for one, later in pairwise(places))
+    assert len(places) > 20
 
 
 def test_without_measurements_there_is_nothing_to_draw() -> None:
