@@ -2,10 +2,11 @@
 
 import difflib
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any, cast
 
 import click
+
+from skillopt_ci.lasting_import import lasting_import
 
 
 class LazyGroup(click.Group):
@@ -39,7 +40,7 @@ class LazyGroup(click.Group):
         name = self.aliases.get(cmd_name, cmd_name)
         if name not in self.summaries:
             return None
-        module = import_module(f"{self.package}.{name.replace('-', '_')}")
+        module = lasting_import(f"{self.package}.{name.replace('-', '_')}")
         return cast("click.Command", module.command)
 
     def resolve_command(

@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 from types import ModuleType
 
 from skillopt_ci.errors import ModelSetupError
+from skillopt_ci.lasting_import import lasting_import
 from skillopt_ci.model.client import ChatClient, Role
 from skillopt_ci.progress import Observer
 from skillopt_ci.settings.model import Azure, ModelRole
@@ -37,6 +38,7 @@ async def open_servers(
         }
     chats = {role: one for role, one in configs.items() if role not in messages}
     if chats:
+        lasting_import("openai")
         from skillopt_ci.model.openai_client import connection_pool, openai_client
 
         shared = await resources.enter_async_context(connection_pool(_size(chats)))
@@ -53,6 +55,7 @@ def _size(configs: Mapping[Role, ModelRole]) -> int:
 
 def _anthropic(configs: Mapping[Role, ModelRole]) -> ModuleType:
     try:
+        lasting_import("anthropic")
         from skillopt_ci.model import anthropic_client
     except ModuleNotFoundError as error:
         raise _not_installed(f"model.{next(iter(configs))}", "anthropic") from error
