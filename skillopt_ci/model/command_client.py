@@ -37,7 +37,7 @@ class CommandClient:
     ) -> None:
         self._section = section
         self._config = config
-        self._environ = visible(environ, config.variables)
+        self._environ = _environ(config, environ)
         self._secrets = secrets_of(config, environ)
         self._arguments = _arguments(config, root.resolve())
         if shutil.which(self._arguments[0], path=self._environ.get("PATH", os.defpath)) is None:
@@ -108,6 +108,14 @@ def rendered(messages: Sequence[Message]) -> str:
     names = [_picture(number, image) for number, image in enumerate(pictures, start=1)]
     shown = [f"Pictures, as files in the current folder: {', '.join(names)}"] if names else []
     return well_formed("\n\n".join([*system, *said, *shown])) + "\n"
+
+
+def _environ(config: ModelRole, environ: Mapping[str, str]) -> dict[str, str]:
+    seen = visible(environ, config.variables)
+    for name, other in config.preset.same_key.items():
+        if other in seen:
+            seen.setdefault(name, seen[other])
+    return seen
 
 
 def _picture(number: int, image: Image) -> str:

@@ -49,7 +49,8 @@ class Preset:
     ``carried`` names the fields of an answer that must come back with its tool calls. ``caching``
     says who sees to it that the beginning of a prompt is read once only. ``target`` and
     ``optimizer`` are examples of model names, ``program`` and ``variables`` the command of an agent
-    and what it may see of the environment.
+    and what it may see of the environment; ``same_key`` names variables that are filled from
+    another where they are not set.
     """
 
     title: str
@@ -71,6 +72,7 @@ class Preset:
     optimizer: str = ""
     program: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
+    same_key: Mapping[str, str] = field(default_factory=dict)
 
 
 def _switch(
@@ -251,10 +253,11 @@ _PROGRAMS: dict[ProviderName, Preset] = {
         protocol="command",
         structured="none",
         tools=False,
-        # It reads the prompt from standard input only if it is given none with -p.
+        # It reads the prompt from standard input only if it is given none with -p. An empty list of
+        # tools would be none given, and all of them be offered: no tool has the name `none`.
         program=(
             *("copilot", "-s", "--no-ask-user", "--no-color", "--no-custom-instructions"),
-            *("--disable-builtin-mcps", "--available-tools=", "--model", "{model}"),
+            *("--disable-builtin-mcps", "--available-tools=none", "--model", "{model}"),
         ),
         variables=("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"),
         images=False,
@@ -269,7 +272,8 @@ _PROGRAMS: dict[ProviderName, Preset] = {
         # The project is an empty folder; the user's own settings must not colour the answers.
         program=(
             *("claude", "-p", "--output-format", "text", "--permission-mode", "dontAsk"),
-            *("--setting-sources", "project", "--model", "{model}"),
+            # A prompt's pictures are files beside it.
+            *("--setting-sources", "project", "--tools", "Read", "--model", "{model}"),
         ),
         variables=("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN"),
         target="claude-haiku-4-5",
@@ -285,6 +289,8 @@ _PROGRAMS: dict[ProviderName, Preset] = {
             *("--sandbox", "read-only", "-c", "approval_policy=never", "-m", "{model}", "-"),
         ),
         variables=("OPENAI_API_KEY", "CODEX_API_KEY", "CODEX_HOME"),
+        # It reads no other key from its environment.
+        same_key=MappingProxyType({"CODEX_API_KEY": "OPENAI_API_KEY"}),
         target="gpt-5.4-mini",
         optimizer="gpt-5.5",
     ),

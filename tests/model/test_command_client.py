@@ -49,6 +49,14 @@ def test_prompt_goes_in_and_answer_comes_out(ask: Ask) -> None:
     )
 
 
+def test_codex_takes_either_key(ask: Ask) -> None:
+    code = "import os; print(len(os.environ.get('CODEX_API_KEY', '')))"
+    assert ask(code, {"OPENAI_API_KEY": "four"}, provider="codex").text == "4"
+    both = {"OPENAI_API_KEY": "four", "CODEX_API_KEY": "seven77"}
+    assert ask(code, both, provider="codex").text == "7"
+    assert ask(code, {"OPENAI_API_KEY": "four"}, env=["OPENAI_API_KEY"]).text == "0"
+
+
 def test_several_turns_are_told_apart() -> None:
     turns = (Message("user", "a"), Message("assistant", "b"), Message("user", "c"))
     assert (

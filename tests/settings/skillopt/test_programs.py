@@ -114,7 +114,7 @@ def test_copilot_answers_without_tools(read: Read, backend: str) -> None:
     models = read(f"backend: {backend}, copilot_chat_target_model: m, copilot_chat_timeout: '90'")
     target = models.target
     assert (target.provider, target.model, target.timeout) == ("copilot", "m", 90)
-    assert "--available-tools=" in target.command
+    assert "--available-tools=none" in target.command
     assert "-p" not in target.command
     assert models.optimizer.provider == "copilot"
     assert "GITHUB_TOKEN" in target.variables
@@ -130,4 +130,4 @@ def test_copilot_at_work_may_use_its_tools_if_that_is_wanted(
     target = read(keys).target
     assert target.command[0] == "/c"
     assert ("--allow-all-tools" in target.command) == given
-    assert "--available-tools=" not in target.command
+    assert "--available-tools=none" not in target.command
