@@ -1,7 +1,7 @@
 """The simulated optimizer against the real stages and prompts, through the chat protocol alone."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -90,13 +90,12 @@ def _reflections(optimizer: Overheard) -> tuple[Reflection[Edit], ...]:
     tasks = _tasks()
     return _run(
         reflect(
-            [_failed(task) for task in tasks.values()],
+            _coming([_failed(task) for task in tasks.values()]),
             tasks,
             SKILL,
             mode=PatchMode(),
             gradient=Gradient(minibatch_size=8),
             learning_rate=3,
-            seed=1,
             prompts=PROMPTS,
             client=optimizer,
             observer=silent,
@@ -218,6 +217,11 @@ def test_the_learning_rate_is_chosen_from_what_is_shown(optimizer: Overheard) ->
     assert rate.reasoning == "2 of the changes are backed by more than one trajectory."
 
 
+async def _coming(rollouts: Iterable[Rollout]) -> AsyncIterator[Rollout]:
+    for rollout in rollouts:
+        yield rollout
+
+
 def _reflected(
     rollouts: list[Rollout],
     tasks: dict[str, Task],
@@ -225,13 +229,12 @@ def _reflected(
     optimizer: Overheard,
 ) -> Coroutine[Any, Any, tuple[Reflection[Any], ...]]:
     return reflect(
-        rollouts,
+        _coming(rollouts),
         tasks,
         SKILL,
         mode=mode,
         gradient=Gradient(minibatch_size=8),
         learning_rate=None,
-        seed=1,
         prompts=PROMPTS,
         client=optimizer,
         observer=silent,
