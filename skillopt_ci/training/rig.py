@@ -22,7 +22,7 @@ from skillopt_ci.rollout.order import Executor, local
 from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.scorers import TaskScorers
 from skillopt_ci.rollout.shelf import Shelf
-from skillopt_ci.rollout.solver import ChatSolver, Solver
+from skillopt_ci.rollout.solver import Solver
 from skillopt_ci.rollout.solvers.build import build_solver
 from skillopt_ci.rollout.steps import Attempt
 from skillopt_ci.rollout.store import AttemptStore
@@ -56,8 +56,7 @@ async def open_runner(
     async with AsyncExitStack() as resources:
         solver, grading = _equipment(session, LimitedClient(client))
         shelf = None
-        # the call is what is kept of a chat answer
-        if session.attempts_path is not None and not isinstance(solver, ChatSolver):
+        if session.attempts_path is not None:
             store = AttemptStore(session.attempts_path, session.observer)
             resources.enter_context(closing(store))
             shelf = Shelf(store, attempt_facts(session, solver), scope, meter, used)
