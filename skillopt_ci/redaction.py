@@ -31,6 +31,19 @@ def unchanged(text: str) -> str:
     return text
 
 
+def redacted_values(value: object, redact: Redact) -> object:
+    """JSON with the secrets taken out of every text in it, keys of objects included."""
+    match value:
+        case str():
+            return redact(value)
+        case Mapping():
+            return {redact(str(key)): redacted_values(one, redact) for key, one in value.items()}
+        case list() | tuple():
+            return [redacted_values(one, redact) for one in value]
+        case _:
+            return value
+
+
 def named_secrets(environ: Mapping[str, str]) -> Iterator[str]:
     """The values of variables whose names leave no doubt, such as `GITHUB_TOKEN`."""
     return (value for name, value in environ.items() if _SECRET_NAME.search(name))

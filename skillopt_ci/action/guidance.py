@@ -5,8 +5,10 @@ from pathlib import Path
 from skillopt_ci.cli.assemble import skill_path
 from skillopt_ci.cli.configured import load_configured
 from skillopt_ci.cli.context import Globals
+from skillopt_ci.cli.known_secrets import learn_secrets
 from skillopt_ci.github.forge import Forge, ReviewNote
 from skillopt_ci.ledger.ledger import Ledger
+from skillopt_ci.redaction import Redact
 from skillopt_ci.report.links import Links
 from skillopt_ci.report.note_answer import note_answers
 from skillopt_ci.report.run_view import RunView
@@ -19,6 +21,8 @@ _ANSWERED_STEPS = 3
 def leave_notes(settings: Globals, forge: Forge, file: Path) -> int:
     """Write what reviewers said on the run's pull request to ``file``; return how many notes.
 
+    Secrets that somebody wrote into a note are left out of it.
+
     Raises what loading the configuration and asking the forge raise.
     """
     loaded = load_configured(settings)
@@ -26,7 +30,8 @@ def leave_notes(settings: Globals, forge: Forge, file: Path) -> int:
     pull = forge.open_pull_request(f"skillopt/{loaded.config.run}", ledger.base)
     path = skill_path(loaded, ledger.root)
     said = () if pull is None else forge.review_notes(pull.number, path)
-    write_notes((_note(one) for one in said), file)
+    learn_secrets(settings.redact, loaded, settings.environ)
+    write_notes((_note(one, settings.redact) for one in said), file)
     return len(said)
 
 
@@ -48,12 +53,12 @@ def answer_notes(run: RunView, forge: Forge, links: Links, number: int) -> None:
             forge.answer(number, note, answers[_id(note)])
 
 
-def _note(said: ReviewNote) -> ReviewerNote:
+def _note(said: ReviewNote, redact: Redact) -> ReviewerNote:
     return ReviewerNote(
         id=_id(said),
         author=said.author,
-        text=said.body,
-        path=said.path or "",
+        text=redact(said.body),
+        path=redact(said.path or ""),
         line=said.line,
         url=said.url,
     )

@@ -20,7 +20,7 @@ from skillopt_ci.settings.fingerprint import config_sha256
 from skillopt_ci.settings.loading import Loaded
 from skillopt_ci.tasks.scorers.check import check_scorers
 from skillopt_ci.tasks.task import Splits
-from skillopt_ci.training.fingerprint import measurement_fingerprint
+from skillopt_ci.training.fingerprint import grader_folders, measurement_fingerprint
 from skillopt_ci.training.session import Session, first
 from skillopt_ci.training.working_facts import working_facts
 
@@ -87,7 +87,13 @@ def open_session(settings: Globals, observer: Observer) -> Session:
         observer=observer,
         clock=time.monotonic,
         config_sha256=config_sha256(config),
-        measured_under=measurement_fingerprint(config, selection, material.prompts, facts),
+        measured_under=measurement_fingerprint(
+            config,
+            selection,
+            material.prompts,
+            facts,
+            grader_folders(config, selection, loaded.root),
+        ),
         redact=settings.redact,
         places=material.places,
         environment=material.environment,

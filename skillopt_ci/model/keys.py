@@ -10,7 +10,6 @@ from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.settings.model import ModelRole, Models
 
 NO_KEY = "none"
-_SHORTEST_SECRET = 8
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 
 
@@ -71,12 +70,6 @@ def secret_values(names: Iterable[str], environ: Mapping[str, str]) -> tuple[str
     """The values of those variables among ``names`` whose names say that they are secret."""
     values = (environ.get(name, "").strip() for name in names if _SECRET_NAME.search(name))
     return tuple(value for value in values if value)
-
-
-def named_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The values of all variables whose names say that they are keys; short ones may be words."""
-    found = (value.strip() for name, value in environ.items() if _SECRET_NAME.search(name))
-    return tuple(value for value in found if len(value) >= _SHORTEST_SECRET)
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:

@@ -20,7 +20,7 @@ class RedactingClient:
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer ``request``; raises what ``inner`` raises, with its words redacted."""
-        messages = tuple(map(self._message, request.messages))
+        messages = tuple(redacted_message(one, self._redact) for one in request.messages)
         try:
             reply = await self._inner.complete(replace(request, messages=messages))
         except SkilloptError as error:
@@ -33,12 +33,15 @@ class RedactingClient:
             trace=self._redact(reply.trace),
             model=self._redact(reply.model),
             finish_reason=self._redact(reply.finish_reason),
-            tool_calls=tuple(map(self._call, reply.tool_calls)),
+            tool_calls=tuple(_redacted_call(one, self._redact) for one in reply.tool_calls),
         )
 
-    def _message(self, message: Message) -> Message:
-        calls = tuple(map(self._call, message.tool_calls))
-        return replace(message, content=self._redact(message.content), tool_calls=calls)
 
-    def _call(self, call: ToolCall) -> ToolCall:
-        return replace(call, arguments=self._redact(call.arguments))
+def redacted_message(message: Message, redact: Redact) -> Message:
+    """``message`` without secrets in its text and its tool calls; pictures stay as they are."""
+    calls = tuple(_redacted_call(call, redact) for call in message.tool_calls)
+    return replace(message, content=redact(message.content), tool_calls=calls)
+
+
+def _redacted_call(call: ToolCall, redact: Redact) -> ToolCall:
+    return replace(call, arguments=redact(call.arguments))

@@ -12,6 +12,7 @@ from skillopt_ci.model.client import ModelRefusal, ModelUnavailable, Role, Usage
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.model.retrying import backoff
 from skillopt_ci.model.usage import Account
+from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.rollout.environment import EnvironmentFailure
 from skillopt_ci.rollout.events import (
     AttemptEnded,
@@ -28,6 +29,7 @@ from skillopt_ci.rollout.leavings import submission_fault, with_artifacts
 from skillopt_ci.rollout.order import Order
 from skillopt_ci.rollout.outcome import Rollout, Status
 from skillopt_ci.rollout.places import Places
+from skillopt_ci.rollout.redacted import redacted_work
 from skillopt_ci.rollout.results import failed_rollout, graded_rollout, ungraded_rollout
 from skillopt_ci.rollout.shelf import Shelf
 from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
@@ -47,6 +49,7 @@ class Attempting:
     Without ``places`` there are no computers, without a ``shelf`` nothing is kept. What an agent
     consumed that no metered client knows of is charged to ``meter``. ``sleep`` and ``draw`` are
     for the pauses before further tries. The results of ``evidence`` stages have their artifacts.
+    ``redact`` takes secrets out of what the work left, before it is graded and kept.
     """
 
     solver: Solver
@@ -59,6 +62,7 @@ class Attempting:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     draw: Callable[[], float] = random.random
     evidence: Collection[str] = ()
+    redact: Redact = unchanged
 
     async def __call__(self, order: Order) -> Rollout:
         """Return what came of ``order``.
@@ -153,9 +157,9 @@ class Attempting:
         if not so_far.said and worked.ending == "refused":
             asked = replace(worked.attempt, messages=order.task.messages)
             worked = replace(worked, attempt=asked)
-        if computer is None:
-            return worked
-        return await with_artifacts(worked, self._place(), order.task, computer)
+        if computer is not None:
+            worked = await with_artifacts(worked, self._place(), order.task, computer)
+        return redacted_work(worked, self.redact)
 
     def _workplace(
         self, order: Order, limits: AttemptLimits, computer: Computer | None, so_far: Transcript

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import is_dataclass
 from datetime import UTC, datetime
@@ -13,8 +13,8 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-from skillopt_ci.model.keys import redact
 from skillopt_ci.progress import Note, Observer, silent
+from skillopt_ci.redaction import Redact, redacted_values, unchanged
 from skillopt_ci.rollout.events import EVENTS_VERSION, RolloutEvent, as_json, shallow
 from skillopt_ci.rollout.labels import labels
 
@@ -25,8 +25,8 @@ KEPT_FILES = 100
 class EventLog:
     """Appends events to ``file``, whole lines only; a thread of its own waits for the disk.
 
-    Each carries the run, the labels of its attempt, its number and its time. The values of
-    ``secrets`` are left out. A disk that is full ends the record, not the work: ``observe`` is
+    Each carries the run, the labels of its attempt, its number and its time. ``redact`` takes the
+    secrets out. A disk that is full ends the record, not the work: ``observe`` is
     told at the end.
     """
 
@@ -35,14 +35,13 @@ class EventLog:
         file: Path,
         run: str,
         *,
-        secrets: Iterable[str] = (),
+        redact: Redact = unchanged,
         observe: Observer = silent,
         now: Callable[[], float] = lambda: datetime.now(UTC).timestamp(),
     ) -> None:
         self._file = file
         self._run = run
-        # as they stand inside a JSON string
-        self._secrets = [json.dumps(secret)[1:-1] for secret in secrets if secret]
+        self._redact = redact
         self._observe = observe
         self._now = now
         self._numbers = count()
@@ -103,7 +102,10 @@ class EventLog:
             line = json.dumps(content, allow_nan=False, default=shallow)
         except ValueError:
             line = json.dumps(_finite(content), allow_nan=False)
-        return redact(line, self._secrets) + "\n"
+        if self._redact is not unchanged:
+            # text by text: the end of a line is not where one was cut off
+            line = json.dumps(redacted_values(json.loads(line), self._redact))
+        return line + "\n"
 
     def _once(self, event: dict[str, object]) -> dict[str, object]:
         """The event, with the system prompt only where the file does not have it yet."""

@@ -2,13 +2,17 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 
 from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.rollout.computer_scorer import grader_files
+from skillopt_ci.rollout.scorers import parts_of
 from skillopt_ci.settings.config import Config
 from skillopt_ci.settings.model import ModelRole
 from skillopt_ci.settings.rollout import RolloutSettings
+from skillopt_ci.settings.scorer import ComputerScorer
 from skillopt_ci.tasks.identity import task_sha256
 from skillopt_ci.tasks.task import ComputerTask, Task
 
@@ -33,10 +37,11 @@ def measurement_fingerprint(
     selection: Sequence[Task],
     prompts: Prompts,
     rollout: Mapping[str, object] = MappingProxyType({}),
+    graders: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """SHA-256 over the target (and judge) model, its prompt, the scorers, the tasks, the metric.
 
-    ``rollout`` is what :func:`rollout_facts` returns.
+    ``rollout`` is what :func:`rollout_facts` returns, ``graders`` what :func:`grader_folders` does.
     """
     evaluation = config.evaluation
     facts = {
@@ -51,9 +56,31 @@ def measurement_fingerprint(
         "density": [evaluation.semantic_density_weight, sorted(evaluation.leading_words)]
         if evaluation.use_semantic_density
         else None,
+        **({"graders": dict(graders)} if graders else {}),
         **rollout,
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def grader_folders(config: Config, tasks: Iterable[Task], root: Path) -> Mapping[str, str]:
+    """SHA-256 over the files of each folder that the scorers of ``tasks`` grade with.
+
+    What Python compiles beside them on its way is no part of it. Raises
+    :class:`~skillopt_ci.tasks.scorers.score.GraderError` if one cannot be read.
+    """
+    specs = (config.scorer, *(task.scorer for task in tasks))
+    each = (part for spec in specs if spec is not None for part in parts_of(spec))
+    parts = [part for part in each if isinstance(part, ComputerScorer)]
+    folders = {part.folder: part.model_copy(update={"files": {}}) for part in parts if part.folder}
+    return {folder: _sha256_of(grader_files(part, root)) for folder, part in folders.items()}
+
+
+def _sha256_of(files: Iterable[tuple[str, bytes]]) -> str:
+    found = hashlib.sha256()
+    for name, content in files:
+        if "__pycache__" not in name.split("/"):
+            found.update(f"{len(name)} {name} {len(content)} ".encode() + content)
+    return found.hexdigest()
 
 
 def rollout_facts(

@@ -10,12 +10,14 @@ from skillopt_ci.errors import UsageError
 from skillopt_ci.model.answer_file import import_answer_lines
 from skillopt_ci.model.cache import CallCache
 from skillopt_ci.model.call_key import call_key
+from skillopt_ci.model.client import ChatRequest
 from skillopt_ci.rollout.attempting import Attempting
 from skillopt_ci.rollout.order import Executor, Order
 from skillopt_ci.rollout.ray.cluster import require_ray
 from skillopt_ci.rollout.ray.executor import ClusterExecutor
 from skillopt_ci.rollout.ray.parcel import Parcel
-from skillopt_ci.rollout.solver import ChatSolver, chat_request, conversation
+from skillopt_ci.rollout.solver import ChatSolver, Solver, chat_request, conversation
+from skillopt_ci.rollout.solvers.agent import AgentSolver
 from skillopt_ci.settings.config import Config, Limits
 from skillopt_ci.settings.rollout import LocalExecutor, RayExecutor
 from skillopt_ci.settings.solver import HumanSettings
@@ -50,7 +52,10 @@ def ray_executor(
         take=lambda handover: (
             handover.answers
             and import_answer_lines(
-                cache, handover.answers, Path("a Ray worker's answers"), shelf.store.take
+                cache,
+                map(parts.redact, handover.answers),
+                Path("a Ray worker's answers"),
+                shelf.store.take,
             )
         ),
         meter=meter,
@@ -73,9 +78,24 @@ def _packer(config: Config, root: Path) -> Callable[[Order, Limits], Parcel]:
 
 
 def _known(order: Order, config: Config, attempting: Attempting, cache: CallCache) -> bool:
-    solver = attempting.solver
-    if not isinstance(solver, ChatSolver):
-        return attempting.kept(order)
-    messages = conversation(order.task, order.skill, solver.prompts)
-    request = chat_request(messages, order.stage, order.attempt)
-    return cache.get(call_key(config.model.target, request)) is not None
+    """Whether it costs nothing more to make the attempt here, or not all of it anew.
+
+    An agent's attempt that was begun here and broken off goes on here: its answers are here, and a
+    worker would pay for them again. What it asks after the first question, its tools decide.
+    """
+    if attempting.kept(order):
+        return True
+    request = _first_request(order, attempting.solver)
+    return request is not None and cache.get(call_key(config.model.target, request)) is not None
+
+
+def _first_request(order: Order, solver: Solver) -> ChatRequest | None:
+    """What an attempt asks first; None where another program decides that."""
+    match solver:
+        case ChatSolver():
+            messages = conversation(order.task, order.skill, solver.prompts)
+            return chat_request(messages, order.stage, order.attempt)
+        case AgentSolver():
+            return solver.first_request(order.task, order.skill, order.stage, order.attempt)
+        case _:
+            return None

@@ -23,6 +23,7 @@ from skillopt_ci.model.cache import UNCLAIMED, CallCache
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.progress import Observer, silent
 from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.redaction import Redact, Redactor, named_secrets
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.opening import open_places
 from skillopt_ci.rollout.order import Order
@@ -32,6 +33,7 @@ from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.store import AttemptStore
 from skillopt_ci.settings.config import Config, Limits
 from skillopt_ci.training.rig import open_runner
+from skillopt_ci.training.run_secrets import run_secrets
 from skillopt_ci.training.working_facts import working_facts
 
 
@@ -48,6 +50,7 @@ class WorkerParts:
     rollout_facts: Mapping[str, object]
     cache_path: Path
     attempts_path: Path
+    redact: Redact
     observer: Observer = silent
     events: Path | None = None
 
@@ -69,15 +72,16 @@ def make(parcel: Parcel) -> Handover:
 async def _made(parcel: Parcel, folder: Path, environ: Mapping[str, str]) -> Handover:
     _stop_when_cancelled()
     keys: list[str] = []
+    redact = Redactor(named_secrets(environ))
     try:
-        with _parts(parcel, folder, environ) as parts:
+        with _parts(parcel, folder, environ, redact) as parts:
             async with _runner(parts, parcel.limits, keys.append) as runner:
                 trouble = await _trouble(runner, parcel.order)
     except BudgetExhausted:
         trouble = ""  # its share was: the attempt goes on where the whole budget is known
     except SkilloptError as error:
         trouble = error.message
-    return Handover(_answers(folder, keys), trouble)
+    return Handover(_answers(folder, keys), redact(trouble))
 
 
 async def _trouble(runner: Runner, order: Order) -> str:
@@ -93,8 +97,11 @@ def _stop_when_cancelled() -> None:
 
 
 @contextmanager
-def _parts(parcel: Parcel, folder: Path, environ: Mapping[str, str]) -> Iterator[WorkerParts]:
+def _parts(
+    parcel: Parcel, folder: Path, environ: Mapping[str, str], redact: Redactor
+) -> Iterator[WorkerParts]:
     config, root = Config.model_validate_json(parcel.config), Path(parcel.root)
+    redact.learn(run_secrets(config, root, environ, [parcel.order.task]))
     environment = None
     if config.environment is not None:
         environment = open_environment(config.environment, root, environ)
@@ -106,7 +113,7 @@ def _parts(parcel: Parcel, folder: Path, environ: Mapping[str, str]) -> Iterator
             config, root, environ, prompts=prompts, environment=environment, places=places
         )
         yield WorkerParts(
-            config, root, prompts, environ, places, environment, facts, *_files(folder)
+            config, root, prompts, environ, places, environment, facts, *_files(folder), redact
         )
     finally:
         if environment is not None:
@@ -126,6 +133,7 @@ async def _runner(
         meter=meter,
         root=parts.root,
         used=used,
+        redact=parts.redact,
     )
     async with (
         models as client,

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from skillopt_ci.environments.checked import grade
 from skillopt_ci.model.client import ChatClient
 from skillopt_ci.model.judge import ChatJudge
-from skillopt_ci.model.keys import named_secrets, resolved_key_values
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.progress import Note
 from skillopt_ci.rollout.allowance import LimitedClient
@@ -69,6 +68,7 @@ async def open_runner(
             meter=meter,
             record=_recorder(session, scope, resources),
             evidence=("rollout",) if _reflects(session.environment) else (),
+            redact=session.redact,
         )
         # what it holds is open as long as the runner
         held = resources.enter_context(ExitStack())
@@ -156,10 +156,7 @@ def _recorder(session: RigParts, scope: str, resources: AsyncExitStack) -> Recor
     log = EventLog(
         event_file(session.events, scope, datetime.now(UTC)),
         session.config.run,
-        secrets={
-            *resolved_key_values(session.config.model, session.environ),
-            *named_secrets(session.environ),
-        },
+        redact=session.redact,
         observe=session.observer,
     )
     resources.enter_context(closing(log))

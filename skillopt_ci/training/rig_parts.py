@@ -103,3 +103,8 @@ class RigParts(Protocol):
     def events(self) -> Path | None:
         """The folder for the record of events, if there is to be one."""
         ...
+
+    @property
+    def redact(self) -> Redact:
+        """Takes secrets out of what is kept."""
+        ...

@@ -14,7 +14,7 @@ from skillopt_ci.rollout.metrics import paired, wilson
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.evaluate import by_type
-from skillopt_ci.training.fingerprint import measurement_fingerprint
+from skillopt_ci.training.fingerprint import grader_folders, measurement_fingerprint
 from skillopt_ci.training.measure import measure
 from skillopt_ci.training.session import Bench, Session
 
@@ -23,8 +23,9 @@ def tested_under(session: Session) -> str:
     """Fingerprint of what test scores depend on besides the skill; empty if nothing is tested."""
     if not (session.test and session.config.evaluation.eval_test):
         return ""
+    graders = grader_folders(session.config, session.test, session.root)
     return measurement_fingerprint(
-        session.config, session.test, session.prompts, session.rollout_facts
+        session.config, session.test, session.prompts, session.rollout_facts, graders
     )
 
 

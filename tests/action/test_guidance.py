@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ from github_server.state import Hub
 from skillopt_ci.action.guidance import leave_notes
 from skillopt_ci.action.publication import publish_run
 from skillopt_ci.cli.context import Globals
+from skillopt_ci.redaction import HIDDEN
 from skillopt_ci.training.reviewer_notes import read_notes
 from skillopt_ci.training.run import train_once
 
@@ -61,6 +63,18 @@ def desk(workshop: Workshop, github_hub: Hub) -> Desk:
 def test_without_a_pull_request_nobody_said_anything(desk: Desk) -> None:
     assert desk.step() == 0
     assert desk.answers() == []
+
+
+def test_a_secret_in_a_note_is_left_out_of_the_file(desk: Desk, tmp_path: Path) -> None:
+    desk.step()
+    number = next(iter(desk.hub.pulls))
+    secret = "sk-reviewers-4711-secret"
+    desk.hub.say("ada", f"/skillopt note Ask with {secret} instead", number)
+    file = tmp_path / "notes.json"
+    settings = Globals({"DEMO_KEY": secret}, desk.checkout.folder)
+    assert leave_notes(settings, Scene(desk.hub).forge(), file) == 1
+    assert secret not in file.read_text("utf-8")
+    assert HIDDEN in read_notes(file)[0].text
 
 
 def test_notes_of_reviewers_reach_the_next_step_and_are_answered_once(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import sqlite3
 import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
@@ -12,6 +13,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from skillopt_ci.redaction import HIDDEN
+from skillopt_ci.rollout.kept_shape import unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -186,3 +188,49 @@ def test_no_secret_is_left_anywhere(
     # what one model blurted out is not told to another
     assert found_in("\n".join(model_server.prompts).encode()) == []
     assert any(HIDDEN in prompt for prompt in model_server.optimizer_prompts)
+
+
+def test_no_secret_that_an_agent_reads_is_left_anywhere(
+    planted: Checkout, workshop: Workshop, github_hub: Hub, command: Command
+) -> None:
+    """Its commands print them, and it leaves them behind in files of text and of bytes."""
+    temporary = workshop.folder / "tmp"
+    temporary.mkdir()
+    loot = workshop.folder / "secrets" / "loot"
+    loot.write_text(chatter(), encoding="utf-8")
+    solver = {
+        "type": "scripted",
+        "commands": [
+            f"cat {loot}",
+            f"cat {loot} > out.txt; printf 'b\\377' | cat - {loot} > out.bin; cat out.bin >&2",
+        ],
+        "answer": f"<answer>a0</answer> {chatter()}",
+    }
+    agent = {
+        "rollout.solver": json.dumps(solver),
+        "rollout.computer": "{type: unconfined}",
+        "rollout.task": "{artifacts: ['**']}",
+    }
+    given = [word for key, value in agent.items() for word in ("-o", f"{key}={value}")]
+    environ = {
+        **{name: SECRETS[name] for name in ("DEMO_KEY", "GRADER_TOKEN", "GITHUB_TOKEN")},
+        "TMPDIR": str(temporary),
+        "NO_PROXY": os.environ.get("NO_PROXY", "") or "127.0.0.1",
+    }
+    for words in (("step", "-v"), ("trace", "a0")):
+        done = command(planted, *words, *options(workshop), *given, **environ)
+        assert done.returncode == 0, done.stderr
+        assert found_in((done.stdout + done.stderr).encode()) == [], words
+    private = planted.folder / ".git" / "skillopt-ci"
+    events = [file.read_text("utf-8") for file in private.rglob("*.jsonl")]
+    assert HIDDEN in "".join(events)
+    kept = sqlite3.connect(next(private.glob("*-attempts.sqlite")))
+    blobs = kept.execute("SELECT artifacts FROM attempts").fetchall()
+    kept.close()
+    assert blobs
+    for (packed,) in blobs:
+        artifacts = unpacked(packed)
+        assert HIDDEN.encode() in artifacts
+        assert found_in(artifacts) == []
+    for where, content in leftovers(workshop, github_hub):
+        assert found_in(content) == [], where

@@ -16,6 +16,7 @@ from skillopt_ci.errors import BudgetExhausted, UsageError
 from skillopt_ci.model.client import ModelRefusal, ModelUnavailable, Usage
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.redaction import HIDDEN, Redactor
 from skillopt_ci.rollout.attempting import Attempting
 from skillopt_ci.rollout.events import AttemptEnded, RolloutEvent, TryFailed, WorkEnded
 from skillopt_ci.rollout.order import Order
@@ -105,6 +106,19 @@ def writing(text: str, limit: Limit | None = None) -> object:
 
 def on_computer(task: Task, **block: object) -> Task:
     return replace(task, computer=ComputerTask(ComputerBlock(**block)))  # type: ignore[arg-type]
+
+
+def test_what_is_kept_and_graded_holds_no_secret(
+    store: AttemptStore, places: Places, solving: type[Solving], make_task: MakeTask
+) -> None:
+    secret = "sk-planted-4711"
+    lab = Lab(places, store, ComputerScorer(type="computer", command=("cat", "result.txt")))
+    attempting = replace(lab.attempting(solving(writing(secret))), redact=Redactor([secret]))
+    order = Order(on_computer(make_task("t")), "S", "rollout")
+    asyncio.run(attempting(order))
+    key = attempting._key(order, attempting._limits(order.task))
+    assert HIDDEN.encode() in store.get(key).worked.attempt.artifacts  # type: ignore[union-attr]
+    assert not any(secret in line for line in store.lines([key]))
 
 
 @pytest.mark.parametrize("failure", [ModelUnavailable("down"), ComputerFailure("gone")])

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from skillopt_ci.cli.main import main
 from skillopt_ci.errors import BudgetExhausted, ExitCode, UsageError
 from skillopt_ci.model.client import Usage
 from skillopt_ci.progress import Event, Note
+from skillopt_ci.redaction import HIDDEN
 from skillopt_ci.rollout.order import Order
 from skillopt_ci.rollout.ray.cluster import join
 from skillopt_ci.rollout.ray.parcel import Parcel
@@ -163,6 +165,27 @@ def test_a_worker_that_is_killed_loses_nothing(
 
 
 @pytest.mark.usefixtures("cluster")
+def test_an_agents_attempt_that_was_broken_off_here_goes_on_here(
+    checkout: Checkout, model_server: ModelServer
+) -> None:
+    agent = ("rollout.solver={type: agent}", "rollout.computer={type: unconfined}")
+    settings = (*agent, "evaluation.sel_env_num=1")
+    with pytest.raises(BudgetExhausted):
+        _measured(checkout.session(*settings, "budget.step.calls=1"))
+    begun = model_server.answered.copy()
+    assert begun.total() == 1
+    # what was left of it
+    assert _measured(checkout.session(RAY, *settings), "another") == (1, 1)
+    assert model_server.answered & begun == begun
+    assert model_server.answered.total() == 2
+    assert f"Bearer {WORKERS_KEY}" not in model_server.keys
+    # one that was not begun is made by a worker
+    other = "evaluation.sel_env_num=2"
+    assert _measured(checkout.session(RAY, *agent, other), "a third")[0] == 2
+    assert f"Bearer {WORKERS_KEY}" in model_server.keys
+
+
+@pytest.mark.usefixtures("cluster")
 def test_what_no_worker_survives_is_done_here(with_agents: Callable[..., Checkout]) -> None:
     deadly = f'{KILL_WORKER}[ -z "$MORTAL" ] || {{ kill -9 "$MORTAL"; exit; }}\n'
     checkout, notes = with_agents("one", deadly), list[Event]()
@@ -280,6 +303,17 @@ class TestWorker:
         died = asyncio.run(ray_worker._made(parcel, folder, dict(os.environ)))
         assert ray_worker.make(parcel) == died
         assert model_server.answered.total() == 1
+
+    def test_no_secret_of_the_worker_is_handed_over(
+        self, checkout: Checkout, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(model_server, "answer", lambda *_: f"I know {WORKERS_KEY}")
+        handover = ray_worker.make(_parcel(checkout))
+        assert HIDDEN in "".join(handover.answers)
+        assert WORKERS_KEY not in "".join(handover.answers)
+        model_server.trouble = lambda prompt: (400, f"no model for {WORKERS_KEY}")
+        other = replace(_parcel(checkout), name="another")
+        assert WORKERS_KEY not in ray_worker.make(other).trouble
 
     def test_its_share_of_the_budget_ends_it_without_a_word(self, checkout: Checkout) -> None:
         handover = ray_worker.make(_parcel(checkout, limits=Limits(calls=0)))

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from skillopt_ci.training import three_way
+
 if TYPE_CHECKING:
     from tests.conftest import Checkout
 
@@ -56,3 +58,25 @@ def test_judge_counts_where_there_is_a_rubric(checkout: Checkout) -> None:
     other = "model.optimizer.temperature=1"
     one, two = checkout.session(graded), checkout.session(graded, other)
     assert one.measured_under != two.measured_under
+
+
+def test_the_files_of_a_graders_folder_count(checkout: Checkout) -> None:
+    checkout.write("grader/check.sh", "grep -q done out")
+    settings = (
+        "scorer={type: all, of: [{type: computer, command: sh check.sh, folder: grader}]}",
+        "rollout.computer={type: unconfined}",
+    )
+
+    def under() -> tuple[str, str]:
+        session = checkout.session(*settings)
+        return session.measured_under, three_way.tested_under(session)
+
+    before = under()
+    assert under() == before
+    checkout.write("grader/__pycache__/helper.pyc", "compiled")
+    assert under() == before
+    checkout.write("grader/check.sh", "grep -qx done out")
+    changed = under()
+    assert all(one != other for one, other in zip(changed, before, strict=True))
+    (checkout.folder / "grader/check.sh").rename(checkout.folder / "grader/other.sh")
+    assert under()[0] not in (before[0], changed[0])

@@ -88,6 +88,12 @@ class AgentSolver:
             tuple(talk.messages), response, n_turns=talk.turns, limit=limit, usage=talk.usage
         )
 
+    def first_request(self, task: Task, skill: str, stage: str, attempt: int) -> ChatRequest:
+        """The question with which an attempt at ``task`` begins."""
+        messages = conversation(task, skill, self.prompts, "agent")
+        offered = tools(self.settings.tools)
+        return ChatRequest(Role.TARGET, stage, messages, attempt=attempt, tools=offered)
+
     async def _ask(self, talk: "_Talk", place: Workplace, toolbox: Toolbox) -> ChatReply:
         request = ChatRequest(
             Role.TARGET,

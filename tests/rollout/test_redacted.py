@@ -1,0 +1,77 @@
+"""Work is kept and graded without the secrets that an agent came across."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_ci.chat import Image, Message, ToolCall
+from skillopt_ci.redaction import HIDDEN, Redactor, redacted_values, unchanged
+from skillopt_ci.rollout.redacted import redacted_tar, redacted_work
+from skillopt_ci.rollout.steps import Attempt
+from skillopt_ci.rollout.work import Worked
+
+SECRET = "sk-planted-4711-ÄÖ"
+REDACT = Redactor([SECRET])
+FILES = st.dictionaries(
+    st.text("abc/", min_size=1, max_size=6).map(lambda name: f"d/{name}x"),
+    st.binary(max_size=60),
+    max_size=4,
+)
+
+
+def tar(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.SYMTYPE, "d"
+        archive.addfile(link)
+    return buffer.getvalue()
+
+
+def untar(content: bytes) -> dict[str, bytes]:
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        files = {member.name: archive.extractfile(member) for member in archive if member.isreg()}
+        return {name: file.read() for name, file in files.items() if file is not None}
+
+
+def test_every_text_of_the_work_is_clean() -> None:
+    call = ToolCall("1", "shell", f'{{"command": "echo {SECRET}"}}')
+    picture = Image("image/png", "aGk=")
+    said = Message("assistant", f"It is {SECRET}", images=(picture,), tool_calls=(call,))
+    attempt = Attempt((said,), SECRET, trace=f"saw {SECRET}", artifacts=tar({"a": SECRET.encode()}))
+    clean = redacted_work(Worked(attempt, "agent_error", f"died of {SECRET}"), REDACT)
+    assert SECRET not in repr(clean)
+    assert SECRET.encode() not in clean.attempt.artifacts
+    assert clean.attempt.response == HIDDEN
+    assert clean.attempt.messages[0].images == (picture,)
+    assert clean.reason == f"died of {HIDDEN}"
+
+
+def test_without_secrets_nothing_is_touched() -> None:
+    worked = Worked(Attempt((), SECRET, artifacts=b"no tar at all"))
+    assert redacted_work(worked, unchanged) is worked
+    archive = tar({"a": b"harmless", "b": b"\xff\x00"})
+    assert redacted_tar(archive, REDACT) is archive
+    assert redacted_tar(b"", REDACT) == b""
+
+
+@given(FILES, st.binary(max_size=20))
+def test_files_lose_the_secret_and_nothing_else(files: dict[str, bytes], around: bytes) -> None:
+    planted = around + b"|" + SECRET.encode() + b"|" + around
+    clean = untar(redacted_tar(tar({**files, "planted": planted}), REDACT))
+    assert clean.pop("planted") == around + b"|" + HIDDEN.encode() + b"|" + around
+    assert clean == files
+
+
+def test_json_is_cleaned_text_by_text() -> None:
+    value = {f"k {SECRET}": [SECRET, 1, None, {"x": (SECRET, True)}], "n": 0.5}
+    hidden = {f"k {HIDDEN}": [HIDDEN, 1, None, {"x": [HIDDEN, True]}], "n": 0.5}
+    assert redacted_values(value, REDACT) == hidden
