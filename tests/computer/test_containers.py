@@ -60,7 +60,9 @@ def engine_with(facts: dict[str, object], pulling: int = 500) -> Iterator[str]:
 
 def test_an_engine_that_can_limit_is_used() -> None:
     with engine_with(ABLE) as host:
-        connect({"DOCKER_HOST": host}).close()
+        engine = connect({"DOCKER_HOST": host})
+        assert engine.api.info() == ABLE  # type: ignore[no-untyped-call]
+        engine.close()
 
 
 @pytest.mark.parametrize("limit", ["MemoryLimit", "CpuCfsQuota", "PidsLimit"])

@@ -106,6 +106,10 @@ def test_a_call_that_is_alone_goes_as_long_as_a_limit_is_not_used_up() -> None:
     meter = Meter(step=Limits(tokens=101))
     meter.charge(ROLLOUT, CALL)
     reserve(meter, Usage(calls=1, prompt_tokens=10_000))
+    meter.charge(ROLLOUT, Usage(calls=1, prompt_tokens=10_000))
+    meter.release(Usage(calls=1, prompt_tokens=10_000))
+    with pytest.raises(BudgetExhausted, match=r"budget\.step\.tokens is used up"):
+        reserve(meter)
 
 
 def test_what_the_run_spent_before_counts_for_the_run_only() -> None:

@@ -97,9 +97,18 @@ def test_a_scorer_that_fails_leaves_the_answer_ungraded(
 
 
 @pytest.mark.parametrize(("errors", "limit"), [(0, 0.0), (1, 0.25), (2, 0.5), (3, 0.75)])
-def test_few_errors_are_put_up_with(errors: int, limit: float, make_rollout: MakeRollout) -> None:
-    rollouts = [make_rollout(0.0, Status.ERROR)] * errors + [make_rollout(1.0)] * (4 - errors)
-    refuse_too_many_errors(rollouts, limit, "selection")
+def test_as_many_errors_as_allowed_are_put_up_with_and_no_more(
+    errors: int, limit: float, make_rollout: MakeRollout
+) -> None:
+    def refused(count: int) -> bool:
+        lost = [make_rollout(0.0, Status.ERROR)] * count
+        try:
+            refuse_too_many_errors([*lost, *[make_rollout(1.0)] * (4 - count)], limit, "selection")
+        except TooManyErrors:
+            return True
+        return False
+
+    assert [refused(errors), refused(errors + 1)] == [False, True]
 
 
 @pytest.mark.parametrize(("errors", "limit"), [(1, 0.0), (2, 0.25), (4, 1.0)])
@@ -112,8 +121,10 @@ def test_many_errors_are_not_and_the_commonest_reason_is_named(
         refuse_too_many_errors(rollouts, limit, "selection")
 
 
-def test_no_attempts_are_no_errors() -> None:
+def test_no_attempts_are_no_errors(make_rollout: MakeRollout) -> None:
     refuse_too_many_errors([], 0.0, "selection")
+    with pytest.raises(TooManyErrors, match="1 of 1"):
+        refuse_too_many_errors([make_rollout(0.0, Status.ERROR)], 1.0, "selection")
 
 
 def test_every_attempt_at_a_task_is_made_and_they_stand_together(

@@ -48,10 +48,11 @@ def lacking_prompts(adapter: EnvAdapter) -> tuple[str, ...]:
         "analyst_error": adapter.get_error_minibatch_prompt(),
         "analyst_success": adapter.get_success_minibatch_prompt(),
     }
-    return tuple(name for name, text in own.items() if text is None and not _generic(name))
+    return tuple(name for name, text in own.items() if text is None and not generic_prompt(name))
 
 
-def _generic(name: str) -> str:
+def generic_prompt(name: str) -> str:
+    """SkillOpt's prompt for all environments; empty where the installed package lacks it."""
     try:
         return str(load_prompt(name))
     except FileNotFoundError:

@@ -17,7 +17,7 @@ from skillopt.envs.base import EnvAdapter
 
 from skillopt_ci.environments.skillopt.evidence import files_below
 from skillopt_ci.environments.skillopt.kinds import kind_of
-from skillopt_ci.environments.skillopt.reflecting import lacking_prompts, reflect
+from skillopt_ci.environments.skillopt.reflecting import generic_prompt, lacking_prompts, reflect
 from skillopt_ci.environments.worker.side import SideError
 from skillopt_ci.user_code import user_module
 
@@ -96,7 +96,10 @@ class SkillOptSide:
                 (error, self._adapter.get_error_minibatch_prompt()),
                 (success, self._adapter.get_success_minibatch_prompt()),
             ):
-                if text and text not in (_generic(name), _generic(name.removesuffix(suffix))):
+                if text and text not in (
+                    generic_prompt(name),
+                    generic_prompt(name.removesuffix(suffix)),
+                ):
                     yield name, text
 
     def attempt(self, job: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -159,13 +162,6 @@ def _find_prompts(options: Mapping[str, Any], root: Path) -> None:
         return read(path) or read(str(own))
 
     prompts._read_file = read_anywhere
-
-
-def _generic(name: str) -> str:
-    try:
-        return str(prompts.load_prompt(name))
-    except FileNotFoundError:
-        return ""
 
 
 def _adapter(name: str, root: Path) -> type[EnvAdapter]:
