@@ -1,6 +1,7 @@
 """What is known of other people's agents: how each is run, and where it looks for skills.
 
-Every line is from the makers' documentation or source, cited in ``docs/agents.md``.
+Every line but Cursor's was checked with the makers' own program, by ``scripts/agent-check.sh``;
+``docs/agents.md`` has versions and sources.
 """
 
 from collections.abc import Mapping

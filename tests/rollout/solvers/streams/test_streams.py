@@ -1,10 +1,11 @@
-"""Streams as the agents' documentation and sources describe them; none was recorded from one."""
+"""Streams that the real programs wrote, and for what these do not show, as their makers tell."""
 
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from recorded_streams import recorded, scrubbed
 
 from skillopt_ci.model.client import Usage
 from skillopt_ci.rollout.solvers.agents import READERS
@@ -29,6 +30,92 @@ def shown(account: Account) -> list[object]:
             case Told(kind, text):
                 short.append((kind, text))
     return short
+
+
+COMMAND = "echo made > made.txt; cat made.txt"
+CODEX_WARNING = (
+    "Model metadata for `gpt-5.1-codex` not found. Defaulting to fallback metadata; "
+    "this can degrade performance and cause issues."
+)
+#: For each agent: what stands before, the call, its result, and what it says of its usage.
+RECORDED = {
+    "claude-code": (
+        [],
+        ("Bash", {"command": COMMAND}),
+        ("Bash", "made", None),
+        Usage(2, 2000, 40, cached_tokens=800, cost_usd=pytest.approx(0.00444)),
+    ),
+    "codex": (
+        [("error", CODEX_WARNING)],
+        ("shell", {"command": f"/bin/sh -lc '{COMMAND}'"}),
+        ("shell", "made\n", 0),
+        Usage(1, 2000, 40, cached_tokens=800, cost_usd=None),
+    ),
+    "copilot": (
+        [],
+        ("bash", {"command": COMMAND, "description": "Make it"}),
+        ("bash", "made\n<shellId: 0 completed with exit code 0>", 0),
+        None,
+    ),
+    "gemini": (
+        [],
+        ("run_shell_command", {"command": COMMAND}),
+        ("run_shell_command", "made", None),
+        Usage(1, 2000, 40, cached_tokens=800, cost_usd=None),
+    ),
+}
+
+
+@pytest.mark.parametrize("agent", RECORDED)
+def test_what_the_real_program_wrote(agent: str) -> None:
+    before, called, result, usage = RECORDED[agent]
+    account = READERS[agent](recorded(agent))
+    assert shown(account) == [*before, ("", [called]), result, ("It is made.", [])]
+    assert account.response == "It is made."
+    assert account.usage == usage
+    assert (account.error, account.trouble, account.limit) == ("", "", None)
+
+
+@pytest.mark.parametrize(
+    ("agent", "error", "trouble"),
+    [
+        ("claude-code", "Invalid API key · Fix external API key (HTTP status 401)", "401"),
+        ("codex", "unexpected status 401 Unauthorized: invalid x-api-key", "401 Unauthorized"),
+        ("copilot", "Authentication failed with provider", "HTTP 401"),
+        ("gemini", '"message":"invalid x-api-key","status":"UNAUTHENTICATED"', ""),
+    ],
+)
+def test_what_the_real_program_wrote_of_a_wrong_key(agent: str, error: str, trouble: str) -> None:
+    account = READERS[agent](recorded(f"{agent}-refused"))
+    assert error in account.error
+    assert trouble in account.trouble
+    assert account.turns == 0
+    assert account.response is None
+
+
+def test_trouble_is_over_with_the_next_answer() -> None:
+    account = read(
+        "claude-code",
+        {"type": "system", "subtype": "api_retry", "error_status": 529, "error": "overloaded"},
+        _assistant("m1", {"type": "text", "text": "There."}),
+    )
+    assert account.trouble == ""
+    assert shown(account) == [("error", "API error 529 overloaded"), ("There.", [])]
+
+
+def test_a_recorded_stream_holds_nothing_of_chance() -> None:
+    one, two = (f"0000000{n}-aaaa-bbbb-cccc-dddddddddddd" for n in (1, 2))
+    lines = [
+        {"type": "x", "id": one, "parent": two, "timestamp": "2026-11-21T10:00:00.123Z"},
+        {"type": "y", "id": two, "url": "http://127.0.0.1:4711/v1"},
+        {"type": "z", "text": "long" * 400},
+        {"type": "message", "role": "user", "content": "the prompt"},
+    ]
+    first, second = scrubbed("\n".join(map(json.dumps, lines))).splitlines()
+    zero = "00000000-0000-0000-0000-00000000000"
+    assert json.loads(first)["id"] == f"{zero}0"
+    assert json.loads(first)["parent"] == json.loads(second)["id"] == f"{zero}1"
+    assert json.loads(second)["url"] == "http://server/v1"
 
 
 def _assistant(key: str, *blocks: object, **usage: int) -> dict[str, object]:
