@@ -86,7 +86,7 @@ def job(tmp_path: Path, desk: Desk, log: io.StringIO) -> Job:
 def test_a_step_is_done_and_published(job: Job, desk: Desk) -> None:
     outcome = perform(job, Perform(Command.STEP))
     assert (outcome.exit_code, outcome.report) == (0, "# Report")
-    assert (outcome.outputs.result, outcome.outputs.action) == ("done", "reject")
+    assert (outcome.outputs.result, outcome.outputs.action) == ("done", "accept_new_best")
     assert (outcome.outputs.pull_request, desk.published) == ("7", [""])
 
 
@@ -155,7 +155,7 @@ def test_what_was_paid_for_does_not_fail_for_want_of_a_comment(
     desk.trouble = trouble
     outcome = perform(job, Perform(Command.STEP))
     assert (outcome.exit_code, outcome.outputs.result) == (0, "done")
-    assert "| action | `reject` |" in outcome.report
+    assert "| action | `accept_new_best` |" in outcome.report
     assert log.getvalue().count("::warning title=Not everything could be published::") == 1
 
 

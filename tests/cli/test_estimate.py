@@ -79,7 +79,7 @@ def test_the_likely_calls_of_a_run_are_those_that_it_makes(
     assert cli(tmp_path / "example", "run", "-q", *options).code == 0
     made = calls(cli(tmp_path / "example", "status", "--json", *options).json["accounts"])
     require_within(rest, made)
-    assert rest["calls"]["likely"] == pytest.approx(made.total(), rel=0.15)
+    assert rest["calls"]["likely"] == pytest.approx(made.total(), rel=0.25)
 
 
 def test_the_likely_tokens_are_those_that_are_used_in_order_of_magnitude(

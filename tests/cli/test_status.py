@@ -102,7 +102,8 @@ def test_without_the_configuration_nothing_is_guessed(
 
 
 def test_a_candidate_that_waits_is_in_flight(cli: Cli, done: Path, git: Callable[..., str]) -> None:
-    halfway = cli(done, "step", "--until-candidate", *MORE)
+    proposing = ("-o", "model.optimizer.seed=1")  # by which this step has something to propose
+    halfway = cli(done, "step", "--until-candidate", *MORE, *proposing)
     assert halfway.code == 0, halfway.err
     commit = git(done, "rev-parse", "skillopt-candidate/quickstart")
     told = cli(done, "status")

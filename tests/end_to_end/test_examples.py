@@ -22,7 +22,7 @@ SCRIPT = Path(sys.executable).parent / "skillopt-ci"
 #: A few tasks, and steps large enough to learn from them.
 SMALL = (
     "tasks.limit=12",
-    "train.num_epochs=2",
+    "train.num_epochs=3",
     "train.batch_size=12",
     "gradient.minibatch_size=12",
     "optimizer.learning_rate=10",

@@ -47,7 +47,7 @@ def test_what_stays_gathers_evidence() -> None:
 def test_rejections_are_told_early_where_little_is_to_gain() -> None:
     def measured(solved: float, accepted: float, **gate: Any) -> float:
         supposed = Assumed(solved=solved, accepted=accepted, empty=0.0)
-        return likely(supposed, evaluation={"gate": gate}).steps[1][SELECTION]
+        return likely(supposed, evaluation={"gate": {"look_every": 8, **gate}}).steps[1][SELECTION]
 
     assert measured(0.9, 0.0) == 8
     assert measured(0.5, 0.0) == 24
