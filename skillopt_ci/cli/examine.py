@@ -23,6 +23,7 @@ from skillopt_ci.report.figures import plural, score_text
 from skillopt_ci.rollout.opening import open_places
 from skillopt_ci.settings.config import Config
 from skillopt_ci.settings.loading import Loaded
+from skillopt_ci.settings.model import ModelRole
 from skillopt_ci.skill.validation import Problem, problems
 from skillopt_ci.tasks.scorers.check import check_scorers
 from skillopt_ci.tasks.task import Splits
@@ -166,7 +167,19 @@ def _models(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
             # whoever checks a pull request from a fork has no keys, and needs none
             yield Finding(f"model.{name}", "warning", str(error), blocks=True)
         else:
-            yield Finding(f"model.{name}", "ok", f"{role.model} ({role.provider})")
+            yield _model(name, role)
+
+
+def _model(name: str, role: ModelRole) -> Finding:
+    if role.provider == "simulated":
+        # Imported late: real models need none of it.
+        from skillopt_ci.model.simulated.completion import find_model  # noqa: PLC0415
+
+        try:
+            find_model(role.model, f"model.{name}.model")
+        except SkilloptError as error:
+            return failed(f"model.{name}", error)
+    return Finding(f"model.{name}", "ok", f"{role.model} ({role.provider})")
 
 
 def _skill(loaded: Loaded) -> Iterator[Finding]:

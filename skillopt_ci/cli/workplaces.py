@@ -39,14 +39,28 @@ def read_tasks(loaded: Loaded, environ: Mapping[str, str]) -> tuple[Splits, Envi
 
 
 def check_places(splits: Splits, config: Config, places: Places | None) -> None:
-    """Refuse a run whose tasks, solver or scorers need a computer where none is configured."""
+    """Refuse a run whose tasks, solver or scorers need a computer that is not configured.
+
+    None at all, or a container without an image.
+    """
+    tasks = (*splits.train, *splits.selection, *splits.test)
+    everywhere = next(_config_needing(config), "")
     if places is None:
-        wanting = next(_needing(splits, config), "")
+        own = (part for task in tasks for part in _parts_needing(task))
+        wanting = everywhere or next(own, "")
         if wanting:
             raise UsageError(f"{wanting} needs a computer", hint=NEEDS_COMPUTER)
+    elif config.rollout.computer is not None and config.rollout.computer.type == "docker":
+        for task in tasks:
+            needed = everywhere or next(_parts_needing(task), "")
+            if needed and not places.spec(task).image:
+                raise UsageError(
+                    f"{needed} needs a container, and no image is named for task {task.id!r}",
+                    hint="Set `rollout.computer.image`, or `image` in the task's `computer` block.",
+                )
 
 
-def _needing(splits: Splits, config: Config) -> Iterator[str]:
+def _config_needing(config: Config) -> Iterator[str]:
     settings = config.rollout
     if settings.task is not None:
         yield "rollout.task"
@@ -59,8 +73,6 @@ def _needing(splits: Splits, config: Config) -> Iterator[str]:
         isinstance(part, ComputerScorer) for part in parts_of(config.scorer)
     ):
         yield "scorer: computer"
-    for task in (*splits.train, *splits.selection, *splits.test):
-        yield from _parts_needing(task)
 
 
 def _parts_needing(task: Task) -> Iterator[str]:

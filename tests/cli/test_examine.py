@@ -42,6 +42,12 @@ def test_a_started_run_tells_where_it_stands(trained: Path) -> None:
     assert run.text.startswith("2 steps done, now at 0.")
 
 
+def test_a_simulated_model_that_does_not_exist_is_named_with_the_nearest(untrained: Path) -> None:
+    found = errors(look(untrained, "model.target=simulated/simulated-tarjet"))
+    assert set(found) == {"model.target"}
+    assert "Did you mean 'simulated-target'?" in found["model.target"]
+
+
 def test_a_wrong_configuration_is_named_by_line_and_nothing_else_is_looked_at(
     fresh: Path, edit: Edit
 ) -> None:

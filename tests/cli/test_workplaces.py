@@ -1,0 +1,62 @@
+"""What a run needs of computers is found before anything is paid for."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from skillopt_ci.chat import Message
+from skillopt_ci.cli.workplaces import check_places
+from skillopt_ci.errors import UsageError
+from skillopt_ci.rollout.opening import open_places
+from skillopt_ci.settings.computer_task import ComputerBlock
+from skillopt_ci.settings.loading import load
+from skillopt_ci.tasks.task import ComputerTask, Splits, Task
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+AGENT = "rollout.solver={type: agent}"
+DOCKER = "rollout.computer={type: docker}"
+
+
+def check(root: Path, block: ComputerBlock | None, *overrides: str) -> None:
+    own = None if block is None else ComputerTask(block)
+    task = Task("greet", (Message("user", "Say hello."),), computer=own)
+    loaded = load(root / "skillopt.yaml", overrides)
+    places = open_places(loaded.config, root, dict(os.environ))
+    check_places(Splits((task,), (), ()), loaded.config, places)
+
+
+@pytest.mark.parametrize(
+    ("block", "overrides", "said"),
+    [
+        (None, [AGENT], "rollout.solver: agent needs a computer"),
+        (ComputerBlock(), [], "task 'greet' needs a computer"),
+        (None, [AGENT, DOCKER], "agent needs a container, and no image is named for task 'greet'"),
+        (ComputerBlock(), [DOCKER], "task 'greet' needs a container, and no image is named"),
+    ],
+)
+def test_what_is_missing_is_told(
+    untrained: Path, block: ComputerBlock | None, overrides: list[str], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        check(untrained, block, *overrides)
+
+
+@pytest.mark.parametrize(
+    ("block", "overrides"),
+    [
+        (None, []),
+        (None, [DOCKER]),
+        (ComputerBlock(image="own:1"), [AGENT, DOCKER]),
+        (ComputerBlock(), [AGENT, DOCKER, "rollout.computer.image=all:1"]),
+        (ComputerBlock(), [AGENT, DOCKER, "rollout.task={image: 'all:1'}"]),
+    ],
+)
+def test_what_is_there_suffices(
+    untrained: Path, block: ComputerBlock | None, overrides: list[str]
+) -> None:
+    check(untrained, block, *overrides)
