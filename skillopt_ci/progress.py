@@ -56,9 +56,14 @@ class CallPaid:
     cost_usd: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class TerminalLent:
+    """From now on a person types at the terminal: nothing may be redrawn there."""
+
+
 #: What is told of one stage.
 StageEvent = StageStarted | StageAdvanced | StageFinished
-Event = StageEvent | Note | StepStarted | CallPaid
+Event = StageEvent | Note | StepStarted | CallPaid | TerminalLent
 
 
 class Observer(Protocol):

@@ -5,6 +5,7 @@ from skillopt_ci.progress import (
     StageAdvanced,
     StageFinished,
     StageStarted,
+    TerminalLent,
     silent,
 )
 
@@ -13,6 +14,7 @@ EVENTS: tuple[Event, ...] = (
     StageAdvanced("rollout"),
     StageFinished("rollout"),
     Note("hello"),
+    TerminalLent(),
 )
 
 

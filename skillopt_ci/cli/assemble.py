@@ -11,13 +11,14 @@ from skillopt_ci.cli.known_secrets import learn_secrets
 from skillopt_ci.cli.workplaces import check_places, read_tasks
 from skillopt_ci.errors import ConfigError
 from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.progress import Note, Observer
+from skillopt_ci.progress import Note, Observer, TerminalLent
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.opening import open_places
 from skillopt_ci.rollout.places import Places
 from skillopt_ci.settings.fingerprint import config_sha256
 from skillopt_ci.settings.loading import Loaded
+from skillopt_ci.settings.solver import HumanSettings
 from skillopt_ci.tasks.scorers.check import check_scorers
 from skillopt_ci.tasks.task import Splits
 from skillopt_ci.training.fingerprint import grader_folders, measurement_fingerprint
@@ -65,6 +66,8 @@ def open_session(settings: Globals, observer: Observer) -> Session:
     for warning in loaded.warnings:
         observer(Note(warning, level="warning"))
     config = loaded.config
+    if isinstance(config.rollout.solver, HumanSettings):
+        observer(TerminalLent())
     ledger = replace(open_ledger(loaded, settings.environ), redact=settings.redact)
     selection = first(material.splits.selection, config.evaluation.sel_env_num)
     facts = working_facts(

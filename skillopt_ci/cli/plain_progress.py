@@ -15,6 +15,7 @@ from skillopt_ci.progress import (
     StageFinished,
     StageStarted,
     StepStarted,
+    TerminalLent,
 )
 
 Clock = Callable[[], float]
@@ -39,7 +40,7 @@ class PlainProgress:
             return self._write(note_text(event))
         if isinstance(event, StepStarted):
             return self._line("·", "step", step_text(event))
-        if isinstance(event, CallPaid):
+        if isinstance(event, CallPaid | TerminalLent):
             return None
         stage = self._stages.get(event.stage)
         now = self._clock()

@@ -1,6 +1,7 @@
 """Progress for a terminal: a bar for every stage under way, a calm line for every one done.
 
-Below the bars stands where the run is and what this command has consumed.
+Below the bars stands where the run is and what this command has consumed. Where a person works at
+the terminal there are only the lines: what is redrawn would erase what is being typed.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,6 +23,7 @@ from skillopt_ci.progress import (
     StageFinished,
     StageStarted,
     StepStarted,
+    TerminalLent,
 )
 
 _BAR_WIDTH = 18
@@ -37,6 +39,7 @@ class RichProgress:
         self._stages: Stages = {}
         self._bars: dict[str, TaskID] = {}
         self._line = RunLine(clock())
+        self._lent = False
         self._progress = _Bars(
             lambda: run_line_text(self._line, clock(), console.width),
             SpinnerColumn(style="cyan", finished_text=" "),
@@ -59,6 +62,9 @@ class RichProgress:
         if isinstance(event, StepStarted | CallPaid):
             self._line = noted(self._line, event)
             return None
+        if isinstance(event, TerminalLent):
+            self._lent = True
+            return self.close()
         before = self._stages.get(event.stage)
         self._stages = after(self._stages, event, self._clock())
         match event:
@@ -75,6 +81,8 @@ class RichProgress:
         self._progress.stop()
 
     def _draw(self, name: str) -> None:
+        if self._lent:
+            return
         stage = self._stages[name]
         if name not in self._bars:
             self._bars[name] = self._progress.add_task(name, total=None, detail="")

@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 
 from skillopt_ci.cli.rich_progress import RichProgress
-from skillopt_ci.progress import Note, StageAdvanced, StageFinished, StageStarted
+from skillopt_ci.progress import Note, StageAdvanced, StageFinished, StageStarted, TerminalLent
 
 CURSOR_HIDDEN, CURSOR_SHOWN = "\x1b[?25l", "\x1b[?25h"
 
@@ -39,6 +39,16 @@ def test_a_bar_shows_the_count_and_the_detail(console: Console, progress: RichPr
     assert "rollout" in drawn(console)
     assert "1/4" in drawn(console)
     assert "task-7" in drawn(console)
+
+
+def test_nothing_is_redrawn_where_a_person_types(console: Console, progress: RichProgress) -> None:
+    progress(TerminalLent())
+    progress(StageStarted("selection", 2))
+    progress(StageAdvanced("selection", "task-1"))
+    assert drawn(console) == ""
+    progress(StageFinished("selection", "0.500"))
+    assert "selection" in drawn(console)
+    assert "\x1b[2K" not in drawn(console)
 
 
 def test_no_line_is_wider_than_the_terminal(console: Console, progress: RichProgress) -> None:

@@ -21,8 +21,8 @@ pytestmark = pytest.mark.end_to_end
 _ESCAPE = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]")
 
 
-def seen(checkout: Checkout, *words: str, columns: int = 80, **env: str) -> str:
-    """All that a command draws on a terminal."""
+def begun(checkout: Checkout, *words: str, columns: int = 80, **env: str) -> tuple[int, int]:
+    """Start a command on a terminal; return its process and the terminal's other end."""
     child, screen = pty.fork()
     if child == 0:
         os.chdir(checkout.folder)
@@ -30,8 +30,13 @@ def seen(checkout: Checkout, *words: str, columns: int = 80, **env: str) -> str:
         command = [sys.executable, "-m", "skillopt_ci", *words]
         os.execve(sys.executable, command, {**os.environ, **settings})
     fcntl.ioctl(screen, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    return child, screen
+
+
+def drawn_until(screen: int, end: str | None = None) -> str:
+    """What is drawn up to ``end``, or to the end of the command."""
     drawn = b""
-    while True:
+    while end is None or end not in drawn.decode(errors="replace"):
         try:
             part = os.read(screen, 65536)
         except OSError:  # the other end is closed
@@ -39,10 +44,20 @@ def seen(checkout: Checkout, *words: str, columns: int = 80, **env: str) -> str:
         if not part:
             break
         drawn += part
+    return drawn.decode(errors="replace")
+
+
+def exit_code(child: int, screen: int) -> int:
     os.close(screen)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0, drawn.decode()
-    return drawn.decode()
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def seen(checkout: Checkout, *words: str, columns: int = 80, **env: str) -> str:
+    """All that a command draws on a terminal."""
+    child, screen = begun(checkout, *words, columns=columns, **env)
+    drawn = drawn_until(screen)
+    assert exit_code(child, screen) == 0, drawn
+    return drawn
 
 
 def lines(drawn: str) -> list[str]:
@@ -77,3 +92,19 @@ def test_readers_fit_the_terminal_with_and_without_colour(
     assert all(len(line) <= 80 for line in lines(coloured))
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", plain)
     assert max(len(line) for line in lines(plain)) <= 80
+
+
+def test_a_person_types_undisturbed_and_can_leave(checkout: Checkout) -> None:
+    """Nothing is drawn over a line that is being typed, and Ctrl-C does not wait for its end."""
+    words = ("eval", "--split", "selection", "initial", "-o", "rollout.solver={type: human}")
+    child, screen = begun(checkout, *words)
+    drawn = drawn_until(screen, "$ ")
+    os.write(screen, b"submit half an")
+    drawn += drawn_until(screen, "half an")
+    os.write(screen, b" answer\n")
+    drawn += drawn_until(screen, "$ ")
+    assert "$ submit half an answer" in drawn
+    assert "\x1b[2K" not in drawn
+    os.write(screen, b"submit half\x03")
+    assert "interrupted" in drawn_until(screen)
+    assert exit_code(child, screen) == 130
