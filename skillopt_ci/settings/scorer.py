@@ -89,7 +89,7 @@ class NumberScorer(AnswerScorer):
 
 
 class ChoiceScorer(AnswerScorer):
-    """Multiple choice: a label, or the text of a choice, that equals the reference label."""
+    """Multiple choice: a label, the text of a choice, or the last line `Answer: …`, is the reference."""
 
     type: Literal["choice"]
     choices: dict[str, str] = Field(default_factory=dict)

@@ -1,5 +1,6 @@
 """The scorer for multiple choice."""
 
+import re
 import string
 from collections.abc import Mapping
 
@@ -8,6 +9,11 @@ from skillopt_ci.tasks.scorers.grading import needs_references, verdict
 from skillopt_ci.tasks.scorers.score import Score
 from skillopt_ci.tasks.scorers.wording import quote
 from skillopt_ci.tasks.task import Task
+
+#: A line that declares an answer, whatever emphasis models put around it.
+_DECLARED = re.compile(
+    r"^[*_#> \t]*(?:the )?(?:final )?answer[*_ \t]*:[*_ \t]*(.+)$", re.IGNORECASE | re.MULTILINE
+)
 
 
 def grade_choice(spec: ChoiceScorer, task: Task, answer: str) -> Score:
@@ -33,19 +39,31 @@ def choices_of(spec: ChoiceScorer, task: Task) -> dict[str, str]:
 
 
 def parse_choice(answer: str, choices: Mapping[str, str]) -> str:
-    """The label that ``answer`` names: as such, by the choice's text, or as its first word.
+    """The label that ``answer`` names.
 
+    As such, by the choice's text, in the last line that says ``Answer: …``, or as its first word.
     An answer that names none comes back normalised; without known choices any label is valid.
     """
-    label = _label(answer)
-    if not choices or label in choices:
+    declared = _DECLARED.findall(answer)
+    for said in (answer, *declared[-1:]):
+        found = _named(said, choices)
+        if found:
+            return found
+    if not choices and declared:
+        return _label(declared[-1])
+    return _label(answer)
+
+
+def _named(said: str, choices: Mapping[str, str]) -> str:
+    """The known label that ``said`` is, means, or (unless it declares an answer) begins with."""
+    label, text = _label(said), " ".join(said.casefold().split())
+    if label in choices:
         return label
-    text = " ".join(answer.casefold().split())
     for key, choice in choices.items():
         if text == " ".join(choice.casefold().split()):
             return key
-    first = _label(answer.split(maxsplit=1)[0]) if answer.strip() else ""
-    return first if first in choices else label
+    first = _label(said.split(maxsplit=1)[0]) if said.strip() and not _DECLARED.search(said) else ""
+    return first if first in choices else ""
 
 
 def check_choice_references(spec: ChoiceScorer, task: Task) -> str | None:
@@ -59,4 +77,4 @@ def check_choice_references(spec: ChoiceScorer, task: Task) -> str | None:
 
 
 def _label(text: str) -> str:
-    return text.strip().strip("*").lstrip("([").rstrip(".):]").strip("*").strip().upper()
+    return text.strip().strip("*$`_ ").lstrip("([").rstrip(".):],;").strip("*$`_ ").upper()
