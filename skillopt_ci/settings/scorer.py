@@ -89,7 +89,9 @@ class NumberScorer(AnswerScorer):
 
 
 class ChoiceScorer(AnswerScorer):
-    """Multiple choice: a label, the text of a choice, or the last line `Answer: …`, is the reference."""
+    """Multiple choice: a label, or the text of a choice, that equals the reference label.
+
+    Either may stand alone or in a line `Answer: …`, the last of which counts."""
 
     type: Literal["choice"]
     choices: dict[str, str] = Field(default_factory=dict)

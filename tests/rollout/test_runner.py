@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import virtual_time
 
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError, TooManyErrors
 from skillopt_ci.model.client import ModelRefusal, ModelUnavailable
@@ -52,6 +53,19 @@ def test_results_are_scored_and_in_task_order(
         ("b", 0.0, 1),
         ("c", 1.0, 1),
     ]
+
+
+def test_nobody_polls_for_the_next_task(make_task: MakeTask, scripted: type[ScriptedModel]) -> None:
+    """A free place is taken at once: many quick tasks, one at a time, wait for no timer."""
+    tasks = [make_task(str(number)) for number in range(100)]
+
+    async def work() -> float:
+        chat = runner(ChatSolver(scripted(str), Prompts.load()), concurrency=1)
+        before = asyncio.get_running_loop().time()
+        await chat.roll_out(tasks, "Skill.", stage="rollout")
+        return asyncio.get_running_loop().time() - before
+
+    assert virtual_time.run(work()) == 0.0
 
 
 def test_each_result_is_told_when_it_comes(
