@@ -1,4 +1,4 @@
-"""Every row of the comparison with SkillOpt is decided, and shown by tests that exist."""
+"""Every row of the comparisons with others is decided, and shown by tests that exist."""
 
 import re
 from pathlib import Path
@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PARITY = (ROOT / "docs" / "parity.md").read_text(encoding="utf-8")
-#: The headings of the notes on SkillOpt's behaviour that have to be answered.
-SECTIONS = (*(f"1.{n}" for n in range(18)), "2.1", "2.2", "2.3", "9.8")
+#: Of each page the headings of the notes on the other's behaviour that have to be answered.
+SECTIONS = {
+    "parity.md": (*(f"1.{n}" for n in range(18)), "2.1", "2.2", "2.3", "9.8"),
+    "parity-nanoeval.md": ("1", "2", "3", "4", "5", "6.2", "7.4"),
+}
 
 
 def rows(text: str) -> list[list[str]]:
@@ -17,30 +19,38 @@ def rows(text: str) -> list[list[str]]:
     return [line.split(" | ") for line in lines if line != "behaviour | here | test"]
 
 
-@pytest.mark.parametrize("number", SECTIONS)
-def test_every_section_has_rows(number: str) -> None:
-    section = re.search(rf"^## {re.escape(number)} .*\n(?:(?!## ).*\n)*", PARITY, re.MULTILINE)
+@pytest.fixture(params=SECTIONS)
+def page(request: pytest.FixtureRequest) -> str:
+    return (ROOT / "docs" / request.param).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [(name, number) for name in SECTIONS for number in SECTIONS[name]]
+)
+def test_every_section_has_rows(name: str, number: str) -> None:
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    section = re.search(rf"^## {re.escape(number)} .*\n(?:(?!## ).*\n)*", page, re.MULTILINE)
     assert section
     assert rows(section[0])
 
 
-def test_every_row_says_what_became_of_the_behaviour() -> None:
+def test_every_row_says_what_became_of_the_behaviour(page: str) -> None:
     decided = re.compile(r"\*\*(same|better|built right|left out)\*\*")
-    assert [row for row in rows(PARITY) if len(row) != 3 or not decided.match(row[1])] == []
+    assert [row for row in rows(page) if len(row) != 3 or not decided.match(row[1])] == []
 
 
-def test_what_is_better_or_left_out_says_how_or_why() -> None:
+def test_what_is_better_or_left_out_says_how_or_why(page: str) -> None:
     bare = re.compile(r"\*\*(better|left out)\*\*$")
-    assert [row for row in rows(PARITY) if bare.search(row[1])] == []
+    assert [row for row in rows(page) if bare.search(row[1])] == []
 
 
-def test_only_what_is_left_out_may_have_no_test() -> None:
-    untested = [row for row in rows(PARITY) if row[2] == "—"]
+def test_only_what_is_left_out_may_have_no_test(page: str) -> None:
+    untested = [row for row in rows(page) if row[2] == "—"]
     assert [row for row in untested if not row[1].startswith("**left out**")] == []
 
 
-def test_every_test_that_is_named_exists() -> None:
-    named = re.findall(r"`([\w/]+\.py)::(\w+)`", PARITY)
+def test_every_test_that_is_named_exists(page: str) -> None:
+    named = re.findall(r"`([\w/]+\.py)::(\w+)`", page)
     assert named
     assert [f"{file}::{name}" for file, name in named if not is_test(file, name)] == []
 
