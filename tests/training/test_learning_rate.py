@@ -18,15 +18,16 @@ from skillopt_ci.training.modes.mode import Desk
 from skillopt_ci.training.modes.patch import PatchMode
 
 Scripted = Callable[..., Any]
-Decide = Callable[[Any], LearningRateRecord]
+Decide = Callable[..., LearningRateRecord]
 POOL = tuple(Edit("append", content=text, support_count=3) for text in "abcd")
+
+MEASURED = Aggregate(hard=1 / 3, soft=0.5, n=12, errors=0)
 
 
 @pytest.fixture
 def decided(prompts: Prompts, observer: Observer) -> Decide:
-    def run(client: Any) -> LearningRateRecord:
+    def run(client: Any, means: Aggregate = MEASURED) -> LearningRateRecord:
         desk = Desk(client, prompts, observer, "tried before", "be brief")
-        means = Aggregate(hard=1 / 3, soft=0.5, n=12, errors=1)
         return asyncio.run(
             decide_learning_rate("# Skill", POOL, means, mode=PatchMode(), desk=desk)
         )
@@ -93,6 +94,16 @@ def test_the_optimizer_is_shown_evidence_items_and_memory(
         assert f"- {fact}\n" in client.prompts[0]
     assert "- proposed_update_items: 4\n- update_item_type: edit\n" in client.prompts[0]
     assert '[3] op="append" target="" content="d" support=3' in client.prompts[0]
+
+
+def test_the_optimizer_is_told_the_pessimistic_number_and_the_other(
+    scripted: Scripted, decided: Decide, prompts: Prompts
+) -> None:
+    client = scripted(choosing(2))
+    decided(client, means=Aggregate(0.5, 0.75, 6, 2))
+    assert "- rollout_n: 8\n- rollout_hard: 0.375000\n- rollout_soft: 0.562500" in client.prompts[0]
+    said = "- rollout_errors: 2 of 8 attempts could not be measured; they count as failed here."
+    assert f"{said} Without them: hard 0.500000, soft 0.750000\n" in client.prompts[0]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,12 @@ class Aggregate:
     n: int
     errors: int
 
+    def pessimistic(self) -> "Aggregate":
+        """The means over all attempts, with those that were not measured as failed."""
+        made = self.n + self.errors
+        share = self.n / made if made else 0.0
+        return Aggregate(self.hard * share, self.soft * share, made, 0)
+
 
 def aggregate(rollouts: Sequence[Rollout]) -> Aggregate:
     """Arithmetic means; no measured attempt at all gives zeros with ``n`` 0 (SkillOpt 1.2)."""
