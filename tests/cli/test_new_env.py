@@ -45,6 +45,17 @@ def test_a_change_of_the_grading_fails_the_test(cli: Cli, tmp_path: Path) -> Non
         passes(tmp_path, "words")
 
 
+def test_a_change_of_what_a_computer_grades_fails_the_test(cli: Cli, tmp_path: Path) -> None:
+    cli(tmp_path, "new-env", "jobs", "--kind", "yaml")
+    config = tmp_path / "jobs" / "skillopt.yaml"
+    config.write_text(config.read_text().replace("{type: sandbox}", "{type: unconfined}"))
+    assert passes(tmp_path, "jobs")
+    file = tmp_path / "jobs" / "tasks" / "train.yaml"
+    file.write_text(file.read_text().replace("hello\n", "good day\n", 1))
+    with pytest.raises(AssertionError, match="test_solutions_solve_their_tasks"):
+        passes(tmp_path, "jobs")
+
+
 def test_what_is_there_stays(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "words").mkdir()
     (tmp_path / "words" / "environment.py").write_text("mine\n")
