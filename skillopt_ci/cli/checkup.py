@@ -92,9 +92,9 @@ def _configured(config: ModelRole) -> str:
 
 def _key_source(config: ModelRole) -> str:
     if config.api_key_file:
-        return f"key from the file {config.api_key_file}"
+        return f"key in the file {config.api_key_file}"
     variable = key_variable(config)
-    return f"key from {variable}" if variable else "no key"
+    return f"key in {variable}" if variable else "no key"
 
 
 def _price_findings(part: str, price: Tariff) -> Iterator[Finding]:

@@ -42,7 +42,7 @@ def test_every_role_is_asked_once_and_told_about(
     done = cli(checkout.folder, "doctor", "--json")
     assert (done.code, errors(done), done.json["ready"]) == (0, [], True)
     found = roles(done)["optimizer"]
-    assert (found["provider"], found["model"], found["key"]) == ("openai", "m", "key from DEMO_KEY")
+    assert (found["provider"], found["model"], found["key"]) == ("openai", "m", "key in DEMO_KEY")
     assert (found["answered"], found["structured"], found["usage_reported"]) == (True, True, True)
     assert found["price"]["source"] == "unknown"
     assert found["seconds"] >= 0
@@ -85,7 +85,7 @@ def test_a_key_from_a_file_is_used_and_not_told(
     ]
     done = cli(checkout.folder, "doctor", "--json", *options)
     assert done.code == 0
-    assert roles(done)["target"]["key"] == "key from the file key.txt"
+    assert roles(done)["target"]["key"] == "key in the file key.txt"
     assert server.keys == {f"Bearer {KEY}-of-the-file"}
     assert KEY not in done.out + done.err
 
