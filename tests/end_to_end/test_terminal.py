@@ -26,10 +26,12 @@ def begun(checkout: Checkout, *words: str, columns: int = 80, **env: str) -> tup
     child, screen = pty.fork()
     if child == 0:
         os.chdir(checkout.folder)
+        # set here, before the command can ask for it
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         settings = {"DEMO_KEY": "sk-demo-key", "TERM": "xterm-256color", **env}
         command = [sys.executable, "-m", "skillopt_ci", *words]
-        os.execve(sys.executable, command, {**os.environ, **settings})
-    fcntl.ioctl(screen, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        unsized = {k: v for k, v in os.environ.items() if k not in {"COLUMNS", "LINES"}}
+        os.execve(sys.executable, command, {**unsized, **settings})
     return child, screen
 
 
