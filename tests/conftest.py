@@ -8,6 +8,7 @@ nor, among what earlier steps of the epoch tried, the step buffer.
 import asyncio
 import json
 import re
+import signal
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +36,15 @@ pytest_plugins = ("github_server.fixtures",)
 #: Fixtures that build repositories, servers or whole runs, and folders whose tests do so alone.
 _WORLDS = {"workshop", "open_workshop", "github_hub", "untrained", "trained", "finished"}
 _WORLDLY = {"ledger", "rendering", "packaging"}
+
+
+def pytest_configure() -> None:
+    """Hear Ctrl-C also where it was ignored: a shell's background job hands that on to us.
+
+    Children would inherit it, and tests would wait for commands that they interrupt.
+    """
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
