@@ -12,9 +12,10 @@ from skillopt_ci.rollout.environment import Environment, Reflecting
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.settings.config import Gradient
 from skillopt_ci.skill.edit import Source
+from skillopt_ci.training.minibatch import Minibatch
 from skillopt_ci.training.modes.mode import Desk, UpdateMode
 from skillopt_ci.training.patch import Item, Reflection
-from skillopt_ci.training.reflect import Minibatch, reflection_of
+from skillopt_ci.training.reflect import reflection_of
 from skillopt_ci.training.wire import WireError, parse_analyst
 from skillopt_ci.training.wire_shape import whole_number
 

@@ -149,19 +149,14 @@ async def _analysed(
     lesson: Lesson[Item], rollouts: AsyncIterable[Rollout], observer: Observer
 ) -> tuple[Reflection[Item], ...]:
     """What our analysts make of the attempts, a minibatch as soon as it is complete."""
-    session, desk = lesson.session, lesson.desk
+    session, config = lesson.session, lesson.session.config
     return await reflect(
         rollouts,
         {task.id: task for task in session.splits.train},
         lesson.skill,
         mode=lesson.mode,
-        gradient=session.config.gradient,
-        learning_rate=analyst_budget(session.config.optimizer),
-        step_buffer=desk.step_buffer,
-        meta_skill=desk.meta_skill,
-        guidance=desk.guidance,
-        notes_from=notes_from(session.config.optimizer),
-        prompts=desk.prompts,
-        client=desk.client,
-        observer=observer,
+        gradient=config.gradient,
+        learning_rate=analyst_budget(config.optimizer),
+        desk=replace(lesson.desk, observer=observer),
+        notes_from=notes_from(config.optimizer),
     )

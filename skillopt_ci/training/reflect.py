@@ -1,15 +1,13 @@
 """Reflect: analysts read minibatches of trajectories and propose edits of the skill."""
 
-from collections import Counter
-from collections.abc import AsyncIterable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic
 
 from skillopt_ci.concurrency import Begun, begun
-from skillopt_ci.model.client import ChatClient, ModelUnavailable
-from skillopt_ci.progress import Observer, StageAdvanced, StageStarted
+from skillopt_ci.model.client import ModelUnavailable
+from skillopt_ci.progress import StageAdvanced, StageStarted
 from skillopt_ci.prompts import sections
-from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.report.figures import plural
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.settings.config import Gradient
@@ -17,22 +15,14 @@ from skillopt_ci.skill.edit import Source
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training import reply_schema
 from skillopt_ci.training.ask import Lost, ask, optimizer_request
-from skillopt_ci.training.modes.mode import UpdateMode
+from skillopt_ci.training.minibatch import Dealer, Minibatch, minibatches
+from skillopt_ci.training.modes.mode import Desk, UpdateMode
 from skillopt_ci.training.patch import Item, Patch, Reflection
 from skillopt_ci.training.trajectory import render_trajectories
 from skillopt_ci.training.wire import AnalystReply, parse_analyst
 
 _PROMPT: Mapping[Source, str] = {"failure": "analyst_error", "success": "analyst_success"}
 _HEADING: Mapping[Source, str] = {"failure": "Failed", "success": "Successful"}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Minibatch:
-    """Trajectories of one kind that one analyst reads; ``name`` is for people."""
-
-    source_type: Source
-    rollouts: tuple[Rollout, ...]
-    name: str
 
 
 async def reflect(
@@ -43,12 +33,7 @@ async def reflect(
     mode: UpdateMode[Item],
     gradient: Gradient,
     learning_rate: int | None,
-    prompts: Prompts,
-    client: ChatClient,
-    observer: Observer,
-    step_buffer: str = "",
-    meta_skill: str = "",
-    guidance: str = "",
+    desk: Desk,
     notes_from: Collection[Source] = (),
 ) -> tuple[Reflection[Item], ...]:
     """Let analysts read ``rollouts``; their reflections are in minibatch order, failures first.
@@ -57,37 +42,15 @@ async def reflect(
     could not be measured, the rest waits for the end, which may be that there are too many errors.
 
     Each proposes at most ``learning_rate`` edits (None: as many as it likes); with 0 nobody is
-    asked. What an edit is, the update ``mode`` says. ``step_buffer``,
-    ``meta_skill`` and ``guidance`` (a whole section, for which an analyst is asked even without a
-    failure) are texts for the prompt, left out when empty. Of the minibatches ``notes_from``
-    reminders for the appendix are asked for too. A minibatch without a usable
-    answer is missing from the result. Raises
+    asked. What an edit is, the update ``mode`` says. For the guidance of the ``desk`` an analyst is
+    asked even without a failure. Of the minibatches ``notes_from`` reminders for the appendix are
+    asked for too. A minibatch without a usable answer is missing from the result. Raises
     :class:`~skillopt_ci.model.client.ModelUnavailable` when the model could be reached for none of
     them: that says nothing about the skill.
     """
-    stable = sections.joined(
-        sections.current_skill(skill),
-        mode.assignment(learning_rate),
-        sections.previous_steps(step_buffer),
-        sections.meta_skill(meta_skill),
-        guidance,
-    )
-    analysts = _Analysts(
-        mode,
-        client,
-        prompts,
-        observer,
-        stable,
-        skill,
-        tasks_by_id,
-        gradient.max_trajectory_chars,
-        gradient.trace_to_optimizer,
-        learning_rate,
-        notes_from,
-        bool(guidance),
-    )
+    analysts = _Analysts(mode, desk, tasks_by_id, skill, gradient, learning_rate, notes_from)
     async with begun(analysts.read) as reading:
-        work = await _begin(rollouts, gradient, reading, learning_rate != 0, guidance, observer)
+        work = await _begin(rollouts, gradient, reading, learning_rate != 0, desk)
         results = [await reading.result(minibatch) for minibatch in work]
     _refuse_unreachable(results)
     return tuple(result for result in results if isinstance(result, Reflection))
@@ -98,8 +61,7 @@ async def _begin(
     gradient: Gradient,
     reading: Begun[Minibatch, Reflection[Item] | Lost],
     asks: bool,
-    guidance: str,
-    observer: Observer,
+    desk: Desk,
 ) -> list[Minibatch]:
     """Have each minibatch read when it is complete; return all of them, failures first."""
     dealer, seen, work, sound = Dealer(gradient), list[Rollout](), list[Minibatch](), asks
@@ -108,123 +70,72 @@ async def _begin(
         sound = sound and rollout.status.measured
         work += dealer.deal(rollout)
         if work and sound and not reading.any:
-            observer(StageStarted("reflect"))
+            desk.observer(StageStarted("reflect"))
         for minibatch in work if sound else ():
             reading.begin(minibatch)
     work += dealer.rest()
-    if not work and guidance:
+    if not work and desk.guidance:
         # what reviewers ask for is worked on even where there is nothing else to learn
         work = minibatches(seen, gradient.model_copy(update={"failure_only": False}))[:1]
     work = work if asks else []
     if not reading.any:
-        observer(StageStarted("reflect", len(work)))
+        desk.observer(StageStarted("reflect", len(work)))
     for minibatch in work:
         reading.begin(minibatch)
     return sorted(work, key=lambda one: one.source_type)
 
 
-class Dealer:
-    """Deals measured trajectories to minibatches of failures and of successes, as they come.
-
-    Attempts that ended in an error, or of which there is no conversation, belong to neither. A
-    minibatch is complete when it is full, or when the next trajectory would make it too long.
-    """
-
-    def __init__(self, gradient: Gradient) -> None:
-        self._gradient = gradient
-        self._open: dict[Source, list[Rollout]] = {"failure": [], "success": []}
-        self._room = dict.fromkeys(self._open, gradient.max_minibatch_chars)
-        self._count: Counter[Source] = Counter()
-
-    def deal(self, rollout: Rollout) -> Iterator[Minibatch]:
-        """Take a trajectory; yield the minibatches that are complete by it."""
-        source = self._source(rollout)
-        if source is None:
-            return
-        size = _shown_chars(rollout, self._gradient)
-        if size > self._room[source]:
-            yield from self._closed(source)
-        self._open[source].append(rollout)
-        self._room[source] -= size
-        if len(self._open[source]) == self._gradient.minibatch_size:
-            yield from self._closed(source)
-
-    def rest(self) -> Iterator[Minibatch]:
-        """Yield what is left, when no more trajectories come."""
-        for source in self._open:
-            yield from self._closed(source)
-
-    def _source(self, rollout: Rollout) -> Source | None:
-        if not rollout.messages:
-            return None
-        if rollout.failed:
-            return "failure"
-        return "success" if rollout.succeeded and not self._gradient.failure_only else None
-
-    def _closed(self, source: Source) -> Iterator[Minibatch]:
-        self._room[source] = self._gradient.max_minibatch_chars
-        if self._open[source]:
-            self._count[source] += 1
-            name = f"{source} minibatch {self._count[source]}"
-            yield Minibatch(source, tuple(self._open[source]), name)
-            self._open[source] = []
-
-
-def minibatches(rollouts: Iterable[Rollout], gradient: Gradient) -> list[Minibatch]:
-    """The minibatches of ``rollouts``, failures first."""
-    dealer = Dealer(gradient)
-    work = [complete for rollout in rollouts for complete in dealer.deal(rollout)]
-    return sorted((*work, *dealer.rest()), key=lambda one: one.source_type)
-
-
-def _shown_chars(rollout: Rollout, gradient: Gradient) -> int:
-    """About how much of a prompt a trajectory takes up; the system prompt is shown only once."""
-    said = sum(len(one.content) for one in rollout.messages if one.role != "system")
-    return min(said + len(rollout.trace), gradient.max_trajectory_chars)
-
-
 @dataclass(frozen=True, slots=True)
 class _Analysts(Generic[Item]):
-    """What every analyst call has in common; ``stable`` opens each user message."""
+    """What every analyst call has in common."""
 
     mode: UpdateMode[Item]
-    client: ChatClient
-    prompts: Prompts
-    observer: Observer
-    stable: str
-    skill: str
+    desk: Desk
     tasks: Mapping[str, Task]
-    max_chars: int
-    traces: bool
+    skill: str
+    gradient: Gradient
     budget: int | None
     notes_from: Collection[Source]
-    wishes: bool
 
     async def read(self, minibatch: Minibatch) -> Reflection[Item] | Lost:
-        source, size = minibatch.source_type, len(minibatch.rollouts)
-        user = sections.joined(self.stable, self._trajectories(minibatch))
+        source, size, desk = minibatch.source_type, len(minibatch.rollouts), self.desk
+        user = sections.joined(self._opening(), self._trajectories(minibatch))
         prompt, tokens = _PROMPT[source] + self.mode.prompt_suffix, self.mode.reply_tokens
         notes = source in self.notes_from
         supplement = f"{_PROMPT[source]}_skill_aware" if notes else ""
         key = self.mode.payload.key
-        schema = reply_schema.analyst(key, source, notes=notes, wishes=self.wishes)
+        schema = reply_schema.analyst(key, source, notes=notes, wishes=bool(desk.guidance))
         reply = await ask(
-            self.client,
-            optimizer_request(self.prompts, prompt, "analyst", user, tokens, supplement, schema),
+            desk.client,
+            optimizer_request(desk.prompts, prompt, "analyst", user, tokens, supplement, schema),
             lambda text: parse_analyst(self.mode.payload, text, source, size, notes=notes),
             what=minibatch.name,
-            observer=self.observer,
+            observer=desk.observer,
         )
         result = reply if isinstance(reply, Lost) else reflection_of(reply, minibatch, self.budget)
-        self.observer(StageAdvanced("reflect", _told(minibatch, result, self.mode.noun)))
+        desk.observer(StageAdvanced("reflect", _told(minibatch, result, self.mode.noun)))
         return result
 
+    def _opening(self) -> str:
+        """The same for every minibatch, and first: so a server's cache of prompts can know it."""
+        return sections.joined(
+            sections.current_skill(self.skill),
+            self.mode.assignment(self.budget),
+            sections.previous_steps(self.desk.step_buffer),
+            sections.meta_skill(self.desk.meta_skill),
+            self.desk.guidance,
+        )
+
     def _trajectories(self, minibatch: Minibatch) -> str:
-        rollouts = minibatch.rollouts
+        rollouts, gradient = minibatch.rollouts, self.gradient
         return sections.section(
             f"{_HEADING[minibatch.source_type]} Trajectories ({len(rollouts)} total)",
             render_trajectories(
-                rollouts, self.tasks, self.skill, self.max_chars, traces=self.traces
+                rollouts,
+                self.tasks,
+                self.skill,
+                gradient.max_trajectory_chars,
+                traces=gradient.trace_to_optimizer,
             ),
         )
 

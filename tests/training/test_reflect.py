@@ -16,11 +16,13 @@ from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.outcome import Rollout, Status
 from skillopt_ci.settings.config import Gradient
 from skillopt_ci.tasks.task import Task
+from skillopt_ci.training.minibatch import minibatches
 from skillopt_ci.training.modes.full_rewrite import FullRewriteMode
+from skillopt_ci.training.modes.mode import Desk
 from skillopt_ci.training.modes.patch import PatchMode
 from skillopt_ci.training.modes.rewrite import RewriteMode
 from skillopt_ci.training.patch import Reflection
-from skillopt_ci.training.reflect import minibatches, reflect
+from skillopt_ci.training.reflect import reflect
 
 Scripted = Callable[..., Any]
 Reflect = Callable[..., tuple[Reflection[Any], ...]]
@@ -48,6 +50,10 @@ def rollouts(make_rollout: Callable[..., Rollout]) -> list[Rollout]:
     return [*solved, *failed, make_rollout("e1", status=Status.ERROR)]
 
 
+#: What an optimizer is told besides.
+_TOLD = {"step_buffer", "meta_skill", "guidance"}
+
+
 @pytest.fixture
 def reflected(prompts: Prompts, observer: Observer, rollouts: list[Rollout]) -> Reflect:
     tasks = {rollout.task_id: Task(rollout.task_id, ()) for rollout in rollouts}
@@ -57,11 +63,11 @@ def reflected(prompts: Prompts, observer: Observer, rollouts: list[Rollout]) -> 
             "mode": PatchMode(),
             "gradient": Gradient(minibatch_size=size),
             "learning_rate": 4,
-            "prompts": prompts,
-            "observer": observer,
         }
+        told = {name: more.pop(name) for name in _TOLD & more.keys()}
+        desk = Desk(client, prompts, more.pop("observer", observer), **told)
         return asyncio.run(
-            reflect(coming(rollouts), tasks, "# Skill", client=client, **(options | more))
+            reflect(coming(rollouts), tasks, "# Skill", desk=desk, **(options | more))
         )
 
     return run
@@ -318,8 +324,8 @@ def test_a_minibatch_is_read_as_soon_as_it_is_complete(
 
     tasks = {name: Task(name, ()) for name in (*(one.task_id for one in rollouts), "s9")}
     found = reflect(
-        slowly(), tasks, "# Skill", client=client, mode=PatchMode(), learning_rate=4,
-        gradient=Gradient(minibatch_size=2), prompts=prompts, observer=observer,
+        slowly(), tasks, "# Skill", mode=PatchMode(), learning_rate=4,
+        gradient=Gradient(minibatch_size=2), desk=Desk(client, prompts, observer),
     )  # fmt: skip
     assert len(asyncio.run(found)) == 6
     # three solved, five failed, one in error; what the last two complete waits for the end

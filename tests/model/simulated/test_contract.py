@@ -96,10 +96,7 @@ def _reflections(optimizer: Overheard) -> tuple[Reflection[Edit], ...]:
             mode=PatchMode(),
             gradient=Gradient(minibatch_size=8),
             learning_rate=3,
-            prompts=PROMPTS,
-            client=optimizer,
-            observer=silent,
-            step_buffer="Rejected edits: Be nice.",
+            desk=Desk(optimizer, PROMPTS, silent, step_buffer="Rejected edits: Be nice."),
         )
     )
 
@@ -235,7 +232,5 @@ def _reflected(
         mode=mode,
         gradient=Gradient(minibatch_size=8),
         learning_rate=None,
-        prompts=PROMPTS,
-        client=optimizer,
-        observer=silent,
+        desk=Desk(optimizer, PROMPTS, silent),
     )
