@@ -41,12 +41,12 @@ def test_a_primary_limit_is_waited_for_until_its_reset(scene: Scene) -> None:
     assert 40 < sum(scene.waits) < 60
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [{"Retry-After": "3600"}, {"X-RateLimit-Reset": str(int(time.time()) + 3600)}],
-)
-def test_a_paid_runner_does_not_sleep_for_an_hour(scene: Scene, headers: dict[str, str]) -> None:
-    scene.hub.fail(SHOW, 403, "API rate limit exceeded for installation", headers=headers)
+@pytest.mark.parametrize("header", ["Retry-After", "X-RateLimit-Reset"])
+def test_a_paid_runner_does_not_sleep_for_an_hour(scene: Scene, header: str) -> None:
+    until = 3600 if header == "Retry-After" else int(time.time()) + 3600
+    scene.hub.fail(
+        SHOW, 403, "API rate limit exceeded for installation", headers={header: str(until)}
+    )
     with pytest.raises(Unavailable, match=r"rate limit asks to wait for 3\d\d\d s"):
         scene.forge().pull_request(1)
     assert scene.waits == []
