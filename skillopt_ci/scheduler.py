@@ -8,18 +8,42 @@ from contextlib import asynccontextmanager
 class Places:
     """Lets ``most`` pieces of work be under way; the others wait, whoever came first goes first.
 
-    It belongs to one event loop.
+    It belongs to one event loop. ``changed`` is set whenever a place is taken or left.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, changed: asyncio.Event | None = None) -> None:
         self.most = most
+        self.taken = 0
         self._slots = asyncio.Semaphore(most)
+        self._changed = changed or asyncio.Event()
+
+    @property
+    def free(self) -> bool:
+        """Whether there is a place that nobody waits for."""
+        return not self._slots.locked()
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
         """Wait for a place and keep it for the body."""
-        async with self._slots:
-            yield
+        async with self.spare():
+            self._count(1)
+            try:
+                yield
+            finally:
+                self._count(-1)
+
+    @asynccontextmanager
+    async def spare(self) -> AsyncIterator[None]:
+        """The same for work that is not counted in ``taken``."""
+        try:
+            async with self._slots:
+                yield
+        finally:
+            self._changed.set()
+
+    def _count(self, by: int) -> None:
+        self.taken += by
+        self._changed.set()
 
 
 class Scheduler:
@@ -29,5 +53,18 @@ class Scheduler:
     """
 
     def __init__(self, attempts: int, questions: int) -> None:
-        self.attempts = Places(attempts)
-        self.questions = Places(questions)
+        self._changed = asyncio.Event()
+        self.attempts = Places(attempts, self._changed)
+        self.questions = Places(questions, self._changed)
+
+    @asynccontextmanager
+    async def spare(self) -> AsyncIterator[None]:
+        """Keep a place for an attempt, one that would stay empty while other work is under way.
+
+        Between two stages nothing is begun: the next one is to find all places free.
+        """
+        while not (self.attempts.free and (self.attempts.taken or self.questions.taken)):
+            self._changed.clear()
+            await self._changed.wait()
+        async with self.attempts.spare():
+            yield

@@ -1,11 +1,14 @@
+"""Places: who gets one, and when one is spare."""
+
 import asyncio
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.scheduler import Places
+from skillopt_ci.scheduler import Places, Scheduler
 
 
 async def rounds(count: int) -> None:
@@ -44,6 +47,19 @@ def test_places_are_used_but_never_exceeded(work: list[int], most: int) -> None:
     assert under_way == min(most, len(work))
 
 
+def test_places_tell_how_many_are_taken_and_whether_one_is_free() -> None:
+    async def main() -> list[tuple[int, bool]]:
+        places = Places(2)
+        seen = [(places.taken, places.free)]
+        async with places.place():
+            seen.append((places.taken, places.free))
+            async with places.place():
+                seen.append((places.taken, places.free))
+        return [*seen, (places.taken, places.free)]
+
+    assert asyncio.run(main()) == [(0, True), (1, True), (2, False), (0, True)]
+
+
 def test_whoever_came_first_goes_first() -> None:
     began, _ = worked(Places(2), [3, 1, 1, 5, 1])
     assert began == [0, 1, 2, 3, 4]
@@ -70,3 +86,68 @@ def test_who_gives_up_loses_nobody_a_place(late: bool) -> None:
             return began
 
     assert asyncio.run(main()) == ["second"]
+
+
+async def keep(
+    context: AbstractAsyncContextManager[None], began: list[str], name: str, end: asyncio.Event
+) -> None:
+    async with context:
+        began.append(name)
+        await end.wait()
+
+
+def test_no_place_is_spare_while_nothing_else_is_under_way() -> None:
+    """The next stage is to find all places free."""
+
+    async def scenario() -> None:
+        scheduler, began, end = Scheduler(2, 1), list[str](), asyncio.Event()
+        early = asyncio.create_task(keep(scheduler.spare(), began, "early", end))
+        await rounds(5)
+        assert not began
+        async with scheduler.questions.place():
+            await rounds(5)
+            assert began == ["early"]
+        end.set()
+        await early
+
+    asyncio.run(scenario())
+
+
+def test_a_place_that_somebody_waits_for_is_not_spare() -> None:
+    async def scenario() -> None:
+        scheduler, began = Scheduler(2, 1), list[str]()
+        end = {name: asyncio.Event() for name in ("one", "two", "three", "early")}
+        work = [
+            asyncio.create_task(keep(scheduler.attempts.place(), began, name, end[name]))
+            for name in ("one", "two", "three")
+        ]
+        work.append(asyncio.create_task(keep(scheduler.spare(), began, "early", end["early"])))
+        await rounds(5)
+        end["one"].set()
+        await rounds(5)
+        assert began == ["one", "two", "three"]
+        end["two"].set()
+        await rounds(5)
+        assert began[3:] == ["early"]
+        for one in end.values():
+            one.set()
+        await asyncio.gather(*work)
+
+    asyncio.run(scenario())
+
+
+def test_work_in_a_spare_place_makes_no_place_spare() -> None:
+    async def scenario() -> None:
+        scheduler, began, end = Scheduler(3, 1), list[str](), asyncio.Event()
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(scheduler.attempts.place())
+            first = asyncio.create_task(keep(scheduler.spare(), began, "first", end))
+            await rounds(5)
+        second = asyncio.create_task(keep(scheduler.spare(), began, "second", end))
+        await rounds(5)
+        assert began == ["first"]
+        second.cancel()
+        end.set()
+        await asyncio.gather(first, second, return_exceptions=True)
+
+    asyncio.run(scenario())

@@ -137,6 +137,7 @@ def _config(world: World, base_url: str) -> dict[str, Any]:
             "optimizer": {**role, "model": "optimizer"},
         },
         "train": {"seed": world.seed},
+        "git": {"author_name": "Bench", "author_email": "bench@example.org"},
         "evaluation": {"test_env_num": 1},
     }
 

@@ -140,13 +140,19 @@ class Meter:
 
     @contextmanager
     def shared(self) -> Iterator[Share]:
-        """Tell apart what the body, and tasks that it starts, are charged."""
-        share = Share()
+        """Tell apart what the body, and tasks that it starts, are charged.
+
+        It is also a part of what is told apart around the body.
+        """
+        whole, share = _SHARE.get(), Share()
         token = _SHARE.set(share)
         try:
             yield share
         finally:
             _SHARE.reset(token)
+            if whole is not None:
+                whole.charged += share.charged
+                whole.reused += share.reused
 
     @property
     def reused_calls(self) -> int:

@@ -32,3 +32,7 @@ class Executor(Protocol):
 async def local(order: Order, here: CarryOut) -> Rollout:
     """Make the attempt in this process."""
     return await here(order)
+
+
+async def by_nobody(order: Order) -> None:
+    """Nobody else makes ``order``: there is nothing to wait for."""

@@ -1,14 +1,14 @@
 """Roll out tasks: every attempt at each, many at once, results in task order or as they come."""
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
 from skillopt_ci.concurrency import map_ordered, stream
 from skillopt_ci.errors import TooManyErrors
 from skillopt_ci.rollout.attempting import Attempting
-from skillopt_ci.rollout.order import Executor, Order, local
+from skillopt_ci.rollout.order import Executor, Order, by_nobody, local
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.scheduler import Places
 from skillopt_ci.tasks.task import Task
@@ -19,12 +19,14 @@ class Runner:
     """Has attempts made: ``attempting`` makes one, ``executor`` decides where.
 
     Each keeps one of ``places`` meanwhile, those of several calls together. Every task is
-    attempted ``attempts`` times unless a call says otherwise.
+    attempted ``attempts`` times unless a call says otherwise. ``begun`` waits while the very same
+    attempt is made by somebody else: what comes of it is then found where attempts are kept.
     """
 
     attempting: Attempting
     places: Places
     executor: Executor = local
+    begun: Callable[[Order], Awaitable[None]] = by_nobody
 
     @property
     def attempts(self) -> int:
@@ -82,6 +84,7 @@ class Runner:
                 yield rollout
 
     async def _carry_out(self, order: Order) -> Rollout:
+        await self.begun(order)
         async with self.places.place():
             return await self.executor(order, self.attempting)
 

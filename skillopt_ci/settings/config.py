@@ -206,10 +206,15 @@ class Guard(Section):
 
 
 class Schedule(Section):
-    """Who does the work at an epoch's boundary."""
+    """Who does the work at an epoch's boundary, and what is begun before its turn."""
 
     slow_update: Literal["inline", "scheduled"] = "inline"
     """`step` and `run` do it when it is due, or leave it to `skillopt-ci slow-update`."""
+    ahead: Literal["none", "sure", "likely"] = "sure"
+    """Attempts that `run` makes before their turn: none; those that are sure to be needed, while
+    a verdict is recorded; or in places that are empty also those of the next batch under the
+    current skill, which are lost if the candidate in between is merged. Nothing is made ahead with
+    a budget of calls, tokens or dollars, without the cache, on Ray, or by people."""
 
 
 class Limits(Section):

@@ -29,6 +29,7 @@ _WITHOUT_INFLUENCE: dict[str, IncEx | bool] = {
     "github": True,
     "budget": True,
     "gradient": {"analyst_workers"},
+    "schedule": {"ahead"},
     "rollout": _OF_ROLLOUTS,
     "model": dict.fromkeys(("target", "optimizer", "judge"), _OF_A_ROLE),
 }

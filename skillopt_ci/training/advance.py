@@ -4,16 +4,20 @@ This is where to start reading: look where the branches are, see that the curren
 score, take up what is in flight, and do either the end of an epoch or a training step.
 """
 
+import asyncio
 from dataclasses import dataclass
 
+from skillopt_ci.ledger.ledger import Position
 from skillopt_ci.progress import Note
-from skillopt_ci.training.boundary import BoundaryOutcome, boundary_due, cross
+from skillopt_ci.training.boundary import BoundaryOutcome, cross
+from skillopt_ci.training.epochs import boundary_due
 from skillopt_ci.training.first_look import refuse_to_learn_nothing
 from skillopt_ci.training.flight import BoundaryFlight, Flight, resume
+from skillopt_ci.training.foresight import foresee_first_batch
 from skillopt_ci.training.plan import total_steps
 from skillopt_ci.training.session import Session
 from skillopt_ci.training.settle import settle
-from skillopt_ci.training.standing import Settled, find_standing
+from skillopt_ci.training.standing import Settled, Standing, find_standing
 from skillopt_ci.training.step import StepOutcome, train_step
 
 Outcome = StepOutcome | BoundaryOutcome
@@ -56,13 +60,19 @@ async def cross_boundary(session: Session, run_started: float) -> BoundaryOutcom
 
 async def prepare(session: Session, run_started: float) -> Ready:
     """Find the ground, settle it, and read what is in flight."""
-    position = session.ledger.sync()
-    session.ledger.preflight(position)
-    standing = find_standing(session, position)
+    # in a thread: answers to what is made ahead come in meanwhile
+    position, standing = await asyncio.to_thread(_found, session)
+    foresee_first_batch(session, standing)
     settled = await settle(session, standing, run_started)
     if position.candidate is None:
         return Ready(settled, None)
     return Ready(*resume(session, settled, position.candidate))
+
+
+def _found(session: Session) -> tuple[Position, Standing]:
+    position = session.ledger.sync()
+    session.ledger.preflight(position)
+    return position, find_standing(session, position)
 
 
 async def _cross(session: Session, ready: Ready, run_started: float) -> BoundaryOutcome | None:

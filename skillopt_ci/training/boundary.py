@@ -5,7 +5,8 @@ guidance passes the gate like any candidate, and whatever becomes of it is measu
 current score always belongs to the current skill.
 """
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, replace
 
 from skillopt_ci.ledger.folder import document
 from skillopt_ci.ledger.records import (
@@ -18,11 +19,16 @@ from skillopt_ci.ledger.records import (
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.progress import StageFinished
 from skillopt_ci.report.boundary import boundary_proposed
-from skillopt_ci.settings.config import Config, Evaluation
+from skillopt_ci.settings.config import Evaluation
 from skillopt_ci.training.boundary_landing import conclude_boundary
 from skillopt_ci.training.flight import BoundaryFlight, recharge
+from skillopt_ci.training.foresight import (
+    account_for_lost,
+    foresee_next,
+    foresee_rejection,
+    foresee_verdict,
+)
 from skillopt_ci.training.judge import judge_text
-from skillopt_ci.training.plan import steps_per_epoch
 from skillopt_ci.training.session import Session
 from skillopt_ci.training.slow_update import first_epoch, later_epoch
 from skillopt_ci.training.standing import Settled, write
@@ -36,23 +42,6 @@ class BoundaryOutcome:
     commit: str
     state: State
     seconds: float
-
-
-def boundary_due(session: Session, standing: Settled) -> int | None:
-    """The epoch whose end is due, if any; see :func:`completed_epoch`."""
-    return completed_epoch(session.config, len(session.splits.train), standing.state)
-
-
-def completed_epoch(config: Config, n_train: int, state: State) -> int | None:
-    """The last completed epoch if its end was not worked on yet, of a run that has such ends.
-
-    Epochs that were passed over (a scheduler that never came) are not made up for.
-    """
-    optimizer, train = config.optimizer, config.train
-    if not (optimizer.use_slow_update or optimizer.use_meta_skill):
-        return None
-    completed = state.step // steps_per_epoch(n_train, train.batch_size, train.accumulation)
-    return completed if completed > state.boundary else None
 
 
 async def cross(
@@ -69,14 +58,23 @@ async def cross(
     began = session.clock()
     meter = session.meter(run_started, standing.spent)
     scope = f"{session.config.run}/epoch-{epoch}@{standing.commit}"
+    state = standing.state.model_copy(update={"boundary": epoch})
+    ground = replace(standing, state=state)
+    foresee_rejection(session, standing, ground)
     if flight is None:
         flight = await _launch(session, standing, epoch, meter, scope)
     else:
         recharge(meter, flight.record.accounts, flight.record.stages)
+    foresee_verdict(session, standing, ground, flight.skill)
     decision = await _judge(session, standing, flight, meter, scope)
+    stays = decision is not None and decision.stays
+    foresee_next(session, replace(ground, skill=flight.skill) if stays else ground)
+    account_for_lost(session, meter)
     record = flight.record.model_copy(update={"decision": decision, **_used(meter)})
     seconds = session.clock() - began
-    commit, state = conclude_boundary(session, standing, flight, record, seconds)
+    commit, state = await asyncio.to_thread(
+        conclude_boundary, session, standing, flight, record, seconds
+    )
     session.observer(StageFinished("epoch end", commit[:10]))
     return BoundaryOutcome(record, commit, state, seconds)
 

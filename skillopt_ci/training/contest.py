@@ -31,15 +31,23 @@ class Side:
 
 
 async def fight(
-    session: Session, bench: Bench, duel: Duel, candidate: Side, current: Side, planned: int
+    session: Session,
+    bench: Bench,
+    duel: Duel,
+    candidate: Side,
+    current: Side,
+    planned: int,
+    before: Mapping[str, tuple[float, float]],
 ) -> tuple[Outcome, Scores]:
     """Make the attempts of ``duel`` until it is decided.
 
     What is asked at once runs at once; its results are looked at together, so that nothing depends
     on the order in which they come. Lots that are sure to be asked next are under way meanwhile:
-    no place stays empty for want of a look, and none is taken for naught. Returned is also what
-    the candidate's attempts came to. Raises :class:`~skillopt_ci.errors.TooManyErrors` when so
-    many of the ``planned`` tasks fail that a verdict would be dishonest.
+    no place stays empty for want of a look, and none is taken for naught. Which verdict it looks
+    like is told to who works ahead; ``before`` are the current skill's scores, hard and soft.
+    Returned is also what the candidate's attempts came to. Raises
+    :class:`~skillopt_ci.errors.TooManyErrors` when so many of the ``planned`` tasks fail that a
+    verdict would be dishonest.
     """
     session.observer(StageStarted(STAGE, planned))
     limit, made = session.config.evaluation.max_error_rate, list[Rollout]()
@@ -55,6 +63,7 @@ async def fight(
                 if sum(not one.status.measured for one in made) > limit * max(planned, len(made)):
                     refuse_too_many_errors(made, limit, STAGE)
                 ask = duel.send(Answer(*map(_scores, lots)))
+                session.ahead.favour(merged=_leads(scores, before))
         except StopIteration as done:
             outcome: Outcome = done.value
     refuse_too_many_errors(made, limit, STAGE)
@@ -90,6 +99,12 @@ async def _attempt(session: Session, bench: Bench, side: Side, lot: _Lot) -> lis
         done=lambda one: session.observer(StageAdvanced(STAGE, one.task_id)),
     )
     return list(made)
+
+
+def _leads(scores: Scores, before: Mapping[str, tuple[float, float]]) -> bool:
+    """Whether the candidate solved more than the current skill, of what was attempted so far."""
+    found = scores.means()
+    return sum(found[task][0] - before[task][0] for task in found.keys() & before.keys()) > 0
 
 
 def _scores(rollouts: Sequence[Rollout]) -> Mapping[str, tuple[float, float]]:

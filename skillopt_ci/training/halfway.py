@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 from skillopt_ci.training.advance import Outcome, advance, prepare
-from skillopt_ci.training.boundary import BoundaryOutcome, boundary_due
+from skillopt_ci.training.boundary import BoundaryOutcome
+from skillopt_ci.training.epochs import boundary_due
 from skillopt_ci.training.first_look import refuse_to_learn_nothing
 from skillopt_ci.training.flight import BoundaryFlight, Flight, launch
 from skillopt_ci.training.plan import plan_step, total_steps

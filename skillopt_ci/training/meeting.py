@@ -56,7 +56,9 @@ async def meet(
     candidate = Side(skill, 0 if known is None else known.first_attempt)
     incumbent = Side(standing.skill, current.first_attempt)
     battle = duel(terms, tallies(current), {} if known is None else tallies(known))
-    outcome, scores = await fight(session, bench, battle, candidate, incumbent, len(planned))
+    outcome, scores = await fight(
+        session, bench, battle, candidate, incumbent, len(planned), current.tasks
+    )
     standoff = outcome.standoff
     found = _of_candidate(session, standoff, candidate, evaluation, len(planned))
     if scores.total:

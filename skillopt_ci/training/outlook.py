@@ -4,15 +4,16 @@ Nothing is published and no model is asked: this is what many machines look at t
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Literal
 
 from skillopt_ci.model.client import Usage
+from skillopt_ci.rollout.order import Order
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.attempts import next_rounds, round_of
-from skillopt_ci.training.boundary import boundary_due
-from skillopt_ci.training.evidence import attempts_so_far
+from skillopt_ci.training.epochs import boundary_due
+from skillopt_ci.training.evidence import Made, attempts_so_far
 from skillopt_ci.training.first_look import learns_nothing
 from skillopt_ci.training.flight import BoundaryFlight, Flight, in_flight
 from skillopt_ci.training.judge import known_measurement
@@ -22,24 +23,12 @@ from skillopt_ci.training.pairs import sampling_order
 from skillopt_ci.training.plan import plan_step, total_steps
 from skillopt_ci.training.session import Session
 from skillopt_ci.training.settle import as_settled, best_text, unsettled
+from skillopt_ci.training.slow_update import first_epoch
 from skillopt_ci.training.standing import Settled, Standing, foresee_standing
 
 #: What attempts are for: the current skill's score, a step's batches, the verdict on a candidate
 #: in flight, or the comparison of two epochs' skills.
 Phase = Literal["measure", "rollout", "evaluation", "comparison"]
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """A task under a skill; ``stage`` is what its calls are booked under.
-
-    ``number`` counts the attempts at the task under this skill, from 0.
-    """
-
-    task: Task
-    skill: str
-    stage: str
-    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +40,7 @@ class Outlook:
 
     phase: Phase
     step: int
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[Order, ...]
     spent: Usage
 
 
@@ -71,10 +60,40 @@ def look_ahead(session: Session) -> Outlook | None:
         flight = in_flight(session, settled, position.candidate)
     if flight is not None:
         return _evaluation(session, settled, flight)
-    return _comparison(session, settled) or _rollout(session, settled)
+    return look_beyond(session, settled, attempts_so_far(session, settled))
 
 
-def _to_measure(session: Session, standing: Standing) -> Iterator[Attempt]:
+def look_beyond(session: Session, standing: Settled, made: Made) -> Outlook | None:
+    """What is next on a ground without a candidate in flight; None if nothing is left.
+
+    ``made`` are the attempts at training tasks so far under the skill as it stands.
+    """
+    epoch = boundary_due(session, standing)
+    if epoch is None or session.config.schedule.slow_update != "inline":
+        return _rollout(session, standing, made)
+    if epoch > 1:
+        return _comparison(session, standing, epoch)
+    # The first end asks no model, and its place for guidance makes another text of the skill.
+    skill, _ = first_epoch(session, standing)
+    if skill != standing.skill:
+        standing, made = replace(standing, skill=skill), ()
+    nothing = Outlook("comparison", standing.state.step, (), standing.spent)
+    return _rollout(session, standing, made) or nothing
+
+
+def batch_orders(session: Session, skill: str, step: int, made: Made) -> tuple[Order, ...]:
+    """The attempts at the tasks of step ``step``, if ``made`` were made under ``skill`` before."""
+    plan = plan_step(session.splits.train, session.config.train, step, session.first_seed)
+    tasks = {task.id: task for batch in plan.batches for task in batch.tasks}
+    each = session.config.rollout.attempts
+    return tuple(
+        Order(one.task, skill, "rollout", number)
+        for one in next_rounds(tasks.values(), made, each)
+        for number in round_of(one.number, each)
+    )
+
+
+def _to_measure(session: Session, standing: Standing) -> Iterator[Order]:
     attempts = session.config.rollout.attempts
     yield from _attempts(session.selection, standing.skill, "selection", attempts)
     state, best = standing.state, best_text(session, standing)
@@ -93,15 +112,7 @@ def _evaluation(session: Session, standing: Settled, flight: Flight | BoundaryFl
     return Outlook("evaluation", flight.record.step, tuple(attempts), standing.spent)
 
 
-def _comparison(session: Session, standing: Settled) -> Outlook | None:
-    """The end of an epoch, unless a schedule of its own does it or the first step goes with it."""
-    epoch = boundary_due(session, standing)
-    if epoch is None or session.config.schedule.slow_update != "inline":
-        return None
-    if epoch == 1:
-        # it asks no model and leaves what the target reads as it is
-        nothing = Outlook("comparison", standing.state.step, (), standing.spent)
-        return _rollout(session, standing) or nothing
+def _comparison(session: Session, standing: Settled, epoch: int) -> Outlook:
     size = session.config.optimizer.slow_update_samples
     drawn = sampling_order(session.splits.train, sampling_seed(session, epoch))[:size]
     earlier = earlier_skill(session, standing, epoch)
@@ -111,22 +122,14 @@ def _comparison(session: Session, standing: Settled) -> Outlook | None:
     return Outlook("comparison", standing.state.step, both, standing.spent)
 
 
-def _rollout(session: Session, standing: Settled) -> Outlook | None:
-    step, train = standing.state.step + 1, session.config.train
-    over = step > total_steps(len(session.splits.train), train)
+def _rollout(session: Session, standing: Settled, made: Made) -> Outlook | None:
+    step = standing.state.step + 1
+    over = step > total_steps(len(session.splits.train), session.config.train)
     if over or learns_nothing(session, standing):
         return None
-    plan = plan_step(session.splits.train, train, step, session.first_seed)
-    tasks = {task.id: task for batch in plan.batches for task in batch.tasks}
-    each = session.config.rollout.attempts
-    numbered = next_rounds(tasks.values(), attempts_so_far(session, standing), each)
-    attempts = (
-        Attempt(one.task, standing.skill, "rollout", number)
-        for one in numbered
-        for number in round_of(one.number, each)
-    )
-    return Outlook("rollout", step, tuple(attempts), standing.spent)
+    orders = batch_orders(session, standing.skill, step, made)
+    return Outlook("rollout", step, orders, standing.spent)
 
 
-def _attempts(tasks: Sequence[Task], skill: str, stage: str, attempts: int) -> Iterator[Attempt]:
-    return (Attempt(task, skill, stage, number) for task in tasks for number in range(attempts))
+def _attempts(tasks: Sequence[Task], skill: str, stage: str, attempts: int) -> Iterator[Order]:
+    return (Order(task, skill, stage, number) for task in tasks for number in range(attempts))

@@ -135,11 +135,13 @@ async def _runner(
         used=used,
         redact=parts.redact,
     )
-    async with (
-        models as client,
-        open_runner(parts, client, UNCLAIMED, meter, scheduler.Places(1), used) as runner,
-    ):
-        yield runner
+    with closing(AttemptStore(parts.attempts_path, parts.observer)) as store:
+        places = scheduler.Places(1)
+        async with (
+            models as client,
+            open_runner(parts, client, UNCLAIMED, meter, places, store, used) as runner,
+        ):
+            yield runner
 
 
 def _answers(folder: Path, keys: list[str]) -> tuple[str, ...]:

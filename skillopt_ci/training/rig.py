@@ -40,11 +40,13 @@ async def open_runner(
     scope: str,
     meter: Meter,
     places: Places,
+    store: AttemptStore | None,
     used: Callable[[str], object] = lambda _: None,
 ) -> AsyncIterator[Runner]:
-    """A runner for one piece of work, whose store and record close with the context.
+    """A runner for one piece of work, whose record closes with the context.
 
-    Each attempt keeps one of ``places``; ``used`` hears the key of every stored attempt. Raises
+    Attempts are kept in ``store``, if there is one, and each keeps one of ``places``; ``used``
+    hears the key of every stored attempt. Raises
     :class:`~skillopt_ci.computer.errors.ComputerUnavailable` before anything is paid for.
     """
     if session.places is not None:
@@ -55,9 +57,7 @@ async def open_runner(
     async with AsyncExitStack() as resources:
         solver, grading = _equipment(session, LimitedClient(client))
         shelf = None
-        if session.attempts_path is not None:
-            store = AttemptStore(session.attempts_path, session.observer)
-            resources.enter_context(closing(store))
+        if store is not None:
             shelf = Shelf(store, attempt_facts(session, solver), scope, meter, used)
         attempting = Attempting(
             solver,

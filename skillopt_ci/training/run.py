@@ -6,6 +6,7 @@ from typing import TypeVar
 from skillopt_ci.errors import LostRace
 from skillopt_ci.progress import Note
 from skillopt_ci.training.advance import Outcome, advance
+from skillopt_ci.training.foresight import working_ahead
 from skillopt_ci.training.session import Session, equipped
 from skillopt_ci.training.step import StepOutcome
 
@@ -22,7 +23,7 @@ async def train(session: Session, told: Callable[[Outcome], None]) -> int:
     that were paid for are reused.
     """
     run_started, done = session.clock(), 0
-    async with equipped(session) as ready:
+    async with working_ahead(session) as ready:
         while True:
             outcome = await patiently(ready, lambda: advance(ready, run_started))
             if outcome is None:

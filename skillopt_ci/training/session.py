@@ -18,6 +18,7 @@ from skillopt_ci.rollout.places import Places
 from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.settings.config import Config, GeneratedTasks
 from skillopt_ci.tasks.task import Splits, Task
+from skillopt_ci.training.ahead import Ahead, NothingAhead
 from skillopt_ci.training.equipment import Equipment
 from skillopt_ci.training.reviewer_notes import ReviewerNote
 from skillopt_ci.training.rig import open_runner
@@ -34,7 +35,7 @@ class Session:
     ``places`` are the computers that tasks are worked on with, ``environment`` is where they come
     from if not from task files. ``rollout_facts`` are the facts of how attempts are made that
     scores depend on, ``events`` is the folder in which their course is recorded. ``equipment`` is
-    what all work shares between :func:`equipped` and its end.
+    what all work shares between :func:`equipped` and its end, ``ahead`` makes attempts early.
     """
 
     config: Config
@@ -56,6 +57,7 @@ class Session:
     rollout_facts: Mapping[str, object] = field(default_factory=dict)
     events: Path | None = None
     equipment: Equipment | None = None
+    ahead: Ahead = NothingAhead()  # noqa: RUF009 - it has no state
 
     @property
     def attempts_path(self) -> Path | None:
@@ -121,9 +123,10 @@ class Session:
             assert equipment is not None  # noqa: S101 - that is what being equipped means
             models, shared = await equipment.models(session), equipment.scheduler
             client = ScheduledClient(models.for_work(scope, meter, used), shared.questions)
-            opened = open_runner(self, client, scope, meter, shared.attempts, used)
+            store = equipment.store(session)
+            opened = open_runner(self, client, scope, meter, shared.attempts, store, used)
             runner = await resources.enter_async_context(opened)
-            yield Bench(client, runner, meter)
+            yield Bench(client, replace(runner, begun=self.ahead.begun), meter)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,12 @@ from skillopt_ci.model.cache import UNCLAIMED, CallCache
 from skillopt_ci.model.client import Usage
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
+from skillopt_ci.rollout.order import Order
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.rollout.store import AttemptStore
 from skillopt_ci.settings.config import Limits
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.outlook import Attempt, Outlook
+from skillopt_ci.training.outlook import Outlook
 from skillopt_ci.training.session import Bench, Session
 
 _SHARD = re.compile(r"([1-9]\d{0,4})/([1-9]\d{0,4})", re.ASCII)
@@ -71,14 +72,14 @@ async def roll_out_shard(
     A shard has its share of what the budgets leave. Attempts that fail are left to the step.
     Raises what model calls raise.
     """
-    mine = sorted(outlook.attempts[shard.number - 1 :: shard.of], key=lambda one: one.number)
+    mine = sorted(outlook.attempts[shard.number - 1 :: shard.of], key=lambda one: one.attempt)
     meter, keys = _meter(session, shard.of, outlook.spent), list[str]()
     rollouts, answers = list[Rollout](), 0
     session.observer(StageStarted("rollout", len(mine)))
     try:
         async with session.bench(UNCLAIMED, meter, keys.append) as bench:
             for (skill, stage, number), group in groupby(mine, _together):
-                tasks = [attempt.task for attempt in group]
+                tasks = [order.task for order in group]
                 rollouts += await _roll_out(session, tasks, skill, stage, number, bench)
     finally:
         with closing(_cache(session)) as cache, closing(_attempts(session)) as attempts:
@@ -97,8 +98,8 @@ def take_over(session: Session, files: Iterable[Path]) -> int:
         return import_answers(cache, files, attempts.take)
 
 
-def _together(attempt: Attempt) -> tuple[str, str, int]:
-    return attempt.skill, attempt.stage, attempt.number
+def _together(order: Order) -> tuple[str, str, int]:
+    return order.skill, order.stage, order.attempt
 
 
 async def _roll_out(

@@ -1,5 +1,6 @@
 """One training step: propose a candidate, measure it, and merge or revert it."""
 
+import asyncio
 from dataclasses import dataclass, replace
 
 from skillopt_ci.ledger.folder import document, line
@@ -17,10 +18,17 @@ from skillopt_ci.ledger.records import (
 from skillopt_ci.progress import StageFinished, StepStarted
 from skillopt_ci.report.commit import CommitText, change_count, merged, reverted, unchanged
 from skillopt_ci.report.verdict import verdict
+from skillopt_ci.skill.appendix import with_notes
 from skillopt_ci.skill.document import word_count
 from skillopt_ci.skill.reading import reading_sha256
 from skillopt_ci.training.basis import basis_of, basis_sha256
 from skillopt_ci.training.flight import Flight, launch, recharge, scope
+from skillopt_ci.training.foresight import (
+    account_for_lost,
+    foresee_after_step,
+    foresee_rejection,
+    foresee_verdict,
+)
 from skillopt_ci.training.judge import judge
 from skillopt_ci.training.landing import Landing, land, planned, snapshots
 from skillopt_ci.training.notes_landing import notes_afterwards
@@ -53,20 +61,36 @@ async def train_step(
     began = session.clock()
     session.observer(_starting(session, standing, total))
     meter = session.meter(run_started, standing.spent)
+    train, tasks = session.config.train, session.splits.train
+    plan = plan_step(tasks, train, standing.state.step + 1, session.first_seed)
+    state = standing.state.model_copy(update={"step": plan.step})
+    ground = replace(standing, state=state)
+    foresee_rejection(session, standing, ground)
     if flight is None:
-        train, tasks = session.config.train, session.splits.train
-        plan = plan_step(tasks, train, standing.state.step + 1, session.first_seed)
         flight = await launch(session, standing, plan, total, meter)
     else:
         recharge(meter, flight.record.accounts, flight.record.proposal.usage)
+    foresee_verdict(session, standing, ground, flight.skill)
     async with session.bench(scope(session, standing, flight.record.step), meter) as bench:
         decision = await judge(session, standing, flight.record.proposal, flight.skill, bench)
+    ground = replace(ground, skill=_skill_after(standing, flight, decision))
+    foresee_after_step(session, standing, flight.record, ground)
+    account_for_lost(session, meter)
     used = {"usage": UsageRecord.of(meter.total()), "accounts": account_records(meter.accounts())}
     record = flight.record.model_copy(update={"decision": decision, **used})
     seconds = session.clock() - began
-    commit, state = _conclude(session, standing, flight, record, decision, seconds)
+    commit, state = await asyncio.to_thread(
+        _conclude, session, standing, flight, record, decision, seconds
+    )
     session.observer(StageFinished("decide", commit[:10]))
     return StepOutcome(record, decision, commit, state, total, seconds)
+
+
+def _skill_after(standing: Settled, flight: Flight, decision: Decision) -> str:
+    notes = flight.record.proposal.notes
+    if decision.keeps_notes and notes is not None:
+        return with_notes(standing.skill, notes.appendix)
+    return flight.skill if decision.stays else standing.skill
 
 
 def _starting(session: Session, standing: Settled, total: int) -> StepStarted:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from skillopt_ci.ledger.records import HistoryEntry, State
 from skillopt_ci.settings.config import Config
-from skillopt_ci.training.boundary import completed_epoch
+from skillopt_ci.training.epochs import completed_epoch
 from skillopt_ci.training.first_look import no_score_is_higher
 from skillopt_ci.training.plan import total_steps
 

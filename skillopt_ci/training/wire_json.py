@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-import json_repair
-
 from skillopt_ci.errors import SkilloptError
 
 #: Longer objects are not repaired: the repairer's time can grow faster than the text.
@@ -110,6 +108,8 @@ def _repaired(span: str) -> object:
         return _DECODER.decode(span)
     if len(span) > MAX_REPAIRED_CHARS:
         return None
+    import json_repair  # noqa: PLC0415 - most replies need no repair
+
     try:
         return json_repair.loads(span, skip_json_loads=True)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):

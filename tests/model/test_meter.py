@@ -148,10 +148,20 @@ def test_a_cost_limit_needs_every_price() -> None:
         meter.require_prices(models(price=None))
 
 
+def refusal(limits: Limits, **target: object) -> str | None:
+    """Why a step with these limits is not begun with such a target, None if it is begun."""
+    try:
+        Meter(step=limits).require_prices(models(**target))
+    except ModelSetupError as error:
+        return error.message
+    return None
+
+
 def test_prices_are_not_needed_without_a_cost_limit_or_for_simulated_models() -> None:
-    Meter(step=Limits(tokens=1)).require_prices(models(price=None))
-    simulated = models(provider="simulated", price=None)
-    Meter(step=Limits(cost_usd=1)).require_prices(simulated)
+    money = Limits(cost_usd=1)
+    assert "model.target.price" in (refusal(money, price=None) or "")
+    assert refusal(Limits(tokens=1), price=None) is None
+    assert refusal(money, provider="simulated", price=None) is None
 
 
 def test_a_run_of_unknown_cost_cannot_be_held_to_one() -> None:
@@ -161,8 +171,9 @@ def test_a_run_of_unknown_cost_cannot_be_held_to_one() -> None:
 
 
 def test_the_price_of_a_well_known_model_need_not_be_given() -> None:
-    meter = Meter(step=Limits(cost_usd=1))
-    meter.require_prices(models(model="gpt-5.5", price=None))
+    money = Limits(cost_usd=1)
+    assert refusal(money, model="gpt-5.5", price=None) is None
+    assert "model.target.price" in (refusal(money, model="in-no-table", price=None) or "")
 
 
 def test_the_optimizer_s_missing_price_is_named_although_it_judges_too() -> None:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import TYPE_CHECKING
+
+import pytest
+
+from skillopt_ci.errors import InfrastructureError
+from skillopt_ci.model.client import Usage
+from skillopt_ci.training.session import equipped
 
 if TYPE_CHECKING:
     from tests.conftest import Checkout, ModelServer
@@ -17,6 +24,27 @@ def test_all_steps_of_a_run_share_one_pool_of_connections(
     assert len(checkout.run(*ONE_AT_A_TIME)) == 4
     # one for attempts, and one for an analyst meanwhile
     assert len(model_server.peers) <= 2
+
+
+def test_pieces_of_work_share_one_store_of_attempts_which_closes_with_the_session(
+    checkout: Checkout,
+) -> None:
+    session = checkout.session()
+
+    async def work() -> None:
+        async with equipped(session) as ready:
+            assert ready.equipment is not None
+            stores = set()
+            for scope in ("one", "other"):
+                async with ready.bench(scope, ready.meter(0.0, Usage())):
+                    stores.add(ready.equipment.store(ready))
+            (store,) = stores
+            assert store is not None
+            assert store.get("unknown") is None
+        with pytest.raises(InfrastructureError):
+            store.get("unknown")
+
+    asyncio.run(work())
 
 
 def test_batches_share_the_places_of_analysts(

@@ -79,7 +79,9 @@ def test_what_was_not_measured_is_not_called_solved(checkout: Checkout) -> None:
     ids=["one unsolved", "none solved", "errors only"],
 )
 def test_anything_else_is_trained_on(checkout: Checkout, measurement: Measurement) -> None:
-    refuse_to_learn_nothing(checkout.session(), standing(measurement))
+    session, start = checkout.session(), standing(measurement)
+    refuse_to_learn_nothing(session, start)
+    assert not learns_nothing(session, start)
 
 
 def test_a_skill_that_came_to_solve_everything_is_trained_on(checkout: Checkout) -> None:

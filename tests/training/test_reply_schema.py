@@ -61,7 +61,7 @@ by_case = pytest.mark.parametrize(
 
 @by_case
 def test_what_the_prompt_asks_for_fits(schema: ReplySchema, reply: Any) -> None:
-    Draft202012Validator(dict(schema.schema)).validate(reply)
+    assert [*Draft202012Validator(dict(schema.schema)).iter_errors(reply)] == []
 
 
 @by_case

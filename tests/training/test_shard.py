@@ -11,10 +11,11 @@ import pytest
 from skillopt_ci.errors import BudgetExhausted, UsageError
 from skillopt_ci.model.client import Usage
 from skillopt_ci.progress import StageFinished
+from skillopt_ci.rollout.order import Order
 from skillopt_ci.training.boundary import BoundaryOutcome
 from skillopt_ci.training.flight import Flight
 from skillopt_ci.training.halfway import train_until_candidate
-from skillopt_ci.training.outlook import Attempt, Outlook, look_ahead
+from skillopt_ci.training.outlook import Outlook, look_ahead
 from skillopt_ci.training.run import train_once
 from skillopt_ci.training.shard import Shard, roll_out_shard, shards, take_over
 from skillopt_ci.training.step import StepOutcome
@@ -274,6 +275,6 @@ def test_what_is_no_shard_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(("attempts", "of"), [(0, 1), (3, 3), (9, 4)])
 def test_no_shard_is_idle_if_it_need_not_be(attempts: int, of: int) -> None:
-    attempt = Attempt(task=None, skill="", stage="rollout")  # type: ignore[arg-type]
+    attempt = Order(task=None, skill="", stage="rollout")  # type: ignore[arg-type]
     parts = shards(Outlook("rollout", 1, (attempt,) * attempts, Usage()), 4)
     assert [str(part) for part in parts] == [f"{number}/{of}" for number in range(1, of + 1)]

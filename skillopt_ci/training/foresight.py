@@ -1,0 +1,169 @@
+"""Foresight: what is made ahead of its turn, and when that is known."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+
+from skillopt_ci.errors import SkilloptError
+from skillopt_ci.ledger.records import StepRecord
+from skillopt_ci.model.cache import UNCLAIMED
+from skillopt_ci.model.client import Role, Usage
+from skillopt_ci.model.meter import Meter
+from skillopt_ci.model.usage import Account
+from skillopt_ci.progress import CallPaid
+from skillopt_ci.rollout.order import Order
+from skillopt_ci.settings.config import Config, Limits
+from skillopt_ci.settings.rollout import LocalExecutor
+from skillopt_ci.settings.solver import ChatSettings, HumanSettings
+from skillopt_ci.training.ahead import WorkAhead
+from skillopt_ci.training.attempts import made_under
+from skillopt_ci.training.basis import basis_of, basis_sha256
+from skillopt_ci.training.evidence import Made, attempts_so_far
+from skillopt_ci.training.memory import all_steps
+from skillopt_ci.training.outlook import batch_orders, look_beyond
+from skillopt_ci.training.session import Bench, Session, equipped
+from skillopt_ci.training.standing import Settled, Standing
+
+#: What attempts of no use are booked under.
+STAGE = "ahead"
+
+
+@asynccontextmanager
+async def working_ahead(session: Session) -> AsyncIterator[Session]:
+    """The session, with what `schedule.ahead` lets be made early until the context ends."""
+    async with equipped(session) as ready:
+        equipment = ready.equipment
+        if equipment is None or not may_work_ahead(session.config):
+            yield ready
+            return
+        async with AsyncExitStack() as resources:
+            reach = session.config.schedule.ahead
+            ahead = WorkAhead(_Maker(_recording(ready), resources), equipment.scheduler, reach)
+            patient = False
+            try:
+                yield replace(ready, ahead=ahead)
+                patient = True
+            except SkilloptError:
+                patient = True
+                raise
+            finally:
+                await ahead.close(patient=patient)
+
+
+def may_work_ahead(config: Config) -> bool:
+    """Whether attempts may be made early.
+
+    Not where each call is weighed, where nothing is kept, where others share attempts out, and
+    where people make them.
+    """
+    return (
+        config.schedule.ahead != "none"
+        and config.cache.enabled
+        and isinstance(config.rollout.executor, LocalExecutor)
+        and not isinstance(config.rollout.solver, HumanSettings)
+        and not any(map(_limits_calls, (config.budget.run, config.budget.step)))
+    )
+
+
+def foresee_first_batch(session: Session, standing: Standing) -> None:
+    """While the first skill is measured: the first batch, which is attempted under it next."""
+    if session.ahead.reach == "likely" and standing.state is None:
+        session.ahead.expect(batch_orders(session, standing.skill, 1, ()), sure=False)
+
+
+def foresee_rejection(session: Session, standing: Settled, ground: Settled) -> None:
+    """While a candidate is worked out: what comes next on ``ground``, on which it is rejected.
+
+    That is what becomes of most candidates. ``ground`` is ``standing`` after the work at hand.
+    """
+    if session.ahead.reach == "likely":
+        session.ahead.expect(_after(session, standing, ground), sure=False)
+
+
+def foresee_verdict(session: Session, standing: Settled, ground: Settled, candidate: str) -> None:
+    """While ``candidate`` is measured: what comes next if it is merged, and if it is not."""
+    if session.ahead.reach == "likely":
+        rejected = _after(session, standing, ground)
+        merged = _after(session, standing, replace(ground, skill=candidate))
+        session.ahead.fork(merged=merged, rejected=rejected)
+
+
+def foresee_next(session: Session, ground: Settled) -> None:
+    """While a verdict is recorded: what comes after it on the ``ground`` that it makes."""
+    if session.ahead.reach != "none":
+        made = attempts_so_far(session, ground)
+        session.ahead.expect(_beyond(session, ground, made), sure=True)
+
+
+def foresee_after_step(
+    session: Session, standing: Settled, record: StepRecord, ground: Settled
+) -> None:
+    """The same for the verdict on a step, whose ``record`` no commit has yet."""
+    if session.ahead.reach == "none":
+        return
+    records = (*all_steps(session, standing), record)
+    made = made_under(ground.sha256, basis_sha256(basis_of(session)), records)
+    session.ahead.expect(_beyond(session, ground, made), sure=True)
+
+
+def account_for_lost(session: Session, meter: Meter) -> None:
+    """Book what was made early and is of no use on the work at hand."""
+    lost = session.ahead.lost()
+    if lost != Usage():
+        meter.charge(Account(Role.TARGET, STAGE), lost)
+
+
+def _after(session: Session, standing: Settled, ground: Settled) -> tuple[Order, ...]:
+    """What comes after the work at hand, whose own attempts no record has yet."""
+    made = attempts_so_far(session, ground)
+    if ground.state.step > standing.state.step and ground.skill == standing.skill:
+        now = batch_orders(session, standing.skill, ground.state.step, made)
+        made = (*made, *((order.task.id, order.attempt) for order in now))
+    return _beyond(session, ground, made)
+
+
+def _beyond(session: Session, ground: Settled, made: Made) -> tuple[Order, ...]:
+    outlook = look_beyond(session, ground, made)
+    return () if outlook is None else outlook.attempts
+
+
+def _recording(session: Session) -> Session:
+    """Only agents' courses are recorded: a chat answer is, whole, by the work that needs it."""
+    chats = session.environment is None and isinstance(session.config.rollout.solver, ChatSettings)
+    return replace(session, events=None) if chats else session
+
+
+def _limits_calls(limits: Limits) -> bool:
+    return any(one is not None for one in (limits.calls, limits.tokens, limits.cost_usd))
+
+
+class _Maker:
+    """Makes single attempts with a bench that is opened for the first of them."""
+
+    def __init__(self, session: Session, resources: AsyncExitStack) -> None:
+        self._session = session
+        self._resources = resources
+        self._bench: Bench | None = None
+        self._opening = asyncio.Lock()
+
+    async def __call__(self, order: Order) -> Usage:
+        """Make the attempt of ``order``, and keep what it came to unclaimed."""
+        bench = await self._opened()
+        with bench.meter.shared() as share:
+            await bench.runner.executor(order, bench.runner.attempting)
+        return share.charged
+
+    async def _opened(self) -> Bench:
+        async with self._opening:
+            if self._bench is None:
+                opened = self._session.bench(UNCLAIMED, self._meter())
+                self._bench = await self._resources.enter_async_context(opened)
+            return self._bench
+
+    def _meter(self) -> Meter:
+        session = self._session
+        return Meter(
+            clock=session.clock,
+            told=lambda usage: session.observer(CallPaid(usage.tokens, usage.cost_usd)),
+        )

@@ -1,0 +1,208 @@
+"""Working ahead: the same record sooner, with models behind a server and commits in git."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from skillopt_ci.ledger.ledger import Ledger
+from skillopt_ci.progress import StepStarted
+from skillopt_ci.rollout.event_log import read_events
+from skillopt_ci.training.foresight import STAGE, may_work_ahead
+from skillopt_ci.training.outlook import look_ahead
+from skillopt_ci.training.plan import plan_step
+from tests.conftest import EPOCH_ENDS, RULES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from skillopt_ci.ledger.records import State, StepRecord
+    from skillopt_ci.progress import Event
+    from tests.conftest import Checkout, ModelServer, Workshop
+
+NONE, SURE, LIKELY = (f"schedule.ahead={reach}" for reach in ("none", "sure", "likely"))
+#: So many places that each stage leaves some empty.
+WIDE = "model.target.max_concurrency=32"
+SETTINGS: list[tuple[str, ...]] = [(), EPOCH_ENDS, ("rollout.attempts=2", *EPOCH_ENDS)]
+IDS = ["steps", "epochs", "attempts"]
+STEPS = range(1, 5)
+
+
+def attempted(prompts: Sequence[str]) -> list[str]:
+    """The requests to the target, sorted: the skill and the task."""
+    return sorted(prompt for prompt in prompts if "Stage:" not in prompt)
+
+
+@pytest.mark.parametrize("overrides", SETTINGS, ids=IDS)
+def test_what_is_sure_changes_neither_record_nor_calls(
+    workshop: Workshop, overrides: tuple[str, ...]
+) -> None:
+    plain, ahead, server = workshop.checkout("plain"), workshop.checkout("ahead"), workshop.server
+    plain.run(NONE, *overrides)
+    asked = sorted(server.prompts)
+    server.prompts.clear()
+    ahead.run(SURE, *overrides)
+    assert ahead.trees() == plain.trees()
+    assert sorted(server.prompts) == asked
+
+
+@pytest.mark.parametrize("overrides", SETTINGS, ids=IDS)
+def test_what_is_likely_changes_nothing_but_what_was_spent(
+    workshop: Workshop, overrides: tuple[str, ...]
+) -> None:
+    plain, ahead, server = workshop.checkout("plain"), workshop.checkout("ahead"), workshop.server
+    plain.run(NONE, WIDE, *overrides)
+    needed = attempted(server.prompts)
+    server.prompts.clear()
+    ahead.run(LIKELY, WIDE, *overrides)
+    assert [decided(ahead.record(one)) for one in STEPS] == [
+        decided(plain.record(one)) for one in STEPS
+    ]
+    assert ahead.show("skillopt/demo") == plain.show("skillopt/demo")
+    assert set(needed) <= set(server.prompts)
+    assert len(attempted(server.prompts)) - len(needed) == lost_in(ahead.state())
+
+
+def decided(record: StepRecord) -> dict[str, object]:
+    """A step's record without what it consumed."""
+    left_out = {"usage": True, "accounts": True, "proposal": {"stages", "usage"}}
+    return record.model_dump(exclude=left_out)
+
+
+def lost_in(told: State | StepRecord) -> int:
+    """The calls that were made early and were of no use."""
+    return sum(
+        account.usage.calls
+        for account in told.accounts
+        if (account.role, account.stage) == ("target", STAGE)
+    )
+
+
+def test_the_next_batch_is_attempted_while_a_verdict_is_recorded(
+    checkout: Checkout, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first verdict is held back until an attempt of the second step has come."""
+    advance, verdicts, came = Ledger.advance, list[bool](), threading.Event()
+    items = batch(checkout, 2)
+
+    def trouble(prompt: str) -> None:
+        if task_of(prompt) in items:
+            came.set()
+
+    def held(
+        ledger: Ledger, expected: str | None, new: str, drop_candidate: str | None = None
+    ) -> None:
+        if expected is not None and not verdicts:
+            verdicts.append(came.wait(30))
+        advance(ledger, expected, new, drop_candidate)
+
+    monkeypatch.setattr(Ledger, "advance", held)
+    model_server.trouble = trouble
+    checkout.run(SURE)
+    assert verdicts == [True]
+
+
+def batch(checkout: Checkout, step: int) -> set[str]:
+    """What the tasks of a step say."""
+    session = checkout.session()
+    plan = plan_step(session.splits.train, session.config.train, step, None)
+    return {task.messages[-1].content for task in plan.batches[0].tasks}
+
+
+def task_of(prompt: str) -> str:
+    return prompt.rsplit("\n\n", maxsplit=1)[-1]
+
+
+def test_the_batch_after_a_rejection_is_attempted_while_an_analyst_thinks(
+    checkout: Checkout, model_server: ModelServer
+) -> None:
+    """The third candidate is merged: what was made early is lost."""
+    held, early, third = list[bool](), threading.Semaphore(0), threading.Event()
+    items, one_analyst = batch(checkout, 4), threading.Lock()
+
+    def observe(event: Event) -> None:
+        if isinstance(event, StepStarted) and event.step == 3:
+            model_server.plan = (RULES["a"], RULES["b"])
+            third.set()
+
+    def trouble(prompt: str) -> None:
+        if third.is_set() and task_of(prompt) in items:
+            early.release()
+        elif third.is_set() and "Stage: analyst" in prompt and one_analyst.acquire(blocking=False):
+            held.append(all(early.acquire(timeout=30) for _ in items))
+
+    model_server.trouble = trouble
+    done = checkout.run(LIKELY, WIDE, observer=observe)
+    assert [one.decision.stays for one in done][:3] == [True, False, True]
+    assert held == [True]
+    # what is answered after the verdict is told with the next one
+    assert sum(lost_in(checkout.record(step)) for step in (3, 4)) == len(items)
+
+
+def test_nothing_is_begun_ahead_of_a_step_that_is_done_alone(
+    workshop: Workshop,
+) -> None:
+    checkout, server = workshop.checkout(), workshop.server
+    checkout.step(LIKELY, WIDE)
+    outlook = look_ahead(checkout.session())
+    assert outlook is not None
+    assert outlook.phase == "rollout"
+    nexts = {f"{order.task.messages[-1].content}" for order in outlook.attempts}
+    asked = {prompt.rsplit("\n\n", maxsplit=1)[-1] for prompt in attempted(server.prompts)}
+    assert not nexts & asked
+
+
+@pytest.mark.parametrize(
+    "holds",
+    ["budget.run.calls=500", "budget.step.tokens=900000", "cache.enabled=false"],
+)
+def test_nothing_is_made_ahead_where_each_call_is_weighed_or_none_is_kept(
+    workshop: Workshop, holds: str
+) -> None:
+    plain, ahead, server = workshop.checkout("plain"), workshop.checkout("ahead"), workshop.server
+    plain.run(NONE, WIDE, holds)
+    asked = sorted(server.prompts)
+    server.prompts.clear()
+    ahead.run(LIKELY, WIDE, holds)
+    assert sorted(server.prompts) == asked
+
+
+def test_the_attempts_after_the_first_epoch_are_foreseen(workshop: Workshop) -> None:
+    """Its end makes another text of the skill, under which nothing was attempted yet."""
+    checkout, server = workshop.checkout(), workshop.server
+    for _ in range(2):
+        checkout.step(*EPOCH_ENDS)
+    outlook = look_ahead(checkout.session(*EPOCH_ENDS))
+    assert outlook is not None
+    checkout.step(*EPOCH_ENDS)
+    made = {(one.id, one.attempt) for one in checkout.record(3).proposal.rollout.tasks}
+    assert {(order.task.id, order.attempt) for order in outlook.attempts} == made
+    assert server.most_answers == 1
+
+
+def test_nothing_is_made_ahead_by_people_or_where_workers_share_it_out(checkout: Checkout) -> None:
+    config = checkout.session(LIKELY).config
+    assert may_work_ahead(config)
+    for holds in ("rollout.solver.type=human", "rollout.executor.type=ray", NONE):
+        assert not may_work_ahead(checkout.session(LIKELY, holds).config)
+
+
+def test_an_answer_that_came_early_is_recorded_by_the_work_that_needs_it(
+    workshop: Workshop,
+) -> None:
+    plain, ahead = workshop.checkout("plain"), workshop.checkout("ahead")
+    plain.run(NONE)
+    ahead.run(SURE)
+    assert recorded(ahead) == recorded(plain)
+
+
+def recorded(checkout: Checkout) -> Counter[tuple[str, int]]:
+    """How often the record has an attempt at each task, by its number."""
+    events = checkout.session().events
+    assert events is not None
+    ended = [one for one in read_events(events) if one["type"] == "attempt_ended"]
+    assert ended
+    return Counter((one["task"], one["attempt"]) for one in ended)
