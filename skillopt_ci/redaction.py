@@ -44,6 +44,16 @@ def redacted_values(value: object, redact: Redact) -> object:
             return value
 
 
+def redacted_line(line: str, redact: Redact) -> str:
+    """JSON of ``json.dumps`` with the secrets taken out of every text in it.
+
+    Text by text: the end of a line is not where one was cut off.
+    """
+    if redact is unchanged or (isinstance(redact, Redactor) and not redact.may_change(line)):
+        return line
+    return json.dumps(redacted_values(json.loads(line), redact))
+
+
 def named_secrets(environ: Mapping[str, str]) -> Iterator[str]:
     """The values of variables whose names leave no doubt, such as `GITHUB_TOKEN`."""
     return (value for name, value in environ.items() if _SECRET_NAME.search(name))
@@ -65,6 +75,9 @@ class Redactor:
         self._secrets: set[str] = set()
         self._spellings: tuple[str, ...] = ()
         self._pattern = re.compile(r"(?!)")
+        self._cuttable: tuple[tuple[str, str, str], ...] = ()
+        self._signs: tuple[str, ...] = ()
+        self._shortest = _SHORTEST_PART
         self.learn(secrets)
 
     def learn(self, secrets: Iterable[str]) -> None:
@@ -76,20 +89,43 @@ class Redactor:
         spellings = {spelling for one in self._secrets for spelling in _spellings(one)}
         self._spellings = tuple(sorted(spellings, key=lambda one: (-len(one), one)))
         self._pattern = re.compile("|".join(map(re.escape, self._spellings)))
+        self._cuttable = tuple(
+            (one, one[:_SHORTEST_PART], one[-_SHORTEST_PART:])
+            for one in sorted(self._secrets)
+            if len(one) > _SHORTEST_PART
+        )
+        parts = {part for _, head, tail in self._cuttable for part in (head, tail)}
+        self._signs = _signs(spellings | parts)
+        self._shortest = min(map(len, spellings | parts), default=_SHORTEST_PART)
+
+    def may_change(self, line: str) -> bool:
+        """Whether a text in ``line``, which is JSON of ``json.dumps``, may hold a secret.
+
+        JSON escapes letter by letter, so that a part of a text is a part of the line as well.
+        """
+        return any(sign in line for sign in self._signs)
 
     def __call__(self, text: str) -> str:
         """``text`` without the secrets, nor a part of one where it was cut off."""
+        if len(text) < self._shortest:
+            return text
         # looking for each by itself is much faster than the pattern, and mostly there is none
         if any(spelling in text for spelling in self._spellings):
             text = self._pattern.sub(HIDDEN, text)
         return self._ends_hidden(text)
 
     def _ends_hidden(self, text: str) -> str:
-        for secret in self._secrets:
-            sizes = range(min(len(secret) - 1, len(text)), _SHORTEST_PART - 1, -1)
-            if size := next((n for n in sizes if text.endswith(secret[:n])), 0):
+        for secret, head, tail in self._cuttable:
+            # what a cut leaves holds the secret's first or last letters, which is quick to see
+            reach = len(secret) - 1
+            sizes = range(min(reach, len(text)), _SHORTEST_PART - 1, -1)
+            if text.find(head, -reach) >= 0 and (
+                size := next((n for n in sizes if text.endswith(secret[:n])), 0)
+            ):
                 text = text[:-size] + HIDDEN
-            if size := next((n for n in sizes if text.startswith(secret[-n:])), 0):
+            if text.find(tail, 0, reach) >= 0 and (
+                size := next((n for n in sizes if text.startswith(secret[-n:])), 0)
+            ):
                 text = HIDDEN + text[size:]
         return text
 
@@ -140,6 +176,15 @@ def _parts(secret: str) -> Iterator[str]:
     for part in (whole, *(line.strip() for line in lines if len(lines) > 1)):
         if can_be_hidden(part):
             yield part
+
+
+def _signs(texts: Iterable[str]) -> tuple[str, ...]:
+    """What JSON with one of ``texts`` in it contains: as few as will do."""
+    signs: list[str] = []
+    for one in sorted({json.dumps(text)[1:-1] for text in texts}, key=len):
+        if not any(sign in one for sign in signs):
+            signs.append(one)
+    return tuple(signs)
 
 
 def _spellings(secret: str) -> Iterator[str]:

@@ -13,10 +13,13 @@ from skillopt_ci.redaction import (
     Redactor,
     can_be_hidden,
     named_secrets,
+    redacted_line,
+    redacted_values,
     unchanged,
 )
 
 SECRET = 'sk-"Pläin\\+/7 9c%1e:77'
+LETTERS = st.text(st.sampled_from('aé😀\\"\n'), max_size=3)
 SECRETS = st.text(st.characters(exclude_categories=["Cs", "Z", "C"]), min_size=8, max_size=40)
 
 
@@ -66,6 +69,46 @@ def test_what_is_left_of_a_secret_where_a_text_was_cut_off_is_hidden(cut: int) -
     redact = Redactor([SECRET])
     assert redact(f"said: {SECRET[:cut]}") == f"said: {HIDDEN}"
     assert redact(f"{SECRET[-cut:]} was said") == f"{HIDDEN} was said"
+
+
+@given(st.text("ab", min_size=10, max_size=20), st.text("ab", max_size=40), st.integers(0, 22))
+def test_a_part_of_a_secret_is_hidden_at_either_end_and_nowhere_else(
+    start: str, before: str, cut: int
+) -> None:
+    secret, text = f"{start}-1", before + f"{start}-1"[:cut]
+    assume(secret not in text)
+    left = next((n for n in range(len(secret) - 1, 11, -1) if text.endswith(secret[:n])), 0)
+    assert Redactor([secret])(text) == (text[:-left] + HIDDEN if left else text)
+    assert Redactor([secret])(f"{text}.") == f"{text}."
+    mirrored = text[::-1]
+    assert Redactor([secret[::-1]])(mirrored) == (HIDDEN + mirrored[left:] if left else mirrored)
+
+
+@given(st.data(), st.sampled_from([SECRET, "sk-plain-4711", '😀😀é-\\-"-xyz😀']))
+def test_a_line_is_cleaned_as_its_texts_are(data: st.DataObject, secret: str) -> None:
+    redact = Redactor([secret, "another-secret-11"])
+    cuts = st.integers(8, len(secret))
+    pieces = st.sampled_from(
+        [secret, json.dumps(secret), json.dumps(json.dumps(secret)), repr(secret), quote(secret)]
+        + [base64.b64encode(b"x" * shift + secret.encode()).decode() for shift in range(3)]
+    )
+    texts = st.builds(
+        lambda before, piece, after: before + piece + after,
+        LETTERS,
+        st.one_of(pieces, cuts.map(lambda n: secret[:n]), cuts.map(lambda n: secret[-n:]), LETTERS),
+        LETTERS,
+    )
+    value = data.draw(
+        st.recursive(
+            st.one_of(texts, st.floats(allow_nan=False), st.none()),
+            lambda inner: st.lists(inner) | st.dictionaries(texts, inner),
+            max_leaves=4,
+        )
+    )
+    line = json.dumps(value)
+    assert redacted_line(line, redact) == json.dumps(redacted_values(value, redact))
+    assert redacted_line(line, redact.__call__) == redacted_line(line, redact)
+    assert redacted_line(line, unchanged) == redacted_line(line, Redactor()) == line
 
 
 def test_the_lines_of_a_private_key_are_hidden_each() -> None:

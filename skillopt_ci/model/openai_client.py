@@ -4,8 +4,6 @@ Importing this module imports ``openai``, which is slow: it is imported only whe
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
-from typing import Any
 
 import openai
 
@@ -54,12 +52,18 @@ def openai_client(
         max_retries=0,
         timeout=config.timeout,
     )
-    speak = partial(_responses, sdk) if uses_responses(config) else partial(_chat, sdk)
+    path = "/responses" if uses_responses(config) else "/chat/completions"
 
     async def send(body: dict[str, object]) -> bytes | ServerError:
         more = await headers()
+        # Not by `sdk.chat.completions` and the like: they import all that OpenAI has, and go
+        # through the body field by field, which takes longer than sending it.
         return await called(
-            lambda: speak(body, more), _ERRORS, config.timeout, [key], base_url_of(config)
+            lambda: sdk.post(path, cast_to=bytes, body=body, options={"headers": more}),
+            _ERRORS,
+            config.timeout,
+            [key],
+            base_url_of(config),
         )
 
     if uses_responses(config):
@@ -67,21 +71,3 @@ def openai_client(
     else:
         body, read, words = chat_body.chat_body, read_reply, chat_body.WORDS
     return ServerClient(section, config, Wire(body, read, words, send), observe)
-
-
-async def _chat(sdk: openai.AsyncOpenAI, body: dict[str, Any], headers: Mapping[str, str]) -> bytes:
-    # The whole body is handed over as an extra: the library goes through `messages` field by field,
-    # which takes longer than sending them.
-    answer = await sdk.chat.completions.with_raw_response.create(
-        model=body["model"], messages=[], extra_body=body, extra_headers=headers
-    )
-    return answer.content
-
-
-async def _responses(
-    sdk: openai.AsyncOpenAI, body: dict[str, Any], headers: Mapping[str, str]
-) -> bytes:
-    answer = await sdk.responses.with_raw_response.create(
-        model=body["model"], input="", extra_body=body, extra_headers=headers
-    )
-    return answer.content

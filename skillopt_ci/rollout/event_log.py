@@ -14,7 +14,7 @@ from threading import Thread
 from typing import Any
 
 from skillopt_ci.progress import Note, Observer, silent
-from skillopt_ci.redaction import Redact, redacted_values, unchanged
+from skillopt_ci.redaction import Redact, redacted_line, unchanged
 from skillopt_ci.rollout.events import EVENTS_VERSION, RolloutEvent, as_json, shallow
 from skillopt_ci.rollout.labels import labels
 
@@ -102,10 +102,7 @@ class EventLog:
             line = json.dumps(content, allow_nan=False, default=shallow)
         except ValueError:
             line = json.dumps(_finite(content), allow_nan=False)
-        if self._redact is not unchanged:
-            # text by text: the end of a line is not where one was cut off
-            line = json.dumps(redacted_values(json.loads(line), self._redact))
-        return line + "\n"
+        return redacted_line(line, self._redact) + "\n"
 
     def _once(self, event: dict[str, object]) -> dict[str, object]:
         """The event, with the system prompt only where the file does not have it yet."""
