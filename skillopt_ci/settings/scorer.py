@@ -3,8 +3,6 @@
 import re
 from typing import Annotated, Literal
 
-from jsonschema import Draft202012Validator, SchemaError
-from jsonschema.validators import validator_for
 from pydantic import Field, field_validator, model_validator
 
 from skillopt_ci.settings.base import Section
@@ -118,6 +116,10 @@ class JsonScorer(AnswerScorer):
     @field_validator("schema_")
     @classmethod
     def _is_json_schema(cls, value: dict[str, object] | None) -> dict[str, object] | None:
+        # Only a configuration with a schema pays for these.
+        from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415
+        from jsonschema.validators import validator_for  # noqa: PLC0415
+
         try:
             validator_for(value or {}, default=Draft202012Validator).check_schema(value or {})
         except SchemaError as error:

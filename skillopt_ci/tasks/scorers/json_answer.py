@@ -3,11 +3,6 @@
 import json
 from typing import Any
 
-from jsonschema.exceptions import best_match
-from jsonschema.validators import Draft202012Validator, validator_for
-from referencing import Registry
-from referencing.exceptions import Unresolvable
-
 from skillopt_ci.settings.scorer import JsonScorer
 from skillopt_ci.tasks.scorers.grading import needs_references, verdict
 from skillopt_ci.tasks.scorers.score import GraderError, Score
@@ -56,6 +51,12 @@ def check_json_references(spec: JsonScorer, task: Task) -> str | None:
 
 
 def _violation(schema: dict[str, Any], value: Any) -> str:
+    # Only a scorer with a schema pays for these.
+    from jsonschema.exceptions import best_match  # noqa: PLC0415
+    from jsonschema.validators import Draft202012Validator, validator_for  # noqa: PLC0415
+    from referencing import Registry  # noqa: PLC0415
+    from referencing.exceptions import Unresolvable  # noqa: PLC0415
+
     # An empty registry: a schema must not make the grader fetch anything.
     validator = validator_for(schema, default=Draft202012Validator)(schema, registry=Registry())
     try:

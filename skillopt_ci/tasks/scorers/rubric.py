@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
-import json_repair
-
 from skillopt_ci.errors import BudgetExhausted, SkilloptError, UsageError
 from skillopt_ci.settings.scorer import RubricScorer
 from skillopt_ci.tasks.answers import extract
@@ -81,6 +79,8 @@ def rubric_prompt(spec: RubricScorer, task: Task, answer: str) -> str:
 
 def parse_verdict(reply: str) -> tuple[float, str]:
     """Score and reason of a judge's reply; raises :class:`ValueError` when it holds none."""
+    import json_repair  # noqa: PLC0415 - only this scorer pays for it
+
     parsed = json_repair.loads(reply)
     candidates = parsed if isinstance(parsed, list) else [parsed]
     verdicts = [item for item in candidates if isinstance(item, Mapping) and "score" in item]

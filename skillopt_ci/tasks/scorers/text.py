@@ -4,8 +4,6 @@ import re
 import string
 from collections import Counter
 
-from rapidfuzz.distance import Levenshtein
-
 from skillopt_ci.settings.scorer import AnlsScorer, ExactScorer, F1Scorer, NormalizedScorer
 from skillopt_ci.tasks.scorers.grading import reaches, verdict
 from skillopt_ci.tasks.scorers.score import Score
@@ -57,6 +55,8 @@ def token_f1(answer: str, reference: str) -> float:
 
 def anls(answer: str, reference: str, threshold: float) -> float:
     """Share of characters that need no edit; 0 from a relative distance of ``threshold`` on."""
+    from rapidfuzz.distance import Levenshtein  # noqa: PLC0415 - only this scorer pays for it
+
     left, right = (" ".join(text.lower().split()) for text in (answer, reference))
     distance = Levenshtein.normalized_distance(left, right)
     return 1.0 - distance if distance < threshold or distance == 0 else 0.0

@@ -108,8 +108,13 @@ def test_task_without_any_scorer_is_refused(tmp_path: Path, make_task: MakeTask)
 
 
 def test_own_scorer_of_a_task_is_checked_instead_of_the_run_s(tmp_path: Path, make_task: MakeTask):
-    splits = Splits((make_task(scorer=RegexScorer(type="regex", pattern="x")),), (), ())
-    check_scorers(splits, EXACT, root=tmp_path, environ={})
+    own = RegexScorer(type="regex", pattern="x")  # unlike the run's, it needs no references
+    graded = make_task(id="own", file=Path("t.jsonl"), line=1, scorer=own)
+    ungraded = make_task(id="none", file=Path("t.jsonl"), line=2)
+    with pytest.raises(TaskFileError) as caught:
+        check_scorers(Splits((graded, ungraded), (), ()), EXACT, root=tmp_path, environ={})
+    assert caught.value.line == 2
+    assert "'own'" not in str(caught.value)
 
 
 def test_unchecked_task_is_a_grader_error_not_a_failure(grade: Callable[..., Score]):
