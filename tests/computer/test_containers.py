@@ -7,6 +7,7 @@ import struct
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -16,31 +17,52 @@ from computer_kinds import SPEC
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci.computer import owner
 from skillopt_ci.computer.capture import Capture
+from skillopt_ci.computer.docker.container import LABEL
 from skillopt_ci.computer.docker.containers import Containers
 from skillopt_ci.computer.docker.conversation import converse
 from skillopt_ci.computer.docker.engine import connect
+from skillopt_ci.computer.docker.sweep import sweep
 from skillopt_ci.computer.errors import ComputerFailure, ComputerUnavailable
 
 ABLE = {"OSType": "linux", "MemoryLimit": True, "CpuCfsQuota": True, "PidsLimit": True}
 
 
 @contextmanager
-def engine_with(facts: dict[str, object], pulling: int = 500) -> Iterator[str]:
-    """Serve what an engine says about itself, without any image; ``pulling`` one ends so."""
+def engine_with(
+    facts: dict[str, object],
+    pulling: int = 500,
+    left: dict[str, str] | None = None,
+    removing: int = 204,
+) -> Iterator[str]:
+    """Serve what an engine says about itself, without any image; ``pulling`` one ends so.
+
+    ``left`` are its containers, with their owners; ``removing`` one ends so, 204 being success.
+    """
+    containers = {} if left is None else left
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if "/images/" in self.path:
                 return self.answer(404, {"message": "no such image"})
+            if "/containers/json" in self.path:
+                labelled = [{"Id": one, "Labels": {LABEL: of}} for one, of in containers.items()]
+                return self.answer(200, labelled)
             about = {"ApiVersion": "1.41"} if self.path.endswith("/version") else facts
             return self.answer(200, about)
 
         def do_POST(self) -> None:
             self.answer(pulling, {"message": "the registry says no"})
 
-        def answer(self, status: int, body: dict[str, object]) -> None:
-            content = json.dumps(body).encode()
+        def do_DELETE(self) -> None:
+            if removing != 204:
+                return self.answer(removing, {"message": "the disk says no"})
+            del containers[self.path.partition("?")[0].rpartition("/")[2]]
+            return self.answer(204, None)
+
+        def answer(self, status: int, body: object) -> None:
+            content = b"" if body is None else json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
@@ -53,9 +75,11 @@ def engine_with(facts: dict[str, object], pulling: int = 500) -> Iterator[str]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
-        yield f"tcp://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
+        try:
+            yield f"tcp://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_an_engine_that_can_limit_is_used() -> None:
@@ -122,6 +146,47 @@ def test_an_image_that_cannot_be_had(status: int, error: type[Exception]) -> Non
 
     with engine_with(ABLE, pulling=status) as host, pytest.raises(error, match="registry says"):
         asyncio.run(use(host))
+
+
+def left_behind() -> dict[str, str]:
+    """A container of a process that has ended, and one of this process."""
+    here = owner.this_process()
+    return {"dead": str(replace(here, started=here.started - 1)), "live": str(here)}
+
+
+def swept(left: dict[str, str], removing: int) -> set[str]:
+    """The containers that are there after a sweep of an engine with those that were ``left``."""
+    with engine_with(ABLE, left=left, removing=removing) as host:
+        engine = connect({"DOCKER_HOST": host})
+        try:
+            sweep(engine)
+        finally:
+            engine.close()
+    return set(left)
+
+
+def test_a_sweep_removes_what_dead_processes_left() -> None:
+    assert swept(left_behind(), removing=204) == {"live"}
+
+
+@pytest.mark.parametrize("status", [404, 409])
+def test_a_sweep_lets_another_run_be_quicker(status: int) -> None:
+    """It is gone already, or is being removed: that is all a sweep wants."""
+    assert swept(left_behind(), removing=status) == {"dead", "live"}
+
+
+@pytest.mark.parametrize("status", [400, 500])
+def test_a_sweep_says_why_it_cannot_remove(status: int) -> None:
+    with pytest.raises(ComputerFailure, match="the disk says no"):
+        swept(left_behind(), removing=status)
+
+
+def test_a_run_does_not_begin_on_an_engine_that_cannot_be_swept() -> None:
+    with (
+        engine_with(ABLE, left=left_behind(), removing=500) as host,
+        pytest.raises(ComputerUnavailable, match="the disk says no"),
+    ):
+        Containers({"DOCKER_HOST": host}).check()
 
 
 FRAMES = st.lists(st.tuples(st.sampled_from([0, 1, 2]), st.binary(max_size=60)), max_size=8)
