@@ -137,7 +137,9 @@ class _Course:
         gate, each = evaluation.gate, self.config.rollout.attempts
         total = self.situation.selection
         planned = min(gate.subset or total, total) if evaluation.use_gate else total
-        again = 2 * _UNDECIDED * planned * (gate.policy == "sequential") * gated
+        # both skills meet the undecided tasks again, in each round that the gate may still call for
+        rounds = gate.attempts - 1 if gated and gate.policy == "sequential" else 0
+        again = 2 * _UNDECIDED * planned * rounds
         if not gated or self.dice.random() < self.assumed.accepted:
             self.skill = _Skill(known=set(tried))
             self.solved += GAIN * (1 - self.solved)
