@@ -1,3 +1,5 @@
+import pytest
+
 from skillopt_ci.progress import (
     Event,
     Note,
@@ -18,10 +20,11 @@ EVENTS: tuple[Event, ...] = (
 )
 
 
-def test_silence_takes_every_event() -> None:
+def test_silence_takes_every_event_and_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     observer: Observer = silent
     for event in EVENTS:
         observer(event)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_total_is_unknown_and_a_note_no_warning_unless_said() -> None:

@@ -60,14 +60,15 @@ def test_time_is_given_back() -> None:
 
 
 def test_without_a_limit_work_takes_as_long_as_it_takes() -> None:
-    async def work() -> None:
+    async def work() -> float:
         async with working_time(None):
             with off_the_clock():
                 await asyncio.sleep(10_000)
             refund(1)
             await asyncio.sleep(10_000)
+        return asyncio.get_running_loop().time()
 
-    virtual_time.run(work())
+    assert virtual_time.run(work()) == pytest.approx(20_000)
 
 
 def test_another_timeout_is_not_taken_for_this_one() -> None:
@@ -80,6 +81,14 @@ def test_another_timeout_is_not_taken_for_this_one() -> None:
         virtual_time.run(work())
 
 
-def test_nothing_happens_without_a_clock() -> None:
-    with off_the_clock():
-        refund(5)
+def test_what_happens_without_a_clock_is_not_kept_for_the_next_one() -> None:
+    async def work() -> float:
+        with off_the_clock():
+            refund(5)
+            await asyncio.sleep(10)
+        with suppress(TimeUp):
+            async with working_time(3):
+                await asyncio.sleep(100)
+        return asyncio.get_running_loop().time()
+
+    assert virtual_time.run(work()) == pytest.approx(13)

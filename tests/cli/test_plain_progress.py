@@ -62,13 +62,22 @@ def test_whatever_comes_each_line_is_one_line_and_no_command(
 
 
 class Closed(io.StringIO):
+    """A log that nobody takes; it knows how often somebody tried."""
+
+    tried = 0
+
     def write(self, text: str) -> int:
+        self.tried += 1
         raise BrokenPipeError
 
 
 def test_a_log_that_nobody_takes_stops_nothing() -> None:
-    PlainProgress(Closed(), Clock())(StageStarted("rollout"))
-    NotesOnly(Closed(), quiet=False)(Note("hello"))
+    stages, notes = Closed(), Closed()
+    progress, noting = PlainProgress(stages, Clock()), NotesOnly(notes, quiet=False)
+    for _ in range(2):
+        progress(StageStarted("rollout"))
+        noting(Note("hello"))
+    assert (stages.tried, notes.tried) == (2, 2)
 
 
 def test_notes_only_leaves_progress_out() -> None:

@@ -30,6 +30,15 @@ def check(root: Path, block: ComputerBlock | None, *overrides: str) -> None:
     check_places(Splits((task,), (), ()), loaded.config, places)
 
 
+def refusal(root: Path, block: ComputerBlock | None, *overrides: str) -> str | None:
+    """Why a run with such a task is not begun, None if it is begun."""
+    try:
+        check(root, block, *overrides)
+    except UsageError as error:
+        return error.message
+    return None
+
+
 @pytest.mark.parametrize(
     ("block", "overrides", "said"),
     [
@@ -42,8 +51,7 @@ def check(root: Path, block: ComputerBlock | None, *overrides: str) -> None:
 def test_what_is_missing_is_told(
     untrained: Path, block: ComputerBlock | None, overrides: list[str], said: str
 ) -> None:
-    with pytest.raises(UsageError, match=said):
-        check(untrained, block, *overrides)
+    assert said in (refusal(untrained, block, *overrides) or "")
 
 
 @pytest.mark.parametrize(
@@ -59,4 +67,4 @@ def test_what_is_missing_is_told(
 def test_what_is_there_suffices(
     untrained: Path, block: ComputerBlock | None, overrides: list[str]
 ) -> None:
-    check(untrained, block, *overrides)
+    assert refusal(untrained, block, *overrides) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shlex
@@ -149,7 +150,8 @@ def check_configuration(block: Block, value: dict[str, Any], folder: Path) -> No
 def test_json_is_tasks_or_an_object(block: Block, tmp_path: Path) -> None:
     lines = block.text.splitlines() if block.language == "jsonl" else [block.text]
     values = [json.loads(line) for line in lines]
-    if all(isinstance(value, dict) and value.keys() & {"prompt", "messages"} for value in values):
+    assert all(isinstance(value, dict) for value in values)
+    if all(value.keys() & {"prompt", "messages"} for value in values):
         text = "".join(json.dumps(value) + "\n" for value in values)
         check_tasks(text, tmp_path / "tasks.jsonl")
 
@@ -157,12 +159,12 @@ def test_json_is_tasks_or_an_object(block: Block, tmp_path: Path) -> None:
 def test_toml_parses() -> None:
     for block in BLOCKS:
         if block.language == "toml":
-            tomllib.loads(block.text)
+            assert tomllib.loads(block.text), block
 
 
 @of("python")
 def test_python_compiles(block: Block) -> None:
-    compile(textwrap.dedent(block.text), str(block), "exec")
+    assert ast.parse(textwrap.dedent(block.text), str(block)).body
 
 
 @of("sh", "console")

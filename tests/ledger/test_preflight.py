@@ -26,10 +26,14 @@ def test_good_repository_passes_and_nothing_is_pushed(
     assert bench.git(origin, "for-each-ref") == before
 
 
-def test_step_in_flight_passes(bench: Bench, here: Path) -> None:
+def test_step_in_flight_passes_and_stays(bench: Bench, here: Path, origin: Path) -> None:
     ledger = bench.open(here)
-    ledger.propose(bench.step(ledger, "one\n"))
+    candidate = bench.step(ledger, "one\n")
+    ledger.propose(candidate)
+    before = bench.git(origin, "for-each-ref")
+    assert candidate in before
     check(bench, here)
+    assert bench.git(origin, "for-each-ref") == before
 
 
 def test_missing_identity_is_found(bench: Bench, here: Path, git_config: Path) -> None:
@@ -53,8 +57,11 @@ def test_checked_out_skills_branch_is_found_in_any_worktree(bench: Bench, here: 
 
 def test_removed_worktree_does_not_count(bench: Bench, here: Path) -> None:
     bench.git(here, "worktree", "add", "--quiet", "-b", "skillopt/demo", "../linked")
+    with pytest.raises(RepositoryError):
+        check(bench, here)
     (here.parent / "linked").rename(here.parent / "gone")
     check(bench, here)
+    assert "prunable" in bench.git(here, "worktree", "list", "--porcelain")
 
 
 @pytest.mark.parametrize("name", ["skillopt", "skillopt-candidate", "skillopt/demo/x"])

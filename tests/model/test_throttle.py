@@ -258,10 +258,14 @@ async def _no_headers() -> dict[str, str]:
     return {}
 
 
+#: So many that what is learnt from the first of them counts for most.
+CALLS = 200
+
+
 def refused_by_a_real_server(
     throttle: type[Throttle], monkeypatch: pytest.MonkeyPatch, ask: Any
 ) -> int:
-    """How often the server turned one of 80 calls away until all of them were answered."""
+    """How often the server turned one of the calls away until all of them were answered."""
     monkeypatch.setattr("skillopt_ci.model.retrying.Throttle", throttle)
     fields = {"statuses": Counter[int](), "lock": threading.Lock(), "under_way": 0}
     handler = type("Handler", (_LimitedHandler,), fields)
@@ -271,7 +275,7 @@ def refused_by_a_real_server(
         async with connection_pool(24) as pool:
             inner = openai_client("model.target", config, "none", pool, _no_headers)
             client = RetryingClient(inner, retries=500, max_concurrency=24, draw=lambda: 0.01)
-            calls = (client.complete(ask(str(number))) for number in range(80))
+            calls = (client.complete(ask(str(number))) for number in range(CALLS))
             return [reply.text for reply in await asyncio.gather(*calls)]
 
     with _LimitedServer(("127.0.0.1", 0), handler) as http:
@@ -280,8 +284,8 @@ def refused_by_a_real_server(
         answers = asyncio.run(work(f"http://127.0.0.1:{http.server_address[1]}/v1"))
         http.shutdown()
         thread.join()
-    assert answers == ["hello"] * 80
-    assert handler.statuses[200] == 80
+    assert answers == ["hello"] * CALLS
+    assert handler.statuses[200] == CALLS
     return handler.statuses[429]
 
 

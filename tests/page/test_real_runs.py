@@ -55,8 +55,11 @@ def test_a_cell_of_the_map_of_200_steps_leads_to_where_it_is_told(long_page: Pag
     long_page.focus("#outcomes")
     for _ in range(3):
         long_page.keyboard.press("ArrowRight")
+    assert " · step 3, " in long_page.inner_text("#cell")
     long_page.keyboard.press("Enter")
-    long_page.locator("details:target[open]").wait_for()
+    opened = long_page.locator("details:target[open]")
+    opened.wait_for()
+    assert opened.get_attribute("id") == "step-3"
 
 
 def test_any_two_of_its_texts_are_compared(long_page: Page) -> None:

@@ -156,4 +156,4 @@ def test_any_frontmatter_can_be_judged(source: str) -> None:
 
 def test_the_reference_library_is_loaded_only_for_a_check() -> None:
     code = "import sys, skillopt_ci.skill.validation; sys.exit('skills_ref' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
