@@ -10,6 +10,9 @@ _RACE = re.compile(
     r"\((stale info|fetch first|non-fast-forward|needs force|already exists"
     r"|incorrect old value provided|remote ref updated since checkout)\)"
     r"|is at [0-9a-f]+ but expected|reference already exists|remote ref does not exist"
+    # of another push that is at work on the same ref, or was a moment ago
+    r"|unable to resolve reference|reference is missing but expected|reference does not exist"
+    r"|\.lock': File exists"
 )
 
 

@@ -61,6 +61,31 @@ def test_lease_that_failed_is_a_race(reason: str) -> None:
     assert isinstance(refusal.of_push("origin", Result(1, lines.encode(), "")), LostRace)
 
 
+#: What another push does between this one's look at the refs and its transaction; a hook of the
+#: server stands at that point.
+MEANWHILE = {
+    "deletes": "update-ref -d refs/heads/skillopt-candidate/demo",
+    "creates": "update-ref refs/heads/skillopt/demo main",
+    "moves": "update-ref refs/heads/skillopt-candidate/demo main",
+}
+
+
+@pytest.mark.parametrize("other", [*MEANWHILE, "still holds"])
+def test_push_that_meets_another_one_lost_a_race(
+    bench: Bench, here: Path, origin: Path, other: str
+) -> None:
+    ledger = bench.open(here)
+    commit = bench.step(ledger, "one\n")
+    ledger.propose(commit)
+    if other in MEANWHILE:
+        # git forbids a hook of its own what it cannot forbid another process
+        bench.hook(origin, "pre-receive", f"env -u GIT_QUARANTINE_PATH git {MEANWHILE[other]}")
+    else:
+        (origin / "refs/heads/skillopt-candidate/demo.lock").touch()
+    with pytest.raises(LostRace, match="moved this run's branches"):
+        ledger.advance(None, commit, commit)
+
+
 def test_words_of_a_hook_are_not_taken_for_a_network_failure() -> None:
     line = b"!\tabc:refs/heads/x\t[remote rejected] (pre-receive hook declined)\n"
     error = refusal.of_push("origin", Result(1, line, "remote: connection refused by policy"))
