@@ -11,6 +11,7 @@ from typing import IO
 
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger.conversation import Answer, Conversation, Ended
+from skillopt_ci.ledger.object_memory import ObjectMemory
 
 #: What git hooks and aliases hand to their children; it would redirect us to their repository or
 #: index. ``GIT_CONFIG_*`` stays: credentials travel in it.
@@ -99,6 +100,10 @@ class Git:
     _remembered: dict[tuple[str, ...], Result] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+    objects: ObjectMemory = field(
+        default_factory=ObjectMemory, init=False, repr=False, compare=False
+    )
+    """Objects that were read of late."""
 
     def with_env(self, **env: str) -> "Git":
         """Return the same command with more environment variables."""

@@ -2,22 +2,13 @@
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import IO
 
 from skillopt_ci.ledger.git import Git
+from skillopt_ci.ledger.object_memory import Object
 from skillopt_ci.ledger.tree import Entry, lines
 
 _UNKNOWN = (b" missing", b" ambiguous")
-
-
-@dataclass(frozen=True, slots=True)
-class Object:
-    """What the database has under a name; ``kind`` is blob, tree, commit or tag."""
-
-    oid: str
-    kind: str
-    content: bytes
 
 
 def find(git: Git, name: str) -> Object | None:
@@ -27,8 +18,13 @@ def find(git: Git, name: str) -> Object | None:
     """
     if "\n" in name:  # two requests, to git
         return None
+    if (known := git.objects.get(name)) is not None:
+        return known
     request = name.encode("utf-8", "surrogateescape") + b"\n"
-    return git.ask("cat-file", "--batch", request=request, answer=_read_object)
+    found = git.ask("cat-file", "--batch", request=request, answer=_read_object)
+    if found is not None:
+        git.objects.put(name, found)
+    return found
 
 
 def write_blob(git: Git, content: bytes) -> str:

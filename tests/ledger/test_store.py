@@ -8,6 +8,7 @@ import pytest
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger import store
 from skillopt_ci.ledger.git import Git
+from skillopt_ci.ledger.object_memory import Object
 from skillopt_ci.ledger.tree import Entry
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def test_blob_is_kept_byte_for_byte(git: Git, content: bytes) -> None:
     git.run("config", "core.autocrlf", "true")
     oid = store.write_blob(git, content)
     assert git.run("cat-file", "blob", oid).stdout == content
-    assert store.find(git, oid) == store.Object(oid, "blob", content)
+    assert store.find(git, oid) == Object(oid, "blob", content)
 
 
 @pytest.mark.parametrize("name", ["nowhere", "0" * 40, "HEAD\nHEAD", "", "HEAD:nowhere", "a b"])
