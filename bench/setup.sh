@@ -12,5 +12,9 @@ prompts=$("$cache/skillopt/bin/python" -c 'import skillopt.prompts as p; print(p
 cp -n "$(dirname "$0")"/../skillopt_ci/prompts/*.md "$prompts"
 "$python" -m venv "$cache/gepa"
 "$cache/gepa/bin/pip" install --quiet gepa==0.1.4 httpx
+# Ours without the packages of development: some of them are imported where they are found.
+"$python" -m venv "$cache/ours"
+"$cache/ours/bin/pip" install --quiet "$(dirname "$0")/.."
+"$cache/ours/bin/python" -c 'import openai, skillopt_ci.training.run'
 "$cache/skillopt/bin/python" -c 'import skillopt.engine.trainer'
 "$cache/gepa/bin/python" -c 'import gepa, httpx'

@@ -95,6 +95,7 @@ def main() -> None:
     parser.add_argument("--latencies", type=float, nargs="+", default=[0.0, 0.2, 2.0])
     parser.add_argument("--workers", type=int, default=16, help="calls under way at once, of both")
     parser.add_argument("--settings", type=json.loads, default={}, help="ours, as JSON")
+    parser.add_argument("--world", type=json.loads, default={}, help="its parameters, as JSON")
     given = parser.parse_args()
     rows: list[Timing] = []
     for latency in given.latencies:
@@ -103,11 +104,16 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as folder:
                 place = Path(folder)
                 settings = _settings(given.workers, given.settings)
-                mine.append(run_command(seed, place / "ours", settings, latency=latency))
+                mine.append(
+                    run_command(
+                        seed, place / "ours", settings, latency=latency, parameters=given.world,
+                        python=given.envs / "ours/bin/python",
+                    )
+                )  # fmt: skip
                 theirs.append(
                     run_skillopt(
                         seed, place / "skillopt", given.envs,
-                        latency=latency, workers=given.workers,
+                        latency=latency, workers=given.workers, world=given.world,
                     )
                 )  # fmt: skip
         rows += compared(latency, mine, theirs)

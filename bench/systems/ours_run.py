@@ -45,12 +45,13 @@ def run_command(
     name: str = "ours",
     latency: float = 0.0,
     parameters: Mapping[str, Any] | None = None,
+    python: Path = Path(sys.executable),
 ) -> Outcome:
-    """``skillopt-ci run`` with ``settings`` over the defaults, over HTTP."""
+    """``skillopt-ci run`` with ``settings`` over the defaults, over HTTP, by that ``python``."""
     world = make_world(seed, Parameters(**(parameters or {})))
     with served(seed, latency, parameters) as server:
         root = make_repository(world, folder / "repository", server.base_url, settings)
-        command = [sys.executable, "-m", "skillopt_ci", "-q", "run"]
+        command = [str(python), "-m", "skillopt_ci", "-q", "run"]
         began = time.monotonic()
         with (folder / "log.txt").open("w") as log:
             subprocess.run(command, cwd=root, env=environment(), stdout=log, stderr=log, check=True)

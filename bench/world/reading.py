@@ -29,7 +29,7 @@ _SECTION = r"^## {}[^\n]*\n(.*?)(?=^## (?:{})|\Z)"
 _NEXT = (
     "Edits Budget|Previous Steps|Optimizer Meta Skill|Failed Traj|Successful Traj|Reviewer"
     "|Previous Slow|Longitudinal|Patches to merge|Two pre-merged|Group|Edits? Pool|Edit pool"
-    "|Current|Comparison|Previous Guidance|Previous Epoch"
+    "|Current|Last Change|Comparison|Previous Guidance|Previous Epoch"
 )
 
 
