@@ -27,7 +27,8 @@ _README = """\
 This folder is the memory of skillopt-ci, which trains a skill of this repository step by step.
 `<run>/state.json` says where training stands, `<run>/history.jsonl` has one line per event,
 `<run>/steps/` the evidence of each step, `<run>/best_skill.md` the best text measured so far,
-`<run>/initial_skill.md` the text that training started from.
+`<run>/initial_skill.md` the text that training started from, and `<run>/former_skill.md`, where
+batches may be stale, the text before the last change.
 It is written by the trainer; edit the skill itself instead.
 """
 
@@ -62,6 +63,11 @@ class RunFolder:
     def initial_skill(self) -> str:
         """The text that training started from."""
         return f"{self.path}/initial_skill.md"
+
+    @property
+    def former_skill(self) -> str:
+        """With `train.staleness`: the text before the latest change of the skill by a verdict."""
+        return f"{self.path}/former_skill.md"
 
     def step(self, number: int) -> str:
         """The evidence of one step."""

@@ -19,6 +19,7 @@ from skillopt_ci.page.failures import failures
 from skillopt_ci.page.gate_rows import Gain, gain, gate_rows
 from skillopt_ci.page.race_table import RaceTable, race_table
 from skillopt_ci.report.accounts import stage_rows
+from skillopt_ci.report.attempted import attempted
 from skillopt_ci.report.edit_diff import evidence
 from skillopt_ci.report.figures import cost_text, plural, score, score_text, usage_text
 from skillopt_ci.report.note_outcome import follows, note_outcomes
@@ -164,7 +165,7 @@ def _step_facts(record: StepRecord, place: StepPlace) -> Iterator[tuple[str, str
     if decision is not None and (words := notes_verdict(proposal, decision)):
         yield "reminders", words
     rollout = proposal.rollout
-    yield "training tasks", f"{score_text(rollout.hard, rollout.n)} before the change"
+    yield "training tasks", f"{score_text(rollout.hard, rollout.n)} {attempted(proposal)}"
     yield "proposed", _proposed(proposal)
     rate = proposal.learning_rate
     if rate is not None:

@@ -29,7 +29,7 @@ def wishes(run: RunView) -> dict[str, tuple[Wish, ...]]:
 def _of_step(record: StepRecord) -> tuple[Wish, ...]:
     proposal = record.proposal
     tasks = dict.fromkeys(task.id for task in proposal.rollout.tasks if task.failed)
-    failed = [Wish("rollout", task, proposal.skill_before, solved=False) for task in tasks]
+    failed = [Wish("rollout", task, proposal.attempted_under, solved=False) for task in tasks]
     return _in_turn(failed, record.decision, proposal.skill_before, proposal.skill_after)
 
 

@@ -90,13 +90,17 @@ def took_in_base(base: str, skill: str) -> CommitText:
     )
 
 
+def _attempted(proposal: ProposalRecord) -> str:
+    return "One version earlier" if proposal.skill_attempted else "Before this change"
+
+
 def proposed(record: StepRecord) -> CommitText:
     """A step's candidate, before it is measured."""
     proposal = record.proposal
     return CommitText(
         subject=f"Step {record.step}: {headline(proposal)}",
         body=paragraphs(
-            f"Before this change the model scored {score(proposal.rollout.hard)} on "
+            f"{_attempted(proposal)} the model scored {score(proposal.rollout.hard)} on "
             f"{plural(proposal.rollout.n, 'training task')}.",
             "\n".join(f"- {text}" for text in _changes(proposal)),
             "\n".join(f"- {text}" for text in reminders(proposal)),

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 from skillopt_ci.ledger.records import Decision, EditRecord, ProposalRecord, StepRecord
 from skillopt_ci.report.accounts import stage_rows
 from skillopt_ci.report.arithmetic import after_text, arithmetic
+from skillopt_ci.report.attempted import training_score
 from skillopt_ci.report.commit import edit_text
-from skillopt_ci.report.figures import names_text, plural, score, score_text, usage_text
+from skillopt_ci.report.figures import names_text, plural, score, usage_text
 from skillopt_ci.report.note_outcome import follows
 from skillopt_ci.report.reminders import reminders
 from skillopt_ci.report.reservations import reservations
@@ -22,7 +23,7 @@ def step_rows_in_full(record: StepRecord) -> tuple[tuple[str, str], ...]:
     proposal, decision = record.proposal, record.decision
     rollout = proposal.rollout
     return (
-        ("training tasks", score_text(rollout.hard, rollout.n)),
+        ("training tasks", training_score(proposal)),
         ("failed", names_text([task.id for task in rollout.tasks if task.failed])),
         *_unmeasured([task.id for task in rollout.tasks if not task.status.measured]),
         *(("pattern", f"{one.description} (×{one.count})") for one in proposal.patterns),

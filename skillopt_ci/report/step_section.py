@@ -11,6 +11,7 @@ from skillopt_ci.ledger.records import (
 )
 from skillopt_ci.report.accounts import stage_gist
 from skillopt_ci.report.arithmetic import after_text, arithmetic, race_text, tasks_text
+from skillopt_ci.report.attempted import attempted
 from skillopt_ci.report.commit import change_count
 from skillopt_ci.report.edit_diff import edit_parts
 from skillopt_ci.report.figures import cost_text, plural, score, score_text, usage_text
@@ -141,9 +142,11 @@ def _measured(decision: Decision) -> Iterator[tuple[str, str]]:
 
 
 def _rollout(record: StepRecord) -> Iterator[tuple[str, str]]:
-    rollout = record.proposal.rollout
+    proposal = record.proposal
+    rollout = proposal.rollout
     failed = [task.id for task in rollout.tasks if task.failed]
-    yield "training tasks", inline(score_text(rollout.hard, rollout.n)) + " before the change"
+    score = inline(score_text(rollout.hard, rollout.n))
+    yield "training tasks", f"{score} {attempted(proposal)}"
     yield f"failed ({len(failed)})", codes(failed)
 
 

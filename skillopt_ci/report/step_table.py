@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from skillopt_ci.ledger.records import Decision, ProposalRecord, State, StepRecord
 from skillopt_ci.report.arithmetic import after_text, arithmetic
+from skillopt_ci.report.attempted import training_score
 from skillopt_ci.report.commit import applied_edits, change_count, gist
-from skillopt_ci.report.figures import plural, score, score_text, usage_text
+from skillopt_ci.report.figures import plural, score, usage_text
 from skillopt_ci.report.reminders import notes_gist, refusal_lines
 from skillopt_ci.report.reservations import reservations
 from skillopt_ci.report.rewriting import rewriting
@@ -17,11 +18,10 @@ def step_rows(
 ) -> tuple[tuple[str, str], ...]:
     """What a step did, as rows of a table; a row without a label goes on with the one above."""
     proposal = record.proposal
-    rollout = proposal.rollout
     return (
         ("verdict", verdict(decision.action, decision.score_after)),
         ("because", decision.reason),
-        ("training tasks", score_text(rollout.hard, rollout.n) + _errors(rollout.errors)),
+        ("training tasks", training_score(proposal) + _errors(proposal.rollout.errors)),
         *_edit_rows(proposal),
         *_selection_rows(decision),
         ("best so far", _best(state)),

@@ -93,6 +93,10 @@ class Train(Section):
     """Batches per step."""
     seed: int = 42
     """Seed of the batches' order."""
+    staleness: Literal[0, 1] = 0
+    """How many verdicts old the skill is that a batch is attempted under: 0, the current one; 1,
+    that before the latest verdict, so that `run` makes a batch while the candidate before it is
+    worked out and measured (see `schedule.ahead`)."""
 
 
 class Gradient(Section):

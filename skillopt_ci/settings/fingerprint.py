@@ -67,6 +67,8 @@ def _facts(config: Config) -> dict[str, Any]:
         del facts["rollout"]
     if facts["environment"] is None:
         del facts["environment"]
+    if facts["train"]["staleness"] == 0:
+        del facts["train"]["staleness"]
     return facts
 
 

@@ -59,7 +59,7 @@ def made_under(
     return [
         (task.id, task.attempt)
         for record in records
-        if record.proposal.skill_before == skill_sha256 and record.basis_sha256 == basis
+        if record.proposal.attempted_under == skill_sha256 and record.basis_sha256 == basis
         for task in record.proposal.rollout.tasks
         if task.status.measured
     ]

@@ -24,6 +24,7 @@ from skillopt_ci.training.boundary_landing import conclude_boundary
 from skillopt_ci.training.flight import BoundaryFlight, recharge
 from skillopt_ci.training.foresight import (
     account_for_lost,
+    foresee_measuring,
     foresee_next,
     foresee_rejection,
     foresee_verdict,
@@ -62,13 +63,18 @@ async def cross(
     ground = replace(standing, state=state)
     foresee_rejection(session, standing, ground)
     if flight is None:
-        flight = await _launch(session, standing, epoch, meter, scope)
+        flight = await _work_out(session, standing, epoch, meter, scope)
+        if flight.record.changed:
+            evaluation = _evaluation(session, flight.record)
+            foresee_measuring(session, standing, flight.skill, evaluation)
+        flight = await asyncio.to_thread(_launch, session, standing, flight)
     else:
         recharge(meter, flight.record.accounts, flight.record.stages)
     foresee_verdict(session, standing, ground, flight.skill)
     decision = await _judge(session, standing, flight, meter, scope)
     stays = decision is not None and decision.stays
-    foresee_next(session, replace(ground, skill=flight.skill) if stays else ground)
+    after = replace(ground, skill=flight.skill) if stays else ground
+    foresee_next(session, standing, after)
     account_for_lost(session, meter)
     record = flight.record.model_copy(update={"decision": decision, **_used(meter)})
     seconds = session.clock() - began
@@ -79,10 +85,10 @@ async def cross(
     return BoundaryOutcome(record, commit, state, seconds)
 
 
-async def _launch(
+async def _work_out(
     session: Session, standing: Settled, epoch: int, meter: Meter, scope: str
 ) -> BoundaryFlight:
-    """Work out the candidate and make it durable, if there is one."""
+    """Work out the candidate, which is not committed yet."""
     if epoch == 1:
         skill, record = first_epoch(session, standing)
     else:
@@ -90,11 +96,17 @@ async def _launch(
             skill, record = await later_epoch(session, standing, epoch, bench)
     stages = {stage: UsageRecord.of(used) for stage, used in meter.usage_by_stage().items()}
     record = record.model_copy(update={"stages": stages, **_used(meter)})
+    return BoundaryFlight(None, skill, record)
+
+
+def _launch(session: Session, standing: Settled, flight: BoundaryFlight) -> BoundaryFlight:
+    """Commit the candidate, if there is one, so that a dead runner loses no optimizer work."""
+    skill, record = flight.skill, flight.record
     if not record.changed:
-        return BoundaryFlight(None, skill, record)
-    changes = {session.skill_path: skill, session.folder.boundary(epoch): document(record)}
+        return flight
+    files = {session.skill_path: skill, session.folder.boundary(record.epoch): document(record)}
     ground = standing.commit
-    commit = write(session.ledger, (ground,), ground, changes, boundary_proposed(record))
+    commit = write(session.ledger, (ground,), ground, files, boundary_proposed(record))
     session.ledger.propose(commit)
     session.observer(StageFinished("candidate", commit[:10]))
     return BoundaryFlight(commit, skill, record)

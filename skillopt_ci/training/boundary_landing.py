@@ -13,6 +13,7 @@ from skillopt_ci.report.boundary import boundary_landed, boundary_reason
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.skill.reading import reading_sha256
 from skillopt_ci.training.flight import BoundaryFlight
+from skillopt_ci.training.footing import remembered
 from skillopt_ci.training.landing import Landing, land, planned, snapshots
 from skillopt_ci.training.session import Session
 from skillopt_ci.training.standing import Settled
@@ -74,6 +75,8 @@ def _changes(
     }
     if record.meta_skill is not None and record.meta_skill.content:
         changes[folder.meta_skill] = record.meta_skill.content + "\n"
+    if record.decision is not None and record.decision.stays:
+        changes |= remembered(session, standing)
     if state.best.sha256 == sha256(skill):
         changes[folder.best_skill] = skill
     return changes

@@ -53,7 +53,7 @@ def _block(pair: Pair, skills: tuple[str, str], gradient: Gradient) -> str:
             if gradient.trace_to_optimizer and rollout.trace:
                 parts += [f"##### Trace under the {name} skill"]
                 parts += [fenced(keep_ends([rollout.trace], limit)[0])]
-            entries = conversation(rollout.messages, skill, limit, named=f"[{name} skill as above]")
+            entries = conversation(rollout.messages, {skill: f"[{name} skill as above]"}, limit)
             parts += [f"##### Conversation under the {name} skill", *map(fenced, entries)]
     return "\n\n".join(parts)
 

@@ -10,12 +10,20 @@ def refuse_overuse(session: Session, standing: Standing) -> None:
 
     Choosing again and again by the same tasks fits the skill to them (adaptive overfitting).
     """
-    most = session.config.evaluation.gate.max_consultations
-    kinds = ("step", "slow_update")
-    asked = sum(entry.kind in kinds and entry.tasks > 0 for entry in standing.history)
-    if most and asked >= most:
+    if overused(session, standing):
         raise BudgetExhausted(
-            f"{asked} candidates were measured on the selection tasks, which is all that "
-            "evaluation.gate.max_consultations allows.",
+            f"{_asked(standing)} candidates were measured on the selection tasks, which is all "
+            "that evaluation.gate.max_consultations allows.",
             hint="Add new selection tasks (and raise the limit), or finish the run.",
         )
+
+
+def overused(session: Session, standing: Standing) -> bool:
+    """Whether no further candidate may be measured on them."""
+    most = session.config.evaluation.gate.max_consultations
+    return bool(most) and _asked(standing) >= most
+
+
+def _asked(standing: Standing) -> int:
+    kinds = ("step", "slow_update")
+    return sum(entry.kind in kinds and entry.tasks > 0 for entry in standing.history)

@@ -1,15 +1,16 @@
 """Contest: the attempts that a duel asks for, made with the models."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from skillopt_ci.concurrency import Begun, begun, map_ordered
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.report.figures import plural
+from skillopt_ci.rollout.order import Order
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.rollout.runner import refuse_too_many_errors
-from skillopt_ci.training.attempts import Numbered, roll_out_numbered
+from skillopt_ci.training.attempts import Numbered, roll_out_numbered, round_of
 from skillopt_ci.training.gates.duel import Answer, Ask, Duel, Outcome
 from skillopt_ci.training.measure import Scores
 from skillopt_ci.training.session import Bench, Session
@@ -69,6 +70,14 @@ async def fight(
     refuse_too_many_errors(made, limit, STAGE)
     session.observer(StageFinished(STAGE, _told(outcome, planned)))
     return outcome, scores
+
+
+def orders_of(session: Session, side: Side, lot: _Lot) -> Iterator[Order]:
+    """The attempts of a lot."""
+    tasks = {task.id: task for task in session.selection}
+    for name, earlier in lot:
+        for number in round_of(side.first + earlier, session.config.rollout.attempts):
+            yield Order(tasks[name], side.skill, STAGE, number)
 
 
 async def _asked(ask: Ask, under_way: Begun[_Lots, list[list[Rollout]]]) -> list[list[Rollout]]:

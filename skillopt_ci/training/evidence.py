@@ -7,6 +7,7 @@ what it gets wrong now. The answers come from the cache of calls; without it the
 from collections.abc import Sequence
 
 from skillopt_ci.rollout.outcome import Rollout
+from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.attempts import Numbered, made_under, roll_out_numbered
 from skillopt_ci.training.basis import basis_of, basis_sha256
 from skillopt_ci.training.memory import all_steps
@@ -17,10 +18,10 @@ from skillopt_ci.training.standing import Standing
 Made = Sequence[tuple[str, int]]
 
 
-def attempts_so_far(session: Session, standing: Standing) -> Made:
-    """The training attempts that earlier steps made under the skill as it stands."""
-    basis = basis_sha256(basis_of(session))
-    return made_under(standing.sha256, basis, all_steps(session, standing))
+def attempts_so_far(session: Session, standing: Standing, skill: str | None = None) -> Made:
+    """The training attempts that earlier steps made under ``skill``, by default as it stands."""
+    name = sha256(standing.skill if skill is None else skill)
+    return made_under(name, basis_sha256(basis_of(session)), all_steps(session, standing))
 
 
 async def recall(

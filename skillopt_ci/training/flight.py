@@ -47,10 +47,10 @@ class BoundaryFlight:
     record: BoundaryRecord
 
 
-async def launch(
+async def work_out(
     session: Session, standing: Settled, plan: StepPlan, total: int, meter: Meter
 ) -> Flight:
-    """Propose a candidate and make it durable, so that a dead runner loses no optimizer work."""
+    """Propose a candidate, which is not committed yet."""
     basis = basis_of(session)
     changes = changes_since(standing.state.basis, basis)
     if changes:
@@ -68,17 +68,20 @@ async def launch(
         usage=UsageRecord.of(meter.total()),
         accounts=account_records(meter.accounts()),
     )
-    if not proposal.record.changed:
-        return Flight(None, proposal.skill, record)
-    files = {
-        session.skill_path: proposal.skill,
-        session.folder.step(plan.step): document(record),
-    }
+    return Flight(None, proposal.skill, record)
+
+
+def launch(session: Session, standing: Settled, flight: Flight) -> Flight:
+    """Commit a candidate, if there is one, so that a dead runner loses no optimizer work."""
+    skill, record = flight.skill, flight.record
+    if not record.proposal.changed:
+        return flight
+    files = {session.skill_path: skill, session.folder.step(record.step): document(record)}
     parent = standing.commit
     commit = write(session.ledger, (parent,), parent, files, proposed(record))
     session.ledger.propose(commit)
     session.observer(StageFinished("candidate", commit[:10]))
-    return Flight(commit, proposal.skill, record)
+    return Flight(commit, skill, record)
 
 
 def resume(

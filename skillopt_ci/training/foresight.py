@@ -13,15 +13,20 @@ from skillopt_ci.model.meter import Meter
 from skillopt_ci.model.usage import Account
 from skillopt_ci.progress import CallPaid
 from skillopt_ci.rollout.order import Order
-from skillopt_ci.settings.config import Config, Limits
+from skillopt_ci.settings.config import Config, Evaluation, Limits
 from skillopt_ci.settings.rollout import LocalExecutor
 from skillopt_ci.settings.solver import ChatSettings, HumanSettings
+from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.ahead import WorkAhead
 from skillopt_ci.training.attempts import made_under
 from skillopt_ci.training.basis import basis_of, basis_sha256
-from skillopt_ci.training.evidence import Made, attempts_so_far
+from skillopt_ci.training.consultation import overused
+from skillopt_ci.training.evidence import attempts_so_far
+from skillopt_ci.training.footing import Footing, find_footing
+from skillopt_ci.training.judge import known_measurement
+from skillopt_ci.training.meeting import first_attempts
 from skillopt_ci.training.memory import all_steps
-from skillopt_ci.training.outlook import batch_orders, look_beyond
+from skillopt_ci.training.outlook import batch_orders, boundary_before_batch, look_beyond
 from skillopt_ci.training.session import Bench, Session, equipped
 from skillopt_ci.training.standing import Settled, Standing
 
@@ -69,31 +74,47 @@ def may_work_ahead(config: Config) -> bool:
 def foresee_first_batch(session: Session, standing: Standing) -> None:
     """While the first skill is measured: the first batch, which is attempted under it next."""
     if session.ahead.reach == "likely" and standing.state is None:
-        session.ahead.expect(batch_orders(session, standing.skill, 1, ()), sure=False)
+        first = batch_orders(session, Footing(standing.skill, ()), 1)
+        session.ahead.expect(first, sure=False)
 
 
 def foresee_rejection(session: Session, standing: Settled, ground: Settled) -> None:
     """While a candidate is worked out: what comes next on ``ground``, on which it is rejected.
 
-    That is what becomes of most candidates. ``ground`` is ``standing`` after the work at hand.
+    That is what becomes of most candidates, and a stale batch comes next whatever becomes of this
+    one. ``ground`` is ``standing`` after the work at hand.
     """
-    if session.ahead.reach == "likely":
+    if session.ahead.reach == "likely" or _comes_anyway(session, ground):
         session.ahead.expect(_after(session, standing, ground), sure=False)
+
+
+def foresee_measuring(
+    session: Session, standing: Settled, candidate: str, evaluation: Evaluation
+) -> None:
+    """While ``candidate`` is committed: the attempts that its verdict needs first."""
+    if session.ahead.reach == "none" or overused(session, standing):
+        return
+    if known_measurement(session, standing, candidate) is None:
+        first = first_attempts(session, standing, candidate, evaluation)
+        session.ahead.expect(first, sure=True)
 
 
 def foresee_verdict(session: Session, standing: Settled, ground: Settled, candidate: str) -> None:
     """While ``candidate`` is measured: what comes next if it is merged, and if it is not."""
-    if session.ahead.reach == "likely":
+    if _comes_anyway(session, ground):
+        session.ahead.expect(_after(session, standing, ground), sure=False)
+    elif session.ahead.reach == "likely":
         rejected = _after(session, standing, ground)
         merged = _after(session, standing, replace(ground, skill=candidate))
         session.ahead.fork(merged=merged, rejected=rejected)
 
 
-def foresee_next(session: Session, ground: Settled) -> None:
+def foresee_next(session: Session, standing: Settled, ground: Settled) -> None:
     """While a verdict is recorded: what comes after it on the ``ground`` that it makes."""
     if session.ahead.reach != "none":
-        made = attempts_so_far(session, ground)
-        session.ahead.expect(_beyond(session, ground, made), sure=True)
+        skill = _attempted_next(session, standing, ground)
+        footing = Footing(skill, attempts_so_far(session, ground, skill))
+        session.ahead.expect(_beyond(session, ground, footing), sure=True)
 
 
 def foresee_after_step(
@@ -103,8 +124,9 @@ def foresee_after_step(
     if session.ahead.reach == "none":
         return
     records = (*all_steps(session, standing), record)
-    made = made_under(ground.sha256, basis_sha256(basis_of(session)), records)
-    session.ahead.expect(_beyond(session, ground, made), sure=True)
+    skill = _attempted_next(session, standing, ground)
+    made = made_under(sha256(skill), basis_sha256(basis_of(session)), records)
+    session.ahead.expect(_beyond(session, ground, Footing(skill, made)), sure=True)
 
 
 def account_for_lost(session: Session, meter: Meter) -> None:
@@ -116,16 +138,32 @@ def account_for_lost(session: Session, meter: Meter) -> None:
 
 def _after(session: Session, standing: Settled, ground: Settled) -> tuple[Order, ...]:
     """What comes after the work at hand, whose own attempts no record has yet."""
-    made = attempts_so_far(session, ground)
-    if ground.state.step > standing.state.step and ground.skill == standing.skill:
-        now = batch_orders(session, standing.skill, ground.state.step, made)
+    skill = _attempted_next(session, standing, ground)
+    made, own = attempts_so_far(session, ground, skill), find_footing(session, standing)
+    if ground.state.step > standing.state.step and own.skill == skill:
+        now = batch_orders(session, own, ground.state.step)
         made = (*made, *((order.task.id, order.attempt) for order in now))
-    return _beyond(session, ground, made)
+    return _beyond(session, ground, Footing(skill, made))
 
 
-def _beyond(session: Session, ground: Settled, made: Made) -> tuple[Order, ...]:
-    outlook = look_beyond(session, ground, made)
+def _beyond(session: Session, ground: Settled, footing: Footing) -> tuple[Order, ...]:
+    outlook = look_beyond(session, ground, footing)
     return () if outlook is None else outlook.attempts
+
+
+def _attempted_next(session: Session, standing: Settled, ground: Settled) -> str:
+    """The skill that the batch after the work at hand is attempted under."""
+    return standing.skill if _is_stale(session, ground) else ground.skill
+
+
+def _comes_anyway(session: Session, ground: Settled) -> bool:
+    """Whether a batch comes next that does not depend on the verdict on the work at hand."""
+    return session.ahead.reach != "none" and _is_stale(session, ground)
+
+
+def _is_stale(session: Session, ground: Settled) -> bool:
+    stale = session.config.train.staleness > 0
+    return stale and boundary_before_batch(session, ground) is None
 
 
 def _recording(session: Session) -> Session:

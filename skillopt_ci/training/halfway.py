@@ -6,7 +6,7 @@ from skillopt_ci.training.advance import Outcome, advance, prepare
 from skillopt_ci.training.boundary import BoundaryOutcome
 from skillopt_ci.training.epochs import boundary_due
 from skillopt_ci.training.first_look import refuse_to_learn_nothing
-from skillopt_ci.training.flight import BoundaryFlight, Flight, launch
+from skillopt_ci.training.flight import BoundaryFlight, Flight, launch, work_out
 from skillopt_ci.training.plan import plan_step, total_steps
 from skillopt_ci.training.session import Session
 from skillopt_ci.training.step import StepOutcome, train_step
@@ -43,7 +43,7 @@ async def _halfway(
     refuse_to_learn_nothing(session, standing)
     plan = plan_step(session.splits.train, train, step, session.first_seed)
     meter = session.meter(run_started, standing.spent)
-    flight = await launch(session, standing, plan, total, meter)
+    flight = launch(session, standing, await work_out(session, standing, plan, total, meter))
     if flight.commit is not None:
         return flight
     return await train_step(session, standing, flight, total, run_started)

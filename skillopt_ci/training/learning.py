@@ -17,6 +17,7 @@ from skillopt_ci.training.arrivals import Arrivals
 from skillopt_ci.training.attempts import Numbered, next_rounds, roll_out_numbered, round_of
 from skillopt_ci.training.environment_reflect import reflect_there
 from skillopt_ci.training.evidence import Made, recall
+from skillopt_ci.training.footing import Footing
 from skillopt_ci.training.modes.mode import Desk, UpdateMode
 from skillopt_ci.training.notes import notes_from
 from skillopt_ci.training.patch import Item, Reflection
@@ -29,11 +30,15 @@ from skillopt_ci.training.session import Bench, Session
 
 @dataclass(frozen=True, slots=True)
 class Lesson(Generic[Item]):
-    """What the batches of a step are worked on with; ``made`` are earlier attempts."""
+    """What the batches of a step are worked on with.
+
+    ``made`` are earlier attempts under ``skill``; the batches are attempted on ``footing``.
+    """
 
     session: Session
     skill: str
     made: Made
+    footing: Footing
     mode: UpdateMode[Item]
     desk: Desk
     bench: Bench
@@ -49,7 +54,7 @@ async def learn(
     read earlier attempts too, before these.
     """
     runner = lesson.bench.runner
-    attempts = next_rounds(dealt(batch), lesson.made, runner.attempts)
+    attempts = next_rounds(dealt(batch), lesson.footing.made, runner.attempts)
     arrivals = Arrivals(
         (one.task.id, number)
         for one in attempts
@@ -102,7 +107,8 @@ async def _roll_out(
         observer(StageAdvanced("rollout", rollout.task_id))
 
     observer(StageStarted("rollout", len(attempts) * runner.attempts))
-    rollouts = await roll_out_numbered(runner, attempts, lesson.skill, stage="rollout", done=done)
+    skill = lesson.footing.skill
+    rollouts = await roll_out_numbered(runner, attempts, skill, stage="rollout", done=done)
     refuse_too_many_errors(rollouts, limit, "training")
     means = mean_of(rollouts)
     observer(StageFinished("rollout", score_text(means.hard, means.n)))
@@ -154,6 +160,7 @@ async def _analysed(
         rollouts,
         {task.id: task for task in session.splits.train},
         lesson.skill,
+        former=lesson.footing.skill,
         mode=lesson.mode,
         gradient=config.gradient,
         learning_rate=analyst_budget(config.optimizer),

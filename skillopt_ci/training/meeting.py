@@ -1,11 +1,13 @@
 """Meeting: a candidate meets the current skill on the selection tasks."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from skillopt_ci.ledger.records import Measurement
+from skillopt_ci.rollout.order import Order
 from skillopt_ci.settings.config import Evaluation
-from skillopt_ci.training.contest import Side, fight
-from skillopt_ci.training.gate import Gate
+from skillopt_ci.training.contest import Side, fight, orders_of
+from skillopt_ci.training.gate import Gate, decide
 from skillopt_ci.training.gates.duel import Outcome, Standoff, Terms, duel
 from skillopt_ci.training.gates.tally import tallies
 from skillopt_ci.training.gates.terms import rotated, terms_of
@@ -46,10 +48,9 @@ async def meet(
     gate: Gate,
 ) -> Meeting:
     """Measure ``skill``, of which some may be ``known``, as far as the verdict needs it."""
-    current, best = standing.state.current.measurement, standing.state.best.measurement
+    current = standing.state.current.measurement
     planned = planned_tasks(session, standing, evaluation)
-    past = past_tallies(session, standing)
-    terms = terms_of(skill, planned, current, best, past, evaluation, gate)
+    terms = _terms(session, standing, skill, planned, evaluation, gate)
     if known is not None and set(planned) <= {*known.tasks, *known.errors}:
         whole = terms.settings.model_copy(update={"early_stop": False})
         terms = replace(terms, settings=whole)
@@ -69,6 +70,36 @@ async def meet(
         found,
         _of_current(standoff, current, incumbent, evaluation),
     )
+
+
+def first_attempts(
+    session: Session, standing: Settled, skill: str, evaluation: Evaluation
+) -> tuple[Order, ...]:
+    """The attempts with which :func:`meet` begins for a candidate of which nothing is known."""
+    planned = planned_tasks(session, standing, evaluation)
+    terms = _terms(session, standing, skill, planned, evaluation, decide)
+    current = standing.state.current.measurement
+    first = next(duel(terms, tallies(current), {}))
+    sides = (Side(skill), Side(standing.skill, current.first_attempt))
+    return tuple(
+        order
+        for ask in (first, *first.ahead)
+        for side, lot in zip(sides, (ask.candidate, ask.current), strict=True)
+        for order in orders_of(session, side, lot)
+    )
+
+
+def _terms(
+    session: Session,
+    standing: Settled,
+    skill: str,
+    planned: Sequence[str],
+    evaluation: Evaluation,
+    gate: Gate,
+) -> Terms:
+    current, best = standing.state.current.measurement, standing.state.best.measurement
+    past = past_tallies(session, standing)
+    return terms_of(skill, planned, current, best, past, evaluation, gate)
 
 
 def _of_candidate(

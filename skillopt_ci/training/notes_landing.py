@@ -15,6 +15,7 @@ from skillopt_ci.report.noted import noted
 from skillopt_ci.skill.appendix import with_notes
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.skill.reading import reading_sha256
+from skillopt_ci.training.footing import remembered
 from skillopt_ci.training.landing import Afterwards, snapshots
 from skillopt_ci.training.session import Session
 from skillopt_ci.training.standing import Settled
@@ -41,6 +42,7 @@ def notes_afterwards(
         session.skill_path: skill,
         folder.state: document(state),
         folder.history: "".join(map(line, (*history, entry))),
+        **remembered(session, standing),
     }
     if kept.beats_best:
         changes[folder.best_skill] = skill

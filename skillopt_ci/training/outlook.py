@@ -4,7 +4,7 @@ Nothing is published and no model is asked: this is what many machines look at t
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Literal
 
@@ -13,9 +13,10 @@ from skillopt_ci.rollout.order import Order
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.attempts import next_rounds, round_of
 from skillopt_ci.training.epochs import boundary_due
-from skillopt_ci.training.evidence import Made, attempts_so_far
+from skillopt_ci.training.evidence import attempts_so_far
 from skillopt_ci.training.first_look import learns_nothing
 from skillopt_ci.training.flight import BoundaryFlight, Flight, in_flight
+from skillopt_ci.training.footing import Footing, find_footing
 from skillopt_ci.training.judge import known_measurement
 from skillopt_ci.training.longitudinal import earlier_skill, sampling_seed
 from skillopt_ci.training.meeting import planned_tasks
@@ -60,35 +61,43 @@ def look_ahead(session: Session) -> Outlook | None:
         flight = in_flight(session, settled, position.candidate)
     if flight is not None:
         return _evaluation(session, settled, flight)
-    return look_beyond(session, settled, attempts_so_far(session, settled))
+    return look_beyond(session, settled, find_footing(session, settled))
 
 
-def look_beyond(session: Session, standing: Settled, made: Made) -> Outlook | None:
+def look_beyond(session: Session, standing: Settled, footing: Footing) -> Outlook | None:
     """What is next on a ground without a candidate in flight; None if nothing is left.
 
-    ``made`` are the attempts at training tasks so far under the skill as it stands.
+    ``footing`` is that of the next batch if no end of an epoch comes before it.
     """
-    epoch = boundary_due(session, standing)
-    if epoch is None or session.config.schedule.slow_update != "inline":
-        return _rollout(session, standing, made)
+    epoch = boundary_before_batch(session, standing)
+    if epoch is None:
+        return _rollout(session, standing, footing)
     if epoch > 1:
         return _comparison(session, standing, epoch)
     # The first end asks no model, and its place for guidance makes another text of the skill.
     skill, _ = first_epoch(session, standing)
-    if skill != standing.skill:
-        standing, made = replace(standing, skill=skill), ()
+    if session.config.train.staleness:
+        footing = Footing(standing.skill, attempts_so_far(session, standing))
+    elif skill != standing.skill:
+        footing = Footing(skill, ())
     nothing = Outlook("comparison", standing.state.step, (), standing.spent)
-    return _rollout(session, standing, made) or nothing
+    return _rollout(session, standing, footing) or nothing
 
 
-def batch_orders(session: Session, skill: str, step: int, made: Made) -> tuple[Order, ...]:
-    """The attempts at the tasks of step ``step``, if ``made`` were made under ``skill`` before."""
+def boundary_before_batch(session: Session, standing: Settled) -> int | None:
+    """The epoch whose end comes before the next batch, if one does."""
+    inline = session.config.schedule.slow_update == "inline"
+    return boundary_due(session, standing) if inline else None
+
+
+def batch_orders(session: Session, footing: Footing, step: int) -> tuple[Order, ...]:
+    """The attempts at the tasks of step ``step`` on ``footing``."""
     plan = plan_step(session.splits.train, session.config.train, step, session.first_seed)
     tasks = {task.id: task for batch in plan.batches for task in batch.tasks}
     each = session.config.rollout.attempts
     return tuple(
-        Order(one.task, skill, "rollout", number)
-        for one in next_rounds(tasks.values(), made, each)
+        Order(one.task, footing.skill, "rollout", number)
+        for one in next_rounds(tasks.values(), footing.made, each)
         for number in round_of(one.number, each)
     )
 
@@ -122,13 +131,12 @@ def _comparison(session: Session, standing: Settled, epoch: int) -> Outlook:
     return Outlook("comparison", standing.state.step, both, standing.spent)
 
 
-def _rollout(session: Session, standing: Settled, made: Made) -> Outlook | None:
+def _rollout(session: Session, standing: Settled, footing: Footing) -> Outlook | None:
     step = standing.state.step + 1
     over = step > total_steps(len(session.splits.train), session.config.train)
     if over or learns_nothing(session, standing):
         return None
-    orders = batch_orders(session, standing.skill, step, made)
-    return Outlook("rollout", step, orders, standing.spent)
+    return Outlook("rollout", step, batch_orders(session, footing, step), standing.spent)
 
 
 def _attempts(tasks: Sequence[Task], skill: str, stage: str, attempts: int) -> Iterator[Order]:

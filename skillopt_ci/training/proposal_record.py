@@ -58,12 +58,14 @@ def proposal_record(
     *,
     mode: UpdateMode[Any],
     before: str,
+    attempted: str,
     config_sha256: str,
     usage: Mapping[str, Usage],
 ) -> ProposalRecord:
     """Return the evidence of a candidate that ``updated`` the text ``before``.
 
-    ``heard`` are the reviewers' notes that the analysts were given.
+    The batches were ``attempted`` under that text or an older one. ``heard`` are the reviewers'
+    notes that the analysts were given.
     """
     rollouts = [rollout for one in worked for rollout in one.rollouts]
     reflections = [reflection for one in worked for reflection in one.reflections]
@@ -94,6 +96,7 @@ def proposal_record(
         diff=unified_diff(before, updated.skill),
         skill_before=sha256(before),
         skill_after=sha256(updated.skill),
+        skill_attempted=sha256(attempted) if attempted != before else "",
         config_sha256=config_sha256,
         usage={stage: UsageRecord.of(one) for stage, one in usage.items()},
     )

@@ -15,6 +15,7 @@ from skillopt_ci.training.accumulate import WorkedBatch, work_on
 from skillopt_ci.training.aggregate import merge
 from skillopt_ci.training.evidence import attempts_so_far
 from skillopt_ci.training.first_look import all_solved
+from skillopt_ci.training.footing import find_footing
 from skillopt_ci.training.guard import GuardContext, refuse_document
 from skillopt_ci.training.guard_context import guard_context
 from skillopt_ci.training.learning import Lesson, learn
@@ -53,7 +54,8 @@ async def propose(
     asks = analyst_budget(optimizer) != 0
     heard = unheard(session.notes, standing.state) if asks else ()
     desk = _desk(session, standing, plan, guard, bench, heard)
-    lesson = Lesson(session, standing.skill, attempts_so_far(session, standing), mode, desk, bench)
+    footing, made = find_footing(session, standing), attempts_so_far(session, standing)
+    lesson = Lesson(session, standing.skill, made, footing, mode, desk, bench)
     worked = await work_on(
         plan.batches,
         # what earlier steps learnt from is read once, not in every batch
@@ -80,6 +82,7 @@ async def propose(
         heard if reflections else (),
         mode=mode,
         before=standing.skill,
+        attempted=footing.skill,
         config_sha256=session.config_sha256,
         usage=bench.meter.usage_by_stage(),
     )

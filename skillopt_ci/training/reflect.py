@@ -11,14 +11,20 @@ from skillopt_ci.prompts import sections
 from skillopt_ci.report.figures import plural
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.settings.config import Gradient
+from skillopt_ci.skill.diff import unified_diff
 from skillopt_ci.skill.edit import Source
+from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training import reply_schema
 from skillopt_ci.training.ask import Lost, ask, optimizer_request
 from skillopt_ci.training.minibatch import Dealer, Minibatch, minibatches
 from skillopt_ci.training.modes.mode import Desk, UpdateMode
 from skillopt_ci.training.patch import Item, Patch, Reflection
-from skillopt_ci.training.trajectory import render_trajectories
+from skillopt_ci.training.trajectory import (
+    FORMER_REFERENCE,
+    SKILL_REFERENCE,
+    render_trajectories,
+)
 from skillopt_ci.training.wire import AnalystReply, parse_analyst
 
 _PROMPT: Mapping[Source, str] = {"failure": "analyst_error", "success": "analyst_success"}
@@ -30,6 +36,7 @@ async def reflect(
     tasks_by_id: Mapping[str, Task],
     skill: str,
     *,
+    former: str | None = None,
     mode: UpdateMode[Item],
     gradient: Gradient,
     learning_rate: int | None,
@@ -37,6 +44,9 @@ async def reflect(
     notes_from: Collection[Source] = (),
 ) -> tuple[Reflection[Item], ...]:
     """Let analysts read ``rollouts``; their reflections are in minibatch order, failures first.
+
+    These were made under ``skill``, or under a ``former`` one: then analysts are told what was
+    changed since.
 
     A minibatch is read as soon as its last rollout came, while others are still awaited. Once one
     could not be measured, the rest waits for the end, which may be that there are too many errors.
@@ -48,7 +58,10 @@ async def reflect(
     :class:`~skillopt_ci.model.client.ModelUnavailable` when the model could be reached for none of
     them: that says nothing about the skill.
     """
-    analysts = _Analysts(mode, desk, tasks_by_id, skill, gradient, learning_rate, notes_from)
+    before = as_read(skill if former is None else former)
+    analysts = _Analysts(
+        mode, desk, tasks_by_id, skill, before, gradient, learning_rate, notes_from
+    )
     async with begun(analysts.read) as reading:
         work = await _begin(rollouts, gradient, reading, learning_rate != 0, desk)
         results = [await reading.result(minibatch) for minibatch in work]
@@ -93,6 +106,7 @@ class _Analysts(Generic[Item]):
     desk: Desk
     tasks: Mapping[str, Task]
     skill: str
+    former: str
     gradient: Gradient
     budget: int | None
     notes_from: Collection[Source]
@@ -123,6 +137,7 @@ class _Analysts(Generic[Item]):
             self.mode.assignment(self.budget),
             sections.previous_steps(self.desk.step_buffer),
             sections.meta_skill(self.desk.meta_skill),
+            sections.last_change(unified_diff(self.former, as_read(self.skill))),
             self.desk.guidance,
         )
 
@@ -133,7 +148,7 @@ class _Analysts(Generic[Item]):
             render_trajectories(
                 rollouts,
                 self.tasks,
-                self.skill,
+                {self.former: FORMER_REFERENCE, as_read(self.skill): SKILL_REFERENCE},
                 gradient.max_trajectory_chars,
                 traces=gradient.trace_to_optimizer,
             ),

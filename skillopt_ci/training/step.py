@@ -22,10 +22,12 @@ from skillopt_ci.skill.appendix import with_notes
 from skillopt_ci.skill.document import word_count
 from skillopt_ci.skill.reading import reading_sha256
 from skillopt_ci.training.basis import basis_of, basis_sha256
-from skillopt_ci.training.flight import Flight, launch, recharge, scope
+from skillopt_ci.training.flight import Flight, launch, recharge, scope, work_out
+from skillopt_ci.training.footing import remembered
 from skillopt_ci.training.foresight import (
     account_for_lost,
     foresee_after_step,
+    foresee_measuring,
     foresee_rejection,
     foresee_verdict,
 )
@@ -67,7 +69,10 @@ async def train_step(
     ground = replace(standing, state=state)
     foresee_rejection(session, standing, ground)
     if flight is None:
-        flight = await launch(session, standing, plan, total, meter)
+        flight = await work_out(session, standing, plan, total, meter)
+        if flight.record.proposal.changed:
+            foresee_measuring(session, standing, flight.skill, session.config.evaluation)
+        flight = await asyncio.to_thread(launch, session, standing, flight)
     else:
         recharge(meter, flight.record.accounts, flight.record.proposal.usage)
     foresee_verdict(session, standing, ground, flight.skill)
@@ -179,6 +184,8 @@ def _changes(
         folder.state: document(state),
         folder.history: "".join(map(line, (*standing.history, entry))),
     }
+    if record.merged:
+        changes |= remembered(session, standing)
     if state.best.step == record.step and record.merged:
         changes[folder.best_skill] = flight.skill
     return changes

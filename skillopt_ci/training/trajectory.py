@@ -12,24 +12,27 @@ from skillopt_ci.tasks.task import Task
 
 #: Stands where the target's system prompt repeats the skill.
 SKILL_REFERENCE = "[current skill as above]"
+#: Stands where it has the skill before the last change.
+FORMER_REFERENCE = "[former skill, see above]"
 
 
 def render_trajectories(
     rollouts: Sequence[Rollout],
     tasks: Mapping[str, Task],
-    skill: str,
+    shown: Mapping[str, str],
     max_chars: int,
     *,
     traces: bool = False,
 ) -> str:
     """Return one block for each of ``rollouts``, in order, numbered from 1.
 
-    ``tasks`` must be training tasks: their reference answers are shown. With ``traces`` what an
+    ``tasks`` must be training tasks: their reference answers are shown. A document that the prompt
+    has ``shown`` already is not repeated: what it is called stands there. With ``traces`` what an
     agent told of its work stands before the conversation. Of each part that is longer than
     ``max_chars`` characters (conversation, references, trace) the head and the tail stay.
     """
     return "\n\n---\n\n".join(
-        _trajectory(number, rollout, tasks[rollout.task_id], skill, max_chars, traces)
+        _trajectory(number, rollout, tasks[rollout.task_id], shown, max_chars, traces)
         for number, rollout in enumerate(rollouts, start=1)
     )
 
@@ -55,7 +58,12 @@ def keep_ends(texts: Sequence[str], limit: int) -> list[str]:
 
 
 def _trajectory(
-    number: int, rollout: Rollout, task: Task, skill: str, max_chars: int, traces: bool
+    number: int,
+    rollout: Rollout,
+    task: Task,
+    shown: Mapping[str, str],
+    max_chars: int,
+    traces: bool,
 ) -> str:
     parts = [
         f"### Trajectory {number} (id={_one_line(rollout.task_id)})",
@@ -67,7 +75,7 @@ def _trajectory(
         parts += ["#### Hidden Reference", *map(fenced, filter(None, keep_ends(hidden, max_chars)))]
     if traces and rollout.trace:
         parts += ["#### Trace", fenced(keep_ends([rollout.trace], max_chars)[0])]
-    entries = conversation(rollout.messages, skill, max_chars)
+    entries = conversation(rollout.messages, shown, max_chars)
     return "\n\n".join([*parts, "#### Conversation", *map(fenced, entries)])
 
 
@@ -85,16 +93,18 @@ def _facts(rollout: Rollout, max_chars: int) -> Iterator[str]:
 
 
 def conversation(
-    messages: Sequence[Message], skill: str, max_chars: int, *, named: str = SKILL_REFERENCE
+    messages: Sequence[Message], shown: Mapping[str, str], max_chars: int
 ) -> Iterable[str]:
-    """Return the messages as ``[role] content``, ``named`` for the ``skill`` in the system prompt.
+    """Return the messages as ``[role] content``; skills that were ``shown`` go by their names.
 
     Of all together ``max_chars`` characters stay, head and tail; a message wholly left out is no
     entry.
 
     Each entry gets a fence of its own, so that no message can pass for the next one.
     """
-    texts = [_told(message, as_read(skill).strip(), named) for message in messages]
+    # a longer text first: it may hold a shorter one
+    documents = sorted(((as_read(text).strip(), name) for text, name in shown.items()), key=_size)
+    texts = [_told(message, documents) for message in messages]
     tools = {call.id: call.name for message in messages for call in message.tool_calls}
     for message, text, kept in zip(messages, texts, keep_ends(texts, max_chars), strict=True):
         if kept or not text:
@@ -106,16 +116,22 @@ def _who(message: Message, tools: Mapping[str, str]) -> str:
     return f"{message.role} {_one_line(name)}" if name else message.role
 
 
-def _told(message: Message, skill: str, named: str) -> str:
+def _size(document: tuple[str, str]) -> int:
+    return -len(document[0])
+
+
+def _told(message: Message, documents: Sequence[tuple[str, str]]) -> str:
     """What the message says, and the tools that it asks for."""
     calls = (f"→ {_one_line(call.name)} {call.arguments}" for call in message.tool_calls)
-    text = _without_skill(message, skill, named) + _pictures(message)
+    text = _without(documents, message) + _pictures(message)
     return "\n".join([*filter(None, (text,)), *calls]) if message.tool_calls else text
 
 
-def _without_skill(message: Message, skill: str, named: str) -> str:
-    repeats = message.role == "system" and len(skill) > len(named)
-    return message.content.replace(skill, named) if repeats else message.content
+def _without(documents: Sequence[tuple[str, str]], message: Message) -> str:
+    text = message.content
+    for document, name in documents if message.role == "system" else ():
+        text = text.replace(document, name) if len(document) > len(name) else text
+    return text
 
 
 def _pictures(message: Message) -> str:

@@ -34,6 +34,14 @@ def test_without_a_candidate_there_is_nothing_to_flip(
     assert "flips" not in rows
 
 
+def test_it_says_where_the_training_tasks_met_an_older_skill(
+    make_record: Make, make_proposal: Make, make_decision: Make, state: State
+) -> None:
+    proposal = make_proposal(skill_attempted="d" * 64)
+    rows = dict(step_rows(make_record(proposal=proposal), make_decision(), state, 1.0))
+    assert rows["training tasks"] == "0.500 [0.09, 0.91] n=2, one version earlier"
+
+
 def test_errors_are_shown_beside_the_score(
     make_record: Make, make_decision: Make, state: State
 ) -> None:

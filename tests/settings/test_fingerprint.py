@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from skillopt_ci.settings.fingerprint import config_sha256
+from skillopt_ci.settings.fingerprint import config_sha256, influences
 from skillopt_ci.settings.loading import Loaded
 
 Load = Callable[..., Loaded]
@@ -18,6 +18,7 @@ def test_it_is_a_sha256_and_the_same_for_the_same_settings(load_with: Load) -> N
     "override",
     [
         "train.seed=1",
+        "train.staleness=1",
         "model.target.model=other",
         "model.target.temperature=0.5",
         "model.judge={provider: simulated, model: m}",
@@ -58,3 +59,10 @@ def test_what_does_not_leaves_it(load_with: Load, override: str) -> None:
 def test_spelling_out_a_default_leaves_it(load_with: Load) -> None:
     spelt = load_with("train: {seed: 42}\n").config
     assert config_sha256(spelt) == config_sha256(load_with().config)
+
+
+def test_batches_under_the_current_skill_are_not_said_to_be(load_with: Load) -> None:
+    """Runs that began before there was the choice keep their name."""
+    assert "staleness" not in influences(load_with().config)["train"]  # type: ignore[operator]
+    stale = influences(load_with("", "train.staleness=1").config)
+    assert stale["train"]["staleness"] == 1  # type: ignore[index]

@@ -9,14 +9,22 @@ from skillopt_ci.rollout.outcome import Rollout, Status
 from skillopt_ci.rollout.steps import Limit
 from skillopt_ci.tasks.scorers.score import Score
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.trajectory import SKILL_REFERENCE, keep_ends, render_trajectories
+from skillopt_ci.training.trajectory import (
+    FORMER_REFERENCE,
+    SKILL_REFERENCE,
+    keep_ends,
+    render_trajectories,
+)
 
 Make = Callable[..., Rollout]
 
 
-def rendered(rollout: Rollout, *, skill: str = "", limit: int = 10_000, **task: object) -> str:
+def rendered(
+    rollout: Rollout, *, skill: str = "", former: str = "", limit: int = 10_000, **task: object
+) -> str:
     known = Task(rollout.task_id, (), **task)  # type: ignore[arg-type]
-    return render_trajectories([rollout], {rollout.task_id: known}, skill, limit)
+    shown = {former: FORMER_REFERENCE, skill: SKILL_REFERENCE}
+    return render_trajectories([rollout], {rollout.task_id: known}, shown, limit)
 
 
 def test_the_layout_of_a_failure(make_rollout: Make) -> None:
@@ -37,7 +45,7 @@ def test_a_success_has_no_failure_reason_and_no_reference_no_section(make_rollou
 
 def test_blocks_are_numbered_in_order(make_rollout: Make, make_task: Callable[..., Task]) -> None:
     tasks = {name: make_task(name) for name in "ab"}
-    text = render_trajectories([make_rollout("b"), make_rollout("a")], tasks, "", 1000)
+    text = render_trajectories([make_rollout("b"), make_rollout("a")], tasks, {}, 1000)
     first, second = text.split("\n\n---\n\n")
     assert first.startswith("### Trajectory 1 (id=b)")
     assert second.startswith("### Trajectory 2 (id=a)")
@@ -52,6 +60,17 @@ def test_the_system_prompt_does_not_repeat_the_skill(make_rollout: Make) -> None
     text = rendered(make_rollout("t1", messages=messages), skill=skill)
     assert f"[system] Read:\n{SKILL_REFERENCE}\nGo." in text
     assert "[user] Mine reads:\n# Rules" in text
+
+
+def test_each_system_prompt_says_which_skill_it_had(make_rollout: Make) -> None:
+    """One is the beginning of the other, whichever came first."""
+    short = "# Rules\n\nAlways write dates as ISO dates.\n"
+    long = f"{short}\nAlways write times as ISO times.\n"
+    for skill, former in ((short, long), (long, short)):
+        for text, name in ((skill, SKILL_REFERENCE), (former, FORMER_REFERENCE)):
+            messages = (Message("system", f"Read:\n{text.strip()}\nGo."),)
+            shown = rendered(make_rollout("t1", messages=messages), skill=skill, former=former)
+            assert f"[system] Read:\n{name}\nGo." in shown
 
 
 def test_a_skill_too_short_to_save_anything_is_left_alone(make_rollout: Make) -> None:
@@ -133,14 +152,14 @@ def test_a_long_reference_text_keeps_head_and_tail(make_rollout: Make) -> None:
 
 def test_a_trace_stands_before_the_conversation_where_it_is_wanted(make_rollout: Make) -> None:
     rollout = make_rollout("t1", trace="ran `ls`\n```\n#### Conversation")
-    text = render_trajectories([rollout], {"t1": Task("t1", ())}, "", 10_000, traces=True)
+    text = render_trajectories([rollout], {"t1": Task("t1", ())}, {}, 10_000, traces=True)
     assert "#### Trace\n\n````\nran `ls`\n```\n#### Conversation\n````\n\n#### Conversation" in text
     assert "#### Trace" not in rendered(rollout)
 
 
 def test_no_trace_no_section(make_rollout: Make) -> None:
     text = render_trajectories(
-        [make_rollout("t1")], {"t1": Task("t1", ())}, "", 10_000, traces=True
+        [make_rollout("t1")], {"t1": Task("t1", ())}, {}, 10_000, traces=True
     )
     assert "#### Trace" not in text
 

@@ -144,8 +144,15 @@ class ProposalRecord(Record):
     skill_before: str
     skill_after: str
     """SHA-256 of the skill before and after the edits."""
+    skill_attempted: str = ""
+    """SHA-256 of the skill that the batches were attempted under, if that was an older one."""
     config_sha256: str
     usage: dict[str, UsageRecord] = Field(default_factory=dict)
+
+    @property
+    def attempted_under(self) -> str:
+        """SHA-256 of the skill that the batches were attempted under."""
+        return self.skill_attempted or self.skill_before
 
     @property
     def changed(self) -> bool:
