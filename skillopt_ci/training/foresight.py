@@ -26,7 +26,12 @@ from skillopt_ci.training.footing import Footing, find_footing
 from skillopt_ci.training.judge import known_measurement
 from skillopt_ci.training.meeting import first_attempts
 from skillopt_ci.training.memory import all_steps
-from skillopt_ci.training.outlook import batch_orders, boundary_before_batch, look_beyond
+from skillopt_ci.training.outlook import (
+    batch_orders,
+    boundary_before_batch,
+    earlier_side,
+    look_beyond,
+)
 from skillopt_ci.training.session import Bench, Session, equipped
 from skillopt_ci.training.standing import Settled, Standing
 
@@ -81,11 +86,14 @@ def foresee_first_batch(session: Session, standing: Standing) -> None:
 def foresee_rejection(session: Session, standing: Settled, ground: Settled) -> None:
     """While a candidate is worked out: what comes next on ``ground``, on which it is rejected.
 
-    That is what becomes of most candidates, and a stale batch comes next whatever becomes of this
-    one. ``ground`` is ``standing`` after the work at hand.
+    That is what becomes of most candidates. What comes next whatever becomes of this one is made
+    in any case: a stale batch, or one side of a comparison. ``ground`` is ``standing`` after the
+    work at hand.
     """
     if session.ahead.reach == "likely" or _comes_anyway(session, ground):
         session.ahead.expect(_after(session, standing, ground), sure=False)
+    else:
+        _foresee_comparison(session, ground)
 
 
 def foresee_measuring(
@@ -107,6 +115,15 @@ def foresee_verdict(session: Session, standing: Settled, ground: Settled, candid
         rejected = _after(session, standing, ground)
         merged = _after(session, standing, replace(ground, skill=candidate))
         session.ahead.fork(merged=merged, rejected=rejected)
+    else:
+        _foresee_comparison(session, ground)
+
+
+def _foresee_comparison(session: Session, ground: Settled) -> None:
+    """Of two epochs that are compared next, one is over whatever the verdict."""
+    epoch = boundary_before_batch(session, ground)
+    if session.ahead.reach != "none" and epoch is not None and epoch > 1:
+        session.ahead.expect(earlier_side(session, ground, epoch), sure=False)
 
 
 def foresee_next(session: Session, standing: Settled, ground: Settled) -> None:

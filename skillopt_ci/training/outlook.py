@@ -5,7 +5,6 @@ Nothing is published and no model is asked: this is what many machines look at t
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Literal
 
 from skillopt_ci.model.client import Usage
@@ -121,14 +120,20 @@ def _evaluation(session: Session, standing: Settled, flight: Flight | BoundaryFl
     return Outlook("evaluation", flight.record.step, tuple(attempts), standing.spent)
 
 
+def earlier_side(session: Session, standing: Settled, epoch: int) -> tuple[Order, ...]:
+    """The attempts of a comparison that are made under the skill of the epoch before."""
+    return _side(session, earlier_skill(session, standing, epoch), epoch)
+
+
 def _comparison(session: Session, standing: Settled, epoch: int) -> Outlook:
+    both = (*earlier_side(session, standing, epoch), *_side(session, standing.skill, epoch))
+    return Outlook("comparison", standing.state.step, both, standing.spent)
+
+
+def _side(session: Session, skill: str, epoch: int) -> tuple[Order, ...]:
     size = session.config.optimizer.slow_update_samples
     drawn = sampling_order(session.splits.train, sampling_seed(session, epoch))[:size]
-    earlier = earlier_skill(session, standing, epoch)
-    skills, each = (earlier, standing.skill), session.config.rollout.attempts
-    sides = (_attempts(drawn, skill, "slow_rollout", each) for skill in skills)
-    both = tuple(chain.from_iterable(sides))
-    return Outlook("comparison", standing.state.step, both, standing.spent)
+    return tuple(_attempts(drawn, skill, "slow_rollout", session.config.rollout.attempts))
 
 
 def _rollout(session: Session, standing: Settled, footing: Footing) -> Outlook | None:

@@ -11,9 +11,12 @@ import pytest
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.progress import StepStarted
 from skillopt_ci.rollout.event_log import read_events
+from skillopt_ci.skill.regions import as_read
 from skillopt_ci.training.foresight import STAGE, may_work_ahead
-from skillopt_ci.training.outlook import look_ahead
+from skillopt_ci.training.outlook import earlier_side, look_ahead
 from skillopt_ci.training.plan import plan_step
+from skillopt_ci.training.settle import as_settled
+from skillopt_ci.training.standing import find_standing
 from tests.conftest import EPOCH_ENDS, RULES
 
 if TYPE_CHECKING:
@@ -206,3 +209,35 @@ def recorded(checkout: Checkout) -> Counter[tuple[str, int]]:
     ended = [one for one in read_events(events) if one["type"] == "attempt_ended"]
     assert ended
     return Counter((one["task"], one["attempt"]) for one in ended)
+
+
+def test_of_a_comparison_the_epoch_that_is_over_is_attempted_while_an_analyst_thinks(
+    checkout: Checkout, model_server: ModelServer
+) -> None:
+    """The fourth step ends the second epoch; whatever its verdict, the first one is over."""
+    for _ in range(2):
+        checkout.step(*EPOCH_ENDS)
+    model_server.plan = (RULES["a"], RULES["b"])
+    checkout.step(*EPOCH_ENDS)
+    session = checkout.session(*EPOCH_ENDS)
+    standing = as_settled(find_standing(session, session.ledger.sync()), checkout.state())
+    side = earlier_side(session, standing, 2)
+    ends = {
+        f"{as_read(one.skill).strip()}\n</skill>\n\n{one.task.messages[-1].content}" for one in side
+    }
+    known = {end for end in ends for prompt in model_server.prompts if prompt.endswith(end)}
+    new = ends - known
+    held, early, one_analyst = list[bool](), threading.Semaphore(0), threading.Lock()
+
+    def trouble(prompt: str) -> None:
+        if "Stage: analyst" in prompt and one_analyst.acquire(blocking=False):
+            held.append(all(early.acquire(timeout=30) for _ in new))
+        elif any(prompt.endswith(end) for end in new):
+            early.release()
+
+    model_server.trouble = trouble
+    checkout.run(SURE, WIDE, *EPOCH_ENDS)
+    assert checkout.record(3).merged
+    assert new
+    assert held == [True]
+    assert lost_in(checkout.state()) == 0
