@@ -21,7 +21,7 @@ from skillopt_ci.progress import StageFinished
 from skillopt_ci.report.boundary import boundary_proposed
 from skillopt_ci.settings.config import Evaluation
 from skillopt_ci.training.boundary_landing import conclude_boundary
-from skillopt_ci.training.flight import BoundaryFlight, recharge
+from skillopt_ci.training.flight import BoundaryFlight, put_forward, recharge
 from skillopt_ci.training.foresight import (
     account_for_lost,
     foresee_measuring,
@@ -32,7 +32,7 @@ from skillopt_ci.training.foresight import (
 from skillopt_ci.training.judge import judge_text
 from skillopt_ci.training.session import Session
 from skillopt_ci.training.slow_update import first_epoch, later_epoch
-from skillopt_ci.training.standing import Settled, write
+from skillopt_ci.training.standing import Settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ async def cross(
         if flight.record.changed:
             evaluation = _evaluation(session, flight.record)
             foresee_measuring(session, standing, flight.skill, evaluation)
-        flight = await asyncio.to_thread(_launch, session, standing, flight)
+        flight = await _launch(session, standing, flight)
     else:
         recharge(meter, flight.record.accounts, flight.record.stages)
     foresee_verdict(session, standing, ground, flight.skill)
@@ -99,16 +99,13 @@ async def _work_out(
     return BoundaryFlight(None, skill, record)
 
 
-def _launch(session: Session, standing: Settled, flight: BoundaryFlight) -> BoundaryFlight:
+async def _launch(session: Session, standing: Settled, flight: BoundaryFlight) -> BoundaryFlight:
     """Commit the candidate, if there is one, so that a dead runner loses no optimizer work."""
     skill, record = flight.skill, flight.record
     if not record.changed:
         return flight
     files = {session.skill_path: skill, session.folder.boundary(record.epoch): document(record)}
-    ground = standing.commit
-    commit = write(session.ledger, (ground,), ground, files, boundary_proposed(record))
-    session.ledger.propose(commit)
-    session.observer(StageFinished("candidate", commit[:10]))
+    commit = await put_forward(session, standing, files, boundary_proposed(record))
     return BoundaryFlight(commit, skill, record)
 
 

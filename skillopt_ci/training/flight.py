@@ -1,5 +1,6 @@
 """A step in flight: its candidate is committed and pushed, but not yet judged."""
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,7 +21,7 @@ from skillopt_ci.ledger.records import (
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.model.usage import Account, role_of
 from skillopt_ci.progress import Note, StageFinished
-from skillopt_ci.report.commit import proposed, set_aside
+from skillopt_ci.report.commit import CommitText, proposed, set_aside
 from skillopt_ci.skill.document import word_count
 from skillopt_ci.training.basis import basis_of, basis_sha256, changes_since
 from skillopt_ci.training.plan import StepPlan
@@ -71,17 +72,30 @@ async def work_out(
     return Flight(None, proposal.skill, record)
 
 
-def launch(session: Session, standing: Settled, flight: Flight) -> Flight:
+async def launch(session: Session, standing: Settled, flight: Flight) -> Flight:
     """Commit a candidate, if there is one, so that a dead runner loses no optimizer work."""
     skill, record = flight.skill, flight.record
     if not record.proposal.changed:
         return flight
     files = {session.skill_path: skill, session.folder.step(record.step): document(record)}
-    parent = standing.commit
-    commit = write(session.ledger, (parent,), parent, files, proposed(record))
-    session.ledger.propose(commit)
-    session.observer(StageFinished("candidate", commit[:10]))
+    commit = await put_forward(session, standing, files, proposed(record))
     return Flight(commit, skill, record)
+
+
+async def put_forward(
+    session: Session, standing: Settled, files: Mapping[str, str], text: CommitText
+) -> str:
+    """Commit a candidate's ``files`` and publish it; attempts go on meanwhile."""
+    parent = standing.commit
+
+    def published() -> str:
+        commit = write(session.ledger, (parent,), parent, files, text)
+        session.ledger.propose(commit)
+        return commit
+
+    commit = await asyncio.to_thread(published)
+    session.observer(StageFinished("candidate", commit[:10]))
+    return commit
 
 
 def resume(

@@ -43,7 +43,8 @@ async def _halfway(
     refuse_to_learn_nothing(session, standing)
     plan = plan_step(session.splits.train, train, step, session.first_seed)
     meter = session.meter(run_started, standing.spent)
-    flight = launch(session, standing, await work_out(session, standing, plan, total, meter))
+    flight = await work_out(session, standing, plan, total, meter)
+    flight = await launch(session, standing, flight)
     if flight.commit is not None:
         return flight
     return await train_step(session, standing, flight, total, run_started)

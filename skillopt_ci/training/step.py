@@ -72,7 +72,7 @@ async def train_step(
         flight = await work_out(session, standing, plan, total, meter)
         if flight.record.proposal.changed:
             foresee_measuring(session, standing, flight.skill, session.config.evaluation)
-        flight = await asyncio.to_thread(launch, session, standing, flight)
+        flight = await launch(session, standing, flight)
     else:
         recharge(meter, flight.record.accounts, flight.record.proposal.usage)
     foresee_verdict(session, standing, ground, flight.skill)
