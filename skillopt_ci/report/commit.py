@@ -90,10 +90,6 @@ def took_in_base(base: str, skill: str) -> CommitText:
     )
 
 
-def _attempted(proposal: ProposalRecord) -> str:
-    return "One version earlier" if proposal.skill_attempted else "Before this change"
-
-
 def proposed(record: StepRecord) -> CommitText:
     """A step's candidate, before it is measured."""
     proposal = record.proposal
@@ -226,6 +222,10 @@ def _raced(proposal: ProposalRecord) -> str:
 def flips(decision: Decision) -> str:
     """The selection tasks whose outcome changed."""
     return f"Fixed: {_names(decision.fixed)}. Broken: {_names(decision.broken)}."
+
+
+def _attempted(proposal: ProposalRecord) -> str:
+    return "One version earlier" if proposal.skill_attempted else "Before this change"
 
 
 def _guidance(record: StepRecord) -> str:

@@ -216,9 +216,10 @@ class Schedule(Section):
     """`step` and `run` do it when it is due, or leave it to `skillopt-ci slow-update`."""
     ahead: Literal["none", "sure", "likely"] = "sure"
     """Attempts that `run` makes before their turn: none; those that are sure to be needed, while
-    a verdict is recorded; or in places that are empty also those of the next batch under the
-    current skill, which are lost if the candidate in between is merged. Nothing is made ahead with
-    a budget of calls, tokens or dollars, without the cache, on Ray, or by people."""
+    a candidate or a verdict is recorded and in places that are empty; or in such places also those
+    of the next batch under the current skill, which are lost if the candidate in between is merged.
+    Nothing is made ahead with a budget of calls, tokens or dollars, without the cache, on Ray, or
+    by people."""
 
 
 class Limits(Section):

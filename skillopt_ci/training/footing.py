@@ -25,7 +25,8 @@ def find_footing(session: Session, standing: Standing) -> Footing:
     With `train.staleness: 1` that is the skill before the latest verdict, as in asynchronous
     reinforcement learning, where actors are one update behind the learner.
     """
-    skill = _former(session, standing) or standing.skill
+    former = _former(session, standing)
+    skill = standing.skill if former is None else former
     return Footing(skill, attempts_so_far(session, standing, skill))
 
 

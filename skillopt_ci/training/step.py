@@ -70,7 +70,8 @@ async def train_step(
     foresee_rejection(session, standing, ground)
     if flight is None:
         flight = await work_out(session, standing, plan, total, meter)
-        if flight.record.proposal.changed:
+        # notes alone are judged by a gate of their own, which may ask for other attempts
+        if flight.record.proposal.body_changed:
             foresee_measuring(session, standing, flight.skill, session.config.evaluation)
         flight = await launch(session, standing, flight)
     else:

@@ -44,7 +44,7 @@ model:
     {provider: openai, model: simulated-target, base_url: URL, max_concurrency: 3, price: PRICE}
   optimizer:
     {provider: openai, model: simulated-optimizer, base_url: URL, max_concurrency: 3, price: PRICE}
-train: {num_epochs: 2, batch_size: 4, accumulation: 2}
+train: {num_epochs: 2, batch_size: 4, accumulation: 2, staleness: STALENESS}
 gradient: {minibatch_size: 3, merge_batch_size: 2}
 optimizer:
   skill_update_mode: MODE
@@ -56,12 +56,14 @@ evaluation: {gate_metric: mixed, use_semantic_density: true}
 guard: {max_words: 400}
 """
 
-#: Each update mode, with who sets the number of changes.
+#: Each update mode, with who sets the number of changes, and how stale batches are.
 MODES = [
-    ("patch", "fixed"),
-    ("rewrite_from_suggestions", "autonomous"),
-    ("full_rewrite_minibatch", "none"),
+    ("patch", "fixed", 0),
+    ("patch", "fixed", 1),
+    ("rewrite_from_suggestions", "autonomous", 0),
+    ("full_rewrite_minibatch", "none", 0),
 ]
+IDS = [f"{mode}-stale" if stale else mode for mode, _, stale in MODES]
 
 
 @dataclass(frozen=True)
@@ -71,11 +73,12 @@ class World:
     workshop: Workshop
     server: SimulatedServer
 
-    def repository(self, name: str, mode: str, control: str) -> Checkout:
+    def repository(self, name: str, mode: str, control: str, stale: int) -> Checkout:
         checkout = self.workshop.place(name)
         make_repository(checkout.folder)
         price = "{input: 0.3, output: 1.1}"
         config = CONFIG.replace("MODE", mode).replace("CONTROL", control).replace("PRICE", price)
+        config = config.replace("STALENESS", str(stale))
         checkout.write("skillopt.yaml", config.replace("URL", self.server.base_url))
         return checkout
 
@@ -119,17 +122,20 @@ def world(
         yield World(workshop, server)
 
 
-@pytest.mark.parametrize(("mode", "control"), MODES, ids=[mode for mode, _ in MODES])
+@pytest.mark.parametrize(("mode", "control", "stale"), MODES, ids=IDS)
 def test_a_run_that_is_killed_at_random_ends_like_its_twin(
-    world: World, mode: str, control: str
+    world: World, mode: str, control: str, stale: int
 ) -> None:
-    twin = Run(world, world.repository(f"{mode}-twin", mode, control))
+    twin = Run(world, world.repository(f"{mode}-{stale}-twin", mode, control, stale))
     assert not twin.go()
     assert twin.unheard == 0
     told = twin.checkout.subjects(BRANCH)
     assert told[-1].startswith("Finish training")
     assert set(re.findall(r"nd of epoch (\d)", "\n".join(told))) == {"1", "2"}
-    run, random = Run(world, world.repository(mode, mode, control)), Random(mode)
+    run, random = (
+        Run(world, world.repository(f"{mode}-{stale}", mode, control, stale)),
+        Random(mode),
+    )
     for _ in range(KILLS):
         unheard = run.unheard
         if not run.go(random.randint(1, 120)):

@@ -113,6 +113,15 @@ def test_analysts_are_told_what_changed_since_and_only_then(
     assert all("[former skill, see above]" in prompt for prompt in told)
 
 
+def test_an_empty_skill_is_the_one_before_the_first_change(checkout: Checkout) -> None:
+    checkout.write("skills/SKILL.md", "")
+    checkout.git("commit", "--quiet", "--all", "--message", "Begin with nothing")
+    checkout.step(STALE)
+    assert checkout.record(1).merged
+    checkout.step(STALE)
+    assert checkout.record(2).proposal.attempted_under == sha256("")
+
+
 def test_a_change_by_hand_is_attempted_as_it_is(checkout: Checkout) -> None:
     checkout.step(STALE)
     assert checkout.record(1).merged
@@ -177,17 +186,20 @@ def test_a_candidate_is_measured_while_it_is_committed(
     checkout: Checkout, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first candidate is held back until one of its attempts has come."""
-    propose, held, came = Ledger.propose, list[bool](), threading.Event()
-    texts = list[str]()
+    propose, held, asked = Ledger.propose, list[bool](), list[str]()
+    came = threading.Condition()
 
     def trouble(prompt: str) -> None:
-        if texts and "Stage:" not in prompt and texts[0] in prompt:
-            came.set()
+        with came:
+            if "Stage:" not in prompt:
+                asked.append(prompt)
+            came.notify_all()
 
     def slow(ledger: Ledger, commit: str) -> None:
         if not held:
-            texts.append(reading(ledger.read(commit, "skills/SKILL.md") or "").strip())
-            held.append(came.wait(30))
+            text = reading(ledger.read(commit, "skills/SKILL.md") or "").strip()
+            with came:
+                held.append(came.wait_for(lambda: any(text in one for one in asked), 30))
         propose(ledger, commit)
 
     monkeypatch.setattr(Ledger, "propose", slow)
