@@ -1,12 +1,13 @@
 """The run's folder in the tree, ``.skillopt/<run>/``: which file holds what, read and written."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from skillopt_ci.errors import RepositoryError
+from skillopt_ci.ledger.record_memory import RecordMemory
 from skillopt_ci.ledger.records import (
     BoundaryRecord,
     HistoryEntry,
@@ -35,9 +36,10 @@ It is written by the trainer; edit the skill itself instead.
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """Paths of a run's files, relative to the repository's root."""
+    """Paths of a run's files, relative to the repository's root; ``memory`` is of what was read."""
 
     run: str
+    memory: RecordMemory = field(default_factory=RecordMemory, repr=False, compare=False)
 
     @property
     def path(self) -> str:
@@ -100,27 +102,37 @@ class RunFolder:
 
         Raises :class:`RepositoryError` when the file is not one that this version wrote.
         """
-        return _read(read, self.state, State)
+        return self._read(read, self.state, State)
 
     def read_step(self, read: Reader, number: int) -> StepRecord | None:
         """The evidence of step ``number``."""
-        return _read(read, self.step(number), StepRecord)
+        return self._read(read, self.step(number), StepRecord)
 
     def read_boundary(self, read: Reader, epoch: int) -> BoundaryRecord | None:
         """The evidence of the end of ``epoch``."""
-        return _read(read, self.boundary(epoch), BoundaryRecord)
+        return self._read(read, self.boundary(epoch), BoundaryRecord)
 
     def read_summary(self, read: Reader) -> Summary | None:
         """What came of the run, when it was last finished."""
-        return _read(read, self.summary, Summary)
+        return self._read(read, self.summary, Summary)
 
     def read_history(self, read: Reader) -> tuple[HistoryEntry, ...]:
         """Every event, oldest first."""
         text = read(self.history) or ""
         lines = enumerate(text.splitlines(), start=1)
         return tuple(
-            _validate(HistoryEntry, line, f"{self.history}:{number}") for number, line in lines
+            self._record(HistoryEntry, line, f"{self.history}:{number}") for number, line in lines
         )
+
+    def _read(self, read: Reader, path: str, model: type[_Model]) -> _Model | None:
+        text = read(path)
+        return None if text is None else self._record(model, text, path)
+
+    def _record(self, model: type[_Model], text: str, where: str) -> _Model:
+        try:
+            return self.memory.read(model, text)
+        except ValidationError as error:
+            raise _no_record(error, where) from error
 
 
 def document(record: BaseModel) -> str:
@@ -133,20 +145,12 @@ def line(record: BaseModel) -> str:
     return record.model_dump_json(exclude_defaults=False) + "\n"
 
 
-def _read(read: Reader, path: str, model: type[_Model]) -> _Model | None:
-    text = read(path)
-    return None if text is None else _validate(model, text, path)
-
-
-def _validate(model: type[_Model], text: str, where: str) -> _Model:
-    try:
-        return model.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise RepositoryError(
-            f"{where} on the skills branch is not a record of this version of skillopt-ci: "
-            f"{key or 'the file'}: {first['msg']}",
-            hint="It may come from a newer version (upgrade), or from an edit by hand (undo it: "
-            f"`git log -- {where.split(':', maxsplit=1)[0]}` shows who changed it).",
-        ) from error
+def _no_record(error: ValidationError, where: str) -> RepositoryError:
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    return RepositoryError(
+        f"{where} on the skills branch is not a record of this version of skillopt-ci: "
+        f"{key or 'the file'}: {first['msg']}",
+        hint="It may come from a newer version (upgrade), or from an edit by hand (undo it: "
+        f"`git log -- {where.split(':', maxsplit=1)[0]}` shows who changed it).",
+    )

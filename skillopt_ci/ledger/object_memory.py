@@ -1,8 +1,9 @@
-"""Objects that were read of late: one stage after the other reads the same records."""
+"""Objects of the repository that were read of late."""
 
 import re
 from dataclasses import dataclass
-from threading import Lock
+
+from skillopt_ci.ledger.recent import Recent
 
 #: Names that mean the same object for ever, unlike those of refs.
 _LASTING = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?(?:\^\{tree\})?")
@@ -20,15 +21,10 @@ class Object:
 
 
 class ObjectMemory:
-    """Remembers objects by name, as long as there is ``room`` (bytes): the oldest go first.
-
-    It may be asked from several threads.
-    """
+    """Remembers objects by name, in ``room`` bytes; it may be asked from several threads."""
 
     def __init__(self, room: int = _ROOM) -> None:
-        self._room = room
-        self._known: dict[str, Object] = {}
-        self._lock = Lock()
+        self._known = Recent[str, Object](room)
 
     def get(self, name: str) -> Object | None:
         """The object of this name, if it is remembered."""
@@ -36,12 +32,5 @@ class ObjectMemory:
 
     def put(self, name: str, found: Object) -> None:
         """Remember an object; one whose name may come to mean another is not."""
-        if not _LASTING.fullmatch(name):
-            return
-        with self._lock:
-            if self._known.setdefault(name, found) is not found:
-                return
-            self._room -= len(found.content)
-            while self._room < 0:
-                oldest = next(iter(self._known))
-                self._room += len(self._known.pop(oldest).content)
+        if _LASTING.fullmatch(name):
+            self._known.put(name, found, len(found.content))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger
+from skillopt_ci.ledger.record_memory import RecordMemory
 from skillopt_ci.model.client import ChatClient, Usage
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.model.scheduled_client import ScheduledClient
@@ -35,7 +36,8 @@ class Session:
     ``places`` are the computers that tasks are worked on with, ``environment`` is where they come
     from if not from task files. ``rollout_facts`` are the facts of how attempts are made that
     scores depend on, ``events`` is the folder in which their course is recorded. ``equipment`` is
-    what all work shares between :func:`equipped` and its end, ``ahead`` makes attempts early.
+    what all work shares between :func:`equipped` and its end, ``ahead`` makes attempts early,
+    ``records`` are those that were read of late.
     """
 
     config: Config
@@ -58,6 +60,7 @@ class Session:
     events: Path | None = None
     equipment: Equipment | None = None
     ahead: Ahead = NothingAhead()  # noqa: RUF009 - it has no state
+    records: RecordMemory = field(default_factory=RecordMemory, repr=False, compare=False)
 
     @property
     def attempts_path(self) -> Path | None:
@@ -68,7 +71,7 @@ class Session:
     @property
     def folder(self) -> RunFolder:
         """The run's files in the tree."""
-        return RunFolder(self.config.run)
+        return RunFolder(self.config.run, self.records)
 
     @property
     def selection(self) -> tuple[Task, ...]:
