@@ -135,8 +135,9 @@ class Git:
 
     def _clean(self) -> list[str]:
         """Word the removal of inherited variables, which GitPython itself can only set."""
-        unwanted = (name for name in _INHERITED if name not in self.env)
-        return ["env", *(word for name in unwanted for word in ("-u", name))]
+        unwanted = [name for name in _INHERITED if name in os.environ and name not in self.env]
+        # only where there are any: it is one more program to begin, each time
+        return ["env", *(word for name in unwanted for word in ("-u", name))] if unwanted else []
 
     def remember(self, *args: str) -> Result:
         """Like :meth:`attempt`, but run once only: for settings, which stay while we run."""

@@ -1,6 +1,6 @@
 """What can be known to fail is found before anything is paid for."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger import objects, refs, remote
@@ -31,17 +31,15 @@ def check(git: Git, remote_name: str | None, names: RunRefs, base: str) -> None:
     objects.require_identity(git)
     if objects.signs(git):
         objects.write_commit(git, f"{base}^{{tree}}", (base,), "Try out signing\n")
-    refs.refuse_checked_out(git, names)
-    local = git.text("for-each-ref", "--format=%(refname)", "refs/heads/").splitlines()
-    _refuse_collisions(local, names, "this repository")
+    _refuse_collisions(refs.branches_to_move(git, names), names, "this repository")
     if remote_name is not None:
         there = remote.heads(git, remote_name, "refs/heads/*")
-        _refuse_collisions(list(there), names, remote_name)
+        _refuse_collisions(there, names, remote_name)
         attempt = Move(names.candidate, there.get(names.candidate), base)
         remote.push(git, remote_name, (attempt,), "--dry-run")
 
 
-def _refuse_collisions(existing: list[str], names: RunRefs, where: str) -> None:
+def _refuse_collisions(existing: Iterable[str], names: RunRefs, where: str) -> None:
     for wanted in (names.skills, names.candidate):
         for ref in existing:
             if ref.startswith(f"{wanted}/") or wanted.startswith(f"{ref}/"):

@@ -1,5 +1,6 @@
 """The refs of a run, and how local refs are moved: all together or not at all."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from skillopt_ci.errors import LostRace, PushRefused, RepositoryError
@@ -79,19 +80,38 @@ def read_to_move(git: Git, run_refs: RunRefs, *others: str) -> dict[str, str]:
 
     Raises RepositoryError if one of the run's branches is checked out.
     """
+    found = _look(git, run_refs.skills, run_refs.candidate, *others)
+    _refuse_marked(git, run_refs, found)
+    return {name: oid for name, (oid, _) in found.items()}
+
+
+def branches_to_move(git: Git, run_refs: RunRefs) -> tuple[str, ...]:
+    """Name all branches, of which the run's own are to be moved.
+
+    Raises RepositoryError if one of those is checked out.
+    """
+    found = _listed(git, _HEADS)
+    _refuse_marked(git, run_refs, found)
+    return tuple(found)
+
+
+def _refuse_marked(git: Git, run_refs: RunRefs, found: Mapping[str, tuple[str, str]]) -> None:
     own = (run_refs.skills, run_refs.candidate)
-    found = _look(git, *own, *others)
     if any(mark for name, (_, mark) in found.items() if name in own):
         refuse_checked_out(git, run_refs)
-    return {name: oid for name, (oid, _) in found.items()}
 
 
 def _look(git: Git, *names: str) -> dict[str, tuple[str, str]]:
     """Return the object of each existing ref, and a mark if it is checked out somewhere."""
-    how = "--format=%(refname) %(objectname) %(if)%(worktreepath)%(then)*%(end)"
-    lines = (line.split(" ") for line in git.text("for-each-ref", how, *names).splitlines())
-    found = {name: (oid, mark) for name, oid, mark in lines}
+    found = _listed(git, *names)
     return {name: found[name] for name in names if name in found}
+
+
+def _listed(git: Git, *patterns: str) -> dict[str, tuple[str, str]]:
+    """The same of all refs that are or begin with one of ``patterns``."""
+    how = "--format=%(refname) %(objectname) %(if)%(worktreepath)%(then)*%(end)"
+    lines = (line.split(" ") for line in git.text("for-each-ref", how, *patterns).splitlines())
+    return {name: (oid, mark) for name, oid, mark in lines}
 
 
 def change_something(moves: tuple[Move, ...]) -> bool:
