@@ -6,6 +6,7 @@ from typing import Any
 from reference_pages.json_types import Schema, reference
 from reference_pages.objects import part
 from skillopt_ci.settings.config import Config
+from skillopt_ci.settings.described import DescribedSchema
 from skillopt_ci.settings.schema import json_schema
 
 _HEAD = """\
@@ -22,7 +23,8 @@ key for one command.
 def page() -> str:
     """The page: the top level, then every section below it."""
     # the schema for editors has what a file may hold besides, but lets a base file supply the rest
-    strict, lax = Config.model_json_schema(by_alias=True), json_schema()
+    strict = Config.model_json_schema(by_alias=True, schema_generator=DescribedSchema)
+    lax = json_schema()
     schema = {**strict, "properties": lax["properties"]}
     definitions: Any = strict["$defs"]
     top = {key: value for key, value in schema.items() if key != "description"}

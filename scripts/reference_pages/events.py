@@ -7,9 +7,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 
-from reference_pages.attribute_docs import attribute_docs
 from reference_pages.glossary import meaning
 from reference_pages.markdown import code, prose, table
+from skillopt_ci.attribute_docs import attribute_docs
 
 _MODULES = (
     "skillopt_ci.rollout.recorder",

@@ -6,9 +6,9 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from reference_pages.attribute_docs import attribute_docs
 from reference_pages.markdown import table
 from reference_pages.objects import part
+from skillopt_ci.attribute_docs import attribute_docs
 from skillopt_ci.ledger import records
 from skillopt_ci.ledger.folder import RunFolder
 

@@ -6,6 +6,4 @@ from pydantic import BaseModel, ConfigDict
 class Section(BaseModel):
     """An immutable section; a key that it does not know is an error."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

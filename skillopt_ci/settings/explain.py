@@ -5,6 +5,7 @@ import re
 from pydantic_core import ErrorDetails
 
 from skillopt_ci.settings.base import Section
+from skillopt_ci.settings.described import meanings
 from skillopt_ci.settings.keys import Location, choices, fields, homes, locate, sections
 from skillopt_ci.settings.model import ModelRole
 from skillopt_ci.settings.problem import nearest
@@ -117,4 +118,6 @@ def _type_of(section: type[Section]) -> object:
 
 
 def _about(place: Location) -> str:
-    return " ".join((place.field.description or "").split()) if place.field else ""
+    known = meanings(place.section) if place.section else {}
+    key = next((step for step in reversed(place.path) if isinstance(step, str)), "")
+    return " ".join(known.get(key, "").split())

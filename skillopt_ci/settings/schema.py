@@ -3,6 +3,7 @@
 from typing import cast
 
 from skillopt_ci.settings.config import Config
+from skillopt_ci.settings.described import DescribedSchema
 from skillopt_ci.settings.inheritance import BASE
 from skillopt_ci.settings.providers import PROVIDERS
 from skillopt_ci.settings.runs import RUNS
@@ -17,7 +18,7 @@ def json_schema() -> dict[str, object]:
 
     It is laxer than loading in one point: keys that a base file can supply are not required.
     """
-    schema = Config.model_json_schema(by_alias=True)
+    schema = Config.model_json_schema(by_alias=True, schema_generator=DescribedSchema)
     definitions = cast("dict[str, dict[str, object]]", schema["$defs"])
     for part in (schema, *(definitions[name] for name in _INHERITED)):
         part.pop("required")

@@ -6,6 +6,7 @@ comments, which other parts of the training write.
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from skillopt_ci.skill.document import ended, frontmatter_end, line_ending
 
@@ -81,6 +82,8 @@ def tail_start(text: str) -> int | None:
     return min((start for start in starts if start >= 0), default=None)
 
 
+# every attempt at every task asks this of the same few texts
+@lru_cache(maxsize=16)
 def as_read(text: str) -> str:
     """Return the text as the target reads it: a region that holds nothing yet is left out.
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import unicodedata
+from collections.abc import Iterable
 
 from skillopt_ci.tasks.task import Task
 
@@ -35,6 +36,15 @@ def task_sha256(task: Task) -> str:
             **_computer(task),
         }
     )
+
+
+def lessons_sha256(tasks: Iterable[Task]) -> str:
+    """SHA-256 over everything about training ``tasks`` that can change what is learned from them.
+
+    The reference text changes no score, but it changes what is proposed.
+    """
+    hashes = "\n".join(task_sha256(task) + task.reference_text for task in tasks)
+    return hashlib.sha256(hashes.encode("utf-8")).hexdigest()
 
 
 def _workspace(task: Task) -> list[object]:

@@ -5,20 +5,16 @@ import hashlib
 from skillopt_ci.ledger.records import Basis
 from skillopt_ci.settings.changes import changed_keys
 from skillopt_ci.settings.fingerprint import recordable
-from skillopt_ci.tasks.identity import task_sha256
 from skillopt_ci.training.session import Session
 
 
 def basis_of(session: Session) -> Basis:
     """The basis of steps from now on."""
-    tasks = session.splits.train
-    # The reference text changes no score, but it changes what is proposed.
-    hashes = "\n".join(task_sha256(task) + task.reference_text for task in tasks)
     return Basis.model_validate(
         {
             "config": recordable(session.config),
-            "train_size": len(tasks),
-            "train_sha256": hashlib.sha256(hashes.encode("utf-8")).hexdigest(),
+            "train_size": len(session.splits.train),
+            "train_sha256": session.train_sha256,
         }
     )
 

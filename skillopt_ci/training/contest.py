@@ -1,6 +1,6 @@
 """Contest: the attempts that a duel asks for, made with the models."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,6 +12,7 @@ from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.rollout.runner import refuse_too_many_errors
 from skillopt_ci.training.attempts import Numbered, roll_out_numbered, round_of
 from skillopt_ci.training.gates.duel import Answer, Ask, Duel, Outcome
+from skillopt_ci.training.incoming import Incoming
 from skillopt_ci.training.measure import Scores
 from skillopt_ci.training.session import Bench, Session
 
@@ -43,8 +44,9 @@ async def fight(
     """Make the attempts of ``duel`` until it is decided.
 
     What is asked at once runs at once; its results are looked at together, so that nothing depends
-    on the order in which they come. Lots that are sure to be asked next are under way meanwhile:
-    no place stays empty for want of a look, and none is taken for naught. Which verdict it looks
+    on the order in which they come. Lots that are sure to be asked next begin meanwhile, as soon as
+    that is sure: few places stay empty for want of a look, and none is taken for naught. Which
+    verdict it looks
     like is told to who works ahead; ``before`` are the current skill's scores, hard and soft.
     Returned is also what the candidate's attempts came to. Raises
     :class:`~skillopt_ci.errors.TooManyErrors` when so many of the ``planned`` tasks fail that a
@@ -53,11 +55,12 @@ async def fight(
     session.observer(StageStarted(STAGE, planned))
     limit, made = session.config.evaluation.max_error_rate, list[Rollout]()
     scores = Scores(())
-    async with begun(partial(_put, session, bench, candidate, current)) as under_way:
+    incoming, sides = Incoming(session.config.rollout.attempts), (candidate, current)
+    async with begun(partial(_put, session, bench, sides, incoming)) as under_way:
         try:
             ask = next(duel)
             while True:
-                lots = await _asked(ask, under_way)
+                lots = await _asked(ask, under_way, incoming)
                 made += [one for lot in lots for one in lot]
                 for rollout in lots[0]:
                     scores.add(rollout)
@@ -80,32 +83,55 @@ def orders_of(session: Session, side: Side, lot: _Lot) -> Iterator[Order]:
             yield Order(tasks[name], side.skill, STAGE, number)
 
 
-async def _asked(ask: Ask, under_way: Begun[_Lots, list[list[Rollout]]]) -> list[list[Rollout]]:
-    """What comes of ``ask``; what is asked next in any case begins behind it."""
-    for one in (ask, *ask.ahead):
-        under_way.begin((one.candidate, one.current))
+async def _asked(
+    ask: Ask, under_way: Begun[_Lots, list[list[Rollout]]], incoming: Incoming
+) -> list[list[Rollout]]:
+    """What comes of ``ask``; what is asked next in any case begins as soon as that is known."""
+    tasks = [task for task, _ in ask.candidate]
+    # each look costs as much as some answers: they are worth it where few answers are out
+    looks = {len(tasks) >> halved for halved in range(1, len(tasks).bit_length())}
+
+    def begin_sure() -> None:
+        for one in ask.sure(incoming.scores()):
+            under_way.begin((one.candidate, one.current))
+
+    def look() -> None:
+        if incoming.lacks(tasks) in looks:
+            begin_sure()
+
+    under_way.begin((ask.candidate, ask.current))
+    begin_sure()
+    incoming.completed = look
     return await under_way.result((ask.candidate, ask.current))
 
 
 async def _put(
-    session: Session, bench: Bench, candidate: Side, current: Side, lots: _Lots
+    session: Session, bench: Bench, sides: tuple[Side, Side], incoming: Incoming, lots: _Lots
 ) -> list[list[Rollout]]:
     """Both sides at the same time."""
+    heard = (incoming.add, lambda _: None)
 
-    async def one(work: tuple[Side, _Lot]) -> list[Rollout]:
+    async def one(work: tuple[Side, _Lot, Callable[[Rollout], None]]) -> list[Rollout]:
         return await _attempt(session, bench, *work)
 
-    return await map_ordered(one, zip((candidate, current), lots, strict=True), limit=2)
+    return await map_ordered(one, zip(sides, lots, heard, strict=True), limit=2)
 
 
-async def _attempt(session: Session, bench: Bench, side: Side, lot: _Lot) -> list[Rollout]:
+async def _attempt(
+    session: Session, bench: Bench, side: Side, lot: _Lot, heard: Callable[[Rollout], None]
+) -> list[Rollout]:
     tasks = {task.id: task for task in session.selection}
+
+    def done(rollout: Rollout) -> None:
+        session.observer(StageAdvanced(STAGE, rollout.task_id))
+        heard(rollout)
+
     made = await roll_out_numbered(
         bench.runner,
         [Numbered(tasks[name], side.first + earlier) for name, earlier in lot],
         side.skill,
         stage=STAGE,
-        done=lambda one: session.observer(StageAdvanced(STAGE, one.task_id)),
+        done=done,
     )
     return list(made)
 

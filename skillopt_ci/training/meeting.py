@@ -83,7 +83,7 @@ def first_attempts(
     sides = (Side(skill), Side(standing.skill, current.first_attempt))
     return tuple(
         order
-        for ask in (first, *first.ahead)
+        for ask in (first, *first.sure({}))
         for side, lot in zip(sides, (ask.candidate, ask.current), strict=True)
         for order in orders_of(session, side, lot)
     )

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from skillopt_ci.ledger.folder import RunFolder
@@ -18,6 +19,7 @@ from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.places import Places
 from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.settings.config import Config, GeneratedTasks
+from skillopt_ci.tasks.identity import lessons_sha256
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.training.ahead import Ahead, NothingAhead
 from skillopt_ci.training.equipment import Equipment
@@ -25,7 +27,7 @@ from skillopt_ci.training.reviewer_notes import ReviewerNote
 from skillopt_ci.training.rig import open_runner
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Session:
     """One run on one repository.
 
@@ -82,6 +84,11 @@ class Session:
     def test(self) -> tuple[Task, ...]:
         """The tasks that no decision of training looks at."""
         return first(self.splits.test, self.config.evaluation.test_env_num)
+
+    @cached_property
+    def train_sha256(self) -> str:
+        """A name for the training tasks; there may be thousands, and every stage asks."""
+        return lessons_sha256(self.splits.train)
 
     @property
     def first_seed(self) -> int | None:

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
+from skillopt_ci.settings.base import Section
 from skillopt_ci.settings.config import Config
+from skillopt_ci.settings.described import meanings
 from skillopt_ci.settings.keys import fields, sections
 from skillopt_ci.settings.schema import json_schema
 
@@ -16,11 +18,14 @@ def accepts(file: object) -> bool:
     return bool(Draft202012Validator(json_schema()).is_valid(file))
 
 
-def described(section: type, seen: frozenset[type] = frozenset()) -> Iterator[tuple[str, bool]]:
+def described(
+    section: type[Section], seen: frozenset[type] = frozenset()
+) -> Iterator[tuple[str, bool]]:
     """Every key with whether it (or the section it holds) explains itself."""
+    meant = meanings(section)
     for name, field in fields(section).items():
         inner = [s for s in sections(field.annotation) if s not in seen]
-        yield f"{section.__name__}.{name}", bool(field.description or inner or name == "type")
+        yield f"{section.__name__}.{name}", bool(meant.get(name) or inner or name == "type")
         for below in inner:
             yield from described(below, seen | {section, *inner})
 

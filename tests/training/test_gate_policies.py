@@ -68,6 +68,32 @@ def test_a_lot_that_is_asked_in_any_case_does_not_wait_for_the_one_before(
     assert all(waited)
 
 
+def test_a_lot_begins_when_the_answers_so_far_are_enough(
+    checkout: Checkout, model_server: ModelServer
+) -> None:
+    """The last answer of the first lot is held back until an attempt of the second has come."""
+    checkout.step("train.num_epochs=1")
+    second_lot, seen, lock, waited = threading.Event(), list[str](), threading.Lock(), list[bool]()
+
+    def trouble(prompt: str) -> None:
+        if "Stage:" in prompt or "Item 10" not in prompt.rsplit("\n\n", maxsplit=1)[-1]:
+            return
+        with lock:
+            seen.append(prompt)
+            number = len(seen)
+        if number == 6:
+            waited.append(second_lot.wait(30))
+        elif number > 6:
+            second_lot.set()
+
+    model_server.trouble, model_server.plan = trouble, (RULES[1],)
+    # six tasks are unsolved: a gain on one of them, and the two others are needed
+    outcome = checkout.step("evaluation.gate.look_every=6")
+    assert outcome is not None
+    assert outcome.record.merged
+    assert waited == [True]
+
+
 def test_early_stopping_changes_no_verdict(workshop: Workshop) -> None:
     thorough, quick = workshop.checkout("thorough"), workshop.checkout("quick")
     thorough.run("evaluation.gate.early_stop=false")

@@ -5,9 +5,10 @@ pure function of results in a fixed order, whoever makes the attempts, and in wh
 end: a trainer with models, or a calibration with dice.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from typing import Literal
 
@@ -21,27 +22,32 @@ from skillopt_ci.training.gates.tally import Tallies, Tally, Worth
 #: Why a duel ended: all was measured, no outcome could have changed the verdict, another verdict
 #: was unlikely, or the candidate was sure enough to be better before all rounds were through.
 End = Literal["measured", "certain", "futile", "convinced"]
+#: (Hard, soft) scores by task.
+Scores = Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
     """Attempt these tasks under the candidate and under the current skill.
 
-    Each comes with the number of earlier attempts at it. What will be asked next whatever comes
-    of this is in ``ahead``, in that order: it may be begun now.
+    Each comes with the number of earlier attempts at it.
     """
 
     candidate: tuple[tuple[str, int], ...]
     current: tuple[tuple[str, int], ...] = ()
-    ahead: tuple["Ask", ...] = ()
+    sure: Callable[[Scores], tuple["Ask", ...]] = field(
+        default=lambda _: (), repr=False, compare=False
+    )
+    """What is asked next, in that order, whatever comes of the rest: it may be begun now. It is
+    told what the candidate's attempts at this ask's tasks and those came to so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """(Hard, soft) scores of the tasks that could be measured, under each skill."""
 
-    candidate: Mapping[str, tuple[float, float]]
-    current: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    candidate: Scores
+    current: Scores = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +134,7 @@ def duel(terms: Terms, current: Tallies, known: Tallies) -> Duel:
     """
     state = Standoff({}, current)
     stop = _strict_stop(terms) if terms.settings.policy == "strict" else _doubtful_stop(terms, 1)
-    state, end = yield from _round(state, terms, terms.order, known, stop, both=False)
+    state, end = yield from _Round(terms, known, stop).measure(state, terms.order)
     if terms.settings.policy == "strict" or end is not None:
         return Outcome(end or "measured", state)
     return (yield from _test(state, terms))
@@ -147,56 +153,67 @@ def _test(state: Standoff, terms: Terms) -> Duel:
             return Outcome("measured", state, False, p_value, number)
         if _hopeless(state, terms, number):
             return Outcome("futile", state, False, p_value, number)
-        state, _ = yield from _round(state, terms, close, {}, lambda *_: None, both=True)
+        again = _Round(terms, {}, lambda *_: None, both=True)
+        state, _ = yield from again.measure(state, close)
     raise AssertionError("the last round ends the duel")
 
 
-def _round(
-    state: Standoff,
-    terms: Terms,
-    tasks: Sequence[str],
-    known: Tallies,
-    stop: Stop,
-    *,
-    both: bool,
-) -> Generator[Ask, Answer, tuple[Standoff, End | None]]:
-    """Measure ``tasks`` in lots, looking at the results after each."""
-    size = max(1, terms.settings.look_every if terms.settings.early_stop else len(tasks))
-    lots = [tasks[start : start + size] for start in range(0, len(tasks), size)]
-    for number, lot in enumerate(lots):
-        state = _with_known(state, lot, known)
-        left = [task for later in lots[number + 1 :] for task in later]
-        if missing := _missing(lot, known):
-            sure = _sure(state, lots[number:], known, terms, stop)
-            ahead = tuple(_ask(state, more, both) for more in sure)
-            ask = replace(_ask(state, missing, both), ahead=ahead)
-            state = _taken(state, missing, (yield ask), both)
-        if terms.settings.early_stop:
-            end = stop(state, left)
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """How tasks are measured once: what is ``known`` is not asked, ``both`` sides may be."""
+
+    terms: Terms
+    known: Tallies
+    stop: Stop
+    both: bool = False
+
+    def ends(self, state: Standoff, left: Sequence[str]) -> End | None:
+        """Why it ends before the tasks that are ``left``, if it does."""
+        return self.stop(state, left) if self.terms.settings.early_stop else None
+
+    def missing(self, lot: Sequence[str]) -> tuple[str, ...]:
+        """The tasks of a lot that have to be attempted."""
+        return tuple(task for task in lot if task not in self.known)
+
+    def measure(
+        self, state: Standoff, tasks: Sequence[str]
+    ) -> Generator[Ask, Answer, tuple[Standoff, End | None]]:
+        """Measure ``tasks`` in lots, looking at the results after each."""
+        settings = self.terms.settings
+        size = max(1, settings.look_every if settings.early_stop else len(tasks))
+        lots = [tasks[start : start + size] for start in range(0, len(tasks), size)]
+        for number, lot in enumerate(lots):
+            state = _with_known(state, lot, self.known)
+            if missing := self.missing(lot):
+                sure = partial(self._sure, state, lots[number:])
+                answer = yield replace(_ask(state, missing, self.both), sure=sure)
+                state = _taken(state, missing, answer, self.both)
+            end = self.ends(state, _tasks(lots[number + 1 :]))
             if end is not None:
                 return state, end
-    return state, None
+        return state, None
+
+    def _sure(
+        self, state: Standoff, lots: Sequence[Sequence[str]], found: Scores
+    ) -> tuple[Ask, ...]:
+        """Of the lots after the first, those that no result of the ones before can spare.
+
+        If not even failing everywhere ends the round where nothing is ``found`` yet, nothing does.
+        (With `futility` odd scores may: the chance also depends on how much scores differ.)
+        """
+        asks, seen = [], {**self.known, **{task: Tally(*one) for task, one in found.items()}}
+        for number, (lot, following) in enumerate(pairwise(lots), start=1):
+            failed = {task: Tally(0.0, 0.0) for task in lot}
+            state = _with_known(state, lot, {**failed, **seen})
+            if self.ends(state, _tasks(lots[number:])) is not None:
+                break
+            if missing := self.missing(following):
+                asks.append(_ask(state, missing, self.both))
+        return tuple(asks)
 
 
-def _missing(lot: Sequence[str], known: Tallies) -> tuple[str, ...]:
-    return tuple(task for task in lot if task not in known)
-
-
-def _sure(
-    state: Standoff, lots: Sequence[Sequence[str]], known: Tallies, terms: Terms, stop: Stop
-) -> Iterator[tuple[str, ...]]:
-    """Of the lots after the first, those that no result of the ones before can spare.
-
-    If not even failing everywhere ends the round, nothing does.
-    """
-    for number, (lot, following) in enumerate(pairwise(lots), start=1):
-        failed = {task: Tally(0.0, 0.0) for task in _missing(lot, known)}
-        state = _with_known(_with_known(state, lot, known), lot, failed)
-        left = [task for later in lots[number:] for task in later]
-        if terms.settings.early_stop and stop(state, left) is not None:
-            return
-        if missing := _missing(following, known):
-            yield missing
+def _tasks(lots: Sequence[Sequence[str]]) -> list[str]:
+    return [task for lot in lots for task in lot]
 
 
 def _ask(state: Standoff, tasks: Sequence[str], both: bool) -> Ask:
@@ -224,7 +241,7 @@ def _taken(state: Standoff, tasks: Sequence[str], answer: Answer, both: bool) ->
     )
 
 
-def _added(tallies: Tallies, scores: Mapping[str, tuple[float, float]]) -> Tallies:
+def _added(tallies: Tallies, scores: Scores) -> Tallies:
     more = {
         task: tallies[task].plus(*score) if task in tallies else Tally(*score)
         for task, score in scores.items()

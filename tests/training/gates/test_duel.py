@@ -107,29 +107,47 @@ def test_a_candidate_that_fixes_nothing_is_given_up_at_the_first_look() -> None:
     assert (outcome.end, attempts(asked)) == ("certain", 3)
 
 
-@given(outcomes, st.sampled_from(["strict", "paired", "sequential"]), st.randoms())
+@given(outcomes, st.sampled_from(["strict", "paired", "sequential"]), st.randoms(), st.floats(0, 1))
 def test_what_is_begun_ahead_is_asked_next(
-    pairs: list[tuple[float, float | None]], policy: Policy, dice: random.Random
+    pairs: list[tuple[float, float | None]], policy: Policy, dice: random.Random, share: float
 ) -> None:
-    """Nothing is begun that the verdict does without, whatever the attempts come to."""
+    """Nothing is begun that the verdict does without, whatever is known and whatever is to come."""
     current = named([before for before, _ in pairs])
     after: Scores = {f"t{number}": found for number, (_, found) in enumerate(pairs)}
     again = lambda *_: float(dice.random() < 0.5)  # noqa: E731
     rule = gate(policy, confidence=0.5, look_every=2, futility=0)
+    came = {
+        task: (one, one) for task, one in after.items() if one is not None and dice.random() < share
+    }
     _, asked = fought(terms(current, rule), current, lambda task, _: after[task], again)
     for number, ask in enumerate(asked):
-        following = asked[number + 1 : number + 1 + len(ask.ahead)]
-        assert [(one.candidate, one.current) for one in following] == [
-            (one.candidate, one.current) for one in ask.ahead
-        ]
+        sure = ask.sure(came)
+        assert sure == tuple(asked[number + 1 : number + 1 + len(sure)])
+        assert sure[: len(ask.sure({}))] == ask.sure({})
 
 
 def test_lots_whose_results_cannot_end_the_duel_begin_with_the_first() -> None:
     current = named([0, 0, 0, 0, 0, 1, 1, 1, 1])
     outcome, asked = fought(terms(current, gate()), current, lambda *_: 0.0)
     # after three failures two gains are still in reach, after six none
-    assert [len(ask.ahead) for ask in asked] == [1, 0]
+    assert [len(ask.sure({})) for ask in asked] == [1, 0]
     assert (outcome.end, attempts(asked)) == ("certain", 6)
+
+
+def test_a_lot_begins_when_what_came_of_the_one_before_is_enough() -> None:
+    current = named([0, 0, 0, 1, 1, 1])
+    after = {"t0": 1.0}
+    _, asked = fought(
+        terms(current, gate()), current, lambda task, _: after.get(task, current[task])
+    )
+    assert [[task for task, _ in ask.candidate] for ask in asked] == [
+        ["t0", "t1", "t2"],
+        ["t3", "t4", "t5"],
+    ]
+    # without a gain the duel would end here; with one it does not, whatever the others come to
+    assert asked[0].sure({}) == ()
+    assert asked[0].sure({"t1": (0.0, 0.0)}) == ()
+    assert asked[0].sure({"t0": (1.0, 1.0)}) == (asked[1],)
 
 
 def test_all_is_measured_while_a_gain_is_in_reach() -> None:
