@@ -35,8 +35,9 @@ def _parts(path: str) -> tuple[str, ...]:
     return parts
 
 
-def _changed(git: Git, entries: dict[str, Entry], changes: _Changes) -> dict[str, Entry]:
-    """Apply ``changes`` to a folder's entries; its folders are written, itself not yet."""
+def _changed(git: Git, before: Mapping[str, Entry], changes: _Changes) -> dict[str, Entry]:
+    """A folder's entries after ``changes``; its folders are written, itself not yet."""
+    entries = dict(before)
     below: dict[str, dict[tuple[str, ...], Entry | None]] = {}
     for (name, *rest), new in changes.items():
         if rest:

@@ -5,6 +5,7 @@ import re
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO
@@ -12,6 +13,8 @@ from typing import IO
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger.conversation import Answer, Conversation, Ended
 from skillopt_ci.ledger.object_memory import ObjectMemory
+from skillopt_ci.ledger.recent import Recent
+from skillopt_ci.ledger.tree import Entry
 
 #: What git hooks and aliases hand to their children; it would redirect us to their repository or
 #: index. ``GIT_CONFIG_*`` stays: credentials travel in it.
@@ -63,6 +66,9 @@ _SETTINGS = (
 
 _COMMAND = ("git", *(word for setting in _SETTINGS for word in ("-c", setting)))
 
+#: So many entries of folders are remembered.
+_ENTRIES = 20_000
+
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 
 
@@ -104,6 +110,10 @@ class Git:
         default_factory=ObjectMemory, init=False, repr=False, compare=False
     )
     """Objects that were read of late."""
+    trees: Recent[str, Mapping[str, Entry]] = field(
+        default_factory=partial(Recent, _ENTRIES), init=False, repr=False, compare=False
+    )
+    """Those of them that are folders, as their entries."""
 
     def with_env(self, **env: str) -> "Git":
         """Return the same command with more environment variables."""

@@ -1,6 +1,6 @@
 """Read files out of commits, and write commits."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger import store
@@ -16,13 +16,17 @@ _NOT_A_FILE = {
 CommitWriter = Callable[[Git, str, Sequence[str], str], str]
 
 
-def read_tree(git: Git, tree: str) -> dict[str, Entry]:
+def read_tree(git: Git, tree: str) -> Mapping[str, Entry]:
     """Return what ``tree`` (or a commit's) has at its top, by name.
 
     Raises RepositoryError if there is no such tree.
     """
     oid, content = _tree(git, tree)
-    return parse(content, oid)
+    known = git.trees.get(oid)
+    if known is None:
+        known = parse(content, oid)
+        git.trees.put(oid, known, len(known))
+    return known
 
 
 def tree_of(git: Git, commit: str) -> str:

@@ -15,7 +15,7 @@ from skillopt_ci.model.command_client import CommandClient
 from skillopt_ci.model.keys import api_key, resolved_key_values
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.model.metered_client import MeteredClient
-from skillopt_ci.model.prices import tariffs
+from skillopt_ci.model.prices import Tariff, tariffs
 from skillopt_ci.model.redacting_client import RedactingClient
 from skillopt_ci.model.retrying import RetryingClient
 from skillopt_ci.model.servers import open_servers
@@ -31,10 +31,11 @@ class Switchboard:
     """Open models: one pool of connections and one cache, for one piece of work after the other.
 
     ``client`` is that of all roles. Identical requests share one call, whichever work makes them:
-    ``locks`` hold the keys of the calls under way.
+    ``locks`` hold the keys of the calls under way. ``tariffs`` are what each role's calls cost.
     """
 
     models: Models
+    tariffs: Mapping[str, Tariff]
     client: ChatClient
     cache: CallCache | None
     redact: Redact
@@ -49,9 +50,7 @@ class Switchboard:
         :class:`~skillopt_ci.errors.ModelSetupError` for a missing price.
         """
         meter.require_prices(self.models)
-        client = MeteredClient(
-            RedactingClient(self.client, self.redact), meter, tariffs(self.models)
-        )
+        client = MeteredClient(RedactingClient(self.client, self.redact), meter, self.tariffs)
         if self.cache is None:
             return client
         configs = _configs(self.models)
@@ -89,7 +88,8 @@ async def open_switchboard(
         cache = None
         if cache_path is not None:
             cache = resources.enter_context(closing(CallCache(cache_path, observe)))
-        yield Switchboard(models, RoutedClient(clients), cache, redact, WeakValueDictionary())
+        client, locks = RoutedClient(clients), WeakValueDictionary[str, asyncio.Lock]()
+        yield Switchboard(models, tariffs(models), client, cache, redact, locks)
 
 
 @asynccontextmanager

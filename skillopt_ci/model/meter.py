@@ -52,6 +52,9 @@ class Meter:
         told: Callable[[Usage], object] = lambda _: None,
     ) -> None:
         self._limits = {"step": step or Limits(), "run": run or Limits()}
+        self._limited = any(
+            limit is not None for limits in self._limits.values() for _, limit in limits
+        )
         self._spent = spent or Usage()
         self._clock = clock
         now = clock()
@@ -195,6 +198,8 @@ class Meter:
 
     def _without_room(self, expected: Usage) -> Iterator[tuple[str, float, float]]:
         """The limits that leave no room for a call: their keys, values, and what is used."""
+        if not self._limited:
+            return
         asked = dict(_amounts(expected))
         for key, name, limit, used, under_way in self._readings():
             if used >= limit or (self._in_flight and used + under_way + asked[name] > limit):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal, Protocol, TypeVar
 
 from skillopt_ci.settings.config import Evaluation
@@ -115,6 +116,8 @@ def _shorter(one: Contender, other: Contender, evaluation: Evaluation) -> bool:
     return evaluation.ties == "prefer_shorter" and one.words < other.words
 
 
+# a duel asks this of the same few scores again and again
+@lru_cache(maxsize=4096)
 def exact(score: float) -> Fraction:
     """The share that a float stands for."""
     return Fraction(score).limit_denominator(_PARTS)
