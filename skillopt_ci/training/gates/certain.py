@@ -18,7 +18,8 @@ def cannot_win(
     """
     total, count = sum(seen, Fraction()), len(seen)
     best = [total, *_running(total, sorted(room, reverse=True))]
-    leads = (gain / (count + more) + bonus for more, gain in enumerate(best) if count + more)
+    # the sign of gain / (count + more) + bonus, without dividing fractions
+    leads = (gain + bonus * (count + more) for more, gain in enumerate(best) if count + more)
     return all(lead < 0 if tie_wins else lead <= 0 for lead in leads)
 
 
