@@ -46,13 +46,20 @@ class Places:
         self._changed.set()
 
 
+#: Seconds after which a place that attempts have left counts as empty: when the last of a wave of
+#: answers are in, the next wave is asked, and is not to find spare work in its places.
+MOMENT = 0.03
+
+
 class Scheduler:
     """The places of a session, which all of its work shares, whatever stage it belongs to.
 
-    ``attempts`` are made at tasks, ``questions`` are put to the optimizer.
+    ``attempts`` are made at tasks, ``questions`` are put to the optimizer. ``moment`` is how long
+    a place is kept free, in seconds.
     """
 
-    def __init__(self, attempts: int, questions: int) -> None:
+    def __init__(self, attempts: int, questions: int, *, moment: float = MOMENT) -> None:
+        self._moment = moment
         self._changed = asyncio.Event()
         self.attempts = Places(attempts, self._changed)
         self.questions = Places(questions, self._changed)
@@ -63,8 +70,22 @@ class Scheduler:
 
         Between two stages nothing is begun: the next one is to find all places free.
         """
-        while not (self.attempts.free and (self.attempts.taken or self.questions.taken)):
-            self._changed.clear()
-            await self._changed.wait()
+        await self._seen_empty()
+        # who waits for a question asks for no places, but attempts may soon be followed by others
+        while not self.questions.taken:
+            await asyncio.sleep(self._moment)
+            if self._has_spare:
+                break
+            await self._seen_empty()
         async with self.attempts.spare():
             yield
+
+    async def _seen_empty(self) -> None:
+        while not self._has_spare:
+            self._changed.clear()
+            await self._changed.wait()
+
+    @property
+    def _has_spare(self) -> bool:
+        busy = self.attempts.taken or self.questions.taken
+        return self.attempts.free and bool(busy)

@@ -100,7 +100,7 @@ def test_no_place_is_spare_while_nothing_else_is_under_way() -> None:
     """The next stage is to find all places free."""
 
     async def scenario() -> None:
-        scheduler, began, end = Scheduler(2, 1), list[str](), asyncio.Event()
+        scheduler, began, end = Scheduler(2, 1, moment=0), list[str](), asyncio.Event()
         early = asyncio.create_task(keep(scheduler.spare(), began, "early", end))
         await rounds(5)
         assert not began
@@ -115,7 +115,7 @@ def test_no_place_is_spare_while_nothing_else_is_under_way() -> None:
 
 def test_a_place_that_somebody_waits_for_is_not_spare() -> None:
     async def scenario() -> None:
-        scheduler, began = Scheduler(2, 1), list[str]()
+        scheduler, began = Scheduler(2, 1, moment=0), list[str]()
         end = {name: asyncio.Event() for name in ("one", "two", "three", "early")}
         work = [
             asyncio.create_task(keep(scheduler.attempts.place(), began, name, end[name]))
@@ -138,7 +138,7 @@ def test_a_place_that_somebody_waits_for_is_not_spare() -> None:
 
 def test_work_in_a_spare_place_makes_no_place_spare() -> None:
     async def scenario() -> None:
-        scheduler, began, end = Scheduler(3, 1), list[str](), asyncio.Event()
+        scheduler, began, end = Scheduler(3, 1, moment=0), list[str](), asyncio.Event()
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(scheduler.attempts.place())
             first = asyncio.create_task(keep(scheduler.spare(), began, "first", end))
@@ -149,5 +149,40 @@ def test_work_in_a_spare_place_makes_no_place_spare() -> None:
         second.cancel()
         end.set()
         await asyncio.gather(first, second, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("asked", [False, True], ids=["attempts alone", "and a question"])
+def test_a_place_that_attempts_left_just_now_is_not_spare(asked: bool) -> None:
+    """Others may be asked for in a moment; while a question is under way nobody asks for any."""
+
+    async def scenario() -> list[str]:
+        scheduler, began, end = Scheduler(2, 1, moment=3600), list[str](), asyncio.Event()
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(scheduler.attempts.place())
+            if asked:
+                await stack.enter_async_context(scheduler.questions.place())
+            early = asyncio.create_task(keep(scheduler.spare(), began, "early", end))
+            await rounds(5)
+        early.cancel()
+        await asyncio.gather(early, return_exceptions=True)
+        return began
+
+    assert asyncio.run(scenario()) == (["early"] if asked else [])
+
+
+def test_a_place_that_somebody_took_in_that_moment_is_waited_for() -> None:
+    async def scenario() -> None:
+        scheduler, began, end = Scheduler(1, 1, moment=0), list[str](), asyncio.Event()
+        async with scheduler.questions.place():
+            taken = asyncio.create_task(keep(scheduler.attempts.place(), began, "taken", end))
+            await rounds(1)
+            early = asyncio.create_task(keep(scheduler.spare(), began, "early", end))
+            await rounds(5)
+            assert began == ["taken"]
+            end.set()
+            await asyncio.gather(taken, early)
+        assert began == ["taken", "early"]
 
     asyncio.run(scenario())

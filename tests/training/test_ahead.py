@@ -57,7 +57,7 @@ def played(scenario: Callable[[WorkAhead, Hands, Scheduler], Awaitable[None]]) -
     """Play ``scenario`` with two places for attempts and one for questions."""
 
     async def play() -> None:
-        hands, scheduler = Hands(), Scheduler(2, 1)
+        hands, scheduler = Hands(), Scheduler(2, 1, moment=0)
         ahead = WorkAhead(hands, scheduler, "likely")
         await scenario(ahead, hands, scheduler)
         await ahead.close(patient=False)
