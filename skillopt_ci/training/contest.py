@@ -46,9 +46,8 @@ async def fight(
     What is asked at once runs at once; its results are looked at together, so that nothing depends
     on the order in which they come. Lots that are sure to be asked next begin meanwhile, as soon as
     that is sure: few places stay empty for want of a look, and none is taken for naught. Which
-    verdict it looks
-    like is told to who works ahead; ``before`` are the current skill's scores, hard and soft.
-    Returned is also what the candidate's attempts came to. Raises
+    verdict it looks like is told to who works ahead; ``before`` are the current skill's scores,
+    hard and soft. Returned is also what the candidate's attempts came to. Raises
     :class:`~skillopt_ci.errors.TooManyErrors` when so many of the ``planned`` tasks fail that a
     verdict would be dishonest.
     """
