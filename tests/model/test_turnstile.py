@@ -29,6 +29,28 @@ def test_each_gets_its_next_request_out_before_the_next_one_passes() -> None:
     assert asyncio.run(main()) == [f"{name} {did}" for name in NAMES for did in ("asks", "sent")]
 
 
+def test_a_busy_loop_lets_one_pass_each_turn() -> None:
+    async def main() -> int:
+        turnstile, loop, turns = Turnstile(), asyncio.get_running_loop(), 0
+
+        async def busy() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                until = loop.time() + 0.004
+                while loop.time() < until:
+                    pass
+                await asyncio.sleep(0)
+
+        work = asyncio.create_task(busy())
+        await asyncio.gather(*(turnstile.passed() for _ in range(8)))
+        work.cancel()
+        return turns
+
+    # each waits to be called and then for one turn, not for all eight
+    assert asyncio.run(main()) <= 3 * 8
+
+
 def test_who_gives_up_keeps_nobody_waiting() -> None:
     async def main() -> list[str]:
         turnstile, passed = Turnstile(), list[str]()
