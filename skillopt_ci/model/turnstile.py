@@ -7,8 +7,7 @@ from skillopt_ci.working_time import off_the_clock
 #: Turns of the event loop in which a request gets from its body to the socket: it waits for
 #: locks of the connection, and for each of its writes.
 _TURNS = 8
-#: Seconds after which the next caller passes all the same: a busy loop turns slowly.
-_LONGEST = 0.003
+LONGEST = 0.003
 
 
 class Turnstile:
@@ -16,10 +15,12 @@ class Turnstile:
 
     Without it the event loop takes a wave of answers through each stage side by side, so that no
     request leaves before all answers are dealt with: the server idles, then gets a wave again. It
-    belongs to one event loop.
+    belongs to one event loop. After ``longest`` seconds the next caller passes all the same: a
+    busy loop turns slowly.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, longest: float = LONGEST) -> None:
+        self._longest = longest
         self._lock = asyncio.Lock()
 
     async def passed(self) -> None:
@@ -27,7 +28,7 @@ class Turnstile:
         with off_the_clock():
             async with self._lock:
                 loop = asyncio.get_running_loop()
-                until = loop.time() + _LONGEST
+                until = loop.time() + self._longest
                 for _ in range(_TURNS):
                     await asyncio.sleep(0)
                     if loop.time() > until:

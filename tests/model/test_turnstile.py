@@ -1,4 +1,5 @@
 import asyncio
+import math
 
 import pytest
 
@@ -10,7 +11,7 @@ NAMES = list("abcd")
 
 def test_each_gets_its_next_request_out_before_the_next_one_passes() -> None:
     async def main() -> list[str]:
-        turnstile, done, answered = Turnstile(), list[str](), asyncio.Event()
+        turnstile, done, answered = Turnstile(math.inf), list[str](), asyncio.Event()
 
         async def one(name: str) -> None:
             await answered.wait()
@@ -53,7 +54,7 @@ def test_a_busy_loop_lets_one_pass_each_turn() -> None:
 
 def test_who_gives_up_keeps_nobody_waiting() -> None:
     async def main() -> list[str]:
-        turnstile, passed = Turnstile(), list[str]()
+        turnstile, passed = Turnstile(math.inf), list[str]()
 
         async def one(name: str) -> None:
             await turnstile.passed()
