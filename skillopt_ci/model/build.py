@@ -19,7 +19,6 @@ from skillopt_ci.model.prices import Tariff, tariffs
 from skillopt_ci.model.redacting_client import RedactingClient
 from skillopt_ci.model.retrying import RetryingClient
 from skillopt_ci.model.servers import open_servers
-from skillopt_ci.model.turnstile import Turnstile
 from skillopt_ci.progress import Observer, silent
 from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.settings.model import ModelRole, Models
@@ -32,8 +31,7 @@ class Switchboard:
     """Open models: one pool of connections and one cache, for one piece of work after the other.
 
     ``client`` is that of all roles. Identical requests share one call, whichever work makes them:
-    ``locks`` hold the keys of the calls under way, and their answers pass the ``turnstile``.
-    ``tariffs`` are what each role's calls cost.
+    ``locks`` hold the keys of the calls under way. ``tariffs`` are what each role's calls cost.
     """
 
     models: Models
@@ -42,7 +40,6 @@ class Switchboard:
     cache: CallCache | None
     redact: Redact
     locks: WeakValueDictionary[str, asyncio.Lock]
-    turnstile: Turnstile
 
     def for_work(
         self, scope: str, meter: Meter, used: Callable[[str], object] = lambda _: None
@@ -65,7 +62,6 @@ class Switchboard:
             meter=meter,
             used=used,
             locks=self.locks,
-            turnstile=self.turnstile,
         )
 
 
@@ -93,7 +89,7 @@ async def open_switchboard(
         if cache_path is not None:
             cache = resources.enter_context(closing(CallCache(cache_path, observe)))
         client, locks = RoutedClient(clients), WeakValueDictionary[str, asyncio.Lock]()
-        yield Switchboard(models, tariffs(models), client, cache, redact, locks, Turnstile())
+        yield Switchboard(models, tariffs(models), client, cache, redact, locks)
 
 
 @asynccontextmanager

@@ -7,7 +7,6 @@ from weakref import WeakValueDictionary
 from skillopt_ci.model.cache import UNCLAIMED, CachedCall, CallCache
 from skillopt_ci.model.client import ChatClient, ChatReply, ChatRequest, ModelRefusal
 from skillopt_ci.model.meter import Meter
-from skillopt_ci.model.turnstile import Turnstile
 from skillopt_ci.model.usage import Account
 
 
@@ -18,8 +17,8 @@ class CachedClient:
     very scope paid for (in a process that died) is charged to ``meter`` once more, so that a
     resumed step accounts for the same usage as an uninterrupted one; so is an answer that another
     machine obtained and nobody has accounted for. Every other hit is reuse. Identical requests at
-    the same time share one call, also those of other clients with the same ``locks``. New answers
-    go through the ``turnstile``. ``used`` hears the key of every answer that is given.
+    the same time share one call, also those of other clients with the same ``locks``. ``used``
+    hears the key of every answer that is given.
     """
 
     def __init__(
@@ -32,7 +31,6 @@ class CachedClient:
         meter: Meter,
         used: Callable[[str], object] = lambda _: None,
         locks: WeakValueDictionary[str, asyncio.Lock] | None = None,
-        turnstile: Turnstile | None = None,
     ) -> None:
         self._inner = inner
         self._cache = cache
@@ -42,22 +40,18 @@ class CachedClient:
         self._used = used
         self._accounted: set[str] = set()
         self._locks = WeakValueDictionary() if locks is None else locks
-        self._turnstile = turnstile or Turnstile()
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer ``request``; a remembered refusal is raised again."""
         key = self._key_of(request)
         async with self._locks.setdefault(key, asyncio.Lock()):
             known = self._cache.get(key)
-            answer = known or await self._ask(key, request)
-        if isinstance(answer, ChatReply):
-            # not before it is kept: whoever is cancelled here loses nothing
-            await self._turnstile.passed()
-            return answer
-        self._account(key, answer, Account(request.role, request.stage))
-        if isinstance(answer.outcome, ModelRefusal):
-            raise answer.outcome
-        return answer.outcome
+            if known is None:
+                return await self._ask(key, request)
+        self._account(key, known, Account(request.role, request.stage))
+        if isinstance(known.outcome, ModelRefusal):
+            raise known.outcome
+        return known.outcome
 
     async def _ask(self, key: str, request: ChatRequest) -> ChatReply:
         try:

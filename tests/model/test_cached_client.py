@@ -11,7 +11,6 @@ from skillopt_ci.model.cached_client import CachedClient
 from skillopt_ci.model.client import ChatRequest, ModelRefusal, ModelUnavailable, Usage
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.model.metered_client import MeteredClient
-from skillopt_ci.model.turnstile import Turnstile
 
 
 @pytest.fixture
@@ -163,33 +162,3 @@ def test_every_key_that_was_answered_is_told(
         with suppress(ModelRefusal, ModelUnavailable):
             asyncio.run(client.complete(ask(word)))
     assert keys == ["answered", "refused", "answered"]
-
-
-def test_who_is_cancelled_while_others_have_their_turn_has_kept_the_answer(
-    cache: CallCache, scripted: Any, ask: Any, reply: Any
-) -> None:
-    class Closed(Turnstile):
-        async def passed(self) -> None:
-            arrived.set()
-            await asyncio.Event().wait()
-
-    inner, meter, arrived = scripted(reply("paid")), Meter(), asyncio.Event()
-    client = CachedClient(
-        MeteredClient(inner, meter),
-        cache,
-        key_of=prompt,
-        scope="s",
-        meter=meter,
-        turnstile=Closed(),
-    )
-
-    async def main() -> str:
-        asking = asyncio.create_task(client.complete(ask("a")))
-        await arrived.wait()
-        asking.cancel()
-        with suppress(asyncio.CancelledError):
-            await asking
-        return (await client.complete(ask("a"))).text
-
-    assert asyncio.run(main()) == "paid"
-    assert (len(inner.asked), meter.total().calls) == (1, 1)

@@ -15,6 +15,7 @@ from skillopt_ci.computer.errors import FileRefused
 from skillopt_ci.model.client import Tool
 from skillopt_ci.rollout.steps import ToolUsed
 from skillopt_ci.settings.base import Section
+from skillopt_ci.settings.described import DescribedSchema
 from skillopt_ci.settings.solver import AgentSettings
 
 SUBMIT = "submit"
@@ -162,7 +163,7 @@ def _told(result: CommandResult, seconds: float) -> str:
 
 
 def _tool(name: str, arguments: type[Section]) -> Tool:
-    schema = arguments.model_json_schema()
+    schema = arguments.model_json_schema(schema_generator=DescribedSchema)
     properties = {
         key: {fact: value for fact, value in about.items() if fact != "title"}
         for key, about in schema["properties"].items()
