@@ -32,19 +32,21 @@ def test_the_stage_can_be_chosen(cli: Cli, trained: Path) -> None:
     assert cli(trained, "trace", task, "--stage", "rollout").code == 2
 
 
-def test_the_skill_can_be_chosen(cli: Cli, trained: Path) -> None:
-    task = first_task(trained, "selection")
+def test_the_skill_can_be_chosen(cli: Cli, fresh: Path) -> None:
+    # a run of its own: in the shared one other tests may have attempted the task since
+    assert cli(fresh, "-q", "run").code == 0
+    task = first_task(fresh, "selection")
     history = [
         json.loads(line)
-        for line in Git(trained)
+        for line in Git(fresh)
         .text("show", "skillopt/quickstart:.skillopt/quickstart/history.jsonl")
         .splitlines()
     ]
     first = history[0]["skill_sha256"]
     asked = ("trace", task, "--stage", "selection", "--skill")
-    assert f"skill {first[:12]}" in cli(trained, *asked, first[:8]).out
-    assert f"skill {first[:12]}" not in cli(trained, *asked, "").out
-    assert cli(trained, *asked, "0" * 64).code == 2
+    assert f"skill {first[:12]}" in cli(fresh, *asked, first[:8]).out
+    assert f"skill {first[:12]}" not in cli(fresh, *asked, "").out
+    assert cli(fresh, *asked, "0" * 64).code == 2
 
 
 def test_json_has_the_events(cli: Cli, trained: Path) -> None:
