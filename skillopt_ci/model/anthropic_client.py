@@ -16,9 +16,7 @@ from skillopt_ci.model.server_error import ServerError
 from skillopt_ci.progress import Observer, silent
 from skillopt_ci.settings.model import ModelRole
 
-_ERRORS = SdkErrors(
-    anthropic.APIStatusError, anthropic.APITimeoutError, anthropic.APIConnectionError
-)
+_ERRORS = SdkErrors(anthropic.APIStatusError, anthropic.APIConnectionError)
 
 
 def connection_pool(size: int) -> anthropic.DefaultAsyncHttpxClient:
@@ -42,7 +40,7 @@ def anthropic_client(
         base_url=base_url_of(config),
         http_client=pool,
         max_retries=0,
-        timeout=config.timeout,
+        timeout=None,
     )
 
     async def send(body: dict[str, Any]) -> bytes | ServerError:
@@ -52,7 +50,6 @@ def anthropic_client(
                 max_tokens=body["max_tokens"],
                 messages=body["messages"],
                 extra_body=body,
-                timeout=config.timeout,
             )
             return await answer.read()
 

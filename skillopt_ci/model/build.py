@@ -12,6 +12,7 @@ from skillopt_ci.model.cached_client import CachedClient
 from skillopt_ci.model.call_key import call_key
 from skillopt_ci.model.client import ChatClient, ChatReply, ChatRequest, Role
 from skillopt_ci.model.command_client import CommandClient
+from skillopt_ci.model.doorway import Doorway, OrderlyClient
 from skillopt_ci.model.keys import api_key, resolved_key_values
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.model.metered_client import MeteredClient
@@ -173,8 +174,11 @@ async def _open_remote(
     keys = {
         role: api_key(f"model.{role}", config, environ, root) for role, config in configs.items()
     }
-    clients = await open_servers(configs, keys, resources, observe)
-    return {role: _retrying(client, configs[role]) for role, client in clients.items()}
+    clients, doorway = await open_servers(configs, keys, resources, observe), Doorway()
+    return {
+        role: _retrying(OrderlyClient(client, doorway), configs[role])
+        for role, client in clients.items()
+    }
 
 
 def _retrying(client: ChatClient, config: ModelRole) -> ChatClient:

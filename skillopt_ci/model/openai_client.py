@@ -18,22 +18,22 @@ from skillopt_ci.model.server_error import ServerError
 from skillopt_ci.progress import Observer, silent
 from skillopt_ci.settings.model import ModelRole
 
-_ERRORS = SdkErrors(openai.APIStatusError, openai.APITimeoutError, openai.APIConnectionError)
+_ERRORS = SdkErrors(openai.APIStatusError, openai.APIConnectionError)
 
 
-def connection_pool(size: int) -> openai.DefaultAsyncHttpxClient:
+def connection_pool(size: int) -> openai.DefaultAioHttpClient:
     """An HTTP client with at most ``size`` connections, for all roles; the caller closes it."""
     limits = type(openai.DEFAULT_CONNECTION_LIMITS)(
         max_connections=size, max_keepalive_connections=size
     )
-    return openai.DefaultAsyncHttpxClient(limits=limits)
+    return openai.DefaultAioHttpClient(limits=limits)
 
 
 def openai_client(
     section: str,
     config: ModelRole,
     key: str,
-    pool: openai.DefaultAsyncHttpxClient,
+    pool: openai.DefaultAioHttpClient,
     headers: Callable[[], Awaitable[Mapping[str, str]]],
     observe: Observer = silent,
 ) -> ServerClient:
@@ -50,7 +50,7 @@ def openai_client(
         default_headers={"api-key": key} if older and key != NO_KEY else None,
         http_client=pool,
         max_retries=0,
-        timeout=config.timeout,
+        timeout=None,
     )
     path = "/responses" if uses_responses(config) else "/chat/completions"
 

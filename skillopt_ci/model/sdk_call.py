@@ -19,10 +19,9 @@ LONGEST_MESSAGE = 500
 
 @dataclass(frozen=True, slots=True)
 class SdkErrors:
-    """A library's exceptions: a status that is no success, no answer in time, no connection."""
+    """A library's exceptions: a status that is no success, and no connection."""
 
     status: type[Exception]
-    timeout: type[Exception]
     connection: type[Exception]
 
 
@@ -36,18 +35,24 @@ async def called(
     """The body of the answer to ``call`` from ``where``, or its error, without ``secrets``.
 
     Raises :class:`TransientFailure` if there is no answer within ``timeout`` seconds, or no
-    connection.
+    connection. The library is to know no timeout of its own: to it, whoever hangs up was too slow.
     """
     try:
         async with asyncio.timeout(timeout):
             return await call()
     except errors.status as error:
         return _server_error(error, tuple(secrets))
-    except (TimeoutError, errors.timeout) as error:
+    except TimeoutError as error:
         raise TransientFailure(f"no answer within {timeout:g} s") from error
     except errors.connection as error:
-        cause = redact(str(error.__cause__ or error), secrets)
-        raise TransientFailure(f"the connection failed: {cause} ({where})") from error
+        found = redact(_reason(error), secrets)
+        raise TransientFailure(f"the connection failed: {found} ({where})") from error
+
+
+def _reason(error: BaseException) -> str:
+    """What lies behind the library's own words, as far as it says anything."""
+    cause = error.__cause__
+    return str(error) if cause is None else str(cause) or _reason(cause)
 
 
 def _server_error(error: Any, secrets: Iterable[str]) -> ServerError:

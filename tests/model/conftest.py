@@ -19,7 +19,7 @@ from skillopt_ci.settings.model import ModelRole
 class Response:
     """What the server sends; ``cut`` closes the connection after so many bytes of the body.
 
-    ``gate`` keeps the server from answering until it opens.
+    ``gate`` keeps the server from answering until it opens; with ``hangs_up`` it never does.
     """
 
     body: bytes
@@ -27,6 +27,7 @@ class Response:
     headers: dict[str, str] = field(default_factory=dict)
     cut: int | None = None
     gate: threading.Event | threading.Barrier | None = None
+    hangs_up: bool = False
 
 
 def completion(text: str | None = "hello", **changes: Any) -> dict[str, Any]:
@@ -42,6 +43,7 @@ class Server:
         self.url = url
         self.bodies: list[dict[str, Any]] = []
         self.peers: set[tuple[str, int]] = set()
+        self.paths: list[str] = []
         self.headers: list[dict[str, str]] = []
         self.arrived = threading.Event()
         self._script: deque[Response] = deque()
@@ -73,6 +75,7 @@ class Handler(BaseHTTPRequestHandler):
         length = int(self.headers["Content-Length"])
         self.chat.bodies.append(json.loads(self.rfile.read(length)))
         self.chat.peers.add(self.client_address)
+        self.chat.paths.append(self.path)
         self.chat.headers.append({name.lower(): value for name, value in self.headers.items()})
         response = self.chat.next()
         self.chat.arrived.set()
@@ -81,6 +84,9 @@ class Handler(BaseHTTPRequestHandler):
         self.respond(response)
 
     def respond(self, response: Response) -> None:
+        if response.hangs_up:
+            self.close_connection = True
+            return
         self.send_response(response.status)
         for name, value in {"Content-Type": "application/json", **response.headers}.items():
             self.send_header(name, value)

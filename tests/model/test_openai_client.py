@@ -121,6 +121,31 @@ def test_a_server_that_is_not_there_may_come_back(ask: Any) -> None:
         complete(config, ask())
 
 
+def test_a_server_that_hangs_up_is_not_called_slow(server: Any, served: Any, ask: Any) -> None:
+    server.will(hangs_up=True)
+    with pytest.raises(TransientFailure, match="the connection failed: Server disconnected"):
+        complete(served(), ask())
+
+
+def test_a_connection_that_the_server_closed_in_the_meantime_is_not_used_again(
+    server: Any, served: Any, ask: Any
+) -> None:
+    async def twice(client: ServerClient) -> list[ChatReply]:
+        return [await client.complete(ask()) for _ in range(2)]
+
+    server.will(headers={"Connection": "close"})
+    assert len(with_client(served(), twice)) == len(server.peers) == 2
+
+
+def test_the_usual_variables_name_a_proxy(
+    monkeypatch: pytest.MonkeyPatch, server: Any, ask: Any
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", server.url.removesuffix("/v1"))
+    config = ModelRole(provider="openai", model="m", base_url="http://model.invalid/v1")
+    assert complete(config, ask()).text == "hello"
+    assert server.paths == ["http://model.invalid/v1/chat/completions"]
+
+
 def test_a_server_that_does_not_answer_in_time_may_answer_later(
     server: Any, served: Any, ask: Any
 ) -> None:
