@@ -40,7 +40,7 @@ def anthropic_client(
         base_url=base_url_of(config),
         http_client=pool,
         max_retries=0,
-        timeout=None,
+        timeout=None,  # `called` has one
     )
 
     async def send(body: dict[str, Any]) -> bytes | ServerError:

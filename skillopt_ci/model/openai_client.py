@@ -50,7 +50,7 @@ def openai_client(
         default_headers={"api-key": key} if older and key != NO_KEY else None,
         http_client=pool,
         max_retries=0,
-        timeout=None,
+        timeout=None,  # `called` has one
     )
     path = "/responses" if uses_responses(config) else "/chat/completions"
 

@@ -66,6 +66,7 @@ def test_who_stays_long_behind_the_door_holds_up_nobody() -> None:
         lingering = asyncio.create_task(linger())
         await asyncio.sleep(0)
         await asyncio.wait_for(doorway.passed(), 10)
+        assert not lingering.done()
         lingering.cancel()
 
     asyncio.run(run())

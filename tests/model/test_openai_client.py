@@ -10,6 +10,7 @@ import pytest
 from skillopt_ci.chat import Message
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.client import ChatReply, ChatRequest, ModelRefusal, Role, Usage
+from skillopt_ci.model.doorway import TURNS
 from skillopt_ci.model.openai_client import connection_pool, openai_client
 from skillopt_ci.model.server_client import ServerClient
 from skillopt_ci.model.transient import TransientFailure
@@ -127,7 +128,7 @@ def test_a_server_that_hangs_up_is_not_called_slow(server: Any, served: Any, ask
         complete(served(), ask())
 
 
-def test_a_connection_that_the_server_closed_in_the_meantime_is_not_used_again(
+def test_a_connection_that_the_server_ends_is_not_used_again(
     server: Any, served: Any, ask: Any
 ) -> None:
     async def twice(client: ServerClient) -> list[ChatReply]:
@@ -135,6 +136,23 @@ def test_a_connection_that_the_server_closed_in_the_meantime_is_not_used_again(
 
     server.will(headers={"Connection": "close"})
     assert len(with_client(served(), twice)) == len(server.peers) == 2
+
+
+def test_a_request_that_passed_the_doorway_gets_to_the_server_before_the_next_one_may(
+    server: Any, served: Any, ask: Any
+) -> None:
+    async def leaves(client: ServerClient) -> bool:
+        await client.complete(ask())  # so that there is a connection
+        server.arrived.clear()
+        call = asyncio.create_task(client.complete(ask()))
+        for _ in range(1 + TURNS):
+            await asyncio.sleep(0)
+        # the loop stands still here: nothing but what it has sent can arrive
+        arrived: bool = server.arrived.wait(10)
+        await call
+        return arrived
+
+    assert with_client(served(), leaves)
 
 
 def test_the_usual_variables_name_a_proxy(
