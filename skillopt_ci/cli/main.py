@@ -10,38 +10,91 @@ import click
 
 from skillopt_ci.cli.context import Globals, global_options
 from skillopt_ci.cli.failure import describe, tell
-from skillopt_ci.cli.lazy import LazyGroup
+from skillopt_ci.cli.lazy import Lazy, LazyGroup
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.redaction import Redact, RedactedStream
 
+#: Where each command stands, and its line of help.
 COMMANDS = {
-    "init": "Write a configuration and example tasks to start from.",
-    "new-env": "Write an environment to start from: tasks, grading, a test.",
-    "quickstart": "See a whole training run in a minute, without any key or account.",
-    "discover": "Find the skills of this repository, and the runs that train them.",
-    "validate": "Check configuration, tasks, skill and repository; call no model.",
-    "doctor": "Ask models, tools and prices whether they are ready; change nothing.",
-    "estimate": "Say what a step, an epoch and the run will call and cost.",
-    "step": "Do one training step, or go on with the one in flight.",
-    "run": "Do the steps that are left, up to a budget.",
-    "plan": "Say which attempts come next, shared out over machines.",
-    "rollout": "Make one machine's share of the attempts that come next.",
-    "finish": "End the run: validate and test the skills, and sum it up.",
-    "slow-update": "Do the end of an epoch, if one is due: guidance and notes (epoch-end).",
-    "eval": "Measure a skill on one of the splits.",
-    "trace": "Show how an attempt at a task went, step by step.",
-    "rescore": "Grade the attempts that were made with the scorer as it is now.",
-    "calibrate": "Say how often the gate errs on your tasks, and what it needs.",
-    "status": "Say where training stands.",
-    "log": "List the steps of the run.",
-    "diff": "Show what changed in the skill between two of its versions.",
-    "show": "Show one step: results, edits, gate arithmetic.",
-    "comment": "Print what the pull request's comment says, or publish it.",
-    "best": "Print or write the best skill so far.",
-    "report": "Write an HTML page that shows what was learned, or serve it live.",
-    "export": "Write the run as another program's files.",
-    "config": "Print the effective configuration, or its JSON Schema.",
-    "simulate": "Serve a simulated model over HTTP.",
+    "init": Lazy(
+        "skillopt_ci.cli.init.command", "Write a configuration and example tasks to start from."
+    ),
+    "new-env": Lazy(
+        "skillopt_ci.cli.new_env.command",
+        "Write an environment to start from: tasks, grading, a test.",
+    ),
+    "quickstart": Lazy(
+        "skillopt_ci.cli.quickstart.command",
+        "See a whole training run in a minute, without any key or account.",
+    ),
+    "discover": Lazy(
+        "skillopt_ci.cli.discover.command",
+        "Find the skills of this repository, and the runs that train them.",
+    ),
+    "validate": Lazy(
+        "skillopt_ci.cli.validate.command",
+        "Check configuration, tasks, skill and repository; call no model.",
+    ),
+    "doctor": Lazy(
+        "skillopt_ci.cli.doctor.command",
+        "Ask models, tools and prices whether they are ready; change nothing.",
+    ),
+    "estimate": Lazy(
+        "skillopt_ci.cli.estimate.command",
+        "Say what a step, an epoch and the run will call and cost.",
+    ),
+    "step": Lazy(
+        "skillopt_ci.cli.step.command", "Do one training step, or go on with the one in flight."
+    ),
+    "run": Lazy("skillopt_ci.cli.run.command", "Do the steps that are left, up to a budget."),
+    "plan": Lazy(
+        "skillopt_ci.cli.plan.command", "Say which attempts come next, shared out over machines."
+    ),
+    "rollout": Lazy(
+        "skillopt_ci.cli.rollout.command",
+        "Make one machine's share of the attempts that come next.",
+    ),
+    "finish": Lazy(
+        "skillopt_ci.cli.finish.command",
+        "End the run: validate and test the skills, and sum it up.",
+    ),
+    "slow-update": Lazy(
+        "skillopt_ci.cli.slow_update.command",
+        "Do the end of an epoch, if one is due: guidance and notes (epoch-end).",
+    ),
+    "eval": Lazy("skillopt_ci.cli.eval.command", "Measure a skill on one of the splits."),
+    "trace": Lazy(
+        "skillopt_ci.cli.trace.command", "Show how an attempt at a task went, step by step."
+    ),
+    "rescore": Lazy(
+        "skillopt_ci.cli.rescore.command",
+        "Grade the attempts that were made with the scorer as it is now.",
+    ),
+    "calibrate": Lazy(
+        "skillopt_ci.cli.calibrate.command",
+        "Say how often the gate errs on your tasks, and what it needs.",
+    ),
+    "status": Lazy("skillopt_ci.cli.status.command", "Say where training stands."),
+    "log": Lazy("skillopt_ci.cli.log.command", "List the steps of the run."),
+    "diff": Lazy(
+        "skillopt_ci.cli.diff.command",
+        "Show what changed in the skill between two of its versions.",
+    ),
+    "show": Lazy("skillopt_ci.cli.show.command", "Show one step: results, edits, gate arithmetic."),
+    "comment": Lazy(
+        "skillopt_ci.cli.comment.command",
+        "Print what the pull request's comment says, or publish it.",
+    ),
+    "best": Lazy("skillopt_ci.cli.best.command", "Print or write the best skill so far."),
+    "report": Lazy(
+        "skillopt_ci.cli.report.command",
+        "Write an HTML page that shows what was learned, or serve it live.",
+    ),
+    "export": Lazy("skillopt_ci.cli.export.command", "Write the run as another program's files."),
+    "config": Lazy(
+        "skillopt_ci.cli.config.command", "Print the effective configuration, or its JSON Schema."
+    ),
+    "simulate": Lazy("skillopt_ci.cli.simulate.command", "Serve a simulated model over HTTP."),
 }
 
 CLOSED_PIPE = 128 + signal.SIGPIPE
@@ -49,8 +102,7 @@ CLOSED_PIPE = 128 + signal.SIGPIPE
 
 @click.group(
     cls=LazyGroup,
-    package="skillopt_ci.cli",
-    summaries=COMMANDS,
+    commands_by_name=COMMANDS,
     aliases={"epoch-end": "slow-update"},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     invoke_without_command=True,

@@ -84,18 +84,6 @@ def all_solved(step: int, rollouts: Iterable[Rollout]) -> Note | None:
     )
 
 
-def all_empty(empty: int, scored: int) -> Note | None:
-    """What to say of a model that answers nothing; such answers score 0, for whatever reason."""
-    if not scored or empty < scored:
-        return None
-    return Note(
-        f"All {scored} answers of the target were empty. A reasoning model may have spent "
-        "its tokens before it answered: raise model.target.max_output_tokens, or check that "
-        "the model is one for chat.",
-        level="warning",
-    )
-
-
 def _rounds_to_all(score: float) -> bool:
     return score > 1 - 1e-9
 

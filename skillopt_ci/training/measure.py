@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from skillopt_ci.ledger.records import Measurement
-from skillopt_ci.progress import Observer, StageAdvanced, StageFinished, StageStarted
+from skillopt_ci.progress import Note, Observer, StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.report.figures import score_text
 from skillopt_ci.rollout.outcome import Rollout, Status
 from skillopt_ci.rollout.runner import Runner, refuse_errors
@@ -18,7 +18,6 @@ from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.scorers.wording import one_line
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.attempts import round_of
-from skillopt_ci.training.first_look import all_empty
 from skillopt_ci.training.gate import gate_score
 from skillopt_ci.training.gates.tally import Tally
 
@@ -222,4 +221,16 @@ def _means(scores: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return (
         math.fsum(hard for hard, _ in scores) / len(scores),
         math.fsum(soft for _, soft in scores) / len(scores),
+    )
+
+
+def all_empty(empty: int, scored: int) -> Note | None:
+    """What to say of a model that answers nothing; such answers score 0, for whatever reason."""
+    if not scored or empty < scored:
+        return None
+    return Note(
+        f"All {scored} answers of the target were empty. A reasoning model may have spent "
+        "its tokens before it answered: raise model.target.max_output_tokens, or check that "
+        "the model is one for chat.",
+        level="warning",
     )

@@ -4,7 +4,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from skillopt_ci.cli.lazy import LazyGroup
+from skillopt_ci.cli.lazy import Lazy, LazyGroup
 
 BROKEN = 'raise RuntimeError("imported")\n'
 GREET = """import click
@@ -26,7 +26,11 @@ def group(
     (tmp_path / package / "broken.py").write_text(BROKEN, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     return LazyGroup(
-        "app", package=package, summaries={"greet": "Say hello.", "broken": "Fail on import."}
+        "app",
+        commands_by_name={
+            "greet": Lazy(f"{package}.greet.command", "Say hello."),
+            "broken": Lazy(f"{package}.broken.command", "Fail on import."),
+        },
     )
 
 

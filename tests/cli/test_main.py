@@ -3,13 +3,12 @@ import os
 import signal
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import click
 import pytest
 
-from skillopt_ci.cli.main import CLOSED_PIPE, COMMANDS, main
+from skillopt_ci.cli.main import CLOSED_PIPE, COMMANDS, cli, main
 from skillopt_ci.errors import BudgetExhausted, ConfigError, ExitCode
 
 ERRORS = {
@@ -126,5 +125,4 @@ def test_help_imports_nothing_but_click() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_of_the_table_exists(name: str) -> None:
-    command = import_module(f"skillopt_ci.cli.{name.replace('-', '_')}").command
-    assert isinstance(command, click.Command)
+    assert isinstance(cli.get_command(click.Context(cli), name), click.Command)

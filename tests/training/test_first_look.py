@@ -12,13 +12,13 @@ from skillopt_ci.ledger.records import Measurement, Snapshot, State, UsageRecord
 from skillopt_ci.rollout.outcome import Status
 from skillopt_ci.training.first_look import (
     NEARLY,
-    all_empty,
     all_solved,
     first_impression,
     learns_nothing,
     no_score_is_higher,
     refuse_to_learn_nothing,
 )
+from skillopt_ci.training.measure import all_empty
 from skillopt_ci.training.reviewer_notes import ReviewerNote
 from skillopt_ci.training.standing import Settled
 

@@ -1,7 +1,5 @@
 """Removal of containers whose process was killed before it could do so."""
 
-from docker.errors import APIError
-
 from skillopt_ci.computer import owner
 from skillopt_ci.computer.docker.container import LABEL
 from skillopt_ci.computer.docker.engine import Engine, attempt
@@ -24,6 +22,8 @@ def sweep(engine: Engine) -> None:
 
 
 def _remove(engine: Engine, container: str) -> None:
+    from docker.errors import APIError  # noqa: PLC0415  (an extra)
+
     try:
         engine.api.remove_container(container, force=True, v=True)
     except APIError as error:
