@@ -7,6 +7,7 @@ A :class:`ChatClient` answers one request. The real thing is a stack of them, ou
 where a provider is a server, a program or a simulation.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,6 +16,8 @@ from typing import Protocol
 from skillopt_ci.chat import Message, ToolCall
 from skillopt_ci.errors import InfrastructureError, SkilloptError
 from skillopt_ci.model.usage import Usage as Usage  # noqa: PLC0414 - part of a reply
+
+_CHARACTERS_PER_TOKEN = 4
 
 
 class Role(StrEnum):
@@ -105,3 +108,15 @@ class ModelRefusal(SkilloptError):
 
 class ModelUnavailable(InfrastructureError):
     """A call kept failing for reasons that are not the prompt's."""
+
+
+def estimated_usage(request: ChatRequest, text: str) -> Usage:
+    """The usage of one call, counted from the length of its texts."""
+    characters = sum(len(message.content) for message in request.messages)
+    return Usage(
+        calls=1,
+        prompt_tokens=math.ceil(characters / _CHARACTERS_PER_TOKEN),
+        completion_tokens=math.ceil(len(text) / _CHARACTERS_PER_TOKEN),
+        cost_usd=None,
+        estimated=True,
+    )

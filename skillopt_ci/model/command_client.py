@@ -11,9 +11,8 @@ from skillopt_ci.chat import Image, Message
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.abilities import require_abilities
 from skillopt_ci.model.answer_body import well_formed
-from skillopt_ci.model.client import ChatReply, ChatRequest
+from skillopt_ci.model.client import ChatReply, ChatRequest, estimated_usage
 from skillopt_ci.model.keys import redact, secrets_of
-from skillopt_ci.model.openai_reply import estimated_usage
 from skillopt_ci.model.transient import TransientFailure
 from skillopt_ci.program import Ended, run_program, signal_name, tail, visible
 from skillopt_ci.settings.model import ModelRole

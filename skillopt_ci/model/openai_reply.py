@@ -1,7 +1,6 @@
 """Reading the body of a chat completion, tolerant of what compatible servers leave out."""
 
 import json
-import math
 import re
 from collections.abc import Collection, Mapping
 
@@ -9,13 +8,12 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt_ci.chat import ToolCall
 from skillopt_ci.model.answer_body import parsed
-from skillopt_ci.model.client import ChatReply, ChatRequest, ModelRefusal, Usage
+from skillopt_ci.model.client import ChatReply, ChatRequest, ModelRefusal, Usage, estimated_usage
 from skillopt_ci.model.server_error import ServerError
 from skillopt_ci.model.transient import TransientFailure
 from skillopt_ci.settings.model import ModelRole
 
 _BAD_GATEWAY = 502
-_CHARACTERS_PER_TOKEN = 4
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
 
 
@@ -146,16 +144,4 @@ def _reported(usage: _Usage | None) -> Usage | None:
         cached_tokens=(prompt and prompt.cached_tokens) or usage.prompt_cache_hit_tokens or 0,
         reasoning_tokens=(completion and completion.reasoning_tokens) or 0,
         cost_usd=usage.cost if usage.cost and usage.cost > 0 else None,
-    )
-
-
-def estimated_usage(request: ChatRequest, text: str) -> Usage:
-    """The usage of one call, counted from the length of its texts."""
-    characters = sum(len(message.content) for message in request.messages)
-    return Usage(
-        calls=1,
-        prompt_tokens=math.ceil(characters / _CHARACTERS_PER_TOKEN),
-        completion_tokens=math.ceil(len(text) / _CHARACTERS_PER_TOKEN),
-        cost_usd=None,
-        estimated=True,
     )
