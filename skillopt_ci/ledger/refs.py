@@ -181,13 +181,13 @@ def repair(
 def _last_in_reflog(git: Git, log: Path) -> str | None:
     """Return the newest commit that the reflog names and the repository has."""
     try:
-        found = [line[1].decode() for line in _REFLOG_LINE.finditer(log.read_bytes())]
+        found: list[bytes] = _REFLOG_LINE.findall(log.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
     for oid in reversed(found):
-        known = store.find(git, oid)
+        known = store.find(git, oid.decode())
         if known is not None and known.kind == "commit":
-            return oid
+            return known.oid
     return None
 
 
