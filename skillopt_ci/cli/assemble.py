@@ -68,7 +68,11 @@ def open_session(settings: Globals, observer: Observer) -> Session:
     config = loaded.config
     if isinstance(config.rollout.solver, HumanSettings):
         observer(TerminalLent())
-    ledger = replace(open_ledger(loaded, settings.environ), redact=settings.redact)
+    ledger = replace(
+        open_ledger(loaded, settings.environ),
+        redact=settings.redact,
+        tell=lambda text: observer(Note(text, level="warning")),
+    )
     selection = first(material.splits.selection, config.evaluation.sel_env_num)
     facts = working_facts(
         config,

@@ -1,8 +1,8 @@
 """The ledger of a run: everything that training reads from git and writes to it."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from skillopt_ci.errors import RepositoryError
@@ -19,7 +19,7 @@ from skillopt_ci.ledger import (
 )
 from skillopt_ci.ledger.git import Git
 from skillopt_ci.ledger.history import Commit
-from skillopt_ci.ledger.lock import run_lock
+from skillopt_ci.ledger.lock import clear_stale_locks, run_lock
 from skillopt_ci.ledger.merge import TakeIn
 from skillopt_ci.ledger.objects import CommitWriter
 from skillopt_ci.ledger.refs import Move, RunRefs
@@ -69,6 +69,8 @@ class Ledger:
     """How commits come to be: by git here, or by the code host, which signs them."""
     redact: Redact = unchanged
     """Takes secrets out of messages and records; skills are left as they are."""
+    tell: Callable[[str], None] = field(default=lambda _: None, compare=False)
+    """Hears what was put right in the repository."""
 
     @classmethod
     def open(cls, start: Path, run: str, settings: config.Git) -> "Ledger":
@@ -99,9 +101,18 @@ class Ledger:
         """The run's refs, by their full names."""
         return refs.for_run(self.run, self.base)
 
-    def lock(self) -> AbstractContextManager[None]:
-        """Hold the run's lock for a ``with`` block; LostRace at once if somebody else does."""
-        return run_lock(self.common_dir, self.run)
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the run's lock for a ``with`` block; LostRace at once if somebody else does.
+
+        First puts right what a kill or a power loss left on the run's refs: stale locks, and files
+        that name no commit. Raises RepositoryError for what a person must look into.
+        """
+        with run_lock(self.common_dir, self.run):
+            names = refs.written(self.names, self.remote)
+            clear_stale_locks(self.git, self.common_dir, names, self.tell)
+            refs.repair(self.git, self.common_dir, names, self.remote, self.tell)
+            yield
 
     def sync(self) -> Position:
         """Learn where the run stands; local branches follow the remote, or heal after a kill.

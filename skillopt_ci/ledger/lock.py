@@ -1,14 +1,29 @@
-"""One training process per run and repository."""
+"""One training process per run and repository; it begins by clearing what a killed one left."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from skillopt_ci.errors import LostRace
+from skillopt_ci.errors import LostRace, RepositoryError
+from skillopt_ci.ledger.git import Git
+from skillopt_ci.ledger.refs import deleted
 
-_LOCKS = Path("/proc/locks")
+#: git holds the lock of a ref for an instant, and for as long as a hook takes: a lock of this age
+#: that no git at work here can own was left by a killed one.
+STALE_SECONDS = 30.0
+_LOOK_AGAIN_SECONDS = 0.25
+
+_PROC = Path("/proc")
+_LOCKS = _PROC / "locks"
+#: What git locks or writes beside the refs themselves when it moves or fetches some.
+_BESIDE_REFS = ("packed-refs.lock", "packed-refs.new", "shallow.lock")
+#: Commands that run for long and lock no ref; other runs of ours have the first three at work.
+_READERS = {
+    "cat-file", "hash-object", "mktree", "diff", "fsmonitor--daemon", "grep", "log", "show",
+}  # fmt: skip
 
 
 @contextmanager
@@ -50,3 +65,83 @@ def is_held(common_dir: Path, run: str) -> bool:
 
 def _lock_file(common_dir: Path, run: str) -> Path:
     return common_dir / "skillopt-ci" / f"{run}.lock"
+
+
+def clear_stale_locks(
+    git: Git,
+    common_dir: Path,
+    names: Sequence[str],
+    tell: Callable[[str], None],
+    *,
+    clock: Callable[[], float] = time.time,
+    pause: Callable[[float], None] = time.sleep,
+) -> None:
+    """Remove locks that a killed git left on the refs ``names``, and on what all refs share.
+
+    To be called with the run's lock held. A young lock is waited for: it goes away by itself or
+    becomes stale. Raises RepositoryError if a git that is at work keeps one.
+    """
+    files = [common_dir / name for name in (*(f"{ref}.lock" for ref in names), *_BESIDE_REFS)]
+    files += [file for ref in names for file in (common_dir / deleted(ref)).glob("*.lock")]
+    began, told = clock(), False
+    while left := [(file, seen) for file in files if (seen := _written(file)) is not None]:
+        worker = _git_at_work(git)
+        for file, seen in left:
+            # absolute: the clock may have been put back
+            age = abs(clock() - seen)
+            if worker is None and age >= STALE_SECONDS and _written(file) == seen:
+                _remove(file)
+                tell(f"Removed {file}, {age:.0f} s old: a git that was killed left it.")
+        waiting = [file for file, _ in left if _written(file) is not None]
+        waited = clock() - began
+        if waiting and waited >= 2 * STALE_SECONDS:
+            raise RepositoryError(
+                f"{worker or 'another git'} is at work and may hold {waiting[0]}",
+                hint="Wait for it to end, or end it, and run again: a lock that is left behind is "
+                "removed then.",
+            )
+        if waiting and waited >= 1 and not told:
+            told = True
+            until = f"{worker} may hold it" if worker else f"removed when {STALE_SECONDS:.0f} s old"
+            tell(f"Waiting for {waiting[0]}: {until}.")
+        if waiting:
+            pause(_LOOK_AGAIN_SECONDS)
+
+
+def _remove(file: Path) -> None:
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        raise RepositoryError(
+            f"a git that was killed left {file}, and it cannot be removed: {error.strerror}",
+            hint="Remove it by hand.",
+        ) from error
+
+
+def _written(file: Path) -> float | None:
+    try:
+        return file.lstat().st_mtime
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _git_at_work(git: Git) -> str | None:
+    """Name a process of git that works in this repository and may lock refs, if there is one.
+
+    As far as this system tells: on Linux, of processes that we may look into.
+    """
+    places = [
+        Path(line.removeprefix("worktree ")).resolve()
+        for line in git.text("worktree", "list", "--porcelain").splitlines()
+        if line.startswith("worktree ")
+    ]
+    for process in _PROC.glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+            place = (process / "cwd").readlink()
+        except OSError:
+            continue
+        is_git = Path(words[0]).name.partition("-")[0] == "git"
+        if is_git and not _READERS & set(words) and any(map(place.is_relative_to, places)):
+            return f"git (process {process.name})"
+    return None

@@ -3,7 +3,14 @@
 import re
 from typing import NamedTuple
 
-from skillopt_ci.errors import InfrastructureError, LostRace, PushRefused, SkilloptError
+from skillopt_ci.errors import (
+    InfrastructureError,
+    LostRace,
+    PushRefused,
+    RepositoryError,
+    SkilloptError,
+)
+from skillopt_ci.ledger import refs
 from skillopt_ci.ledger.git import Result
 
 _RACE = re.compile(
@@ -12,8 +19,8 @@ _RACE = re.compile(
     r"|is at [0-9a-f]+ but expected|reference already exists|remote ref does not exist"
     # of another push that is at work on the same ref, or was a moment ago
     r"|unable to resolve reference|reference is missing but expected|reference does not exist"
-    r"|\.lock': File exists"
 )
+_LOCKED = re.compile(r"(/[^'\n]+(?:\.lock|/packed-refs\.new))'?: File exists")
 
 
 class _Cause(NamedTuple):
@@ -33,6 +40,11 @@ _DECISIONS = (
         "a branch protection or ruleset forbids it",
         "Let skillopt-ci push to `skillopt/**` and `skillopt-candidate/**` (create, update and "
         "delete); nothing else is ever pushed.",
+    ),
+    _cause(
+        r"missing necessary objects",
+        "an object or a ref of it is broken, as after a power loss",
+        "Where that repository is kept, `git fsck` tells which.",
     ),
     _cause(r"hook declined", "a hook on the server declined it", "Its own words are above."),
 )
@@ -76,10 +88,23 @@ _FAILURES = (
 )
 
 
+def locked_by(result: Result) -> str:
+    """Return the lock file that git met, nothing if it was something else that stopped it."""
+    met = _LOCKED.search(result.stderr)
+    return met[1] if met else ""
+
+
 def of_push(remote: str, result: Result) -> SkilloptError:
     """Word the failure of ``git push --porcelain``: a LostRace, or a PushRefused."""
     rejected = [line for line in result.text.splitlines() if line.startswith("!")]
     words = "\n".join([*rejected, result.stderr.strip()]).strip()
+    if lock := locked_by(result):
+        return PushRefused(
+            f"{remote!r} did not take the push: a lock of git's was left behind there\n{words}",
+            hint="Nothing is lost, but the run cannot go on while it is there. Where that "
+            f"repository is kept, see that no git is at work in it, then remove\n{lock}\n"
+            "At a code host, its support can.",
+        )
     if _RACE.search(words):
         return LostRace(
             f"another run moved this run's branches on {remote!r} first",
@@ -95,6 +120,11 @@ def of_push(remote: str, result: Result) -> SkilloptError:
 def of_fetch(remote: str, result: Result) -> SkilloptError:
     """Word the failure of a fetch or of asking for the remote's refs."""
     words = result.stderr.strip()
+    if locked_by(result) or "bad object refs/" in words:
+        return RepositoryError(
+            f"refs of this repository are locked or broken, so nothing can be fetched\n{words}",
+            hint=refs.HOW_REPAIRED,
+        )
     meaning, hint = _explain(words, _FAILURES)
     return InfrastructureError(f"cannot read from {remote!r}: {meaning}\n{words}", hint=hint)
 

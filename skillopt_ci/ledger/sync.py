@@ -138,7 +138,6 @@ def _mirror(git: Git, remote_name: str, seen: Sighting, value: str | None) -> tu
     if seen.there is None:
         moves.append(Move(refs.tracking(remote_name, seen.ref), seen.known, None))
     if seen.here is not None and value is None:
-        run_and_kind = refs.branch(seen.ref)
-        grave = f"refs/skillopt-ci/deleted/{run_and_kind}/{seen.here[:12]}"
+        grave = f"{refs.deleted(seen.ref)}/{seen.here[:12]}"
         moves.append(Move(grave, refs.read(git, grave).get(grave), seen.here))
     return tuple(moves)

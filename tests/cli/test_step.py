@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -129,3 +130,24 @@ def test_an_epochs_end_alone_is_something_done(cli: Cli, done: Path) -> None:
     first = cli(done, *words)
     assert (first.code, first.out.startswith("End of epoch 1")) == (0, True)
     assert cli(done, *words).code == 3
+
+
+def test_what_a_kill_or_a_power_loss_left_is_put_right_and_told(
+    cli: Cli, fresh: Path, git: GitText
+) -> None:
+    assert cli(fresh, "step", "-q").code == 0
+    tip = git(fresh, "rev-parse", "skillopt/quickstart")
+    (fresh / ".git/refs/heads/skillopt/quickstart").write_bytes(b"")
+    lock = fresh / ".git/packed-refs.lock"
+    lock.touch()
+    os.utime(lock, (0, 0))
+    status = cli(fresh, "status")
+    assert status.code == 2
+    assert "skillopt/quickstart is broken in this repository" in status.err
+    done = cli(fresh, "step")
+    assert (done.code, done.out.partition(",")[0]) == (0, "Step 2 of 2")
+    told = " ".join(done.err.split())
+    assert f"skillopt/quickstart was broken, as after a power loss: put back to {tip[:12]}" in told
+    assert "packed-refs.lock" in told
+    assert not lock.exists()
+    git(fresh, "merge-base", "--is-ancestor", tip, "skillopt/quickstart")

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import shutil
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,3 +75,105 @@ def test_name_in_the_way_is_not_a_race(git: Git, head: str) -> None:
 def test_reflog_says_who_moved_a_ref(git: Git, head: str) -> None:
     refs.move(git, (Move("refs/heads/new", None, head),), "record a step")
     assert git.text("reflog", "new").endswith("skillopt-ci: record a step")
+
+
+SKILLS = "refs/heads/skillopt/demo"
+#: What a loose ref holds after a power loss.
+BROKEN = [b"", b"\0" * 41, b"\n", b"0123456789abcdef", b"not a commit\n", b"0" * 40 + b"\n"]
+
+
+@pytest.mark.parametrize("content", BROKEN)
+def test_broken_ref_is_neither_absent_nor_a_lost_race(
+    bench: Bench, repository: Path, content: bytes
+) -> None:
+    ledger = bench.open(repository)
+    bench.train(ledger, "one\n")
+    (repository / ".git" / SKILLS).write_bytes(content)
+    with pytest.raises(RepositoryError, match=f"{SKILLS} is broken in this repository"):
+        ledger.sync()
+
+
+def test_move_of_a_broken_ref_is_not_a_lost_race(repository: Path, git: Git, head: str) -> None:
+    (repository / ".git/refs/heads/new").touch()
+    with pytest.raises(RepositoryError, match="a ref of this run is broken"):
+        refs.move(git, (Move("refs/heads/new", None, head),), "test")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("content", BROKEN)
+def test_broken_ref_is_put_back_from_the_reflog(
+    bench: Bench, repository: Path, content: bytes, *, packed: bool
+) -> None:
+    told: list[str] = []
+    ledger = replace(bench.open(repository), tell=told.append)
+    bench.train(ledger, "one\n")
+    if packed:
+        bench.git(repository, "pack-refs", "--all")
+    tip = bench.train(ledger, "two\n")
+    candidate = bench.step(ledger, "three\n")
+    ledger.propose(candidate)
+    for name in (SKILLS, "refs/heads/skillopt-candidate/demo"):
+        (repository / ".git" / name).write_bytes(content)
+    log = repository / ".git/logs" / SKILLS
+    # its last line was not written in full, or tells of a commit that was not
+    log.write_bytes(log.read_bytes() + f"{tip} {'1' * 40} Ada <a> 1 +0000\n\0\0\0".encode())
+    with ledger.lock():
+        position = ledger.sync()
+    assert (position.tip, position.candidate) == (tip, candidate)
+    assert [line.split(" ")[0] for line in sorted(told)] == [
+        "refs/heads/skillopt-candidate/demo",
+        SKILLS,
+    ]
+    ledger.advance(tip, candidate, candidate)
+    assert bench.ref(repository, SKILLS) == candidate
+
+
+@pytest.mark.parametrize("reflog", [False, True])
+@pytest.mark.parametrize(
+    "name", [SKILLS, "refs/remotes/origin/skillopt/demo", "refs/remotes/origin/main"]
+)
+def test_broken_ref_is_put_right_by_the_remote(
+    bench: Bench, here: Path, elsewhere: Path, name: str, *, reflog: bool
+) -> None:
+    ledger = bench.open(here)
+    bench.train(ledger, "one\n")
+    (here / ".git" / name).write_bytes(b"")
+    if not reflog:
+        shutil.rmtree(here / ".git/logs")
+    tip = bench.train(bench.open(elsewhere), "two\n")
+    base = bench.publish(elsewhere, "tasks.jsonl", "{}\n")
+    with ledger.lock():
+        position = ledger.sync()
+    assert (position.tip, position.base) == (tip, base)
+    assert bench.ref(here, SKILLS) == tip
+
+
+def test_broken_ref_that_nobody_knows_is_left_for_a_person(bench: Bench, repository: Path) -> None:
+    ledger = bench.open(repository)
+    tip = bench.train(ledger, "one\n")
+    file = repository / ".git" / SKILLS
+    file.write_bytes(b"")
+    shutil.rmtree(repository / ".git/logs")
+    with (
+        pytest.raises(RepositoryError, match="no reflog knows its commit") as caught,
+        ledger.lock(),
+    ):
+        pass
+    assert file.read_bytes() == b""
+    fsck = ["git", "fsck", "--lost-found"]
+    found = subprocess.run(fsck, cwd=repository, capture_output=True, check=False).stdout
+    assert f"dangling commit {tip}" in found.decode()
+    remedy = caught.value.hint.split("then: ")[1].split("\n")[0].replace("COMMIT", tip)
+    subprocess.run(["sh", "-c", remedy], cwd=repository, check=True)
+    with ledger.lock():
+        assert ledger.sync().tip == tip
+
+
+def test_broken_branch_of_somebody_else_is_not_touched(bench: Bench, repository: Path) -> None:
+    ledger = bench.open(repository)
+    other = repository / ".git/refs/heads/other"
+    other.write_bytes(b"")
+    with ledger.lock():
+        tip = bench.train(ledger, "one\n")
+    assert bench.ref(repository, SKILLS) == tip
+    assert other.read_bytes() == b""

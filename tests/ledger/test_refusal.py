@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.errors import InfrastructureError, LostRace, PushRefused
-from skillopt_ci.ledger import refusal
+from skillopt_ci.errors import InfrastructureError, LostRace, PushRefused, RepositoryError
+from skillopt_ci.ledger import refusal, remote
 from skillopt_ci.ledger.git import Result
 
 if TYPE_CHECKING:
@@ -70,20 +70,102 @@ MEANWHILE = {
 }
 
 
-@pytest.mark.parametrize("other", [*MEANWHILE, "still holds"])
+@pytest.mark.parametrize("other", MEANWHILE)
 def test_push_that_meets_another_one_lost_a_race(
     bench: Bench, here: Path, origin: Path, other: str
 ) -> None:
     ledger = bench.open(here)
     commit = bench.step(ledger, "one\n")
     ledger.propose(commit)
-    if other in MEANWHILE:
-        # git forbids a hook of its own what it cannot forbid another process
-        bench.hook(origin, "pre-receive", f"env -u GIT_QUARANTINE_PATH git {MEANWHILE[other]}")
-    else:
-        (origin / "refs/heads/skillopt-candidate/demo.lock").touch()
+    # git forbids a hook of its own what it cannot forbid another process
+    bench.hook(origin, "pre-receive", f"env -u GIT_QUARANTINE_PATH git {MEANWHILE[other]}")
     with pytest.raises(LostRace, match="moved this run's branches"):
         ledger.advance(None, commit, commit)
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What a push slept between its tries, in no time."""
+    slept: list[float] = []
+    monkeypatch.setattr(remote, "sleep", slept.append)
+    return slept
+
+
+@pytest.mark.parametrize(
+    "left", ["refs/heads/skillopt-candidate/demo.lock", "packed-refs.lock", "packed-refs.new"]
+)
+def test_lock_that_stays_on_the_remote_is_named(
+    bench: Bench, here: Path, origin: Path, pauses: list[float], left: str
+) -> None:
+    ledger = bench.open(here)
+    commit = bench.step(ledger, "one\n")
+    ledger.propose(commit)
+    bench.git(origin, "pack-refs", "--all")
+    (origin / left).parent.mkdir(exist_ok=True)
+    (origin / left).touch()
+    with pytest.raises(PushRefused, match="a lock of git's was left behind there") as caught:
+        ledger.advance(None, commit, commit)
+    assert Path(caught.value.hint.split("\n")[1]) == origin / left
+    assert sum(pauses) > 10
+    (origin / left).unlink()
+    ledger.advance(None, commit, commit)
+    assert bench.ref(origin, "refs/heads/skillopt") == commit
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_lock_that_another_push_lets_go_of_is_waited_for(
+    bench: Bench, here: Path, origin: Path, monkeypatch: pytest.MonkeyPatch, *, moves: bool
+) -> None:
+    ledger = bench.open(here)
+    commit = bench.step(ledger, "one\n")
+    ledger.propose(commit)
+    lock = origin / "refs/heads/skillopt-candidate/demo.lock"
+    lock.touch()
+
+    def other_push_ends(_: float) -> None:
+        lock.unlink()
+        if moves:
+            bench.git(origin, "update-ref", "refs/heads/skillopt-candidate/demo", "main")
+
+    monkeypatch.setattr(remote, "sleep", other_push_ends)
+    if moves:
+        with pytest.raises(LostRace, match="moved this run's branches"):
+            ledger.advance(None, commit, commit)
+    else:
+        ledger.advance(None, commit, commit)
+        assert bench.ref(origin, "refs/heads/skillopt") == commit
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 41])
+def test_broken_ref_of_the_remote_is_neither_a_race_nor_a_deletion(
+    bench: Bench, here: Path, origin: Path, content: bytes
+) -> None:
+    ledger = bench.open(here)
+    tip = bench.train(ledger, "one\n")
+    (origin / "refs/heads/skillopt/demo").write_bytes(content)
+    with pytest.raises(InfrastructureError, match="is broken on 'origin'") as caught:
+        ledger.sync()
+    assert caught.value.hint.endswith(f"git update-ref refs/heads/skillopt/demo {tip}")
+    assert bench.ref(here, "refs/heads/skillopt") == tip
+
+
+def test_push_to_a_remote_with_a_broken_ref_says_so(bench: Bench, here: Path, origin: Path) -> None:
+    ledger = bench.open(here)
+    commit = bench.step(ledger, "one\n")
+    (origin / "refs/heads/other").touch()
+    with pytest.raises(PushRefused, match="an object or a ref of it is broken"):
+        ledger.propose(commit)
+
+
+@pytest.mark.parametrize("kind", ["lock", "broken"])
+def test_fetch_that_refs_of_this_repository_stop_blames_them(
+    bench: Bench, here: Path, elsewhere: Path, kind: str
+) -> None:
+    bench.publish(elsewhere, "tasks.jsonl", "{}\n")
+    name = "origin/main.lock" if kind == "lock" else "origin/other"
+    (here / ".git/refs/remotes" / name).touch()
+    with pytest.raises(RepositoryError, match="refs of this repository are locked or broken"):
+        bench.open(here).sync()
 
 
 def test_words_of_a_hook_are_not_taken_for_a_network_failure() -> None:
