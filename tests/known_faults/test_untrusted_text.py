@@ -88,7 +88,9 @@ def test_a_skill_with_a_long_run_of_spaces_is_read_in_time() -> None:
         assert reading(text) == text
 
 
-@pytest.mark.xfail(strict=True, raises=TimeoutExpired, reason="issue 16.3: aliases expand unbounded")
+@pytest.mark.xfail(
+    strict=True, raises=TimeoutExpired, reason="issue 16.3: aliases expand unbounded"
+)
 @pytest.mark.parametrize("file", ["skillopt.yaml", "tasks/train.yaml"])
 def test_aliases_that_expand_past_a_limit_are_refused(checkout: Checkout, file: str) -> None:
     known = f"[{{id: a0, prompt: Item 0 of kind a, references: a0, metadata: {{{LAUGHS}}}}}]"
@@ -99,7 +101,9 @@ def test_aliases_that_expand_past_a_limit_are_refused(checkout: Checkout, file: 
     assert "alias" in done.stdout + done.stderr
 
 
-@pytest.mark.xfail(strict=True, raises=TimeoutExpired, reason="issue 16.3: aliases expand unbounded")
+@pytest.mark.xfail(
+    strict=True, raises=TimeoutExpired, reason="issue 16.3: aliases expand unbounded"
+)
 def test_aliases_of_an_override_are_refused_as_well(checkout: Checkout) -> None:
     done = skillopt_ci(checkout.folder, "validate", "-o", f"train={{{LAUGHS}}}", seconds=2)
     assert done.returncode == 2, done.stderr
