@@ -14,7 +14,6 @@ import pytest
 from command_line import overrides, skillopt_ci
 
 if TYPE_CHECKING:
-    from action_world import World
 
     from tests.conftest import Checkout, ModelServer
 
