@@ -14,7 +14,6 @@ import pytest
 from command_line import overrides, skillopt_ci
 
 if TYPE_CHECKING:
-
     from tests.conftest import Checkout, ModelServer
 
 #: Aliases of aliases: nine levels of nine, which expand to hundreds of millions of texts.
