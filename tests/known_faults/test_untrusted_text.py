@@ -11,7 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 import pytest
-from command_line import overrides, skillopt_ci
+from command_line import in_process, overrides, skillopt_ci
 
 if TYPE_CHECKING:
     from tests.conftest import Checkout, ModelServer
@@ -25,6 +25,26 @@ LAUGHS = ", ".join(
 
 ONE_TASK = ("evaluation.test_env_num=1",)
 SKILL = "skills/SKILL.md"
+
+
+class OutOfTime(BaseException):
+    """Something took too long; no command takes it for an error of its own."""
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise OutOfTime from what takes longer, matching of expressions included."""
+
+    def end(signum: int, frame: FrameType | None) -> None:
+        raise OutOfTime(f"not done within {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def answering(server: ModelServer, text: str) -> None:
@@ -43,58 +63,46 @@ def test_a_pathological_pattern_of_the_regex_scorer_ends_in_time(
     assert done.returncode == 0, done.stderr
 
 
-@contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError from what takes longer, matching of expressions included."""
-
-    def end(signum: int, frame: FrameType | None) -> None:
-        raise TimeoutError(f"not done within {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-@pytest.mark.xfail(strict=True, raises=TimeoutError, reason="issue 16.3: quadratic in blank lines")
+@pytest.mark.xfail(strict=True, raises=OutOfTime, reason="issue 16.3: quadratic in blank lines")
 def test_a_text_of_blank_lines_is_made_harmless_in_time() -> None:
     from skillopt_ci.cli.harmless import harmless
 
     text = "a0" + "\n" * 50_000 + "end"
-    with time_limit(1):
+    with time_limit(0.5):
         assert harmless(text) == text
 
 
-@pytest.mark.xfail(strict=True, raises=TimeoutError, reason="issue 16.3: quadratic in blank lines")
+@pytest.mark.xfail(strict=True, raises=OutOfTime, reason="issue 16.3: quadratic in blank lines")
 @pytest.mark.parametrize("line", ["\n", "\n- ", "\n```\n"])
 def test_the_guard_judges_a_long_addition_in_time(line: str) -> None:
     from skillopt_ci.training.guard_orders import order_to_the_optimizer
 
-    with time_limit(1):
+    with time_limit(0.5):
         assert order_to_the_optimizer("Begin" + line * 30_000 + "end", "") == ""
 
 
-@pytest.mark.xfail(strict=True, raises=TimeoutError, reason="issue 16.3: quadratic in white space")
+@pytest.mark.xfail(strict=True, raises=OutOfTime, reason="issue 16.3: quadratic in white space")
 def test_a_skill_with_a_long_run_of_spaces_is_read_in_time() -> None:
     from skillopt_ci.skill.reading import reading
 
     text = "Begin" + " " * 100_000 + "end"
-    with time_limit(1):
+    with time_limit(0.5):
         assert reading(text) == text
 
 
-@pytest.mark.xfail(
-    strict=True, raises=TimeoutExpired, reason="issue 16.3: aliases expand unbounded"
-)
-@pytest.mark.parametrize("file", ["skillopt.yaml", "tasks/train.yaml"])
-def test_aliases_that_expand_past_a_limit_are_refused(checkout: Checkout, file: str) -> None:
-    known = f"[{{id: a0, prompt: Item 0 of kind a, references: a0, metadata: {{{LAUGHS}}}}}]"
-    checkout.write(file, f"{{{LAUGHS}}}" if file == "skillopt.yaml" else known)
-    more = overrides("tasks.train=tasks/train.yaml") if file == "tasks/train.yaml" else []
-    done = skillopt_ci(checkout.folder, "validate", *more, seconds=3)
+@pytest.mark.xfail(strict=True, raises=OutOfTime, reason="issue 16.3: aliases expand unbounded")
+def test_aliases_that_expand_past_a_limit_are_refused(checkout: Checkout) -> None:
+    checkout.write("skillopt.yaml", f"{{{LAUGHS}}}")
+    with time_limit(1):
+        done = in_process(checkout.folder, "validate")
+    assert done.returncode == 2, done.stderr
+    assert "alias" in done.stdout + done.stderr
+
+
+@pytest.mark.xfail(strict=True, raises=OutOfTime, reason="issue 16.3: aliases expand unbounded")
+def test_aliases_of_an_override_are_refused_as_well(checkout: Checkout) -> None:
+    with time_limit(1):
+        done = in_process(checkout.folder, "validate", "-o", f"train={{{LAUGHS}}}")
     assert done.returncode == 2, done.stderr
     assert "alias" in done.stdout + done.stderr
 
@@ -102,7 +110,11 @@ def test_aliases_that_expand_past_a_limit_are_refused(checkout: Checkout, file: 
 @pytest.mark.xfail(
     strict=True, raises=TimeoutExpired, reason="issue 16.3: aliases expand unbounded"
 )
-def test_aliases_of_an_override_are_refused_as_well(checkout: Checkout) -> None:
-    done = skillopt_ci(checkout.folder, "validate", "-o", f"train={{{LAUGHS}}}", seconds=2)
+def test_aliases_of_a_task_file_are_refused_as_well(checkout: Checkout) -> None:
+    task = f"{{id: a0, prompt: Item 0 of kind a, references: a0, metadata: {{{LAUGHS}}}}}"
+    checkout.write("tasks/train.yaml", f"[{task}]")
+    # in a process of its own: texts are joined where no signal is heard
+    line = ("validate", "-o", "tasks.train=tasks/train.yaml")
+    done = skillopt_ci(checkout.folder, *line, seconds=3)
     assert done.returncode == 2, done.stderr
     assert "alias" in done.stdout + done.stderr
