@@ -1,0 +1,64 @@
+"""What the configuration may hold is taken, and what it holds in vain is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from command_line import in_process, overrides
+
+if TYPE_CHECKING:
+    from tests.conftest import Checkout
+
+COMPUTER = "rollout.computer={type: unconfined}"
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.15: a list is no list")
+@pytest.mark.parametrize(
+    "setting",
+    [
+        'rollout.task={setup: [["true", "all"]]}',
+        'rollout.task={submission: {command: ["true"]}}',
+        'rollout.task.setup=[["true", "all"]]',
+        'rollout.task.submission.command=["true"]',
+        'scorer={type: computer, command: ["true"]}',
+        'scorer={type: computer, setup: [["true"]], command: "true"}',
+        'scorer={type: computer, report: {command: ["true"]}}',
+    ],
+)
+def test_a_command_may_be_a_list_in_an_override(checkout: Checkout, setting: str) -> None:
+    done = in_process(checkout.folder, "config", "--json", *overrides(COMPUTER, setting))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.15: a list is no list")
+@pytest.mark.parametrize(
+    "block",
+    [
+        'rollout: {task: {setup: [["true", "all"]]}, computer: {type: unconfined}}\n',
+        'rollout: {task: {submission: {command: ["true"]}}, computer: {type: unconfined}}\n',
+    ],
+)
+def test_a_command_may_be_a_list_in_the_configuration(checkout: Checkout, block: str) -> None:
+    text = (checkout.folder / "skillopt.yaml").read_text(encoding="utf-8")
+    checkout.write("skillopt.yaml", text + block)
+    done = in_process(checkout.folder, "config", "--json")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.15: a list is no list")
+def test_a_command_may_be_a_list_in_the_scorer_to_grade_anew_with(checkout: Checkout) -> None:
+    checkout.write("scorer.yaml", 'type: computer\ncommand: ["true"]\n')
+    done = in_process(checkout.folder, "rescore", "--scorer", "scorer.yaml", "-o", COMPUTER)
+    assert "expected a list" not in done.stderr
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.14: image is ignored")
+@pytest.mark.parametrize("kind", ["sandbox", "unconfined"])
+def test_an_image_is_refused_where_no_container_is_made(checkout: Checkout, kind: str) -> None:
+    setting = f"rollout.computer={{type: {kind}, image: python}}"
+    done = in_process(checkout.folder, "validate", "-o", setting)
+    assert done.returncode == 2, done.stdout
+    assert "image" in done.stdout + done.stderr

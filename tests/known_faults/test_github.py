@@ -1,0 +1,193 @@
+"""What the action shows on GitHub: harmless, about the change at hand, and for every event."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from action_world import World
+from github_server import pulls
+from github_server.state import Hub
+
+SKILL = "skills/ledger/SKILL.md"
+ADA = {"login": "ada", "type": "User"}
+OURS = {"full_name": "octo/skills"}
+FORK = {"full_name": "mallory/skills"}
+CHECK = "skillopt-ci / quickstart evaluation"
+#: As few tasks as show a difference.
+TINY = "evaluation.sel_env_num=2"
+
+
+@pytest.fixture
+def world(github_hub: Hub, tmp_path: Path) -> World:
+    """The bundled example, checked out of a GitHub."""
+    from skillopt_ci.quickstart import write_example
+
+    made = World(github_hub, tmp_path / "workspace", tmp_path / "runner")
+    made.files.mkdir()
+    write_example(made.workspace)
+    made.git("init", "--quiet", "--initial-branch=main")
+    made.git("add", "--all")
+    who = ("-c", "user.name=Ada", "-c", "user.email=ada@localhost")
+    made.git(*who, "commit", "--quiet", "--message", "Write down how ledger lines look")
+    made.git("push", "--quiet", str(github_hub.bare.folder), "main")
+    made.git("remote", "add", "origin", f"{github_hub.url}/octo/skills.git")
+    return made
+
+
+def propose(world: World, head: str, repository: dict[str, str] = OURS) -> dict[str, Any]:
+    """Open a pull request of this commit; return the payload of the event."""
+    pulls.add(world.hub, "ada", head, head="better", base="main", head_repo=repository["full_name"])
+    base = {"sha": world.hub.bare.tip("main"), "ref": "main", "repo": OURS}
+    side = {"sha": head, "ref": "better", "repo": repository}
+    return {
+        "action": "opened",
+        "pull_request": {"number": 1, "head": side, "base": base},
+        "sender": ADA,
+    }
+
+
+def commented(body: str, **more: Any) -> dict[str, Any]:
+    return {
+        "action": "created",
+        "issue": {"number": 1, "state": "open", "pull_request": {}},
+        "comment": {"id": 3, "body": body, **more},
+        "sender": ADA,
+    }
+
+
+def conclusions(world: World, commit: str) -> list[str]:
+    """How the check that may be required ended on a commit."""
+    return [
+        check["conclusion"]
+        for check in world.hub.checks.values()
+        if (check["name"], check["head_sha"]) == (CHECK, commit)
+    ]
+
+
+def without_skill(world: World) -> str:
+    bare = world.hub.bare
+    tree = bare.tree("main", [{"path": SKILL, "mode": "100644", "sha": None}])
+    commit = bare.git("commit-tree", tree, "-p", "main", "-m", "Delete")
+    bare.git("update-ref", "refs/heads/better", commit)
+    return commit
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.4: a branch's name is HTML")
+@pytest.mark.parametrize(
+    ("name", "deleted"),
+    [
+        ("skillopt/<script>alert(1)</script>`code`|__bold__", False),
+        ("<img/src=x/onerror=alert(1)>", True),
+    ],
+)
+def test_the_name_of_a_branch_does_not_act_in_the_summary(
+    world: World, name: str, deleted: bool
+) -> None:
+    done = world.start("push", {"ref": f"refs/heads/{name}", "deleted": deleted, "sender": ADA})
+    assert done.outputs["result"] == "skipped"
+    assert "did nothing" in done.summary
+    assert [sign for sign in ("<script", "<img", "__bold", "`code") if sign in done.summary] == []
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.4: a message is HTML")
+def test_what_a_failure_quotes_does_not_act_in_the_summary(world: World) -> None:
+    file = world.workspace / "skillopt.yaml"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(f'{text}\n"<img src=x onerror=alert(1)>": 1\n', encoding="utf-8")
+    done = world.start("workflow_dispatch", {"sender": ADA}, command="status")
+    assert done.code == 2
+    assert "onerror" in done.summary
+    assert "<img" not in done.summary
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.11: the whole run's gains")
+def test_the_title_after_a_merge_is_relative_to_base() -> None:
+    from run_views import plain_run
+
+    from skillopt_ci.report.pull_request import title
+
+    run = plain_run(5)
+    # base has the start and three steps, the last of which came to 0.30; step 5 comes to 0.40
+    told = title(replace(run, base_events=4))
+    assert "0.30 → 0.40" in told
+    assert "1 merged, 1 reverted" in told
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.11: the whole run's gains")
+def test_the_body_after_a_merge_is_relative_to_base() -> None:
+    from run_views import REPOSITORY, plain_run
+
+    from skillopt_ci.report.links import Links
+    from skillopt_ci.report.pull_request import body
+
+    run = replace(plain_run(5), base_events=4)
+    told = body(run, Links(REPOSITORY, f"{REPOSITORY}/actions/runs/7"))
+    assert "0.300" in told
+    assert "0.100" not in told
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.12: whatever is head now")
+def test_a_comment_asks_for_what_was_head_when_it_was_made(world: World) -> None:
+    propose(world, world.hub.bare.save("better", SKILL, "# Ledger\n\nAs it was.\n"))
+    later = world.hub.bare.save("better", SKILL, "# Ledger\n\nPushed after the comment.\n")
+    before = {"created_at": "2020-01-01T00:00:00Z", "updated_at": "2020-01-01T00:00:00Z"}
+    done = world.start("issue_comment", commented("/skillopt eval", **before), overrides=TINY)
+    assert "eval" in done.log
+    assert conclusions(world, later) == []
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.12: the check is neutral")
+def test_the_check_of_a_change_that_deletes_the_skill_fails(world: World) -> None:
+    head = without_skill(world)
+    world.start("pull_request", propose(world, head))
+    assert conclusions(world, head) == ["failure"]
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.12: the check is neutral")
+def test_the_check_of_a_change_that_makes_the_skill_unreadable_fails(world: World) -> None:
+    bare = world.hub.bare
+    oid = bare.git("hash-object", "-w", "--stdin", stdin=b"caf\xe9")
+    tree = bare.tree("main", [{"path": SKILL, "mode": "100644", "sha": oid}])
+    head = bare.git("commit-tree", tree, "-p", "main", "-m", "Break")
+    bare.git("update-ref", "refs/heads/better", head)
+    world.start("pull_request", propose(world, head))
+    assert conclusions(world, head) == ["failure"]
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.12: a check is missing")
+@pytest.mark.parametrize(
+    ("event", "repository"), [("pull_request", OURS), ("pull_request_target", FORK)]
+)
+def test_a_change_without_the_skill_gets_the_check_too(
+    world: World, event: str, repository: dict[str, str]
+) -> None:
+    head = world.hub.bare.save("better", "README.md", "Nothing about the skill.\n")
+    world.start(event, propose(world, head, repository))
+    assert conclusions(world, head) == ["success"]
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.12: a check is missing")
+def test_a_group_to_merge_gets_the_check_too(world: World) -> None:
+    ref = "gh-readonly-queue/main/pr-1"
+    head = world.hub.bare.save(ref, "README.md", "Nothing about the skill.\n")
+    base = world.hub.bare.tip("main")
+    group = {
+        "head_sha": head,
+        "head_ref": f"refs/heads/{ref}",
+        "base_sha": base,
+        "base_ref": "refs/heads/main",
+    }
+    payload = {"action": "checks_requested", "merge_group": group, "sender": ADA}
+    world.start("merge_group", payload)
+    assert conclusions(world, head) == ["success"]
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.12: no answer")
+@pytest.mark.parametrize("body", ["/skillopt finish", "/skillopt steps"])
+def test_an_unknown_command_in_a_comment_is_answered(world: World, body: str) -> None:
+    propose(world, world.hub.bare.save("better", SKILL, "# Ledger\n"))
+    world.start("issue_comment", commented(body))
+    assert world.hub.reactions or world.hub.own_comments()

@@ -1,0 +1,35 @@
+"""A grade says what the answer says."""
+
+import pytest
+
+CHOICES = {"A": "Paris", "B": "New York", "C": "Rome"}
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.9: an article is a label")
+@pytest.mark.parametrize(
+    "answer", ["A good reason makes it C", "A city like Rome", "A close call between B and C"]
+)
+def test_a_sentence_that_begins_with_an_article_does_not_choose_a(answer: str) -> None:
+    from skillopt_ci.chat import Message
+    from skillopt_ci.settings.scorer import ChoiceScorer
+    from skillopt_ci.tasks.scorers.choice import grade_choice
+    from skillopt_ci.tasks.task import Task
+
+    task = Task("t", (Message("user", "Which?"),), references=("A",))
+    spec = ChoiceScorer(type="choice", choices=CHOICES)
+    assert grade_choice(spec, task, answer).hard == 0
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.9: several labels become A")
+@pytest.mark.parametrize("reference", ["A, C", "A and C", "A C"])
+def test_several_labels_are_all_asked_for_or_refused(reference: str) -> None:
+    from skillopt_ci.chat import Message
+    from skillopt_ci.settings.scorer import ChoiceScorer
+    from skillopt_ci.tasks.scorers.choice import check_choice_references, grade_choice
+    from skillopt_ci.tasks.task import Task
+
+    task = Task("t", (Message("user", "Which?"),), references=(reference,))
+    spec = ChoiceScorer(type="choice", choices=CHOICES)
+    if check_choice_references(spec, task) is None:
+        assert grade_choice(spec, task, "A").hard == 0
+        assert grade_choice(spec, task, "A, C").hard == 1

@@ -1,0 +1,104 @@
+"""What an optimizer's reply may do: nothing but what it says, and nothing silently."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from command_line import in_process, overrides
+
+if TYPE_CHECKING:
+    from tests.conftest import Checkout, ModelServer
+
+DRAFT = '{"op": "append", "content": "draft"}'
+HALF = '{"op": "append", "content": "Always'
+FINAL = '{"edits": [{"op": "append", "content": "final"}]}'
+NONE = '{"edits": []}'
+WORDS = "I am not sure what to say."
+
+
+@pytest.fixture
+def speechless(model_server: ModelServer) -> ModelServer:
+    """Models of which the optimizer never replies with an edit."""
+    answer = model_server.answer
+
+    def without_edits(system: str, prompt: str) -> str:
+        return answer(system, prompt) if prompt.startswith("Item") else WORDS
+
+    model_server.answer = without_edits  # type: ignore[method-assign]
+    return model_server
+
+
+@pytest.mark.usefixtures("speechless")
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.6: run goes on and exits 0")
+def test_a_run_ends_when_no_reply_of_the_optimizer_can_be_used(checkout: Checkout) -> None:
+    once = overrides("train.num_epochs=1", "evaluation.eval_test=false")
+    done = in_process(checkout.folder, "run", *once)
+    assert done.returncode == 5, done.stdout
+    assert WORDS in done.stderr
+
+
+@pytest.mark.usefixtures("speechless")
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.6: reason is not recorded")
+def test_git_and_log_show_that_replies_could_not_be_used(checkout: Checkout) -> None:
+    in_process(checkout.folder, "step")
+    message = checkout.git("log", "-1", "--format=%B", "skillopt/demo")
+    assert "JSON" in message or "repl" in message
+    shown = in_process(checkout.folder, "log").stdout
+    assert "JSON" in shown or "repl" in shown
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.7: guesses at cut-off text")
+@pytest.mark.parametrize(
+    ("reply", "last"),
+    [
+        (f'```json\n{{"edits": [{HALF}\n```\nCut off. Again:\n```json\n{NONE}\n```', NONE),
+        (f'```json\n{{"edits": [{DRAFT},\n```\nAgain:\n```json\n{FINAL}\n```', FINAL),
+        (f'{{"edits": [{DRAFT},\nNo, rather:\n{FINAL}', FINAL),
+        ('```json\n{"a":\n```\n{"b": 1}', '{"b": 1}'),
+    ],
+    ids=["string in a fence", "array in a fence", "array", "value in a fence"],
+)
+def test_of_a_cut_off_draft_and_an_object_the_object_counts(reply: str, last: str) -> None:
+    from json import loads
+
+    from skillopt_ci.training.wire_json import extract_json
+
+    assert extract_json(reply) == loads(last)
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.7: half a text is an edit")
+@pytest.mark.parametrize("end", ["}", "}\n```"], ids=["plain", "in a fence"])
+def test_a_text_without_its_end_becomes_no_edit(end: str) -> None:
+    from skillopt_ci.training.wire_json import WireError, extract_json
+
+    opening = "```json\n" if "```" in end else ""
+    try:
+        found = extract_json(f'{opening}{{"edits": [{HALF} name {{the vendor{end}')
+    except WireError:
+        return
+    assert "Always" not in str(found)
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.8: matches inside a word")
+@pytest.mark.parametrize("target", ["\nbe\n", " be ", "be\n", "\tbe"])
+@pytest.mark.parametrize("op", ["delete", "replace", "insert_after"])
+def test_a_target_that_stands_alone_is_not_found_inside_a_word(op: str, target: str) -> None:
+    from skillopt_ci.skill.apply import apply_edits
+    from skillopt_ci.skill.edit import Edit
+
+    text = "Alphabeta\n"
+    changed, (report,) = apply_edits(text, [Edit(op=op, target=target, content="new")])
+    assert not (report.status.applied and changed.startswith(("Alphata", "Alphanewta")))
+    assert "Alphabeta" in changed
+    assert str(report.status) != "applied_insert_after"
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.8: matches inside a word")
+def test_a_line_that_stands_alone_is_found_though_a_word_holds_it() -> None:
+    from skillopt_ci.skill.apply import apply_edits
+    from skillopt_ci.skill.edit import Edit
+
+    text = "Alphabeta\n\n  be\nGamma\n"
+    changed, _ = apply_edits(text, [Edit(op="delete", target="\nbe\n")])
+    assert "Alphabeta" in changed

@@ -1,0 +1,210 @@
+"""What is said of a run: all that is true, wherever it is read, and each number in one meaning."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from command_line import in_process, overrides
+
+if TYPE_CHECKING:
+    from tests.conftest import Checkout, ModelServer, Workshop
+
+SKILL = "skills/SKILL.md"
+#: The training of one epoch, with nothing after it.
+SHORT = ("train.num_epochs=1", "evaluation.eval_test=false")
+LABEL = re.compile(r"±[^\n]*(95 %|standard error)|(95 %|standard error)[^\n]*±")
+
+
+@pytest.fixture
+def merged(workshop: Workshop) -> Checkout:
+    """A clone of what was merged, with the skills branch gone and origin out of reach."""
+    origin = workshop.origin()
+    trainer = workshop.clone(origin, "trainer")
+    trainer.step("git.remote=origin")
+    trainer.git("merge", "--quiet", "skillopt/demo")
+    trainer.git("push", "--quiet", "origin", "main", ":skillopt/demo")
+    clone = workshop.clone(origin, "clone")
+    shutil.rmtree(origin)
+    return clone
+
+
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 16.10: exit 5 though all is here"
+)
+@pytest.mark.parametrize("words", [("log",), ("status",), ("show", "1"), ("report",)])
+def test_a_run_is_read_without_origin(merged: Checkout, words: tuple[str, ...]) -> None:
+    done = in_process(merged.folder, *words)
+    assert done.returncode == 0, done.stderr
+    told = done.stdout + done.stderr
+    assert "origin" in told, "it does not say that this may be old"
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.13: ended is 'in flight'")
+def test_an_epochs_end_that_only_wrote_memory_is_not_in_flight(
+    checkout: Checkout, model_server: ModelServer
+) -> None:
+    model_server.memory = "Look at the kind first."
+    checkout.run(*SHORT, "optimizer.use_meta_skill=true")
+    assert in_process(checkout.folder, "report").returncode == 0
+    page = (checkout.folder / "skillopt-report.html").read_text(encoding="utf-8")
+    badge = r'<span class="badge">([^<]*)</span> <span class="headline"><bdi>End of epoch 1'
+    (fate,) = re.findall(badge, page)
+    assert fate != "in flight"
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.13: ± has two meanings")
+def test_a_step_and_an_evaluation_mean_the_same_by_plus_and_minus(checkout: Checkout) -> None:
+    stepped = in_process(checkout.folder, "step").stdout
+    compared = in_process(
+        checkout.folder, "eval", "initial", "current", "--split", "selection"
+    ).stdout
+    pattern = r"\+0\.250 ± ([\d.]+)"
+    (first,), (second,) = re.findall(pattern, stepped), re.findall(pattern, compared)
+    assert first == second
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.13: ± without its meaning")
+def test_the_end_of_a_run_says_what_plus_and_minus_mean(checkout: Checkout) -> None:
+    told = in_process(checkout.folder, "run", *overrides("train.num_epochs=1")).stdout
+    end = told[told.index("Run demo") :]
+    assert "±" in end
+    assert LABEL.search(end)
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.13: ± without its meaning")
+def test_the_comment_on_a_pull_request_says_what_plus_and_minus_mean() -> None:
+    text = compared(broken=6)
+    assert "±" in text
+    assert LABEL.search(text)
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.13: rounded to never")
+def test_what_is_rare_is_not_said_to_happen_in_no_case() -> None:
+    text = compared(broken=12)
+    assert "of all cases" in text
+    assert "in 0% of" not in text
+
+
+def compared(broken: int) -> str:
+    """The comment on a change that fails so many of sixteen tasks which were solved."""
+    from run_views import REPOSITORY, SHA
+
+    from skillopt_ci.ledger.records import Measurement
+    from skillopt_ci.report.comparison import Finding
+    from skillopt_ci.report.evaluation_comment import EvaluationView, Side, evaluation_comment
+    from skillopt_ci.report.links import Links
+    from skillopt_ci.rollout.metrics import paired
+
+    base = {f"t{number}": 1.0 for number in range(16)}
+    head = {f"t{number}": float(number >= broken) for number in range(16)}
+    before, after = (
+        Side(SHA, Measurement(hard=mean, soft=mean, score=mean, tasks=tasks))
+        for tasks, mean in (
+            ({name: (score, score) for name, score in scores.items()}, sum(scores.values()) / 16)
+            for scores in (base, head)
+        )
+    )
+    view = EvaluationView(
+        run="demo",
+        skill=SKILL,
+        split="selection",
+        finding=Finding.REGRESSION,
+        base=before,
+        head=after,
+        difference=paired(base, head),
+    )
+    return evaluation_comment(view, Links(REPOSITORY, f"{REPOSITORY}/actions/runs/7"))
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.13: 0.975 becomes 0.97")
+def test_the_title_of_a_pull_request_rounds_half_up() -> None:
+    from run_views import plain_run, state
+
+    from skillopt_ci.report.pull_request import title
+
+    run = replace(plain_run(1), state=state(39 / 40, 1))
+    assert re.search(r"0\.98|0\.975", title(run)), title(run)
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.13: no candidate, bar at 0")
+def test_a_step_without_a_candidate_is_no_bar_at_zero() -> None:
+    from run_views import entry, plain_run
+
+    from skillopt_ci.report.chart import chart
+
+    run = plain_run(3)
+    start, first, _, third = run.history
+    without = entry(2, action="skip_no_patches", score_before=0.2, score_after=None)
+    drawn = chart(replace(run, history=(start, first, without, third)))
+    (bars,) = re.findall(r"bar \[(.*)\]", drawn)
+    assert "0" not in bars.split(", ")
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.14: no measurement in JSON")
+def test_an_evaluation_that_measured_nothing_says_so_in_json(
+    checkout: Checkout, model_server: ModelServer
+) -> None:
+    model_server.trouble = lambda prompt: (500, "down")
+    done = in_process(checkout.folder, "eval", SKILL, "--json", "-o", "evaluation.test_env_num=2")
+    assert done.returncode == 5
+    (skill,) = json.loads(done.stdout).get("skills", [{}])
+    assert skill.get("errors") == 2
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.14: no scores by task")
+def test_the_evaluation_of_one_skill_has_the_scores_of_its_tasks_in_json(
+    checkout: Checkout, model_server: ModelServer
+) -> None:
+    done = in_process(checkout.folder, "eval", SKILL, "--json", "-o", "evaluation.test_env_num=2")
+    assert done.returncode == 0, done.stderr
+    asked = {prompt.rsplit("Item ", 1)[1] for prompt in model_server.prompts}
+    names = {f"{item.split()[-1]}{item.split()[0]}" for item in asked}
+    assert len(names) == 2
+    assert [name for name in names if f'"{name}"' not in done.stdout] == []
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.14: the end says retry 0")
+def test_the_end_of_a_retried_attempt_belongs_to_its_last_try(checkout: Checkout) -> None:
+    mark = checkout.folder / "tried"
+    settings = overrides(
+        "evaluation.test_env_num=1",
+        'rollout.solver={type: scripted, commands: ["true"], answer: a200}',
+        "rollout.computer={type: unconfined}",
+        f'rollout.task={{setup: ["test -e {mark} || {{ touch {mark}; exit 1; }}"]}}',
+    )
+    assert in_process(checkout.folder, "eval", SKILL, *settings).returncode == 0
+    (log,) = (checkout.folder / ".git").rglob("*-eval.jsonl")
+    events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    assert [event["retry"] for event in events if event["type"] == "work_ended"] == [1]
+    assert [event["retry"] for event in events if event["type"] == "attempt_ended"] == [1]
+
+
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 16.14: target is not simulated"
+)
+def test_an_evaluation_of_a_real_target_is_not_called_simulated(checkout: Checkout) -> None:
+    optimizer = "model.optimizer=simulated/simulated-optimizer"
+    done = in_process(checkout.folder, "eval", SKILL, "-o", optimizer)
+    assert done.returncode == 0, done.stderr
+    assert "(simulated models)" not in done.stdout
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.16: used without a word")
+@pytest.mark.parametrize("file", ["skillopt.yaml", "tasks/train.jsonl", SKILL])
+def test_a_step_says_what_differs_from_the_commit(checkout: Checkout, file: str) -> None:
+    text = (checkout.folder / file).read_text(encoding="utf-8")
+    changes = {
+        "skillopt.yaml": lambda: text.replace("batch_size: 4", "batch_size: 3"),
+        "tasks/train.jsonl": lambda: text.replace("kind a", "kind b"),
+        SKILL: lambda: f"{text}\nThe letter comes first.\n",
+    }
+    checkout.write(file, changes[file]())
+    done = in_process(checkout.folder, "step")
+    assert done.returncode == 0, done.stderr
+    about = [line for line in (done.stdout + done.stderr).splitlines() if file in line]
+    assert [line for line in about if re.search(r"commit|differ|main", line)] != []

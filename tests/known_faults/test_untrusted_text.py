@@ -1,0 +1,120 @@
+"""Text that people outside may write must neither keep a command busy nor act where it is shown."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from subprocess import TimeoutExpired
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import pytest
+from command_line import in_process, overrides, skillopt_ci
+
+if TYPE_CHECKING:
+    from tests.conftest import Checkout, ModelServer
+
+#: Aliases of aliases: nine levels of nine, which expand to hundreds of millions of texts.
+_LEVELS = "abcdefghi"
+LAUGHS = ", ".join(
+    ["a: &a [ha, ha, ha, ha, ha, ha, ha, ha, ha]"]
+    + [f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]" for a, b in pairwise(_LEVELS)]
+)
+
+ONE_TASK = ("evaluation.test_env_num=1",)
+SKILL = "skills/SKILL.md"
+
+
+class OutOfTime(BaseException):
+    """Something took too long; no command takes it for an error of its own."""
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise OutOfTime from what takes longer, matching of expressions included."""
+
+    def end(signum: int, frame: FrameType | None) -> None:
+        raise OutOfTime(f"not done within {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def answering(server: ModelServer, text: str) -> None:
+    """Have the models say ``text`` to everything."""
+    server.answer = lambda system, prompt: text  # type: ignore[method-assign]
+
+
+@pytest.mark.xfail(strict=True, raises=TimeoutExpired, reason="issue 16.3: regex scorer hangs")
+def test_a_pathological_pattern_of_the_regex_scorer_ends_in_time(
+    checkout: Checkout, model_server: ModelServer
+) -> None:
+    answering(model_server, "a" * 60 + "!")
+    scorer = 'scorer={type: regex, pattern: "^(a+)+$"}'
+    line = ("eval", SKILL, "--json", *overrides(scorer, *ONE_TASK))
+    done = skillopt_ci(checkout.folder, *line, seconds=3)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.xfail(strict=True, raises=OutOfTime, reason="issue 16.3: quadratic in blank lines")
+def test_a_text_of_blank_lines_is_made_harmless_in_time() -> None:
+    from skillopt_ci.cli.harmless import harmless
+
+    text = "a0" + "\n" * 50_000 + "end"
+    with time_limit(0.5):
+        assert harmless(text) == text
+
+
+@pytest.mark.xfail(strict=True, raises=OutOfTime, reason="issue 16.3: quadratic in blank lines")
+@pytest.mark.parametrize("line", ["\n", "\n- ", "\n```\n"])
+def test_the_guard_judges_a_long_addition_in_time(line: str) -> None:
+    from skillopt_ci.training.guard_orders import order_to_the_optimizer
+
+    with time_limit(0.5):
+        assert order_to_the_optimizer("Begin" + line * 30_000 + "end", "") == ""
+
+
+@pytest.mark.xfail(strict=True, raises=OutOfTime, reason="issue 16.3: quadratic in white space")
+def test_a_skill_with_a_long_run_of_spaces_is_read_in_time() -> None:
+    from skillopt_ci.skill.reading import reading
+
+    text = "Begin" + " " * 100_000 + "end"
+    with time_limit(0.5):
+        assert reading(text) == text
+
+
+@pytest.mark.xfail(strict=True, raises=OutOfTime, reason="issue 16.3: aliases expand unbounded")
+def test_aliases_that_expand_past_a_limit_are_refused(checkout: Checkout) -> None:
+    checkout.write("skillopt.yaml", f"{{{LAUGHS}}}")
+    with time_limit(1):
+        done = in_process(checkout.folder, "validate")
+    assert done.returncode == 2, done.stderr
+    assert "alias" in done.stdout + done.stderr
+
+
+@pytest.mark.xfail(strict=True, raises=OutOfTime, reason="issue 16.3: aliases expand unbounded")
+def test_aliases_of_an_override_are_refused_as_well(checkout: Checkout) -> None:
+    with time_limit(1):
+        done = in_process(checkout.folder, "validate", "-o", f"train={{{LAUGHS}}}")
+    assert done.returncode == 2, done.stderr
+    assert "alias" in done.stdout + done.stderr
+
+
+@pytest.mark.xfail(
+    strict=True, raises=TimeoutExpired, reason="issue 16.3: aliases expand unbounded"
+)
+def test_aliases_of_a_task_file_are_refused_as_well(checkout: Checkout) -> None:
+    task = f"{{id: a0, prompt: Item 0 of kind a, references: a0, metadata: {{{LAUGHS}}}}}"
+    checkout.write("tasks/train.yaml", f"[{task}]")
+    # in a process of its own: texts are joined where no signal is heard
+    line = ("validate", "-o", "tasks.train=tasks/train.yaml")
+    done = skillopt_ci(checkout.folder, *line, seconds=3)
+    assert done.returncode == 2, done.stderr
+    assert "alias" in done.stdout + done.stderr
