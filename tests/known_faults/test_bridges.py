@@ -1,0 +1,46 @@
+"""Files of other tools, as far as they can be used."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+if TYPE_CHECKING:
+    from tests.conftest import Checkout
+    from tests.known_faults.conftest import Cli
+
+
+@pytest.mark.parametrize(
+    "assertion",
+    [
+        {"type": "javascript", "value": "output.length > 3"},
+        {"type": "python", "value": "len(output) > 3"},
+    ],
+    ids=lambda assertion: assertion["type"],
+)
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16.21: one assertion refuses promptfoo's whole file",
+)
+def test_promptfoos_other_tests_are_tasks_all_the_same(
+    checkout: Checkout, cli: Cli, assertion: dict[str, Any]
+) -> None:
+    tests = [
+        {"vars": {"q": f"Say {number}"}, "assert": [{"type": "contains", "value": str(number)}]}
+        for number in range(19)
+    ]
+    tests.append({"vars": {"q": "Say more"}, "assert": [assertion]})
+    promptfoo = {"prompts": ["{{q}}"], "providers": ["echo"], "tests": tests}
+    checkout.write("promptfooconfig.yaml", yaml.safe_dump(promptfoo))
+    file = checkout.folder / "skillopt.yaml"
+    ours = yaml.safe_load(file.read_text(encoding="utf-8"))
+    kept = {key: value for key, value in ours.items() if key not in ("tasks", "scorer")}
+    environment = {"type": "promptfoo", "file": "promptfooconfig.yaml", "split": "2:1:7"}
+    checkout.write("skillopt.yaml", yaml.safe_dump({**kept, "environment": environment}))
+    done = cli(checkout.folder, "validate", "--json")
+    errors = [one for one in json.loads(done.out)["findings"] if one["level"] == "error"]
+    assert errors == []

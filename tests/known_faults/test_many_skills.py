@@ -1,0 +1,98 @@
+"""Several runs in one repository."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+if TYPE_CHECKING:
+    from tests.conftest import Checkout
+    from tests.known_faults.conftest import Cli
+
+
+def listed(checkout: Checkout, *runs: tuple[str, str]) -> None:
+    """Let the configuration list these runs, each with its skill."""
+    file = checkout.folder / "skillopt.yaml"
+    whole = yaml.safe_load(file.read_text(encoding="utf-8"))
+    common = {key: value for key, value in whole.items() if key not in ("run", "skill")}
+    entries = [{"run": run, "skill": skill} for run, skill in runs]
+    file.write_text(yaml.safe_dump({**common, "runs": entries}), encoding="utf-8")
+    for _, skill in runs:
+        checkout.write(skill, "# Items\n")
+    checkout.git("add", ".")
+    checkout.git("commit", "--quiet", "--allow-empty", "-m", "List runs")
+
+
+def named(checkout: Checkout, cli: Cli, *words: str) -> str:
+    """The name of the run that the options mean."""
+    done = cli(checkout.folder, *words, "config")
+    assert done.code == 0, done.err
+    return str(yaml.safe_load(done.out)["run"])
+
+
+@pytest.mark.parametrize("words", [("--run", "second"), ()], ids=["named", "unnamed"])
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 16.33: a second init adds no run"
+)
+def test_a_second_init_adds_a_run(checkout: Checkout, cli: Cli, words: tuple[str, ...]) -> None:
+    second = "skills/second/SKILL.md"
+    assert cli(checkout.folder, "init", "--yes", "--skill", second, *words).code == 0
+    found = json.loads(cli(checkout.folder, "discover", "--json").out)
+    trained = {one["skill"]: one["run"] for one in found["runs"]}
+    assert trained.keys() == {"skills/SKILL.md", second}
+    assert named(checkout, cli, "--run", trained[second]) != "demo"
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16.33: a second file's run collides with the first's",
+)
+def test_a_second_file_names_a_run_of_its_own(checkout: Checkout, cli: Cli) -> None:
+    for name in ("one", "two"):
+        more = ("-c", f"{name}.yaml", "--skill", f"skills/{name}/SKILL.md")
+        assert cli(checkout.folder, "init", "--yes", *more).code == 0
+    runs = [named(checkout, cli, "-c", f"{name}.yaml") for name in ("one", "two")]
+    assert len(set(runs)) == 2
+
+
+CLASHES = {
+    "the same skill": (("a", "skills/SKILL.md"), ("b", "skills/SKILL.md")),
+    "names that differ in case": (("a", "skills/SKILL.md"), ("A", "skills/other/SKILL.md")),
+}
+
+
+@pytest.mark.parametrize("command", ["validate", "estimate", "config"])
+@pytest.mark.parametrize("clash", CLASHES)
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 16.33: only `discover` sees that runs clash"
+)
+def test_runs_that_clash_are_refused(
+    checkout: Checkout, cli: Cli, clash: str, command: str
+) -> None:
+    listed(checkout, *CLASHES[clash])
+    assert cli(checkout.folder, "--run", "a", command).code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [(("--run", "b"), "step --run b"), (("-c", "other.yaml"), "step -c other.yaml")],
+)
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 16.33: the next command does not name the run"
+)
+def test_what_is_said_to_come_next_names_the_run(
+    checkout: Checkout, cli: Cli, words: tuple[str, str], wanted: str
+) -> None:
+    if words[0] == "--run":
+        listed(checkout, ("a", "skills/SKILL.md"), ("b", "skills/other/SKILL.md"))
+    else:
+        checkout.git("mv", "skillopt.yaml", "other.yaml")
+        checkout.git("commit", "--quiet", "-m", "Move")
+    done = cli(checkout.folder, *words, "validate")
+    assert done.code == 0, done.err
+    assert "Ready to train" in done.out
+    assert wanted in done.out

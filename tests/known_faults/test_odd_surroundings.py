@@ -1,0 +1,288 @@
+"""What a machine can hold in store: files that are none, closed outputs, stray characters in keys.
+
+Each is told in a sentence, and ends with 2 or 5 (or with 0, where nothing is lost by it).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.conftest import Checkout, Workshop
+    from tests.known_faults.conftest import Cli, Done
+
+LONG = "a" * 300
+#: A command that gives up does so at once; one that hangs costs this much. To be raised when none
+#: hangs any more, for the sake of busy machines.
+SECONDS = 2.5
+
+
+def started(checkout: Checkout, *words: str) -> subprocess.Popen[str]:
+    """Begin a command in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "skillopt_ci", *words],
+        cwd=checkout.folder,
+        env={**os.environ, "DEMO_KEY": "sk-demo-key"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def ended(process: subprocess.Popen[str], seconds: float = SECONDS) -> tuple[int, str]:
+    """How it ended, and what it said; whoever does not end is killed and fails the test."""
+    try:
+        _, told = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise AssertionError(f"it did not end within {seconds} s") from None
+    return process.returncode, told
+
+
+def is_told(code: int, told: str) -> bool:
+    """Whether something was said to a person instead of to a maintainer."""
+    return code in (2, 5) and "this is a defect" not in told and "Traceback" not in told
+
+
+def said(done: Done) -> str:
+    return f"exit {done.code}\n{done.out}{done.err}"
+
+
+# --- files that never end ------------------------------------------------------------------------
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16.24: the cache's lock is waited for without an end",
+)
+def test_a_cache_where_no_file_can_be_is_told(checkout: Checkout) -> None:
+    process = started(
+        checkout, "eval", "skills/SKILL.md", "--split", "test", "-o", "cache.path=/proc/x"
+    )
+    code, told = ended(process)
+    assert is_told(code, told), told
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16.24: SIGTERM is not heard behind the cache's lock",
+)
+def test_who_waits_for_the_cache_can_be_stopped(checkout: Checkout) -> None:
+    from filelock import FileLock
+
+    place = checkout.folder.parent
+    # The folder `begun` is made on the way to the file, just before its lock is asked for.
+    cache = f"{place}/begun/../calls.sqlite"
+    words = ("eval", "skills/SKILL.md", "--split", "test", "-o", f"cache.path={cache}")
+    with FileLock(place / "calls.sqlite.lock"):  # as a suspended process would hold it
+        process = started(checkout, *words)
+        give_up = time.monotonic() + 20
+        while not (place / "begun").exists() and process.poll() is None:
+            assert time.monotonic() < give_up
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        code, told = ended(process)
+    assert code in (2, 5, 6, 130), told
+
+
+@pytest.mark.parametrize("key", ["skill", "tasks.train"])
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16.24: a pipe is read until somebody writes into it",
+)
+def test_a_pipe_is_no_file(checkout: Checkout, key: str) -> None:
+    name = "pipe.jsonl"
+    os.mkfifo(checkout.folder / name)
+    code, told = ended(started(checkout, "validate", "--quiet", "-o", f"{key}={name}"))
+    assert is_told(code, told), told
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16.26: /dev/zero is read into memory as a skill",
+)
+def test_a_device_is_no_skill(checkout: Checkout) -> None:
+    limit = 1_000_000_000
+    process = subprocess.run(
+        [sys.executable, "-m", "skillopt_ci", "validate", "--quiet", "-o", "skill=/dev/zero"],
+        cwd=checkout.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+    )
+    assert is_told(process.returncode, process.stderr), process.stderr
+
+
+# --- keys ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "stray",
+    ["\u200b", "…", "\ufeff", "\n", "ä"],
+    ids=["zero-width space", "ellipsis", "byte order mark", "line break", "letter"],
+)
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16.25: a stray character in a key ends as a defect",
+)
+def test_a_stray_character_in_a_key_is_named_with_its_place(
+    checkout: Checkout, cli: Cli, monkeypatch: pytest.MonkeyPatch, stray: str
+) -> None:
+    monkeypatch.setenv("DEMO_KEY", f"sk-{'d' * 37}{stray}key")
+    done = cli(checkout.folder, "eval", "skills/SKILL.md", "--split", "test")
+    assert done.code == 2, said(done)
+    assert "DEMO_KEY" in done.err
+    # The forty-first, or number 40 for those who count from 0.
+    assert re.search(r"\b4[01]\b", done.err)
+
+
+# --- outputs -------------------------------------------------------------------------------------
+
+
+def printed(checkout: Checkout, words: str, into: str, **env: str) -> tuple[int, str]:
+    """Run a command by a shell, whose words say where its output goes."""
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" -m skillopt_ci {words} {into}', sys.executable],
+        cwd=checkout.folder,
+        env={**os.environ, "DEMO_KEY": "sk-demo-key", **env},
+        capture_output=True,
+        check=False,
+    )
+    return done.returncode, done.stderr.decode("utf-8", errors="replace")
+
+
+@pytest.mark.parametrize("words", ["config", "--help"])
+@pytest.mark.parametrize("into", [">&-", ">/dev/full"])
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16.26: an output that takes nothing ends as a defect",
+)
+def test_an_output_that_takes_nothing_is_told(checkout: Checkout, words: str, into: str) -> None:
+    code, told = printed(checkout, words, into)
+    assert is_told(code, told) or (code == 0 and into == ">&-"), told
+
+
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 16.26: an output in ASCII ends as a defect"
+)
+def test_an_output_in_ascii_is_written_to(workshop: Workshop) -> None:
+    checkout = workshop.checkout()
+    code, told = printed(checkout, "validate", "", PYTHONIOENCODING="ascii")
+    assert code == 0, told
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-c", f"{LONG}.yaml", "validate"),
+        ("-o", f"skill={LONG}.md", "validate"),
+        ("init", "--yes", "-c", "x.yaml", "--skill", f"{LONG}.md"),
+        ("-o", r'skill="a\0b"', "validate"),
+        ("-o", r'tasks.train="a\0b.jsonl"', "validate"),
+        ("-o", r'cache.path="a\0b"', "eval", "skills/SKILL.md", "--split", "test"),
+        ("-o", "skill=loop", "validate"),
+        ("eval", LONG, "--split", "test"),
+        ("export", "--format", "skillopt", LONG),
+    ],
+    ids=lambda words: " ".join(words).replace(LONG, "long")[:40].replace("\\", ""),
+)
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16.26: a name that no file can have is a defect",
+)
+def test_a_name_that_no_file_can_have_is_told(
+    checkout: Checkout, cli: Cli, words: tuple[str, ...]
+) -> None:
+    (checkout.folder / "loop").symlink_to("loop")
+    done = cli(checkout.folder, *words)
+    assert is_told(done.code, done.out + done.err), said(done)
+
+
+# --- contents ------------------------------------------------------------------------------------
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16.28: a pointer of Git LFS is trained as the skill",
+)
+def test_a_pointer_of_git_lfs_is_no_skill(workshop: Workshop, cli: Cli) -> None:
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 1234\n"
+    checkout = workshop.checkout(skill=pointer)
+    done = cli(checkout.folder, "validate")
+    assert done.code == 2, said(done)
+    assert "git lfs pull" in done.out + done.err
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16.28: a pointer of Git LFS is trained as the skill",
+)
+def test_no_step_begins_with_a_pointer_of_git_lfs(workshop: Workshop, cli: Cli) -> None:
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 1234\n"
+    checkout = workshop.checkout(skill=pointer)
+    done = cli(checkout.folder, "step", "-o", "train.batch_size=1", "-o", "tasks.limit=2")
+    assert done.code == 2, said(done)
+    assert workshop.server.answered.total() == 0
+
+
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 16.26: a deeply nested event is a defect"
+)
+def test_a_deeply_nested_event_is_passed_over(checkout: Checkout, cli: Cli) -> None:
+    words = ("eval", "skills/SKILL.md", "--split", "test")
+    assert cli(checkout.folder, *words).code == 0
+    logs = [*(checkout.folder / ".git" / "skillopt-ci").rglob("*.jsonl")]
+    assert logs
+    for log in logs:
+        with log.open("a", encoding="utf-8") as file:
+            file.write("[" * 100_000 + "]" * 100_000 + "\n")
+    done = cli(checkout.folder, "trace", "a200")
+    assert done.code == 0, said(done)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16.26: a repository for reading alone is a defect",
+)
+def test_a_repository_for_reading_alone_is_told(checkout: Checkout) -> None:
+    # Root may write all the same, unless it hands that right back.
+    ordinary = ["setpriv", "--bounding-set=-dac_override"] if os.getuid() == 0 else []
+    for folder, _, files in os.walk(checkout.folder / ".git"):
+        for path in (Path(folder), *(Path(folder, name) for name in files)):
+            path.chmod(path.stat().st_mode & ~0o222)
+    done = subprocess.run(
+        [*ordinary, sys.executable, "-m", "skillopt_ci", "step"],
+        cwd=checkout.folder,
+        env={**os.environ, "DEMO_KEY": "sk-demo-key"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert is_told(done.returncode, done.stderr), done.stderr

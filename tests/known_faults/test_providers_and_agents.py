@@ -1,0 +1,221 @@
+"""Servers and agents that are not as we would have them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import model_api
+import pytest
+import yaml
+from model_api import ModelApi
+
+if TYPE_CHECKING:
+    from tests.conftest import Checkout, Workshop
+    from tests.known_faults.conftest import Cli
+
+SIMULATED = {"provider": "simulated", "model": "simulated-optimizer"}
+
+
+@pytest.fixture
+def api() -> Iterator[ModelApi]:
+    with model_api.serving() as served:
+        served.key = "sk-demo-key"
+        yield served
+
+
+def configured(checkout: Checkout, **sections: Any) -> None:
+    """Lay ``sections`` over the checkout's configuration."""
+    file = checkout.folder / "skillopt.yaml"
+    whole = yaml.safe_load(file.read_text(encoding="utf-8"))
+    file.write_text(yaml.safe_dump({**whole, **sections}), encoding="utf-8")
+
+
+def target(checkout: Checkout, **role: Any) -> None:
+    """Let this model be the target."""
+    made = {"api_key_env": "DEMO_KEY", "model": "m", "retries": 0, **role}
+    configured(checkout, model={"target": made, "optimizer": SIMULATED})
+
+
+def findings(cli: Cli, checkout: Checkout, part: str, command: str = "doctor") -> str:
+    """What a command has against a part."""
+    done = cli(checkout.folder, command, "--json")
+    return "\n".join(
+        one["text"]
+        for one in json.loads(done.out)["findings"]
+        if one["part"] == part and one["level"] != "ok"
+    )
+
+
+# --- answers -------------------------------------------------------------------------------------
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16.29: an answer of null is an empty one, scored 0",
+)
+def test_an_answer_of_null_is_asked_for_again(workshop: Workshop, cli: Cli) -> None:
+    checkout, given = workshop.checkout(), iter([None])
+    task = {"id": "one", "prompt": "What?", "references": "yes"}
+    checkout.write("tasks/test.jsonl", json.dumps(task) + "\n")
+    workshop.server.answer = (  # type: ignore[method-assign]
+        lambda system, prompt: next(given, "<answer>yes</answer>")
+    )
+    words = ("eval", "skills/SKILL.md", "--split", "test", "--json")
+    done = cli(checkout.folder, *words, "-o", "model.target.retries=1")
+    assert done.code == 0, done.err
+    assert workshop.server.answered.total() == 2
+    assert '"hard": 1' in done.out
+
+
+# --- servers -------------------------------------------------------------------------------------
+
+
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 16.31: /v1/v1/messages is asked"
+)
+def test_the_address_of_anthropics_protocol_may_end_in_v1(
+    checkout: Checkout, cli: Cli, api: ModelApi
+) -> None:
+    target(checkout, provider="anthropic", base_url=f"{api.url}/v1")
+    cli(checkout.folder, "doctor")
+    assert set(api.paths) == {"/v1/messages"}
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "compatible"])
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 16.31: a role can send no header of its own"
+)
+def test_headers_take_values_from_the_environment(
+    checkout: Checkout, cli: Cli, api: ModelApi, monkeypatch: pytest.MonkeyPatch, provider: str
+) -> None:
+    monkeypatch.setenv("GATEWAY_TEAM", "blue-team")
+    url = api.url if provider == "anthropic" else f"{api.url}/v1"
+    # However a setting will name the variable.
+    for value in ("GATEWAY_TEAM", "${GATEWAY_TEAM}", "$GATEWAY_TEAM", {"env": "GATEWAY_TEAM"}):
+        target(checkout, provider=provider, base_url=url, headers={"x-team": value})
+        cli(checkout.folder, "doctor")
+    assert "blue-team" in [sent.get("x-team") for sent in api.headers]
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16.31: MiniMax's refused key is an empty answer",
+)
+def test_minimaxs_refused_key_is_one(checkout: Checkout, cli: Cli, api: ModelApi) -> None:
+    refused = {"base_resp": {"status_code": 1004, "status_msg": "login fail: carry the key"}}
+    for _ in range(3):
+        api.will({"id": "x", "choices": None, **refused})
+    target(checkout, provider="minimax", base_url=f"{api.url}/v1", api_key_env="DEMO_KEY")
+    assert "login fail" in findings(cli, checkout, "model.target")
+    assert len(api.bodies) == 1
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16.31: Qwen's thinking is asked for without a stream",
+)
+def test_qwens_thinking_is_streamed_or_refused(checkout: Checkout, cli: Cli, api: ModelApi) -> None:
+    target(checkout, provider="qwen", base_url=f"{api.url}/v1", thinking=True)
+    told = findings(cli, checkout, "model.target", "validate")
+    cli(checkout.folder, "doctor")
+    thinking = [body for body in api.bodies if body.get("enable_thinking")]
+    assert "thinking" in told or (thinking and all(body.get("stream") for body in thinking))
+
+
+# --- agents --------------------------------------------------------------------------------------
+
+
+def agent(checkout: Checkout, name: str, script: str, **more: Any) -> None:
+    """Let the tasks, one of each split, be worked on by a program in the place of a known agent."""
+    program = checkout.folder / "agent.sh"
+    program.write_text(f"#!/bin/sh\n{script}", encoding="utf-8")
+    program.chmod(0o755)
+    for split in ("train", "selection", "test"):
+        task = {"id": split, "prompt": f"Do {split}", "references": "done"}
+        checkout.write(f"tasks/{split}.jsonl", json.dumps(task) + "\n")
+    solver = {"type": "external", "agent": name, "command": [str(program)]}
+    rollout = {"solver": solver, "computer": {"type": "unconfined"}, "retries": 0, **more}
+    configured(checkout, rollout=rollout)
+
+
+def evaluated(cli: Cli, checkout: Checkout) -> tuple[int, str]:
+    done = cli(checkout.folder, "eval", "skills/SKILL.md", "--split", "test", "--json")
+    return done.code, done.out + done.err
+
+
+CODEX_HANGS = """\
+cat > /dev/null
+echo '{"type":"thread.started","thread_id":"t"}'
+echo '{"type":"turn.started"}'
+echo '{"type":"item.started","item":{"id":"item_0","type":"command_execution",\
+"command":"sleep 60","aggregated_output":"","exit_code":null,"status":"in_progress"}}'
+sleep 60
+"""
+CODEX_GIVES_UP = """\
+cat > /dev/null
+echo '{"type":"thread.started","thread_id":"t"}'
+echo '{"type":"turn.started"}'
+echo '{"type":"error","message":"Reconnecting... 1/5"}'
+echo '{"type":"turn.failed","error":{"message":"stream disconnected before completion"}}'
+exit 1
+"""
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16.30: a command that Codex waits for is not seen",
+)
+def test_codex_with_a_command_that_hangs_scores_0(checkout: Checkout, cli: Cli) -> None:
+    agent(checkout, "codex", CODEX_HANGS, limits={"rollout_seconds": 2})
+    code, told = evaluated(cli, checkout)
+    assert code == 0, told
+    assert '"hard": 0' in told
+
+
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 16.30: Codex without a key is infrastructure"
+)
+def test_codex_without_its_key_is_set_up_wrong(
+    checkout: Checkout, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "CODEX_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    agent(checkout, "codex", CODEX_GIVES_UP)
+    code, told = evaluated(cli, checkout)
+    assert code == 2, told
+    assert "key" in told
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16.30: what a program says on its output is not told",
+)
+def test_a_logged_out_claude_code_is_said_so(checkout: Checkout, cli: Cli) -> None:
+    program = checkout.folder / "claude"
+    program.write_text("#!/bin/sh\necho 'Not logged in · Please run /login'\nexit 1\n")
+    program.chmod(0o755)
+    role = {"provider": "claude-code", "model": "m", "command": [str(program)], "retries": 1}
+    configured(checkout, model={"target": role, "optimizer": SIMULATED})
+    code, told = evaluated(cli, checkout)
+    assert "Not logged in" in told
+    assert code == 2
+
+
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 16.30: an address is taken for a key"
+)
+def test_an_address_is_no_key(
+    checkout: Checkout, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
+    agent(checkout, "claude-code", "echo '2.1.197 (Claude Code)'\n")
+    done = cli(checkout.folder, "doctor", "--offline", "--json")
+    told = [one["text"] for one in json.loads(done.out)["findings"] if one["part"] == "agent"]
+    assert any("no key" in text for text in told)
