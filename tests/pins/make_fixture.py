@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ from tests.pins.world import (
     HARMFUL,
     KINDS,
     MODELS,
-    PLAN,
     RULES,
     RUN,
     SKILL,
@@ -33,8 +33,8 @@ from tests.pins.world import (
     Models,
     Place,
     Script,
-    go_on,
     differences,
+    go_on,
     pack,
     serving,
     unpack,
@@ -64,9 +64,7 @@ def base() -> dict[str, Any]:
     return {
         "run": RUN,
         "skill": SKILL,
-        "tasks": {
-            split: f"tasks/{split}.jsonl" for split in ("train", "selection", "test")
-        },
+        "tasks": {split: f"tasks/{split}.jsonl" for split in ("train", "selection", "test")},
         "scorer": {"type": "exact", "answer": "tag"},
         "model": {"target": role(), "optimizer": role()},
         "train": {"num_epochs": 2, "batch_size": 4},
@@ -267,9 +265,7 @@ MIXED = {
     "gradient": {"merge_batch_size": 2, "minibatch_size": 1},
     **ENDS,
 }
-AWARE = {
-    "optimizer": {"use_skill_aware_reflection": True, "skill_aware_consolidate_threshold": 1}
-}
+AWARE = {"optimizer": {"use_skill_aware_reflection": True, "skill_aware_consolidate_threshold": 1}}
 AGENT = {
     "scorer": None,
     "rollout": {"solver": {"type": "agent"}, "computer": {"type": "unconfined"}},
@@ -396,13 +392,35 @@ def make(name: str, recipe: Recipe, scratch: Path) -> None:
     pack(place.folder, file, ["case.json", *names])
     codes = [told["code"] for told in first["told"]]
     heads = [one["message"].split("\n")[1] for one in first["commits"]]
-    print(name, file.stat().st_size, "asked", [o["asked"] for o in observed], "codes", codes)
+    print(name, file.stat().st_size, "asked", [o["asked"] for o in observed], "codes", codes)  # noqa: T201
     for head in heads:
-        print("   ", head)
+        print("   ", head)  # noqa: T201
+
+
+def accept(name: str, scratch: Path) -> None:
+    """Take what going on from a fixture comes to now for what is expected; its state stays."""
+    case = _played(name, scratch / "again")
+    with tarfile.open(FIXTURES / f"{name}.tar.xz") as archive:
+        archive.extractall(scratch / "kept", filter="data")
+    (scratch / "kept" / "case.json").write_text(case.dump(), encoding="utf-8")
+    names = sorted(found.name for found in (scratch / "kept").iterdir())
+    pack(scratch / "kept", FIXTURES / f"{name}.tar.xz", names)
+
+
+def _played(name: str, scratch: Path) -> Case:
+    place = unpack(name, scratch)
+    case = Case.load((scratch / "case.json").read_text(encoding="utf-8"))
+    return replace(case, expected=go_on(place, case))
 
 
 def main(names: Sequence[str]) -> None:
     FIXTURES.mkdir(exist_ok=True)
+    accepting, *accepted = names or [""]
+    if accepting == "--accept":
+        for name in accepted:
+            with tempfile.TemporaryDirectory(prefix="pins-") as scratch:
+                accept(name, Path(scratch))
+        return
     for name in names or (*RECIPES, "surface"):
         scratch = Path(tempfile.mkdtemp(prefix="pins-"))
         try:

@@ -165,7 +165,7 @@ def make_surface(scratch: Path) -> None:
             assert not told, (name, str(told)[:3000])
         found[name] = both[0]
     FILE.write_bytes(lzma.compress(json.dumps(found, ensure_ascii=False).encode(), preset=9))
-    print("surface", FILE.stat().st_size)
+    print("surface", FILE.stat().st_size)  # noqa: T201
 
 
 def expected(name: str) -> Observed:

@@ -84,16 +84,16 @@ class Script:
 
     def _optimizer(self, system: str, prompt: str) -> str:
         stage = system.partition("Stage: ")[2].split("\n")[0]
-        if stage == "slow_update":
-            return _json(slow_update_content=self.guidance)
-        if stage == "meta_skill":
-            return _json(meta_skill_content=self.memory)
-        if stage == "lr_autonomous":
-            return _json(learning_rate=1, confidence="high", risk_notes=[])
-        if stage == "appendix_consolidate":
-            return _json(appendix_notes=list(self.notes[:1]))
-        if stage.startswith("ranking"):
-            return _json(selected_indices=[0])
+        fixed: dict[str, dict[str, object]] = {
+            "slow_update": {"slow_update_content": self.guidance},
+            "meta_skill": {"meta_skill_content": self.memory},
+            "lr_autonomous": {"learning_rate": 1, "confidence": "high", "risk_notes": []},
+            "appendix_consolidate": {"appendix_notes": list(self.notes[:1])},
+            "ranking": {"selected_indices": [0]},
+            "ranking_rewrite": {"selected_indices": [0]},
+        }
+        if stage in fixed:
+            return _json(**fixed[stage])
         known = [line for line in self.plan if line in prompt]
         if stage.startswith("analyst_success"):
             new: list[str] = []
@@ -137,7 +137,12 @@ def _patch(stage: str, known: Sequence[str], new: Sequence[str]) -> dict[str, ob
         texts = [_document([*known, *(line for line in new if line not in known)])] if new else []
         return {
             "skill_candidates": [
-                {"title": new[0], "change_summary": list(new), "new_skill": text, "support_count": 2}
+                {
+                    "title": new[0],
+                    "change_summary": list(new),
+                    "new_skill": text,
+                    "support_count": 2,
+                }
                 for text in texts
             ]
         }
@@ -148,9 +153,7 @@ def _patch(stage: str, known: Sequence[str], new: Sequence[str]) -> dict[str, ob
                 for line in new
             ]
         }
-    return {
-        "edits": [{"op": "append", "content": f"- {line}", "support_count": 2} for line in new]
-    }
+    return {"edits": [{"op": "append", "content": f"- {line}", "support_count": 2} for line in new]}
 
 
 def _json(**content: object) -> str:
@@ -378,7 +381,11 @@ def described(place: Place, branch: str = BRANCH) -> dict[str, Any]:
         found["origin"] = there.splitlines()
         tips = {place.git("rev-parse", branch, at=at) for at in ("repository", "origin.git")}
         assert len(tips) == 1, "the remote has another skills branch than its clone"
-    lines = place.git("log", "-z", "--format=%H %P%n%an <%ae>%n%B", branch).removesuffix("\0").split("\0")
+    lines = (
+        place.git("log", "-z", "--format=%H %P%n%an <%ae>%n%B", branch)
+        .removesuffix("\0")
+        .split("\0")
+    )
     heads = {line.split()[0]: line.partition("\n") for line in lines}
     parents = {commit: head.split()[1:] for commit, (head, _, _) in heads.items()}
     order: dict[str, int] = {}
@@ -467,8 +474,8 @@ BY_THE_CLOCK = (
 )
 #: Where attempts are made that turn out to be of no use, what was consumed is chance, too.
 BY_CHANCE = (
-    (re.compile(r'^( *)"(usage|stages|accounts)": (?:\{.*?^\1\}|\[.*?^\1\]|\{\}|\[\])', re.M | re.S),
-     r'\1"\2": …'),
+    (re.compile(r'^( *)"(usage|stages|accounts)": (?:\{.*?^\1\}|\[.*?^\1\]|\{\}|\[\])',
+                re.MULTILINE | re.DOTALL), r'\1"\2": …'),
     (re.compile(r'"usage": \{[^{}]*\}'), '"usage": …'),
     (re.compile(r'"(calls|tokens|cost_usd)": [0-9.e-]+'), r'"\1": …'),
     (re.compile(r"^(Skillopt-(?:Tokens|Cost-Usd): ).*$", re.MULTILINE), r"\1…"),
@@ -485,9 +492,7 @@ def normalised(text: str, *, likely: bool = False) -> str:
 
 def history(observed: Mapping[str, Any], *, likely: bool = False) -> list[dict[str, Any]]:
     """The commits of :func:`described` with their files' content, without what may differ."""
-    blobs = {
-        oid: normalised(text, likely=likely) for oid, text in observed["blobs"].items()
-    }
+    blobs = {oid: normalised(text, likely=likely) for oid, text in observed["blobs"].items()}
     return [
         {
             "parents": commit["parents"],
