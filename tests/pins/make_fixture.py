@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tests.pins.surface import make_surface
+from tests.pins.surface import SCENES, make_surface
 from tests.pins.world import (
     BRANCH,
     CANDIDATE,
@@ -421,11 +421,11 @@ def main(names: Sequence[str]) -> None:
             with tempfile.TemporaryDirectory(prefix="pins-") as scratch:
                 accept(name, Path(scratch))
         return
-    for name in names or (*RECIPES, "surface"):
+    for name in names or (*RECIPES, *SCENES):
         scratch = Path(tempfile.mkdtemp(prefix="pins-"))
         try:
-            if name == "surface":
-                make_surface(scratch)
+            if name in SCENES:
+                make_surface(scratch, [name])
             else:
                 make(name, RECIPES[name], scratch)
         finally:
