@@ -1,0 +1,61 @@
+"""What the version of 2026-11 (commit 3e9ec45) left behind and showed, later ones must, too.
+
+See README.md for what may differ and how fixtures are made. These tests drive the installed
+command and import nothing of the package, so that they outlast every move of its modules.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.pins import surface
+from tests.pins.world import FIXTURES, Case, differences, go_on, normalised, unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+pytestmark = pytest.mark.integration
+
+CASES = sorted(file.name.removesuffix(".tar.xz") for file in FIXTURES.glob("*.tar.xz"))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_go_on_from_fixture(name: str, tmp_path: Path) -> None:
+    place = unpack(name, tmp_path)
+    case = Case.load((tmp_path / "case.json").read_text(encoding="utf-8"))
+    found, expected = go_on(place, case), case.expected
+    assert _told(found, case) == _told(expected, case), found["told"]
+    assert "\n".join(differences(expected, found, likely=case.likely)) == ""
+    if case.likely:
+        return
+    assert found["asked"] <= expected["asked"], "calls that were paid for are asked again"
+    lost = {
+        table: sorted(set(kept) - set(found["keys"].get(table, ())))
+        for table, kept in expected["keys"].items()
+    }
+    assert not any(lost.values()), f"other keys than those of today: {lost}"
+
+
+def _told(observed: Mapping[str, Any], case: Case) -> list[tuple[int, list[str]]]:
+    """Exit code and lines of JSON of each command."""
+    return [
+        (told["code"], [normalised(line, likely=case.likely) for line in told["out"].splitlines()])
+        for told in observed["told"]
+    ]
+
+
+def test_quickstart(tmp_path: Path) -> None:
+    found, expected = surface.quickstart(tmp_path), surface.expected("quickstart")
+    assert found["told"] == expected["told"]
+    assert "\n".join(differences(expected, found)) == ""
+    assert found["keys"] == expected["keys"]
+
+
+@pytest.mark.parametrize("name", sorted({*surface.SCENES} - {"quickstart"}))
+def test_surface(name: str, tmp_path: Path) -> None:
+    found = json.loads(json.dumps(surface.SCENES[name](tmp_path)))
+    assert found == surface.expected(name)
