@@ -35,3 +35,9 @@ def bootstrap(pip_wheel: ModuleType) -> Iterator[ModuleType]:
     del pip_wheel
     yield script("bootstrap")
     del sys.modules["bootstrap"]
+
+
+@pytest.fixture
+def stats() -> Iterator[ModuleType]:
+    yield script("stats")
+    del sys.modules["stats"]
