@@ -41,3 +41,9 @@ def bootstrap(pip_wheel: ModuleType) -> Iterator[ModuleType]:
 def stats() -> Iterator[ModuleType]:
     yield script("stats")
     del sys.modules["stats"]
+
+
+@pytest.fixture
+def mutants() -> Iterator[ModuleType]:
+    yield script("mutants")
+    del sys.modules["mutants"]
