@@ -3,7 +3,7 @@ PYTHON ?= python3
 venv := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test unit lint format docs image check setup
+.PHONY: help quickstart test unit lint format docs image check stats setup
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -38,6 +38,9 @@ image: ## build the action's image, with or without Docker, and train a step in 
 	scripts/build-image.sh
 
 check: lint test ## all that must hold for a commit
+
+stats: ## print the package's size: lines, files, functions, imports
+	@$(PYTHON) scripts/stats.py
 
 setup: ## make or renew .venv with what development needs
 	@$(PYTHON) scripts/bootstrap.py --dev

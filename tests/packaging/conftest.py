@@ -35,3 +35,15 @@ def bootstrap(pip_wheel: ModuleType) -> Iterator[ModuleType]:
     del pip_wheel
     yield script("bootstrap")
     del sys.modules["bootstrap"]
+
+
+@pytest.fixture
+def stats() -> Iterator[ModuleType]:
+    yield script("stats")
+    del sys.modules["stats"]
+
+
+@pytest.fixture
+def mutants() -> Iterator[ModuleType]:
+    yield script("mutants")
+    del sys.modules["mutants"]
