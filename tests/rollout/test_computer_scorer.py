@@ -165,7 +165,7 @@ def python(*lines: str) -> dict[str, object]:
 
 FORGED = "import os; os._exit(0)"
 #: Bytecode that Python takes without a look at the source beside it.
-UNCHECKED = f"""
+UNCHECKED = """
 import importlib._bootstrap_external as at, importlib.util, os
 name = importlib.util.cache_from_source("tests/helper.py")
 os.makedirs(os.path.dirname(name))
