@@ -1,5 +1,6 @@
 """Check the parts of a run, each by itself, so that one look finds as much as possible."""
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +14,7 @@ from skillopt_ci.cli.enough import few_tasks
 from skillopt_ci.cli.known_secrets import learn_secrets
 from skillopt_ci.cli.scaffold import existing_skill, slug, unchanged_examples
 from skillopt_ci.cli.workplaces import check_places, read_tasks
+from skillopt_ci.concurrency import map_ordered
 from skillopt_ci.errors import ExitCode, SkilloptError
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger, Position
@@ -21,14 +23,25 @@ from skillopt_ci.model.meter import Meter
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.report.figures import plural, score_text
 from skillopt_ci.rollout.opening import open_places
+from skillopt_ci.rollout.scorers import TaskScorers
 from skillopt_ci.settings.config import Config
 from skillopt_ci.settings.loading import Loaded
 from skillopt_ci.settings.model import ModelRole
+from skillopt_ci.settings.scorer import ScorerSpec
 from skillopt_ci.skill.validation import Problem, problems
 from skillopt_ci.tasks.scorers.check import check_scorers
-from skillopt_ci.tasks.task import Splits
+from skillopt_ci.tasks.scorers.score import GraderError
+from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.training.plan import total_steps
 from skillopt_ci.training.session import first
+
+#: A run's graders are mostly one and the same; where each task has its own, these stand for all.
+_MOST_TRIED = 16
+_TRIED_AT_A_TIME = 4
+_ANY_WORK = (
+    "A grader must give a verdict on any work, none at all included: otherwise its own failure "
+    "cannot be told from one that the work causes, which scores 0."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +104,14 @@ def _tasks(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
     if examples:
         text = f"{', '.join(examples)} still hold the examples of `init`: put your own tasks there"
         yield Finding("tasks", "warning", text)
+    scorers: tuple[Finding, ...] = (Finding("scorers", "ok", "the environment grades"),)
+    computers = tuple(_computers(splits, loaded, environ))
     if environment is None or not environment.grades:
-        yield from _scorers(splits, loaded, environ)
-    else:
-        yield Finding("scorers", "ok", "the environment grades")
-    yield from _computers(splits, loaded, environ)
+        scorers = tuple(_scorers(splits, loaded, environ))
+        if not any(one.level == "error" for one in (*scorers, *computers)):
+            scorers += tuple(_tried(splits, loaded, environ))
+    yield from scorers
+    yield from computers
 
 
 def _scorers(splits: Splits, loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -105,6 +121,41 @@ def _scorers(splits: Splits, loaded: Loaded, environ: Mapping[str, str]) -> Iter
         yield failed("scorers", error)
     else:
         yield Finding("scorers", "ok", "every task has one that can grade it")
+
+
+def _tried(splits: Splits, loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Whether the scorers that are programs can grade an empty submission."""
+    config = loaded.config
+    places = open_places(config, loaded.root, environ)
+    scorers = TaskScorers(
+        config.scorer,
+        judge=None,
+        root=loaded.root,
+        environ=environ,
+        places=places,
+        limits=config.rollout.limits,
+    )
+    tried = scorers.programs((*splits.train, *splits.selection, *splits.test))
+    if not tried:
+        return
+    outcomes = asyncio.run(
+        map_ordered(lambda one: _fault(scorers, *one), tried[:_MOST_TRIED], limit=_TRIED_AT_A_TIME)
+    )
+    faults = [fault for fault in outcomes if fault]
+    if faults:
+        yield Finding("scorers", "error", f"{faults[0]}\n{_ANY_WORK}", ExitCode.USAGE)
+    else:
+        some = "" if len(tried) <= _MOST_TRIED else f", the first {_MOST_TRIED}"
+        text = f"{plural(len(tried), 'grader')} tried on an empty submission{some}"
+        yield Finding("scorers", "ok", text)
+
+
+async def _fault(scorers: TaskScorers, part: ScorerSpec, task: Task) -> str:
+    try:
+        await scorers.try_out(part, task)
+    except GraderError as error:
+        return f"task {task.id!r}, an empty submission: {error.message}"
+    return ""
 
 
 def _computers(splits: Splits, loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:

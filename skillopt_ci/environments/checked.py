@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from skillopt_ci.errors import SkilloptError, UsageError
 from skillopt_ci.model.client import ChatClient
 from skillopt_ci.rollout.environment import Environment, Parts, Reflecting, Split
 from skillopt_ci.rollout.steps import Attempt
 from skillopt_ci.tasks.identity import task_sha256
-from skillopt_ci.tasks.scorers.score import GraderError, Score
+from skillopt_ci.tasks.scorers.grading import blamed
+from skillopt_ci.tasks.scorers.score import GraderBroke, Score
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.user_code import last_line
 
@@ -34,19 +36,31 @@ def split_tasks(environment: Environment, split: Split) -> tuple[Task, ...]:
 async def grade(environment: Environment, task: Task, attempt: Attempt, parts: Parts) -> Score:
     """The environment's grade of an attempt.
 
-    Raises GraderError where it raises anything unforeseen, or returns what is no score.
+    Where it raises anything unforeseen, or returns what is no score, an empty attempt is graded:
+    raises GraderError if that ends so too, otherwise the attempt scores 0.
     """
+    empty = replace(
+        attempt, messages=(), response="", n_turns=0, trace="", artifacts=b"", computer=None
+    )
+    return await blamed(
+        lambda: _grade(environment, task, attempt, parts),
+        lambda: _grade(environment, task, empty, parts),
+        attempt.response,
+    )
+
+
+async def _grade(environment: Environment, task: Task, attempt: Attempt, parts: Parts) -> Score:
     call = f"{type(environment).__name__}.grade"
     try:
         score = await environment.grade(task, attempt, parts)
     except SkilloptError:
         raise
     except Exception as error:
-        raise GraderError(f"{call} raised {last_line(error)}") from error
+        raise GraderBroke(f"{call} raised {last_line(error)}") from error
     if not isinstance(score, Score):
-        raise GraderError(f"{call} returned {score!r:.60}, expected a Score")
+        raise GraderBroke(f"{call} returned {score!r:.60}, expected a Score")
     if not (0 <= score.hard <= 1 and 0 <= score.soft <= 1):
-        raise GraderError(
+        raise GraderBroke(
             f"{call} gave {score.hard!r:.20} (hard) and {score.soft!r:.20} (soft), "
             "expected scores from 0 to 1"
         )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
-from skillopt_ci.tasks.scorers.score import GraderError
+from skillopt_ci.tasks.scorers.score import GraderBroke
 
 _NOT_PASSED = ("failure", "error")
 
@@ -27,20 +27,20 @@ def read_report(content: bytes) -> TestCounts:
     """Count the test cases of a report.
 
     It was written where an agent's code ran: document types, with which XML can be made to grow,
-    are refused. Raises :class:`~skillopt_ci.tasks.scorers.score.GraderError` for what is no report.
+    are refused. Raises :class:`~skillopt_ci.tasks.scorers.score.GraderBroke` for what is no report.
     """
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise GraderError(f"the test report is not UTF-8: {error}") from error
+        raise GraderBroke(f"the test report is not UTF-8: {error}") from error
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
-        raise GraderError("the test report has a document type")
+        raise GraderBroke("the test report has a document type")
     try:
         root = ET.fromstring(text)  # noqa: S314 - no entities without a document type
     except (ET.ParseError, ValueError) as error:
-        raise GraderError(f"the test report is no XML: {error}") from error
+        raise GraderBroke(f"the test report is no XML: {error}") from error
     if root.tag not in ("testsuites", "testsuite"):
-        raise GraderError(f"the test report begins with <{root.tag[:40]}>, not with <testsuites>")
+        raise GraderBroke(f"the test report begins with <{root.tag[:40]}>, not with <testsuites>")
     return _count(root)
 
 

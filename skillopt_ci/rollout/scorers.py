@@ -1,7 +1,7 @@
 """The scorer of each task: its own, or the run's."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from skillopt_ci.errors import UsageError
@@ -20,6 +20,8 @@ from skillopt_ci.settings.scorer import (
     WeightedScorer,
 )
 from skillopt_ci.tasks.scorers.build import NEEDS_COMPUTER, build_scorer
+from skillopt_ci.tasks.scorers.command import CommandGrader
+from skillopt_ci.tasks.scorers.python_function import PythonGrader
 from skillopt_ci.tasks.scorers.score import GraderError, Judge, Score, Scorer
 from skillopt_ci.tasks.task import Task
 
@@ -56,6 +58,27 @@ class TaskScorers:
         scorer = self._build(spec, self._places, attempt, task) if computer else self(task)
         return await scorer.score(task, attempt.response)
 
+    def programs(self, tasks: Iterable[Task]) -> list[tuple[ScorerSpec, Task]]:
+        """The different graders of ``tasks`` that are programs, each with a task that has it.
+
+        Those for which tasks' computers differ are different ones.
+        """
+        found: dict[str, tuple[ScorerSpec, Task]] = {}
+        for task in tasks:
+            for part in parts_of(self.spec(task)):
+                key = part.model_dump_json()
+                if isinstance(part, ComputerScorer) and self._places is not None:
+                    key += self._places.block(task).model_dump_json()
+                if isinstance(part, ComputerScorer | CommandScorer | PythonScorer):
+                    found.setdefault(key, (part, task))
+        return list(found.values())
+
+    async def try_out(self, part: ScorerSpec, task: Task) -> None:
+        """Grade an empty submission with one of :meth:`programs`; raises :class:`GraderError`."""
+        scorer = self._build(part, self._places, Attempt((), ""), task)
+        assert isinstance(scorer, ComputerGrader | CommandGrader | PythonGrader)  # noqa: S101
+        await scorer.score_empty(task)
+
     def __call__(self, task: Task) -> Scorer:
         """Return the scorer of ``task``; raises :class:`GraderError` if there is none."""
         spec = self.spec(task)
@@ -90,6 +113,8 @@ class TaskScorers:
             return None
         parts = [part for part in parts_of(spec) if isinstance(part, ComputerScorer)]
         return {
+            # Counts up when the same files and commands grade in another way.
+            **({"grading": 2} if parts else {}),
             "scorer": spec.model_dump(mode="json", by_alias=True),
             "files": [
                 [name, hashlib.sha256(content).hexdigest()]
@@ -109,7 +134,7 @@ class TaskScorers:
             if places is None or attempt is None or task is None:
                 raise UsageError("a computer scorer needs a computer", hint=NEEDS_COMPUTER)
             limits = self._limits.changed(places.limits(task))
-            return ComputerGrader(part, attempt, places, self._root, limits.grading_seconds)
+            return ComputerGrader(part, attempt, places, self._root, limits)
 
         return build_scorer(
             spec,

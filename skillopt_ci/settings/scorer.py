@@ -3,7 +3,13 @@
 import re
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from skillopt_ci.settings.base import Section
 from skillopt_ci.settings.computer_task import Command
@@ -142,7 +148,8 @@ class CommandScorer(Section):
     hard_at: float = Field(default=1.0, ge=0, le=1)
     """Soft score from which the task counts as solved."""
     error_status: tuple[int, ...] = (126, 127)
-    """Exit statuses that mean the grader itself failed."""
+    """Exit statuses that mean the grader itself failed. If it works on an empty submission, the
+    work made it fail, and scores 0."""
     timeout: float = Field(default=60.0, gt=0)
     """Seconds."""
     env: tuple[str, ...] = ()
@@ -183,8 +190,9 @@ class JUnitReport(Section):
 class ComputerScorer(Section):
     """What an agent left behind is graded by commands in a fresh computer.
 
-    The artifacts are loaded into its workspace, then the grader's own files laid over them, so
-    that no agent can have replaced the tests; then `setup` and the command run.
+    The artifacts are loaded into its workspace, then the grader's own files laid over them: none
+    of these can have been replaced before grading begins; then `setup` and the command run. Code of
+    the work that they run can change what they do. With `run_work` they run none.
     """
 
     type: Literal["computer"]
@@ -196,6 +204,10 @@ class ComputerScorer(Section):
     """The grader's files: paths in the workspace and their text."""
     folder: str | None = None
     """A folder of the repository, relative to the configuration's, whose files are the grader's."""
+    run_work: tuple[Command, ...] | None = None
+    """Commands that run the work, on a computer without the grader. Grading then has the workspace
+    to itself, and finds the artifacts and what these commands left, as data, in its folder `work`.
+    """
     setup: tuple[Command, ...] = ()
     """Commands that prepare the grading."""
     score: Literal["exit", "last_line"] = "exit"
@@ -203,10 +215,11 @@ class ComputerScorer(Section):
     hard_at: float = Field(default=1.0, ge=0, le=1)
     """Soft score from which the task counts as solved, with `last_line`."""
     error_status: tuple[int, ...] = (126, 127)
-    """Exit statuses that mean the grader itself failed."""
+    """Exit statuses that mean the grader itself failed. If it works on an empty submission, the
+    work made it fail, and scores 0."""
     on_timeout: Literal["failure", "error"] = "failure"
     """What it means that the command exceeds `grading_seconds`: work that never ends, or a grader
-    at fault."""
+    at fault, which leaves such work without a score."""
     same_computer: bool = False
     """Grade on the agent's own computer, in the state in which it left it; whoever can change the
     grader's programs there can change the score."""
@@ -215,7 +228,17 @@ class ComputerScorer(Section):
     def _one_way(self) -> "ComputerScorer":
         if (self.command is None) == (self.report is None):
             raise ValueError("give `command` or `report`, and not both")
+        if self.same_computer and self.run_work is not None:
+            raise ValueError("with `same_computer`, `run_work` has no computer of its own")
         return self
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, object]:
+        # Left out where it is not used: hashes of older configurations and tasks stay.
+        fields: dict[str, object] = dump(self)
+        if self.run_work is None:
+            fields.pop("run_work", None)
+        return fields
 
     @field_validator("files")
     @classmethod

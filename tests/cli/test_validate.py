@@ -83,6 +83,36 @@ def test_a_hostile_task_file_reaches_no_terminal(cli: Cli, fresh: Path) -> None:
     assert "\n::error" not in done.out
 
 
+GRADER = "-oscorer={type: command, command: [sh, -c, '%s']}"
+
+
+def test_graders_are_tried_on_an_empty_submission(cli: Cli, fresh: Path) -> None:
+    done = cli(fresh, "validate", GRADER % "test -s answer.txt")
+    assert "ok       scorers          1 grader tried on an empty submission\n" in done.out
+    assert "error    scorers" not in done.out
+
+
+def test_a_grader_that_cannot_run_is_told_before_it_is_needed(cli: Cli, fresh: Path) -> None:
+    done = cli(fresh, "validate", GRADER % "no-such-checker")
+    assert done.code == 2
+    assert "error    scorers          task " in done.out
+    assert "an empty submission: sh ended with error status 127" in done.out
+    assert "must give a verdict on any work" in done.out
+
+
+def test_a_grader_on_a_computer_is_tried_on_what_an_agent_begins_with(
+    cli: Cli, fresh: Path
+) -> None:
+    computer = "-orollout.computer={type: unconfined}"
+    task = "-orollout.task={files: {given: x}}"
+    scorer = "-oscorer={type: computer, command: 'test -e given || exit 126'}"
+    done = cli(fresh, "validate", computer, task, scorer)
+    assert "ok       scorers          1 grader tried on an empty submission\n" in done.out
+    done = cli(fresh, "validate", computer, scorer)
+    assert done.code == 2
+    assert "the grading command ended with status 126" in done.out
+
+
 def test_nothing_is_written(cli: Cli, fresh: Path, git: Callable[..., str]) -> None:
     before = git(fresh, "for-each-ref"), git(fresh, "status", "--porcelain=v2")
     assert cli(fresh, "validate").code == 0

@@ -77,6 +77,20 @@ def test_scores_that_are_none_are_the_graders_fault(score: Any, said: str) -> No
     assert said in str(error.value)
 
 
+class Strict(Given):
+    """Grades numbers, and nothing else that is there."""
+
+    async def grade(self, task: Task, attempt: Attempt, parts: Any) -> Any:
+        return Score(float(attempt.response or 0), 0.5, "", "")
+
+
+def test_an_attempt_that_makes_the_grader_fail_scores_0() -> None:
+    parts: Any = None
+    for response, hard in (("1", 1.0), ("one", 0.0), ("7", 0.0)):
+        score = asyncio.run(checked.grade(Strict(), task(), Attempt((), response), parts))
+        assert (score.hard, score.soft) == (hard, hard / 2)
+
+
 def test_truth_values_become_scores() -> None:
     assert grade(Score(True, True, "r", "a")) == Score(1.0, 1.0, "r", "a")
 

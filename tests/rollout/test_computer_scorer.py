@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -155,6 +156,161 @@ def test_a_grader_that_does_not_work_leaves_the_attempt_unmeasured(
     seconds = 0.3 if "on_timeout" in spec else 20.0
     with pytest.raises(GraderError, match=why):
         bench.grade("true", seconds, **spec)
+
+
+def python(*lines: str) -> dict[str, object]:
+    """A grader that is a Python program in the workspace."""
+    return {"command": (sys.executable, "check.py"), "files": {"check.py": "\n".join(lines)}}
+
+
+FORGED = "import os; os._exit(0)"
+#: Bytecode that Python takes without a look at the source beside it.
+UNCHECKED = """
+import importlib._bootstrap_external as at, importlib.util, os
+name = importlib.util.cache_from_source("tests/helper.py")
+os.makedirs(os.path.dirname(name))
+code = compile("right = lambda: True", "tests/helper.py", "exec")
+open(name, "wb").write(at._code_to_hash_pyc(code, b"x" * 8, False))
+"""
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        f"echo '{FORGED}' > json.py",
+        f"echo '{FORGED}' > pluggy.py",
+        f"mkdir json unittest; echo '{FORGED}' | tee unittest/__init__.py > json/__init__.py",
+        f"mkdir checks; echo '{FORGED}' > checks/__init__.py",
+    ],
+)
+def test_the_works_modules_do_not_take_the_place_of_others(bench: Bench, left: str) -> None:
+    check = python("import json, unittest, pluggy, checks", "raise SystemExit(1)")
+    files = {**check["files"], "checks.py": ""}  # type: ignore[dict-item]
+    assert bench.grade(left, **{**check, "files": files}).hard == 0.0
+
+
+def test_a_module_that_python_runs_is_not_the_works(bench: Bench) -> None:
+    left = f"mkdir unittest; echo '{FORGED}' | tee unittest/__init__.py > unittest/__main__.py"
+    command = (sys.executable, "-m", "unittest", "test_it")
+    test = "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.fail()"
+    assert bench.grade(left, command=command, files={"test_it.py": test}).hard == 0.0
+
+
+def test_bytecode_that_the_work_left_is_not_run(bench: Bench) -> None:
+    files = {
+        "check.py": "from tests.helper import right\nraise SystemExit(not right())",
+        "tests/helper.py": "right = lambda: False",
+    }
+    left = f"{sys.executable} -c '{UNCHECKED}'"
+    found = bench.grade(left, command=(sys.executable, "check.py"), files=files)
+    assert found.hard == 0.0
+
+
+def test_the_work_can_still_be_imported(bench: Bench) -> None:
+    left = "mkdir package; echo 'import package.part' > work.py; echo 1 > package/part.py"
+    assert bench.grade(left, **python("import json, work")).hard == 1.0
+
+
+ENDINGS = [
+    "import os; os.kill(os.getpid(), 9)",
+    "import os; os._exit(126)",
+    "import os; os._exit(127)",
+]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_work_that_ends_the_grader_scores_0(bench: Bench, ending: str) -> None:
+    found = bench.grade(f"echo '{ending}' > work.py", **python("import work"))
+    assert (found.hard, found.soft) == (0.0, 0.0)
+    assert "not on an empty submission" in found.reason
+
+
+@pytest.mark.parametrize("ending", [*ENDINGS, "raise SystemExit(0)", "print(2); raise SystemExit"])
+def test_work_that_leaves_no_number_scores_0(bench: Bench, ending: str) -> None:
+    check = python("try:\n    import work\nexcept ImportError:\n    pass\nprint(0.5)")
+    assert bench.grade("true", score="last_line", **check).soft == 0.5
+    assert bench.grade(f"echo '{ending}' > work.py", score="last_line", **check).soft == 0.0
+
+
+def test_a_number_of_a_grader_that_was_killed_does_not_count(bench: Bench) -> None:
+    left = "echo 'import os; print(1, flush=True); os.kill(os.getpid(), 15)' > work.py"
+    check = python("try:\n    import work\nexcept ImportError:\n    print(0)")
+    assert bench.grade(left, score="last_line", **check).soft == 0.0
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "raise SystemExit(0)",
+        'open("report.xml", "w").write("<broken"); raise SystemExit(0)',
+        f'import os; open("report.xml", "w").write("{PASSES}"); os.kill(os.getpid(), 9)',
+        'import os; os.mkdir("report.xml")',
+    ],
+)
+def test_work_that_keeps_the_report_away_scores_0(bench: Bench, work: str) -> None:
+    lines = (
+        "try:\n    import work\nexcept ImportError:\n    pass",
+        f'open("report.xml", "w").write("{HALF}")',
+    )
+    check = python(*lines)
+    report = {"command": check["command"]}
+    assert bench.grade("true", report=report, files=check["files"]).soft == 0.5
+    work = work.replace("'", '"').replace('name="', 'name=\\"')
+    found = bench.grade(f"cat > work.py <<'X'\n{work}\nX", report=report, files=check["files"])
+    assert (found.hard, found.soft) == (0.0, 0.0)
+
+
+def test_work_that_fails_the_graders_setup_scores_0(bench: Bench) -> None:
+    setup = ("test ! -e Makefile || sh Makefile",)
+    assert bench.grade("echo exit 2 > Makefile", command="true", setup=setup).hard == 0.0
+
+
+def test_an_outage_of_the_grader_is_not_the_works(bench: Bench, tmp_path: Path) -> None:
+    """It fails on an empty submission at that time too, or on the work only once."""
+    with pytest.raises(GraderError, match=r"status 3.*on an empty submission"):
+        bench.grade("touch right", command="exit 3", error_status=(3,))
+    once = f"test -e {tmp_path}/seen || {{ touch {tmp_path}/seen; exit 3; }}"
+    assert bench.grade("touch right", command=once, error_status=(3,)).hard == 1.0
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        "echo hello",
+        "echo hello; kill -9 $$",
+        "echo hello; echo 'exit 0' > check.sh; mkdir work; exit 127",
+    ],
+)
+def test_work_is_run_where_no_grader_is(bench: Bench, job: str) -> None:
+    spec: dict[str, object] = {
+        "run_work": ("test ! -e check.sh && sh job.sh > printed",),
+        "files": {
+            "check.sh": 'test "$(ls | tr -d "\\n")" = check.shwork && grep -qx hello work/printed'
+        },
+        "command": ("sh", "check.sh"),
+    }
+    assert bench.grade(f"cat > job.sh <<'X'\n{job}\nX", **spec).hard == 1.0
+    assert bench.grade("echo echo hallo > job.sh", **spec).hard == 0.0
+
+
+def test_work_that_is_not_run_is_data(bench: Bench) -> None:
+    check = python("import os", "os.system('true')", "raise SystemExit(os.path.exists('os.py'))")
+    found = bench.grade(f"echo '{FORGED}' > os.py", run_work=(), **check)
+    assert found.hard == 1.0
+
+
+def test_work_that_never_ends_by_itself_has_failed(bench: Bench) -> None:
+    found = bench.grade("true", 0.3, run_work=("sleep 60",), command="true")
+    assert found.hard == 0.0
+    assert "running the work took longer" in found.reason
+
+
+def test_a_scorer_that_does_not_run_the_work_apart_is_written_as_ever() -> None:
+    """Tasks and configurations of older runs keep their hashes."""
+    spec = ComputerScorer(type="computer", command=("true",))
+    assert "run_work" not in spec.model_dump(mode="json")
+    assert "run_work" not in spec.model_dump_json()
+    assert spec.model_copy(update={"run_work": ()}).model_dump()["run_work"] == ()
 
 
 def test_work_that_never_ends_has_failed(bench: Bench) -> None:

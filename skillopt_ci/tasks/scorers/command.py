@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 from skillopt_ci.program import Ended, run_program, signal_name, tail, visible
 from skillopt_ci.settings.scorer import CommandScorer
 from skillopt_ci.tasks.answers import extract
-from skillopt_ci.tasks.scorers.grading import reaches, verdict
-from skillopt_ci.tasks.scorers.score import GraderError, Score
+from skillopt_ci.tasks.scorers.grading import blamed, reaches, verdict
+from skillopt_ci.tasks.scorers.score import GraderBroke, GraderError, Score
 from skillopt_ci.tasks.scorers.task_data import task_data
 from skillopt_ci.tasks.scorers.wording import last_words, quote
 from skillopt_ci.tasks.task import Task
@@ -33,9 +33,20 @@ class CommandGrader:
     async def score(self, task: Task, response: str) -> Score:
         """Grade with the program's exit status or output.
 
-        Raises :class:`GraderError` when it cannot start, exceeds its time, dies of a signal, ends
-        with an ``error_status`` or prints no score.
+        Raises :class:`GraderError` when it cannot start; and when on an empty answer as well as on
+        this one it exceeds its time, dies of a signal, ends with an ``error_status`` or prints no
+        score. If it does so on this one only, the answer scores 0.
         """
+        answer = extract(response, self.spec.answer, self.spec.tag)
+        return await blamed(
+            lambda: self._score(task, response), lambda: self.score_empty(task), answer
+        )
+
+    async def score_empty(self, task: Task) -> Score:
+        """Grade an empty answer; raises :class:`GraderError` if the program cannot."""
+        return await self._score(task, "")
+
+    async def _score(self, task: Task, response: str) -> Score:
         answer = extract(response, self.spec.answer, self.spec.tag)
         with TemporaryDirectory(prefix="skillopt-grader-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
@@ -55,7 +66,7 @@ class CommandGrader:
                 timeout=self.spec.timeout,
             )
         except TimeoutError:
-            raise GraderError(f"{program} took longer than {self.spec.timeout:g} s") from None
+            raise GraderBroke(f"{program} took longer than {self.spec.timeout:g} s") from None
         except (OSError, ValueError) as error:
             raise GraderError(f"{program} cannot be run: {error}") from error
 
@@ -96,9 +107,9 @@ def _verdict(spec: CommandScorer, ended: Ended, answer: str) -> Score:
     said = last_words(errors.strip() or tail(ended.output, _TAIL_BYTES))
     if ended.status < 0:
         name = signal_name(ended.status)
-        raise GraderError(f"{spec.command[0]} was killed by {name}: {said}")
+        raise GraderBroke(f"{spec.command[0]} was killed by {name}: {said}")
     if ended.status in spec.error_status:
-        raise GraderError(f"{spec.command[0]} ended with error status {ended.status}: {said}")
+        raise GraderBroke(f"{spec.command[0]} ended with error status {ended.status}: {said}")
     if spec.score == "exit_status":
         reason = said or f"exit status {ended.status}"
         return verdict(ended.status == 0, reason, answer)
@@ -114,7 +125,7 @@ def _printed_score(spec: CommandScorer, ended: Ended) -> float:
     except ValueError:
         soft = -1.0
     if not 0 <= soft <= 1:
-        raise GraderError(
+        raise GraderBroke(
             f"{spec.command[0]} printed {quote(line)} where a number from 0 to 1 was expected"
             f" (exit status {ended.status}): {last_words(tail(ended.errors, _TAIL_BYTES))}"
         )

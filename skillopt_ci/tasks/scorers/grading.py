@@ -1,12 +1,13 @@
 """What all families of scorers share."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from skillopt_ci.settings.scorer import AnswerScorer
 from skillopt_ci.tasks.answers import extract
-from skillopt_ci.tasks.scorers.score import GraderError, Score
+from skillopt_ci.tasks.scorers.score import GraderBroke, GraderError, Score
+from skillopt_ci.tasks.scorers.wording import one_line
 from skillopt_ci.tasks.task import Task
 
 Spec = TypeVar("Spec", bound=AnswerScorer)
@@ -29,6 +30,30 @@ class AnswerGrader(Generic[Spec]):
             raise GraderError(f"task {task.id!r} cannot be graded: {fault}")
         answer = extract(response, self.spec.answer, self.spec.tag)
         return self.grade(self.spec, task, answer)
+
+
+async def blamed(
+    work: Callable[[], Awaitable[Score]], empty: Callable[[], Awaitable[Score]], answer: str
+) -> Score:
+    """The score that ``work`` gives, or 0 if the work made the grader fail.
+
+    That is so if the grader fails on it, does not fail on an empty submission (``empty``), and then
+    fails on it once more. Raises :class:`GraderError` when the grader fails on both.
+    """
+    try:
+        return await work()
+    except GraderBroke as error:
+        failure = error
+    try:
+        await empty()
+    except GraderBroke as same:
+        message = f"{failure.message}; on an empty submission: {same.message}"
+        raise GraderError(message) from failure.__cause__
+    try:
+        return await work()
+    except GraderBroke as again:
+        reason = f"the grader fails on this work, not on an empty submission: {again.message}"
+        return verdict(False, one_line(reason), answer)
 
 
 def verdict(solved: bool, reason: str, answer: str, *, soft: float | None = None) -> Score:

@@ -13,8 +13,8 @@ from skillopt_ci.errors import UsageError
 from skillopt_ci.settings.scorer import PythonScorer
 from skillopt_ci.tasks.answers import extract
 from skillopt_ci.tasks.problems import did_you_mean
-from skillopt_ci.tasks.scorers.grading import reaches
-from skillopt_ci.tasks.scorers.score import GraderError, Score
+from skillopt_ci.tasks.scorers.grading import blamed, reaches
+from skillopt_ci.tasks.scorers.score import GraderBroke, Score
 from skillopt_ci.tasks.scorers.task_data import task_data
 from skillopt_ci.tasks.scorers.wording import one_line
 from skillopt_ci.tasks.task import Task
@@ -34,8 +34,20 @@ class PythonGrader:
     async def score(self, task: Task, response: str) -> Score:
         """Grade with what the function returns.
 
-        Raises :class:`GraderError` when it raises, exceeds its time or returns no score.
+        Raises :class:`~skillopt_ci.tasks.scorers.score.GraderError` when on an empty answer as well
+        as on this one it raises, exceeds its time or returns no score. If it does so on this one
+        only, the answer scores 0.
         """
+        answer = extract(response, self.spec.answer, self.spec.tag)
+        return await blamed(
+            lambda: self._score(task, response), lambda: self.score_empty(task), answer
+        )
+
+    async def score_empty(self, task: Task) -> Score:
+        """Grade an empty answer; raises a grader's error if the function cannot."""
+        return await self._score(task, "")
+
+    async def _score(self, task: Task, response: str) -> Score:
         answer = extract(response, self.spec.answer, self.spec.tag)
         returned = await in_thread(
             lambda: self.function(task_data(task), answer), self.spec.entry, self.spec.timeout
@@ -46,20 +58,20 @@ class PythonGrader:
 async def in_thread(work: Callable[[], Result], entry: str, timeout: float) -> Result:
     """Do ``work``, which calls the function ``entry``, in a thread of its own.
 
-    Raises :class:`GraderError` when it raises or takes longer than ``timeout`` seconds.
+    Raises :class:`GraderBroke` when it raises or takes longer than ``timeout`` seconds.
     """
 
     def call() -> Result:
         try:
             return work()
         except (Exception, SystemExit) as error:
-            raise GraderError(f"{entry} raised {last_line(error)}") from error
+            raise GraderBroke(f"{entry} raised {last_line(error)}") from error
 
     try:
         async with asyncio.timeout(timeout):
             return await _in_thread(call)
     except TimeoutError:
-        raise GraderError(f"{entry} took longer than {timeout:g} s") from None
+        raise GraderBroke(f"{entry} took longer than {timeout:g} s") from None
 
 
 def load_function(entry: str, root: Path) -> GradeFunction:
@@ -84,16 +96,16 @@ def load_function(entry: str, root: Path) -> GradeFunction:
 
 
 def returned_score(spec: PythonScorer, returned: object, answer: str) -> Score:
-    """What a grader returned, as a score; raises :class:`GraderError` when it is none.
+    """What a grader returned, as a score; raises :class:`GraderBroke` when it is none.
 
     A truth value or a number from 0 to 1 is the soft score; a dict has ``soft`` or ``hard`` or
     both, and perhaps a ``reason``.
     """
     given = returned if isinstance(returned, dict) else {"soft": returned}
     if unknown := given.keys() - {"hard", "soft", "reason"}:
-        raise GraderError(f"{spec.entry} returned the unknown key {min(map(str, unknown))!r}")
+        raise GraderBroke(f"{spec.entry} returned the unknown key {min(map(str, unknown))!r}")
     if not given.keys() & {"hard", "soft"}:
-        raise GraderError(f"{spec.entry} returned neither 'soft' nor 'hard'")
+        raise GraderBroke(f"{spec.entry} returned neither 'soft' nor 'hard'")
     soft = _share(spec, given.get("soft", given.get("hard")))
     hard = _share(spec, given["hard"]) if "hard" in given else float(reaches(soft, spec.hard_at))
     reason = one_line(str(given.get("reason", ""))) or f"{spec.entry} gave {soft:g}"
@@ -103,7 +115,7 @@ def returned_score(spec: PythonScorer, returned: object, answer: str) -> Score:
 def _share(spec: PythonScorer, value: object) -> float:
     if not isinstance(value, bool | int | float) or not 0 <= value <= 1:
         shown = one_line(repr(value), 80)
-        raise GraderError(f"{spec.entry} returned {shown}, expected a score from 0 to 1")
+        raise GraderBroke(f"{spec.entry} returned {shown}, expected a score from 0 to 1")
     return float(value)
 
 

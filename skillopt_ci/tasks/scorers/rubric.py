@@ -8,8 +8,8 @@ from importlib.resources import files
 from skillopt_ci.errors import BudgetExhausted, SkilloptError, UsageError
 from skillopt_ci.settings.scorer import RubricScorer
 from skillopt_ci.tasks.answers import extract
-from skillopt_ci.tasks.scorers.grading import reaches, verdict
-from skillopt_ci.tasks.scorers.score import GraderError, Judge, Score
+from skillopt_ci.tasks.scorers.grading import blamed, reaches, verdict
+from skillopt_ci.tasks.scorers.score import GraderBroke, GraderError, Judge, Score
 from skillopt_ci.tasks.scorers.wording import one_line, quote
 from skillopt_ci.tasks.task import Task
 
@@ -27,12 +27,18 @@ class RubricGrader:
     async def score(self, task: Task, response: str) -> Score:
         """Grade with the judge's verdict; a reply that is none costs one more question.
 
-        Raises :class:`GraderError` when the second reply is none either or the judge could not
-        be asked; errors that end the step (budget, set-up) pass.
+        If the second reply is none either, and the judge does give a verdict on an empty answer,
+        this one scores 0. Raises :class:`GraderError` when it gives none there, and when it could
+        not be asked; errors that end the step (budget, set-up) pass.
         """
         if fault := check_rubric_task(self.spec, task):
             raise GraderError(f"task {task.id!r} cannot be graded: {fault}")
         answer = extract(response, self.spec.answer, self.spec.tag)
+        return await blamed(
+            lambda: self._score(task, answer), lambda: self._score(task, ""), answer
+        )
+
+    async def _score(self, task: Task, answer: str) -> Score:
         prompt = rubric_prompt(self.spec, task, answer)
         reply = await self._ask(prompt)
         try:
@@ -50,7 +56,7 @@ class RubricGrader:
         try:
             return parse_verdict(second)
         except ValueError as still:
-            raise GraderError(f"the judge gave no verdict twice: {still}") from still
+            raise GraderBroke(f"the judge gave no verdict twice: {still}") from still
 
     async def _ask(self, prompt: str) -> str:
         try:

@@ -24,6 +24,10 @@ class GraderError(SkilloptError):
     """The scorer itself failed: the attempt stays unscored and can be graded again."""
 
 
+class GraderBroke(GraderError):
+    """The grader's program failed on this work; whether on any other too is not known yet."""
+
+
 class Scorer(Protocol):
     """Grades responses to tasks."""
 

@@ -113,6 +113,29 @@ def test_death_by_signal_is_a_grader_error(grade: Grade):
         grade("command", "x", command=python("import os; os.kill(os.getpid(), 11)"))
 
 
+RUN_IT = "import sys; code = open(sys.argv[1]).read(); exec(code); print(0.25)"
+
+
+@pytest.mark.parametrize("answer", ["0/0", "import os; os.kill(os.getpid(), 9)", "exit(126)"])
+def test_an_answer_that_makes_the_grader_fail_scores_0(grade: Grade, answer: str):
+    command = python(RUN_IT, "{answer}")
+    assert grade("command", "", command=command, score="stdout").soft == 0.25
+    score = grade("command", answer, command=command, score="stdout")
+    assert (score.hard, score.soft, score.answer) == (0, 0, answer)
+    assert "fails on this work, not on an empty submission" in score.reason
+
+
+def test_an_answer_that_never_ends_scores_0(grade: Grade):
+    command = python(RUN_IT, "{answer}")
+    score = grade("command", "while 1: pass", command=command, score="stdout", timeout=2)
+    assert score.soft == 0
+
+
+def test_a_grader_that_fails_once_is_asked_again(grade: Grade, tmp_path: Path):
+    code = "import os, sys; sys.exit(0 if os.path.exists('seen') else open('seen', 'w') and 126)"
+    assert grade("command", "right", command=python(code)).hard == 1
+
+
 def test_program_that_does_not_exist_is_a_grader_error(grade: Grade):
     with pytest.raises(GraderError, match="cannot be run"):
         grade("command", "x", command=["no-such-program"])

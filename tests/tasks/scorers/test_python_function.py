@@ -81,6 +81,15 @@ def test_exception_is_a_grader_error_with_its_place(
         grade("python", "x", entry=returning(write, call))
 
 
+@pytest.mark.parametrize("answer", ["1 / 0", "exit(0)", "'no score'", "Event().wait()"])
+def test_an_answer_that_makes_the_function_fail_scores_0(grade: Grade, write: Write, answer: str):
+    entry = returning(write, "eval(answer or '0.5', {'Event': __import__('threading').Event})")
+    assert grade("python", "", entry=entry).soft == 0.5
+    score = grade("python", answer, entry=entry, timeout=0.5)
+    assert (score.hard, score.soft) == (0, 0)
+    assert "fails on this work, not on an empty submission" in score.reason
+
+
 def test_hung_function_is_a_grader_error(grade: Grade, write: Write):
     entry = returning(write, "__import__('threading').Event().wait()")
     with pytest.raises(GraderError, match=r"took longer than 0.05 s"):
