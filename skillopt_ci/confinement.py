@@ -205,7 +205,8 @@ class Confinement:
             path: ("--tmpfs",) for path in map(Path, ("/tmp", "/var/tmp", "/run"))  # noqa: S108
         }
         if home.is_absolute() and home != Path("/") and not home.is_relative_to(folder):
-            layers[home] = ("--bind", str(home)) if keeps_home else ("--tmpfs",)
+            kept = keeps_home and home not in self.hidden
+            layers[home] = ("--bind", str(home)) if kept else ("--tmpfs",)
         for path in (*self._readable(environ), *_installed(needs, environ, self.home)):
             if path not in (Path("/"), self.home) or path == self.root:
                 layers.setdefault(path, ("--ro-bind", str(path)))
@@ -288,7 +289,8 @@ def _fault(tried: Confinement, root: Path, environ: Mapping[str, str]) -> str:
     from tempfile import TemporaryDirectory  # noqa: PLC0415 - few commands start a program
 
     seen = {name: environ[name] for name in ("PATH", "HOME") if name in environ}
-    targets = [str(path) for path in tried.hidden]
+    # in a sandbox an empty home takes the place of the real one
+    targets = [str(path) for path in tried.hidden if tried.kind == "user" or path != tried.home]
     with TemporaryDirectory(prefix="skillopt-probe-") as name, contextlib.ExitStack() as undo:
         if tried.kind == "user":
             undo.callback(_reopen, _shut(tried.hidden))
@@ -413,9 +415,10 @@ def _installed(words: Iterable[str], environ: Mapping[str, str], home: Path) -> 
     program, *files = words
     found = shutil.which(program, path=environ.get("PATH", os.defpath))
     if found is not None:
-        for file in dict.fromkeys((Path(found).absolute(), Path(found).resolve())):
-            yield file
-            yield from _prefix(file.parent, home)
+        # A link itself cannot be bound: it is there with its folder.
+        yield from _prefix(Path(found).absolute().parent, home)
+        yield Path(found).resolve()
+        yield from _prefix(Path(found).resolve().parent, home)
     yield from (Path(word) for word in files if word.startswith("/") and Path(word).exists())
 
 
