@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from skillopt_ci.confinement import current
+
 #: What every program may see of the environment.
 ALWAYS_VISIBLE = ("PATH", "HOME", "LANG")
 
@@ -26,25 +28,32 @@ async def run_program(
     *,
     stdin: Path,
     folder: Path,
+    work: Path,
     cwd: Path,
     environ: Mapping[str, str],
     timeout: float,
+    keeps_home: bool = False,
 ) -> Ended:
     """Run ``arguments`` with ``stdin``; its output goes to files in ``folder``.
 
+    It is kept from our secrets as far as that can be had here, and may write to ``work`` alone, a
+    part of ``folder``; with ``keeps_home`` its user's home is there.
     Whatever it started is killed with it, after ``timeout`` seconds, on cancellation and after a
     normal end alike. Raises TimeoutError, and OSError or ValueError if it cannot be started.
     """
     # Files instead of pipes: a grandchild that keeps a pipe open cannot make us wait for it.
+    # They are not in `work`: a program could put a link to another file in their place.
     output, errors = folder / "stdout", folder / "stderr"
+    cell = await asyncio.to_thread(lambda: current().cell(work))
+    command, variables = cell.command(arguments, environ, cwd, trusted=True, keeps_home=keeps_home)
     with stdin.open("rb") as source, output.open("wb") as stdout, errors.open("wb") as stderr:
         process = await asyncio.create_subprocess_exec(
-            *arguments,
+            *command,
             stdin=source,
             stdout=stdout,
             stderr=stderr,
             cwd=cwd,
-            env=dict(environ),
+            env=variables,
             start_new_session=True,
         )
     try:
@@ -55,7 +64,7 @@ async def run_program(
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
-    return Ended(status, output, errors)
+    return Ended(cell.status(status), output, errors)
 
 
 def visible(environ: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:

@@ -14,6 +14,7 @@ def run(folder: Path, code: str, timeout: float = 30.0, stdin: str = "") -> Ende
         [sys.executable, "-c", code],
         stdin=folder / "stdin",
         folder=folder,
+        work=folder,
         cwd=folder,
         environ={},
         timeout=timeout,

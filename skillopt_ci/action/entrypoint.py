@@ -27,6 +27,7 @@ from skillopt_ci.cli.crash import secrets_of
 from skillopt_ci.cli.failure import describe
 from skillopt_ci.cli.known_secrets import learn_secrets
 from skillopt_ci.cli.main import terminate_is_interrupt
+from skillopt_ci.confinement import close_process, keep_back, whole_environment
 from skillopt_ci.github.access import Access
 from skillopt_ci.github.github_forge import GitHubForge
 from skillopt_ci.ledger.git import Git
@@ -40,18 +41,20 @@ _new_token = partial(secrets.token_hex, 16)
 def main() -> int:
     """Do what the event asks for; return the job's exit status."""
     log = JobLog(sys.stdout, _new_token)
+    close_process()
+    environ = whole_environment()
     try:
         with terminate_is_interrupt():
-            runner, inputs = Runner.of(os.environ), read_inputs(os.environ)
-            for secret in _secrets(inputs, os.environ):
+            runner, inputs = Runner.of(environ), read_inputs(environ)
+            for secret in _secrets(inputs, environ):
                 log.mask(secret)
             # For every git process from here on: there is no other way to reach them all.
-            os.environ.update(git_environment(runner, inputs, os.environ))
+            keep_back(git_environment(runner, inputs, environ))
             with owner_kept(runner.workspace, os.geteuid()):
                 return run(_job(runner, inputs, log))
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost layer reports all
-        failure = describe(error, ["action"], os.environ)
-        announce(log, failure, error, Path(os.environ.get("GITHUB_WORKSPACE") or "."))
+        failure = describe(error, ["action"], environ)
+        announce(log, failure, error, Path(environ.get("GITHUB_WORKSPACE") or "."))
         return failure.exit_code
 
 
@@ -86,8 +89,9 @@ def git_environment(runner: Runner, inputs: Inputs, environ: Mapping[str, str]) 
 
 
 def _job(runner: Runner, inputs: Inputs, log: JobLog) -> Job:
-    redact = Redactor([inputs.token, *named_secrets(os.environ)])
-    job = Job(runner, inputs, log, dict(os.environ), redact=redact)
+    environ = whole_environment()
+    redact = Redactor([inputs.token, *named_secrets(environ)])
+    job = Job(runner, inputs, log, environ, redact=redact)
     if not inputs.token:
         return job
     access = Access(runner.repository, inputs.token, runner.api_url)

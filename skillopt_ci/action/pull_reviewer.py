@@ -18,12 +18,14 @@ from skillopt_ci.cli.configured import load_configured
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.cli.eval import as_json
 from skillopt_ci.cli.live import build_observer
+from skillopt_ci.cli.workplaces import unconfined_programs
 from skillopt_ci.errors import (
     BudgetExhausted,
     ExitCode,
     InfrastructureError,
     RepositoryError,
     SkilloptError,
+    UsageError,
 )
 from skillopt_ci.github.forge import Forge
 from skillopt_ci.ledger.reading import resolve
@@ -61,6 +63,7 @@ class PullReviewer:
         head = pull.head_sha or self.forge.pull_request(pull.number).head_sha
         with build_observer(settings) as observer:
             session = open_session(settings, observer)
+            _refuse_unconfined(session)
             compared = _compared(session, self.forge, head)
         return self._shown(settings, session, pull.number, head, compared)
 
@@ -84,6 +87,24 @@ class PullReviewer:
         told = [] if compared.result is None else [as_json(compared.result)]
         outputs = replace(fold(told), finding=str(view.finding))
         return Shown(text, number, tuple(notes), outputs, compared.exit_code)
+
+
+def _refuse_unconfined(session: Session) -> None:
+    """Let no program that somebody's change steers run where it could read our secrets.
+
+    Raises UsageError unless the configuration accepts that.
+    """
+    config, splits = session.config, session.splits
+    tasks = (*splits.train, *splits.selection, *splits.test)
+    _, left = unconfined_programs(config, tasks, session.environment)
+    if left and not config.rollout.programs_can_read_secrets:
+        raise UsageError(
+            "a change of the skill is not evaluated where programs that it steers could read this "
+            f"job's keys and token: {'; '.join(left)}",
+            hint="Use the Docker action or a Linux runner with bubblewrap (apt-get install "
+            "bubblewrap). If everybody whose change is evaluated may read them, set "
+            "`rollout.programs_can_read_secrets: true`.",
+        )
 
 
 @dataclass(frozen=True, slots=True)

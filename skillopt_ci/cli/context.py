@@ -1,6 +1,5 @@
 """The options that every command understands, before its name and after it."""
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -10,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import click
 
 from skillopt_ci import __version__
+from skillopt_ci.confinement import whole_environment
 from skillopt_ci.redaction import Redactor, named_secrets
 
 P = ParamSpec("P")
@@ -39,7 +39,7 @@ class Globals:
     @classmethod
     def of_process(cls) -> "Globals":
         """Return the globals of this process, with no option given."""
-        environ = dict(os.environ)
+        environ = whole_environment()
         return cls(environ, Path.cwd(), redact=Redactor(named_secrets(environ)))
 
 

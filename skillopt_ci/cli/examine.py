@@ -13,8 +13,9 @@ from skillopt_ci.cli.context import Globals
 from skillopt_ci.cli.enough import few_tasks
 from skillopt_ci.cli.known_secrets import learn_secrets
 from skillopt_ci.cli.scaffold import existing_skill, slug, unchanged_examples
-from skillopt_ci.cli.workplaces import check_places, read_tasks
+from skillopt_ci.cli.workplaces import check_places, read_tasks, unconfined_programs
 from skillopt_ci.concurrency import map_ordered
+from skillopt_ci.confinement import current
 from skillopt_ci.errors import ExitCode, SkilloptError
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger, Position
@@ -22,6 +23,7 @@ from skillopt_ci.model.keys import api_key
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.report.figures import plural, score_text
+from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.opening import open_places
 from skillopt_ci.rollout.scorers import TaskScorers
 from skillopt_ci.settings.config import Config
@@ -112,6 +114,23 @@ def _tasks(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
             scorers += tuple(_tried(splits, loaded, environ))
     yield from scorers
     yield from computers
+    yield from _programs(splits, loaded, environment)
+
+
+def _programs(splits: Splits, loaded: Loaded, environment: Environment | None) -> Iterator[Finding]:
+    """What keeps the programs of this run from our secrets, and what is left where nothing does."""
+    tasks = (*splits.train, *splits.selection, *splits.test)
+    starts, left = unconfined_programs(loaded.config, tasks, environment)
+    if left:
+        text = (
+            f"not kept from secrets: {'; '.join(left)}\nThey can read your files and what other "
+            "programs of yours hold, such as the shell that exported a key. Pull requests are not "
+            "evaluated here unless `rollout.programs_can_read_secrets` is set."
+        )
+        yield Finding("programs", "warning", text)
+    elif starts:
+        kind = {"sandbox": "in a sandbox", "user": "as another user"}[current().kind]
+        yield Finding("programs", "ok", f"run {kind}, away from keys, tokens and .git")
 
 
 def _scorers(splits: Splits, loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ import click
 from skillopt_ci.cli.context import Globals, global_options
 from skillopt_ci.cli.failure import describe, tell
 from skillopt_ci.cli.lazy import Lazy, LazyGroup
+from skillopt_ci.confinement import close_process
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.redaction import Redact, RedactedStream
 
@@ -121,6 +122,8 @@ def cli(ctx: click.Context, settings: Globals) -> None:
 
 def main(args: Sequence[str] | None = None, group: click.Group = cli) -> int:
     """Run the command line ``args`` (the process's own by default); return the exit code."""
+    if args is None:
+        close_process()
     words = list(sys.argv[1:] if args is None else args)
     settings = Globals.of_process()
     with redacted_streams(settings.redact):

@@ -1,15 +1,18 @@
 """Where a run's tasks come from, and the computers that they are worked on with."""
 
 import atexit
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
+from skillopt_ci.confinement import confine, current, withhold
 from skillopt_ci.errors import UsageError
+from skillopt_ci.model.keys import key_variable
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.places import Places
 from skillopt_ci.rollout.scorers import parts_of
 from skillopt_ci.settings.config import Config
 from skillopt_ci.settings.loading import Loaded
-from skillopt_ci.settings.scorer import ComputerScorer
+from skillopt_ci.settings.scorer import CommandScorer, ComputerScorer, PythonScorer
 from skillopt_ci.settings.solver import ChatSettings
 from skillopt_ci.tasks.disjoint import overlaps, repeated_ids
 from skillopt_ci.tasks.loading import load_splits
@@ -25,6 +28,7 @@ def read_tasks(loaded: Loaded, environ: Mapping[str, str]) -> tuple[Splits, Envi
     Raises :class:`TaskFileError` and what opening an environment raises.
     """
     config = loaded.config
+    keep_secrets(config, loaded.root, environ)
     if config.tasks is not None:
         return load_splits(config.tasks, loaded.root, config.train), None
     assert config.environment is not None  # noqa: S101 - the configuration has one of the two
@@ -36,6 +40,47 @@ def read_tasks(loaded: Loaded, environ: Mapping[str, str]) -> tuple[Splits, Envi
     atexit.register(environment.close)
     train, selection, test = (split_tasks(environment, split) for split in SPLIT_NAMES)
     return _checked(Splits(train, selection, test)), environment
+
+
+def keep_secrets(config: Config, root: Path, environ: Mapping[str, str]) -> None:
+    """See to it that programs which this configuration starts reach no secret of ours."""
+    roles = [
+        one for one in (config.model.target, config.model.optimizer, config.model.judge) if one
+    ]
+    withhold(filter(None, (key_variable(role) for role in roles)))
+    files = [role.api_key_file for role in roles if role.api_key_file]
+    home = Path(environ.get("HOME") or "/nonexistent")
+    hidden = [home / name[2:] if name.startswith("~/") else root / name for name in files]
+    if config.cache.path is not None:
+        hidden.append(root / config.cache.path)
+    confine(root, environ, hidden=hidden, wanted=not config.rollout.programs_can_read_secrets)
+
+
+def unconfined_programs(
+    config: Config, tasks: Iterable[Task], environment: Environment | None
+) -> tuple[bool, list[str]]:
+    """Whether a run starts programs, and what of them and its code nothing keeps from our secrets.
+
+    Computers that confine by themselves are none of these.
+    """
+    found = []
+    if environment is not None and environment.code == "inside":
+        found.append("`environment` runs inside of skillopt-ci")
+    graded = environment is not None and environment.grades
+    specs = [] if graded else [config.scorer, *(task.scorer for task in tasks)]
+    parts = [part for spec in specs if spec is not None for part in parts_of(spec)]
+    models = (config.model.target, config.model.optimizer, config.model.judge)
+    starts = {
+        "`environment`": environment is not None and environment.code == "confined",
+        "scorers of type `command`": any(isinstance(part, CommandScorer) for part in parts),
+        "scorers of type `python`": any(isinstance(part, PythonScorer) for part in parts),
+        "`model`, a program": any(one and one.preset.protocol == "command" for one in models),
+        "`rollout.computer.type: unconfined`": config.rollout.computer is not None
+        and config.rollout.computer.type == "unconfined",
+    }
+    if any(starts.values()) and (kept := current()).kind == "none":
+        found += [f"{name}: {kept.reason}" for name, there in starts.items() if there]
+    return any(starts.values()), found
 
 
 def check_places(splits: Splits, config: Config, places: Places | None) -> None:

@@ -1,5 +1,6 @@
 """A folder and nothing around it: for people who trust what they run, or confine it elsewhere."""
 
+import asyncio
 import posixpath
 import shutil
 import tempfile
@@ -13,6 +14,7 @@ from skillopt_ci.computer.computer import HOME, WORKDIR, Computer, ComputerSpec
 from skillopt_ci.computer.descendants import kill_marked
 from skillopt_ci.computer.errors import ComputerFailure, ComputerUnavailable
 from skillopt_ci.computer.shell_computer import START, Command, Ended, ShellComputer
+from skillopt_ci.confinement import Cell, current
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +39,10 @@ class Unconfined:
     @asynccontextmanager
     async def _opened(self, spec: ComputerSpec) -> AsyncIterator[Computer]:
         with tempfile.TemporaryDirectory(prefix="skillopt-ci-", ignore_cleanup_errors=True) as name:
-            folder = _Folder(Path(name), self.search_path, spec.environ)
-            for inside in folder.places.values():
+            for inside in _inside(Path(name)).values():
                 Path(inside).mkdir()
+            cell = await asyncio.to_thread(lambda: current().cell(Path(name)))
+            folder = _Folder(cell, self.search_path, spec.environ)
             try:
                 yield ShellComputer(folder, folder.place)
             finally:
@@ -49,13 +52,13 @@ class Unconfined:
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    root: Path
+    cell: Cell
     search_path: str
     environ: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def places(self) -> dict[str, str]:
-        return {WORKDIR: str(self.root / "workspace"), HOME: str(self.root / "home")}
+        return _inside(self.cell.folder)
 
     def place(self, path: str) -> str:
         """Return where a path of the contract is on this machine."""
@@ -67,12 +70,17 @@ class _Folder:
 
     async def __call__(self, command: Command) -> Ended:
         basic = {"PATH": self.search_path, "HOME": self.places[HOME], "LANG": "C.UTF-8"}
+        arguments, environ = self.cell.command(
+            ("/bin/sh", "-c", START, "sh", command.cwd, *command.arguments),
+            {**basic, **self.environ, **command.environ},
+            self.cell.folder,
+        )
         try:
             done = await process.execute(
-                ("/bin/sh", "-c", START, "sh", command.cwd, *command.arguments),
+                arguments,
                 stdin=command.stdin,
-                environ={**basic, **self.environ, **command.environ},
-                cwd=self.root,
+                environ=environ,
+                cwd=self.cell.folder,
                 timeout=command.timeout,
                 output_bytes=command.output_bytes,
             )
@@ -80,3 +88,7 @@ class _Folder:
             raise ComputerFailure(f"A command could not be started: {error}.") from error
         status = 128 - done.status if done.status < 0 else done.status
         return Ended(status, done.stdout, done.stderr, done.timed_out, seconds=done.seconds)
+
+
+def _inside(root: Path) -> dict[str, str]:
+    return {WORKDIR: str(root / "workspace"), HOME: str(root / "home")}

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from skillopt_ci.environments.loopback.conversation import Conversation
 from skillopt_ci.environments.loopback.endpoint import Endpoint
@@ -93,6 +93,11 @@ class BridgeEnvironment(Environment):
         self._environ = environ
         self._worker: Worker | None = None
         self._endpoint: Endpoint | None = None
+
+    @property
+    def code(self) -> Literal["confined"]:
+        """Where its code meets answers: in the worker."""
+        return "confined"
 
     @property
     @abstractmethod

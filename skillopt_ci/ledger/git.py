@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO
 
+from skillopt_ci.confinement import git_credentials
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger.conversation import Answer, Conversation, Ended
 from skillopt_ci.ledger.object_memory import ObjectMemory
@@ -135,7 +136,7 @@ class Git:
             status, stdout, stderr = git.Git().execute(
                 [*self._clean(), *self._command(args)],
                 istream=source,
-                env={**_ENVIRONMENT, **self.env},
+                env={**git_credentials(args[0]), **_ENVIRONMENT, **self.env},
                 with_extended_output=True,
                 with_exceptions=False,
                 stdout_as_string=False,
@@ -162,7 +163,7 @@ class Git:
         be sent twice. Raises RepositoryError with git's words if git ends instead.
         """
         if args not in self._conversations:
-            self._conversations[args] = Conversation(self._command(args), self._environ())
+            self._conversations[args] = Conversation(self._command(args), self._environ(args[0]))
         try:
             return self._conversations[args].ask(request, answer)
         except Ended as ended:
@@ -173,10 +174,10 @@ class Git:
     def _command(self, args: tuple[str, ...]) -> tuple[str, ...]:
         return (*_COMMAND, "-C", str(self.folder), *args)
 
-    def _environ(self) -> dict[str, str]:
+    def _environ(self, command: str) -> dict[str, str]:
         """What git is handed: our own environment, in which credentials may travel, cleaned."""
         inherited = {name: value for name, value in os.environ.items() if name not in _INHERITED}
-        return {**inherited, **_ENVIRONMENT, **self.env}
+        return {**inherited, **git_credentials(command), **_ENVIRONMENT, **self.env}
 
     def _failed(self, args: tuple[str, ...], words: str) -> RepositoryError:
         return RepositoryError(f"git {args[0]} failed in {self.folder}: {words}")

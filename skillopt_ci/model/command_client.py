@@ -66,7 +66,9 @@ class CommandClient:
                 self._arguments,
                 stdin=stdin,
                 folder=folder,
+                work=workplace,
                 cwd=workplace,
+                keeps_home=True,
                 environ=self._environ,
                 timeout=self._config.timeout,
             )

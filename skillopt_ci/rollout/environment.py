@@ -105,6 +105,12 @@ class Environment(ABC):
         """Whether it grades by itself, and not by scorers."""
         return type(self).grade is not Environment.grade
 
+    @property
+    def code(self) -> Literal["none", "confined", "inside"]:
+        """Where its code meets answers: nowhere, in a process kept from our secrets, or in ours."""
+        works = self.grades or self.reflects or type(self).solver is not Environment.solver
+        return "inside" if works else "none"
+
     def prompts(self) -> Mapping[str, str]:
         """Return prompts for training in this environment, by the names of those they replace.
 

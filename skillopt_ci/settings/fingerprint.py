@@ -21,8 +21,9 @@ _OF_A_ROLE: IncEx = {
 }
 #: Where people put keys although `api_key_env` and `env` are there for them.
 _PERHAPS_SECRET = ("command", "extra_body")
-#: How often what fails is tried again, where attempts run, and what is told of them.
-_OF_ROLLOUTS = {"retries", "executor", "events"}
+#: How often what fails is tried again, where attempts run, what is told of them, and who may see
+#: what meanwhile.
+_OF_ROLLOUTS = {"retries", "executor", "events", "programs_can_read_secrets"}
 _WITHOUT_INFLUENCE: dict[str, IncEx | bool] = {
     "cache": True,
     "git": True,

@@ -78,5 +78,9 @@ class RolloutSettings(Section):
     limits: AttemptLimits = AttemptLimits()
     executor: ExecutorSettings = LocalExecutor()
     """Where attempts are run."""
+    programs_can_read_secrets: bool = False
+    """Run scorers' programs, environments and `unconfined` computers with all our rights: what a
+    model steers there can read keys, the token and the Docker socket. Otherwise they are confined
+    where that is possible, and elsewhere no pull request is evaluated."""
     events: bool = True
     """Record what happens in each attempt, inside the repository's `.git`, for `trace`."""

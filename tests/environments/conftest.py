@@ -52,6 +52,7 @@ class LentParts:
 
     client: ScriptedModel
     judge: Callable[[str], Awaitable[str]]
+    environ: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

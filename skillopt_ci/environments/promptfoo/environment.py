@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 import yaml
 from pydantic import Field
@@ -57,6 +58,11 @@ class PromptfooEnvironment(Environment):
         ]
         self._splits = self._read.divided(tasks)
 
+    @property
+    def code(self) -> Literal["confined"]:
+        """Where its code meets answers: an assertion's function has a process of its own."""
+        return "confined"
+
     def tasks(self, split: Split) -> tuple[Task, ...]:
         """Return the tests of a split as tasks."""
         return self._splits[split]
@@ -66,7 +72,7 @@ class PromptfooEnvironment(Environment):
         from skillopt_ci.environments.promptfoo.grading import Grading  # noqa: PLC0415
 
         test = self._tests[task.id]
-        grading = Grading(task, test.vars, self._file.parent, parts.judge)
+        grading = Grading(task, test.vars, self._file.parent, parts.judge, parts.environ)
         found = await grading.all_of(test.assertions, test.threshold, attempt.response)
         return Score(float(found.passed), found.score, found.reason, attempt.response)
 

@@ -1,9 +1,9 @@
 """Judging an answer by all assertions of its test, those that ask a model or a program too."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from skillopt_ci.concurrency import siblings
 from skillopt_ci.environments.promptfoo.assertions import (
@@ -16,7 +16,7 @@ from skillopt_ci.environments.promptfoo.assertions import (
 from skillopt_ci.environments.promptfoo.shape import AssertionShape
 from skillopt_ci.errors import UsageError
 from skillopt_ci.settings.scorer import PythonScorer, RubricScorer
-from skillopt_ci.tasks.scorers.python_function import in_thread, load_function
+from skillopt_ci.tasks.scorers.python_function import call_function, load_function
 from skillopt_ci.tasks.scorers.rubric import RubricGrader
 from skillopt_ci.tasks.scorers.score import GraderError, Judge
 from skillopt_ci.tasks.task import Task
@@ -32,6 +32,7 @@ class Grading:
     vars: Mapping[str, Any]
     folder: Path
     judge: Judge
+    environ: Mapping[str, str] = field(default_factory=dict)
 
     async def all_of(
         self, assertions: Sequence[AssertionShape], threshold: float | None, answer: str
@@ -68,10 +69,16 @@ class Grading:
         name = str(assertion.value).removeprefix("file://")
         path, _, function = name.partition(":")
         entry = f"{path}:{function or _FUNCTION}"
-        judge = cast("Any", load_function(entry, self.folder))
+        load_function(entry, self.folder)
         spec = PythonScorer(type="python", entry=entry)
         context = {"vars": dict(self.vars), "prompt": self.task.messages[-1].content}
-        returned = await in_thread(lambda: judge(answer, context), entry, spec.timeout)
+        returned = await call_function(
+            entry,
+            (answer, context),
+            root=self.folder,
+            environ=self.environ,
+            timeout=spec.timeout,
+        )
         return _verdict(assertion, returned, entry)
 
 

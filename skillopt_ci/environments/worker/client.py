@@ -3,18 +3,21 @@
 import asyncio
 import itertools
 import json
+import os
+import signal
+import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, cast
 
+from skillopt_ci.confinement import current
 from skillopt_ci.errors import UsageError
-from skillopt_ci.program import tail
 from skillopt_ci.rollout.environment import EnvironmentFailure
 
 _TAIL_BYTES = 2000
@@ -35,13 +38,17 @@ class Worker:
         what: str,
     ) -> None:
         """Start it; raises UsageError if ``what`` cannot be loaded."""
+        self._folder = TemporaryDirectory(prefix="skillopt-worker-", ignore_cleanup_errors=True)
+        self._cell = current().cell(Path(self._folder.name))
+        words = (sys.executable, "-P", "-m", "skillopt_ci.environments.worker.main", module)
+        command, variables = self._cell.command(words, environ, root)
         self._process = subprocess.Popen(  # noqa: S603  # our own module
-            [sys.executable, "-P", "-m", "skillopt_ci.environments.worker.main", module],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd=root,
-            env=dict(environ),
+            env=variables,
             start_new_session=True,
         )
         self._orders = cast("IO[bytes]", self._process.stdin)
@@ -63,7 +70,8 @@ class Worker:
             answer = json.loads(self._answers.readline() or "{}")
         finally:
             if "ready" not in answer:
-                self._process.kill()
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
                 self._end()
         if "ready" not in answer:
             raise UsageError(f"{what}: {answer.get('failed', 'the worker ended at once')}")
@@ -75,6 +83,7 @@ class Worker:
             self._orders.close()
         self._process.wait()
         self._answers.close()
+        self._folder.cleanup()
 
     async def attempt(self, job: Mapping[str, object]) -> dict[str, Any]:
         """Have ``job`` done in a process of its own, and return its result.
@@ -82,8 +91,13 @@ class Worker:
         Raises :class:`EnvironmentFailure` if it fails. When this is cancelled, nothing of it goes
         on running.
         """
-        with TemporaryDirectory(prefix="skillopt-attempt-", ignore_cleanup_errors=True) as name:
-            folder = Path(name)
+        if not Path(self._folder.name).is_dir():
+            raise EnvironmentFailure("the environment's worker process is gone")
+        with (
+            TemporaryDirectory(dir=self._folder.name, ignore_cleanup_errors=True) as name,
+            _opened(Path(name)) as folder,
+        ):
+            self._cell.give(Path(name))
             number, end = next(self._names), Future[None]()
             with self._lock:
                 self._ends[number] = end
@@ -125,19 +139,36 @@ class Worker:
             end.set_exception(EnvironmentFailure("the environment's worker process is gone"))
 
 
-def _result(folder: Path) -> dict[str, Any]:
-    file = folder / "result.json"
-    if not file.exists():
-        said = _said(folder)
-        raise EnvironmentFailure(f"the attempt's process ended without a result{said}")
-    found = json.loads(file.read_text(encoding="utf-8"))
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    """The folder itself, whatever the worker puts at its path."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _result(folder: int) -> dict[str, Any]:
+    text = _written(folder, "result.json")
+    if not text:
+        said = " ".join(_written(folder, "output.txt")[-_TAIL_BYTES:].split()[-40:])
+        raise EnvironmentFailure(
+            f"the attempt's process ended without a result: {said}".rstrip(": ")
+        )
+    found = json.loads(text)
     if "result" not in found:
         raise EnvironmentFailure(str(found["failed"]))
     result: dict[str, Any] = found["result"]
     return result
 
 
-def _said(folder: Path) -> str:
-    output = folder / "output.txt"
-    text = " ".join(tail(output, _TAIL_BYTES).split()[-40:]) if output.exists() else ""
-    return f": {text}" if text else ""
+def _written(folder: int, name: str) -> str:
+    """What the worker wrote to a file; nothing of another file that it linked to."""
+    with suppress(OSError):
+        how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+        with os.fdopen(os.open(name, how, dir_fd=folder), "rb") as stream:
+            found = os.fstat(stream.fileno())
+            if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+                return stream.read().decode("utf-8", "replace")
+    return ""

@@ -81,7 +81,8 @@ def build_scorer(
         case CommandScorer():
             return CommandGrader(spec, root, environ)
         case PythonScorer():
-            return PythonGrader(spec, load_function(spec.entry, root))
+            load_function(spec.entry, root)  # what is wrong with it is told at once
+            return PythonGrader(spec, root, environ)
         case RubricScorer():
             if judge is None:
                 raise UsageError("a rubric scorer needs a judge model", hint="Set `model.judge`.")

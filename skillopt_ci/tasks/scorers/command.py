@@ -50,7 +50,7 @@ class CommandGrader:
         answer = extract(response, self.spec.answer, self.spec.tag)
         with TemporaryDirectory(prefix="skillopt-grader-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
-            _write_material(folder, task, answer, response)
+            _write_material(folder / "work", task, answer, response)
             ended = await self._run(folder)
             return _verdict(self.spec, ended, answer)
 
@@ -58,9 +58,10 @@ class CommandGrader:
         program = self.spec.command[0]
         try:
             return await run_program(
-                _arguments(self.spec.command, folder),
-                stdin=folder / "response.txt",
+                _arguments(self.spec.command, folder / "work"),
+                stdin=folder / "work" / "response.txt",
                 folder=folder,
+                work=folder / "work",
                 cwd=self.root,
                 environ=visible(self.environ, self.spec.env),
                 timeout=self.spec.timeout,
@@ -82,6 +83,7 @@ def check_command(spec: CommandScorer, root: Path, environ: Mapping[str, str]) -
 
 
 def _write_material(folder: Path, task: Task, answer: str, response: str) -> None:
+    folder.mkdir()
     (folder / "answer.txt").write_text(answer, encoding="utf-8", newline="")
     (folder / "response.txt").write_text(response, encoding="utf-8", newline="")
     record = json.dumps(task_data(task), ensure_ascii=False, indent=1)

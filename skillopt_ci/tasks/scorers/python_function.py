@@ -1,14 +1,16 @@
 """The scorer that calls a Python function of the repository."""
 
 import asyncio
+import atexit
 import inspect
+import json
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any
 
+from skillopt_ci.confinement import current, without_secrets
 from skillopt_ci.errors import UsageError
 from skillopt_ci.settings.scorer import PythonScorer
 from skillopt_ci.tasks.answers import extract
@@ -20,16 +22,19 @@ from skillopt_ci.tasks.scorers.wording import one_line
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.user_code import last_line, user_module
 
+if TYPE_CHECKING:
+    from skillopt_ci.environments.worker.client import Worker
+
 GradeFunction = Callable[[dict[str, object], str], object]
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
 class PythonGrader:
-    """Calls ``function(task, answer)`` in a thread of its own."""
+    """Calls ``function(task, answer)`` of the repository at ``root``, in a process of its own."""
 
     spec: PythonScorer
-    function: GradeFunction
+    root: Path
+    environ: Mapping[str, str]
 
     async def score(self, task: Task, response: str) -> Score:
         """Grade with what the function returns.
@@ -49,29 +54,91 @@ class PythonGrader:
 
     async def _score(self, task: Task, response: str) -> Score:
         answer = extract(response, self.spec.answer, self.spec.tag)
-        returned = await in_thread(
-            lambda: self.function(task_data(task), answer), self.spec.entry, self.spec.timeout
+        returned = await call_function(
+            self.spec.entry,
+            (task_data(task), answer),
+            root=self.root,
+            environ=self.environ,
+            timeout=self.spec.timeout,
         )
         return returned_score(self.spec, returned, answer)
 
 
-async def in_thread(work: Callable[[], Result], entry: str, timeout: float) -> Result:
-    """Do ``work``, which calls the function ``entry``, in a thread of its own.
+async def call_function(
+    entry: str,
+    arguments: Sequence[object],
+    *,
+    root: Path,
+    environ: Mapping[str, str],
+    timeout: float,
+) -> object:
+    """What the function returns for ``arguments``, which are JSON, in a process of its own.
 
-    Raises :class:`GraderBroke` when it raises or takes longer than ``timeout`` seconds.
+    It sees the variables of ``environ`` that are no secrets. Raises :class:`GraderBroke` when it
+    raises, takes longer than ``timeout`` seconds or returns what is no JSON.
     """
+    from skillopt_ci.environments.worker.client import Worker  # noqa: PLC0415 - it is above us
+    from skillopt_ci.rollout.environment import EnvironmentFailure  # noqa: PLC0415
 
-    def call() -> Result:
-        try:
-            return work()
-        except (Exception, SystemExit) as error:
-            raise GraderBroke(f"{entry} raised {last_line(error)}") from error
+    def started() -> Worker:
+        key = (entry, root, current())
+        with _starting:
+            if key not in _workers:
+                seen, what = without_secrets(environ), entry
+                _workers[key] = Worker(__name__, {"entry": entry}, root, seen, what)
+                atexit.register(_workers[key].close)
+            return _workers[key]
 
+    worker = await asyncio.to_thread(started)
     try:
         async with asyncio.timeout(timeout):
-            return await _in_thread(call)
+            result = await worker.attempt({"arguments": list(arguments)})
     except TimeoutError:
         raise GraderBroke(f"{entry} took longer than {timeout:g} s") from None
+    except EnvironmentFailure as failure:
+        raise GraderBroke(f"{entry}: {failure.message}") from failure
+    if "raised" in result:
+        raise GraderBroke(f"{entry} raised {result['raised']}")
+    if "odd" in result:
+        raise GraderBroke(f"{entry} returned {result['odd']}, expected a score from 0 to 1")
+    return result.get("returned")
+
+
+_starting = threading.Lock()
+#: One for each function of a repository: loading it may take long.
+_workers: dict[object, "Worker"] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """The worker's side, see :class:`skillopt_ci.environments.worker.side.Side`."""
+
+    function: Callable[..., object]
+
+    def tasks(self) -> None:
+        """It has none."""
+
+    def facts(self) -> Mapping[str, object]:
+        """There are none."""
+        return {}
+
+    def attempt(self, job: Mapping[str, Any], folder: Path) -> Mapping[str, object]:
+        """Call the function."""
+        del folder
+        try:
+            returned = self.function(*job["arguments"])
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - told on the other side
+            return {"raised": last_line(error)}
+        try:
+            json.dumps(returned, allow_nan=False)
+        except (TypeError, ValueError):
+            return {"odd": one_line(repr(returned), 80)}
+        return {"returned": returned}
+
+
+def open_side(options: Mapping[str, Any], root: Path) -> _Side:
+    """The function, loaded; see :mod:`skillopt_ci.environments.worker.main`."""
+    return _Side(load_function(options["entry"], root))
 
 
 def load_function(entry: str, root: Path) -> GradeFunction:
@@ -117,18 +184,3 @@ def _share(spec: PythonScorer, value: object) -> float:
         shown = one_line(repr(value), 80)
         raise GraderBroke(f"{spec.entry} returned {shown}, expected a score from 0 to 1")
     return float(value)
-
-
-async def _in_thread(work: Callable[[], Result]) -> Result:
-    # Not asyncio.to_thread: its pool is joined at exit, so one hung grader would hang the run.
-    future: Future[Result] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:  # noqa: BLE001  # handed over to the waiting task
-            future.set_exception(error)
-
-    future.set_running_or_notify_cancel()
-    threading.Thread(target=run, name="skillopt-grader", daemon=True).start()
-    return await asyncio.wrap_future(future)

@@ -1,0 +1,444 @@
+"""Keep our secrets from the programs that we start.
+
+What a scorer, an environment or an agent starts may be steered by a model. It runs in a sandbox of
+Linux namespaces, or, where we are root and there is no bubblewrap, as a user of its own. Where
+neither can be had it runs as ourselves; what is left then is that this process is closed: nobody
+else can read its memory, and the environment that it began with holds no secret any more.
+"""
+
+import atexit
+import contextlib
+import ctypes
+import os
+import re
+import secrets
+import shutil
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+#: Variables that hold secrets, by their names. Git's settings of one command may hold any.
+_SECRET_NAME = re.compile(
+    r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|^GIT_CONFIG_(COUNT|KEY_\d+|VALUE_\d+)$",
+    re.IGNORECASE,
+)
+_PR_SET_DUMPABLE = 4
+#: Which words of /proc/self/stat after the program's name say where the environment is.
+_ENVIRON_START, _ENVIRON_END = 47, 48
+
+#: Numbers that no distribution gives to anybody: above systemd's containers, below 2³¹.
+_FIRST_USER, _USERS = 1_900_000_000, 200_000_000
+_PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+#: What of /etc is bound: nothing of it is secret.
+_SETTINGS = (
+    *("alternatives", "ca-certificates", "fonts", "group", "hosts", "java", "ld.so.cache"),
+    *("ld.so.conf", "ld.so.conf.d", "localtime", "mime.types", "nsswitch.conf", "passwd"),
+    *("pki/ca-trust/extracted", "pki/tls/certs", "protocols", "resolv.conf", "services"),
+    *("ssl/certs", "ssl/openssl.cnf"),
+)
+#: Where people and tools keep credentials in a home.
+_CREDENTIALS = (
+    *(".aws", ".azure", ".config/gcloud", ".config/gh", ".config/git", ".config/skillopt-ci"),
+    *(".cache/skillopt-ci", ".docker", ".git-credentials", ".gitconfig", ".gnupg", ".kube"),
+    *(".local/share/keyrings", ".netrc", ".npmrc", ".password-store", ".pypirc", ".ssh"),
+)
+_SOCKETS = ("/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock")
+_RUNNER_FILES = (
+    *("GITHUB_ENV", "GITHUB_PATH", "GITHUB_OUTPUT", "GITHUB_STATE", "GITHUB_STEP_SUMMARY"),
+)
+#: Checkouts are looked for so deep below the workspace.
+_DEPTH = 3
+_PATIENCE = 60
+
+#: Names each path that can be read or written although it is hidden; the first is the folder that
+#: programs start in, which they must be able to read.
+_PROBE = """\
+cd -- "$1" && ls > /dev/null || exit 1
+shift
+for path do
+  if [ -S "$path" ]; then ! [ -w "$path" ]
+  elif [ -d "$path" ]; then [ -z "$(ls -A -- "$path" 2>/dev/null)" ] && ! [ -w "$path" ]
+  else [ -z "$(head -c 1 -- "$path" 2>/dev/null)" ]
+  fi || printf '%s\\n' "$path"
+done
+"""
+
+_withheld: dict[str, str] = {}
+_closed = False
+
+
+def close_process() -> None:
+    """Let nobody else read this process, and take the secrets out of its environment.
+
+    What it started with is read from :func:`whole_environment` afterwards.
+    """
+    global _closed  # noqa: PLW0603 - there is one process
+    _closed = True
+    if sys.platform == "linux":
+        # Its files in /proc are root's from here on; a program that it starts is not concerned.
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    withhold({name for name in os.environ if _SECRET_NAME.search(name)})
+
+
+def withhold(names: Iterable[str]) -> None:
+    """Take variables out of the environment of a closed process, and of what it started with."""
+    if not _closed:
+        return
+    gone = {name: os.environ.pop(name) for name in names if name in os.environ}
+    _withheld.update(gone)
+    if gone and sys.platform == "linux":
+        _wipe(set(gone))
+
+
+def keep_back(variables: Mapping[str, str]) -> None:
+    """Add variables to the whole environment that our own git alone is to see."""
+    _withheld.update(variables)
+
+
+def whole_environment() -> dict[str, str]:
+    """Our environment, with what was withheld from it."""
+    return {**os.environ, **_withheld}
+
+
+def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables whose names do not say that they hold secrets; all if programs may see them."""
+    if current().trusted:
+        return dict(environ)
+    return {name: value for name, value in environ.items() if not _SECRET_NAME.search(name)}
+
+
+def git_credentials(command: str) -> dict[str, str]:
+    """What was withheld and git needs for ``command``: helpers only where it asks a server."""
+    asks = command in ("clone", "fetch", "ls-remote", "pull", "push")
+    return {name: value for name, value in _withheld.items() if asks or name.startswith("GIT_")}
+
+
+def _wipe(names: set[str]) -> None:
+    """Overwrite variables where the kernel put them: /proc/PID/environ shows that place."""
+    words = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    start, end = int(words[_ENVIRON_START]), int(words[_ENVIRON_END])
+    place = start
+    for entry in ctypes.string_at(start, end - start).split(b"\0"):
+        name, equals, value = entry.partition(b"=")
+        if equals and os.fsdecode(name) in names:
+            ctypes.memset(place + len(name) + 1, 0, len(value))
+        place += len(entry) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One program's place, or one computer's: it may write to ``folder`` and nowhere else."""
+
+    confinement: "Confinement"
+    folder: Path
+    user: int | None = None
+
+    def command(
+        self,
+        arguments: Sequence[str],
+        environ: Mapping[str, str],
+        cwd: Path,
+        *,
+        trusted: bool = False,
+        keeps_home: bool = False,
+    ) -> tuple[tuple[str, ...], dict[str, str]]:
+        """How to start ``arguments``, and with which variables.
+
+        ``trusted`` arguments may name files to be read; with ``keeps_home`` the user's home is
+        there, for programs that keep their login in it.
+        """
+        if self.confinement.kind == "none":
+            return tuple(arguments), dict(environ)
+        if self.user is not None:
+            own = {} if Path(environ.get("HOME", "/")).is_relative_to(self.folder) else {"HOME"}
+            home = {"HOME": str(self.folder)} if own else {}
+            return (*_becoming(self.user), *arguments), {**environ, **home}
+        view = self.confinement.view(
+            self.folder, environ, arguments if trusted else arguments[:1], keeps_home=keeps_home
+        )
+        return (*view, "--chdir", str(cwd), "--", *arguments), dict(environ)
+
+    def give(self, *paths: Path) -> None:
+        """Let the program own these files and folders."""
+        for path in paths if self.user is not None else ():
+            os.chown(path, self.user, self.user, follow_symlinks=False)
+
+    def status(self, status: int) -> int:
+        """An exit status as without a sandbox, which has a number in the place of a signal."""
+        killed = self.confinement.kind == "sandbox" and 128 < status <= 128 + 64
+        return 128 - status if killed else status
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What keeps programs from ``hidden``; ``reason`` says why nothing does."""
+
+    kind: Literal["sandbox", "user", "none"] = "none"
+    reason: str = ""
+    root: Path = Path()
+    hidden: tuple[Path, ...] = ()
+    home: Path = Path("/nonexistent")
+    bwrap: str = "bwrap"
+    trusted: bool = False
+
+    def cell(self, folder: Path) -> Cell:
+        """A place for one program or computer; ``folder``, with all in it, becomes its own."""
+        if self.kind != "user":
+            return Cell(self, folder)
+        cell = Cell(self, folder, _FIRST_USER + secrets.randbelow(_USERS))
+        cell.give(folder, *folder.rglob("*"))
+        return cell
+
+    def view(
+        self, folder: Path, environ: Mapping[str, str], needs: Iterable[str], *, keeps_home: bool
+    ) -> tuple[str, ...]:
+        """The words of bubblewrap that show what a program may see, see bwrap(1)."""
+        home = Path(environ.get("HOME", "/"))
+        layers: dict[Path, tuple[str, ...]] = {
+            path: ("--tmpfs",)
+            for path in map(Path, ("/tmp", "/var/tmp", "/run"))  # noqa: S108
+        }
+        if home.is_absolute() and home != Path("/") and not home.is_relative_to(folder):
+            kept = keeps_home and home not in self.hidden
+            layers[home] = ("--bind", str(home)) if kept else ("--tmpfs",)
+        for path in (*self._readable(environ), *_installed(needs, environ, self.home)):
+            if path not in (Path("/"), self.home) or path == self.root:
+                layers.setdefault(path, ("--ro-bind", str(path)))
+        shown = [path for path, words in layers.items() if words[0] != "--tmpfs"]
+        for path in self.hidden:
+            if any(path.is_relative_to(one) for one in shown):
+                nothing = ("--perms", "0000", "--tmpfs")
+                layers[path] = nothing if path.is_dir() else ("--ro-bind", os.devnull)
+        layers[folder] = ("--bind", str(folder))
+        words = [word for option in _system() for word in option]
+        for path in sorted(layers, key=lambda one: len(one.parts)):
+            words += [*layers[path], str(path)]
+        user = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--uid", "1000", "--gid")
+        return (self.bwrap, *user, "1000", "--cap-drop", "ALL", *words)
+
+    def _readable(self, environ: Mapping[str, str]) -> Iterator[Path]:
+        yield self.root
+        yield from map(Path, dict.fromkeys((sys.prefix, sys.base_prefix)))
+        yield Path(__file__).parent
+        for entry in environ.get("PATH", os.defpath).split(os.pathsep):
+            yield from _prefix(Path(entry), self.home)
+
+
+def confine(
+    root: Path, environ: Mapping[str, str], *, hidden: Iterable[Path] = (), wanted: bool = True
+) -> None:
+    """Say for what configuration, in ``root``, programs are started from here on.
+
+    ``hidden`` are files of ours beside those that are always hidden. What can be had is found out
+    when the first program is started.
+    """
+    global _find, _found  # noqa: PLW0603 - there is one process
+    with _lock:
+        _find = partial(_search, root.resolve(), dict(environ), tuple(hidden), wanted)
+        _found = None
+
+
+def current() -> Confinement:
+    """What keeps the programs of this process from its secrets."""
+    global _found  # noqa: PLW0603 - there is one process
+    with _lock:
+        if _found is None:
+            _found = _find()
+        return _found
+
+
+_lock = threading.Lock()
+_find = partial(Confinement, "none", "no configuration was read")
+_found: Confinement | None = None
+
+
+def _search(
+    root: Path, environ: Mapping[str, str], own: tuple[Path, ...], wanted: bool
+) -> Confinement:
+    if not wanted:
+        return Confinement(reason="`rollout.programs_can_read_secrets` is set", trusted=True)
+    if sys.platform != "linux":
+        return Confinement(reason="only Linux can confine them")
+    checkout = next((one for one in (root, *root.parents) if (one / ".git").exists()), root)
+    home = Path(environ.get("HOME") or "/nonexistent")
+    hidden = tuple(dict.fromkeys(_hidden(checkout, environ, home, own)))
+    path, reasons = environ.get("PATH", os.defpath), list[str]()
+    for kind, program in (("sandbox", "bwrap"), ("user", "setpriv")):
+        found = shutil.which(program, path=path)
+        if found is None:
+            reasons.append(f"the program {program} is not installed")
+        elif kind == "user" and os.geteuid() != 0:
+            reasons.append("only root can give them another user")
+        else:
+            bwrap = found if kind == "sandbox" else "bwrap"
+            tried = Confinement(kind, "", checkout, hidden, home, bwrap)  # type: ignore[arg-type]
+            if not (reason := _fault(tried, root, environ)):
+                return tried
+            reasons.append(f"{program}: {reason}")
+    return Confinement(reason="; ".join(reasons), root=checkout)
+
+
+def _fault(tried: Confinement, root: Path, environ: Mapping[str, str]) -> str:
+    """Why programs are not confined in this way, nothing if they are: a program tries it."""
+    from tempfile import TemporaryDirectory  # noqa: PLC0415 - few commands start a program
+
+    seen = {name: environ[name] for name in ("PATH", "HOME") if name in environ}
+    # in a sandbox an empty home takes the place of the real one
+    targets = [str(path) for path in tried.hidden if tried.kind == "user" or path != tried.home]
+    with TemporaryDirectory(prefix="skillopt-probe-") as name, contextlib.ExitStack() as undo:
+        if tried.kind == "user":
+            undo.callback(_reopen, _shut(tried.hidden))
+            # in a sandbox this number may be another process's
+            targets.append(f"/proc/{os.getpid()}/environ")
+        words = ("/bin/sh", "-c", _PROBE, "sh", str(root), *targets)
+        arguments, variables = tried.cell(Path(name)).command(words, seen, root)
+        try:
+            done = subprocess.run(  # noqa: S603 - our own words
+                arguments,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+                cwd="/",
+                env=variables,
+                timeout=_PATIENCE,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error)
+        if done.returncode or done.stderr:
+            said = " ".join(done.stderr.split()) or f"it ended with {done.returncode}"
+            return said[-300:]
+        if done.stdout:
+            return f"{', '.join(done.stdout.splitlines())} can be reached all the same"
+        atexit.register(undo.pop_all().close)
+    return ""
+
+
+def _hidden(
+    checkout: Path, environ: Mapping[str, str], home: Path, own: Iterable[Path]
+) -> Iterator[Path]:
+    """Everything of ours that is there and that no program may reach."""
+    needed = [checkout, *map(Path, (sys.prefix, sys.base_prefix))]
+    workspace = Path(environ.get("GITHUB_WORKSPACE") or checkout)
+    places = [*own, *_git_folders(checkout), *_git_folders(workspace)]
+    for name in _RUNNER_FILES:
+        if environ.get(name):
+            places.append(Path(environ[name]).parent)
+    places += [Path(environ[name]) for name in ("RUNNER_TEMP",) if environ.get(name)]
+    places += [home / name for name in _CREDENTIALS]
+    if environ.get("GITHUB_ACTIONS"):
+        places.append(home)
+    engine = urlsplit(environ.get("DOCKER_HOST", ""))
+    places += map(Path, (*_SOCKETS, *([engine.path] if engine.scheme == "unix" else [])))
+    for place in places:
+        if place.exists():
+            yield from _around(place.resolve(), needed)
+
+
+def _around(place: Path, needed: Sequence[Path]) -> Iterator[Path]:
+    """``place``, or what is in it besides that which is needed."""
+    if place in needed:
+        return
+    if any(one.is_relative_to(place) for one in needed):
+        for inside in place.iterdir():
+            yield from _around(inside, needed)
+    else:
+        yield place
+
+
+def _git_folders(folder: Path, depth: int = 0) -> Iterator[Path]:
+    """The git folders of checkouts at ``folder`` and a little below, worktrees' too."""
+    try:
+        inside = list(os.scandir(folder))
+    except OSError:
+        return
+    for entry in inside:
+        path = Path(entry.path)
+        if entry.name == ".git":
+            yield path
+            if entry.is_file():
+                line = path.read_text(encoding="utf-8", errors="replace").strip()
+                real = folder / line.removeprefix("gitdir: ")
+                yield real
+                common = real / "commondir"
+                if common.is_file():
+                    yield real / common.read_text(encoding="utf-8").strip()
+        elif (
+            depth < _DEPTH and entry.name != "node_modules" and entry.is_dir(follow_symlinks=False)
+        ):
+            yield from _git_folders(path, depth + 1)
+
+
+def _shut(paths: Iterable[Path]) -> list[tuple[Path, int]]:
+    """Take paths from everybody but their owner; return what there was to take. Sockets stay."""
+    taken = []
+    for path in paths:
+        found = path.lstat()
+        mode = stat.S_IMODE(found.st_mode)
+        if mode & 0o077 and (stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode)):
+            with contextlib.suppress(OSError):  # the probe tells what remains open
+                path.chmod(mode & ~0o077)
+                taken.append((path, mode))
+    return taken
+
+
+def _reopen(taken: Iterable[tuple[Path, int]]) -> None:
+    for path, mode in taken:
+        with contextlib.suppress(OSError):
+            path.chmod(mode)
+
+
+def _becoming(user: int) -> tuple[str, ...]:
+    number = str(user)
+    who = ("--reuid", number, "--regid", number, "--clear-groups", "--no-new-privs")
+    return ("setpriv", *who, "--inh-caps=-all", "--bounding-set=-all", "--")
+
+
+def _system() -> Iterator[tuple[str, ...]]:
+    for folder in _PROGRAMS:
+        if Path(folder).is_symlink():
+            yield "--symlink", os.fspath(Path(folder).readlink()), folder
+        elif Path(folder).is_dir():
+            yield "--ro-bind", folder, folder
+    for name in _SETTINGS:
+        yield "--ro-bind-try", f"/etc/{name}", f"/etc/{name}"
+    yield "--proc", "/proc"
+    yield "--dev", "/dev"
+
+
+def _installed(words: Iterable[str], environ: Mapping[str, str], home: Path) -> Iterator[Path]:
+    """What is needed to run a program, and the files that its arguments name."""
+    program, *files = words
+    found = shutil.which(program, path=environ.get("PATH", os.defpath))
+    if found is not None:
+        # A link itself cannot be bound: it is there with its folder.
+        yield from _prefix(Path(found).absolute().parent, home)
+        yield Path(found).resolve()
+        yield from _prefix(Path(found).resolve().parent, home)
+    yield from (Path(word) for word in files if word.startswith("/") and Path(word).exists())
+
+
+def _prefix(folder: Path, home: Path) -> Iterator[Path]:
+    """A folder of programs, with the libraries that are installed beside them."""
+    beside = [folder.parent / name for name in ("lib", "lib64", "libexec", "share")]
+    whole = folder.parent not in (Path("/"), home, home / ".local")
+    if not folder.is_absolute() or not folder.is_dir() or _is_system(folder):
+        return
+    if (whole and (folder.parent / "pyvenv.cfg").is_file()) or (
+        whole and (any(one.is_dir() for one in beside[:3]) or folder.parent.name == "node_modules")
+    ):
+        yield folder.parent
+    else:
+        yield folder
+        yield from (one for one in beside[:2] if one.is_dir())
+
+
+def _is_system(folder: Path) -> bool:
+    return any(folder.is_relative_to(one) for one in _PROGRAMS)
