@@ -13,6 +13,7 @@
     ├── BudgetExhausted         4   a limit of the `budget` section was reached; state is saved
     ├── InfrastructureError     5   the world failed, not the model: network, server, remote
     │   ├── TooManyErrors       5   so many tasks failed that a verdict would be dishonest
+    │   ├── EnvironmentFailure  5   the environment's own program failed on an attempt
     │   └── PushRefused         5   the remote would not take the commits
     └── LostRace                6   another run moved the skills branch first; nothing was lost
 
@@ -112,6 +113,10 @@ class InfrastructureError(SkilloptError):
 
 class TooManyErrors(InfrastructureError):
     """More tasks ended in errors than ``evaluation.max_error_rate`` allows."""
+
+
+class EnvironmentFailure(InfrastructureError):
+    """The environment's own program failed on an attempt: never scored as the model's failure."""
 
 
 class PushRefused(InfrastructureError):

@@ -16,10 +16,9 @@ from pathlib import Path
 
 from skillopt_ci.chat import Message
 from skillopt_ci.environments.division import Division
-from skillopt_ci.errors import TaskFileError
+from skillopt_ci.errors import EnvironmentFailure, TaskFileError
 from skillopt_ci.rollout.environment import (
     Environment,
-    EnvironmentFailure,
     Parts,
     Reflecting,
     Split,

@@ -13,9 +13,10 @@ from typing import Any, ClassVar, Literal
 from skillopt_ci.environments.loopback.conversation import Conversation
 from skillopt_ci.environments.loopback.endpoint import Endpoint
 from skillopt_ci.environments.worker.client import Worker
+from skillopt_ci.errors import EnvironmentFailure
 from skillopt_ci.model.client import ChatClient, Role
 from skillopt_ci.program import visible
-from skillopt_ci.rollout.environment import Environment, EnvironmentFailure, Parts
+from skillopt_ci.rollout.environment import Environment, Parts
 from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.steps import Attempt, Limit, Step
 from skillopt_ci.skill.regions import as_read

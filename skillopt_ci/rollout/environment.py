@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from skillopt_ci.computer.computer import Computers
-from skillopt_ci.errors import InfrastructureError
 from skillopt_ci.model.client import ChatClient
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.outcome import Rollout
@@ -19,10 +18,6 @@ from skillopt_ci.tasks.scorers.score import Judge, Score
 from skillopt_ci.tasks.task import Task
 
 Split = Literal["train", "selection", "test"]
-
-
-class EnvironmentFailure(InfrastructureError):
-    """The environment's own program failed on an attempt: never scored as the model's failure."""
 
 
 class Grader(Protocol):

@@ -18,6 +18,7 @@ from typing import Any
 from skillopt_ci.chat import Message, ToolCall
 from skillopt_ci.environments.loopback.endpoint import Call, Endpoint
 from skillopt_ci.environments.loopback.wire import Asked, reply_body
+from skillopt_ci.errors import EnvironmentFailure
 from skillopt_ci.model.client import (
     ChatClient,
     ChatReply,
@@ -27,7 +28,6 @@ from skillopt_ci.model.client import (
     Usage,
 )
 from skillopt_ci.rollout import steps
-from skillopt_ci.rollout.environment import EnvironmentFailure
 from skillopt_ci.rollout.steps import ModelSaid, Nudged, Step, ToolUsed
 
 #: Independent answers to one prompt within an attempt are told apart by this distance, so that

@@ -17,8 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any, cast
 
 from skillopt_ci.confinement import current
-from skillopt_ci.errors import UsageError
-from skillopt_ci.rollout.environment import EnvironmentFailure
+from skillopt_ci.errors import EnvironmentFailure, UsageError
 
 _TAIL_BYTES = 2000
 

@@ -8,10 +8,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from skillopt_ci.confinement import current, without_secrets
-from skillopt_ci.errors import UsageError
+from skillopt_ci.environments.worker.client import Worker
+from skillopt_ci.errors import EnvironmentFailure, UsageError
 from skillopt_ci.settings.scorer import PythonScorer
 from skillopt_ci.tasks.answers import extract
 from skillopt_ci.tasks.problems import did_you_mean
@@ -21,9 +22,6 @@ from skillopt_ci.tasks.scorers.task_data import task_data
 from skillopt_ci.tasks.scorers.wording import one_line
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.user_code import last_line, user_module
-
-if TYPE_CHECKING:
-    from skillopt_ci.environments.worker.client import Worker
 
 GradeFunction = Callable[[dict[str, object], str], object]
 
@@ -77,8 +75,6 @@ async def call_function(
     It sees the variables of ``environ`` that are no secrets. Raises :class:`GraderBroke` when it
     raises, takes longer than ``timeout`` seconds or returns what is no JSON.
     """
-    from skillopt_ci.environments.worker.client import Worker  # noqa: PLC0415 - it is above us
-    from skillopt_ci.rollout.environment import EnvironmentFailure  # noqa: PLC0415
 
     def started() -> Worker:
         key = (entry, root, current())
@@ -106,7 +102,7 @@ async def call_function(
 
 _starting = threading.Lock()
 #: One for each function of a repository: loading it may take long.
-_workers: dict[object, "Worker"] = {}
+_workers: dict[object, Worker] = {}
 
 
 @dataclass(frozen=True, slots=True)
