@@ -18,7 +18,8 @@ from pathlib import Path
 from skillopt_ci.ledger.folder import RunFolder, document, line
 from skillopt_ci.ledger.git import Git
 from skillopt_ci.ledger.objects import read_file
-from skillopt_ci.ledger.records import HistoryEntry, State, StepRecord
+from skillopt_ci.ledger.records.run import HistoryEntry, State
+from skillopt_ci.ledger.records.step import StepRecord
 from skillopt_ci.ledger.trailers import message
 
 RUN = RunFolder("quickstart")

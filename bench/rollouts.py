@@ -18,8 +18,10 @@ import time
 from contextlib import aclosing, closing
 from pathlib import Path
 
-from skillopt_ci.chat import Message
-from skillopt_ci.model.client import ChatReply, ChatRequest, Usage
+from skillopt_ci.aio import Places
+from skillopt_ci.messages import Message
+from skillopt_ci.model.client import ChatReply, ChatRequest
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.attempting import Attempting
 from skillopt_ci.rollout.event_log import EventLog
@@ -27,7 +29,6 @@ from skillopt_ci.rollout.events import nobody
 from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.scorers import TaskScorers
 from skillopt_ci.rollout.solver import ChatSolver, conversation
-from skillopt_ci.scheduler import Places
 from skillopt_ci.settings.config import Evaluation
 from skillopt_ci.settings.scorer import ExactScorer
 from skillopt_ci.tasks.task import Task

@@ -7,8 +7,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 
-from skillopt_ci.chat import Image, Message, ToolCall
 from skillopt_ci.errors import ModelSetupError, SkilloptError
+from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.build import open_models
 from skillopt_ci.model.client import (
     ChatReply,

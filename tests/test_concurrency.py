@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.concurrency import begun, map_ordered, siblings
+from skillopt_ci.aio import begun, map_ordered, siblings
 from skillopt_ci.errors import BudgetExhausted
 
 ROUNDS = st.lists(st.integers(0, 5), max_size=30)

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from skillopt_ci.fence import fenced
+from skillopt_ci.messages import fenced
 
 FENCE_LIKE = st.text(st.sampled_from("`~ \nab>#-*"), max_size=60)
 COMMONMARK = MarkdownIt("commonmark")

@@ -6,7 +6,7 @@ import pytest
 
 PROGRAM = """
 import gc, sys
-from skillopt_ci.lasting_import import lasting_import
+from skillopt_ci.util import lasting_import
 before = gc.get_freeze_count()
 try:
     lasting_import({name!r})

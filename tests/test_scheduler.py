@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.scheduler import Places, Scheduler
+from skillopt_ci.aio import Places, Scheduler
 
 
 async def rounds(count: int) -> None:

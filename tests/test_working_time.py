@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 import virtual_time
 
-from skillopt_ci.working_time import TimeUp, off_the_clock, refund, working_time
+from skillopt_ci.aio import TimeUp, off_the_clock, refund, working_time
 
 
 def test_work_that_takes_too_long_is_ended() -> None:

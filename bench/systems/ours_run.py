@@ -30,7 +30,8 @@ from bench.world.world import SPLITS, World, make_world
 from skillopt_ci.cli.assemble import open_session
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.model import openai_client
-from skillopt_ci.model.client import ChatReply, ChatRequest, Usage
+from skillopt_ci.model.client import ChatReply, ChatRequest
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.progress import silent
 from skillopt_ci.training.finish import finish
 from skillopt_ci.training.run import patiently, train

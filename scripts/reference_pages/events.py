@@ -9,7 +9,7 @@ from types import ModuleType
 
 from reference_pages.glossary import meaning
 from reference_pages.markdown import code, prose, table
-from skillopt_ci.attribute_docs import attribute_docs
+from skillopt_ci.util import attribute_docs
 
 _MODULES = (
     "skillopt_ci.rollout.recorder",

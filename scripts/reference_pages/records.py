@@ -8,9 +8,9 @@ from pydantic.json_schema import models_json_schema
 
 from reference_pages.markdown import table
 from reference_pages.objects import part
-from skillopt_ci.attribute_docs import attribute_docs
 from skillopt_ci.ledger import records
 from skillopt_ci.ledger.folder import RunFolder
+from skillopt_ci.util import attribute_docs
 
 _RUN = RunFolder("<run>")
 #: The files that hold JSON, and the record that each (or each line of it) is.

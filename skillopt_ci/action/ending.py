@@ -5,8 +5,8 @@ from pathlib import Path
 
 from skillopt_ci.action.workflow_commands import JobLog, Level
 from skillopt_ci.cli.failure import Failure
-from skillopt_ci.cli.harmless import harmless
 from skillopt_ci.errors import ExitCode, LocatedError
+from skillopt_ci.sanitize import harmless
 
 
 @dataclass(frozen=True, slots=True)

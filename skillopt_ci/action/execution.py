@@ -13,9 +13,9 @@ from skillopt_ci.action.outputs import Result
 from skillopt_ci.action.workflow_commands import JobLog
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.cli.failure import Failure, describe
-from skillopt_ci.cli.harmless import harmless
 from skillopt_ci.cli.main import invoke
 from skillopt_ci.redaction import RedactedStream
+from skillopt_ci.sanitize import harmless
 
 #: What a `rollout` job leaves behind, beside the report.
 ANSWERS = "answers.jsonl"

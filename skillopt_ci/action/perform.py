@@ -12,11 +12,10 @@ from skillopt_ci.action.guidance import leave_notes
 from skillopt_ci.action.inputs import Command
 from skillopt_ci.action.job import Job, Shown
 from skillopt_ci.action.outputs import Outputs, Result, fold
-from skillopt_ci.cli.harmless import harmless
 from skillopt_ci.errors import SkilloptError, UsageError
 from skillopt_ci.github.forge import CommentRef, Reaction
 from skillopt_ci.ledger.git import Git
-from skillopt_ci.report.untrusted import one_line
+from skillopt_ci.sanitize import harmless, one_line
 
 #: What reviewers said, for the next step.
 NOTES = "notes.json"

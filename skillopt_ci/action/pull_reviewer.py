@@ -16,7 +16,7 @@ from skillopt_ci.action.publication import links_of, task_places
 from skillopt_ci.cli.assemble import open_session
 from skillopt_ci.cli.configured import load_configured
 from skillopt_ci.cli.context import Globals
-from skillopt_ci.cli.eval import as_json
+from skillopt_ci.cli.eval import evaluation_json
 from skillopt_ci.cli.live import build_observer
 from skillopt_ci.cli.workplaces import unconfined_programs
 from skillopt_ci.errors import (
@@ -84,7 +84,7 @@ class PullReviewer:
             tasks=task_places(loaded, session.ledger.root),
         )
         _try(notes, lambda: self.forge.keep_check(check))
-        told = [] if compared.result is None else [as_json(compared.result)]
+        told = [] if compared.result is None else [evaluation_json(compared.result)]
         outputs = replace(fold(told), finding=str(view.finding))
         return Shown(text, number, tuple(notes), outputs, compared.exit_code)
 

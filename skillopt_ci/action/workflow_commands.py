@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Literal, TextIO
 
-from skillopt_ci.cli.harmless import harmless_line
+from skillopt_ci.sanitize import harmless_line
 
 Level = Literal["notice", "warning", "error"]
 

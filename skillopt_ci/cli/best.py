@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from skillopt_ci.atomic_file import write_atomically
 from skillopt_ci.cli.context import Globals, global_options
-from skillopt_ci.cli.harmless import harmless
 from skillopt_ci.cli.reader import RunReader, open_reader
 from skillopt_ci.errors import ExitCode, RepositoryError
+from skillopt_ci.sanitize import harmless
+from skillopt_ci.util import write_atomically
 
 
 @click.command()

@@ -50,13 +50,13 @@ def command(settings: Globals, skill: str, effect: float | None, draws: int) -> 
         wanted = session.config.evaluation.gate.effect if effect is None else effect
         found = asyncio.run(calibrate(session, text, Plan(wanted, draws)))
     if settings.json:
-        click.echo(json.dumps(as_json(found)))
+        click.echo(json.dumps(calibration_json(found)))
     else:
         print_calibration(found, settings, sys.stdout)
     return ExitCode.DONE
 
 
-def as_json(found: Calibration) -> dict[str, object]:
+def calibration_json(found: Calibration) -> dict[str, object]:
     """The calibration as one object."""
     facts = {**asdict(found), "usage": asdict(found.usage)}
     facts["settings"] = [

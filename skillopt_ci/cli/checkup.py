@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from skillopt_ci.chat import Message
 from skillopt_ci.cli.examine import Finding, failed
 from skillopt_ci.errors import ExitCode, InfrastructureError, SkilloptError
+from skillopt_ci.messages import Message
 from skillopt_ci.model.build import open_models
 from skillopt_ci.model.call_key import base_url_of
 from skillopt_ci.model.client import ChatReply, ChatRequest, Role
@@ -21,7 +21,8 @@ from skillopt_ci.redaction import Redact
 from skillopt_ci.report.figures import cost_text, plural
 from skillopt_ci.settings.model import ModelRole, Models
 from skillopt_ci.training import reply_schema
-from skillopt_ci.training.wire import WireError, parse_ranking
+from skillopt_ci.training.wire import parse_ranking
+from skillopt_ci.training.wire_json import WireError
 
 #: Nobody waits longer for a doctor.
 LONGEST_CALL = 120.0

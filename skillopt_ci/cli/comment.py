@@ -7,12 +7,12 @@ import click
 from skillopt_ci.action.publication import links_of, publish_run, showing
 from skillopt_ci.action.publish import Published, report
 from skillopt_ci.cli.context import Globals, global_options
-from skillopt_ci.cli.harmless import harmless
 from skillopt_ci.cli.reader import open_reader
 from skillopt_ci.cli.run_view import view
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.github.access import from_environ
 from skillopt_ci.github.github_forge import GitHubForge
+from skillopt_ci.sanitize import harmless
 
 
 @click.command()

@@ -6,10 +6,10 @@ import sys
 import click
 
 from skillopt_ci.cli.context import Globals, global_options
-from skillopt_ci.cli.harmless import harmless
 from skillopt_ci.cli.survey import FoundSkill, Survey, survey
 from skillopt_ci.cli.table import print_table
 from skillopt_ci.errors import ExitCode
+from skillopt_ci.sanitize import harmless
 
 
 @click.command()

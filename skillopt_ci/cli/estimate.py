@@ -13,7 +13,7 @@ from skillopt_ci.cli.table import print_table
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.estimate.estimate import Estimate, Part, estimate
 from skillopt_ci.model.usage import Usage
-from skillopt_ci.report.estimate import HEADINGS, estimate_json, part_rows
+from skillopt_ci.report.estimate import ESTIMATE_HEADINGS, estimate_json, part_rows
 from skillopt_ci.settings.config import Budget, Limits
 from skillopt_ci.training.session import Session
 from skillopt_ci.training.standing import foresee_standing
@@ -68,7 +68,7 @@ def _print(found: Estimate, warnings: list[str], session: Session, settings: Glo
         if part.stages:
             title = f"{part.name[0].upper()}{part.name[1:]}"
             rows = list(part_rows(part))
-            print_table(HEADINGS, rows, sys.stdout, settings.environ, title, _DISPENSABLE)
+            print_table(ESTIMATE_HEADINGS, rows, sys.stdout, settings.environ, title, _DISPENSABLE)
         else:
             click.echo(f"{part.name[0].upper()}{part.name[1:]}: nothing to call")
         click.echo()

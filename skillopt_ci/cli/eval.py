@@ -10,13 +10,13 @@ import click
 
 from skillopt_ci.cli.assemble import open_session
 from skillopt_ci.cli.context import Globals, global_options
-from skillopt_ci.cli.harmless import harmless_line
 from skillopt_ci.cli.live import build_observer
 from skillopt_ci.cli.skill_source import find_skill
 from skillopt_ci.cli.table import print_table
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.report.figures import plural, score
 from skillopt_ci.report.summary import as_values, estimate_text, interval_values, remarks
+from skillopt_ci.sanitize import harmless_line
 from skillopt_ci.training.evaluate import Evaluated, Evaluation, evaluate, tasks_of
 
 
@@ -47,13 +47,13 @@ def command(settings: Globals, skills: tuple[str, ...], split: str) -> ExitCode:
         named = [find_skill(session, word, settings.cwd) for word in words]
         result = asyncio.run(evaluate(session, named, split))
     if settings.json:
-        click.echo(json.dumps(as_json(result)))
+        click.echo(json.dumps(evaluation_json(result)))
     else:
         print_evaluation(result, settings, sys.stdout)
     return ExitCode.DONE
 
 
-def as_json(result: Evaluation) -> dict[str, object]:
+def evaluation_json(result: Evaluation) -> dict[str, object]:
     """The evaluation as one object."""
     difference = result.difference
     return {

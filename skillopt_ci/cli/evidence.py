@@ -6,7 +6,7 @@ from functools import partial
 from skillopt_ci.cli.reader import RunReader
 from skillopt_ci.ledger.batch import read_texts
 from skillopt_ci.ledger.history import Commit
-from skillopt_ci.ledger.records import Measurement
+from skillopt_ci.ledger.records.measurement import Measurement
 from skillopt_ci.report.skillopt_evidence import Evidence
 from skillopt_ci.skill.document import sha256
 
@@ -36,7 +36,7 @@ def gather(reader: RunReader) -> Evidence:
         boundaries=boundaries,
         summary=reader.folder.read_summary(reader.read),
         texts=texts,
-        seconds=dict(_seconds(commits)),
+        seconds=dict(_stage_seconds(commits)),
         baseline=_baseline(reader, commits),
     )
 
@@ -59,7 +59,7 @@ def _read(reader: RunReader) -> tuple[Sequence[Commit], dict[str, str]]:
     return commits, {sha256(text): text for text in (*kept, *found) if text is not None}
 
 
-def _seconds(commits: Sequence[Commit]) -> Iterator[tuple[int, float]]:
+def _stage_seconds(commits: Sequence[Commit]) -> Iterator[tuple[int, float]]:
     for commit in reversed(commits):
         trailers = commit.trailers
         # an epoch's end has seconds too, but no edits

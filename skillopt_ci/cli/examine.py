@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from skillopt_ci.aio import map_ordered
 from skillopt_ci.cli.assemble import skill_path
 from skillopt_ci.cli.configured import load_configured
 from skillopt_ci.cli.context import Globals
@@ -14,7 +15,6 @@ from skillopt_ci.cli.enough import few_tasks
 from skillopt_ci.cli.known_secrets import learn_secrets
 from skillopt_ci.cli.scaffold import existing_skill, slug, unchanged_examples
 from skillopt_ci.cli.workplaces import check_places, read_tasks, unconfined_programs
-from skillopt_ci.concurrency import map_ordered
 from skillopt_ci.confinement import current
 from skillopt_ci.errors import ExitCode, SkilloptError
 from skillopt_ci.ledger.folder import RunFolder
@@ -30,7 +30,8 @@ from skillopt_ci.settings.config import Config
 from skillopt_ci.settings.loading import Loaded
 from skillopt_ci.settings.model import ModelRole
 from skillopt_ci.settings.scorer import ScorerSpec
-from skillopt_ci.skill.validation import Problem, problems
+from skillopt_ci.skill.problem import Problem
+from skillopt_ci.skill.validation import problems
 from skillopt_ci.tasks.scorers.check import check_scorers
 from skillopt_ci.tasks.scorers.score import GraderError
 from skillopt_ci.tasks.task import Splits, Task

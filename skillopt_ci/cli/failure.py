@@ -9,9 +9,9 @@ import click
 
 from skillopt_ci.cli.console import wants_colour
 from skillopt_ci.cli.crash import write_report
-from skillopt_ci.cli.harmless import harmless
 from skillopt_ci.errors import ExitCode, SkilloptError
 from skillopt_ci.redaction import Redact, unchanged
+from skillopt_ci.sanitize import harmless
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,12 +32,12 @@ def command(settings: Globals) -> ExitCode:
         click.echo("Nothing left to do: the run is finished.", err=True)
         return ExitCode.NOTHING_TO_DO
     if settings.json:
-        click.echo(json.dumps(as_json(outcome)))
+        click.echo(json.dumps(summary_json(outcome)))
     print_finish(outcome, settings)
     return ExitCode.DONE
 
 
-def as_json(outcome: FinishOutcome) -> dict[str, object]:
+def summary_json(outcome: FinishOutcome) -> dict[str, object]:
     """The end of the run as one object: the summary, its commit, and the time of the whole run."""
     summary = outcome.summary.model_dump(mode="json")
     return {**summary, "commit": outcome.commit, "seconds": round(outcome.seconds, 3)}

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, cast
 
 import click
 
-from skillopt_ci.lasting_import import lasting_import
+from skillopt_ci.util import lasting_import
 
 
 class Lazy(NamedTuple):

@@ -8,7 +8,7 @@ from skillopt_ci.cli.context import Globals, global_options
 from skillopt_ci.cli.reader import RunReader, open_reader
 from skillopt_ci.cli.table import print_table
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.report.training_log import HEADINGS, log_row
+from skillopt_ci.report.training_log import LOG_HEADINGS, log_row
 
 #: Events listed unless somebody asks for more, or another number.
 _NEWEST = 40
@@ -35,7 +35,7 @@ def command(settings: Globals, number: int | None, whole: bool) -> ExitCode:
             click.echo(entry.model_dump_json())
         return ExitCode.DONE
     rows, title = [log_row(entry) for entry in entries], _title(reader, len(entries))
-    print_table(HEADINGS, rows, sys.stdout, settings.environ, title, _DISPENSABLE)
+    print_table(LOG_HEADINGS, rows, sys.stdout, settings.environ, title, _DISPENSABLE)
     return ExitCode.DONE
 
 

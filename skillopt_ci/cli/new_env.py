@@ -11,9 +11,9 @@ from string import Template
 import click
 
 from skillopt_ci.cli.context import Globals, global_options
-from skillopt_ci.cli.harmless import harmless_line
 from skillopt_ci.cli.scaffold import slug, write_new
 from skillopt_ci.errors import ExitCode
+from skillopt_ci.sanitize import harmless_line
 
 #: The files of each kind: where they go, and the template that they are made of.
 _FILES = {

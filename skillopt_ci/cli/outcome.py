@@ -21,14 +21,14 @@ def print_outcome(outcome: StepOutcome, settings: Globals) -> None:
     ``-q`` leaves one line of the table, ``-v`` adds all that `show` tells.
     """
     if settings.json:
-        click.echo(json.dumps(as_json(outcome)))
+        click.echo(json.dumps(outcome_json(outcome)))
     if settings.verbosity >= 0:
         _print_table(outcome, settings, sys.stderr if settings.json else sys.stdout)
     elif not settings.json:
         click.echo(summary(outcome))
 
 
-def as_json(outcome: StepOutcome) -> dict[str, object]:
+def outcome_json(outcome: StepOutcome) -> dict[str, object]:
     """The step as one flat object; keys are never removed or renamed within a major version."""
     record, decision, usage = outcome.record, outcome.decision, outcome.record.usage.usage()
     return {

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TextIO
 
-from skillopt_ci.cli.harmless import harmless_line
 from skillopt_ci.cli.run_line import step_text
 from skillopt_ci.cli.stages import NAME_WIDTH, Stages, after, count_text, finished_text, time_text
 from skillopt_ci.progress import (
@@ -17,6 +16,7 @@ from skillopt_ci.progress import (
     StepStarted,
     TerminalLent,
 )
+from skillopt_ci.sanitize import harmless_line
 
 Clock = Callable[[], float]
 

@@ -4,9 +4,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from skillopt_ci.chat import Message
 from skillopt_ci.cli.examine import Finding, failed
 from skillopt_ci.errors import SkilloptError
+from skillopt_ci.messages import Message
 from skillopt_ci.model.build import open_models
 from skillopt_ci.model.client import ChatClient, ChatRequest, Role
 from skillopt_ci.model.meter import Meter

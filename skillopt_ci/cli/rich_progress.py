@@ -12,7 +12,6 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.table import Column
 from rich.text import Text
 
-from skillopt_ci.cli.harmless import harmless_line
 from skillopt_ci.cli.run_line import RunLine, noted, run_line_text
 from skillopt_ci.cli.stages import NAME_WIDTH, Stages, after, finished_text, rate_text, time_text
 from skillopt_ci.progress import (
@@ -25,6 +24,7 @@ from skillopt_ci.progress import (
     StepStarted,
     TerminalLent,
 )
+from skillopt_ci.sanitize import harmless_line
 
 _BAR_WIDTH = 18
 _REDRAWS_PER_SECOND = 5

@@ -7,7 +7,7 @@ from skillopt_ci.cli.reader import RunReader
 from skillopt_ci.ledger.history import Commit
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.ledger.reading import resolve
-from skillopt_ci.ledger.records import HistoryEntry
+from skillopt_ci.ledger.records.run import HistoryEntry
 from skillopt_ci.report.run_view import EventKind, RunView, StepPlace
 
 #: What a verdict's commit is known by. Action and hash belong to it: in the same repository another
@@ -66,7 +66,7 @@ def _places(
         if commit is None:
             continue
         named = [sha for sha in commit.parents if _is_candidate(facts.get(sha, {}))]
-        place = StepPlace(commit.sha, named[-1] if named else "", _seconds(facts[commit.sha]))
+        place = StepPlace(commit.sha, named[-1] if named else "", _step_seconds(facts[commit.sha]))
         if entry.kind == "step":
             yield ("step", entry.step), place
         else:
@@ -90,7 +90,7 @@ def _is_candidate(trailers: Mapping[str, str]) -> bool:
     return trailers.get("Skillopt-Action") == "proposed"
 
 
-def _seconds(trailers: Mapping[str, str]) -> float | None:
+def _step_seconds(trailers: Mapping[str, str]) -> float | None:
     try:
         return float(trailers.get("Skillopt-Seconds", ""))
     except ValueError:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from skillopt_ci.cli.harmless import harmless_line
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
+from skillopt_ci.sanitize import harmless_line
 
 NAME_WIDTH = 11
 _MINUTE, _HOUR = 60, 3600

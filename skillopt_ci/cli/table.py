@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from skillopt_ci.cli.console import build_console
-from skillopt_ci.cli.harmless import harmless
+from skillopt_ci.sanitize import harmless
 
 _GAP = "  "
 #: Columns of the terminal that a sentence needs at least.

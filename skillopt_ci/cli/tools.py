@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from skillopt_ci.aio import visible
 from skillopt_ci.cli.examine import Finding, failed
 from skillopt_ci.computer.docker.engine import attempt, connect
 from skillopt_ci.computer.errors import ComputerFailure, ComputerUnavailable
@@ -15,7 +16,6 @@ from skillopt_ci.computer.sandbox.control_group import usable_hierarchies
 from skillopt_ci.computer.sandbox.programs import find_programs
 from skillopt_ci.errors import ExitCode, SkilloptError
 from skillopt_ci.ledger.git import Git
-from skillopt_ci.program import visible
 from skillopt_ci.rollout.opening import open_places
 from skillopt_ci.settings.config import Config
 from skillopt_ci.settings.loading import Loaded

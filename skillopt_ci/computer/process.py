@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from skillopt_ci.aio import undisturbed
 from skillopt_ci.computer.capture import Capture
 from skillopt_ci.computer.descendants import kill_tree
 from skillopt_ci.computer.sealed_file import sealed_file
-from skillopt_ci.computer.undisturbed import undisturbed
 
 #: Seconds for which output is awaited that somebody who escaped the kill may hold open.
 _PATIENCE = 2.0

@@ -14,15 +14,10 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from skillopt_ci.chat import Message
 from skillopt_ci.environments.division import Division
 from skillopt_ci.errors import EnvironmentFailure, TaskFileError
-from skillopt_ci.rollout.environment import (
-    Environment,
-    Parts,
-    Reflecting,
-    Split,
-)
+from skillopt_ci.messages import Message
+from skillopt_ci.rollout.environment import Environment, Parts, Reflecting, Split
 from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.steps import AgentError, Attempt
 from skillopt_ci.tasks.loading import load_tasks

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from skillopt_ci.aio import visible
 from skillopt_ci.environments.loopback.conversation import Conversation
 from skillopt_ci.environments.loopback.endpoint import Endpoint
-from skillopt_ci.environments.worker.client import Worker
 from skillopt_ci.errors import EnvironmentFailure
 from skillopt_ci.model.client import ChatClient, Role
-from skillopt_ci.program import visible
 from skillopt_ci.rollout.environment import Environment, Parts
 from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.steps import Attempt, Limit, Step
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.scorers.score import GraderError, Score
 from skillopt_ci.tasks.task import Task
+from skillopt_ci.worker import Worker
 
 #: Where the result of an attempt lies among what it leaves behind.
 _RESULT = "result.json"

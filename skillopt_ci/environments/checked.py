@@ -12,7 +12,7 @@ from skillopt_ci.tasks.identity import task_sha256
 from skillopt_ci.tasks.scorers.grading import blamed
 from skillopt_ci.tasks.scorers.score import GraderBroke, Score
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.user_code import last_line
+from skillopt_ci.util import last_line
 
 
 def split_tasks(environment: Environment, split: Split) -> tuple[Task, ...]:

@@ -12,7 +12,7 @@ from skillopt_ci.errors import SkilloptError, UsageError
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.settings.environment import EnvironmentSettings, EnvironmentSpec
 from skillopt_ci.tasks.problems import did_you_mean
-from skillopt_ci.user_code import last_line, user_module
+from skillopt_ci.util import last_line, user_module
 
 #: The group of entry points under which packages offer environments.
 GROUP = "skillopt_ci.environments"

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from skillopt_ci.ledger.records import HistoryEntry, StepRecord
+from skillopt_ci.ledger.records.run import HistoryEntry
+from skillopt_ci.ledger.records.step import StepRecord
 from skillopt_ci.settings.config import Config
 from skillopt_ci.settings.solver import ChatSettings, HumanSettings, ScriptedSettings
 

@@ -10,27 +10,20 @@ from skillopt_ci.github.client import Client
 from skillopt_ci.github.failure import PermissionMissing
 from skillopt_ci.github.forge import Annotation, Change, KeptCheck, WantedCheck
 from skillopt_ci.github.once import create_once
-from skillopt_ci.github.texts import (
-    ANNOTATION,
-    SUMMARY,
-    TITLE,
-    clip_line,
-    clip_text,
-    same_text,
-)
+from skillopt_ci.github.texts import ANNOTATION, SUMMARY, TITLE, clip_line, clip_text, same_text
 
-WRITE = "checks: write"
+CHECKS_WRITE = "checks: write"
 _BATCH = 50
 """Most annotations of one request."""
 
 
-def keep(client: Client, me: str, wanted: WantedCheck) -> KeptCheck:
+def keep_check(client: Client, me: str, wanted: WantedCheck) -> KeptCheck:
     """Create or complete the check; only apps may, so that others set a commit status."""
     try:
         return _keep_run(client, me, wanted)
     except PermissionMissing as missing:
         try:
-            return status.keep(client, wanted)
+            return status.keep_status(client, wanted)
         except PermissionMissing:
             raise missing from None
 
@@ -47,7 +40,7 @@ def _keep_run(client: Client, me: str, wanted: WantedCheck) -> KeptCheck:
     if not batches and not _agrees(found, wanted):
         batches = [[]]
     for batch in batches:
-        with asking(f"update the check {wanted.name}", WRITE):
+        with asking(f"update the check {wanted.name}", CHECKS_WRITE):
             found.edit(**_fields(wanted, batch))
         change = change if change == Change.CREATED else Change.UPDATED
     return KeptCheck("check_run", found.html_url, change)
@@ -65,7 +58,7 @@ def _create(client: Client, me: str, wanted: WantedCheck) -> CheckRun:
     first = [annotation_data(each) for each in wanted.annotations[:_BATCH]]
 
     def create() -> CheckRun:
-        with asking(f"create the check {wanted.name}", WRITE):
+        with asking(f"create the check {wanted.name}", CHECKS_WRITE):
             return client.repo.create_check_run(
                 wanted.name, wanted.head_sha, **_fields(wanted, first)
             )

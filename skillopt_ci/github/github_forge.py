@@ -77,7 +77,7 @@ class GitHubForge:
         )
         title, summary = self._redact(wanted.title), self._redact(wanted.summary)
         clean = replace(wanted, title=title, summary=summary, annotations=annotations)
-        return check.keep(self._client, self._login, clean)
+        return check.keep_check(self._client, self._login, clean)
 
     def review_notes(self, number: int, path: str) -> tuple[ReviewNote, ...]:  # noqa: D102
         return review.notes(self._client, self._login, number, path)

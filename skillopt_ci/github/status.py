@@ -7,7 +7,7 @@ from skillopt_ci.github.client import Client
 from skillopt_ci.github.forge import Change, KeptCheck, WantedCheck
 from skillopt_ci.github.texts import STATUS, clip_line
 
-WRITE = "statuses: write"
+STATUSES_WRITE = "statuses: write"
 #: There is no neutral one: what is inconclusive stays pending, neither green nor red.
 _STATES = {
     "success": "success",
@@ -18,14 +18,14 @@ _STATES = {
 }
 
 
-def keep(client: Client, wanted: WantedCheck) -> KeptCheck:
+def keep_status(client: Client, wanted: WantedCheck) -> KeptCheck:
     """Set the status of that name unless it is the newest one already."""
     state = _STATES.get(wanted.conclusion or "", "pending")
     description = clip_line(wanted.title, STATUS)
     newest = _newest(client, wanted)
     if newest is not None and (newest["state"], newest["description"]) == (state, description):
         return KeptCheck("status", _url(newest), Change.UNCHANGED)
-    with asking(f"set the status {wanted.name}", WRITE):
+    with asking(f"set the status {wanted.name}", STATUSES_WRITE):
         content = {"state": state, "context": wanted.name, "description": description}
         if wanted.details_url:
             content["target_url"] = wanted.details_url

@@ -8,13 +8,10 @@ from pydantic import BaseModel, ValidationError
 
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger.record_memory import RecordMemory
-from skillopt_ci.ledger.records import (
-    BoundaryRecord,
-    HistoryEntry,
-    State,
-    StepRecord,
-    Summary,
-)
+from skillopt_ci.ledger.records.epoch import BoundaryRecord
+from skillopt_ci.ledger.records.run import HistoryEntry, State
+from skillopt_ci.ledger.records.step import StepRecord
+from skillopt_ci.ledger.records.summary import Summary
 
 #: Reads a file of one commit; None if it is not there.
 Reader = Callable[[str], str | None]

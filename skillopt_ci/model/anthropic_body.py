@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from types import MappingProxyType
 
-from skillopt_ci.chat import Image, Message, ToolCall
+from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.answer_body import well_formed
 from skillopt_ci.model.client import ChatRequest, ReplySchema, Tool
 from skillopt_ci.model.dialect import Words

@@ -6,9 +6,10 @@ from types import MappingProxyType
 
 from pydantic import BaseModel, ConfigDict
 
-from skillopt_ci.chat import ToolCall
+from skillopt_ci.messages import ToolCall
 from skillopt_ci.model.answer_body import parsed
-from skillopt_ci.model.client import ChatReply, ChatRequest, ModelRefusal, Usage, estimated_usage
+from skillopt_ci.model.client import ChatReply, ChatRequest, ModelRefusal, estimated_usage
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.settings.model import ModelRole
 
 #: The reasons to stop in the words that all protocols share here.

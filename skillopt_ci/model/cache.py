@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from skillopt_ci.chat import ToolCall
 from skillopt_ci.errors import InfrastructureError
+from skillopt_ci.messages import ToolCall
 from skillopt_ci.model.cache_file import open_cache_file
-from skillopt_ci.model.client import ChatReply, ModelRefusal, Usage
+from skillopt_ci.model.client import ChatReply, ModelRefusal
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.progress import Observer, silent
 
 #: Stands for the scope of whoever uses an answer first: another machine obtained it for them.

@@ -5,7 +5,7 @@ import json
 import re
 from urllib.parse import quote
 
-from skillopt_ci.chat import Message
+from skillopt_ci.messages import Message
 from skillopt_ci.model.client import ChatRequest, ReplySchema
 from skillopt_ci.settings.model import ModelRole
 from skillopt_ci.settings.providers import PROVIDERS

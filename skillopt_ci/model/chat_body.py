@@ -8,7 +8,7 @@ from skillopt_ci.model.dialect import Words
 from skillopt_ci.model.openai_message import as_sent, tool_as_sent
 from skillopt_ci.settings.model import ModelRole
 
-WORDS: Words = MappingProxyType(
+CHAT_WORDS: Words = MappingProxyType(
     {
         "max_completion_tokens": ("max_completion_tokens",),
         "max_tokens": ("max_tokens",),

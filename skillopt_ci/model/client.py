@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from skillopt_ci.chat import Message, ToolCall
 from skillopt_ci.errors import InfrastructureError, SkilloptError
-from skillopt_ci.model.usage import Usage as Usage  # noqa: PLC0414 - part of a reply
+from skillopt_ci.messages import Message, ToolCall
+from skillopt_ci.model.usage import Usage
 
 _CHARACTERS_PER_TOKEN = 4
 

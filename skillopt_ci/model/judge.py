@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from skillopt_ci.chat import Message
+from skillopt_ci.messages import Message
 from skillopt_ci.model.client import ChatClient, ChatRequest, Role
 
 

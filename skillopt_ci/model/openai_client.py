@@ -67,7 +67,11 @@ def openai_client(
         )
 
     if uses_responses(config):
-        body, read, words = responses_body.responses_body, read_response, responses_body.WORDS
+        body, read, words = (
+            responses_body.responses_body,
+            read_response,
+            responses_body.RESPONSES_WORDS,
+        )
     else:
-        body, read, words = chat_body.chat_body, read_reply, chat_body.WORDS
+        body, read, words = chat_body.chat_body, read_reply, chat_body.CHAT_WORDS
     return ServerClient(section, config, Wire(body, read, words, send), observe)

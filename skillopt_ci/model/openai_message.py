@@ -2,7 +2,7 @@
 
 import json
 
-from skillopt_ci.chat import Image, Message, ToolCall
+from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.answer_body import well_formed
 from skillopt_ci.model.client import Tool
 

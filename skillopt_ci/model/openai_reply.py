@@ -6,18 +6,19 @@ from collections.abc import Collection, Mapping
 
 from pydantic import BaseModel, ConfigDict
 
-from skillopt_ci.chat import ToolCall
+from skillopt_ci.messages import ToolCall
 from skillopt_ci.model.answer_body import parsed
-from skillopt_ci.model.client import ChatReply, ChatRequest, ModelRefusal, Usage, estimated_usage
+from skillopt_ci.model.client import ChatReply, ChatRequest, ModelRefusal, estimated_usage
 from skillopt_ci.model.server_error import ServerError
 from skillopt_ci.model.transient import TransientFailure
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.settings.model import ModelRole
 
 _BAD_GATEWAY = 502
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
 
 
-class _Part(BaseModel):
+class _ChatPart(BaseModel):
     text: str | None = None
 
 
@@ -35,7 +36,7 @@ class _Call(BaseModel):
 class _Message(BaseModel):
     model_config = ConfigDict(extra="allow")
 
-    content: str | list[_Part] | None = None
+    content: str | list[_ChatPart] | None = None
     refusal: str | None = None
     tool_calls: list[_Call] | None = None
 
@@ -45,21 +46,21 @@ class _Choice(BaseModel):
     finish_reason: str | None = None
 
 
-class _Details(BaseModel):
+class _ChatDetails(BaseModel):
     cached_tokens: int | None = None
     reasoning_tokens: int | None = None
 
 
-class _Usage(BaseModel):
+class _ChatUsage(BaseModel):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    prompt_tokens_details: _Details | None = None
-    completion_tokens_details: _Details | None = None
+    prompt_tokens_details: _ChatDetails | None = None
+    completion_tokens_details: _ChatDetails | None = None
     prompt_cache_hit_tokens: int | None = None
     cost: float | None = None
 
 
-class _Error(BaseModel):
+class _ChatError(BaseModel):
     message: str = ""
     code: int | str | None = None
 
@@ -67,8 +68,8 @@ class _Error(BaseModel):
 class _Completion(BaseModel):
     model: str | None = None
     choices: list[_Choice] | None = None
-    usage: _Usage | None = None
-    error: _Error | None = None
+    usage: _ChatUsage | None = None
+    error: _ChatError | None = None
 
 
 def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply | ServerError:
@@ -92,11 +93,11 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
         choice.finish_reason or "stop",
         completion.model or config.model,
         usage,
-        tool_calls=_tool_calls(choice.message, config.preset.carried),
+        tool_calls=_chat_tool_calls(choice.message, config.preset.carried),
     )
 
 
-def _error_in_body(error: _Error) -> ServerError:
+def _error_in_body(error: _ChatError) -> ServerError:
     status = error.code if isinstance(error.code, int) else _BAD_GATEWAY
     return ServerError(status, error.message, code=str(error.code or ""))
 
@@ -108,7 +109,7 @@ def _text(message: _Message) -> str:
     return _THOUGHTS.sub("", message.content or "", count=1) or message.refusal or ""
 
 
-def _tool_calls(message: _Message, carried: Collection[str]) -> tuple[ToolCall, ...]:
+def _chat_tool_calls(message: _Message, carried: Collection[str]) -> tuple[ToolCall, ...]:
     """The calls; what must come back with all of them is the state of the first."""
     extra = message.model_extra or {}
     own = {name: extra[name] for name in carried if extra.get(name)}
@@ -133,7 +134,7 @@ def _signed(extra_content: Mapping[str, object] | None) -> dict[str, object]:
     return {"extra_content": extra_content} if extra_content else {}
 
 
-def _reported(usage: _Usage | None) -> Usage | None:
+def _reported(usage: _ChatUsage | None) -> Usage | None:
     if usage is None or not usage.prompt_tokens or usage.completion_tokens is None:
         return None
     prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from skillopt_ci.chat import Message, ToolCall
 from skillopt_ci.errors import SkilloptError
+from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.client import ChatClient, ChatReply, ChatRequest
 from skillopt_ci.redaction import Redact
 

@@ -4,17 +4,18 @@ import json
 
 from pydantic import BaseModel, ConfigDict
 
-from skillopt_ci.chat import ToolCall
+from skillopt_ci.messages import ToolCall
 from skillopt_ci.model.answer_body import parsed
-from skillopt_ci.model.client import ChatReply, ChatRequest, ModelRefusal, Usage, estimated_usage
+from skillopt_ci.model.client import ChatReply, ChatRequest, ModelRefusal, estimated_usage
 from skillopt_ci.model.server_error import ServerError
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.settings.model import ModelRole
 
 _FAULTS = {"rate_limit_exceeded": 429, "invalid_prompt": 400, "server_error": 500}
 _BAD_REQUEST = 400
 
 
-class _Part(BaseModel):
+class _ResponsePart(BaseModel):
     type: str = ""
     text: str | None = None
     refusal: str | None = None
@@ -24,26 +25,26 @@ class _Item(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     type: str = ""
-    content: list[_Part] | None = None
+    content: list[_ResponsePart] | None = None
     call_id: str | None = None
     name: str = ""
     arguments: str | None = None
 
 
-class _Details(BaseModel):
+class _ResponseDetails(BaseModel):
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
 
 
-class _Usage(BaseModel):
+class _ResponseUsage(BaseModel):
     input_tokens: int
     output_tokens: int
-    input_tokens_details: _Details | None = None
-    output_tokens_details: _Details | None = None
+    input_tokens_details: _ResponseDetails | None = None
+    output_tokens_details: _ResponseDetails | None = None
 
 
-class _Error(BaseModel):
+class _ResponseError(BaseModel):
     code: str | None = None
     message: str = ""
 
@@ -56,8 +57,8 @@ class _Response(BaseModel):
     model: str | None = None
     status: str | None = None
     output: list[_Item]
-    usage: _Usage | None = None
-    error: _Error | None = None
+    usage: _ResponseUsage | None = None
+    error: _ResponseError | None = None
     incomplete_details: _Incomplete | None = None
 
 
@@ -82,13 +83,13 @@ def read_response(body: bytes, request: ChatRequest, config: ModelRole) -> ChatR
     ended = response.incomplete_details.reason if response.incomplete_details else None
     if ended == "content_filter":
         raise ModelRefusal("The content filter ended the answer", usage=usage)
-    calls = _tool_calls(response.output)
+    calls = _response_tool_calls(response.output)
     usual = "tool_calls" if calls else "stop"
     finish = "length" if ended == "max_output_tokens" else ended or usual
     return ChatReply(text, finish, response.model or config.model, usage, tool_calls=calls)
 
 
-def _tool_calls(output: list[_Item]) -> tuple[ToolCall, ...]:
+def _response_tool_calls(output: list[_Item]) -> tuple[ToolCall, ...]:
     """The calls; what was reasoned before them is the state of the first."""
     reasoned = [
         {"type": item.type, **(item.model_extra or {})}
@@ -107,7 +108,7 @@ def _tool_calls(output: list[_Item]) -> tuple[ToolCall, ...]:
     )
 
 
-def _usage(usage: _Usage | None) -> Usage | None:
+def _usage(usage: _ResponseUsage | None) -> Usage | None:
     if usage is None:
         return None
     read, written = usage.input_tokens_details, usage.output_tokens_details

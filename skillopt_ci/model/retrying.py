@@ -12,10 +12,10 @@ from tenacity import (
     stop_after_attempt,
 )
 
+from skillopt_ci.aio import off_the_clock, refund
 from skillopt_ci.model.client import ChatClient, ChatReply, ChatRequest, ModelUnavailable
 from skillopt_ci.model.throttle import Throttle
 from skillopt_ci.model.transient import TransientFailure
-from skillopt_ci.working_time import off_the_clock, refund
 
 FIRST_BACKOFF = 1.0
 LONGEST_BACKOFF = 60.0

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from skillopt_ci.aio import Places
 from skillopt_ci.model.client import ChatClient, ChatReply, ChatRequest, Role
-from skillopt_ci.scheduler import Places
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from contextlib import AsyncExitStack
 from types import ModuleType
 
 from skillopt_ci.errors import ModelSetupError
-from skillopt_ci.lasting_import import lasting_import
 from skillopt_ci.model.client import ChatClient, Role
 from skillopt_ci.progress import Observer
 from skillopt_ci.settings.model import Azure, ModelRole
+from skillopt_ci.util import lasting_import
 
 #: Gives the headers that prove who we are, anew for each call.
 Headers = Callable[[], Awaitable[Mapping[str, str]]]

@@ -9,7 +9,10 @@ from importlib import resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from skillopt_ci import __version__
-from skillopt_ci.ledger.records import BoundaryRecord, FinalSkill, HistoryEntry, StepRecord
+from skillopt_ci.ledger.records.epoch import BoundaryRecord
+from skillopt_ci.ledger.records.run import HistoryEntry
+from skillopt_ci.ledger.records.step import StepRecord
+from skillopt_ci.ledger.records.summary import FinalSkill
 from skillopt_ci.page.blame import blame
 from skillopt_ci.page.curve import anchor, curve
 from skillopt_ci.page.evidence import Evidence
@@ -19,8 +22,8 @@ from skillopt_ci.page.versions import Version, library
 from skillopt_ci.page.viewer import Viewer, section_name, viewer
 from skillopt_ci.report.figures import plural, score, score_text, usage_text
 from skillopt_ci.report.run_view import RunView
-from skillopt_ci.report.untrusted import visible
 from skillopt_ci.report.verdict import verdict
+from skillopt_ci.sanitize import visible
 
 
 def build_page(evidence: Evidence, *, live: bool = False) -> str:

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from skillopt_ci.ledger.records import HistoryEntry
+from skillopt_ci.ledger.records.run import HistoryEntry
 from skillopt_ci.report.figures import plural, score
 from skillopt_ci.report.timeline import Moment, stays, timeline
 from skillopt_ci.report.verdict import verdict
-from skillopt_ci.rollout.metrics import wilson
+from skillopt_ci.stats import wilson
 
 WIDTH, HEIGHT = 960, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 14, 34

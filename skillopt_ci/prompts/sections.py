@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from skillopt_ci.fence import fenced
+from skillopt_ci.messages import fenced
 
 _EMPTY_SKILL = "The skill is still empty: it has no text yet that a change could refer to."
 _META_SKILL = (

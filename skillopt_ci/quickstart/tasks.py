@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from skillopt_ci.model.simulated.world import LedgerTask, generate
+from skillopt_ci.model.simulated.world import LedgerTask, generate_notes
 
 SEED = 2026
 SIZES = {"train": 48, "selection": 40, "test": 60}
@@ -15,7 +15,7 @@ SIZES = {"train": 48, "selection": 40, "test": 60}
 
 def task_files() -> Mapping[str, str]:
     """Return the text of each task file by its path inside the example."""
-    tasks = iter(generate(SEED, sum(SIZES.values())))
+    tasks = iter(generate_notes(SEED, sum(SIZES.values())))
     return {
         f"tasks/{split}.jsonl": _lines([next(tasks) for _ in range(size)])
         for split, size in SIZES.items()

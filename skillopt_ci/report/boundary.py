@@ -2,7 +2,8 @@
 
 from collections import Counter
 
-from skillopt_ci.ledger.records import BoundaryRecord, Decision, SlowUpdateRecord
+from skillopt_ci.ledger.records.epoch import BoundaryRecord, SlowUpdateRecord
+from skillopt_ci.ledger.records.step import Decision
 from skillopt_ci.report.arithmetic import arithmetic
 from skillopt_ci.report.commit import (
     CommitText,
@@ -13,7 +14,7 @@ from skillopt_ci.report.commit import (
     usage_trailers,
 )
 from skillopt_ci.report.figures import plural, score, usage_text
-from skillopt_ci.report.untrusted import one_line
+from skillopt_ci.sanitize import one_line
 
 
 def boundary_proposed(record: BoundaryRecord) -> CommitText:

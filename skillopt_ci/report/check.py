@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from skillopt_ci.github.forge import Annotation, Conclusion, WantedCheck
-from skillopt_ci.ledger.records import Decision, StepRecord
+from skillopt_ci.ledger.records.step import Decision, StepRecord
 from skillopt_ci.report.dashboard import dashboard, footer, interruption
 from skillopt_ci.report.links import Links
-from skillopt_ci.report.markdown import clip, one_line
+from skillopt_ci.report.markdown import clip, single_line
 from skillopt_ci.report.run_view import RunView
 from skillopt_ci.report.size import COMMENT_BYTES, cut
 from skillopt_ci.report.step_section import step_body, step_headline
@@ -71,14 +71,14 @@ def annotations(decision: Decision, tasks: Mapping[str, TaskPlace]) -> Iterator[
             start_line=place.line,
             end_line=place.line,
             level="warning" if word == "broken" else "notice",
-            message=f"Task {clip(one_line(task), 100)}: {text}.",
+            message=f"Task {clip(single_line(task), 100)}: {text}.",
             title=f"Task {word}",
         )
 
 
 def _title(run: RunView, newest: StepRecord | None, inconclusive: str) -> str:
     if inconclusive:
-        return f"Inconclusive: {clip(one_line(inconclusive), 200)}"
+        return f"Inconclusive: {clip(single_line(inconclusive), 200)}"
     if newest is None:
         return f"Training starts at {run.state.current.measurement.score:.3f}"
     return step_headline(newest)

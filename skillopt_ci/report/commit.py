@@ -3,23 +3,19 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from skillopt_ci.ledger.records import (
-    Decision,
-    EditRecord,
-    HistoryEntry,
-    Measurement,
-    ProposalRecord,
-    StepRecord,
-    UsageRecord,
-)
+from skillopt_ci.ledger.records.measurement import Measurement
+from skillopt_ci.ledger.records.proposal import EditRecord, ProposalRecord
+from skillopt_ci.ledger.records.run import HistoryEntry
+from skillopt_ci.ledger.records.step import Decision, StepRecord
+from skillopt_ci.ledger.records.usage import UsageRecord
 from skillopt_ci.report.arithmetic import arithmetic, race_text
 from skillopt_ci.report.figures import plural, score, score_text, usage_text
 from skillopt_ci.report.note_outcome import guidance_lines
 from skillopt_ci.report.reminders import notes_gist, notes_verdict, refusals, reminders
 from skillopt_ci.report.reservations import reservations
 from skillopt_ci.report.rewriting import rewriting
-from skillopt_ci.report.untrusted import one_line
 from skillopt_ci.report.verdict import verdict
+from skillopt_ci.sanitize import one_line
 
 _SIMULATED = "The models were simulated: these scores say nothing about a real model."
 

@@ -6,7 +6,7 @@ from skillopt_ci.estimate.estimate import Estimate, Part
 from skillopt_ci.estimate.spread import Spread
 from skillopt_ci.report.figures import cost_text
 
-HEADINGS = ("role", "stage", "calls", "tokens a call", "tokens", "cost")
+ESTIMATE_HEADINGS = ("role", "stage", "calls", "tokens a call", "tokens", "cost")
 
 
 def part_rows(part: Part) -> Iterator[tuple[str, ...]]:

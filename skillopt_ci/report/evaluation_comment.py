@@ -4,17 +4,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from skillopt_ci.github.forge import Annotation, Conclusion, WantedCheck
-from skillopt_ci.ledger.records import Measurement
-from skillopt_ci.model.client import Usage
+from skillopt_ci.ledger.records.measurement import Measurement
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.report.check import TaskPlace
 from skillopt_ci.report.comparison import Finding, chance
 from skillopt_ci.report.dashboard import SIMULATED, marker
 from skillopt_ci.report.figures import plural, score_text, usage_text
 from skillopt_ci.report.links import Links
-from skillopt_ci.report.markdown import clip, code, codes, details, inline, one_line, table
+from skillopt_ci.report.markdown import clip, code, codes, details, inline, single_line, table
 from skillopt_ci.report.reservations import reservations, with_pessimistic
 from skillopt_ci.report.size import COMMENT_BYTES, cut
-from skillopt_ci.rollout.metrics import PairedDifference
+from skillopt_ci.rollout.metrics.paired import PairedDifference
 
 _ICONS = {
     Finding.IMPROVEMENT: "✅",
@@ -74,7 +74,7 @@ def evaluation_check(
     return WantedCheck(
         name=f"skillopt-ci / {view.run} evaluation",
         head_sha=head_sha,
-        title=clip(one_line(f"{view.finding.capitalize()}{_numbers(view)}"), 200),
+        title=clip(single_line(f"{view.finding.capitalize()}{_numbers(view)}"), 200),
         summary=cut("\n\n".join(part for part in _parts(view, links) if part), COMMENT_BYTES),
         conclusion=_conclusion(view.finding, fail_on),
         annotations=tuple(_annotations(view, tasks or {})),
@@ -189,7 +189,7 @@ def _annotations(view: EvaluationView, tasks: Mapping[str, TaskPlace]) -> Iterat
     broken = () if view.difference is None else view.difference.broken
     for task in [task for task in broken if task in tasks][:_MOST_ANNOTATIONS]:
         place = tasks[task]
-        text = f"Task {clip(one_line(task), 100)}: solved with the skill at base, not at head."
+        text = f"Task {clip(single_line(task), 100)}: solved with the skill at base, not at head."
         yield Annotation(place.path, place.line, place.line, "warning", text, "Task broken")
 
 

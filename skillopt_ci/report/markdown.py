@@ -8,7 +8,7 @@ the same in Markdown, in a table's cell and between HTML tags.
 import re
 from collections.abc import Sequence
 
-from skillopt_ci.report.untrusted import visible
+from skillopt_ci.sanitize import visible
 
 #: A zero-width space where GitHub would otherwise see a mention, a reference or an address. It
 #: looks for these after Markdown is done, so that escaping alone does not stop it.
@@ -46,7 +46,7 @@ _COMMAND = re.compile(r"^(\s*):(?=:)|##(?=\[)")
 
 def inline(text: str, limit: int = 200) -> str:
     """``text`` on one line, at most ``limit`` characters of it, inert."""
-    return _ACTING.sub(_escaped, clip(one_line(text), limit))
+    return _ACTING.sub(_escaped, clip(single_line(text), limit))
 
 
 def code(text: str, limit: int = 80) -> str:
@@ -65,7 +65,7 @@ def codes(texts: Sequence[str], most: int = 12, limit: int = 60) -> str:
 
 def quote(text: str, limit: int = 1_000) -> str:
     """``text`` as a block quotation, paragraph by paragraph."""
-    lines = (one_line(line) for line in clip(_clean(text).strip(), limit).split("\n"))
+    lines = (single_line(line) for line in clip(_clean(text).strip(), limit).split("\n"))
     return "\n>\n".join(f"> {inline(line, limit)}" for line in lines if line)
 
 
@@ -93,7 +93,7 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], align: str = "
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def one_line(text: str) -> str:
+def single_line(text: str) -> str:
     """``text`` without line breaks and without characters that nobody sees."""
     return " ".join(_clean(text).split())
 

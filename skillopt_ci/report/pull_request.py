@@ -3,7 +3,7 @@
 from skillopt_ci.report.chart import chart
 from skillopt_ci.report.dashboard import dashboard, footer, interruption, marker
 from skillopt_ci.report.links import Links
-from skillopt_ci.report.markdown import clip, code, one_line
+from skillopt_ci.report.markdown import clip, code, single_line
 from skillopt_ci.report.run_view import RunView
 from skillopt_ci.report.size import COMMENT_BYTES, cut
 
@@ -29,7 +29,7 @@ branch, and its next step opens a new pull request.
 def title(run: RunView) -> str:
     """Where training stands, as plain text of one line."""
     current, counts = run.state.current.measurement, run.counts
-    name = one_line(run.skill_name).replace("@", "").replace("#", "")
+    name = single_line(run.skill_name).replace("@", "").replace("#", "")
     tasks = "1 task" if current.n == 1 else f"{current.n:,} tasks"
     arrow = f"{run.first_score:.2f} → {current.score:.2f} on {tasks}"
     steps = f"{counts['merged']} merged, {counts['reverted']} reverted"

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
-from skillopt_ci.ledger.records import Decision, ProposalRecord
+from skillopt_ci.ledger.records.proposal import ProposalRecord
+from skillopt_ci.ledger.records.step import Decision
 from skillopt_ci.report.figures import plural, score
-from skillopt_ci.report.untrusted import one_line
+from skillopt_ci.sanitize import one_line
 
 
 def notes_gist(proposal: ProposalRecord) -> str:

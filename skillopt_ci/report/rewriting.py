@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from skillopt_ci.ledger.records import ProposalRecord, SuggestionRecord
-from skillopt_ci.report.untrusted import one_line
+from skillopt_ci.ledger.records.proposal import ProposalRecord, SuggestionRecord
+from skillopt_ci.sanitize import one_line
 
 
 def rewriting(proposal: ProposalRecord) -> tuple[str, ...]:

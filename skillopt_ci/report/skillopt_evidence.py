@@ -3,14 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from skillopt_ci.ledger.records import (
-    BoundaryRecord,
-    HistoryEntry,
-    Measurement,
-    State,
-    StepRecord,
-    Summary,
-)
+from skillopt_ci.ledger.records.epoch import BoundaryRecord
+from skillopt_ci.ledger.records.measurement import Measurement
+from skillopt_ci.ledger.records.run import HistoryEntry, State
+from skillopt_ci.ledger.records.step import StepRecord
+from skillopt_ci.ledger.records.summary import Summary
 from skillopt_ci.report.timeline import Moment, timeline
 
 

@@ -5,7 +5,7 @@ Only what is known is written: nothing is made up to fill a field.
 
 from collections.abc import Iterator
 
-from skillopt_ci.ledger.records import BoundaryRecord, PairRecord
+from skillopt_ci.ledger.records.epoch import BoundaryRecord, PairRecord
 from skillopt_ci.report.skillopt_evidence import Evidence, known, short_hash
 from skillopt_ci.report.skillopt_step import (
     dumped,

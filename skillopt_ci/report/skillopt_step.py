@@ -3,17 +3,16 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from skillopt_ci.ledger.records import (
-    Decision,
+from skillopt_ci.ledger.records.measurement import Measurement
+from skillopt_ci.ledger.records.proposal import (
     EditRecord,
     LearningRateRecord,
-    Measurement,
     NotesRecord,
     ProposalRecord,
-    StepRecord,
     SuggestionRecord,
-    UsageRecord,
 )
+from skillopt_ci.ledger.records.step import Decision, StepRecord
+from skillopt_ci.ledger.records.usage import UsageRecord
 from skillopt_ci.report.skillopt_evidence import Evidence, known, short_hash
 from skillopt_ci.report.timeline import Moment
 

@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping
 
 from skillopt_ci import __version__
-from skillopt_ci.ledger.records import FinalSkill, Summary, UsageRecord
+from skillopt_ci.ledger.records.summary import FinalSkill, Summary
+from skillopt_ci.ledger.records.usage import UsageRecord
 from skillopt_ci.report.skillopt_evidence import Evidence, known
 from skillopt_ci.report.skillopt_step import token_counts
 from skillopt_ci.report.timeline import Moment

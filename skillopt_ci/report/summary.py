@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Mapping
 
 from skillopt_ci.report.figures import plural
-from skillopt_ci.rollout.metrics import Estimate, Interval, Summary
+from skillopt_ci.rollout.metrics.estimate import Estimate
+from skillopt_ci.rollout.metrics.summary import Summary
+from skillopt_ci.stats import Interval
 
 
 def estimate_text(found: Estimate) -> str:

@@ -1,10 +1,10 @@
 """The training log as a table: one row per event."""
 
-from skillopt_ci.ledger.records import HistoryEntry
+from skillopt_ci.ledger.records.run import HistoryEntry
 from skillopt_ci.report.figures import score
 from skillopt_ci.report.verdict import verdict
 
-HEADINGS = ("step", "epoch", "before", "after", "best", "edits", "words", "verdict")
+LOG_HEADINGS = ("step", "epoch", "before", "after", "best", "edits", "words", "verdict")
 
 
 def log_row(entry: HistoryEntry) -> tuple[str, ...]:

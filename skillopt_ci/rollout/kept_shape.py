@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from skillopt_ci.chat import ChatRole, Image, Message, ToolCall
-from skillopt_ci.model.client import Usage
+from skillopt_ci.messages import ChatRole, Image, Message, ToolCall
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.rollout.steps import Attempt, Limit
 from skillopt_ci.rollout.work import Worked
 from skillopt_ci.tasks.scorers.score import Score

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from skillopt_ci.chat import Message
-from skillopt_ci.model.client import Usage
+from skillopt_ci.messages import Message
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.rollout.steps import Limit
 from skillopt_ci.tasks.scorers.score import Score
 

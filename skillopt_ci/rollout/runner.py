@@ -5,12 +5,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Itera
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from skillopt_ci.concurrency import map_ordered, stream
+from skillopt_ci.aio import Places, map_ordered, stream
 from skillopt_ci.errors import TooManyErrors
 from skillopt_ci.rollout.attempting import Attempting
 from skillopt_ci.rollout.order import Executor, Order, by_nobody, local
 from skillopt_ci.rollout.outcome import Rollout
-from skillopt_ci.scheduler import Places
 from skillopt_ci.tasks.task import Task
 
 

@@ -4,9 +4,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from skillopt_ci.chat import Message
 from skillopt_ci.computer.computer import Computer
-from skillopt_ci.fence import fenced
+from skillopt_ci.messages import Message, fenced
 from skillopt_ci.model.client import ChatClient, ChatRequest, Role
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.steps import Asked, Attempt, ModelSaid, Step

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from skillopt_ci.chat import Message, ToolCall
 from skillopt_ci.computer.computer import Computer
-from skillopt_ci.model.client import Usage
+from skillopt_ci.messages import Message, ToolCall
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.tasks.scorers.score import Score
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from skillopt_ci.errors import InfrastructureError
 from skillopt_ci.model.cache import UNCLAIMED
 from skillopt_ci.model.cache_file import open_cache_file
-from skillopt_ci.model.client import Usage
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.progress import Observer, silent
 from skillopt_ci.rollout.kept_shape import (
     AttemptLine,

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from skillopt_ci.chat import Message
-from skillopt_ci.model.client import Usage
+from skillopt_ci.messages import Message
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.rollout.steps import (
     Asked,
     Attempt,

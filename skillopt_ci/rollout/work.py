@@ -5,7 +5,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from skillopt_ci.model.client import ModelRefusal, Usage
+from skillopt_ci.aio import TimeUp, off_the_clock, working_time
+from skillopt_ci.model.client import ModelRefusal
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.rollout.allowance import Allowance, LimitReached
 from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.steps import (
@@ -21,7 +23,6 @@ from skillopt_ci.rollout.transcript import Transcript
 from skillopt_ci.settings.rollout import AttemptLimits
 from skillopt_ci.tasks.scorers.score import GraderError, Score
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.working_time import TimeUp, off_the_clock, working_time
 
 #: How the work ended: with something to grade, or with an outcome of its own.
 Ending = Literal["done", "refused", "agent_error"]

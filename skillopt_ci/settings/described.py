@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import ModelSchema
 
-from skillopt_ci.attribute_docs import attribute_docs
+from skillopt_ci.util import attribute_docs
 
 
 class DescribedSchema(GenerateJsonSchema):

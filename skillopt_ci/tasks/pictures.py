@@ -5,8 +5,8 @@ from base64 import b64encode
 from collections.abc import Iterable
 from pathlib import Path
 
-from skillopt_ci.chat import Image
 from skillopt_ci.errors import TaskFileError
+from skillopt_ci.messages import Image
 from skillopt_ci.tasks.attachments import checked, inside
 from skillopt_ci.tasks.task import TaskImage
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from skillopt_ci.chat import Image, Message
+from skillopt_ci.messages import Image, Message
 from skillopt_ci.settings.computer_task import ComputerBlock
 from skillopt_ci.settings.scorer import ScorerSpec
 

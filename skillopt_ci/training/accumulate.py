@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from skillopt_ci.concurrency import map_ordered
-from skillopt_ci.ledger.records import BatchRecord
+from skillopt_ci.aio import map_ordered
+from skillopt_ci.ledger.records.rollout import BatchRecord
 from skillopt_ci.progress import Event, Observer, StageEvent
-from skillopt_ci.rollout.metrics import aggregate
+from skillopt_ci.rollout.metrics.mean import aggregate
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.training.patch import Reflection
 from skillopt_ci.training.plan import Batch

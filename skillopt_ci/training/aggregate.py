@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic
 
-from skillopt_ci.concurrency import map_ordered, siblings
-from skillopt_ci.fence import fenced
+from skillopt_ci.aio import map_ordered, siblings
+from skillopt_ci.messages import fenced
 from skillopt_ci.model.client import ChatClient
 from skillopt_ci.progress import Observer, StageAdvanced, StageStarted
 from skillopt_ci.prompts import sections

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from skillopt_ci.model.client import Usage
+from skillopt_ci.aio import Scheduler
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.rollout.order import Order
-from skillopt_ci.scheduler import Scheduler
 from skillopt_ci.skill.reading import reading_sha256
 
 Reach = Literal["none", "sure", "likely"]

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from skillopt_ci.chat import Message
 from skillopt_ci.errors import SkilloptError
+from skillopt_ci.messages import Message
 from skillopt_ci.model.client import (
     ChatClient,
     ChatReply,
@@ -17,7 +17,7 @@ from skillopt_ci.model.client import (
 )
 from skillopt_ci.progress import Note, Observer
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.training.wire import WireError
+from skillopt_ci.training.wire_json import WireError
 
 MAX_OUTPUT_TOKENS = 16_384
 

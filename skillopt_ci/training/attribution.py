@@ -11,9 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from skillopt_ci.ledger.records import EditRecord, GateRecord, HeatRecord, StepRecord
+from skillopt_ci.ledger.records.gate import GateRecord
+from skillopt_ci.ledger.records.proposal import EditRecord
+from skillopt_ci.ledger.records.race import HeatRecord
+from skillopt_ci.ledger.records.step import StepRecord
 from skillopt_ci.skill.edit import Edit
-from skillopt_ci.statistics.linear import Belief, Effect, Observation, believe
+from skillopt_ci.stats import Belief, Effect, Observation, believe
 
 #: How far from 0 a rule's effect on the mean score is thought to be before it was tried.
 PRIOR_SD = 0.08

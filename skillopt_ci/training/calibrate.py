@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from skillopt_ci.concurrency import map_ordered
+from skillopt_ci.aio import map_ordered
 from skillopt_ci.errors import UsageError
-from skillopt_ci.ledger.records import Measurement
-from skillopt_ci.model.client import Usage
+from skillopt_ci.ledger.records.measurement import Measurement
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.settings.gate import GateSettings
 from skillopt_ci.training.calibrated import Calibration, Need, Setting
 from skillopt_ci.training.gate import decide

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from skillopt_ci.model.client import Usage
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.settings.gate import GateSettings
 
 

@@ -16,7 +16,8 @@ from skillopt_ci.training.minibatch import Minibatch
 from skillopt_ci.training.modes.mode import Desk, UpdateMode
 from skillopt_ci.training.patch import Item, Reflection
 from skillopt_ci.training.reflect import reflection_of
-from skillopt_ci.training.wire import WireError, parse_analyst
+from skillopt_ci.training.wire import parse_analyst
+from skillopt_ci.training.wire_json import WireError
 from skillopt_ci.training.wire_shape import whole_number
 
 

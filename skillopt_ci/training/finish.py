@@ -10,19 +10,12 @@ from functools import partial
 
 from skillopt_ci.errors import UsageError
 from skillopt_ci.ledger.folder import document, line
-from skillopt_ci.ledger.records import (
-    BoundaryRecord,
-    FinalSkill,
-    HistoryEntry,
-    Measurement,
-    Snapshot,
-    State,
-    StepRecord,
-    Summary,
-    UsageRecord,
-    account_records,
-    with_accounts,
-)
+from skillopt_ci.ledger.records.epoch import BoundaryRecord
+from skillopt_ci.ledger.records.measurement import Measurement, Snapshot
+from skillopt_ci.ledger.records.run import HistoryEntry, State
+from skillopt_ci.ledger.records.step import StepRecord
+from skillopt_ci.ledger.records.summary import FinalSkill, Summary
+from skillopt_ci.ledger.records.usage import UsageRecord, account_records, with_accounts
 from skillopt_ci.model.usage import Accounts, total
 from skillopt_ci.progress import Note, StageFinished
 from skillopt_ci.report.finish import finished
@@ -33,13 +26,7 @@ from skillopt_ci.training.plan import total_steps
 from skillopt_ci.training.session import Session
 from skillopt_ci.training.standing import Settled
 from skillopt_ci.training.summary import epoch_summaries, usage_by_stage
-from skillopt_ci.training.three_way import (
-    gain,
-    tested_under,
-    tests_known,
-    try_out,
-    with_test,
-)
+from skillopt_ci.training.three_way import gain, tested_under, tests_known, try_out, with_test
 
 #: Below this a difference of scores is rounding.
 _ROUNDING = 1e-9

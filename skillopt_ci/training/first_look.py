@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from skillopt_ci.errors import NothingToLearn
-from skillopt_ci.ledger.records import Measurement, Snapshot
+from skillopt_ci.ledger.records.measurement import Measurement, Snapshot
 from skillopt_ci.progress import Note
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.settings.config import Config

@@ -6,11 +6,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 from skillopt_ci.errors import SkilloptError
-from skillopt_ci.ledger.records import StepRecord
+from skillopt_ci.ledger.records.step import StepRecord
 from skillopt_ci.model.cache import UNCLAIMED
-from skillopt_ci.model.client import Role, Usage
+from skillopt_ci.model.client import Role
 from skillopt_ci.model.meter import Meter
-from skillopt_ci.model.usage import Account
+from skillopt_ci.model.usage import Account, Usage
 from skillopt_ci.progress import CallPaid
 from skillopt_ci.rollout.order import Order
 from skillopt_ci.settings.config import Config, Evaluation, Limits

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
-from skillopt_ci.fence import fenced
+from skillopt_ci.messages import fenced
 from skillopt_ci.model.client import ChatClient
 from skillopt_ci.progress import Observer, StageFinished, StageStarted
 from skillopt_ci.prompts import sections
@@ -18,7 +18,7 @@ from skillopt_ci.training import reply_schema
 from skillopt_ci.training.ask import Lost, ask_vital, optimizer_request
 from skillopt_ci.training.comparison import render_pairs
 from skillopt_ci.training.pairs import Pair
-from skillopt_ci.training.wire import extract_json
+from skillopt_ci.training.wire_json import extract_json
 from skillopt_ci.training.wire_shape import clean, validated
 
 _FIRST = "There is none yet: this is the first slow update of the run."

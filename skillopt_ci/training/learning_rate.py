@@ -5,16 +5,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skillopt_ci.fence import fenced
-from skillopt_ci.ledger.records import LearningRateRecord
+from skillopt_ci.ledger.records.proposal import LearningRateRecord
+from skillopt_ci.messages import fenced
 from skillopt_ci.progress import StageFinished, StageStarted
 from skillopt_ci.prompts import sections
-from skillopt_ci.rollout.metrics import Aggregate
+from skillopt_ci.rollout.metrics.mean import Aggregate
 from skillopt_ci.training import reply_schema
 from skillopt_ci.training.ask import Lost, ask_vital, optimizer_request
 from skillopt_ci.training.modes.mode import Desk, UpdateMode
 from skillopt_ci.training.patch import Item
-from skillopt_ci.training.wire import WireError, extract_json
+from skillopt_ci.training.wire_json import WireError, extract_json
 from skillopt_ci.training.wire_shape import LearningRateShape, validated
 
 _INTEGER = re.compile(r"-?\d{1,9}", re.ASCII)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from skillopt_ci.ledger.records import Measurement
+from skillopt_ci.ledger.records.measurement import Measurement
 from skillopt_ci.progress import Note, Observer, StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.report.figures import score_text
 from skillopt_ci.rollout.outcome import Rollout, Status

@@ -7,8 +7,8 @@ gate as well, together with the step's edits and, where those are rejected, by t
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from skillopt_ci.fence import fenced
-from skillopt_ci.ledger.records import NotesRecord, RefusedNote
+from skillopt_ci.ledger.records.proposal import NotesRecord, RefusedNote
+from skillopt_ci.messages import fenced
 from skillopt_ci.progress import StageFinished
 from skillopt_ci.prompts import sections
 from skillopt_ci.report.figures import plural
@@ -19,7 +19,7 @@ from skillopt_ci.training import reply_schema
 from skillopt_ci.training.ask import Lost, ask, optimizer_request
 from skillopt_ci.training.modes.mode import Desk
 from skillopt_ci.training.patch import Reflection
-from skillopt_ci.training.wire import extract_json
+from skillopt_ci.training.wire_json import extract_json
 from skillopt_ci.training.wire_shape import RemindersShape, validated
 
 MAX_OUTPUT_TOKENS = 4_096

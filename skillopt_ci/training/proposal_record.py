@@ -4,20 +4,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from skillopt_ci.ledger.records import (
+from skillopt_ci.ledger.records.proposal import (
     EditRecord,
     LearningRateRecord,
     NotesRecord,
     PatternRecord,
     ProposalRecord,
-    RaceRecord,
-    RolloutRecord,
     SuggestionRecord,
-    TaskOutcome,
-    UsageRecord,
 )
-from skillopt_ci.model.client import Usage
-from skillopt_ci.rollout.metrics import aggregate as mean_of
+from skillopt_ci.ledger.records.race import RaceRecord
+from skillopt_ci.ledger.records.rollout import RolloutRecord, TaskOutcome
+from skillopt_ci.ledger.records.usage import UsageRecord
+from skillopt_ci.model.usage import Usage
+from skillopt_ci.rollout.metrics.mean import aggregate as mean_of
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.skill.diff import unified_diff
 from skillopt_ci.skill.document import sha256

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from skillopt_ci.ledger.records import LearningRateRecord, ProposalRecord
+from skillopt_ci.ledger.records.proposal import LearningRateRecord, ProposalRecord
 from skillopt_ci.progress import StageFinished
 from skillopt_ci.report.figures import plural
-from skillopt_ci.rollout.metrics import aggregate as mean_of
+from skillopt_ci.rollout.metrics.mean import aggregate as mean_of
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.skill.appendix import with_notes
 from skillopt_ci.training.accumulate import WorkedBatch, work_on

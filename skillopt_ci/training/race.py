@@ -10,17 +10,11 @@ are not touched; the gate asks them about the winner alone.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from skillopt_ci.ledger.records import ArmRecord, EffectRecord, HeatRecord, RaceRecord
+from skillopt_ci.ledger.records.race import ArmRecord, EffectRecord, HeatRecord, RaceRecord
 from skillopt_ci.settings.race import Race
 from skillopt_ci.skill.edit import Edit
-from skillopt_ci.statistics.design import balanced_subsets
-from skillopt_ci.statistics.linear import Effect
-from skillopt_ci.training.attribution import (
-    Comparison,
-    attribute,
-    compared_in_heat,
-    rules_of,
-)
+from skillopt_ci.stats import Effect, balanced_subsets
+from skillopt_ci.training.attribution import Comparison, attribute, compared_in_heat, rules_of
 
 #: Between these probabilities of being helpful an edit is worth another heat.
 _OUT, _SURE = 0.2, 0.9

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from skillopt_ci import scheduler
+from skillopt_ci import aio
 from skillopt_ci.environments.find import open_environment
 from skillopt_ci.errors import BudgetExhausted, InfrastructureError, SkilloptError
 from skillopt_ci.model.answer_file import answer_lines
@@ -136,7 +136,7 @@ async def _runner(
         redact=parts.redact,
     )
     with closing(AttemptStore(parts.attempts_path, parts.observer)) as store:
-        places = scheduler.Places(1)
+        places = aio.Places(1)
         async with (
             models as client,
             open_runner(parts, client, UNCLAIMED, meter, places, store, used) as runner,

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic
 
-from skillopt_ci.concurrency import Begun, begun
+from skillopt_ci.aio import Begun, begun
 from skillopt_ci.model.client import ModelUnavailable
 from skillopt_ci.progress import StageAdvanced, StageStarted
 from skillopt_ci.prompts import sections
@@ -20,11 +20,7 @@ from skillopt_ci.training.ask import Lost, ask, optimizer_request
 from skillopt_ci.training.minibatch import Dealer, Minibatch, minibatches
 from skillopt_ci.training.modes.mode import Desk, UpdateMode
 from skillopt_ci.training.patch import Item, Patch, Reflection
-from skillopt_ci.training.trajectory import (
-    FORMER_REFERENCE,
-    SKILL_REFERENCE,
-    render_trajectories,
-)
+from skillopt_ci.training.trajectory import FORMER_REFERENCE, SKILL_REFERENCE, render_trajectories
 from skillopt_ci.training.wire import AnalystReply, parse_analyst
 
 _PROMPT: Mapping[Source, str] = {"failure": "analyst_error", "success": "analyst_success"}

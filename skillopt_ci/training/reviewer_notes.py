@@ -7,11 +7,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from skillopt_ci.atomic_file import write_atomically
 from skillopt_ci.errors import UsageError
-from skillopt_ci.ledger.records import ReviewerNoteRecord, State
+from skillopt_ci.ledger.records.proposal import ReviewerNoteRecord
+from skillopt_ci.ledger.records.run import State
 from skillopt_ci.prompts import sections
-from skillopt_ci.report.untrusted import one_line
+from skillopt_ci.sanitize import one_line
+from skillopt_ci.util import write_atomically
 
 #: Notes that one step is given; what is left over waits for the next one.
 MOST_NOTES = 20

@@ -5,7 +5,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 from skillopt_ci.errors import TooManyErrors
-from skillopt_ci.ledger.records import GateRecord, Measurement, State
+from skillopt_ci.ledger.records.gate import GateRecord
+from skillopt_ci.ledger.records.measurement import Measurement
+from skillopt_ci.ledger.records.run import State
 from skillopt_ci.settings.config import Evaluation
 from skillopt_ci.training.gate import Contender, Gate, Verdict, admit_notes, exact, score
 from skillopt_ci.training.gates.record import gate_record

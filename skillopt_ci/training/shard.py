@@ -15,8 +15,8 @@ from pathlib import Path
 from skillopt_ci.errors import UsageError
 from skillopt_ci.model.answer_file import export_answers, import_answers
 from skillopt_ci.model.cache import UNCLAIMED, CallCache
-from skillopt_ci.model.client import Usage
 from skillopt_ci.model.meter import Meter
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.order import Order
 from skillopt_ci.rollout.outcome import Rollout

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from skillopt_ci.fence import fenced
+from skillopt_ci.messages import fenced
 from skillopt_ci.skill.edit import Edit
 from skillopt_ci.training.patch import FailurePattern, SkillCandidate, Suggestion
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.cli.harmless import harmless, harmless_line
+from skillopt_ci.sanitize import harmless, harmless_line
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.report.training_log import HEADINGS
+from skillopt_ci.report.training_log import LOG_HEADINGS
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Cli
@@ -75,7 +75,7 @@ def test_a_narrow_terminal_gets_fewer_columns(
     _, *lines = cli(long, "log").out.splitlines()
     assert max(map(len, lines)) <= width
     heading = lines[0]
-    assert set(HEADINGS) - set(heading.split()) == left_out
+    assert set(LOG_HEADINGS) - set(heading.split()) == left_out
 
 
 def test_json_is_one_object_per_event(cli: Cli, trained: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from skillopt_ci.cli.assemble import open_session
 from skillopt_ci.cli.context import Globals
-from skillopt_ci.cli.outcome import as_json, print_outcome, summary
-from skillopt_ci.ledger.records import UsageRecord
+from skillopt_ci.cli.outcome import outcome_json, print_outcome, summary
+from skillopt_ci.ledger.records.usage import UsageRecord
 from skillopt_ci.progress import silent
 from skillopt_ci.training.advance import advance
 from skillopt_ci.training.step import StepOutcome
@@ -31,7 +31,7 @@ def outcome(settings: Globals) -> StepOutcome:
 
 
 def test_the_object_has_plain_values_that_agree_with_the_record(outcome: StepOutcome) -> None:
-    found = json.loads(json.dumps(as_json(outcome)))
+    found = json.loads(json.dumps(outcome_json(outcome)))
     assert found["action"] == outcome.decision.action
     assert found["score_after"] == outcome.decision.score_after
     assert found["tokens"] == outcome.record.usage.usage().tokens > 0
@@ -40,13 +40,13 @@ def test_the_object_has_plain_values_that_agree_with_the_record(outcome: StepOut
 def test_an_unknown_cost_is_null(outcome: StepOutcome) -> None:
     usage = UsageRecord(calls=3, cost_usd=None)
     record = outcome.record.model_copy(update={"usage": usage})
-    assert as_json(replace(outcome, record=record))["cost_usd"] is None
+    assert outcome_json(replace(outcome, record=record))["cost_usd"] is None
 
 
 def test_a_step_without_a_candidate_has_no_score(outcome: StepOutcome) -> None:
     nothing = {"action": "skip_no_patches", "score_after": None, "measurement": None}
     empty = replace(outcome, decision=outcome.decision.model_copy(update=nothing))
-    assert as_json(empty)["score_after"] is None
+    assert outcome_json(empty)["score_after"] is None
     assert summary(empty).endswith(": nothing proposed, 0.062 → –")
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.chat import Message
 from skillopt_ci.cli.workplaces import check_places
 from skillopt_ci.errors import UsageError
+from skillopt_ci.messages import Message
 from skillopt_ci.rollout.opening import open_places
 from skillopt_ci.settings.computer_task import ComputerBlock
 from skillopt_ci.settings.loading import load

@@ -9,14 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.computer.archive import (
-    Contents,
-    Member,
-    pack,
-    stays_inside,
-    unpack,
-    with_parents,
-)
+from skillopt_ci.computer.archive import Contents, Member, pack, stays_inside, unpack, with_parents
 from skillopt_ci.computer.errors import FileRefused
 
 PART = st.sampled_from(["a", "b", "c", ".h", "n m", "ü"])

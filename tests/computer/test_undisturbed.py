@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from skillopt_ci.computer.undisturbed import undisturbed
+from skillopt_ci.aio import undisturbed
 
 
 async def disturb(work_fails: bool, cancellations: int) -> list[str]:

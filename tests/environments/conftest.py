@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from skillopt_ci.environments.find import open_environment
-from skillopt_ci.model.client import ChatReply, ChatRequest, Usage
+from skillopt_ci.model.client import ChatReply, ChatRequest
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.steps import Attempt, Step

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.chat import ToolCall
 from skillopt_ci.environments.bridge import unpacked
 from skillopt_ci.environments.find import open_environment
 from skillopt_ci.environments.inspect_ai.environment import InspectEnvironment
 from skillopt_ci.errors import BudgetExhausted, UsageError
+from skillopt_ci.messages import ToolCall
 from skillopt_ci.model.client import ChatRequest, ModelUnavailable, Role
 from skillopt_ci.rollout.environment import Environment, EnvironmentFailure
 from skillopt_ci.rollout.steps import Asked, Attempt, Limit, ModelSaid, ToolUsed

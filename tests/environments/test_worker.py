@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.environments.worker.client import Worker
 from skillopt_ci.errors import UsageError
 from skillopt_ci.rollout.environment import EnvironmentFailure
+from skillopt_ci.worker import Worker
 
 SIDE = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
-from skillopt_ci.environments.worker.side import SideError
+from skillopt_ci.worker import SideError
 
 print("noise on standard output while loading")
 STATE = []

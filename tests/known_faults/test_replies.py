@@ -28,7 +28,8 @@ def test_many_fences_are_read_in_linear_time() -> None:
 )
 def test_a_reply_holds_a_limited_number_of_edits() -> None:
     from skillopt_ci.training.payload import EDITS
-    from skillopt_ci.training.wire import WireError, parse_analyst
+    from skillopt_ci.training.wire import parse_analyst
+    from skillopt_ci.training.wire_json import WireError
 
     edits = [{"op": "append", "content": f"- rule {number}"} for number in range(20_000)]
     text = json.dumps({"patch": {"reasoning": "", "edits": edits}})

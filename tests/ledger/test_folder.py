@@ -4,7 +4,8 @@ import pytest
 
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger.folder import RunFolder, document, line
-from skillopt_ci.ledger.records import HistoryEntry, Measurement, Snapshot, State
+from skillopt_ci.ledger.records.measurement import Measurement, Snapshot
+from skillopt_ci.ledger.records.run import HistoryEntry, State
 
 FOLDER = RunFolder("demo")
 ENTRY = HistoryEntry(

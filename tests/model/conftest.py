@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.chat import Message
-from skillopt_ci.model.client import ChatReply, ChatRequest, Role, Usage
+from skillopt_ci.messages import Message
+from skillopt_ci.model.client import ChatReply, ChatRequest, Role
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.settings.model import ModelRole
 
 

@@ -12,8 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from model_api import serving
 
-from skillopt_ci.chat import Message
 from skillopt_ci.errors import ModelSetupError
+from skillopt_ci.messages import Message
 from skillopt_ci.model.azure_token import signed_in
 from skillopt_ci.model.build import open_models
 from skillopt_ci.model.client import ChatRequest, Role

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.concurrency import siblings
+from skillopt_ci.aio import siblings
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError
 from skillopt_ci.model.build import open_models
 from skillopt_ci.model.client import ChatReply, ModelUnavailable, Role
@@ -135,7 +135,7 @@ def test_no_key_is_written_to_the_cache(served: Any, ask: Any, tmp_path: Path) -
 def test_simulated_models_need_neither_key_nor_the_openai_package() -> None:
     script = """
 import asyncio, sys
-from skillopt_ci.chat import Message
+from skillopt_ci.messages import Message
 from skillopt_ci.model.build import open_models
 from skillopt_ci.model.client import ChatRequest, Role
 from skillopt_ci.model.meter import Meter
@@ -158,7 +158,7 @@ print("openai" in sys.modules)
 TRAINER = """
 import asyncio, sys
 from pathlib import Path
-from skillopt_ci.chat import Message
+from skillopt_ci.messages import Message
 from skillopt_ci.model.build import open_models
 from skillopt_ci.model.client import ChatRequest, Role
 from skillopt_ci.model.meter import Meter

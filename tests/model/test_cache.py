@@ -10,7 +10,8 @@ import pytest
 
 from skillopt_ci.errors import InfrastructureError, UsageError
 from skillopt_ci.model.cache import CachedCall, CallCache
-from skillopt_ci.model.client import ChatReply, ModelRefusal, Usage
+from skillopt_ci.model.client import ChatReply, ModelRefusal
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.progress import Note
 
 REPLY = ChatReply("é 🎓 \ud800", "stop", "m", Usage(calls=1, prompt_tokens=3, cost_usd=None))

@@ -8,9 +8,10 @@ import pytest
 
 from skillopt_ci.model.cache import UNCLAIMED, CallCache
 from skillopt_ci.model.cached_client import CachedClient
-from skillopt_ci.model.client import ChatRequest, ModelRefusal, ModelUnavailable, Usage
+from skillopt_ci.model.client import ChatRequest, ModelRefusal, ModelUnavailable
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.model.metered_client import MeteredClient
+from skillopt_ci.model.usage import Usage
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_ci.chat import Image, Message
 from skillopt_ci.errors import ModelSetupError
+from skillopt_ci.messages import Image, Message
 from skillopt_ci.model.build import open_models
 from skillopt_ci.model.call_key import call_key
 from skillopt_ci.model.client import ChatReply, ChatRequest, ModelUnavailable, Role

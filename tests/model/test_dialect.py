@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.model.chat_body import WORDS, chat_body
+from skillopt_ci.model.chat_body import CHAT_WORDS, chat_body
 from skillopt_ci.model.client import ChatRequest, ReplySchema
 from skillopt_ci.model.dialect import Dialect, dialect_of, refused_setting, settings_of
 from skillopt_ci.model.server_error import ServerError
@@ -115,13 +115,13 @@ def test_the_refused_setting_is_recognised(
     message: str, fields: dict[str, Any], refused: str | None
 ) -> None:
     used = ("max_tokens", "temperature", "reasoning_effort", "response_format")
-    assert refused_setting(ServerError(400, message, **fields), used, WORDS) == refused
+    assert refused_setting(ServerError(400, message, **fields), used, CHAT_WORDS) == refused
 
 
 def test_only_bad_requests_and_what_was_sent_count() -> None:
     error = ServerError(500, "temperature is not supported")
-    assert refused_setting(error, ["temperature"], WORDS) is None
-    assert refused_setting(ServerError(400, "temperature is not supported"), [], WORDS) is None
+    assert refused_setting(error, ["temperature"], CHAT_WORDS) is None
+    assert refused_setting(ServerError(400, "temperature is not supported"), [], CHAT_WORDS) is None
 
 
 @pytest.mark.parametrize("name", PROVIDERS)

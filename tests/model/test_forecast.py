@@ -3,7 +3,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.chat import Image, Message
+from skillopt_ci.messages import Image, Message
 from skillopt_ci.model.client import ChatRequest, Role
 from skillopt_ci.model.forecast import Forecast
 from skillopt_ci.model.usage import Usage

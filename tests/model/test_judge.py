@@ -1,7 +1,7 @@
 import asyncio
 from typing import Any
 
-from skillopt_ci.chat import Message
+from skillopt_ci.messages import Message
 from skillopt_ci.model.client import ChatRequest, Role
 from skillopt_ci.model.judge import ChatJudge
 

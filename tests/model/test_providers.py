@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from model_api import ModelApi, serving
 
-from skillopt_ci.chat import Image, Message, ToolCall
 from skillopt_ci.errors import ModelSetupError
+from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.build import open_models
 from skillopt_ci.model.client import (
     ChatReply,

@@ -6,10 +6,10 @@ import virtual_time
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci.aio import TimeUp, working_time
 from skillopt_ci.model.client import ChatReply, ChatRequest, ModelRefusal, ModelUnavailable
 from skillopt_ci.model.retrying import RetryingClient, backoff
 from skillopt_ci.model.transient import TransientFailure
-from skillopt_ci.working_time import TimeUp, working_time
 
 
 class Naps:

@@ -1,10 +1,10 @@
 import asyncio
 from typing import Any
 
-from skillopt_ci.concurrency import map_ordered
-from skillopt_ci.model.client import ChatReply, ChatRequest, Role, Usage
+from skillopt_ci.aio import Places, map_ordered
+from skillopt_ci.model.client import ChatReply, ChatRequest, Role
 from skillopt_ci.model.scheduled_client import ScheduledClient
-from skillopt_ci.scheduler import Places
+from skillopt_ci.model.usage import Usage
 
 
 class Counting:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skillopt_ci.concurrency import siblings
+from skillopt_ci.aio import siblings
 from skillopt_ci.model.client import ChatRequest
 from skillopt_ci.model.openai_client import connection_pool, openai_client
 from skillopt_ci.model.retrying import RetryingClient
@@ -86,7 +86,7 @@ class Fixed(Throttle):
 def worked_off(
     server: Limited, throttle: type[Throttle], count: int, monkeypatch: pytest.MonkeyPatch, ask: Any
 ) -> float:
-    monkeypatch.setattr("skillopt_ci.model.retrying.Throttle", throttle)
+    monkeypatch.setattr("skillopt_ci.model.throttle.Throttle", throttle)
 
     async def work() -> None:
         client = RetryingClient(server, retries=100, max_concurrency=32, draw=lambda: 0.5)
@@ -266,7 +266,7 @@ def refused_by_a_real_server(
     throttle: type[Throttle], monkeypatch: pytest.MonkeyPatch, ask: Any
 ) -> int:
     """How often the server turned one of the calls away until all of them were answered."""
-    monkeypatch.setattr("skillopt_ci.model.retrying.Throttle", throttle)
+    monkeypatch.setattr("skillopt_ci.model.throttle.Throttle", throttle)
     fields = {"statuses": Counter[int](), "lock": threading.Lock(), "under_way": 0}
     handler = type("Handler", (_LimitedHandler,), fields)
 

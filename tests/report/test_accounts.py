@@ -1,12 +1,6 @@
-from skillopt_ci.ledger.records import UsageRecord, account_records
+from skillopt_ci.ledger.records.usage import UsageRecord, account_records
 from skillopt_ci.model.usage import Account, Usage
-from skillopt_ci.report.accounts import (
-    account_json,
-    account_rows,
-    detailed,
-    stage_gist,
-    stage_rows,
-)
+from skillopt_ci.report.accounts import account_json, account_rows, detailed, stage_gist, stage_rows
 
 ACCOUNTS = account_records(
     {

@@ -4,7 +4,7 @@ import pytest
 from hostile import HOSTILE, problems
 from run_views import REPOSITORY, SHA
 
-from skillopt_ci.ledger.records import Measurement
+from skillopt_ci.ledger.records.measurement import Measurement
 from skillopt_ci.report.check import TaskPlace
 from skillopt_ci.report.comparison import Finding
 from skillopt_ci.report.evaluation_comment import (
@@ -15,7 +15,7 @@ from skillopt_ci.report.evaluation_comment import (
 )
 from skillopt_ci.report.links import Links
 from skillopt_ci.report.size import size
-from skillopt_ci.rollout.metrics import paired
+from skillopt_ci.rollout.metrics.paired import paired
 
 LINKS = Links(REPOSITORY, f"{REPOSITORY}/actions/runs/7")
 

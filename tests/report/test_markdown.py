@@ -5,7 +5,16 @@ from hostile import HOSTILE, problems, shown
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.report.markdown import block, code, codes, details, inline, one_line, quote, table
+from skillopt_ci.report.markdown import (
+    block,
+    code,
+    codes,
+    details,
+    inline,
+    quote,
+    single_line,
+    table,
+)
 
 FORMS = {
     "inline": inline,
@@ -37,7 +46,7 @@ def test_no_text_acts(form: str, text: str) -> None:
 
 @given(text=st.one_of(LETTERS, st.text(max_size=80)))
 def test_a_reader_sees_what_was_written(text: str) -> None:
-    assert shown(inline(text)) == one_line(text)
+    assert shown(inline(text)) == single_line(text)
 
 
 @given(text=st.text(max_size=300), limit=st.integers(1, 40))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from skillopt_ci.report.training_log import HEADINGS, log_row
+from skillopt_ci.report.training_log import LOG_HEADINGS, log_row
 
 if TYPE_CHECKING:
     from tests.report.conftest import Make
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 def test_a_step_is_a_row_under_the_headings(make_entry: Make) -> None:
     row = log_row(make_entry())
     assert row == ("3", "2", "0.500", "0.750", "0.750", "1", "120", "merged, new best")
-    assert len(row) == len(HEADINGS)
+    assert len(row) == len(LOG_HEADINGS)
 
 
 def test_what_is_no_step_has_no_step_number_and_tells_its_reason(make_entry: Make) -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.report.untrusted import one_line, visible
+from skillopt_ci.sanitize import one_line, visible
 
 ACTING_PARTS = [
     *("@", "#", "12", "GH-", "gh-7", "https:", "http://", "www.", "mailto:", "data:", "git:"),

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.chat import Message, ToolCall
 from skillopt_ci.computer.errors import ComputerFailure
 from skillopt_ci.errors import BudgetExhausted, UsageError
-from skillopt_ci.model.client import ModelRefusal, ModelUnavailable, Usage
+from skillopt_ci.messages import Message, ToolCall
+from skillopt_ci.model.client import ModelRefusal, ModelUnavailable
 from skillopt_ci.model.meter import Meter
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import HIDDEN, Redactor
 from skillopt_ci.rollout.attempting import Attempting

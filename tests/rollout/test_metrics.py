@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.rollout.metrics import aggregate, paired, wilson
+from skillopt_ci.rollout.metrics.mean import aggregate
+from skillopt_ci.rollout.metrics.paired import paired
 from skillopt_ci.rollout.outcome import Status
+from skillopt_ci.stats import wilson
 
 if TYPE_CHECKING:
     from tests.rollout.conftest import MakeRollout

@@ -19,7 +19,7 @@ import shell_agent
 
 from skillopt_ci.cli.main import main
 from skillopt_ci.errors import BudgetExhausted, ExitCode, UsageError
-from skillopt_ci.model.client import Usage
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.progress import Event, Note
 from skillopt_ci.redaction import HIDDEN
 from skillopt_ci.rollout.order import Order

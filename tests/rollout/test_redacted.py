@@ -8,7 +8,7 @@ import tarfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.chat import Image, Message, ToolCall
+from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.redaction import HIDDEN, Redactor, redacted_values, unchanged
 from skillopt_ci.rollout.redacted import redacted_tar, redacted_work
 from skillopt_ci.rollout.steps import Attempt

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.statistics.design import balanced_subsets
+from skillopt_ci.stats import balanced_subsets
 
 powers = st.sampled_from([4, 8, 16, 32])
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.statistics.linear import Effect, Observation, believe
+from skillopt_ci.stats import Effect, Observation, believe
 
 
 def test_without_observations_the_prior_stands() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skillopt_ci.statistics.sign_flip import normal_threshold, sign_flip_p
+from skillopt_ci.stats import normal_threshold, sign_flip_p
 
 parts = st.integers(-12, 12).map(lambda n: Fraction(n, 12))
 

@@ -16,9 +16,9 @@ import pytest
 from agent_model.server import AgentModel
 from computer_kinds import desk
 
-from skillopt_ci.chat import Message
 from skillopt_ci.computer.computer import CommandResult, Computer, Network
 from skillopt_ci.computer.errors import FileRefused
+from skillopt_ci.messages import Message
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.solvers.external import ExternalSolver

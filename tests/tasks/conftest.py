@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_ci.chat import Message
+from skillopt_ci.messages import Message
 from skillopt_ci.tasks.task import Task
 
 Write = Callable[[str, str], Path]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_ci.chat import Message
+from skillopt_ci.messages import Message
 from skillopt_ci.settings.computer_task import ComputerBlock
 from skillopt_ci.settings.scorer import ExactScorer
 from skillopt_ci.tasks.identity import content_key, task_sha256

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from skillopt_ci.aio import Scheduler
 from skillopt_ci.errors import ModelSetupError
-from skillopt_ci.model.client import Usage
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.rollout.order import Order
-from skillopt_ci.scheduler import Scheduler
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.ahead import NothingAhead, WorkAhead
 

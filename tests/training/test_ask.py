@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.chat import Message
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError
+from skillopt_ci.messages import Message
 from skillopt_ci.model.client import ChatRequest, ModelRefusal, ModelUnavailable
 from skillopt_ci.progress import Event, Note, Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.training.ask import Lost, ask, optimizer_request
-from skillopt_ci.training.wire import WireError
+from skillopt_ci.training.wire_json import WireError
 
 Scripted = Callable[..., Any]
 Asked = Callable[[Any], int | Lost]

@@ -1,4 +1,4 @@
-from skillopt_ci.chat import Message
+from skillopt_ci.messages import Message
 from skillopt_ci.tasks.task import Task, TaskFile
 from skillopt_ci.training.guard_answers import Answers, normalised
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.ledger.records import Measurement
+from skillopt_ci.ledger.records.measurement import Measurement
 from skillopt_ci.rollout.outcome import Status
 from skillopt_ci.rollout.steps import Limit
 from skillopt_ci.settings.config import Evaluation

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.ledger.records import NotesRecord
+from skillopt_ci.ledger.records.proposal import NotesRecord
 from skillopt_ci.model.client import ChatRequest, ModelUnavailable
 from skillopt_ci.progress import Observer
 from skillopt_ci.prompts.library import Prompts

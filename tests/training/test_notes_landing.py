@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.ledger.records import StepRecord
+from skillopt_ci.ledger.records.step import StepRecord
 from skillopt_ci.progress import Event, StageFinished
 from skillopt_ci.skill.appendix import notes_of
 from skillopt_ci.skill.document import sha256

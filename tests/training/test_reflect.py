@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.chat import Message
 from skillopt_ci.errors import BudgetExhausted
+from skillopt_ci.messages import Message
 from skillopt_ci.model.client import ChatRequest, ModelRefusal, ModelUnavailable
 from skillopt_ci.progress import Event, Note, Observer, StageAdvanced, StageStarted
 from skillopt_ci.prompts.library import Prompts

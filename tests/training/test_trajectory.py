@@ -4,7 +4,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.chat import Image, Message, ToolCall
+from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.rollout.outcome import Rollout, Status
 from skillopt_ci.rollout.steps import Limit
 from skillopt_ci.tasks.scorers.score import Score

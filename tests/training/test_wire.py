@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from skillopt_ci.skill.edit import Edit
 from skillopt_ci.training.patch import FailurePattern
 from skillopt_ci.training.payload import EDITS
-from skillopt_ci.training.wire import WireError, parse_analyst, parse_merge, parse_ranking
+from skillopt_ci.training.wire import parse_analyst, parse_merge, parse_ranking
+from skillopt_ci.training.wire_json import WireError
 
 APPEND = {"op": "append", "content": "rule"}
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from skillopt_ci.aio import undisturbed
 from skillopt_ci.computer.capture import Capture
 from skillopt_ci.computer.computer import HOME, WORKDIR
 from skillopt_ci.computer.docker.container import Container
@@ -13,7 +14,6 @@ from skillopt_ci.computer.docker.conversation import converse
 from skillopt_ci.computer.docker.engine import Engine
 from skillopt_ci.computer.errors import ComputerFailure
 from skillopt_ci.computer.shell_computer import Command, Ended
-from skillopt_ci.computer.undisturbed import undisturbed
 
 #: Waits for a line, before which nobody listens to its output; runs the words; and kills all other
 #: processes of the agent, so that nothing works on in the background.

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from skillopt_ci.aio import undisturbed
 from skillopt_ci.computer.errors import ComputerFailure, ComputerUnavailable
-from skillopt_ci.computer.undisturbed import undisturbed
 
 if TYPE_CHECKING:
     from docker import APIClient

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from skillopt_ci.aio import undisturbed
 from skillopt_ci.computer import process
 from skillopt_ci.computer.computer import ComputerSpec
 from skillopt_ci.computer.errors import ComputerFailure
@@ -22,7 +23,6 @@ from skillopt_ci.computer.sandbox.rights import Rights
 from skillopt_ci.computer.sandbox.seccomp import seccomp_filter
 from skillopt_ci.computer.sealed_file import sealed_file
 from skillopt_ci.computer.shell_computer import START, Command, Ended
-from skillopt_ci.computer.undisturbed import undisturbed
 
 #: Puts itself into the groups that are named first, then becomes the rest of the words.
 _JOIN = """\

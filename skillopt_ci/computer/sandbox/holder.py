@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from skillopt_ci.aio import undisturbed
 from skillopt_ci.computer.errors import ComputerFailure
 from skillopt_ci.computer.process import started
 from skillopt_ci.computer.sandbox.programs import Programs
 from skillopt_ci.computer.sandbox.rights import Rights
-from skillopt_ci.computer.undisturbed import undisturbed
 
 #: Where the file system is, in the holder's view of the files: a folder that every Linux has, and
 #: that nobody keeps programs in.

@@ -20,7 +20,7 @@ from inspect_ai.scorer import value_to_float
 from inspect_ai.solver import Generate, Solver, TaskState, chain, solver
 from pydantic_core import to_jsonable_python
 
-from skillopt_ci.environments.worker.side import SideError
+from skillopt_ci.worker import SideError
 
 _LATE = ("numpy", "rich.markdown", "openai.resources.chat", "anyio._backends._asyncio")
 _ROLES = {"system", "user", "assistant"}

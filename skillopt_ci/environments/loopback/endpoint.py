@@ -10,12 +10,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from skillopt_ci.environments.loopback.wire import (
-    Asked,
-    BadRequestError,
-    error_body,
-    read_request,
-)
+from skillopt_ci.environments.loopback.wire import Asked, BadRequestError, error_body, read_request
 
 #: How soon the server's thread notices that it is to stop.
 _POLL_SECONDS = 0.05

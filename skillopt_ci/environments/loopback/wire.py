@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from skillopt_ci.chat import ChatRole, Image, Message, ToolCall
+from skillopt_ci.messages import ChatRole, Image, Message, ToolCall
 from skillopt_ci.model.client import ChatReply, ReplySchema, Role, Tool
 
 _ROLES: Mapping[str, ChatRole] = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from skillopt_ci.concurrency import siblings
+from skillopt_ci.aio import siblings
 from skillopt_ci.environments.promptfoo.assertions import (
     Verdict,
     combined,

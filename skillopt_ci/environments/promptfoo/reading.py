@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
-from skillopt_ci.chat import Message
 from skillopt_ci.environments.promptfoo.assertions import kind_of, refuse_unsupported
 from skillopt_ci.environments.promptfoo.shape import (
     AssertionShape,
@@ -21,6 +20,7 @@ from skillopt_ci.environments.promptfoo.shape import (
 )
 from skillopt_ci.environments.promptfoo.template import render, rendered
 from skillopt_ci.errors import UsageError
+from skillopt_ci.messages import Message
 
 _FILE = "file://"
 #: Between the prompts of a text file.

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from skillopt_ci.chat import Message
 from skillopt_ci.environments.bridge import unpacked
+from skillopt_ci.messages import Message
 from skillopt_ci.rollout.environment import Reflecting
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.tasks.scorers.score import GraderError

@@ -18,8 +18,8 @@ from skillopt.envs.base import EnvAdapter
 from skillopt_ci.environments.skillopt.evidence import files_below
 from skillopt_ci.environments.skillopt.kinds import kind_of
 from skillopt_ci.environments.skillopt.reflecting import generic_prompt, lacking_prompts, reflect
-from skillopt_ci.environments.worker.side import SideError
-from skillopt_ci.user_code import user_module
+from skillopt_ci.util import user_module
+from skillopt_ci.worker import SideError
 
 #: Our splits in SkillOpt's words, and the names of their folders.
 _SPLITS = {"train": "train", "selection": "valid_seen", "test": "valid_unseen"}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from skillopt_ci.model.simulated.brief import AnalystBrief, Trajectory
 from skillopt_ci.model.simulated.dice import Dice
-from skillopt_ci.model.simulated.houses import BY_NAME, CONVENTIONS
+from skillopt_ci.model.simulated.houses import ALL_CONVENTIONS, BY_NAME
 from skillopt_ci.model.simulated.ledger import conventions_followed
 from skillopt_ci.model.simulated.mishap import MISHAPS
 from skillopt_ci.model.simulated.note import read_note
@@ -66,13 +66,13 @@ def broken_conventions(trajectories: Sequence[Trajectory]) -> Mapping[str, int]:
     counts: Counter[str] = Counter()
     for trajectory in trajectories:
         counts.update(_broken(trajectory))
-    ranked = sorted((c.name for c in CONVENTIONS if counts[c.name]), key=lambda n: -counts[n])
+    ranked = sorted((c.name for c in ALL_CONVENTIONS if counts[c.name]), key=lambda n: -counts[n])
     return {name: counts[name] for name in ranked}
 
 
 def _broken(trajectory: Trajectory) -> frozenset[str]:
     if read_order(trajectory.prompt) is not None:
-        return frozenset(c.name for c in shell.CONVENTIONS if c.failure in trajectory.reason)
+        return frozenset(c.name for c in shell.SHELL_CONVENTIONS if c.failure in trajectory.reason)
     note = read_note(trajectory.prompt)
     if note is None:
         return frozenset()

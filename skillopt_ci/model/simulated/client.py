@@ -1,7 +1,8 @@
 """The simulated models as a chat client, in process."""
 
-from skillopt_ci.model.client import ChatReply, ChatRequest, Role, Usage
+from skillopt_ci.model.client import ChatReply, ChatRequest, Role
 from skillopt_ci.model.simulated.completion import complete, find_model
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.settings.model import ModelRole
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 
-from skillopt_ci.chat import Message, ToolCall
 from skillopt_ci.errors import ModelSetupError
+from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.client import Tool
 from skillopt_ci.model.simulated import optimizer, target
 from skillopt_ci.model.simulated.dice import Dice, content_key

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from skillopt_ci.chat import Message
+from skillopt_ci.messages import Message
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ def _says(*parts: str) -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(part, re.IGNORECASE) for part in parts)
 
 
-CONVENTIONS: tuple[Convention[Note], ...] = (
+LEDGER_CONVENTIONS: tuple[Convention[Note], ...] = (
     Convention(
         name="separator",
         failure="the fields of the line are not separated by a vertical bar",
@@ -184,4 +184,4 @@ CONVENTIONS: tuple[Convention[Note], ...] = (
     ),
 )
 
-BY_NAME = {convention.name: convention for convention in CONVENTIONS}
+BY_NAME = {convention.name: convention for convention in LEDGER_CONVENTIONS}

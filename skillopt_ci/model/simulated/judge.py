@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Sequence
 
-from skillopt_ci.chat import Message
+from skillopt_ci.messages import Message
 from skillopt_ci.model.simulated.brief import first_prompt
 from skillopt_ci.model.simulated.dice import Dice
 

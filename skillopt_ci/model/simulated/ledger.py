@@ -3,15 +3,15 @@
 from collections.abc import Set as AbstractSet
 from itertools import combinations
 
-from skillopt_ci.model.simulated.house_style import CONVENTIONS
+from skillopt_ci.model.simulated.house_style import LEDGER_CONVENTIONS
 from skillopt_ci.model.simulated.note import MONTHS, QUARTERS, Note
 
-HOUSE_STYLE = frozenset(convention.name for convention in CONVENTIONS)
+HOUSE_STYLE = frozenset(convention.name for convention in LEDGER_CONVENTIONS)
 
 
 def exercised(note: Note) -> tuple[str, ...]:
     """Return the names of the conventions that show in this note's line, in house order."""
-    return tuple(convention.name for convention in CONVENTIONS if convention.applies(note))
+    return tuple(convention.name for convention in LEDGER_CONVENTIONS if convention.applies(note))
 
 
 def ledger_line(note: Note, followed: AbstractSet[str]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from skillopt_ci.model.simulated.brief import AnalystBrief
 from skillopt_ci.model.simulated.dice import Dice
-from skillopt_ci.model.simulated.houses import CONVENTIONS, conventions_of
+from skillopt_ci.model.simulated.houses import ALL_CONVENTIONS, conventions_of
 from skillopt_ci.model.simulated.skill_reading import stances
 
 Mishap = Callable[[AnalystBrief, Dice], dict[str, object] | None]
@@ -30,7 +30,7 @@ def _platitude(brief: AnalystBrief, dice: Dice) -> dict[str, object] | None:
 
 def _duplicate(brief: AnalystBrief, dice: Dice) -> dict[str, object] | None:
     said = stances(brief.skill)
-    options = [rule for c in CONVENTIONS if "for" in said[c.name] for rule in c.rules]
+    options = [rule for c in ALL_CONVENTIONS if "for" in said[c.name] for rule in c.rules]
     return _append(dice.pick("duplicate choice", options)) if options else None
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from skillopt_ci.chat import Message
+from skillopt_ci.messages import Message
 from skillopt_ci.model.simulated.analyst import analyse_failures, analyse_successes
 from skillopt_ci.model.simulated.brief import (
     first_prompt,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from skillopt_ci.chat import ChatRole, Message, ToolCall
+from skillopt_ci.messages import ChatRole, Message, ToolCall
 from skillopt_ci.model.client import Tool
 from skillopt_ci.model.openai_message import as_sent
 from skillopt_ci.model.simulated.completion import MODELS, Completion

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from skillopt_ci.chat import ToolCall
+from skillopt_ci.messages import ToolCall
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from skillopt_ci.model.simulated.convention import Stance
-from skillopt_ci.model.simulated.houses import BY_NAME, CONVENTIONS
+from skillopt_ci.model.simulated.houses import ALL_CONVENTIONS, BY_NAME
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|\n+")
 
@@ -20,7 +20,7 @@ def stances(text: str) -> dict[str, frozenset[Stance]]:
     said = statements(text)
     return {
         convention.name: frozenset(_known(convention.stance(statement) for statement in said))
-        for convention in CONVENTIONS
+        for convention in ALL_CONVENTIONS
     }
 
 

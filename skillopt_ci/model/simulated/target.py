@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 
-from skillopt_ci.chat import Message, ToolCall
+from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.client import Tool
 from skillopt_ci.model.simulated.dice import Dice
 from skillopt_ci.model.simulated.ledger import exercised, ledger_line

@@ -29,7 +29,7 @@ class LedgerTask:
     reference: str
 
 
-def generate(seed: int, n: int) -> tuple[LedgerTask, ...]:
+def generate_notes(seed: int, n: int) -> tuple[LedgerTask, ...]:
     """Return ``n`` tasks with distinct notes; a larger ``n`` keeps the earlier tasks."""
     tasks: dict[str, LedgerTask] = {}
     drawn = 0

@@ -6,13 +6,11 @@ fewer than k attempts) is None, never 0 and never NaN.
 
 from skillopt_ci.rollout.metrics.errors import ErrorCount, error_table
 from skillopt_ci.rollout.metrics.estimate import Estimate, estimate
-from skillopt_ci.rollout.metrics.interval import Interval, normal_quantile, wilson
 from skillopt_ci.rollout.metrics.lengths import Quartiles, quartiles
 from skillopt_ci.rollout.metrics.limits import LimitShare, limit_shares, model_ended
 from skillopt_ci.rollout.metrics.mean import Aggregate, aggregate, task_means
 from skillopt_ci.rollout.metrics.paired import PairedDifference, paired
 from skillopt_ci.rollout.metrics.passing import at_least_k, mean_pass, pass_at_k, pass_hat_k
-from skillopt_ci.rollout.metrics.student import t_quantile
 from skillopt_ci.rollout.metrics.summary import (
     Bucket,
     Outcome,
@@ -21,6 +19,7 @@ from skillopt_ci.rollout.metrics.summary import (
     summarise,
     summary_of,
 )
+from skillopt_ci.stats import Interval, normal_quantile, t_quantile, wilson
 
 __all__ = [
     "Aggregate",

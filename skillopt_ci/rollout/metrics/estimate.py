@@ -4,8 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skillopt_ci.rollout.metrics.interval import Interval, wilson
-from skillopt_ci.rollout.metrics.student import t_quantile
+from skillopt_ci.stats import Interval, t_quantile, wilson
 
 
 @dataclass(frozen=True, slots=True)

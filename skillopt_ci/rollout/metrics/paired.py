@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from skillopt_ci.rollout.metrics.estimate import estimate
-from skillopt_ci.rollout.metrics.interval import Interval
+from skillopt_ci.stats import Interval
 
 
 @dataclass(frozen=True, slots=True)

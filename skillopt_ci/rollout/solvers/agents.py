@@ -158,11 +158,11 @@ AGENTS: Mapping[str, AgentFacts] = MappingProxyType(
 
 READERS: Mapping[str, Reader] = MappingProxyType(
     {
-        "claude-code": claude_code.read,
-        "codex": codex.read,
-        "copilot": copilot.read,
-        "cursor": cursor.read,
-        "gemini": gemini.read,
-        "text": plain.read,
+        "claude-code": claude_code.read_claude_code,
+        "codex": codex.read_codex,
+        "copilot": copilot.read_copilot,
+        "cursor": cursor.read_cursor,
+        "gemini": gemini.read_gemini,
+        "text": plain.read_plain,
     }
 )

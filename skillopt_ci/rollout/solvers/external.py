@@ -4,14 +4,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from skillopt_ci.chat import Message
 from skillopt_ci.computer.computer import CommandResult, Computer
 from skillopt_ci.computer.errors import FileRefused
 from skillopt_ci.errors import UsageError
-from skillopt_ci.fence import fenced
-from skillopt_ci.model.client import Usage
+from skillopt_ci.messages import Message, fenced
 from skillopt_ci.model.keys import redact, secret_values
 from skillopt_ci.model.prices import cost_usd
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.allowance import Allowance, LimitReached
 from skillopt_ci.rollout.solver import Workplace
@@ -25,15 +24,7 @@ from skillopt_ci.rollout.solvers.agent_failure import failure, waiting_for_serve
 from skillopt_ci.rollout.solvers.agents import AGENTS, READERS, AgentFacts
 from skillopt_ci.rollout.solvers.skill_files import SkillFolder, install, place_of
 from skillopt_ci.rollout.solvers.streams.account import Account
-from skillopt_ci.rollout.steps import (
-    AgentError,
-    Asked,
-    Attempt,
-    Limit,
-    ModelSaid,
-    Step,
-    Told,
-)
+from skillopt_ci.rollout.steps import AgentError, Asked, Attempt, Limit, ModelSaid, Step, Told
 from skillopt_ci.settings.rollout import AttemptLimits
 from skillopt_ci.settings.solver import ExternalSettings
 from skillopt_ci.skill.regions import as_read

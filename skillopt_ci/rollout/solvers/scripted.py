@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from skillopt_ci.chat import Message, ToolCall
 from skillopt_ci.errors import UsageError
-from skillopt_ci.model.client import Usage
+from skillopt_ci.messages import Message, ToolCall
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.steps import Asked, Attempt, ModelSaid, Step, ToolUsed
 from skillopt_ci.settings.solver import ScriptedSettings

@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from pydantic import Field, ValidationError
 
-from skillopt_ci.chat import ToolCall
 from skillopt_ci.computer.capture import Capture
 from skillopt_ci.computer.computer import CommandResult, Computer
 from skillopt_ci.computer.errors import FileRefused
+from skillopt_ci.messages import ToolCall
 from skillopt_ci.model.client import Tool
 from skillopt_ci.rollout.steps import ToolUsed
 from skillopt_ci.settings.base import Section

@@ -30,10 +30,7 @@ from skillopt_ci.tasks.scorers.choice import check_choice_references
 from skillopt_ci.tasks.scorers.command import check_command
 from skillopt_ci.tasks.scorers.grading import needs_references
 from skillopt_ci.tasks.scorers.json_answer import check_json_references
-from skillopt_ci.tasks.scorers.matching import (
-    check_contains_task,
-    check_contains_texts,
-)
+from skillopt_ci.tasks.scorers.matching import check_contains_task, check_contains_texts
 from skillopt_ci.tasks.scorers.number import check_number_references
 from skillopt_ci.tasks.scorers.python_function import load_function
 from skillopt_ci.tasks.scorers.rubric import check_rubric_task

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from skillopt_ci.program import Ended, run_program, signal_name, tail, visible
+from skillopt_ci.aio import Ended, run_program, signal_name, tail, visible
 from skillopt_ci.settings.scorer import CommandScorer
 from skillopt_ci.tasks.answers import extract
 from skillopt_ci.tasks.scorers.grading import blamed, reaches, verdict

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from skillopt_ci.confinement import current, without_secrets
-from skillopt_ci.environments.worker.client import Worker
 from skillopt_ci.errors import EnvironmentFailure, UsageError
 from skillopt_ci.settings.scorer import PythonScorer
 from skillopt_ci.tasks.answers import extract
@@ -21,7 +20,8 @@ from skillopt_ci.tasks.scorers.score import GraderBroke, Score
 from skillopt_ci.tasks.scorers.task_data import task_data
 from skillopt_ci.tasks.scorers.wording import one_line
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.user_code import last_line, user_module
+from skillopt_ci.util import last_line, user_module
+from skillopt_ci.worker import Worker
 
 GradeFunction = Callable[[dict[str, object], str], object]
 
@@ -107,7 +107,7 @@ _workers: dict[object, Worker] = {}
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """The worker's side, see :class:`skillopt_ci.environments.worker.side.Side`."""
+    """The worker's side, see :class:`skillopt_ci.worker.Side`."""
 
     function: Callable[..., object]
 
@@ -133,7 +133,7 @@ class _Side:
 
 
 def open_side(options: Mapping[str, Any], root: Path) -> _Side:
-    """The function, loaded; see :mod:`skillopt_ci.environments.worker.main`."""
+    """The function, loaded; see :mod:`skillopt_ci.worker_process`."""
     return _Side(load_function(options["entry"], root))
 
 

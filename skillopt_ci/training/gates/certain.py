@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from fractions import Fraction
 
-from skillopt_ci.statistics.sign_flip import sign_flip_p
+from skillopt_ci.stats import sign_flip_p
 
 
 def cannot_win(

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Literal
 
 from skillopt_ci.settings.gate import GateSettings
-from skillopt_ci.statistics.sign_flip import sign_flip_p
+from skillopt_ci.stats import sign_flip_p
 from skillopt_ci.training.gate import exact
 from skillopt_ci.training.gates.certain import cannot_convince, cannot_win
 from skillopt_ci.training.gates.futile import Aim, ToCome, chance

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
 
-from skillopt_ci.statistics.sign_flip import normal_threshold
+from skillopt_ci.stats import normal_threshold
 
 _NORMAL = NormalDist()
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from skillopt_ci.ledger.records import Measurement
+from skillopt_ci.ledger.records.measurement import Measurement
 from skillopt_ci.settings.config import Evaluation
 from skillopt_ci.settings.gate import GateSettings
 from skillopt_ci.training.gate import Gate, admit_notes, exact

@@ -4,14 +4,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skillopt_ci.fence import fenced
+from skillopt_ci.messages import fenced
 from skillopt_ci.prompts import sections
 from skillopt_ci.training import reply_schema
 from skillopt_ci.training.ask import MAX_OUTPUT_TOKENS, Lost, ask_vital, optimizer_request
 from skillopt_ci.training.modes.mode import Desk, ModeName, Updated
 from skillopt_ci.training.patch import Suggestion, as_json
 from skillopt_ci.training.payload import SUGGESTIONS, Payload
-from skillopt_ci.training.wire import extract_json
+from skillopt_ci.training.wire_json import extract_json
 from skillopt_ci.training.wire_shape import RewriteShape, validated
 
 

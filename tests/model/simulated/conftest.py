@@ -6,7 +6,7 @@ from datetime import date
 import pytest
 from hypothesis import strategies as st
 
-from skillopt_ci.chat import Message
+from skillopt_ci.messages import Message
 from skillopt_ci.model.simulated.dice import Dice
 from skillopt_ci.model.simulated.endpoint import SimulatedServer
 from skillopt_ci.model.simulated.faults import Behaviour

@@ -149,4 +149,6 @@ def test_its_mistakes_are_about_the_same_work(dice: Dice) -> None:
     prompt = "Order: The job `logs` counts the lines of `data/logs.txt`."
     failed = replace(BRIEF, trajectories=(Trajectory((), prompt, "", "odd"),))
     (edit,) = _edits(failed, dice, harmful=1)
-    assert str(edit["content"])[2:] in {convention.harmful for convention in shell.CONVENTIONS}
+    assert str(edit["content"])[2:] in {
+        convention.harmful for convention in shell.SHELL_CONVENTIONS
+    }

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from skillopt_ci.chat import Message
+from skillopt_ci.messages import Message
 from skillopt_ci.model.client import ChatReply, ChatRequest, Role
 from skillopt_ci.model.simulated.brief import (
     read_analyst_brief,
@@ -17,10 +17,10 @@ from skillopt_ci.model.simulated.brief import (
 from skillopt_ci.model.simulated.client import SimulatedClient
 from skillopt_ci.model.simulated.ledger import ledger_line
 from skillopt_ci.model.simulated.note import read_note
-from skillopt_ci.model.simulated.world import generate
+from skillopt_ci.model.simulated.world import generate_notes
 from skillopt_ci.progress import silent
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.metrics import Aggregate
+from skillopt_ci.rollout.metrics.mean import Aggregate
 from skillopt_ci.rollout.outcome import Rollout, Status
 from skillopt_ci.settings.config import Gradient
 from skillopt_ci.settings.model import ModelRole
@@ -66,7 +66,7 @@ def optimizer() -> Overheard:
 def _tasks() -> dict[str, Task]:
     return {
         one.id: Task(one.id, (Message("user", one.prompt),), (one.reference,), one.task_type)
-        for one in generate(5, 16)
+        for one in generate_notes(5, 16)
     }
 
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.chat import Message
+from skillopt_ci.messages import Message
 from skillopt_ci.model.simulated.dice import Dice, content_key
 
 

@@ -7,12 +7,8 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.chat import Message
-from skillopt_ci.model.simulated.brief import (
-    ComparisonBrief,
-    Trajectory,
-    read_comparison_brief,
-)
+from skillopt_ci.messages import Message
+from skillopt_ci.model.simulated.brief import ComparisonBrief, Trajectory, read_comparison_brief
 from skillopt_ci.model.simulated.dice import Dice
 from skillopt_ci.model.simulated.epoch_end import MOST, advise, remember
 from skillopt_ci.model.simulated.ledger import conventions_followed
@@ -20,7 +16,7 @@ from skillopt_ci.model.simulated.note import read_note
 from skillopt_ci.model.simulated.optimizer import propose
 from skillopt_ci.model.simulated.target import answer
 from skillopt_ci.model.simulated.temperament import STEADY
-from skillopt_ci.model.simulated.world import LedgerTask, generate
+from skillopt_ci.model.simulated.world import LedgerTask, generate_notes
 from skillopt_ci.prompts import sections
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.outcome import Rollout, Status
@@ -47,7 +43,7 @@ def failures() -> tuple[Trajectory, ...]:
     dice = Dice(1, "failures")
     return tuple(
         Trajectory((task.reference,), task.prompt, _bare(task.prompt, dice))
-        for task in generate(3, 12)
+        for task in generate_notes(3, 12)
     )
 
 
@@ -134,7 +130,7 @@ def test_both_stages_are_answered(ask: Callable[[str], Any], stage: str, key: st
 def test_reminded_target_slips_less() -> None:
     skill = f"# Ledger lines\n\n- Separate the fields with ` | `.\n- {REFUND}\n"
     forgetful = replace(STEADY, slip=0.5, heedless=0.0)
-    refunds = [task for task in generate(5, 80) if task.task_type == "refund"]
+    refunds = [task for task in generate_notes(5, 80) if task.task_type == "refund"]
 
     def solved(text: str) -> int:
         said = (answer(_ask(text, task.prompt), Dice(0, task.id), forgetful) for task in refunds)

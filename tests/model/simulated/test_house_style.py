@@ -1,14 +1,14 @@
 import pytest
 
 from skillopt_ci.model.simulated.convention import Convention, Stance
-from skillopt_ci.model.simulated.house_style import BY_NAME, CONVENTIONS
+from skillopt_ci.model.simulated.house_style import BY_NAME, LEDGER_CONVENTIONS
 from skillopt_ci.model.simulated.mishap import PLATITUDES
 
-RULES = [(c, rule) for c in CONVENTIONS for rule in c.rules]
+RULES = [(c, rule) for c in LEDGER_CONVENTIONS for rule in c.rules]
 
 
 def _taken(statement: str) -> dict[str, Stance]:
-    stances = {c.name: c.stance(statement) for c in CONVENTIONS}
+    stances = {c.name: c.stance(statement) for c in LEDGER_CONVENTIONS}
     return {name: stance for name, stance in stances.items() if stance is not None}
 
 
@@ -17,7 +17,7 @@ def test_a_rule_speaks_for_its_own_convention_only(convention: Convention, rule:
     assert _taken(rule) == {convention.name: "for"}
 
 
-@pytest.mark.parametrize("convention", CONVENTIONS, ids=lambda c: c.name)
+@pytest.mark.parametrize("convention", LEDGER_CONVENTIONS, ids=lambda c: c.name)
 def test_a_harmful_rule_speaks_against_its_own_convention_only(convention: Convention) -> None:
     assert _taken(convention.harmful) == {convention.name: "against"}
 

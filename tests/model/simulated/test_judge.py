@@ -1,7 +1,7 @@
 import json
 from collections.abc import Callable
 
-from skillopt_ci.chat import Message
+from skillopt_ci.messages import Message
 from skillopt_ci.model.simulated.dice import Dice
 from skillopt_ci.model.simulated.judge import is_grading, judge
 

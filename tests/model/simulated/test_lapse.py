@@ -1,8 +1,7 @@
 import json
 from dataclasses import replace
 
-from skillopt_ci.chat import Message
-from skillopt_ci.fence import fenced
+from skillopt_ci.messages import Message, fenced
 from skillopt_ci.model.simulated.brief import AnalystBrief, Trajectory
 from skillopt_ci.model.simulated.dice import Dice
 from skillopt_ci.model.simulated.house_style import BY_NAME
@@ -12,7 +11,7 @@ from skillopt_ci.model.simulated.optimizer import propose
 from skillopt_ci.model.simulated.skill_reading import stances
 from skillopt_ci.model.simulated.target import answer
 from skillopt_ci.model.simulated.temperament import STEADY
-from skillopt_ci.model.simulated.world import generate
+from skillopt_ci.model.simulated.world import generate_notes
 from skillopt_ci.prompts import sections
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.appendix import with_notes
@@ -70,7 +69,7 @@ def test_a_reminded_target_slips_less() -> None:
     forgetful = replace(STEADY, slip=0.5, heedless=0.0)
 
     def solved(skill: str) -> int:
-        tasks = generate(5, 60)
+        tasks = generate_notes(5, 60)
         said = (
             answer(
                 [Message("system", PROMPTS.target(skill)), Message("user", task.prompt)],

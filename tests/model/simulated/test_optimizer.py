@@ -4,7 +4,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.chat import Message
+from skillopt_ci.messages import Message
 from skillopt_ci.model.simulated.dice import Dice, content_key
 from skillopt_ci.model.simulated.optimizer import propose
 from skillopt_ci.model.simulated.temperament import STEADY

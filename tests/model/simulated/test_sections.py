@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.fence import fenced
+from skillopt_ci.messages import fenced
 from skillopt_ci.model.simulated.sections import Section, sections
 
 

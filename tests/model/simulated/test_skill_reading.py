@@ -2,12 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.model.simulated.houses import BY_NAME
-from skillopt_ci.model.simulated.skill_reading import (
-    conflicting_line,
-    stances,
-    statements,
-    subject,
-)
+from skillopt_ci.model.simulated.skill_reading import conflicting_line, stances, statements, subject
 
 SKILL = (
     "# Rules\n\n- Write dates in ISO form. The vendor is in capitals.\n* Write dates in words.\n"

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.chat import Message
+from skillopt_ci.messages import Message
 from skillopt_ci.model.simulated import target
 from skillopt_ci.model.simulated.convention import Convention
 from skillopt_ci.model.simulated.dice import Dice
-from skillopt_ci.model.simulated.house_style import CONVENTIONS
+from skillopt_ci.model.simulated.house_style import LEDGER_CONVENTIONS
 from skillopt_ci.model.simulated.temperament import STEADY, Temperament
-from skillopt_ci.model.simulated.world import generate
+from skillopt_ci.model.simulated.world import generate_notes
 
 FAULTLESS = replace(STEADY, slip=0.0, torn=1.0)
-HOUSE_RULES = "\n".join(f"- {convention.rules[0]}" for convention in CONVENTIONS)
-TASKS = generate(11, 60)
+HOUSE_RULES = "\n".join(f"- {convention.rules[0]}" for convention in LEDGER_CONVENTIONS)
+TASKS = generate_notes(11, 60)
 
 
 def _answer(skill: str, prompt: str, temperament: Temperament = FAULTLESS, seed: int = 0) -> str:
@@ -40,7 +40,7 @@ def test_without_a_skill_nothing_is_solved() -> None:
     assert _score("") == 0
 
 
-@pytest.mark.parametrize("convention", CONVENTIONS, ids=lambda c: c.name)
+@pytest.mark.parametrize("convention", LEDGER_CONVENTIONS, ids=lambda c: c.name)
 def test_a_rule_that_is_missing_or_contradicted_costs_tasks(convention: Convention) -> None:
     assert _score(HOUSE_RULES.replace(convention.rules[0], "")) < 1
     assert _score(f"{HOUSE_RULES}\n- {convention.harmful}") < 1
@@ -58,7 +58,7 @@ def test_a_bloated_skill_makes_more_slips() -> None:
 
 
 def test_contradictions_make_it_slip_elsewhere_too() -> None:
-    muddle = [c.harmful for c in CONVENTIONS if c.name != "separator"]
+    muddle = [c.harmful for c in LEDGER_CONVENTIONS if c.name != "separator"]
     undecided = replace(FAULTLESS, torn=0.0)
     assert _score(HOUSE_RULES, undecided) == 1
     assert _score("\n".join([HOUSE_RULES, *muddle]), undecided) < 0.9

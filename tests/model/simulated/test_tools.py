@@ -5,11 +5,11 @@ import json
 import openai
 import pytest
 
-from skillopt_ci.chat import Message, ToolCall
+from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.simulated.dice import content_key
 from skillopt_ci.model.simulated.endpoint import SimulatedServer
 from skillopt_ci.model.simulated.protocol import BadRequestError, read_call
-from skillopt_ci.model.simulated.shell.world import generate
+from skillopt_ci.model.simulated.shell.world import generate_orders
 
 TOOLS = [
     {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
@@ -18,7 +18,7 @@ TOOLS = [
 
 
 def test_a_whole_piece_of_work_goes_over_the_wire(server: SimulatedServer) -> None:
-    talk: list[object] = [{"role": "user", "content": generate(1, 1)[0].prompt}]
+    talk: list[object] = [{"role": "user", "content": generate_orders(1, 1)[0].prompt}]
     used = []
     with openai.OpenAI(base_url=server.base_url, api_key="none", max_retries=0) as client:
         while "submit" not in used:

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.chat import Message
 from skillopt_ci.computer.computer import Computer, ComputerSpec
 from skillopt_ci.computer.unconfined import Unconfined
+from skillopt_ci.messages import Message
 from skillopt_ci.model.client import ChatClient
 from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.steps import Attempt, Step

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.chat import Message
 from skillopt_ci.errors import ModelSetupError, UsageError
-from skillopt_ci.model.client import ModelUnavailable, Usage
+from skillopt_ci.messages import Message
+from skillopt_ci.model.client import ModelUnavailable
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.solvers.external import ExternalSolver

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.chat import Message
+from skillopt_ci.messages import Message
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.solvers.human import HumanSolver
 from skillopt_ci.rollout.solvers.terminal import StreamTerminal

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.chat import ToolCall
 from skillopt_ci.computer.computer import ComputerSpec
 from skillopt_ci.computer.unconfined import Unconfined
+from skillopt_ci.messages import ToolCall
 from skillopt_ci.rollout.solvers.tools import BadArguments, Toolbox, submitted, tools
 from skillopt_ci.rollout.steps import ToolUsed
 from skillopt_ci.settings.solver import AgentSettings

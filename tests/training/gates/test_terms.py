@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.ledger.records import Measurement
+from skillopt_ci.ledger.records.measurement import Measurement
 from skillopt_ci.settings.config import Evaluation
 from skillopt_ci.settings.gate import GateSettings
 from skillopt_ci.training.gate import admit_notes, decide

@@ -17,7 +17,7 @@ def _says(*parts: str) -> tuple[re.Pattern[str], ...]:
 
 _MISSING = r"\bmiss(?:es|ing)?\b|\babsent\b|without (?:its|an) input"
 
-CONVENTIONS: tuple[Convention[Order], ...] = (
+SHELL_CONVENTIONS: tuple[Convention[Order], ...] = (
     Convention(
         name="shebang",
         failure="the first line is no plain /bin/sh",

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from skillopt_ci.model.simulated.shell.house_style import CONVENTIONS
+from skillopt_ci.model.simulated.shell.house_style import SHELL_CONVENTIONS
 from skillopt_ci.model.simulated.shell.order import Order
 
-HOUSE_STYLE = frozenset(convention.name for convention in CONVENTIONS)
+HOUSE_STYLE = frozenset(convention.name for convention in SHELL_CONVENTIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Script:
 
 def exercised(order: Order) -> tuple[str, ...]:
     """Return the names of the conventions that show in this order's script, in house order."""
-    return tuple(convention.name for convention in CONVENTIONS if convention.applies(order))
+    return tuple(convention.name for convention in SHELL_CONVENTIONS if convention.applies(order))
 
 
 def script_for(order: Order, followed: AbstractSet[str]) -> Script:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from skillopt_ci.model.simulated.shell.world import ShellTask, generate
+from skillopt_ci.model.simulated.shell.world import ShellTask, generate_orders
 
 SEED = 2026
 SIZES = {"train": 24, "selection": 16, "test": 24}
@@ -16,7 +16,7 @@ SIZES = {"train": 24, "selection": 16, "test": 24}
 
 def task_files() -> Mapping[str, str]:
     """Return the text of each task file by its path inside the example."""
-    tasks = iter(generate(SEED, sum(SIZES.values())))
+    tasks = iter(generate_orders(SEED, sum(SIZES.values())))
     return {
         f"tasks/{split}.jsonl": lines([next(tasks) for _ in range(size)])
         for split, size in SIZES.items()

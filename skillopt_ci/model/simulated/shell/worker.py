@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
-from skillopt_ci.chat import Message, ToolCall
+from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.client import Tool
 from skillopt_ci.model.simulated.said import Said
 from skillopt_ci.model.simulated.shell.order import Order

@@ -32,7 +32,7 @@ class ShellTask:
     checks: tuple[str, ...]
 
 
-def generate(seed: int, n: int) -> tuple[ShellTask, ...]:
+def generate_orders(seed: int, n: int) -> tuple[ShellTask, ...]:
     """Return ``n`` tasks with distinct orders; a larger ``n`` keeps the earlier tasks."""
     tasks: dict[str, ShellTask] = {}
     drawn = 0

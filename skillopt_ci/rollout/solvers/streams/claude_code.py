@@ -1,6 +1,6 @@
 """Claude Code: `--output-format stream-json --verbose`."""
 
-from skillopt_ci.model.client import Usage
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.rollout.solvers.streams.account import (
     Account,
     Event,
@@ -18,7 +18,7 @@ _NO_MODEL = "<synthetic>"
 _LIMITS = {"error_max_turns": Limit.STEPS, "error_max_budget_usd": Limit.COST}
 
 
-def read(output: str) -> Account:
+def read_claude_code(output: str) -> Account:
     """Read messages of assistant and user (tool results), and the result at the end."""
     scribe = Scribe()
     for event in events(output):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from skillopt_ci.model.client import Usage
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.rollout.solvers.streams.account import (
     Account,
     Event,
@@ -15,7 +15,7 @@ from skillopt_ci.rollout.solvers.streams.account import (
 )
 
 
-def read(output: str) -> Account:
+def read_codex(output: str) -> Account:
     """Read completed items, the turns' usage, and errors."""
     scribe = Scribe()
     for event in events(output):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from skillopt_ci.model.client import Usage
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.rollout.solvers.streams.account import (
     Account,
     Event,
@@ -15,7 +15,7 @@ from skillopt_ci.rollout.solvers.streams.account import (
 )
 
 
-def read(output: str) -> Account:
+def read_copilot(output: str) -> Account:
     """Read session events (`assistant.message`, …) and flat ones (`message`, `tool_use`, …)."""
     scribe = Scribe()
     for event in events(output):

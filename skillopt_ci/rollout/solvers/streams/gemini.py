@@ -1,6 +1,6 @@
 """Gemini CLI: `--output-format stream-json`."""
 
-from skillopt_ci.model.client import Usage
+from skillopt_ci.model.usage import Usage
 from skillopt_ci.rollout.solvers.streams.account import (
     Account,
     Event,
@@ -12,7 +12,7 @@ from skillopt_ci.rollout.solvers.streams.account import (
 )
 
 
-def read(output: str) -> Account:
+def read_gemini(output: str) -> Account:
     """Read messages (whole or in pieces), tool calls, tool results, and the result at the end."""
     scribe = Scribe()
     for event in events(output):

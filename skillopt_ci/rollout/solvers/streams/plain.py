@@ -3,7 +3,7 @@
 from skillopt_ci.rollout.solvers.streams.account import Account, Scribe
 
 
-def read(output: str) -> Account:
+def read_plain(output: str) -> Account:
     """Take all of ``output`` for the answer."""
     scribe = Scribe()
     if output.strip():

@@ -3,17 +3,17 @@ from typing import Any
 import pytest
 
 from skillopt_ci.model.simulated.convention import Convention, Stance
-from skillopt_ci.model.simulated.houses import BY_NAME, CONVENTIONS, conventions_of
+from skillopt_ci.model.simulated.houses import ALL_CONVENTIONS, BY_NAME, conventions_of
 from skillopt_ci.model.simulated.mishap import PLATITUDES
 from skillopt_ci.model.simulated.shell import house_style as shell
 from skillopt_ci.model.simulated.skill_reading import stances
 from skillopt_ci.prompts.library import Prompts
 
-RULES = [(c, rule) for c in CONVENTIONS for rule in c.rules]
+RULES = [(c, rule) for c in ALL_CONVENTIONS for rule in c.rules]
 
 
 def _taken(text: str) -> dict[str, Stance]:
-    return {c.name: s for c in CONVENTIONS if (s := c.stance(text)) is not None}
+    return {c.name: s for c in ALL_CONVENTIONS if (s := c.stance(text)) is not None}
 
 
 @pytest.mark.parametrize(("convention", "rule"), RULES)
@@ -23,7 +23,7 @@ def test_a_rule_speaks_for_its_own_convention_of_its_own_house(
     assert _taken(rule) == {convention.name: "for"}
 
 
-@pytest.mark.parametrize("convention", CONVENTIONS, ids=lambda c: c.name)
+@pytest.mark.parametrize("convention", ALL_CONVENTIONS, ids=lambda c: c.name)
 def test_a_harmful_rule_speaks_against_its_own_convention_only(
     convention: Convention[Any],
 ) -> None:
@@ -31,8 +31,8 @@ def test_a_harmful_rule_speaks_against_its_own_convention_only(
 
 
 def test_names_and_failures_tell_conventions_apart() -> None:
-    assert len(BY_NAME) == len(CONVENTIONS)
-    failures = [c.failure for c in CONVENTIONS]
+    assert len(BY_NAME) == len(ALL_CONVENTIONS)
+    failures = [c.failure for c in ALL_CONVENTIONS]
     assert not [a for a in failures for b in failures if a in b and a is not b]
 
 
@@ -66,5 +66,5 @@ def test_paraphrases_are_understood(name: str, statement: str, stance: Stance) -
 
 def test_the_house_is_that_of_the_work() -> None:
     order = "Order: The job `logs` counts the lines of `data/logs.txt`."
-    assert conventions_of(["hello", order]) == shell.CONVENTIONS
+    assert conventions_of(["hello", order]) == shell.SHELL_CONVENTIONS
     assert "separator" in {c.name for c in conventions_of(["hello"])}

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from skillopt_ci.model.simulated.shell.house_style import CONVENTIONS
+from skillopt_ci.model.simulated.shell.house_style import SHELL_CONVENTIONS
 from skillopt_ci.model.simulated.shell.task_files import task_files
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "shell"
@@ -13,5 +13,5 @@ def test_the_example_has_the_tasks_that_its_seed_makes() -> None:
 
 def test_the_checker_words_its_faults_as_the_conventions_do() -> None:
     checker = (EXAMPLE / "grading" / "check.sh").read_text(encoding="utf-8")
-    for convention in CONVENTIONS:
+    for convention in SHELL_CONVENTIONS:
         assert f"{convention.name}) check '{convention.failure}'" in checker

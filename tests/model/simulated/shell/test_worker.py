@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.chat import Message
+from skillopt_ci.messages import Message
 from skillopt_ci.model.client import Tool
 from skillopt_ci.model.simulated.completion import complete
-from skillopt_ci.model.simulated.shell.house_style import CONVENTIONS
-from skillopt_ci.model.simulated.shell.world import ShellTask, generate
+from skillopt_ci.model.simulated.shell.house_style import SHELL_CONVENTIONS
+from skillopt_ci.model.simulated.shell.world import ShellTask, generate_orders
 
 TOOLS = tuple(Tool(name, "", {}) for name in ("shell", "read", "write", "submit"))
 CHECK = Path(__file__).parents[4] / "examples" / "shell" / "grading" / "check.sh"
-BEST = "\n".join(f"- {convention.rules[0]}" for convention in CONVENTIONS)
-TASKS = generate(7, 12)
+BEST = "\n".join(f"- {convention.rules[0]}" for convention in SHELL_CONVENTIONS)
+TASKS = generate_orders(7, 12)
 
 
 def work(skill: str, task: ShellTask, folder: Path, tools: Sequence[Tool] = TOOLS) -> int:
@@ -63,15 +63,15 @@ def test_a_skill_that_states_the_house_style_passes(task: ShellTask, tmp_path: P
 @pytest.mark.parametrize("task", TASKS[:6], ids=lambda task: task.id)
 def test_without_a_skill_the_checker_names_each_convention(task: ShellTask, tmp_path: Path) -> None:
     work("", task, tmp_path)
-    shown = [c for c in CONVENTIONS if c.name in task.checks]
+    shown = [c for c in SHELL_CONVENTIONS if c.name in task.checks]
     share, said = faults(task, tmp_path)
     assert said == {convention.failure for convention in shown}
     assert 0 < share < 1
 
 
 def test_each_convention_is_learnt_by_itself(tmp_path: Path) -> None:
-    for convention in CONVENTIONS:
-        task = next(task for task in generate(7, 60) if convention.name in task.checks)
+    for convention in SHELL_CONVENTIONS:
+        task = next(task for task in generate_orders(7, 60) if convention.name in task.checks)
         for skill, broken in ((f"- {convention.rules[1]}", False), (convention.harmful, True)):
             folder = tmp_path / f"{convention.name}-{broken}"
             work(skill, task, folder)
@@ -126,6 +126,6 @@ def test_a_question_that_needs_no_tools_is_submitted() -> None:
 
 @given(seed=st.integers(0, 50))
 def test_a_larger_world_keeps_the_earlier_tasks(seed: int) -> None:
-    few, many = generate(seed, 3), generate(seed, 9)
+    few, many = generate_orders(seed, 3), generate_orders(seed, 9)
     assert many[:3] == few
     assert len({task.prompt for task in many}) == 9

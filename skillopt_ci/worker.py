@@ -1,4 +1,9 @@
-"""Our side of the worker: start it once, and have it make attempts."""
+"""Other people's evaluation code, run in processes of its own.
+
+One process loads it once; each attempt is a fork of that process. So attempts run side by side
+even where the code allows one evaluation per process, cannot change each other's state or ours,
+and can really be ended. The process sees of the environment only what it is allowed to.
+"""
 
 import asyncio
 import itertools
@@ -14,10 +19,12 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any, cast
+from typing import IO, Any, Protocol, cast
 
 from skillopt_ci.confinement import current
 from skillopt_ci.errors import EnvironmentFailure, UsageError
+
+# Our side of the worker: start it once, and have it make attempts.
 
 _TAIL_BYTES = 2000
 
@@ -39,7 +46,7 @@ class Worker:
         """Start it; raises UsageError if ``what`` cannot be loaded."""
         self._folder = TemporaryDirectory(prefix="skillopt-worker-", ignore_cleanup_errors=True)
         self._cell = current().cell(Path(self._folder.name))
-        words = (sys.executable, "-P", "-m", "skillopt_ci.environments.worker.main", module)
+        words = (sys.executable, "-P", "-m", "skillopt_ci.worker_process", module)
         command, variables = self._cell.command(words, environ, root)
         self._process = subprocess.Popen(  # noqa: S603  # our own module
             command,
@@ -171,3 +178,29 @@ def _written(folder: int, name: str) -> str:
             if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
                 return stream.read().decode("utf-8", "replace")
     return ""
+
+
+# What runs in the worker: the other tool's side of a bridge.
+
+
+class SideError(Exception):
+    """The user's configuration or data cannot work; the message is for people."""
+
+
+class Side(Protocol):
+    """The other tool, loaded: its tasks, and a way to attempt one."""
+
+    def tasks(self) -> Any:
+        """Return the tasks as JSON."""
+        ...
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return what else is to be known of the tool, as JSON: versions, prompts."""
+        ...
+
+    def attempt(self, job: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+        """Attempt a task in a process of its own and return the result as JSON.
+
+        ``folder`` is empty and thrown away afterwards.
+        """
+        ...

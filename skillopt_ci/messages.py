@@ -1,5 +1,6 @@
 """A chat message: the one value that tasks, prompts and model calls share."""
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -40,3 +41,13 @@ class Message:
     images: tuple[Image, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str = ""
+
+
+# Untrusted text as data: inside a Markdown fence that the text itself cannot close.
+
+
+def fenced(text: str, info: str = "") -> str:
+    """``text`` in a backtick fence longer than any run of backticks inside it (CommonMark 4.5)."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{info}\n{text}\n{fence}"

@@ -1,4 +1,4 @@
-"""The worker: ``python -P -m skillopt_ci.environments.worker.main MODULE``.
+"""The worker: ``python -P -m skillopt_ci.worker_process MODULE``.
 
 It speaks lines of JSON. First ``{"options": …, "root": …}`` comes in, and ``{"ready": …}`` or
 ``{"failed": message}`` goes out. Then ``{"attempt": id, "folder": …, "job": …}`` starts a fork,
@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from skillopt_ci.environments.worker.side import Side, SideError
+from skillopt_ci.worker import Side, SideError
 
 _CHUNK = 65536
 

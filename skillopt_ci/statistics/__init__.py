@@ -1,1 +1,0 @@
-"""Statistics of noisy comparisons: pure functions of numbers, nothing of training."""

@@ -1,0 +1,127 @@
+"""Files that are written as a whole or not at all."""
+
+import ast
+import gc
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+import tempfile
+import textwrap
+import traceback
+from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+
+from skillopt_ci.errors import UsageError
+
+
+def write_atomically(file: Path, text: str) -> None:
+    """Write ``text`` to ``file``, as a whole or not at all.
+
+    Raises :class:`UsageError` if that is not possible.
+    """
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
+                stream.write(text)
+            Path(temporary).chmod(file.stat().st_mode if file.exists() else 0o644)
+            Path(temporary).replace(file)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error.strerror}.") from error
+
+
+# The docstrings that stand below the attributes of a class, inherited ones included.
+
+
+def attribute_docs(cls: type) -> dict[str, str]:
+    """Each attribute's docstring by its name, where it has one."""
+    found: dict[str, str] = {}
+    for owner in reversed(cls.__mro__):
+        if owner.__module__.partition(".")[0] == "skillopt_ci":
+            found |= _own(owner)
+    return found
+
+
+def _own(cls: type) -> dict[str, str]:
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    body = tree.body if isinstance(tree, ast.ClassDef) else []
+    return {
+        field.target.id: inspect.cleandoc(text.value.value)
+        for field, text in pairwise(body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
+
+
+# Importing what stays as long as the process: the garbage collector need not look at it.
+
+
+def lasting_import(name: str) -> ModuleType:
+    """Import a module, and spare the collector all objects that are there afterwards.
+
+    The classes of pydantic and of providers' libraries are half a million objects. Going through
+    them while they are made, and again with each full collection, took a fifth of a run's CPU.
+    """
+    if name in sys.modules:
+        return import_module(name)
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return import_module(name)
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()
+
+
+# Python code of the user's repository: found and imported without disturbing what is installed.
+
+
+def user_module(source: str, root: Path) -> ModuleType:
+    """Import ``path/to/file.py`` below ``root``, or ``package.module`` with ``root`` on the path.
+
+    The root comes last on the path: a file of the repository can never take the place of a
+    library. Whatever the import raises is raised.
+    """
+    if (folder := str(root.resolve())) not in sys.path:
+        sys.path.append(folder)
+    if source.endswith(".py"):
+        return _file_module(root / source)
+    return importlib.import_module(source)
+
+
+def _file_module(path: Path) -> ModuleType:
+    name = f"skillopt_user_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    # Registered first, as `import` does: dataclasses and pickling look their module up there.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def last_line(error: BaseException) -> str:
+    """What an exception says and the innermost line that it came from, in one line."""
+    message = " ".join(str(error).split())[-200:]
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {message}{where}"
