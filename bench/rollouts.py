@@ -19,6 +19,8 @@ from contextlib import aclosing, closing
 from pathlib import Path
 
 from skillopt_ci.aio import Places
+from skillopt_ci.config.config import Evaluation
+from skillopt_ci.config.scorers import ExactScorer
 from skillopt_ci.messages import Message
 from skillopt_ci.model.client import ChatReply, ChatRequest
 from skillopt_ci.model.usage import Usage
@@ -29,8 +31,6 @@ from skillopt_ci.rollout.events import nobody
 from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.scorers import TaskScorers
 from skillopt_ci.rollout.solver import ChatSolver, conversation
-from skillopt_ci.settings.config import Evaluation
-from skillopt_ci.settings.scorer import ExactScorer
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.measure import Scores, measurement_from
 

@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 
+from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.errors import ModelSetupError, SkilloptError
 from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.build import open_models
@@ -19,7 +20,6 @@ from skillopt_ci.model.client import (
     Tool,
 )
 from skillopt_ci.model.meter import Meter
-from skillopt_ci.settings.model import ModelRole, Models
 
 PATIENCE = 180.0
 QUESTION = (Message("system", "Be brief."), Message("user", "Hello?"))

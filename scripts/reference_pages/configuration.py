@@ -5,9 +5,9 @@ from typing import Any
 
 from reference_pages.json_types import Schema, reference
 from reference_pages.objects import part
-from skillopt_ci.settings.config import Config
-from skillopt_ci.settings.described import DescribedSchema
-from skillopt_ci.settings.schema import json_schema
+from skillopt_ci.config.base import DescribedSchema
+from skillopt_ci.config.config import Config
+from skillopt_ci.config.reference import json_schema
 
 _HEAD = """\
 # Configuration

@@ -6,11 +6,11 @@ from skillopt_ci.action.activity import Facts
 from skillopt_ci.action.event import Event
 from skillopt_ci.action.job import Job
 from skillopt_ci.cli.configured import load_configured
+from skillopt_ci.config.config import Config
+from skillopt_ci.config.loading import Loaded
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.github.forge import may_write
 from skillopt_ci.model.keys import required_variable
-from skillopt_ci.settings.config import Config
-from skillopt_ci.settings.loading import Loaded
 
 
 def gather(job: Job, event: Event) -> Facts:

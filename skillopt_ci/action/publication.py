@@ -8,11 +8,11 @@ from skillopt_ci.cli.configured import load_configured
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.cli.reader import RunReader, open_reader
 from skillopt_ci.cli.run_view import view
+from skillopt_ci.config.loading import Loaded
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.github.forge import Forge
 from skillopt_ci.report.check import TaskPlace
 from skillopt_ci.report.links import Links
-from skillopt_ci.settings.loading import Loaded
 from skillopt_ci.tasks.loading import load_splits
 
 

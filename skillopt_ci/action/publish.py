@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from skillopt_ci.action.guidance import answer_notes
+from skillopt_ci.config.config import GitHub
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.github.forge import (
     Change,
@@ -23,7 +24,6 @@ from skillopt_ci.report.dashboard import pinned_comment, step_comment
 from skillopt_ci.report.links import Links
 from skillopt_ci.report.pull_request import body, title
 from skillopt_ci.report.run_view import RunView
-from skillopt_ci.settings.github import GitHub
 
 Asked = TypeVar("Asked")
 

@@ -7,13 +7,13 @@ from skillopt_ci.cli.examine import Finding
 from skillopt_ci.cli.tools import first_line
 from skillopt_ci.computer.computer import CommandResult, Network
 from skillopt_ci.computer.errors import ComputerFailure, ComputerUnavailable
+from skillopt_ci.config.loading import Loaded
+from skillopt_ci.config.rollout import ExternalSettings
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.rollout.opening import open_places
 from skillopt_ci.rollout.places import Places
 from skillopt_ci.rollout.solvers.agent_command import agent_environ, agent_program, visible_names
 from skillopt_ci.rollout.solvers.agents import AGENTS
-from skillopt_ci.settings.loading import Loaded
-from skillopt_ci.settings.solver import ExternalSettings
 
 _PART = "agent"
 #: A first start may unpack things.

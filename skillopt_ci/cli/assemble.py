@@ -9,6 +9,9 @@ from skillopt_ci.cli.configured import load_configured
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.cli.known_secrets import learn_secrets
 from skillopt_ci.cli.workplaces import check_places, read_tasks
+from skillopt_ci.config.loading import Loaded
+from skillopt_ci.config.reference import config_sha256
+from skillopt_ci.config.rollout import HumanSettings
 from skillopt_ci.errors import ConfigError
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.progress import Note, Observer, TerminalLent
@@ -16,9 +19,6 @@ from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.opening import open_places
 from skillopt_ci.rollout.places import Places
-from skillopt_ci.settings.fingerprint import config_sha256
-from skillopt_ci.settings.loading import Loaded
-from skillopt_ci.settings.solver import HumanSettings
 from skillopt_ci.tasks.scorers.check import check_scorers
 from skillopt_ci.tasks.task import Splits
 from skillopt_ci.training.fingerprint import grader_folders, measurement_fingerprint

@@ -9,6 +9,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from skillopt_ci.cli.examine import Finding, failed
+from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.errors import ExitCode, InfrastructureError, SkilloptError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.build import open_models
@@ -19,7 +20,6 @@ from skillopt_ci.model.meter import Meter
 from skillopt_ci.model.prices import Tariff, tariff_of
 from skillopt_ci.redaction import Redact
 from skillopt_ci.report.figures import cost_text, plural
-from skillopt_ci.settings.model import ModelRole, Models
 from skillopt_ci.training import reply_schema
 from skillopt_ci.training.wire import parse_ranking
 from skillopt_ci.training.wire_json import WireError

@@ -7,8 +7,8 @@ import yaml
 
 from skillopt_ci.cli.configured import load_configured
 from skillopt_ci.cli.context import Globals, global_options
+from skillopt_ci.config.reference import json_schema
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.settings.schema import json_schema
 
 
 @click.group(invoke_without_command=True)

@@ -6,8 +6,8 @@ from itertools import chain
 from pathlib import Path
 
 from skillopt_ci.cli.context import Globals
+from skillopt_ci.config.loading import Loaded, load
 from skillopt_ci.errors import ConfigError
-from skillopt_ci.settings.loading import Loaded, load
 
 
 def load_configured(settings: Globals) -> Loaded:

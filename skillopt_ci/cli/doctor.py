@@ -14,10 +14,10 @@ from skillopt_ci.cli.context import Globals, global_options
 from skillopt_ci.cli.examine import Finding, examine
 from skillopt_ci.cli.tools import git_finding, model_programs, workplace
 from skillopt_ci.cli.validate import exit_code, print_findings
+from skillopt_ci.config.loading import Loaded
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.model.keys import resolved_key_values
 from skillopt_ci.redaction import can_be_hidden
-from skillopt_ci.settings.loading import Loaded
 
 
 @click.command()

@@ -15,6 +15,10 @@ from skillopt_ci.cli.enough import few_tasks
 from skillopt_ci.cli.known_secrets import learn_secrets
 from skillopt_ci.cli.scaffold import existing_skill, slug, unchanged_examples
 from skillopt_ci.cli.workplaces import check_places, read_tasks, unconfined_programs
+from skillopt_ci.config.config import Config
+from skillopt_ci.config.loading import Loaded
+from skillopt_ci.config.models import ModelRole
+from skillopt_ci.config.scorers import ScorerSpec
 from skillopt_ci.confinement import current
 from skillopt_ci.errors import ExitCode, SkilloptError
 from skillopt_ci.ledger.folder import RunFolder
@@ -26,10 +30,6 @@ from skillopt_ci.report.figures import plural, score_text
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.opening import open_places
 from skillopt_ci.rollout.scorers import TaskScorers
-from skillopt_ci.settings.config import Config
-from skillopt_ci.settings.loading import Loaded
-from skillopt_ci.settings.model import ModelRole
-from skillopt_ci.settings.scorer import ScorerSpec
 from skillopt_ci.skill.problem import Problem
 from skillopt_ci.skill.validation import problems
 from skillopt_ci.tasks.scorers.check import check_scorers

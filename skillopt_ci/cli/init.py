@@ -14,11 +14,11 @@ from skillopt_ci.cli.context import Globals, global_options
 from skillopt_ci.cli.providers import MORE, PRESETS
 from skillopt_ci.cli.scaffold import Choices, existing_skill, scaffold, slug, write_new
 from skillopt_ci.cli.workflows import Place, workflow_files
+from skillopt_ci.config.config import Config
+from skillopt_ci.config.providers import Preset, ProviderName
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.ledger.git import Git
 from skillopt_ci.sanitize import harmless_line
-from skillopt_ci.settings.config import Config
-from skillopt_ci.settings.providers import Preset, ProviderName
 from skillopt_ci.skill.agent_skills import unloadable
 
 NO_KEY = "none"

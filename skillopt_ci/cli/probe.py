@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from skillopt_ci.cli.examine import Finding, failed
+from skillopt_ci.config.models import Models
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.build import open_models
 from skillopt_ci.model.client import ChatClient, ChatRequest, Role
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.report.figures import plural
-from skillopt_ci.settings.model import Models
 
 _QUESTION = (Message("user", "Reply with the single word: ready"),)
 

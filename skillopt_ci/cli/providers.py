@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from skillopt_ci.settings.providers import PROVIDERS, Preset, ProviderName
+from skillopt_ci.config.providers import PROVIDERS, Preset, ProviderName
 
 #: The providers that a configuration can be written for: all but the one that needs a command.
 PRESETS: Mapping[ProviderName, Preset] = MappingProxyType(

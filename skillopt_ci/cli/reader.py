@@ -7,6 +7,8 @@ from pathlib import Path
 from skillopt_ci.cli.configured import load_configured
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.cli.known_secrets import learn_secrets
+from skillopt_ci.config.config import Git
+from skillopt_ci.config.loading import run_names
 from skillopt_ci.errors import RepositoryError, UsageError
 from skillopt_ci.ledger.folder import Reader, RunFolder
 from skillopt_ci.ledger.ledger import Ledger
@@ -14,8 +16,6 @@ from skillopt_ci.ledger.reading import newest, runs
 from skillopt_ci.ledger.records.epoch import BoundaryRecord
 from skillopt_ci.ledger.records.run import HistoryEntry, State
 from skillopt_ci.ledger.records.step import StepRecord
-from skillopt_ci.settings.config import Git
-from skillopt_ci.settings.loading import run_names
 
 _DEFAULT_CONFIG = Globals(environ={}, cwd=Path()).config
 

@@ -4,9 +4,9 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from skillopt_ci.config.loading import load, run_names
 from skillopt_ci.errors import RepositoryError, SkilloptError
 from skillopt_ci.ledger.git import Git
-from skillopt_ci.settings.loading import load, run_names
 from skillopt_ci.skill.document import word_count
 from skillopt_ci.skill.places import Place, documents
 

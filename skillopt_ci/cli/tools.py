@@ -14,12 +14,12 @@ from skillopt_ci.computer.docker.engine import attempt, connect
 from skillopt_ci.computer.errors import ComputerFailure, ComputerUnavailable
 from skillopt_ci.computer.sandbox.control_group import usable_hierarchies
 from skillopt_ci.computer.sandbox.programs import find_programs
+from skillopt_ci.config.config import Config
+from skillopt_ci.config.loading import Loaded
+from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ExitCode, SkilloptError
 from skillopt_ci.ledger.git import Git
 from skillopt_ci.rollout.opening import open_places
-from skillopt_ci.settings.config import Config
-from skillopt_ci.settings.loading import Loaded
-from skillopt_ci.settings.model import ModelRole
 from skillopt_ci.tasks.loading import load_splits
 from skillopt_ci.tasks.task import Task
 

@@ -9,13 +9,13 @@ import click
 from skillopt_ci.cli.assemble import events_path
 from skillopt_ci.cli.console import wants_colour
 from skillopt_ci.cli.context import Globals, global_options
+from skillopt_ci.config.loading import load
 from skillopt_ci.errors import ExitCode, UsageError
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.report.course_text import course_lines
 from skillopt_ci.rollout.course import Course, courses
 from skillopt_ci.rollout.event_log import read_events
 from skillopt_ci.sanitize import harmless, harmless_line
-from skillopt_ci.settings.loading import load
 from skillopt_ci.tasks.problems import did_you_mean
 
 

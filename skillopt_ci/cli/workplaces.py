@@ -4,16 +4,16 @@ import atexit
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from skillopt_ci.config.config import Config
+from skillopt_ci.config.loading import Loaded
+from skillopt_ci.config.rollout import ChatSettings
+from skillopt_ci.config.scorers import CommandScorer, ComputerScorer, PythonScorer
 from skillopt_ci.confinement import confine, current, withhold
 from skillopt_ci.errors import UsageError
 from skillopt_ci.model.keys import key_variable
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.places import Places
 from skillopt_ci.rollout.scorers import parts_of
-from skillopt_ci.settings.config import Config
-from skillopt_ci.settings.loading import Loaded
-from skillopt_ci.settings.scorer import CommandScorer, ComputerScorer, PythonScorer
-from skillopt_ci.settings.solver import ChatSettings
 from skillopt_ci.tasks.disjoint import overlaps, repeated_ids
 from skillopt_ci.tasks.loading import load_splits
 from skillopt_ci.tasks.problems import refuse

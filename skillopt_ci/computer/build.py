@@ -6,7 +6,7 @@ from skillopt_ci.computer.computer import Computers, ComputerSpec, Network
 from skillopt_ci.computer.docker.containers import Containers
 from skillopt_ci.computer.sandbox.sandboxes import Sandboxes
 from skillopt_ci.computer.unconfined import Unconfined
-from skillopt_ci.settings.computer import ComputerSettings
+from skillopt_ci.config.rollout import ComputerSettings
 
 _USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
 

@@ -5,9 +5,9 @@ from typing import TypeVar
 
 from pydantic import Field
 
+from skillopt_ci.config.base import Section
 from skillopt_ci.errors import UsageError
 from skillopt_ci.rollout.environment import Split
-from skillopt_ci.settings.base import Section
 from skillopt_ci.tasks.ratio import divide
 from skillopt_ci.tasks.splits import SPLIT_NAMES
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import cast
 
+from skillopt_ci.config.config import EnvironmentSettings, EnvironmentSpec
 from skillopt_ci.errors import SkilloptError, UsageError
 from skillopt_ci.rollout.environment import Environment
-from skillopt_ci.settings.environment import EnvironmentSettings, EnvironmentSpec
 from skillopt_ci.tasks.problems import did_you_mean
 from skillopt_ci.util import last_line, user_module
 

@@ -5,8 +5,8 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from skillopt_ci.config.base import Section
 from skillopt_ci.errors import UsageError
-from skillopt_ci.settings.base import Section
 from skillopt_ci.tasks.problems import did_you_mean
 
 Options = TypeVar("Options", bound=Section)

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from skillopt_ci.config.config import Config
+from skillopt_ci.config.scorers import AllScorer, AnyScorer, RubricScorer, WeightedScorer
 from skillopt_ci.estimate.assumed import Assumed, assumed
 from skillopt_ci.estimate.calls import (
     ROLLOUT,
@@ -30,8 +32,6 @@ from skillopt_ci.estimate.spread import Spread
 from skillopt_ci.ledger.records.usage import accounts_of
 from skillopt_ci.model.prices import Tariff, tariffs
 from skillopt_ci.model.usage import Account, Usage
-from skillopt_ci.settings.config import Config
-from skillopt_ci.settings.scorer import AllScorer, AnyScorer, RubricScorer, WeightedScorer
 from skillopt_ci.training.evidence import attempts_so_far
 from skillopt_ci.training.memory import all_steps
 from skillopt_ci.training.plan import StepPlan, plan_step, total_steps

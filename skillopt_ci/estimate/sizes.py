@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from skillopt_ci.config.config import Config
 from skillopt_ci.estimate import calls
 from skillopt_ci.model.usage import Account, Accounts, Usage
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.settings.config import Config
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.modes.choose import update_mode
 

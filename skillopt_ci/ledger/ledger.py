@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from skillopt_ci.config import config
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger import (
     change,
@@ -25,7 +26,6 @@ from skillopt_ci.ledger.objects import CommitWriter
 from skillopt_ci.ledger.refs import Move, RunRefs
 from skillopt_ci.ledger.remote import deepen_clone
 from skillopt_ci.redaction import Redact, unchanged
-from skillopt_ci.settings import config
 
 
 @dataclass(frozen=True, slots=True)

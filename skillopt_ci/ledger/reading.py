@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from skillopt_ci.config.config import Git
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger import history, refs, remote, repository
 from skillopt_ci.ledger.history import Commit
 from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.settings.config import Git
 
 _SKILLS_BRANCHES = ("refs/heads/skillopt/*", "refs/remotes/*/skillopt/*")
 

@@ -4,10 +4,10 @@ import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
+from skillopt_ci.config import config
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger import remote
 from skillopt_ci.ledger.git import Git
-from skillopt_ci.settings import config
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """What a role's provider cannot do at all, said before it is asked."""
 
+from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.client import ChatRequest
-from skillopt_ci.settings.model import ModelRole
 
 
 def require_abilities(section: str, config: ModelRole, request: ChatRequest) -> None:

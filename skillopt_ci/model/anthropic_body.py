@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from types import MappingProxyType
 
+from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.answer_body import well_formed
 from skillopt_ci.model.client import ChatRequest, ReplySchema, Tool
 from skillopt_ci.model.dialect import Words
-from skillopt_ci.settings.model import ModelRole
 
 #: The API wants a limit; this one holds where neither the role nor the stage has any.
 DEFAULT_LIMIT = 16_384

@@ -7,6 +7,7 @@ from typing import Any
 
 import anthropic
 
+from skillopt_ci.config.models import ModelRole
 from skillopt_ci.model.anthropic_body import WORDS, anthropic_body
 from skillopt_ci.model.anthropic_reply import read_message
 from skillopt_ci.model.call_key import base_url_of
@@ -14,7 +15,6 @@ from skillopt_ci.model.sdk_call import SdkErrors, called
 from skillopt_ci.model.server_client import ServerClient, Wire
 from skillopt_ci.model.server_error import ServerError
 from skillopt_ci.progress import Observer, silent
-from skillopt_ci.settings.model import ModelRole
 
 _ERRORS = SdkErrors(anthropic.APIStatusError, anthropic.APIConnectionError)
 

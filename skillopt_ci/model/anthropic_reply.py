@@ -6,11 +6,11 @@ from types import MappingProxyType
 
 from pydantic import BaseModel, ConfigDict
 
+from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import ToolCall
 from skillopt_ci.model.answer_body import parsed
 from skillopt_ci.model.client import ChatReply, ChatRequest, ModelRefusal, estimated_usage
 from skillopt_ci.model.usage import Usage
-from skillopt_ci.settings.model import ModelRole
 
 #: The reasons to stop in the words that all protocols share here.
 _FINISHED: Mapping[str, str] = MappingProxyType(

@@ -13,8 +13,8 @@ from azure.identity import (
     get_bearer_token_provider,
 )
 
+from skillopt_ci.config.models import Azure
 from skillopt_ci.errors import ModelSetupError
-from skillopt_ci.settings.model import Azure
 
 _HINTS = {
     "azure_cli": "Run `az login` first (in GitHub Actions the step azure/login).",

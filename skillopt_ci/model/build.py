@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.model.cache import CallCache
 from skillopt_ci.model.cached_client import CachedClient
 from skillopt_ci.model.call_key import call_key
@@ -22,7 +23,6 @@ from skillopt_ci.model.retrying import RetryingClient
 from skillopt_ci.model.servers import open_servers
 from skillopt_ci.progress import Observer, silent
 from skillopt_ci.redaction import Redact, unchanged
-from skillopt_ci.settings.model import ModelRole, Models
 
 __all__ = ["open_models", "resolved_key_values"]
 

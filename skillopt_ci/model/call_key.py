@@ -5,10 +5,10 @@ import json
 import re
 from urllib.parse import quote
 
+from skillopt_ci.config.models import ModelRole
+from skillopt_ci.config.providers import PROVIDERS
 from skillopt_ci.messages import Message
 from skillopt_ci.model.client import ChatRequest, ReplySchema
-from skillopt_ci.settings.model import ModelRole
-from skillopt_ci.settings.providers import PROVIDERS
 
 #: OpenAI's models that only its newer interface serves.
 _RESPONSES_ONLY = re.compile(r"(gpt-5(\.\d+)?-codex|codex-mini|(gpt-5(\.\d+)?|o1|o3)-pro)(-.*)?")

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from skillopt_ci.config.models import ModelRole
 from skillopt_ci.model.client import ChatRequest, ReplySchema
 from skillopt_ci.model.dialect import Words
 from skillopt_ci.model.openai_message import as_sent, tool_as_sent
-from skillopt_ci.settings.model import ModelRole
 
 CHAT_WORDS: Words = MappingProxyType(
     {

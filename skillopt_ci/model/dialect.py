@@ -4,10 +4,10 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from skillopt_ci.config.models import ModelRole
 from skillopt_ci.model.call_key import reply_schema, token_limit
 from skillopt_ci.model.client import ChatRequest
 from skillopt_ci.model.server_error import ServerError
-from skillopt_ci.settings.model import ModelRole
 
 _LIMIT_FIELDS = ("max_completion_tokens", "max_tokens")
 _OPTIONAL = ("temperature", "reasoning_effort", "response_format")

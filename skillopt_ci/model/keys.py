@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.errors import ModelSetupError
-from skillopt_ci.settings.model import ModelRole, Models
 
 NO_KEY = "none"
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)

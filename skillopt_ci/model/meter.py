@@ -8,11 +8,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from skillopt_ci.config.config import Limits
+from skillopt_ci.config.models import Models
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError
 from skillopt_ci.model.prices import tariffs
 from skillopt_ci.model.usage import Account, Accounts, Usage, by_stage, total
-from skillopt_ci.settings.config import Limits
-from skillopt_ci.settings.model import Models
 
 _ONE_CALL = Usage(calls=1)
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import openai
 
+from skillopt_ci.config.models import ModelRole
 from skillopt_ci.model import chat_body, responses_body
 from skillopt_ci.model.call_key import base_url_of, uses_responses
 from skillopt_ci.model.keys import NO_KEY
@@ -16,7 +17,6 @@ from skillopt_ci.model.sdk_call import SdkErrors, called
 from skillopt_ci.model.server_client import ServerClient, Wire
 from skillopt_ci.model.server_error import ServerError
 from skillopt_ci.progress import Observer, silent
-from skillopt_ci.settings.model import ModelRole
 
 _ERRORS = SdkErrors(openai.APIStatusError, openai.APIConnectionError)
 

@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping
 
 from pydantic import BaseModel, ConfigDict
 
+from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import ToolCall
 from skillopt_ci.model.answer_body import parsed
 from skillopt_ci.model.client import ChatReply, ChatRequest, ModelRefusal, estimated_usage
 from skillopt_ci.model.server_error import ServerError
 from skillopt_ci.model.transient import TransientFailure
 from skillopt_ci.model.usage import Usage
-from skillopt_ci.settings.model import ModelRole
 
 _BAD_GATEWAY = 502
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+from skillopt_ci.config.models import ModelRole, Models, Price
 from skillopt_ci.model.usage import Usage
-from skillopt_ci.settings.model import ModelRole, Models, Price
 
 Source = Literal["configuration", "table", "simulated", "unknown"]
 

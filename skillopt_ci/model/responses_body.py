@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
+from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.answer_body import well_formed
 from skillopt_ci.model.client import ChatRequest, ReplySchema, Tool
 from skillopt_ci.model.dialect import Words
 from skillopt_ci.model.openai_message import data_url
-from skillopt_ci.settings.model import ModelRole
 
 RESPONSES_WORDS: Words = MappingProxyType(
     {

@@ -4,12 +4,12 @@ import json
 
 from pydantic import BaseModel, ConfigDict
 
+from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import ToolCall
 from skillopt_ci.model.answer_body import parsed
 from skillopt_ci.model.client import ChatReply, ChatRequest, ModelRefusal, estimated_usage
 from skillopt_ci.model.server_error import ServerError
 from skillopt_ci.model.usage import Usage
-from skillopt_ci.settings.model import ModelRole
 
 _FAULTS = {"rate_limit_exceeded": 429, "invalid_prompt": 400, "server_error": 500}
 _BAD_REQUEST = 400

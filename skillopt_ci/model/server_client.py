@@ -3,12 +3,12 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+from skillopt_ci.config.models import ModelRole
 from skillopt_ci.model.abilities import require_abilities
 from skillopt_ci.model.client import ChatReply, ChatRequest
 from skillopt_ci.model.dialect import Words, dialect_of, refused_setting, settings_of
 from skillopt_ci.model.server_error import ServerError, failure
 from skillopt_ci.progress import Note, Observer, silent
-from skillopt_ci.settings.model import ModelRole
 
 
 @dataclass(frozen=True, slots=True)

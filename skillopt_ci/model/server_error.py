@@ -3,12 +3,12 @@
 import re
 from dataclasses import dataclass
 
+from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ModelSetupError, SkilloptError
 from skillopt_ci.model.call_key import base_url_of
 from skillopt_ci.model.client import ModelRefusal
 from skillopt_ci.model.keys import key_variable
 from skillopt_ci.model.transient import TransientFailure
-from skillopt_ci.settings.model import ModelRole
 
 _PAYMENT_REQUIRED = 402
 _TOO_LARGE = 413

@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from types import ModuleType
 
+from skillopt_ci.config.models import Azure, ModelRole
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.client import ChatClient, Role
 from skillopt_ci.progress import Observer
-from skillopt_ci.settings.model import Azure, ModelRole
 from skillopt_ci.util import lasting_import
 
 #: Gives the headers that prove who we are, anew for each call.

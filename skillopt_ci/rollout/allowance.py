@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.model.client import ChatClient, ChatReply, ChatRequest, Role
 from skillopt_ci.model.usage import Usage
 from skillopt_ci.rollout.steps import Limit
-from skillopt_ci.settings.rollout import AttemptLimits
 
 
 class LimitReached(Exception):

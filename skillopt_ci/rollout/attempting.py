@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from skillopt_ci.computer.computer import Computer
 from skillopt_ci.computer.errors import ComputerFailure
+from skillopt_ci.config.rollout import AttemptLimits, RolloutSettings
 from skillopt_ci.errors import EnvironmentFailure, UsageError
 from skillopt_ci.model.client import ModelRefusal, ModelUnavailable, Role
 from skillopt_ci.model.meter import Meter
@@ -34,7 +35,6 @@ from skillopt_ci.rollout.shelf import Shelf
 from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
 from skillopt_ci.rollout.transcript import Transcript
 from skillopt_ci.rollout.work import Worked, work
-from skillopt_ci.settings.rollout import AttemptLimits, RolloutSettings
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.scorers.build import NEEDS_COMPUTER
 from skillopt_ci.tasks.scorers.score import GraderError, Score

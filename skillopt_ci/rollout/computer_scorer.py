@@ -9,12 +9,12 @@ from pathlib import Path, PurePosixPath
 from skillopt_ci.computer.archive import Member, pack, unpack
 from skillopt_ci.computer.computer import HOME, CommandResult, Computer
 from skillopt_ci.computer.errors import ComputerFailure, FileRefused
+from skillopt_ci.config.rollout import AttemptLimits
+from skillopt_ci.config.scorers import ComputerScorer, JUnitReport
 from skillopt_ci.rollout.junit import read_report
 from skillopt_ci.rollout.leavings import ARTIFACT_BYTES
 from skillopt_ci.rollout.places import Places, ended
 from skillopt_ci.rollout.steps import Attempt
-from skillopt_ci.settings.rollout import AttemptLimits
-from skillopt_ci.settings.scorer import ComputerScorer, JUnitReport
 from skillopt_ci.tasks.scorers.grading import blamed, reaches, verdict
 from skillopt_ci.tasks.scorers.score import GraderBroke, GraderError, Score
 from skillopt_ci.tasks.scorers.wording import last_words, one_line, quote

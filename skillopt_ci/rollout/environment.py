@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from skillopt_ci.computer.computer import Computers
+from skillopt_ci.config.config import Config, Gradient
 from skillopt_ci.model.client import ChatClient
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.rollout.solver import Solver
 from skillopt_ci.rollout.steps import Attempt
-from skillopt_ci.settings.config import Config, Gradient
 from skillopt_ci.skill.edit import Source
 from skillopt_ci.tasks.scorers.score import Judge, Score
 from skillopt_ci.tasks.task import Task

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from skillopt_ci.computer.computer import Computer
 from skillopt_ci.computer.errors import FileRefused
+from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.rollout.places import Places, ended
 from skillopt_ci.rollout.work import Worked
-from skillopt_ci.settings.rollout import AttemptLimits
 from skillopt_ci.tasks.task import Task
 
 #: Most that is kept of what an agent leaves behind.

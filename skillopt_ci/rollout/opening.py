@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from skillopt_ci.config.config import Config
+from skillopt_ci.config.rollout import ComputerBlock
 from skillopt_ci.errors import TaskFileError, UsageError
 from skillopt_ci.rollout.places import Places
-from skillopt_ci.settings.computer_task import ComputerBlock
-from skillopt_ci.settings.config import Config
 from skillopt_ci.tasks.attachments import task_files
 from skillopt_ci.tasks.task import ComputerTask
 
@@ -20,10 +20,7 @@ def open_places(config: Config, root: Path, environ: Mapping[str, str]) -> Place
     if settings is None:
         return None
     # Imported late: runs that only chat need none of it.
-    from skillopt_ci.computer.build import (
-        computers,
-        spec,
-    )
+    from skillopt_ci.computer.build import computers, spec
 
     common = None if config.rollout.task is None else _common(config.rollout.task, root)
     return Places(computers(settings, environ), spec(settings), common)

@@ -4,12 +4,8 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from skillopt_ci.errors import UsageError
-from skillopt_ci.rollout.computer_scorer import ComputerGrader, grader_files
-from skillopt_ci.rollout.places import Places
-from skillopt_ci.rollout.steps import Attempt
-from skillopt_ci.settings.rollout import AttemptLimits
-from skillopt_ci.settings.scorer import (
+from skillopt_ci.config.rollout import AttemptLimits
+from skillopt_ci.config.scorers import (
     AllScorer,
     AnyScorer,
     CommandScorer,
@@ -19,6 +15,10 @@ from skillopt_ci.settings.scorer import (
     ScorerSpec,
     WeightedScorer,
 )
+from skillopt_ci.errors import UsageError
+from skillopt_ci.rollout.computer_scorer import ComputerGrader, grader_files
+from skillopt_ci.rollout.places import Places
+from skillopt_ci.rollout.steps import Attempt
 from skillopt_ci.tasks.scorers.build import NEEDS_COMPUTER, build_scorer
 from skillopt_ci.tasks.scorers.command import CommandGrader
 from skillopt_ci.tasks.scorers.python_function import PythonGrader

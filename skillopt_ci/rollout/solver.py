@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from skillopt_ci.computer.computer import Computer
+from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.messages import Message, fenced
 from skillopt_ci.model.client import ChatClient, ChatRequest, Role
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.steps import Asked, Attempt, ModelSaid, Step
-from skillopt_ci.settings.rollout import AttemptLimits
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.scorers.score import Score
 from skillopt_ci.tasks.task import Task

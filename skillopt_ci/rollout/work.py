@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from skillopt_ci.aio import TimeUp, off_the_clock, working_time
+from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.model.client import ModelRefusal
 from skillopt_ci.model.usage import Usage
 from skillopt_ci.rollout.allowance import Allowance, LimitReached
@@ -20,7 +21,6 @@ from skillopt_ci.rollout.steps import (
     ToolUsed,
 )
 from skillopt_ci.rollout.transcript import Transcript
-from skillopt_ci.settings.rollout import AttemptLimits
 from skillopt_ci.tasks.scorers.score import GraderError, Score
 from skillopt_ci.tasks.task import Task
 

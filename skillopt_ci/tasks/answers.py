@@ -2,7 +2,7 @@
 
 import re
 
-from skillopt_ci.settings.scorer import AnswerFrom
+from skillopt_ci.config.scorers import AnswerFrom
 
 _FENCE = re.compile(r"^(?P<indent>[ \t]*)(?P<mark>`{3,}|~{3,})(?P<info>.*)$")
 

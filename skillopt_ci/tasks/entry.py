@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from skillopt_ci.settings.base import Section
-from skillopt_ci.settings.computer_task import ComputerBlock, Files
-from skillopt_ci.settings.scorer import ScorerSpec
+from skillopt_ci.config.base import Section
+from skillopt_ci.config.rollout import ComputerBlock, Files
+from skillopt_ci.config.scorers import ScorerSpec
 
 
 def _id_text(value: object) -> object:

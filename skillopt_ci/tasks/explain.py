@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from skillopt_ci.settings.base import Section
-from skillopt_ci.settings.computer_task import ComputerBlock
-from skillopt_ci.settings.keys import choices, fields, sections
-from skillopt_ci.settings.scorer import ScorerSpec
+from skillopt_ci.config.base import Section
+from skillopt_ci.config.reference import choices, fields, sections
+from skillopt_ci.config.rollout import ComputerBlock
+from skillopt_ci.config.scorers import ScorerSpec
 from skillopt_ci.tasks.entry import MessageEntry, TaskEntry
 from skillopt_ci.tasks.problems import did_you_mean
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from skillopt_ci.config.config import GeneratedTasks, Train
 from skillopt_ci.errors import TaskFileError
-from skillopt_ci.settings.config import GeneratedTasks, Train
 from skillopt_ci.tasks.disjoint import NamedSplits
 from skillopt_ci.tasks.problems import Problem, refuse
 from skillopt_ci.tasks.record import to_task

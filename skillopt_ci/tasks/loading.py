@@ -5,8 +5,8 @@ from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 
+from skillopt_ci.config.config import GeneratedTasks, GivenSplits, RatioSplit, SplitDir, Train
 from skillopt_ci.errors import TaskFileError
-from skillopt_ci.settings.config import GeneratedTasks, GivenSplits, RatioSplit, SplitDir, Train
 from skillopt_ci.tasks.disjoint import NamedSplits, overlaps, repeated_ids
 from skillopt_ci.tasks.generated import generate_splits
 from skillopt_ci.tasks.json_source import read_json, read_jsonl

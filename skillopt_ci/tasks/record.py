@@ -6,9 +6,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from skillopt_ci.config.rollout import ComputerBlock
 from skillopt_ci.errors import TaskFileError
 from skillopt_ci.messages import Message
-from skillopt_ci.settings.computer_task import ComputerBlock
 from skillopt_ci.tasks.attachments import task_files
 from skillopt_ci.tasks.entry import TaskEntry
 from skillopt_ci.tasks.explain import explain

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from skillopt_ci.config.rollout import ComputerBlock
+from skillopt_ci.config.scorers import ScorerSpec
 from skillopt_ci.messages import Image, Message
-from skillopt_ci.settings.computer_task import ComputerBlock
-from skillopt_ci.settings.scorer import ScorerSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Generic
 
 from skillopt_ci.aio import map_ordered, siblings
+from skillopt_ci.config.config import Gradient
 from skillopt_ci.messages import fenced
 from skillopt_ci.model.client import ChatClient
 from skillopt_ci.progress import Observer, StageAdvanced, StageStarted
 from skillopt_ci.prompts import sections
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.settings.config import Gradient
 from skillopt_ci.skill.edit import Source
 from skillopt_ci.training import reply_schema
 from skillopt_ci.training.ask import Lost, ask, optimizer_request

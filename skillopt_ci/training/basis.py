@@ -2,9 +2,8 @@
 
 import hashlib
 
+from skillopt_ci.config.reference import changed_keys, recordable
 from skillopt_ci.ledger.records.run import Basis
-from skillopt_ci.settings.changes import changed_keys
-from skillopt_ci.settings.fingerprint import recordable
 from skillopt_ci.training.session import Session
 
 

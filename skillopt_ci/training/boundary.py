@@ -8,6 +8,7 @@ current score always belongs to the current skill.
 import asyncio
 from dataclasses import dataclass, replace
 
+from skillopt_ci.config.config import Evaluation
 from skillopt_ci.ledger.folder import document
 from skillopt_ci.ledger.records.epoch import BoundaryRecord
 from skillopt_ci.ledger.records.run import State
@@ -16,7 +17,6 @@ from skillopt_ci.ledger.records.usage import UsageRecord, account_records
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.progress import StageFinished
 from skillopt_ci.report.boundary import boundary_proposed
-from skillopt_ci.settings.config import Evaluation
 from skillopt_ci.training.boundary_landing import conclude_boundary
 from skillopt_ci.training.flight import BoundaryFlight, put_forward, recharge
 from skillopt_ci.training.foresight import (

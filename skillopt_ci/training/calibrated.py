@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from skillopt_ci.config.config import GateSettings
 from skillopt_ci.model.usage import Usage
-from skillopt_ci.settings.gate import GateSettings
 
 
 @dataclass(frozen=True, slots=True)

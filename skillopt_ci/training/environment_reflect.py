@@ -4,13 +4,13 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from skillopt_ci.config.config import Gradient
 from skillopt_ci.environments import checked
 from skillopt_ci.progress import Note, Observer, StageAdvanced, StageStarted
 from skillopt_ci.prompts import sections
 from skillopt_ci.report.figures import plural
 from skillopt_ci.rollout.environment import Environment, Reflecting
 from skillopt_ci.rollout.outcome import Rollout
-from skillopt_ci.settings.config import Gradient
 from skillopt_ci.skill.edit import Source
 from skillopt_ci.training.minibatch import Minibatch
 from skillopt_ci.training.modes.mode import Desk, UpdateMode

@@ -4,9 +4,9 @@ import asyncio
 from contextlib import AsyncExitStack, closing
 
 from skillopt_ci.aio import Scheduler
+from skillopt_ci.config.config import Config
 from skillopt_ci.model.build import Switchboard, open_switchboard
 from skillopt_ci.rollout.store import AttemptStore
-from skillopt_ci.settings.config import Config
 from skillopt_ci.training.rig_parts import ModelParts, RigParts
 
 

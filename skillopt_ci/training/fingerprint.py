@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+from skillopt_ci.config.config import Config
+from skillopt_ci.config.models import ModelRole
+from skillopt_ci.config.rollout import RolloutSettings
+from skillopt_ci.config.scorers import ComputerScorer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.computer_scorer import grader_files
 from skillopt_ci.rollout.scorers import parts_of
-from skillopt_ci.settings.config import Config
-from skillopt_ci.settings.model import ModelRole
-from skillopt_ci.settings.rollout import RolloutSettings
-from skillopt_ci.settings.scorer import ComputerScorer
 from skillopt_ci.tasks.identity import task_sha256
 from skillopt_ci.tasks.task import ComputerTask, Task
 

@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
+from skillopt_ci.config.config import Config, Evaluation, Limits
+from skillopt_ci.config.rollout import ChatSettings, HumanSettings, LocalExecutor
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.ledger.records.step import StepRecord
 from skillopt_ci.model.cache import UNCLAIMED
@@ -13,9 +15,6 @@ from skillopt_ci.model.meter import Meter
 from skillopt_ci.model.usage import Account, Usage
 from skillopt_ci.progress import CallPaid
 from skillopt_ci.rollout.order import Order
-from skillopt_ci.settings.config import Config, Evaluation, Limits
-from skillopt_ci.settings.rollout import LocalExecutor
-from skillopt_ci.settings.solver import ChatSettings, HumanSettings
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.ahead import WorkAhead
 from skillopt_ci.training.attempts import made_under

@@ -6,7 +6,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Literal, Protocol, TypeVar
 
-from skillopt_ci.settings.config import Evaluation
+from skillopt_ci.config.config import Evaluation
 
 Metric = Literal["hard", "soft", "mixed"]
 Number = TypeVar("Number", float, Fraction)

@@ -7,7 +7,7 @@ never refused. A reason names the rule and where it applies, and never repeats w
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from skillopt_ci.settings.config import Guard
+from skillopt_ci.config.config import Guard
 from skillopt_ci.skill.document import word_count
 from skillopt_ci.skill.regions import strip_markers
 from skillopt_ci.training.guard_answers import Answers

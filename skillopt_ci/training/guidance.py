@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
+from skillopt_ci.config.config import Gradient
 from skillopt_ci.messages import fenced
 from skillopt_ci.model.client import ChatClient
 from skillopt_ci.progress import Observer, StageFinished, StageStarted
 from skillopt_ci.prompts import sections
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.report.figures import plural
-from skillopt_ci.settings.config import Gradient
 from skillopt_ci.skill.document import word_count
 from skillopt_ci.skill.regions import strip_markers
 from skillopt_ci.training import reply_schema

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
+from skillopt_ci.config.config import Evaluation
 from skillopt_ci.ledger.records.measurement import Measurement
 from skillopt_ci.progress import Note, Observer, StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.report.figures import score_text
 from skillopt_ci.rollout.outcome import Rollout, Status
 from skillopt_ci.rollout.runner import Runner, refuse_errors
-from skillopt_ci.settings.config import Evaluation
 from skillopt_ci.skill.density import semantic_density
 from skillopt_ci.skill.document import word_count
 from skillopt_ci.skill.regions import as_read

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from skillopt_ci.config.config import Gradient
 from skillopt_ci.rollout.outcome import Rollout
-from skillopt_ci.settings.config import Gradient
 from skillopt_ci.skill.edit import Source
 
 

@@ -7,12 +7,12 @@ gate as well, together with the step's edits and, where those are rejected, by t
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from skillopt_ci.config.config import Optimizer
 from skillopt_ci.ledger.records.proposal import NotesRecord, RefusedNote
 from skillopt_ci.messages import fenced
 from skillopt_ci.progress import StageFinished
 from skillopt_ci.prompts import sections
 from skillopt_ci.report.figures import plural
-from skillopt_ci.settings.config import Optimizer
 from skillopt_ci.skill.appendix import merge_notes, notes_of, with_notes
 from skillopt_ci.skill.edit import Source
 from skillopt_ci.training import reply_schema

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from skillopt_ci.config.config import Train
 from skillopt_ci.errors import ConfigError
-from skillopt_ci.settings.config import Train
 from skillopt_ci.tasks.task import Task
 
 Item = TypeVar("Item")

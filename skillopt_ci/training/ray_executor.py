@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 
+from skillopt_ci.config.config import Config, Limits
+from skillopt_ci.config.rollout import HumanSettings, LocalExecutor, RayExecutor
 from skillopt_ci.errors import UsageError
 from skillopt_ci.model.answer_file import import_answer_lines
 from skillopt_ci.model.cache import CallCache
@@ -18,9 +20,6 @@ from skillopt_ci.rollout.ray.executor import ClusterExecutor
 from skillopt_ci.rollout.ray.parcel import Parcel
 from skillopt_ci.rollout.solver import ChatSolver, Solver, chat_request, conversation
 from skillopt_ci.rollout.solvers.agent import AgentSolver
-from skillopt_ci.settings.config import Config, Limits
-from skillopt_ci.settings.rollout import LocalExecutor, RayExecutor
-from skillopt_ci.settings.solver import HumanSettings
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.identity import task_sha256
 from skillopt_ci.training.ray_worker import make

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt_ci import aio
+from skillopt_ci.config.config import Config, Limits
 from skillopt_ci.environments.find import open_environment
 from skillopt_ci.errors import BudgetExhausted, InfrastructureError, SkilloptError
 from skillopt_ci.model.answer_file import answer_lines
@@ -31,7 +32,6 @@ from skillopt_ci.rollout.places import Places
 from skillopt_ci.rollout.ray.parcel import Handover, Parcel
 from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.store import AttemptStore
-from skillopt_ci.settings.config import Config, Limits
 from skillopt_ci.training.rig import open_runner
 from skillopt_ci.training.run_secrets import run_secrets
 from skillopt_ci.training.working_facts import working_facts

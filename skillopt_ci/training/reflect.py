@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Generic
 
 from skillopt_ci.aio import Begun, begun
+from skillopt_ci.config.config import Gradient
 from skillopt_ci.model.client import ModelUnavailable
 from skillopt_ci.progress import StageAdvanced, StageStarted
 from skillopt_ci.prompts import sections
 from skillopt_ci.report.figures import plural
 from skillopt_ci.rollout.outcome import Rollout
-from skillopt_ci.settings.config import Gradient
 from skillopt_ci.skill.diff import unified_diff
 from skillopt_ci.skill.edit import Source
 from skillopt_ci.skill.regions import as_read

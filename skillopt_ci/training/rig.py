@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from skillopt_ci.aio import Places
+from skillopt_ci.config.rollout import LocalExecutor
 from skillopt_ci.environments.checked import grade
 from skillopt_ci.model.client import ChatClient
 from skillopt_ci.model.judge import ChatJudge
@@ -26,7 +27,6 @@ from skillopt_ci.rollout.solver import Solver
 from skillopt_ci.rollout.solvers.build import build_solver
 from skillopt_ci.rollout.steps import Attempt
 from skillopt_ci.rollout.store import AttemptStore
-from skillopt_ci.settings.rollout import LocalExecutor
 from skillopt_ci.tasks.scorers.score import Score
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.fingerprint import model_facts

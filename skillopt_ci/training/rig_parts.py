@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
+from skillopt_ci.config.config import Config
 from skillopt_ci.progress import Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redact
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.places import Places
-from skillopt_ci.settings.config import Config
 
 
 class ModelParts(Protocol):

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+from skillopt_ci.config.config import Evaluation
 from skillopt_ci.errors import TooManyErrors
 from skillopt_ci.ledger.records.gate import GateRecord
 from skillopt_ci.ledger.records.measurement import Measurement
 from skillopt_ci.ledger.records.run import State
-from skillopt_ci.settings.config import Evaluation
 from skillopt_ci.training.gate import Contender, Gate, Verdict, admit_notes, exact, score
 from skillopt_ci.training.gates.record import gate_record
 from skillopt_ci.training.gates.regression import losses

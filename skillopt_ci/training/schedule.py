@@ -7,7 +7,7 @@ number is the only time, so that a resumed run and an uninterrupted one have the
 import math
 from typing import Literal
 
-from skillopt_ci.settings.config import Optimizer
+from skillopt_ci.config.config import Optimizer
 
 
 def lr_control(optimizer: Optimizer) -> Literal["fixed", "autonomous", "none"]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+from skillopt_ci.config.config import Config, GeneratedTasks
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.ledger.record_memory import RecordMemory
@@ -19,7 +20,6 @@ from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.places import Places
 from skillopt_ci.rollout.runner import Runner
-from skillopt_ci.settings.config import Config, GeneratedTasks
 from skillopt_ci.tasks.identity import lessons_sha256
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.training.ahead import Ahead, NothingAhead

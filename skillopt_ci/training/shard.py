@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from skillopt_ci.config.config import Limits
 from skillopt_ci.errors import UsageError
 from skillopt_ci.model.answer_file import export_answers, import_answers
 from skillopt_ci.model.cache import UNCLAIMED, CallCache
@@ -21,7 +22,6 @@ from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.order import Order
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.rollout.store import AttemptStore
-from skillopt_ci.settings.config import Limits
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.outlook import Outlook
 from skillopt_ci.training.session import Bench, Session

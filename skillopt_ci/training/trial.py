@@ -5,11 +5,11 @@ from functools import partial
 from typing import Any
 
 from skillopt_ci.aio import map_ordered
+from skillopt_ci.config.config import Config
 from skillopt_ci.ledger.records.race import RaceRecord
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.report.figures import plural
 from skillopt_ci.rollout.runner import refuse_too_many_errors
-from skillopt_ci.settings.config import Config
 from skillopt_ci.skill.apply import apply_edits
 from skillopt_ci.skill.edit import Edit
 from skillopt_ci.training.attribution import Comparison, compared_in

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from skillopt_ci.config.config import Config
+from skillopt_ci.config.rollout import ChatSettings
 from skillopt_ci.model.client import ChatReply, ChatRequest
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.places import Places
 from skillopt_ci.rollout.solvers.build import build_solver
-from skillopt_ci.settings.config import Config
-from skillopt_ci.settings.solver import ChatSettings
 from skillopt_ci.training.fingerprint import rollout_facts
 
 

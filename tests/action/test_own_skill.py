@@ -4,7 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from skillopt_ci.settings.loading import load
+from skillopt_ci.config.loading import load
 from skillopt_ci.skill.validation import problems
 from skillopt_ci.tasks.loading import load_splits
 

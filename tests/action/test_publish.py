@@ -10,10 +10,10 @@ from github_server.state import Hub
 from run_views import REPOSITORY, plain_run
 
 from skillopt_ci.action.publish import Published, Showing, publish
+from skillopt_ci.config.config import GitHub
 from skillopt_ci.github.forge import WantedPullRequest
 from skillopt_ci.report.links import Links
 from skillopt_ci.report.run_view import RunView
-from skillopt_ci.settings.github import GitHub
 
 COMMENT = "POST /issues/{issue_number}/comments"
 FORBIDDEN = "Resource not accessible by integration"

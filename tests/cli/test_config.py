@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillopt_ci.settings.loading import load
+from skillopt_ci.config.loading import load
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Cli

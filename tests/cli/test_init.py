@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.cli.init import choose, command, decider
 from skillopt_ci.cli.providers import PRESETS
-from skillopt_ci.settings.loading import load
+from skillopt_ci.config.loading import load
 
 KEYS = ["run", "skill", "provider", "base_url", "target_model", "optimizer_model", "api_key_env"]
 

@@ -2,9 +2,9 @@ from pathlib import Path
 from typing import Any
 
 from skillopt_ci.cli.known_secrets import learn_secrets
+from skillopt_ci.config.config import Config
+from skillopt_ci.config.loading import Loaded
 from skillopt_ci.redaction import HIDDEN, Redactor
-from skillopt_ci.settings.config import Config
-from skillopt_ci.settings.loading import Loaded
 
 ENVIRON = {
     "MODEL_KEY_X": "of-the-model-0123",

@@ -7,8 +7,8 @@ import pytest
 
 from skillopt_ci.cli.examine import Finding
 from skillopt_ci.cli.probe import probe_models
+from skillopt_ci.config.models import Models
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.settings.model import Models
 
 if TYPE_CHECKING:
     from tests.conftest import ModelServer

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.cli.scaffold import Choices, existing_skill, scaffold, slug, write_new
+from skillopt_ci.config.loading import load
 from skillopt_ci.errors import UsageError
-from skillopt_ci.settings.loading import load
 from skillopt_ci.skill.validation import problems
 from skillopt_ci.tasks.loading import load_splits
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.cli.workplaces import check_places
+from skillopt_ci.config.loading import load
+from skillopt_ci.config.rollout import ComputerBlock
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message
 from skillopt_ci.rollout.opening import open_places
-from skillopt_ci.settings.computer_task import ComputerBlock
-from skillopt_ci.settings.loading import load
 from skillopt_ci.tasks.task import ComputerTask, Splits, Task
 
 if TYPE_CHECKING:

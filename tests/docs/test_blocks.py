@@ -22,8 +22,8 @@ from doc_blocks import Block, all_blocks, commands, documents, run_in
 
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.cli.main import cli
-from skillopt_ci.settings.loading import load
-from skillopt_ci.settings.schema import json_schema
+from skillopt_ci.config.loading import load
+from skillopt_ci.config.reference import json_schema
 from skillopt_ci.tasks.loading import load_tasks
 
 LANGUAGES = {

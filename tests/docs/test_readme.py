@@ -10,9 +10,9 @@ from typing import get_args
 import pytest
 
 from skillopt_ci.cli.main import COMMANDS
+from skillopt_ci.config.loading import load
+from skillopt_ci.config.scorers import ScorerSpec
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.settings.loading import load
-from skillopt_ci.settings.scorer import ScorerSpec
 from skillopt_ci.tasks.loading import load_tasks
 
 ROOT = Path(__file__).parents[2]

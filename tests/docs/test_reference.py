@@ -11,9 +11,9 @@ import pytest
 from pydantic import BaseModel
 
 from skillopt_ci.cli.main import COMMANDS
+from skillopt_ci.config.reference import json_schema
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.ledger import records
-from skillopt_ci.settings.schema import json_schema
 
 ROOT = Path(__file__).parents[2]
 PAGES, SCRIPTS = ROOT / "docs" / "reference", str(ROOT / "scripts")

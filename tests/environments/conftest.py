@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from skillopt_ci.config.config import EnvironmentSettings
 from skillopt_ci.environments.find import open_environment
 from skillopt_ci.model.client import ChatReply, ChatRequest
 from skillopt_ci.model.usage import Usage
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.steps import Attempt, Step
-from skillopt_ci.settings.environment import EnvironmentSettings
 from skillopt_ci.tasks.scorers.score import Score
 from skillopt_ci.tasks.task import Task
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from skillopt_ci.config.config import EnvironmentSettings
 from skillopt_ci.environments.checked import split_tasks
 from skillopt_ci.environments.find import open_environment
 from skillopt_ci.errors import UsageError
-from skillopt_ci.settings.environment import EnvironmentSettings
 
 if TYPE_CHECKING:
     from tests.environments.conftest import OpenEnvironment
@@ -103,7 +103,7 @@ include = ["riddle_environment.py"]
 USE = """
 from pathlib import Path
 from skillopt_ci.environments.find import open_environment
-from skillopt_ci.settings.environment import EnvironmentSettings
+from skillopt_ci.config.config import EnvironmentSettings
 found = open_environment(EnvironmentSettings(type="riddles", count=1), Path(), {})
 print([task.id for task in found.tasks("train")])
 """

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from skillopt_ci.config.config import EnvironmentSettings
 from skillopt_ci.environments.bridge import unpacked
 from skillopt_ci.environments.find import open_environment
 from skillopt_ci.environments.inspect_ai.environment import InspectEnvironment
@@ -18,7 +19,6 @@ from skillopt_ci.messages import ToolCall
 from skillopt_ci.model.client import ChatRequest, ModelUnavailable, Role
 from skillopt_ci.rollout.environment import Environment, EnvironmentFailure
 from skillopt_ci.rollout.steps import Asked, Attempt, Limit, ModelSaid, ToolUsed
-from skillopt_ci.settings.environment import EnvironmentSettings
 from skillopt_ci.tasks.scorers.score import GraderError
 from tests.environments.conftest import OpenEnvironment, attempt_now, reply
 

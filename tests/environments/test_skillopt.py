@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from skillopt_ci.config.config import EnvironmentSettings, Gradient
 from skillopt_ci.environments.bridge import unpacked
 from skillopt_ci.environments.find import open_environment
 from skillopt_ci.environments.skillopt.environment import SkillOptEnvironment
@@ -19,8 +20,6 @@ from skillopt_ci.messages import Message
 from skillopt_ci.model.client import ChatRequest, ModelRefusal, ModelUnavailable, Role
 from skillopt_ci.rollout.environment import EnvironmentFailure, Reflecting
 from skillopt_ci.rollout.outcome import Rollout, Status
-from skillopt_ci.settings.config import Gradient
-from skillopt_ci.settings.environment import EnvironmentSettings
 from skillopt_ci.tasks.scorers.score import GraderError
 from tests.environments.conftest import OpenEnvironment, Script, ScriptedModel, attempt_now
 

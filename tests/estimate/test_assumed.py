@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from skillopt_ci.config.config import Config
 from skillopt_ci.estimate.assumed import Assumed, assumed
-from skillopt_ci.settings.config import Config
 
 
 def config(**sections: Any) -> Config:

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci.config.config import Config, Gradient
 from skillopt_ci.estimate.calls import (
     ANALYST,
     JUDGE,
@@ -31,7 +32,6 @@ from skillopt_ci.estimate.calls import (
 )
 from skillopt_ci.estimate.spread import Spread
 from skillopt_ci.messages import Message
-from skillopt_ci.settings.config import Config, Gradient
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.plan import plan_step, total_steps
 

@@ -10,8 +10,8 @@ CHOICES = {"A": "Paris", "B": "New York", "C": "Rome"}
     "answer", ["A good reason makes it C", "A city like Rome", "A close call between B and C"]
 )
 def test_a_sentence_that_begins_with_an_article_does_not_choose_a(answer: str) -> None:
+    from skillopt_ci.config.scorers import ChoiceScorer
     from skillopt_ci.messages import Message
-    from skillopt_ci.settings.scorer import ChoiceScorer
     from skillopt_ci.tasks.scorers.choice import grade_choice
     from skillopt_ci.tasks.task import Task
 
@@ -23,8 +23,8 @@ def test_a_sentence_that_begins_with_an_article_does_not_choose_a(answer: str) -
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.9: several labels become A")
 @pytest.mark.parametrize("reference", ["A, C", "A and C", "A C"])
 def test_several_labels_are_all_asked_for_or_refused(reference: str) -> None:
+    from skillopt_ci.config.scorers import ChoiceScorer
     from skillopt_ci.messages import Message
-    from skillopt_ci.settings.scorer import ChoiceScorer
     from skillopt_ci.tasks.scorers.choice import check_choice_references, grade_choice
     from skillopt_ci.tasks.task import Task
 

@@ -341,8 +341,8 @@ def test_the_variable_of_the_optimizers_sandbox_is_read(
     strict=True, raises=AssertionError, reason="issue 16.20: a refill draws from the file's order"
 )
 def test_a_batch_with_nothing_left_is_drawn_from_the_epochs_order() -> None:
+    from skillopt_ci.config.config import Train
     from skillopt_ci.messages import Message
-    from skillopt_ci.settings.config import Train
     from skillopt_ci.tasks.task import Task
     from skillopt_ci.training.plan import plan_step
 

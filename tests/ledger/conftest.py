@@ -9,8 +9,8 @@ from threading import Thread
 
 import pytest
 
+from skillopt_ci.config import config
 from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.settings import config
 
 SKILL = "skills/SKILL.md"
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from skillopt_ci.config import config
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.settings import config
 
 if TYPE_CHECKING:
     from tests.ledger.conftest import Bench

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Message
 from skillopt_ci.model.client import ChatReply, ChatRequest, Role
 from skillopt_ci.model.usage import Usage
-from skillopt_ci.settings.model import ModelRole
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from skillopt_ci.aio import siblings
+from skillopt_ci.config.config import Limits
+from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError
 from skillopt_ci.model.build import open_models
 from skillopt_ci.model.client import ChatReply, ModelUnavailable, Role
 from skillopt_ci.model.meter import Meter
-from skillopt_ci.settings.config import Limits
-from skillopt_ci.settings.model import ModelRole, Models
 
 
 def run(
@@ -139,7 +139,7 @@ from skillopt_ci.messages import Message
 from skillopt_ci.model.build import open_models
 from skillopt_ci.model.client import ChatRequest, Role
 from skillopt_ci.model.meter import Meter
-from skillopt_ci.settings.model import ModelRole, Models
+from skillopt_ci.config.models import ModelRole, Models
 role = lambda name: {"provider": "simulated", "model": name}
 models = Models.model_validate(
     {"target": role("simulated-target"), "optimizer": role("simulated-optimizer")})
@@ -162,7 +162,7 @@ from skillopt_ci.messages import Message
 from skillopt_ci.model.build import open_models
 from skillopt_ci.model.client import ChatRequest, Role
 from skillopt_ci.model.meter import Meter
-from skillopt_ci.settings.model import ModelRole, Models
+from skillopt_ci.config.models import ModelRole, Models
 role = {"provider": "openai", "model": "m", "base_url": sys.argv[1]}
 models = Models.model_validate({"target": role, "optimizer": role})
 meter = Meter()
@@ -199,7 +199,7 @@ import asyncio, sys
 import skillopt_ci.cli.main
 from skillopt_ci.model.build import open_models
 from skillopt_ci.model.meter import Meter
-from skillopt_ci.settings.model import ModelRole, Models
+from skillopt_ci.config.models import ModelRole, Models
 role = {{"provider": {provider!r}, "model": "simulated-target"}}
 role |= {{"command": [sys.executable]}} if {provider!r} == "command" else {{}}
 models = Models.model_validate({{"target": role, "optimizer": role}})

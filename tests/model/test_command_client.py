@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from skillopt_ci.config.models import ModelRole, Models
+from skillopt_ci.config.providers import PROVIDERS
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Image, Message
 from skillopt_ci.model.build import open_models
@@ -15,8 +17,6 @@ from skillopt_ci.model.command_client import CommandClient, rendered
 from skillopt_ci.model.keys import resolved_key_values
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.model.transient import TransientFailure
-from skillopt_ci.settings.model import ModelRole, Models
-from skillopt_ci.settings.providers import PROVIDERS
 
 REQUEST = ChatRequest(
     Role.TARGET, "rollout", (Message("system", "Be brief."), Message("user", "Say hé."))

@@ -2,12 +2,12 @@ from typing import Any
 
 import pytest
 
+from skillopt_ci.config.models import ModelRole
+from skillopt_ci.config.providers import PROVIDERS
 from skillopt_ci.model.chat_body import CHAT_WORDS, chat_body
 from skillopt_ci.model.client import ChatRequest, ReplySchema
 from skillopt_ci.model.dialect import Dialect, dialect_of, refused_setting, settings_of
 from skillopt_ci.model.server_error import ServerError
-from skillopt_ci.settings.model import ModelRole
-from skillopt_ci.settings.providers import PROVIDERS
 
 MODERN = Dialect("max_completion_tokens")
 SCHEMA = ReplySchema("answer", {"type": "object", "properties": {}})

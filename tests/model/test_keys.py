@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.keys import (
     api_key,
@@ -13,7 +14,6 @@ from skillopt_ci.model.keys import (
     required_variable,
     resolved_key_values,
 )
-from skillopt_ci.settings.model import ModelRole, Models
 
 
 def config(**changes: Any) -> ModelRole:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.client import ChatReply, ChatRequest, ModelRefusal, Role
@@ -16,7 +17,6 @@ from skillopt_ci.model.server_client import ServerClient
 from skillopt_ci.model.transient import TransientFailure
 from skillopt_ci.model.usage import Usage
 from skillopt_ci.progress import Event, Note, silent
-from skillopt_ci.settings.model import ModelRole
 
 KEY = "sk-very-secret"
 

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from model_api import ModelApi, serving
 
+from skillopt_ci.config.models import ModelRole, Models
+from skillopt_ci.config.providers import PROVIDERS
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.build import open_models
@@ -22,8 +24,6 @@ from skillopt_ci.model.client import (
     Tool,
 )
 from skillopt_ci.model.meter import Meter
-from skillopt_ci.settings.model import ModelRole, Models
-from skillopt_ci.settings.providers import PROVIDERS
 
 PICTURE = Image("image/png", "iVBORw0KGgo=")
 TOOL = Tool(

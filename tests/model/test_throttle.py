@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillopt_ci.aio import siblings
+from skillopt_ci.config.models import ModelRole
 from skillopt_ci.model.client import ChatRequest
 from skillopt_ci.model.openai_client import connection_pool, openai_client
 from skillopt_ci.model.retrying import RetryingClient
 from skillopt_ci.model.throttle import Throttle
 from skillopt_ci.model.transient import TransientFailure
-from skillopt_ci.settings.model import ModelRole
 
 
 class _Clockwork(asyncio.SelectorEventLoop):

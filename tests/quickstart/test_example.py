@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
+from skillopt_ci.config.loading import load
 from skillopt_ci.errors import UsageError
 from skillopt_ci.model.simulated.skill_reading import stances
 from skillopt_ci.quickstart import EXAMPLE_FILES, write_example
 from skillopt_ci.quickstart.tasks import SIZES, task_files
-from skillopt_ci.settings.loading import load
 from skillopt_ci.skill.validation import problems
 
 CONFIGS = Path(__file__).parents[2] / "configs"

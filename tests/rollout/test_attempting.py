@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.computer.errors import ComputerFailure
+from skillopt_ci.config.config import Limits
+from skillopt_ci.config.rollout import AttemptLimits, ComputerBlock, RolloutSettings
+from skillopt_ci.config.scorers import ComputerScorer, ExactScorer, ScorerSpec
 from skillopt_ci.errors import BudgetExhausted, UsageError
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.client import ModelRefusal, ModelUnavailable
@@ -28,10 +31,6 @@ from skillopt_ci.rollout.shelf import Shelf
 from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
 from skillopt_ci.rollout.steps import AgentError, Attempt, Limit, ModelSaid, Step, ToolUsed
 from skillopt_ci.rollout.store import AttemptStore
-from skillopt_ci.settings.computer_task import ComputerBlock
-from skillopt_ci.settings.config import Limits
-from skillopt_ci.settings.rollout import AttemptLimits, RolloutSettings
-from skillopt_ci.settings.scorer import ComputerScorer, ExactScorer, ScorerSpec
 from skillopt_ci.tasks.scorers.score import GraderError, Score
 from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile
 

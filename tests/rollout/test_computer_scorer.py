@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from skillopt_ci.config.rollout import AttemptLimits
+from skillopt_ci.config.scorers import AllScorer, ComputerScorer, ExactScorer, ScorerSpec
 from skillopt_ci.errors import UsageError
 from skillopt_ci.rollout.places import Places
 from skillopt_ci.rollout.scorers import TaskScorers
 from skillopt_ci.rollout.steps import Attempt
-from skillopt_ci.settings.rollout import AttemptLimits
-from skillopt_ci.settings.scorer import AllScorer, ComputerScorer, ExactScorer, ScorerSpec
 from skillopt_ci.tasks.scorers.score import GraderError, Score
 
 if TYPE_CHECKING:

@@ -18,6 +18,8 @@ import pytest
 import shell_agent
 
 from skillopt_ci.cli.main import main
+from skillopt_ci.config.config import Config, Limits
+from skillopt_ci.config.rollout import RayExecutor
 from skillopt_ci.errors import BudgetExhausted, ExitCode, UsageError
 from skillopt_ci.model.usage import Usage
 from skillopt_ci.progress import Event, Note
@@ -25,8 +27,6 @@ from skillopt_ci.redaction import HIDDEN
 from skillopt_ci.rollout.order import Order
 from skillopt_ci.rollout.ray.cluster import join
 from skillopt_ci.rollout.ray.parcel import Parcel
-from skillopt_ci.settings.config import Config, Limits
-from skillopt_ci.settings.rollout import RayExecutor
 from skillopt_ci.training import ray_worker
 
 if TYPE_CHECKING:
@@ -356,6 +356,6 @@ def _parcel(checkout: Checkout, *overrides: str, limits: Limits | None = None) -
 
 
 def _loaded(checkout: Checkout, overrides: tuple[str, ...]) -> str:
-    from skillopt_ci.settings.loading import load
+    from skillopt_ci.config.loading import load
 
     return load(checkout.folder / "skillopt.yaml", overrides).config.model_dump_json()

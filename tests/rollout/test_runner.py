@@ -9,6 +9,8 @@ import pytest
 import virtual_time
 
 from skillopt_ci.aio import Places
+from skillopt_ci.config.rollout import RolloutSettings
+from skillopt_ci.config.scorers import CommandScorer, ExactScorer
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError, TooManyErrors
 from skillopt_ci.model.client import ModelRefusal, ModelUnavailable
 from skillopt_ci.prompts.library import Prompts
@@ -19,8 +21,6 @@ from skillopt_ci.rollout.runner import Runner, refuse_too_many_errors
 from skillopt_ci.rollout.scorers import TaskScorers
 from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
 from skillopt_ci.rollout.steps import Attempt
-from skillopt_ci.settings.rollout import RolloutSettings
-from skillopt_ci.settings.scorer import CommandScorer, ExactScorer
 from skillopt_ci.tasks.task import Task
 
 if TYPE_CHECKING:

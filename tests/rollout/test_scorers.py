@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from skillopt_ci.config.scorers import ExactScorer, F1Scorer, ScorerSpec
 from skillopt_ci.rollout.scorers import TaskScorers
-from skillopt_ci.settings.scorer import ExactScorer, F1Scorer, ScorerSpec
 from skillopt_ci.tasks.scorers.score import GraderError
 
 if TYPE_CHECKING:

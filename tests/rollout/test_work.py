@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import virtual_time
 
+from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.client import ChatReply, ChatRequest, ModelRefusal, ModelUnavailable, Role
 from skillopt_ci.model.usage import Usage
@@ -29,7 +30,6 @@ from skillopt_ci.rollout.steps import (
 )
 from skillopt_ci.rollout.transcript import Transcript
 from skillopt_ci.rollout.work import Worked, work
-from skillopt_ci.settings.rollout import AttemptLimits
 from skillopt_ci.tasks.scorers.score import GraderError, Score
 from skillopt_ci.tasks.task import Task
 

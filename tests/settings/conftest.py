@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from skillopt_ci.config.loading import Loaded, load
 from skillopt_ci.errors import ConfigError
-from skillopt_ci.settings.loading import Loaded, load
 
 MINIMAL = """\
 run: triage

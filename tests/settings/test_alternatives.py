@@ -1,7 +1,7 @@
 import pytest
 
-from skillopt_ci.settings.alternatives import choose_alternative
-from skillopt_ci.settings.config import GivenSplits, RatioSplit, SplitDir
+from skillopt_ci.config.base import choose_alternative
+from skillopt_ci.config.config import GivenSplits, RatioSplit, SplitDir
 
 SHAPES = (GivenSplits, RatioSplit, SplitDir)
 

@@ -1,4 +1,4 @@
-from skillopt_ci.settings.changes import changed_keys
+from skillopt_ci.config.reference import changed_keys
 
 
 def test_nothing_changed() -> None:

@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from skillopt_ci.computer.build import computers, spec
 from skillopt_ci.computer.computer import Network
-from skillopt_ci.settings.computer import ComputerSettings
+from skillopt_ci.config.rollout import ComputerSettings
 
 
 def test_the_usual_computer_is_a_sandbox_without_network() -> None:

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from skillopt_ci.settings.config import Config
-from skillopt_ci.settings.inheritance import read_layers
-from skillopt_ci.settings.keys import fields, sections
-from skillopt_ci.settings.loading import load
-from skillopt_ci.settings.node import plain
-from skillopt_ci.settings.providers import PROVIDERS
+from skillopt_ci.config.config import Config
+from skillopt_ci.config.layers import read_layers
+from skillopt_ci.config.loading import load
+from skillopt_ci.config.providers import PROVIDERS
+from skillopt_ci.config.reference import fields, sections
+from skillopt_ci.config.yaml import plain
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 #: The providers that have a file: all whose models somebody serves, and the keyless agent.

@@ -2,8 +2,8 @@ from collections.abc import Callable
 
 import pytest
 
-from skillopt_ci.settings.fingerprint import config_sha256, influences
-from skillopt_ci.settings.loading import Loaded
+from skillopt_ci.config.loading import Loaded
+from skillopt_ci.config.reference import config_sha256, influences
 
 Load = Callable[..., Loaded]
 

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from skillopt_ci.config.layers import read_layers
+from skillopt_ci.config.yaml import plain
 from skillopt_ci.errors import ConfigError
-from skillopt_ci.settings.inheritance import read_layers
-from skillopt_ci.settings.node import plain
 
 Write = Callable[..., Path]
 

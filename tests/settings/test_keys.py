@@ -1,6 +1,6 @@
-from skillopt_ci.settings.config import Config, Train
-from skillopt_ci.settings.keys import choices, fields, homes, locate
-from skillopt_ci.settings.scorer import ContainsScorer, JsonScorer
+from skillopt_ci.config.config import Config, Train
+from skillopt_ci.config.reference import choices, fields, homes, locate
+from skillopt_ci.config.scorers import ContainsScorer, JsonScorer
 
 
 def test_a_location_leaves_out_the_branches_of_unions() -> None:

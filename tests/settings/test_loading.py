@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from skillopt_ci.config.loading import Loaded, load
 from skillopt_ci.errors import ConfigError
-from skillopt_ci.settings.loading import Loaded, load
 
 Load = Callable[..., Loaded]
 Write = Callable[..., Path]

@@ -3,7 +3,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.settings.node import Mark, Node, lookup, merge, nested, plain
+from skillopt_ci.config.yaml import Mark, Node, lookup, merge, nested, plain
 
 HERE, THERE = Mark(Path("here"), 1), Mark(Path("there"), 1)
 

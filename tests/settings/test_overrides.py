@@ -1,8 +1,8 @@
 import pytest
 
+from skillopt_ci.config.loading import parse_override
+from skillopt_ci.config.yaml import lookup, plain
 from skillopt_ci.errors import ConfigError
-from skillopt_ci.settings.node import lookup, plain
-from skillopt_ci.settings.overrides import parse_override
 
 
 @pytest.mark.parametrize(

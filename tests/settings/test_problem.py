@@ -1,8 +1,7 @@
 from pathlib import Path
 
+from skillopt_ci.config.yaml import InvalidConfigError, Mark, Problem, nearest
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.settings.node import Mark
-from skillopt_ci.settings.problem import InvalidConfigError, Problem, nearest
 
 FILE = Path("a.yaml")
 

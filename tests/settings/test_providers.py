@@ -4,10 +4,10 @@ from typing import Any, get_args
 import pytest
 from pydantic import ValidationError
 
+from skillopt_ci.config.loading import Loaded
+from skillopt_ci.config.models import ModelRole
+from skillopt_ci.config.providers import PROVIDERS, ProviderName
 from skillopt_ci.model.call_key import base_url_of
-from skillopt_ci.settings.loading import Loaded
-from skillopt_ci.settings.model import ModelRole
-from skillopt_ci.settings.providers import PROVIDERS, ProviderName
 
 Load = Callable[..., Loaded]
 

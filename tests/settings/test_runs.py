@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from skillopt_ci.config.loading import load, run_names
 from skillopt_ci.errors import ConfigError
-from skillopt_ci.settings.loading import load, run_names
 
 COMMON = """\
 tasks: {train: a.jsonl, selection: b.jsonl}

@@ -5,11 +5,9 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from skillopt_ci.settings.base import Section
-from skillopt_ci.settings.config import Config
-from skillopt_ci.settings.described import meanings
-from skillopt_ci.settings.keys import fields, sections
-from skillopt_ci.settings.schema import json_schema
+from skillopt_ci.config.base import Section, meanings
+from skillopt_ci.config.config import Config
+from skillopt_ci.config.reference import fields, json_schema, sections
 
 COMMITTED = Path(__file__).parents[2] / "configs" / "schema.json"
 

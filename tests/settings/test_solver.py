@@ -3,16 +3,16 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from skillopt_ci.rollout.solvers.agents import AGENTS, READERS
-from skillopt_ci.settings.rollout import RolloutSettings
-from skillopt_ci.settings.solver import (
+from skillopt_ci.config.rollout import (
     AgentSettings,
     ChatSettings,
     ExternalSettings,
     HumanSettings,
+    RolloutSettings,
     ScriptedSettings,
     SolverSettings,
 )
+from skillopt_ci.rollout.solvers.agents import AGENTS, READERS
 
 SOLVER: TypeAdapter[Any] = TypeAdapter(SolverSettings)
 

@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from skillopt_ci.settings.loading import Loaded
+from skillopt_ci.config.loading import Loaded
 
 Complaint = Callable[..., str]
 

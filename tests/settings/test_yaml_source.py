@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci.config.yaml import Mark, lookup, parse_yaml, plain
 from skillopt_ci.errors import ConfigError
-from skillopt_ci.settings.node import Mark, lookup, plain
-from skillopt_ci.settings.yaml_source import parse_yaml
 
 FILE = Mark(Path("a.yaml"), 1)
 

@@ -18,14 +18,13 @@ from computer_kinds import desk
 
 from skillopt_ci.computer.computer import CommandResult, Computer, Network
 from skillopt_ci.computer.errors import FileRefused
+from skillopt_ci.config.rollout import AttemptLimits, ExternalSettings
 from skillopt_ci.messages import Message
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.solvers.external import ExternalSolver
 from skillopt_ci.rollout.solvers.skill_files import SkillFolder
 from skillopt_ci.rollout.steps import Attempt, Step
-from skillopt_ci.settings.rollout import AttemptLimits
-from skillopt_ci.settings.solver import ExternalSettings
 from skillopt_ci.tasks.task import Task
 
 KEY = "sk-very-secret-key"

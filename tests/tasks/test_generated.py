@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from skillopt_ci.config.config import GeneratedTasks, Train
 from skillopt_ci.errors import TaskFileError, UsageError
-from skillopt_ci.settings.config import GeneratedTasks, Train
 from skillopt_ci.tasks.loading import load_splits
 from skillopt_ci.tasks.task import Splits
 

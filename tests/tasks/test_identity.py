@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from skillopt_ci.config.rollout import ComputerBlock
+from skillopt_ci.config.scorers import ExactScorer
 from skillopt_ci.messages import Message
-from skillopt_ci.settings.computer_task import ComputerBlock
-from skillopt_ci.settings.scorer import ExactScorer
 from skillopt_ci.tasks.identity import content_key, task_sha256
 from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from skillopt_ci.config.config import Gradient
 from skillopt_ci.errors import BudgetExhausted
 from skillopt_ci.model.client import ChatRequest, ModelUnavailable
 from skillopt_ci.progress import Event, Note, Observer
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.settings.config import Gradient
 from skillopt_ci.skill.edit import Edit, Source
 from skillopt_ci.training.aggregate import merge
 from skillopt_ci.training.modes.full_rewrite import FullRewriteMode

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from skillopt_ci.config.config import Gradient
 from skillopt_ci.messages import Message
-from skillopt_ci.settings.config import Gradient
 from skillopt_ci.training.comparison import render_pairs
 from skillopt_ci.training.pairs import Pair, Side
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.settings.config import Evaluation
+from skillopt_ci.config.config import Evaluation
 from skillopt_ci.training.gate import Contender, Verdict, admit_notes, decide, gate_score
 
 HARD = Evaluation(gate_metric="hard")

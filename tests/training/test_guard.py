@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci.config.config import Guard
 from skillopt_ci.messages import Message
-from skillopt_ci.settings.config import Guard
 from skillopt_ci.skill.regions import APPENDIX, with_region
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.guard import GuardContext, added_text, refuse_document, refuse_text

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from skillopt_ci.config.config import Gradient
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.model.client import ModelRefusal, ModelUnavailable
 from skillopt_ci.progress import Event, Note, Observer
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.settings.config import Gradient
 from skillopt_ci.training.guidance import Advisor, Written
 from skillopt_ci.training.pairs import Pair, Side
 

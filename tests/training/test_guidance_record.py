@@ -2,8 +2,8 @@
 
 import pytest
 
+from skillopt_ci.config.config import Guard
 from skillopt_ci.progress import Event, Note, Observer
-from skillopt_ci.settings.config import Guard
 from skillopt_ci.skill.regions import SLOW_UPDATE, with_region
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.guard import GuardContext

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from skillopt_ci.config.config import Evaluation
 from skillopt_ci.ledger.records.measurement import Measurement
 from skillopt_ci.rollout.outcome import Status
 from skillopt_ci.rollout.steps import Limit
-from skillopt_ci.settings.config import Evaluation
 from skillopt_ci.training.measure import measurement
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from skillopt_ci.config.config import Optimizer
 from skillopt_ci.ledger.records.proposal import NotesRecord
 from skillopt_ci.model.client import ChatRequest, ModelUnavailable
 from skillopt_ci.progress import Observer
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.settings.config import Optimizer
 from skillopt_ci.skill.appendix import with_notes
 from skillopt_ci.training.modes.mode import Desk
 from skillopt_ci.training.notes import notes_from, take_notes

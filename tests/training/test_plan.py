@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci.config.config import Train
 from skillopt_ci.errors import ConfigError
 from skillopt_ci.messages import Message
-from skillopt_ci.settings.config import Train
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.plan import StepPlan, plan_step, steps_per_epoch, total_steps
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.settings.race import Race
+from skillopt_ci.config.config import Race
 from skillopt_ci.skill.apply import apply_edits
 from skillopt_ci.skill.edit import Edit
 from skillopt_ci.training.attribution import Comparison

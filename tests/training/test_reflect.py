@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from skillopt_ci.config.config import Gradient
 from skillopt_ci.errors import BudgetExhausted
 from skillopt_ci.messages import Message
 from skillopt_ci.model.client import ChatRequest, ModelRefusal, ModelUnavailable
 from skillopt_ci.progress import Event, Note, Observer, StageAdvanced, StageStarted
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.outcome import Rollout, Status
-from skillopt_ci.settings.config import Gradient
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.minibatch import minibatches
 from skillopt_ci.training.modes.full_rewrite import FullRewriteMode

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.settings.config import Optimizer
+from skillopt_ci.config.config import Optimizer
 from skillopt_ci.training.schedule import analyst_budget, edit_budget, lr_control
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from skillopt_ci.aio import siblings
+from skillopt_ci.config.scorers import PythonScorer, RubricScorer
 from skillopt_ci.environments.promptfoo.assertions import (
     Verdict,
     combined,
@@ -15,7 +16,6 @@ from skillopt_ci.environments.promptfoo.assertions import (
 )
 from skillopt_ci.environments.promptfoo.shape import AssertionShape
 from skillopt_ci.errors import UsageError
-from skillopt_ci.settings.scorer import PythonScorer, RubricScorer
 from skillopt_ci.tasks.scorers.python_function import call_function, load_function
 from skillopt_ci.tasks.scorers.rubric import RubricGrader
 from skillopt_ci.tasks.scorers.score import GraderError, Judge

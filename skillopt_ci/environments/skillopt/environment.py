@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from skillopt_ci.config.base import Section
 from skillopt_ci.environments.bridge import BridgeEnvironment, checked_share
 from skillopt_ci.environments.extras import require
 from skillopt_ci.environments.options import read_options
@@ -14,7 +15,6 @@ from skillopt_ci.messages import Message
 from skillopt_ci.model.client import ChatClient, Role
 from skillopt_ci.rollout.environment import Reflecting, Split
 from skillopt_ci.rollout.solver import Workplace
-from skillopt_ci.settings.base import Section
 from skillopt_ci.tasks.scorers.score import Score
 from skillopt_ci.tasks.task import Task
 

@@ -5,8 +5,8 @@ import logging
 import os
 from importlib.util import find_spec
 
+from skillopt_ci.config.rollout import RayExecutor
 from skillopt_ci.errors import InfrastructureError, UsageError
-from skillopt_ci.settings.rollout import RayExecutor
 
 
 def require_ray() -> None:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from skillopt_ci.config.config import Limits
+from skillopt_ci.config.rollout import RayExecutor
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.model.meter import Meter
 from skillopt_ci.progress import Note, Observer
@@ -18,8 +20,6 @@ from skillopt_ci.rollout.order import CarryOut, Order
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.rollout.ray.cluster import join
 from skillopt_ci.rollout.ray.parcel import Handover, Parcel
-from skillopt_ci.settings.config import Limits
-from skillopt_ci.settings.rollout import RayExecutor
 
 #: A worker whose attempt was cancelled has this long to stop what it started.
 _STOP_SECONDS = 30.0

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from skillopt_ci.config.config import Limits
 from skillopt_ci.rollout.order import Order
-from skillopt_ci.settings.config import Limits
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 
+from skillopt_ci.config.rollout import AgentSettings, AttemptLimits
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.client import ChatClient, ChatReply, ChatRequest, Role
 from skillopt_ci.model.usage import Usage
@@ -10,8 +11,6 @@ from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import Workplace, conversation
 from skillopt_ci.rollout.solvers.tools import SUBMIT, BadArguments, Toolbox, submitted, tools
 from skillopt_ci.rollout.steps import Asked, Attempt, Limit, ModelSaid, Nudged, Step, ToolUsed
-from skillopt_ci.settings.rollout import AttemptLimits
-from skillopt_ci.settings.solver import AgentSettings
 from skillopt_ci.tasks.task import Task
 
 Calls = tuple[ToolCall, ...]

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from skillopt_ci.config.rollout import AttemptLimits, ExternalSettings
 from skillopt_ci.rollout.solvers.agents import AgentFacts
-from skillopt_ci.settings.rollout import AttemptLimits
-from skillopt_ci.settings.solver import ExternalSettings
 
 #: The kernel refuses a longer single argument (Linux: 32 pages of 4 KiB).
 MOST_ARGUMENT_BYTES = 131_000

@@ -4,6 +4,14 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from skillopt_ci.config.config import Config
+from skillopt_ci.config.rollout import (
+    AgentSettings,
+    ChatSettings,
+    ExternalSettings,
+    HumanSettings,
+    ScriptedSettings,
+)
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.client import ChatClient
 from skillopt_ci.prompts.library import Prompts
@@ -14,14 +22,6 @@ from skillopt_ci.rollout.solvers.human import HumanSolver
 from skillopt_ci.rollout.solvers.scripted import ScriptedSolver
 from skillopt_ci.rollout.solvers.skill_files import read_skill_folder
 from skillopt_ci.rollout.solvers.terminal import StreamTerminal
-from skillopt_ci.settings.config import Config
-from skillopt_ci.settings.solver import (
-    AgentSettings,
-    ChatSettings,
-    ExternalSettings,
-    HumanSettings,
-    ScriptedSettings,
-)
 
 
 def build_solver(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from skillopt_ci.computer.computer import CommandResult, Computer
 from skillopt_ci.computer.errors import FileRefused
+from skillopt_ci.config.rollout import AttemptLimits, ExternalSettings
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message, fenced
 from skillopt_ci.model.keys import redact, secret_values
@@ -25,8 +26,6 @@ from skillopt_ci.rollout.solvers.agents import AGENTS, READERS, AgentFacts
 from skillopt_ci.rollout.solvers.skill_files import SkillFolder, install, place_of
 from skillopt_ci.rollout.solvers.streams.account import Account
 from skillopt_ci.rollout.steps import AgentError, Asked, Attempt, Limit, ModelSaid, Step, Told
-from skillopt_ci.settings.rollout import AttemptLimits
-from skillopt_ci.settings.solver import ExternalSettings
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import Task
 

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from skillopt_ci.config.rollout import HumanSettings
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.usage import Usage
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.steps import AgentError, Asked, Attempt, ModelSaid, Nudged, Step, ToolUsed
-from skillopt_ci.settings.solver import HumanSettings
 from skillopt_ci.tasks.task import Task
 
 _HELP = "Type commands for the task's computer; `submit` or `submit ANSWER` ends the work."

@@ -11,12 +11,11 @@ from pydantic import Field, ValidationError
 from skillopt_ci.computer.capture import Capture
 from skillopt_ci.computer.computer import CommandResult, Computer
 from skillopt_ci.computer.errors import FileRefused
+from skillopt_ci.config.base import DescribedSchema, Section
+from skillopt_ci.config.rollout import AgentSettings
 from skillopt_ci.messages import ToolCall
 from skillopt_ci.model.client import Tool
 from skillopt_ci.rollout.steps import ToolUsed
-from skillopt_ci.settings.base import Section
-from skillopt_ci.settings.described import DescribedSchema
-from skillopt_ci.settings.solver import AgentSettings
 
 SUBMIT = "submit"
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from skillopt_ci.errors import UsageError
-from skillopt_ci.settings.scorer import (
+from skillopt_ci.config.scorers import (
     AllScorer,
     AnlsScorer,
     AnswerScorer,
@@ -27,6 +26,7 @@ from skillopt_ci.settings.scorer import (
     ScorerSpec,
     WeightedScorer,
 )
+from skillopt_ci.errors import UsageError
 from skillopt_ci.tasks.scorers.check import check_task
 from skillopt_ci.tasks.scorers.choice import grade_choice
 from skillopt_ci.tasks.scorers.combined import Combine, Combined, all_of, any_of, weighted

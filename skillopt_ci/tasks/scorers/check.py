@@ -5,9 +5,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from skillopt_ci.errors import UsageError
-from skillopt_ci.settings.base import Section
-from skillopt_ci.settings.scorer import (
+from skillopt_ci.config.base import Section
+from skillopt_ci.config.scorers import (
     AllScorer,
     AnlsScorer,
     AnyScorer,
@@ -25,6 +24,7 @@ from skillopt_ci.settings.scorer import (
     ScorerSpec,
     WeightedScorer,
 )
+from skillopt_ci.errors import UsageError
 from skillopt_ci.tasks.problems import Problem, refuse
 from skillopt_ci.tasks.scorers.choice import check_choice_references
 from skillopt_ci.tasks.scorers.command import check_command

@@ -4,7 +4,7 @@ import re
 import string
 from collections.abc import Mapping
 
-from skillopt_ci.settings.scorer import ChoiceScorer
+from skillopt_ci.config.scorers import ChoiceScorer
 from skillopt_ci.tasks.scorers.grading import needs_references, verdict
 from skillopt_ci.tasks.scorers.score import Score
 from skillopt_ci.tasks.scorers.wording import quote

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from skillopt_ci.aio import siblings
-from skillopt_ci.settings.scorer import WeightedScorer
+from skillopt_ci.config.scorers import WeightedScorer
 from skillopt_ci.tasks.scorers.grading import reaches, verdict
 from skillopt_ci.tasks.scorers.score import Score, Scorer
 from skillopt_ci.tasks.scorers.wording import sentence

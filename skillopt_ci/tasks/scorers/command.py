@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from skillopt_ci.aio import Ended, run_program, signal_name, tail, visible
-from skillopt_ci.settings.scorer import CommandScorer
+from skillopt_ci.config.scorers import CommandScorer
 from skillopt_ci.tasks.answers import extract
 from skillopt_ci.tasks.scorers.grading import blamed, reaches, verdict
 from skillopt_ci.tasks.scorers.score import GraderBroke, GraderError, Score

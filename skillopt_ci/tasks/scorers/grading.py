@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from skillopt_ci.settings.scorer import AnswerScorer
+from skillopt_ci.config.scorers import AnswerScorer
 from skillopt_ci.tasks.answers import extract
 from skillopt_ci.tasks.scorers.score import GraderBroke, GraderError, Score
 from skillopt_ci.tasks.scorers.wording import one_line

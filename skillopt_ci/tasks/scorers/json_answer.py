@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from skillopt_ci.settings.scorer import JsonScorer
+from skillopt_ci.config.scorers import JsonScorer
 from skillopt_ci.tasks.scorers.grading import needs_references, verdict
 from skillopt_ci.tasks.scorers.score import GraderError, Score
 from skillopt_ci.tasks.scorers.wording import mismatch, one_line, quote

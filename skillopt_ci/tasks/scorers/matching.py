@@ -2,7 +2,7 @@
 
 import re
 
-from skillopt_ci.settings.scorer import ContainsScorer, RegexScorer
+from skillopt_ci.config.scorers import ContainsScorer, RegexScorer
 from skillopt_ci.tasks.scorers.grading import verdict
 from skillopt_ci.tasks.scorers.score import Score
 from skillopt_ci.tasks.scorers.wording import quote, sentence

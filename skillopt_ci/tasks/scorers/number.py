@@ -4,7 +4,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from skillopt_ci.settings.scorer import NumberScorer
+from skillopt_ci.config.scorers import NumberScorer
 from skillopt_ci.tasks.scorers.grading import needs_references, verdict
 from skillopt_ci.tasks.scorers.score import Score
 from skillopt_ci.tasks.scorers.wording import mismatch, quote

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from skillopt_ci.config.scorers import PythonScorer
 from skillopt_ci.confinement import current, without_secrets
 from skillopt_ci.errors import EnvironmentFailure, UsageError
-from skillopt_ci.settings.scorer import PythonScorer
 from skillopt_ci.tasks.answers import extract
 from skillopt_ci.tasks.problems import did_you_mean
 from skillopt_ci.tasks.scorers.grading import blamed, reaches

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
+from skillopt_ci.config.scorers import RubricScorer
 from skillopt_ci.errors import BudgetExhausted, SkilloptError, UsageError
-from skillopt_ci.settings.scorer import RubricScorer
 from skillopt_ci.tasks.answers import extract
 from skillopt_ci.tasks.scorers.grading import blamed, reaches, verdict
 from skillopt_ci.tasks.scorers.score import GraderBroke, GraderError, Judge, Score

@@ -4,7 +4,7 @@ import re
 import string
 from collections import Counter
 
-from skillopt_ci.settings.scorer import AnlsScorer, ExactScorer, F1Scorer, NormalizedScorer
+from skillopt_ci.config.scorers import AnlsScorer, ExactScorer, F1Scorer, NormalizedScorer
 from skillopt_ci.tasks.scorers.grading import reaches, verdict
 from skillopt_ci.tasks.scorers.score import Score
 from skillopt_ci.tasks.scorers.wording import mismatch

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Literal
 
-from skillopt_ci.settings.gate import GateSettings
+from skillopt_ci.config.config import GateSettings
 from skillopt_ci.stats import sign_flip_p
 from skillopt_ci.training.gate import exact
 from skillopt_ci.training.gates.certain import cannot_convince, cannot_win

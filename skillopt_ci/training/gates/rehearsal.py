@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from skillopt_ci.settings.config import Evaluation
-from skillopt_ci.settings.gate import GateSettings
+from skillopt_ci.config.config import Evaluation, GateSettings
 from skillopt_ci.training.gates.duel import Answer, Ask, Outcome, Terms, duel
 from skillopt_ci.training.gates.tally import Tally, worth_in
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from skillopt_ci.settings.config import Optimizer
+from skillopt_ci.config.config import Optimizer
 from skillopt_ci.training.modes.full_rewrite import FullRewriteMode
 from skillopt_ci.training.modes.mode import UpdateMode
 from skillopt_ci.training.modes.patch import PatchMode

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from skillopt_ci.config.config import Gradient
+from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Message
 from skillopt_ci.model.client import ChatReply, ChatRequest, Role
 from skillopt_ci.model.simulated.brief import (
@@ -22,8 +24,6 @@ from skillopt_ci.progress import silent
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.metrics.mean import Aggregate
 from skillopt_ci.rollout.outcome import Rollout, Status
-from skillopt_ci.settings.config import Gradient
-from skillopt_ci.settings.model import ModelRole
 from skillopt_ci.skill.edit import Edit
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.aggregate import merge

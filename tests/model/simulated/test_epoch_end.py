@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from skillopt_ci.config.config import Gradient
 from skillopt_ci.messages import Message
 from skillopt_ci.model.simulated.brief import ComparisonBrief, Trajectory, read_comparison_brief
 from skillopt_ci.model.simulated.dice import Dice
@@ -20,7 +21,6 @@ from skillopt_ci.model.simulated.world import LedgerTask, generate_notes
 from skillopt_ci.prompts import sections
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.outcome import Rollout, Status
-from skillopt_ci.settings.config import Gradient
 from skillopt_ci.skill.regions import SLOW_UPDATE, with_region
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.comparison import render_pairs

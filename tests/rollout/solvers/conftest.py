@@ -159,12 +159,12 @@ def chat() -> Iterator[ChatServer]:
 @pytest.fixture
 def client(chat: ChatServer) -> Callable[[], AbstractAsyncContextManager[ChatClient]]:
     """Opens a client of that server."""
+    from skillopt_ci.config.models import ModelRole
     from skillopt_ci.model.client import Role
     from skillopt_ci.model.meter import Meter
     from skillopt_ci.model.metered_client import MeteredClient
     from skillopt_ci.model.openai_client import connection_pool, openai_client
     from skillopt_ci.model.prices import tariff_of
-    from skillopt_ci.settings.model import ModelRole
 
     price = {"input": 1, "output": 1}
     config = ModelRole.model_validate(

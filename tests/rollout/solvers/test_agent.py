@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from skillopt_ci.config.rollout import AgentSettings, AttemptLimits
 from skillopt_ci.model.client import ChatClient
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.solvers.agent import AgentSolver
 from skillopt_ci.rollout.steps import Asked, Limit, ModelSaid, Nudged, ToolUsed
-from skillopt_ci.settings.rollout import AttemptLimits
-from skillopt_ci.settings.solver import AgentSettings
 
 if TYPE_CHECKING:
     from tests.rollout.solvers.conftest import ChatServer, Play

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from skillopt_ci.config.rollout import AttemptLimits, ExternalSettings
 from skillopt_ci.errors import ModelSetupError, UsageError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.client import ModelUnavailable
@@ -15,8 +16,6 @@ from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.solvers.external import ExternalSolver
 from skillopt_ci.rollout.solvers.skill_files import SkillFile, SkillFolder
 from skillopt_ci.rollout.steps import AgentError, Asked, Limit, ModelSaid, ToolUsed
-from skillopt_ci.settings.rollout import AttemptLimits
-from skillopt_ci.settings.solver import ExternalSettings
 from skillopt_ci.tasks.task import Task, TaskFile
 
 if TYPE_CHECKING:

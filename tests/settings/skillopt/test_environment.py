@@ -2,8 +2,8 @@ from collections.abc import Callable
 
 import pytest
 
+from skillopt_ci.config.loading import Loaded
 from skillopt_ci.model.call_key import base_url_of
-from skillopt_ci.settings.loading import Loaded
 
 Load = Callable[..., Loaded]
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_ci.settings.loading import Loaded, load
+from skillopt_ci.config.loading import Loaded, load
 
 Load = Callable[..., Loaded]
 

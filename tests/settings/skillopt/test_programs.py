@@ -3,8 +3,8 @@ from itertools import pairwise
 
 import pytest
 
-from skillopt_ci.settings.loading import Loaded
-from skillopt_ci.settings.model import Models
+from skillopt_ci.config.loading import Loaded
+from skillopt_ci.config.models import Models
 
 Load = Callable[..., Loaded]
 Read = Callable[[str], Models]

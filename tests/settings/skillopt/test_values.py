@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_ci.settings.config import Evaluation, Optimizer
-from skillopt_ci.settings.loading import Loaded, load
+from skillopt_ci.config.config import Evaluation, Optimizer
+from skillopt_ci.config.loading import Loaded, load
 
 Load = Callable[..., Loaded]
 

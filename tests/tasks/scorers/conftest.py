@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from skillopt_ci.settings.scorer import ScorerSpec
+from skillopt_ci.config.scorers import ScorerSpec
 from skillopt_ci.tasks.scorers.build import build_scorer
 from skillopt_ci.tasks.scorers.score import Judge, Score
 from skillopt_ci.tasks.task import Task

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from skillopt_ci.config.scorers import ContainsScorer, ExactScorer, RegexScorer, ScorerSpec
 from skillopt_ci.errors import TaskFileError, UsageError
-from skillopt_ci.settings.scorer import ContainsScorer, ExactScorer, RegexScorer, ScorerSpec
 from skillopt_ci.tasks.scorers.check import check_scorer, check_scorers
 from skillopt_ci.tasks.scorers.score import GraderError, Score
 from skillopt_ci.tasks.task import Splits, Task

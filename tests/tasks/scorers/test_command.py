@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skillopt_ci.aio import visible
-from skillopt_ci.settings.scorer import CommandScorer
+from skillopt_ci.config.scorers import CommandScorer
 from skillopt_ci.tasks.scorers.command import CommandGrader
 from skillopt_ci.tasks.scorers.score import GraderError, Score
 from skillopt_ci.tasks.task import Task, TaskFile

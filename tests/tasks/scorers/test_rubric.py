@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci.config.scorers import RubricScorer
 from skillopt_ci.errors import (
     BudgetExhausted,
     InfrastructureError,
@@ -13,7 +14,6 @@ from skillopt_ci.errors import (
     SkilloptError,
     UsageError,
 )
-from skillopt_ci.settings.scorer import RubricScorer
 from skillopt_ci.tasks.scorers.rubric import fenced, parse_verdict, rubric_prompt
 from skillopt_ci.tasks.scorers.score import GraderError, Score
 from skillopt_ci.tasks.task import Task, TaskFile

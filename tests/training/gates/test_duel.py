@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skillopt_ci.settings.config import Evaluation
-from skillopt_ci.settings.gate import GateSettings
+from skillopt_ci.config.config import Evaluation, GateSettings
 from skillopt_ci.training.gate import Contender, admit_notes, decide
 from skillopt_ci.training.gates.duel import Answer, Ask, Outcome, Terms, duel
 from skillopt_ci.training.gates.tally import Tally, worth_in

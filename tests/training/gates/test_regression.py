@@ -2,8 +2,7 @@
 
 import pytest
 
-from skillopt_ci.settings.config import Evaluation
-from skillopt_ci.settings.gate import GateSettings
+from skillopt_ci.config.config import Evaluation, GateSettings
 from skillopt_ci.training.gates.duel import Standoff, Terms
 from skillopt_ci.training.gates.regression import losses
 from skillopt_ci.training.gates.tally import Tally, worth_in

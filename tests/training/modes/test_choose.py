@@ -1,7 +1,7 @@
 import pytest
 
+from skillopt_ci.config.config import Optimizer
 from skillopt_ci.prompts.library import NAMES
-from skillopt_ci.settings.config import Optimizer
 from skillopt_ci.training.ask import MAX_OUTPUT_TOKENS
 from skillopt_ci.training.modes.choose import update_mode
 

@@ -2,18 +2,128 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticKnownError
 
-from skillopt_ci.settings.alternatives import choose_alternative
-from skillopt_ci.settings.base import Section
-from skillopt_ci.settings.environment import EnvironmentSpec
-from skillopt_ci.settings.gate import GateSettings
-from skillopt_ci.settings.github import GitHub
-from skillopt_ci.settings.model import Models
-from skillopt_ci.settings.race import Race
-from skillopt_ci.settings.rollout import RolloutSettings
-from skillopt_ci.settings.scorer import ScorerSpec
+from skillopt_ci.config.base import Section, choose_alternative
+from skillopt_ci.config.models import Models
+from skillopt_ci.config.rollout import RolloutSettings
+from skillopt_ci.config.scorers import ScorerSpec
+
+# How it is decided whether a candidate becomes the current skill.
+
+
+class GateSettings(Section):
+    """The gate: how a candidate is compared with the current skill, and at what expense."""
+
+    policy: Literal["strict", "paired", "sequential"] = "strict"
+    """`strict`: any higher mean is accepted. `paired`: only a mean that is higher by more than
+    chance explains, on the same tasks. `sequential`: the same, and close cases are attempted again
+    under both skills, up to `attempts` times."""
+    confidence: float = Field(default=0.8, ge=0.5, lt=1)
+    """One minus the chance that `paired` and `sequential` accept a skill that is no better."""
+    min_effect: float = Field(default=0.0, ge=0, lt=1)
+    """The gain of the mean score that `paired` and `sequential` must be sure of."""
+    effect: float = Field(default=0.1, gt=0, le=1)
+    """The gain that is worth finding: `paired` and `sequential` stop where one of this size would
+    hardly be accepted any more."""
+    futility: float = Field(default=0.1, ge=0, lt=0.5)
+    """The chance of being accepted below which they stop; 0 stops only where none is left."""
+    attempts: int = Field(default=3, ge=1, le=20)
+    """Most attempts at a task under each skill with `policy: sequential`."""
+    early_stop: bool = True
+    """Stop measuring a candidate when its rejection is certain."""
+    look_every: int = Field(default=16, gt=0)
+    """Tasks measured between two looks at the results: at best as many as are worked on at once
+    (`model.target.max_concurrency`), fewer to save calls, more to save time."""
+    remeasure: bool = False
+    """Measure an accepted skill afresh: the lucky draw that won is not what later candidates are
+    held against."""
+    subset: int = Field(default=0, ge=0)
+    """Selection tasks that a candidate is compared on, another part of them in each step; 0 means
+    all."""
+    max_consultations: int = Field(default=0, ge=0)
+    """Candidates that may be measured on the selection tasks in a run; 0 means no limit."""
+    max_type_loss: float | None = Field(default=None, ge=0, le=1)
+    """Largest loss of the mean score that an accepted skill may bring to any type of task."""
+
+
+# What is shown on GitHub, and how pull requests are judged and merged.
+
+
+class GitHub(Section):
+    """How a run shows itself on GitHub, and how a person's change to the skill is judged."""
+
+    comments: Literal["sticky", "per-step", "off"] = "sticky"
+    """`sticky`: one comment that is kept current; `per-step`: one for each step; `off`: none."""
+    draft: bool = True
+    """Open the pull request as a draft until a step was merged."""
+    labels: tuple[str, ...] = ("skillopt",)
+    """Put on the pull request."""
+    merge: Literal["manual", "auto"] = "manual"
+    """`auto`: GitHub merges an improvement as soon as the protection of the base allows it."""
+    merge_method: Literal["merge", "squash", "rebase"] = "merge"
+    """How `merge: auto` does it."""
+    fail_on: Literal["regression", "never"] = "regression"
+    """What makes the check of a person's change red."""
+    confidence: float = Field(default=0.95, gt=0.5, lt=1)
+    """How sure one must be that it was not chance to call a change better or worse."""
+    threshold: float = Field(default=0.0, ge=0, le=1)
+    """Smallest change of the mean score that is called better or worse."""
+
+    @field_validator("comments", mode="before")
+    @classmethod
+    def _off_is_a_word(cls, value: object) -> object:
+        """YAML of old reads a bare `off` as false."""
+        return "off" if value is False else value
+
+
+# How several candidates of one step are tried against each other.
+
+
+class Race(Section):
+    """The race: which of the proposed edits go into the candidate, by what they do on tasks.
+
+    It needs single edits, hence `skill_update_mode: patch`.
+    """
+
+    arms: int = Field(default=0, ge=0, le=64)
+    """Subsets of the edits that are tried in each heat; 0 means no race."""
+    tasks: int = Field(default=8, gt=0)
+    """Tasks of the step's batch on which each of them is tried."""
+    heats: int = Field(default=2, gt=0, le=8)
+    """Rounds; edits that are unlikely to help drop out after each."""
+    pool: int = Field(default=12, ge=0, le=48)
+    """Most edits that enter a race, in place of the learning rate; 0 leaves that in force."""
+    keep: float = Field(default=0.5, ge=0, lt=1)
+    """The probability of being helpful that an edit needs to go into the candidate."""
+    prune: float = Field(default=0.8, ge=0.5, le=1)
+    """Rules of the document enter the race as deletions when they are harmful with this
+    probability, by all that was measured so far; 1 means never."""
+
+
+# The `environment` key: where tasks come from, where that is more than a task file.
+
+
+class EnvironmentSettings(Section):
+    """An environment with options of its own."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = Field(min_length=1)
+    """Name of an entry point, `package.module:Class` or `path/to/file.py:Class`."""
+
+
+EnvironmentSpec = str | EnvironmentSettings
+
 
 FileName = Annotated[str, Field(min_length=1)]
 

@@ -11,8 +11,8 @@ from pydantic import (
     model_validator,
 )
 
-from skillopt_ci.settings.base import Section
-from skillopt_ci.settings.computer_task import Command
+from skillopt_ci.config.base import Section
+from skillopt_ci.config.rollout import Command
 
 AnswerFrom = Literal["tag", "last_line", "fence", "text"]
 

@@ -1,14 +1,15 @@
 """The `model` section: who solves, who edits, who grades, and how each is called."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import AnyUrl, Field, field_validator, model_validator
 
-from skillopt_ci.settings.base import Section
-from skillopt_ci.settings.problem import nearest
-from skillopt_ci.settings.providers import PROVIDERS, LimitField, Preset, ProviderName
+from skillopt_ci.config.base import Section
+from skillopt_ci.config.providers import PROVIDERS, LimitField, Preset, ProviderName
+from skillopt_ci.config.yaml import Node, nearest
 
 
 class Price(Section):
@@ -239,3 +240,31 @@ class Models(Section):
     """Reads trajectories and proposes edits."""
     judge: ModelRole | None = None
     """Grades rubrics; the optimizer's model if absent."""
+
+
+# `model: {target: provider/model}`: the short form of a model role, before layers are merged.
+
+
+def with_long_roles(layer: Node) -> Node:
+    """``layer`` with every role that is written in short as the mapping that it stands for.
+
+    Text of another form stays, to be complained of where everything is validated.
+    """
+    model = layer.entries.get("model")
+    if model is None or not model.entries:
+        return layer
+    roles = {name: _long(node) for name, node in model.entries.items() if name in _ROLES}
+    if not roles:
+        return layer
+    section = replace(model, value={**model.entries, **roles})
+    return replace(layer, value={**layer.entries, "model": section})
+
+
+def _long(node: Node) -> Node:
+    found = short_form(node.value) if isinstance(node.value, str) else None
+    if found is None:
+        return node
+    return replace(node, value={key: Node(text, node.mark) for key, text in found.items()})
+
+
+_ROLES = tuple(Models.model_fields)

@@ -1,0 +1,58 @@
+"""The common base of every configuration section."""
+
+from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core.core_schema import ModelSchema
+
+from skillopt_ci.util import attribute_docs
+
+
+class Section(BaseModel):
+    """An immutable section; a key that it does not know is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+# What the keys of the configuration mean: the text that stands under each field.
+
+
+class DescribedSchema(GenerateJsonSchema):
+    """A JSON Schema whose properties are described."""
+
+    def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+        """The schema of a section."""
+        made = super().model_schema(schema)
+        for key, words in meanings(schema["cls"]).items():
+            made["properties"][key]["description"] = words
+        return made
+
+
+def meanings(section: type[BaseModel]) -> dict[str, str]:
+    """What is said of the section's keys, by the names that users write."""
+    fields, texts = section.model_fields, attribute_docs(section)
+    return {fields[name].alias or name: words for name, words in texts.items() if name in fields}
+
+
+# Which of several shapes a mapping was meant to have.
+
+
+def choose_alternative(value: object, shapes: Sequence[type[Section]]) -> str | None:
+    """Name the shape whose keys are closest to those of ``value``, misspelt ones included.
+
+    Among equals the first wins; None if ``value`` is neither a mapping nor one of the shapes.
+    """
+    if isinstance(value, Section):
+        return type(value).__name__
+    if not isinstance(value, Mapping):
+        return None
+    return max(shapes, key=lambda shape: _resemblance(value, shape)).__name__
+
+
+def _resemblance(value: Mapping[str, object], shape: type[Section]) -> float:
+    return sum(
+        max(SequenceMatcher(None, key, field).ratio() for field in shape.model_fields)
+        for key in value
+    )

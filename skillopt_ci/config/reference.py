@@ -1,0 +1,232 @@
+"""The keys that the configuration knows, read off its models."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+from pydantic.main import IncEx
+
+from skillopt_ci.config.base import DescribedSchema, Section
+from skillopt_ci.config.config import Config
+from skillopt_ci.config.layers import BASE, RUNS
+from skillopt_ci.config.providers import PROVIDERS
+from skillopt_ci.config.rollout import RolloutSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a validation error happened, in the user's terms.
+
+    ``path`` has keys and list indices only. ``section`` is the model that holds the last key and
+    ``field`` that key's definition; either is None where the configuration has no such thing.
+    """
+
+    path: tuple[str | int, ...]
+    section: type[Section] | None
+    field: FieldInfo | None
+
+
+def locate(loc: Sequence[str | int]) -> Location:
+    """Translate pydantic's ``loc``, which names the union's branches too, to a location."""
+    path: list[str | int] = []
+    shapes: list[type[Section]] = [Config]
+    section: type[Section] | None = None
+    field: FieldInfo | None = None
+    for step in loc:
+        if isinstance(step, int):
+            path.append(step)
+        elif len(shapes) > 1:
+            shapes = [shape for shape in shapes if _branch(shape) == step]
+        else:
+            path.append(step)
+            section = shapes[0] if shapes else None
+            field = fields(section).get(step) if section else None
+            shapes = list(sections(field.annotation)) if field else []
+    return Location(tuple(path), section, field)
+
+
+def fields(section: type[Section]) -> dict[str, FieldInfo]:
+    """The fields of a section under the names that users write."""
+    return {field.alias or name: field for name, field in section.model_fields.items()}
+
+
+def sections(annotation: object) -> Iterator[type[Section]]:
+    """Every section that an annotation admits, in order."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from sections(argument)
+
+
+def homes(name: str) -> tuple[str, ...]:
+    """The dotted paths at which a key called ``name`` may stand (scorers aside)."""
+    return tuple(path for path in _paths(Config, "") if path.rpartition(".")[2] == name)
+
+
+def choices(annotation: object) -> tuple[str, ...]:
+    """The words that a literal annotation admits."""
+    if get_origin(annotation) is Literal:
+        return tuple(str(word) for word in get_args(annotation))
+    return tuple(word for argument in get_args(annotation) for word in choices(argument))
+
+
+def _paths(section: type[Section], prefix: str) -> Iterator[str]:
+    for name, field in fields(section).items():
+        yield f"{prefix}{name}"
+        inner = list(sections(field.annotation))
+        if len(inner) == 1:
+            yield from _paths(inner[0], f"{prefix}{name}.")
+
+
+def _branch(shape: type[Section]) -> str:
+    kind = shape.model_fields.get("type")
+    return choices(kind.annotation)[0] if kind else shape.__name__
+
+
+# The configuration as a JSON Schema, for editors that complete and check YAML.
+
+#: Sections of which a file may give a part and its base the rest.
+_INHERITED = ("Models", "ModelRole")
+_SHORT = "`provider/model`, such as `openai/gpt-5.5`: everything else is as the provider has it."
+
+
+def json_schema() -> dict[str, object]:
+    """The JSON Schema (draft 2020-12) of one configuration file.
+
+    It is laxer than loading in one point: keys that a base file can supply are not required.
+    """
+    schema = Config.model_json_schema(by_alias=True, schema_generator=DescribedSchema)
+    definitions = cast("dict[str, dict[str, object]]", schema["$defs"])
+    for part in (schema, *(definitions[name] for name in _INHERITED)):
+        part.pop("required")
+    short = {"type": "string", "pattern": f"^({'|'.join(PROVIDERS)})/.", "description": _SHORT}
+    definitions["ModelRole"] = {"anyOf": [definitions["ModelRole"], short]}
+    base = {
+        "type": "string",
+        "minLength": 1,
+        "description": "Another configuration file to build on, relative to this one. "
+        "What stands here wins.",
+    }
+    run = {"type": "object", "required": ["run"], "properties": schema["properties"]}
+    runs = {
+        "type": "array",
+        "minItems": 1,
+        "items": {**run, "additionalProperties": False},
+        "description": "Several runs in one file, each with its `run` and what is its own; what "
+        "stands around the list holds for all. Name one with --run.",
+    }
+    schema["properties"] = {BASE: base, **schema["properties"], RUNS: runs}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "skillopt-ci configuration",
+    }
+
+
+# What differs between two configurations, in words.
+
+_LONGEST_VALUE = 40
+
+
+def changed_keys(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, ...]:
+    """Name each key whose value differs, with both values: ``train.batch_size (16 → 8)``.
+
+    The mappings are configurations as JSON; a value too long to be read in passing is left out.
+    """
+    old, new = dict(_leaves(before)), dict(_leaves(after))
+    return tuple(
+        _worded(key, old.get(key), new.get(key))
+        for key in sorted(old.keys() | new.keys())
+        if old.get(key) != new.get(key)
+    )
+
+
+def _leaves(value: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    for key, inner in value.items():
+        if isinstance(inner, Mapping) and inner:
+            yield from _leaves(inner, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", inner
+
+
+def _worded(key: str, old: object, new: object) -> str:
+    shown = f"{_shown(old)} → {_shown(new)}"
+    return f"{key} ({shown})" if len(shown) <= 2 * _LONGEST_VALUE else key
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None else json.dumps(value, ensure_ascii=False).strip('"')
+
+
+# A name for everything in a configuration that influences training.
+
+#: What only decides where results are kept, how fast they come, what they may cost and who pays.
+_OF_A_ROLE: IncEx = {
+    "api_key_env",
+    "api_key_file",
+    "env",
+    "timeout",
+    "retries",
+    "max_concurrency",
+    "price",
+}
+#: Where people put keys although `api_key_env` and `env` are there for them.
+_PERHAPS_SECRET = ("command", "extra_body")
+#: How often what fails is tried again, where attempts run, what is told of them, and who may see
+#: what meanwhile.
+_OF_ROLLOUTS = {"retries", "executor", "events", "programs_can_read_secrets"}
+_WITHOUT_INFLUENCE: dict[str, IncEx | bool] = {
+    "cache": True,
+    "git": True,
+    "github": True,
+    "budget": True,
+    "gradient": {"analyst_workers"},
+    "schedule": {"ahead"},
+    "rollout": _OF_ROLLOUTS,
+    "model": dict.fromkeys(("target", "optimizer", "judge"), _OF_A_ROLE),
+}
+
+
+def influences(config: Config) -> dict[str, object]:
+    """What of ``config`` influences training, as JSON: not where, how fast and at whose cost."""
+    return _facts(config)
+
+
+def config_sha256(config: Config) -> str:
+    """The SHA-256 (hexadecimal) of the canonical JSON of what influences training.
+
+    It says which settings a step was taken with, not what the files that they name contain.
+    """
+    return _sha256(influences(config))
+
+
+def recordable(config: Config) -> dict[str, object]:
+    """:func:`influences`, fit to be published: what may hold a secret is there as its hash only."""
+    facts = _facts(config)
+    for role in filter(None, facts["model"].values()):
+        role.update({key: _sha256(role[key]) for key in _PERHAPS_SECRET if role[key]})
+    return facts
+
+
+def _facts(config: Config) -> dict[str, Any]:
+    """What is said of how attempts are made only where that is not by default: older hashes stay.
+
+    The usual attempt is one chat answer at a task of a task file.
+    """
+    facts = config.model_dump(mode="json", by_alias=True, exclude=_WITHOUT_INFLUENCE)
+    usual = RolloutSettings().model_dump(mode="json", exclude=_OF_ROLLOUTS)
+    if facts["rollout"] == usual:
+        del facts["rollout"]
+    if facts["environment"] is None:
+        del facts["environment"]
+    if facts["train"]["staleness"] == 0:
+        del facts["train"]["staleness"]
+    return facts
+
+
+def _sha256(facts: object) -> str:
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()

@@ -1,0 +1,253 @@
+"""YAML text to a :class:`~skillopt_ci.config.yaml.Node`: strict, with a line for every key.
+
+Scalars are those of YAML 1.2 as people mean them (``2:1:7`` and ``2026-01-01`` are text, ``1e-9``
+is a number), plus the ``yes``/``no`` of YAML 1.1. Only plain data is accepted, keys are text, and
+a key that stands twice in a mapping is an error.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from types import MappingProxyType
+from typing import cast
+
+import yaml
+
+from skillopt_ci.errors import ConfigError
+
+# A configuration tree that remembers where every key was written.
+
+Scalar = None | bool | int | float | str
+
+#: Each names another way to give tasks.
+_TASK_KINDS = ("train", "path", "split_dir")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a key stands: a line (from 1) of a file, or an ``-o`` of the command line."""
+
+    file: Path | None = None
+    line: int | None = None
+    override: str = ""
+
+    def __str__(self) -> str:
+        if self.file is None:
+            return f"-o {self.override}"
+        return f"{self.file}:{self.line}" if self.line else f"{self.file}"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value with the place of its key. Mappings keep the order of the file."""
+
+    value: "Scalar | tuple[Node, ...] | Mapping[str, Node]"
+    mark: Mark
+
+    @property
+    def entries(self) -> "Mapping[str, Node]":
+        """The keys of a mapping; of anything else, none."""
+        return self.value if isinstance(self.value, Mapping) else MappingProxyType({})
+
+
+def plain(node: Node) -> object:
+    """The bare value, as JSON would hold it."""
+    if isinstance(node.value, Mapping):
+        return {key: plain(child) for key, child in node.value.items()}
+    if isinstance(node.value, tuple):
+        return [plain(item) for item in node.value]
+    return node.value
+
+
+def without(node: Node, *keys: str) -> Node:
+    """A mapping less some of its keys."""
+    return replace(node, value={k: v for k, v in node.entries.items() if k not in keys})
+
+
+def nested(path: Sequence[str], leaf: Node) -> Node:
+    """The tree that holds nothing but ``leaf`` at ``path``."""
+    for key in reversed(path):
+        leaf = Node({key: leaf}, leaf.mark)
+    return leaf
+
+
+def lookup(node: Node, path: Sequence[str | int]) -> Node:
+    """The node at ``path``, or the deepest one on the way that exists."""
+    for step in path:
+        if isinstance(step, str) and step in node.entries:
+            node = node.entries[step]
+        elif isinstance(step, int) and isinstance(node.value, tuple) and step < len(node.value):
+            node = node.value[step]
+        else:
+            break
+    return node
+
+
+def merge(base: Node, child: Node) -> Node:
+    """Lay ``child`` over ``base``: mappings key by key, anything else replaced whole.
+
+    A mapping that is of another kind than its base (a scorer of another ``type``, tasks given
+    another way, another provider with a model of its) replaces it, for what it inherited could not
+    fit.
+    """
+    if not _mergeable(base, child):
+        return child
+    merged = dict(base.entries)
+    for key, value in child.entries.items():
+        merged[key] = merge(merged[key], value) if key in merged else value
+    return Node(merged, child.mark)
+
+
+def _mergeable(base: Node, child: Node) -> bool:
+    if not (isinstance(base.value, Mapping) and isinstance(child.value, Mapping)):
+        return False
+    kinds = {_node_kind(base), _node_kind(child)} - {None}
+    return len(kinds) <= 1
+
+
+def _node_kind(node: Node) -> str | None:
+    if "type" in node.entries:
+        return str(plain(node.entries["type"]))
+    if "provider" in node.entries and "model" in node.entries:
+        return str(plain(node.entries["provider"]))
+    found = [key for key in _TASK_KINDS if key in node.entries]
+    return found[0] if len(found) == 1 else None
+
+
+# What is wrong with a configuration, gathered so that all of it is told at once.
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing to mend. ``key`` is the dotted path, empty for the file as a whole."""
+
+    mark: Mark
+    key: str
+    text: str
+
+    def __str__(self) -> str:
+        origin = f"-o {self.mark.override}: " if self.mark.override else ""
+        name = f"{self.key}: " if self.key and self.key != self.mark.override else ""
+        return f"{origin}{name}{self.text}"
+
+    def with_place(self) -> str:
+        """The whole line: file, line, key and text."""
+        return f"{self.mark}: {self}" if self.mark.file else str(self)
+
+
+class InvalidConfigError(ConfigError):
+    """A configuration with ``problems``: one line each in the message, in the files' order."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(sorted(problems, key=reading_order))
+        first, *others = self.problems
+        lines = [str(first), *(other.with_place() for other in others)]
+        super().__init__("\n".join(lines), file=first.mark.file, line=first.mark.line)
+
+
+def nearest(word: str, known: Sequence[str], cutoff: float = 0.6) -> str:
+    """The phrase ``; did you mean …?`` with the known word closest to ``word``, or nothing."""
+    matches = get_close_matches(word, known, n=1, cutoff=cutoff)
+    return f"; did you mean {matches[0]!r}?" if matches else ""
+
+
+def reading_order(problem: Problem) -> tuple[bool, str, int]:
+    """Sorts by file and line, the command line last."""
+    mark = problem.mark
+    return (bool(mark.override), str(mark.file or ""), mark.line or 0)
+
+
+_TAG = "tag:yaml.org,2002:"
+_SCALARS = frozenset(_TAG + name for name in ("str", "int", "float", "bool", "null"))
+_NUMBERS = {
+    "int": r"[-+]?(?:0|[1-9][0-9_]*)|0x[0-9a-fA-F]+",
+    "float": r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
+    r"|[-+]?[0-9]+[eE][-+]?[0-9]+|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+}
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader without times, dates and numbers to the base of sixty."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 (the name and the shape are PyYAML's)
+        first: [(tag, rule) for tag, rule in rules if tag in {_TAG + "bool", _TAG + "null"}]
+        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+for _yaml_source_kind, _pattern in _NUMBERS.items():
+    _Loader.add_implicit_resolver(
+        _TAG + _yaml_source_kind, re.compile(rf"^(?:{_pattern})$"), list("-+.0123456789")
+    )
+_Loader.add_implicit_resolver(_TAG + "merge", re.compile(r"^<<$"), ["<"])
+
+
+def parse_yaml(text: str, mark: Mark) -> Node:
+    """Read one YAML document; an empty one is an empty mapping.
+
+    Lines are those of ``mark.file``; where ``mark`` is an override, every node gets that very mark.
+    Raises :class:`~skillopt_ci.errors.ConfigError`.
+    """
+    try:
+        loader = _Loader(text)
+        root = loader.get_single_node()
+        return _Composer(loader, mark).node(root, mark) if root else Node({}, mark)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else None
+        what = ", ".join(part for part in (error.context, error.problem) if part)
+        raise _invalid(mark, line, what) from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise _invalid(mark, None, " ".join(str(error).split())) from error
+    except RecursionError as error:
+        raise _invalid(mark, None, "nested too deeply, or an alias that contains itself") from error
+
+
+def _invalid(mark: Mark, line: int | None, what: str) -> InvalidConfigError:
+    place = Mark(mark.file, line, mark.override)
+    return InvalidConfigError([Problem(place, mark.override, f"not valid YAML: {what}")])
+
+
+class _Composer:
+    """Turns PyYAML's nodes into ours."""
+
+    def __init__(self, loader: _Loader, origin: Mark) -> None:
+        self._loader = loader
+        self._origin = origin
+        self._flattened: set[int] = set()
+
+    def node(self, raw: yaml.Node, mark: Mark) -> Node:
+        if isinstance(raw, yaml.MappingNode) and raw.tag == _TAG + "map":
+            return Node(dict(self._entries(raw)), mark)
+        if isinstance(raw, yaml.SequenceNode) and raw.tag == _TAG + "seq":
+            return Node(tuple(self.node(item, self._mark(item)) for item in raw.value), mark)
+        if isinstance(raw, yaml.ScalarNode) and raw.tag in _SCALARS:
+            return Node(cast("Scalar", self._loader.construct_object(raw)), mark)
+        raise self._error(raw, f"the tag {raw.tag} is not allowed: only plain data is")
+
+    def _entries(self, raw: yaml.MappingNode) -> Iterator[tuple[str, Node]]:
+        if id(raw) not in self._flattened:
+            self._flattened.add(id(raw))
+            self._refuse_duplicates(raw)
+            self._loader.flatten_mapping(raw)
+        for key, value in raw.value:
+            yield key.value, self.node(value, self._mark(key))
+
+    def _refuse_duplicates(self, raw: yaml.MappingNode) -> None:
+        lines: dict[str, int] = {}
+        for key, _ in raw.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise self._error(key, "a key must be text")
+            if key.value in lines:
+                first = lines[key.value]
+                raise self._error(key, f"the key {key.value!r} stands already in line {first}")
+            lines[key.value] = key.start_mark.line + 1
+
+    def _mark(self, raw: yaml.Node) -> Mark:
+        if self._origin.file is None:
+            return self._origin
+        return Mark(self._origin.file, raw.start_mark.line + 1)
+
+    def _error(self, raw: yaml.Node, problem: str) -> yaml.MarkedYAMLError:
+        return yaml.MarkedYAMLError(problem=problem, problem_mark=raw.start_mark)

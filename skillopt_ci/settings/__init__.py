@@ -1,1 +1,0 @@
-"""What a run is told: typed configuration, loaded from YAML."""
