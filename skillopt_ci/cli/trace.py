@@ -16,7 +16,7 @@ from skillopt_ci.report.course_text import course_lines
 from skillopt_ci.rollout.course import Course, courses
 from skillopt_ci.rollout.event_log import read_events
 from skillopt_ci.sanitize import harmless, harmless_line
-from skillopt_ci.tasks.problems import did_you_mean
+from skillopt_ci.tasks.files import did_you_mean
 
 
 @click.command()

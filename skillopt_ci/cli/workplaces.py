@@ -14,11 +14,9 @@ from skillopt_ci.model.keys import key_variable
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.places import Places
 from skillopt_ci.rollout.scorers import parts_of
-from skillopt_ci.tasks.disjoint import overlaps, repeated_ids
-from skillopt_ci.tasks.loading import load_splits
-from skillopt_ci.tasks.problems import refuse
+from skillopt_ci.tasks.files import refuse
+from skillopt_ci.tasks.loading import SPLIT_NAMES, load_splits, overlaps, repeated_ids
 from skillopt_ci.tasks.scorers.build import NEEDS_COMPUTER
-from skillopt_ci.tasks.splits import SPLIT_NAMES
 from skillopt_ci.tasks.task import Splits, Task
 
 

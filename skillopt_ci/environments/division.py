@@ -8,8 +8,7 @@ from pydantic import Field
 from skillopt_ci.config.base import Section
 from skillopt_ci.errors import UsageError
 from skillopt_ci.rollout.environment import Split
-from skillopt_ci.tasks.ratio import divide
-from skillopt_ci.tasks.splits import SPLIT_NAMES
+from skillopt_ci.tasks.loading import SPLIT_NAMES, divide
 
 Item = TypeVar("Item")
 

@@ -11,7 +11,7 @@ from typing import cast
 from skillopt_ci.config.config import EnvironmentSettings, EnvironmentSpec
 from skillopt_ci.errors import SkilloptError, UsageError
 from skillopt_ci.rollout.environment import Environment
-from skillopt_ci.tasks.problems import did_you_mean
+from skillopt_ci.tasks.files import did_you_mean
 from skillopt_ci.util import last_line, user_module
 
 #: The group of entry points under which packages offer environments.

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from skillopt_ci.config.base import Section
 from skillopt_ci.errors import UsageError
-from skillopt_ci.tasks.problems import did_you_mean
+from skillopt_ci.tasks.files import did_you_mean
 
 Options = TypeVar("Options", bound=Section)
 

@@ -7,7 +7,7 @@ from skillopt_ci.config.config import Config
 from skillopt_ci.config.rollout import ComputerBlock
 from skillopt_ci.errors import TaskFileError, UsageError
 from skillopt_ci.rollout.places import Places
-from skillopt_ci.tasks.attachments import task_files
+from skillopt_ci.tasks.records import task_files
 from skillopt_ci.tasks.task import ComputerTask
 
 

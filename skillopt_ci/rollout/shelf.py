@@ -15,8 +15,8 @@ from skillopt_ci.rollout.order import Order
 from skillopt_ci.rollout.store import AttemptStore
 from skillopt_ci.rollout.work import Worked
 from skillopt_ci.skill.regions import as_read
-from skillopt_ci.tasks.identity import task_sha256
 from skillopt_ci.tasks.scorers.score import Score
+from skillopt_ci.tasks.task import task_sha256
 
 #: Artifacts larger than this are compressed beside the event loop.
 _LARGE = 200_000

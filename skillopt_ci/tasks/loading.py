@@ -1,22 +1,193 @@
 """Loading the tasks of a run: files to three disjoint splits, or every reason why not."""
 
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
+from dataclasses import dataclass
+from itertools import accumulate, chain
 from pathlib import Path
+from random import Random
 from types import MappingProxyType
+from typing import Literal, TypeVar, cast
 
 from skillopt_ci.config.config import GeneratedTasks, GivenSplits, RatioSplit, SplitDir, Train
-from skillopt_ci.errors import TaskFileError
-from skillopt_ci.tasks.disjoint import NamedSplits, overlaps, repeated_ids
-from skillopt_ci.tasks.generated import generate_splits
-from skillopt_ci.tasks.json_source import read_json, read_jsonl
-from skillopt_ci.tasks.problems import Problem, refuse
-from skillopt_ci.tasks.ratio import divide
-from skillopt_ci.tasks.record import to_task
-from skillopt_ci.tasks.source import Record, SourceText, read_source
-from skillopt_ci.tasks.splits import ALIASES, SPLIT_NAMES
-from skillopt_ci.tasks.task import Splits, Task
-from skillopt_ci.tasks.yaml_source import read_yaml
+from skillopt_ci.errors import TaskFileError, UsageError
+from skillopt_ci.tasks.files import (
+    Problem,
+    Record,
+    SourceText,
+    did_you_mean,
+    location,
+    read_json,
+    read_jsonl,
+    read_source,
+    read_yaml,
+    refuse,
+)
+from skillopt_ci.tasks.records import to_task
+from skillopt_ci.tasks.scorers.python_function import load_function
+from skillopt_ci.tasks.task import Splits, Task, content_key
+
+# The rules that make three lists of tasks into honest splits.
+
+NamedSplits = Mapping[str, Sequence[Task]]
+
+
+def repeated_ids(splits: NamedSplits) -> Iterator[Problem]:
+    """Tasks whose id was taken before, in whichever split."""
+    for _, task, _, first in _repeats(splits, lambda task: task.id):
+        where = location(first.file, first.line)
+        yield Problem(task.file, task.line, f"id {task.id!r} is already used at {where}")
+
+
+def overlaps(splits: NamedSplits) -> Iterator[Problem]:
+    """Tasks that ask in one split what another split asks already."""
+    for name, task, first_name, first in _repeats(splits, content_key):
+        if name != first_name:
+            yield Problem(
+                task.file,
+                task.line,
+                f"task {task.id!r} of the {name} split asks the same as task {first.id!r} of the "
+                f"{first_name} split at {location(first.file, first.line)}",
+            )
+
+
+def _repeats(
+    splits: NamedSplits, key_of: Callable[[Task], str]
+) -> Iterator[tuple[str, Task, str, Task]]:
+    first_with: dict[str, tuple[str, Task]] = {}
+    for name, tasks in splits.items():
+        for task in tasks:
+            first = first_with.setdefault(key_of(task), (name, task))
+            if first[1] is not task:
+                yield name, task, *first
+
+
+# Tasks without a fixed list: a function of the repository makes them, and a seed is a batch.
+
+Generate = Callable[[str, int, int], object]
+
+
+def generate_splits(spec: GeneratedTasks, train: Train, root: Path) -> NamedSplits:
+    """Make the three splits; an epoch's training batches stand one after another, by their seeds.
+
+    Raises :class:`~skillopt_ci.errors.UsageError` for a function that cannot be found, and
+    :class:`TaskFileError` for one that raises, is not deterministic or returns anything but tasks.
+    """
+    function = cast("Generate", load_function(spec.generator, root))
+    make = _Maker(spec.generator, function, root)
+    selection = make.tasks("selection", spec.seed, spec.selection)
+    if selection != make.tasks("selection", spec.seed, spec.selection):
+        raise TaskFileError(
+            f"{spec.generator} returned different tasks when it was called twice with the same "
+            "arguments",
+            hint="Draw from random.Random(seed), not from a generator of the process.",
+        )
+    seeds = range(spec.seed + 1, spec.seed + train.train_size // train.batch_size + 1)
+    batches = [make.tasks("train", seed, train.batch_size) for seed in seeds]
+    test = make.tasks("test", spec.seed, spec.test) if spec.test else []
+    return {
+        "train": [task for batch in batches for task in batch],
+        "selection": selection,
+        **({"test": test} if test else {}),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    entry: str
+    function: Generate
+    root: Path
+
+    def tasks(self, split: str, seed: int, count: int) -> list[Task]:
+        """The tasks of one call."""
+        call = f"{self.entry}({split!r}, {seed}, {count})"
+        returned = self._returned(call, split, seed, count)
+        if not isinstance(returned, list) or len(returned) != count:
+            got = f"{len(returned)} of them" if isinstance(returned, list) else f"{returned!r:.60}"
+            raise TaskFileError(f"{call} returned {got}, expected a list of {count} tasks")
+        made = [self._task(value, f"{split}-{seed}-{n}") for n, value in enumerate(returned, 1)]
+        wrong = [
+            Problem(None, None, f"{call}, task {n}: {problem.message}")
+            for n, result in enumerate(made, 1)
+            if isinstance(result, list)
+            for problem in result
+        ]
+        refuse(wrong)
+        return [task for task in made if isinstance(task, Task)]
+
+    def _returned(self, call: str, split: str, seed: int, count: int) -> object:
+        try:
+            return self.function(split, seed, count)
+        except (Exception, SystemExit) as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            where = f" ({frames[-1].filename}:{frames[-1].lineno})"
+            raise TaskFileError(f"{call} raised {type(error).__name__}: {error}{where}") from error
+
+    def _task(self, value: object, name: str) -> Task | list[Problem]:
+        if not isinstance(value, dict):
+            return [Problem(None, None, "expected a dictionary with the keys of a task")]
+        file = self.root / self.entry.rpartition(":")[0]
+        # numbered by split and seed where the function gives no id, so that none is taken twice
+        return to_task(Record({"id": name, **value}, file, 1, line_of=_first_line))
+
+
+def _first_line(_key: str) -> int:
+    return 1
+
+
+# Dividing one list of tasks by a ratio, the same way for the same seed.
+
+Item = TypeVar("Item")
+
+
+def split_counts(total: int, weights: Sequence[int]) -> tuple[int, ...]:
+    """Share out ``total`` by largest remainder; a tie goes to the larger weight, then the first."""
+    whole = sum(weights)
+    counts = [total * weight // whole for weight in weights]
+    by_claim = sorted(
+        range(len(weights)), key=lambda i: (-(total * weights[i] % whole), -weights[i], i)
+    )
+    for i in by_claim[: total - sum(counts)]:
+        counts[i] += 1
+    return tuple(counts)
+
+
+def divide(items: Sequence[Item], ratio: str, seed: int) -> tuple[tuple[Item, ...], ...]:
+    """Shuffle ``items`` with ``seed`` and cut them by ``ratio`` (``a:b:c``), in shuffled order."""
+    shuffled = list(items)
+    Random(seed).shuffle(shuffled)
+    counts = split_counts(len(shuffled), [int(part) for part in ratio.split(":")])
+    ends = list(accumulate(counts))
+    return tuple(
+        tuple(shuffled[end - count : end]) for end, count in zip(ends, counts, strict=True)
+    )
+
+
+# The names of the splits, and those that SkillOpt has for them.
+
+SplitName = Literal["train", "selection", "test"]
+SPLIT_NAMES: tuple[SplitName, ...] = ("train", "selection", "test")
+
+#: Every accepted name of a split; the first for each is its folder in a split folder.
+ALIASES: Mapping[str, str] = MappingProxyType(
+    {
+        "train": "train",
+        "val": "selection",
+        "selection": "selection",
+        "valid_seen": "selection",
+        "test": "test",
+        "valid_unseen": "test",
+    }
+)
+
+
+def tasks_of(splits: Splits, name: str) -> tuple[Task, ...]:
+    """The split called ``name``, by any of its names; raises :class:`UsageError` for another."""
+    if name not in ALIASES:
+        raise UsageError(f"there is no split {name!r}; {did_you_mean(name, ALIASES)}")
+    chosen: tuple[Task, ...] = getattr(splits, ALIASES[name])
+    return chosen
+
 
 TasksSpec = GivenSplits | RatioSplit | SplitDir | GeneratedTasks
 Reader = Callable[[SourceText], Iterator[Record | Problem]]

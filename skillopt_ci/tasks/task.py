@@ -1,6 +1,9 @@
 """One task: a prompt for the target model and what a right answer looks like."""
 
-from collections.abc import Mapping
+import hashlib
+import json
+import unicodedata
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -65,3 +68,70 @@ class Splits:
     train: tuple[Task, ...]
     selection: tuple[Task, ...]
     test: tuple[Task, ...]
+
+
+# When two tasks are the same: in substance, and to the letter.
+
+
+def content_key(task: Task) -> str:
+    """SHA-256 over what the model is asked, blind to letter case, spacing and Unicode variants.
+
+    Two tasks with equal keys ask the same thing: seen in training, the other is no longer unseen.
+    """
+    asked = [[message.role, _normalized(message.content)] for message in task.messages]
+    files = sorted(_normalized(file.content) for file in task.files)
+    images = sorted(image.sha256 for image in task.images)
+    # Absent, not empty: what was known before there were pictures keeps its key.
+    return _sha256([asked, files, *filter(None, [images]), *_workspace(task)])
+
+
+def task_sha256(task: Task) -> str:
+    """SHA-256 over everything that can change the task's score; where it was defined cannot."""
+    images = [[image.name, image.sha256] for image in task.images]
+    return _sha256(
+        {
+            "id": task.id,
+            "messages": [[message.role, message.content] for message in task.messages],
+            "references": task.references,
+            "task_type": task.task_type,
+            "files": [[file.name, file.content] for file in task.files],
+            "metadata": dict(task.metadata),
+            "scorer": task.scorer and task.scorer.model_dump(mode="json", by_alias=True),
+            **({"images": images} if images else {}),
+            **_computer(task),
+        }
+    )
+
+
+def lessons_sha256(tasks: Iterable[Task]) -> str:
+    """SHA-256 over everything about training ``tasks`` that can change what is learned from them.
+
+    The reference text changes no score, but it changes what is proposed.
+    """
+    hashes = "\n".join(task_sha256(task) + task.reference_text for task in tasks)
+    return hashlib.sha256(hashes.encode("utf-8")).hexdigest()
+
+
+def _workspace(task: Task) -> list[object]:
+    """What the work begins with: the same words about another workspace ask something else."""
+    if task.computer is None:
+        return []
+    files = sorted((file.name, file.content) for file in task.computer.files)
+    return [files, task.computer.block.setup]
+
+
+def _computer(task: Task) -> dict[str, object]:
+    """The computer's facts; absent, not null, without one, so that older hashes stay."""
+    if task.computer is None:
+        return {}
+    block = task.computer.block.model_dump(mode="json", exclude={"files"}, exclude_unset=True)
+    return {"computer": [block, [[file.name, file.content] for file in task.computer.files]]}
+
+
+def _normalized(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def _sha256(value: object) -> str:
+    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(canonical.encode("utf-8")).hexdigest()

@@ -13,8 +13,7 @@ from skillopt_ci.config.scorers import ComputerScorer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.computer_scorer import grader_files
 from skillopt_ci.rollout.scorers import parts_of
-from skillopt_ci.tasks.identity import task_sha256
-from skillopt_ci.tasks.task import ComputerTask, Task
+from skillopt_ci.tasks.task import ComputerTask, Task, task_sha256
 
 #: Settings of a model role that say how it is reached, not what it answers.
 _TRANSPORT = {

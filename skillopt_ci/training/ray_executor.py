@@ -21,7 +21,7 @@ from skillopt_ci.rollout.ray.parcel import Parcel
 from skillopt_ci.rollout.solver import ChatSolver, Solver, chat_request, conversation
 from skillopt_ci.rollout.solvers.agent import AgentSolver
 from skillopt_ci.skill.regions import as_read
-from skillopt_ci.tasks.identity import task_sha256
+from skillopt_ci.tasks.task import task_sha256
 from skillopt_ci.training.ray_worker import make
 from skillopt_ci.training.rig_parts import RigParts
 

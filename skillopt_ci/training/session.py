@@ -20,8 +20,7 @@ from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.places import Places
 from skillopt_ci.rollout.runner import Runner
-from skillopt_ci.tasks.identity import lessons_sha256
-from skillopt_ci.tasks.task import Splits, Task
+from skillopt_ci.tasks.task import Splits, Task, lessons_sha256
 from skillopt_ci.training.ahead import Ahead, NothingAhead
 from skillopt_ci.training.equipment import Equipment
 from skillopt_ci.training.reviewer_notes import ReviewerNote

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from skillopt_ci.errors import TaskFileError
-from skillopt_ci.tasks.attachments import task_files
+from skillopt_ci.tasks.records import task_files
 from skillopt_ci.tasks.task import TaskFile
 
 Write = Callable[[str, str], Path]

@@ -7,8 +7,7 @@ import pytest
 from skillopt_ci.config.rollout import ComputerBlock
 from skillopt_ci.config.scorers import ExactScorer
 from skillopt_ci.messages import Message
-from skillopt_ci.tasks.identity import content_key, task_sha256
-from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile
+from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile, content_key, task_sha256
 
 MakeTask = Callable[..., Task]
 

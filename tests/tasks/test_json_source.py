@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.tasks.json_source import read_json, read_jsonl
-from skillopt_ci.tasks.problems import Problem
-from skillopt_ci.tasks.source import Record, SourceText, read_source
+from skillopt_ci.tasks.files import Problem, Record, SourceText, read_json, read_jsonl, read_source
 
 Write = Callable[[str, str], Path]
 

@@ -6,8 +6,7 @@ import pytest
 
 from skillopt_ci.config.config import GivenSplits, RatioSplit, SplitDir
 from skillopt_ci.errors import TaskFileError, UsageError
-from skillopt_ci.tasks.loading import load_splits
-from skillopt_ci.tasks.splits import tasks_of
+from skillopt_ci.tasks.loading import load_splits, tasks_of
 from skillopt_ci.tasks.task import Task
 
 Write = Callable[[str, str], Path]

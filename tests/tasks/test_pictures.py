@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.errors import TaskFileError
-from skillopt_ci.tasks import pictures
-from skillopt_ci.tasks.identity import content_key, task_sha256
+from skillopt_ci.tasks import records
 from skillopt_ci.tasks.loading import load_tasks
-from skillopt_ci.tasks.pictures import media_type, task_images
+from skillopt_ci.tasks.records import media_type, task_images
+from skillopt_ci.tasks.task import content_key, task_sha256
 
 PNG = b"\x89PNG\r\n\x1a\n rest"
 KINDS = {
@@ -59,7 +59,7 @@ def test_what_is_too_large_is_refused_unread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(tmp_path, "a.png")
-    monkeypatch.setattr(pictures, "MOST_BYTES", 5)
+    monkeypatch.setattr(records, "MOST_BYTES", 5)
     with pytest.raises(TaskFileError, match="bytes are more than 5"):
         task_images(["a.png"], tmp_path)
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.tasks.ratio import divide, split_counts
+from skillopt_ci.tasks.loading import divide, split_counts
 
 WEIGHTS = st.lists(st.integers(1, 50), min_size=3, max_size=3)
 

@@ -5,8 +5,8 @@ import pytest
 
 from skillopt_ci.config.scorers import RegexScorer
 from skillopt_ci.messages import Message
-from skillopt_ci.tasks.record import to_task
-from skillopt_ci.tasks.source import Record
+from skillopt_ci.tasks.files import Record
+from skillopt_ci.tasks.records import to_task
 from skillopt_ci.tasks.task import Task, TaskFile
 
 

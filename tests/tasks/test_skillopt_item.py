@@ -1,6 +1,6 @@
 import pytest
 
-from skillopt_ci.tasks.skillopt_item import from_skillopt, is_skillopt_item
+from skillopt_ci.tasks.records import from_skillopt, is_skillopt_item
 
 
 def test_search_qa_item_becomes_prompt_and_references():

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from skillopt_ci.errors import TaskFileError
-from skillopt_ci.tasks.source import numbered_lines, read_source
+from skillopt_ci.tasks.files import numbered_lines, read_source
 
 Write = Callable[[str, str], Path]
 

@@ -3,9 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_ci.tasks.problems import Problem
-from skillopt_ci.tasks.source import Record, read_source
-from skillopt_ci.tasks.yaml_source import read_yaml
+from skillopt_ci.tasks.files import Problem, Record, read_source, read_yaml
 
 Write = Callable[[str, str], Path]
 

@@ -17,7 +17,7 @@ from referencing import Registry
 
 from skillopt_ci.environments.promptfoo.shape import AssertionShape
 from skillopt_ci.errors import UsageError
-from skillopt_ci.tasks.problems import did_you_mean
+from skillopt_ci.tasks.files import did_you_mean
 from skillopt_ci.tasks.scorers.wording import one_line, quote
 
 _NOT = "not-"

@@ -25,7 +25,7 @@ from skillopt_ci.config.scorers import (
     WeightedScorer,
 )
 from skillopt_ci.errors import UsageError
-from skillopt_ci.tasks.problems import Problem, refuse
+from skillopt_ci.tasks.files import Problem, refuse
 from skillopt_ci.tasks.scorers.choice import check_choice_references
 from skillopt_ci.tasks.scorers.command import check_command
 from skillopt_ci.tasks.scorers.grading import needs_references

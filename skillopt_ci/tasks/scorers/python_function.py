@@ -14,7 +14,7 @@ from skillopt_ci.config.scorers import PythonScorer
 from skillopt_ci.confinement import current, without_secrets
 from skillopt_ci.errors import EnvironmentFailure, UsageError
 from skillopt_ci.tasks.answers import extract
-from skillopt_ci.tasks.problems import did_you_mean
+from skillopt_ci.tasks.files import did_you_mean
 from skillopt_ci.tasks.scorers.grading import blamed, reaches
 from skillopt_ci.tasks.scorers.score import GraderBroke, Score
 from skillopt_ci.tasks.scorers.task_data import task_data

@@ -1,0 +1,440 @@
+"""From a record of a file to a task."""
+
+import hashlib
+import json
+import re
+import string
+import textwrap
+import unicodedata
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from skillopt_ci.config.base import Section
+from skillopt_ci.config.reference import choices, fields, sections
+from skillopt_ci.config.rollout import ComputerBlock, Files
+from skillopt_ci.config.scorers import ScorerSpec
+from skillopt_ci.errors import TaskFileError
+from skillopt_ci.messages import Image, Message
+from skillopt_ci.tasks.files import Problem, Record, did_you_mean, read_source
+from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile, TaskImage
+
+# What a task may say in a task file.
+
+
+def _id_text(value: object) -> object:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _usable_id(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be empty")
+    if any(unicodedata.category(char) in {"Cc", "Zl", "Zp"} for char in value):
+        raise ValueError(f"{value!r} holds a control character")
+    return value
+
+
+def _not_blank(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be blank")
+    return value
+
+
+def _reference_texts(value: object) -> object:
+    listed = value if isinstance(value, list) else [value]
+    return tuple(
+        str(item) if isinstance(item, int | float) and not isinstance(item, bool) else item
+        for item in listed
+    )
+
+
+Text = Annotated[str, AfterValidator(_not_blank)]
+References = Annotated[tuple[str, ...], BeforeValidator(_reference_texts)]
+
+
+class MessageEntry(Section):
+    """One message of a conversation that the target continues."""
+
+    role: Literal["system", "user", "assistant"]
+    content: Text
+
+
+class TaskEntry(Section):
+    """The keys of one task; numbers as `id` or in `references` are taken as their text."""
+
+    id: Annotated[str, Field(max_length=200), AfterValidator(_usable_id), BeforeValidator(_id_text)]
+    prompt: Text | None = None
+    """What the user asks; a short form of one message."""
+    messages: tuple[MessageEntry, ...] | None = None
+    """A conversation that ends with the user's turn."""
+    references: References = ()
+    """Accepted answers: one text or a list."""
+    reference_text: str = ""
+    """A worked solution or source for the optimizer's eyes, where this is a training task."""
+    task_type: str = ""
+    files: Files = ()
+    """Paths relative to the task file, or names with their text. Paths of pictures (.png, .jpg,
+    .webp, .gif) are shown to the model."""
+    images: tuple[str, ...] = ()
+    """Paths of pictures, relative to the task file."""
+    metadata: dict[str, object] = Field(default_factory=dict)
+    scorer: ScorerSpec | None = None
+    computer: ComputerBlock | None = None
+    """What the task needs of the computer that it is worked on with."""
+
+    @model_validator(mode="after")
+    def _one_question(self) -> "TaskEntry":
+        if (self.prompt is None) == (self.messages is None):
+            raise ValueError("a task needs `prompt` or `messages`, and not both")
+        if self.messages is not None and (not self.messages or self.messages[-1].role != "user"):
+            raise ValueError("`messages` must end with a message of the user")
+        return self
+
+
+# The files of a task: read from beside the task file, or written out in the task itself.
+
+
+def task_files(files: Iterable[str] | Mapping[str, str], folder: Path) -> tuple[TaskFile, ...]:
+    """The files named by a task whose own file lies in ``folder``, in the given order.
+
+    Names are relative POSIX paths. Raises :class:`ValueError` for a name that leaves ``folder``
+    (symbolic links followed), for two names of which one would be the folder of the other, and
+    :class:`~skillopt_ci.errors.TaskFileError` for a file that is missing or not UTF-8.
+    """
+    names = [checked(name) for name in files]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{name!r} stands twice")
+        if clash := next((n for n in names if n.startswith(f"{name}/")), None):
+            raise ValueError(f"{name!r} cannot be a file and the folder of {clash!r}")
+    if isinstance(files, Mapping):
+        texts = list(files.values())
+    else:
+        texts = [read_source(inside(name, folder)).text for name in names]
+    return tuple(TaskFile(name, text) for name, text in zip(names, texts, strict=True))
+
+
+def checked(name: str) -> str:
+    """``name`` as a relative POSIX path; raises :class:`ValueError` if it cannot be one."""
+    path = PurePosixPath(name)
+    portable = name.isprintable() and "\\" not in name and path.parts
+    if not portable or path.is_absolute() or ".." in path.parts:
+        raise ValueError(f"{name!r} is not a relative path that stays in the task file's folder")
+    return str(path)
+
+
+def inside(name: str, folder: Path) -> Path:
+    """The file; raises :class:`ValueError` if it lies, links followed, outside of ``folder``."""
+    if not (folder / name).resolve().is_relative_to(folder.resolve()):
+        raise ValueError(f"{name!r} leads out of the task file's folder")
+    return folder / name
+
+
+# The pictures of a task: read from beside the task file, known by their content.
+
+#: Names of files that are pictures.
+SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".gif"})
+#: In base64 this is just below the 5 MB that the strictest provider takes.
+MOST_BYTES = 3_700_000
+MOST_PICTURES = 20
+
+
+def is_picture(name: str) -> bool:
+    """Whether a file's name is that of a picture."""
+    return Path(name).suffix.lower() in SUFFIXES
+
+
+def task_images(names: Iterable[str], folder: Path) -> tuple[TaskImage, ...]:
+    """The pictures named by a task whose own file lies in ``folder``, in the given order.
+
+    Raises :class:`ValueError` for a name that leaves ``folder`` or stands twice and for too many,
+    and :class:`TaskFileError` for a file that is missing, too large or no picture.
+    """
+    paths = [checked(name) for name in names]
+    if len(paths) > MOST_PICTURES:
+        raise ValueError(
+            f"{len(paths)} pictures are more than the {MOST_PICTURES} that are allowed"
+        )
+    for name in paths:
+        if paths.count(name) > 1:
+            raise ValueError(f"{name!r} stands twice")
+    return tuple(_read(name, inside(name, folder)) for name in paths)
+
+
+def media_type(content: bytes) -> str | None:
+    """What kind of picture ``content`` is, by how it begins; None if it is none."""
+    if content.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if content.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if content.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        return "image/webp"
+    return None
+
+
+def _read(name: str, file: Path) -> TaskImage:
+    try:
+        # Looked at before it is read: a task file may name anything.
+        size = file.stat().st_size
+        content = file.read_bytes() if size <= MOST_BYTES else b""
+    except OSError as error:
+        raise TaskFileError(f"cannot be read: {error.strerror}", file=file) from error
+    if size > MOST_BYTES:
+        raise TaskFileError(f"{size:,} bytes are more than {MOST_BYTES:,}", file=file)
+    kind = media_type(content)
+    if kind is None:
+        raise TaskFileError("is no PNG, JPEG, WebP or GIF picture", file=file)
+    image = Image(kind, b64encode(content).decode("ascii"))
+    return TaskImage(name, hashlib.sha256(content).hexdigest(), image)
+
+
+# Question-answering items as SkillOpt's split folders hold them, put into this product's words.
+
+_REFERENCE_KEYS = ("references", "reference", "answers", "answer", "correct_choice")
+_OWN_KEYS = ("id", "task_type", "files", "images", "metadata", "scorer", "reference_text")
+_IMAGE = "image_path"
+_CONTEXT_CHARS = 6000
+_DOCUMENT = "[DOC]"
+
+
+def is_skillopt_item(value: Mapping[str, object]) -> bool:
+    """Whether the record asks through ``question``, and not through keys of our own."""
+    return isinstance(value.get("question"), str) and not value.keys() & {"prompt", "messages"}
+
+
+def from_skillopt(value: Mapping[str, object]) -> dict[str, object]:
+    """The same task under our keys; what has no key here is kept as metadata."""
+    choices = _labelled(value.get("choices"))
+    sections = [
+        ("Context", _clipped(str(value.get("context") or ""))),
+        ("Question", str(value["question"]).strip()),
+        ("Choices", "\n".join(f"{label}. {text}" for label, text in choices.items())),
+    ]
+    entry = {key: value[key] for key in _OWN_KEYS if key in value}
+    entry["prompt"] = "\n\n".join(f"## {title}\n{text}" for title, text in sections if text)
+    entry["references"] = _references(value)
+    if isinstance(value.get(_IMAGE), str):
+        entry.setdefault("images", [value[_IMAGE]])
+    metadata = entry.get("metadata", {})
+    if isinstance(metadata, Mapping):
+        rest = {key: value[key] for key in value if key not in _KNOWN_KEYS}
+        entry["metadata"] = {**rest, **({"choices": choices} if choices else {}), **metadata}
+    return entry
+
+
+_KNOWN_KEYS = {"question", "context", "choices", _IMAGE, *_REFERENCE_KEYS, *_OWN_KEYS}
+
+
+def _references(value: Mapping[str, object]) -> object:
+    found = next((value[key] for key in _REFERENCE_KEYS if key in value), ())
+    return found.get("label", found) if isinstance(found, Mapping) else found
+
+
+def _labelled(choices: object) -> dict[str, str]:
+    if isinstance(choices, Mapping):
+        return {str(label): str(text) for label, text in choices.items()}
+    if not isinstance(choices, list):
+        return {}
+    labelled = {}
+    for letter, choice in zip(string.ascii_uppercase, choices, strict=False):
+        parts = choice if isinstance(choice, Mapping) else {"text": choice}
+        labelled[str(parts.get("label", letter))] = str(parts.get("text", ""))
+    return labelled
+
+
+def _clipped(context: str) -> str:
+    """At most 6000 characters: the leading documents that fit whole, else the start of the first.
+
+    Documents begin with ``[DOC]``.
+    """
+    text = context.strip()
+    if len(text) <= _CONTEXT_CHARS:
+        return text
+    end = text.rfind(_DOCUMENT, 1, _CONTEXT_CHARS + len(_DOCUMENT))
+    return text[:end].strip() if end > 0 else f"{text[:_CONTEXT_CHARS]}...[truncated]"
+
+
+# A rejected task entry in words: which key, what was expected, what was probably meant.
+
+#: Names from elsewhere that no spelling distance leads to ours.
+_ELSEWHERE = {
+    "answer": "references",
+    "answers": "references",
+    "expected": "references",
+    "target": "references",
+    "question": "prompt",
+    "input": "prompt",
+    "type": "task_type",
+}
+_MISSING = {"missing": "is missing", "union_tag_not_found": "`type` is missing"}
+_EXPECTED = {
+    "string_type": "expected text",
+    "dict_type": "expected a mapping",
+    "tuple_type": "expected a list",
+}
+_SCORERS = {choices(fields(shape)["type"].annotation)[0]: shape for shape in sections(ScorerSpec)}
+
+Location = Sequence[str | int]
+
+
+def explain(error: ValidationError) -> Iterator[tuple[str, str]]:
+    """For each error, the entry's key that it lies under (empty for the whole) and its message."""
+    details = error.errors(include_url=False)
+    for detail in details:
+        location = detail["loc"]
+        # A list "too short" because its items are wrong says nothing new.
+        if not any(_lies_under(location, other["loc"]) for other in details):
+            yield str(location[0]) if location else "", f"{_path(location)}{_message(detail)}"
+
+
+def _lies_under(location: Location, deeper: Location) -> bool:
+    return 0 < len(location) < len(deeper) and deeper[: len(location)] == location
+
+
+def _message(detail: ErrorDetails) -> str:
+    context = detail.get("ctx", {})
+    match detail["type"]:
+        case "extra_forbidden":
+            return f"unknown key; {_nearest_key(detail['loc'])}"
+        case "value_error":
+            return str(context["error"])
+        case "literal_error" | "union_tag_invalid":
+            expected = str(context.get("expected_tags") or context["expected"])
+            value, known = str(context.get("tag", detail["input"])), re.findall("'(.*?)'", expected)
+            return f"{value!r} is not known; {did_you_mean(value, known)}"
+    if fault := _MISSING.get(detail["type"]):
+        return fault
+    got = textwrap.shorten(repr(detail["input"]), 60, placeholder="…")
+    expected = _EXPECTED.get(detail["type"], detail["msg"].replace("Input should be", "expected"))
+    return f"{expected}, got {got}"
+
+
+def _nearest_key(location: Location) -> str:
+    key = str(location[-1])
+    model = _model_at(location[:-1])
+    if model is TaskEntry and key in _ELSEWHERE:
+        return f"did you mean {_ELSEWHERE[key]!r}?"
+    return did_you_mean(key, fields(model))
+
+
+def _model_at(location: Location) -> type[Section]:
+    if location[:1] == ("messages",):
+        return MessageEntry
+    if location[:1] == ("computer",):
+        return _inner(ComputerBlock, location[1:])
+    kinds = [index for index, step in enumerate(location) if step in _SCORERS]
+    if not kinds:
+        return TaskEntry
+    return _inner(_SCORERS[str(location[kinds[-1]])], location[kinds[-1] + 1 :])
+
+
+def _inner(model: type[Section], keys: Location) -> type[Section]:
+    """The section that ``keys`` lead to from ``model``, as far as they name sections."""
+    for key in keys:
+        field = fields(model).get(str(key))
+        model = next(sections(field.annotation), model) if field else model
+    return model
+
+
+def _path(location: Location) -> str:
+    steps = [
+        f"[{step}]" if isinstance(step, int) else f".{step}"
+        for index, step in enumerate(location)
+        if not _is_tag(location, index)
+    ]
+    return f"{''.join(steps).removeprefix('.')}: " if steps else ""
+
+
+def _is_tag(location: Location, index: int) -> bool:
+    """Whether the step names a scorer's type or a union's branch, not a key of the file."""
+    before = location[index - 1] if index else ""
+    return location[0] == "scorer" and (before == "scorer" or isinstance(before, int))
+
+
+def to_task(record: Record) -> Task | list[Problem]:
+    """The task that ``record`` describes, or everything that is wrong with it."""
+    if fault := _unwritable(record.value):
+        return [Problem(record.file, record.line, fault)]
+    try:
+        entry = TaskEntry.model_validate(_own_form(record))
+        return _task(entry, record)
+    except ValidationError as error:
+        return [
+            Problem(record.file, record.line_of(key), message) for key, message in explain(error)
+        ]
+    except _FilesError as error:
+        return [Problem(record.file, record.line_of(error.key), f"{error.key}: {error}")]
+
+
+def _unwritable(value: object) -> str:
+    """Why ``value`` cannot become a request or a record later; empty if it can."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        return "half of a surrogate pair is not a character"
+    except (ValueError, RecursionError) as error:
+        return f"cannot be written as JSON: {error}"
+    return ""
+
+
+def _own_form(record: Record) -> Mapping[str, object]:
+    value = record.value
+    if record.name is not None:
+        value = {"id": record.name, **value}
+    return from_skillopt(value) if is_skillopt_item(value) else value
+
+
+def _task(entry: TaskEntry, record: Record) -> Task:
+    asked, folder = entry.messages or (), record.file.parent
+    messages = tuple(Message(message.role, message.content) for message in asked)
+    files = entry.files
+    pictures = () if isinstance(files, dict) else tuple(filter(is_picture, files))
+    texts = files if isinstance(files, dict) else [name for name in files if name not in pictures]
+    return Task(
+        id=entry.id,
+        messages=messages or (Message("user", entry.prompt or ""),),
+        references=entry.references,
+        reference_text=entry.reference_text,
+        task_type=entry.task_type,
+        files=_files(texts, folder, "files"),
+        images=_images((*pictures, *entry.images), folder),
+        metadata=entry.metadata,
+        scorer=entry.scorer,
+        file=record.file,
+        line=record.line,
+        computer=None if entry.computer is None else _computer(entry.computer, folder),
+    )
+
+
+def _computer(block: ComputerBlock, folder: Path) -> ComputerTask:
+    return ComputerTask(block, _files(block.files, folder, "computer"))
+
+
+def _files(
+    files: Mapping[str, str] | Sequence[str], folder: Path, key: str
+) -> tuple[TaskFile, ...]:
+    try:
+        return task_files(files, folder)
+    except (TaskFileError, ValueError) as error:
+        raise _FilesError(key, str(error)) from error
+
+
+def _images(names: Sequence[str], folder: Path) -> tuple[TaskImage, ...]:
+    try:
+        return task_images(names, folder)
+    except (TaskFileError, ValueError) as error:
+        raise _FilesError("images", str(error)) from error
+
+
+class _FilesError(Exception):
+    """Files that cannot be used, under the entry's ``key``."""
+
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message)
+        self.key = key
