@@ -19,7 +19,7 @@ from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.opening import open_places
 from skillopt_ci.rollout.places import Places
-from skillopt_ci.tasks.scorers.check import check_scorers
+from skillopt_ci.scorers.build import check_scorers
 from skillopt_ci.tasks.task import Splits
 from skillopt_ci.training.fingerprint import grader_folders, measurement_fingerprint
 from skillopt_ci.training.session import Session, first

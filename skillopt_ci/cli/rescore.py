@@ -16,7 +16,7 @@ from skillopt_ci.cli.live import build_observer
 from skillopt_ci.cli.table import print_table
 from skillopt_ci.errors import ConfigError, ExitCode
 from skillopt_ci.report.figures import plural, score
-from skillopt_ci.tasks.scorers.score import Score
+from skillopt_ci.scorers.base import Score
 from skillopt_ci.training.rescore import Regraded, Rescored, rescore
 
 

@@ -14,9 +14,9 @@ from skillopt_ci.model.keys import key_variable
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.places import Places
 from skillopt_ci.rollout.scorers import parts_of
+from skillopt_ci.scorers.build import NEEDS_COMPUTER
 from skillopt_ci.tasks.files import refuse
 from skillopt_ci.tasks.loading import SPLIT_NAMES, load_splits, overlaps, repeated_ids
-from skillopt_ci.tasks.scorers.build import NEEDS_COMPUTER
 from skillopt_ci.tasks.task import Splits, Task
 
 

@@ -20,10 +20,10 @@ from skillopt_ci.messages import Message
 from skillopt_ci.rollout.environment import Environment, Parts, Reflecting, Split
 from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.steps import AgentError, Attempt
+from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.tasks.files import Record, refuse
 from skillopt_ci.tasks.loading import load_tasks
 from skillopt_ci.tasks.records import to_task
-from skillopt_ci.tasks.scorers.score import GraderError, Score
 from skillopt_ci.tasks.task import Task
 
 __all__ = [

@@ -18,8 +18,8 @@ from skillopt_ci.model.client import ChatClient, Role
 from skillopt_ci.rollout.environment import Environment, Parts
 from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.steps import Attempt, Limit, Step
+from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.skill.regions import as_read
-from skillopt_ci.tasks.scorers.score import GraderError, Score
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.worker import Worker
 

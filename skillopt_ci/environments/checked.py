@@ -8,8 +8,7 @@ from skillopt_ci.errors import SkilloptError, UsageError
 from skillopt_ci.model.client import ChatClient
 from skillopt_ci.rollout.environment import Environment, Parts, Reflecting, Split
 from skillopt_ci.rollout.steps import Attempt
-from skillopt_ci.tasks.scorers.grading import blamed
-from skillopt_ci.tasks.scorers.score import GraderBroke, Score
+from skillopt_ci.scorers.base import GraderBroke, Score, blamed
 from skillopt_ci.tasks.task import Task, task_sha256
 from skillopt_ci.util import last_line
 

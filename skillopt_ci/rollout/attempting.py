@@ -35,9 +35,9 @@ from skillopt_ci.rollout.shelf import Shelf
 from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
 from skillopt_ci.rollout.transcript import Transcript
 from skillopt_ci.rollout.work import Worked, work
+from skillopt_ci.scorers.base import GraderError, Score
+from skillopt_ci.scorers.build import NEEDS_COMPUTER
 from skillopt_ci.skill.document import sha256
-from skillopt_ci.tasks.scorers.build import NEEDS_COMPUTER
-from skillopt_ci.tasks.scorers.score import GraderError, Score
 from skillopt_ci.tasks.task import Task
 
 

@@ -15,9 +15,17 @@ from skillopt_ci.rollout.junit import read_report
 from skillopt_ci.rollout.leavings import ARTIFACT_BYTES
 from skillopt_ci.rollout.places import Places, ended
 from skillopt_ci.rollout.steps import Attempt
-from skillopt_ci.tasks.scorers.grading import blamed, reaches, verdict
-from skillopt_ci.tasks.scorers.score import GraderBroke, GraderError, Score
-from skillopt_ci.tasks.scorers.wording import last_words, one_line, quote
+from skillopt_ci.scorers.base import (
+    GraderBroke,
+    GraderError,
+    Score,
+    blamed,
+    last_words,
+    one_line,
+    quote,
+    reaches,
+    verdict,
+)
 from skillopt_ci.tasks.task import Task
 
 _REPORT_BYTES = 10_000_000

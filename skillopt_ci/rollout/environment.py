@@ -13,8 +13,8 @@ from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.rollout.solver import Solver
 from skillopt_ci.rollout.steps import Attempt
+from skillopt_ci.scorers.base import Judge, Score
 from skillopt_ci.skill.edit import Source
-from skillopt_ci.tasks.scorers.score import Judge, Score
 from skillopt_ci.tasks.task import Task
 
 Split = Literal["train", "selection", "test"]
@@ -91,7 +91,7 @@ class Environment(ABC):
     async def grade(self, task: Task, attempt: Attempt, parts: Parts) -> Score:
         """Grade an attempt: by default with the task's scorer, or the run's.
 
-        Raises :class:`~skillopt_ci.tasks.scorers.score.GraderError` when the grader is at fault.
+        Raises :class:`~skillopt_ci.scorers.base.GraderError` when the grader is at fault.
         """
         return await parts.grade(task, attempt)
 

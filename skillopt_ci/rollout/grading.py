@@ -9,7 +9,7 @@ from skillopt_ci.model.retrying import backoff
 from skillopt_ci.rollout.events import Recorder, TryFailed
 from skillopt_ci.rollout.shelf import Shelf, sha256_of
 from skillopt_ci.rollout.steps import Attempt
-from skillopt_ci.tasks.scorers.score import GraderError, Score
+from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.tasks.task import Task
 
 

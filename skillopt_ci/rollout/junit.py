@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
-from skillopt_ci.tasks.scorers.score import GraderBroke
+from skillopt_ci.scorers.base import GraderBroke
 
 _NOT_PASSED = ("failure", "error")
 
@@ -27,7 +27,7 @@ def read_report(content: bytes) -> TestCounts:
     """Count the test cases of a report.
 
     It was written where an agent's code ran: document types, with which XML can be made to grow,
-    are refused. Raises :class:`~skillopt_ci.tasks.scorers.score.GraderBroke` for what is no report.
+    are refused. Raises :class:`~skillopt_ci.scorers.base.GraderBroke` for what is no report.
     """
     try:
         text = content.decode("utf-8-sig")

@@ -11,7 +11,7 @@ from skillopt_ci.messages import ChatRole, Image, Message, ToolCall
 from skillopt_ci.model.usage import Usage
 from skillopt_ci.rollout.steps import Attempt, Limit
 from skillopt_ci.rollout.work import Worked
-from skillopt_ci.tasks.scorers.score import Score
+from skillopt_ci.scorers.base import Score
 
 #: More than an agent may leave behind is no artifact of ours.
 ARTIFACT_BYTES = 200_000_000

@@ -6,7 +6,7 @@ from enum import StrEnum
 from skillopt_ci.messages import Message
 from skillopt_ci.model.usage import Usage
 from skillopt_ci.rollout.steps import Limit
-from skillopt_ci.tasks.scorers.score import Score
+from skillopt_ci.scorers.base import Score
 
 #: Below this a hard score counts as a failure (SkillOpt's rule, so that 0.5 is a success).
 FAILURE_BELOW = 1e-9

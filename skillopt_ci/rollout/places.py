@@ -8,7 +8,7 @@ from skillopt_ci.aio import TimeUp, working_time
 from skillopt_ci.computer.computer import CommandResult, Computer, Computers, ComputerSpec, Network
 from skillopt_ci.computer.errors import ComputerFailure, FileRefused
 from skillopt_ci.config.rollout import ComputerBlock, LimitChanges
-from skillopt_ci.tasks.scorers.wording import last_words
+from skillopt_ci.scorers.base import last_words
 from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile
 
 _NOTHING = ComputerTask(ComputerBlock())

@@ -3,7 +3,7 @@
 from skillopt_ci.rollout.order import Order
 from skillopt_ci.rollout.outcome import Rollout, Status
 from skillopt_ci.rollout.work import Worked
-from skillopt_ci.tasks.scorers.score import Score
+from skillopt_ci.scorers.base import Score
 
 
 def graded_rollout(order: Order, worked: Worked, score: Score) -> Rollout:

@@ -19,10 +19,9 @@ from skillopt_ci.errors import UsageError
 from skillopt_ci.rollout.computer_scorer import ComputerGrader, grader_files
 from skillopt_ci.rollout.places import Places
 from skillopt_ci.rollout.steps import Attempt
-from skillopt_ci.tasks.scorers.build import NEEDS_COMPUTER, build_scorer
-from skillopt_ci.tasks.scorers.command import CommandGrader
-from skillopt_ci.tasks.scorers.python_function import PythonGrader
-from skillopt_ci.tasks.scorers.score import GraderError, Judge, Score, Scorer
+from skillopt_ci.scorers.base import GraderError, Judge, Score, Scorer
+from skillopt_ci.scorers.build import NEEDS_COMPUTER, build_scorer
+from skillopt_ci.scorers.code import CommandGrader, PythonGrader
 from skillopt_ci.tasks.task import Task
 
 

@@ -14,8 +14,8 @@ from skillopt_ci.rollout.kept_shape import packed
 from skillopt_ci.rollout.order import Order
 from skillopt_ci.rollout.store import AttemptStore
 from skillopt_ci.rollout.work import Worked
+from skillopt_ci.scorers.base import Score
 from skillopt_ci.skill.regions import as_read
-from skillopt_ci.tasks.scorers.score import Score
 from skillopt_ci.tasks.task import task_sha256
 
 #: Artifacts larger than this are compressed beside the event loop.

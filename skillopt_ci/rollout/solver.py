@@ -10,8 +10,8 @@ from skillopt_ci.messages import Message, fenced
 from skillopt_ci.model.client import ChatClient, ChatRequest, Role
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.steps import Asked, Attempt, ModelSaid, Step
+from skillopt_ci.scorers.base import Score
 from skillopt_ci.skill.regions import as_read
-from skillopt_ci.tasks.scorers.score import Score
 from skillopt_ci.tasks.task import Task
 
 

@@ -23,7 +23,7 @@ from skillopt_ci.rollout.kept_shape import (
     unpacked,
 )
 from skillopt_ci.rollout.work import Worked
-from skillopt_ci.tasks.scorers.score import Score
+from skillopt_ci.scorers.base import Score
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS attempts (

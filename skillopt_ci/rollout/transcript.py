@@ -15,7 +15,7 @@ from skillopt_ci.rollout.steps import (
     Told,
     ToolUsed,
 )
-from skillopt_ci.tasks.scorers.score import Score
+from skillopt_ci.scorers.base import Score
 
 
 @dataclass(slots=True)

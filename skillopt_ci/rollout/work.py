@@ -21,7 +21,7 @@ from skillopt_ci.rollout.steps import (
     ToolUsed,
 )
 from skillopt_ci.rollout.transcript import Transcript
-from skillopt_ci.tasks.scorers.score import GraderError, Score
+from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.tasks.task import Task
 
 #: How the work ended: with something to grade, or with an outcome of its own.

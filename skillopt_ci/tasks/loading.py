@@ -11,6 +11,7 @@ from typing import Literal, TypeVar, cast
 
 from skillopt_ci.config.config import GeneratedTasks, GivenSplits, RatioSplit, SplitDir, Train
 from skillopt_ci.errors import TaskFileError, UsageError
+from skillopt_ci.scorers.code import load_function
 from skillopt_ci.tasks.files import (
     Problem,
     Record,
@@ -24,7 +25,6 @@ from skillopt_ci.tasks.files import (
     refuse,
 )
 from skillopt_ci.tasks.records import to_task
-from skillopt_ci.tasks.scorers.python_function import load_function
 from skillopt_ci.tasks.task import Splits, Task, content_key
 
 # The rules that make three lists of tasks into honest splits.
@@ -210,7 +210,7 @@ def load_splits(spec: TasksSpec, root: Path, train: Train | None = None) -> Spli
 
     Raises :class:`TaskFileError` with up to ten problems at once: unreadable or malformed files,
     keys that no task has, ids used twice, splits that are empty or ask the same. Whether the
-    scorers can work is asked by :func:`~skillopt_ci.tasks.scorers.check.check_scorers`.
+    scorers can work is asked by :func:`~skillopt_ci.scorers.build.check_scorers`.
     """
     match spec:
         case GivenSplits():

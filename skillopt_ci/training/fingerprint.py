@@ -65,7 +65,7 @@ def grader_folders(config: Config, tasks: Iterable[Task], root: Path) -> Mapping
     """SHA-256 over the files of each folder that the scorers of ``tasks`` grade with.
 
     What Python compiles beside them on its way is no part of it. Raises
-    :class:`~skillopt_ci.tasks.scorers.score.GraderError` if one cannot be read.
+    :class:`~skillopt_ci.scorers.base.GraderError` if one cannot be read.
     """
     specs = (config.scorer, *(task.scorer for task in tasks))
     each = (part for spec in specs if spec is not None for part in parts_of(spec))

@@ -14,7 +14,7 @@ from skillopt_ci.rollout.course import Course, courses
 from skillopt_ci.rollout.event_log import read_events
 from skillopt_ci.rollout.outcome import Status
 from skillopt_ci.rollout.steps import Attempt
-from skillopt_ci.tasks.scorers.score import GraderError, Score
+from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.session import Session
 

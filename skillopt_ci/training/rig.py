@@ -27,7 +27,7 @@ from skillopt_ci.rollout.solver import Solver
 from skillopt_ci.rollout.solvers.build import build_solver
 from skillopt_ci.rollout.steps import Attempt
 from skillopt_ci.rollout.store import AttemptStore
-from skillopt_ci.tasks.scorers.score import Score
+from skillopt_ci.scorers.base import Score
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.fingerprint import model_facts
 from skillopt_ci.training.rig_parts import RigParts

@@ -19,7 +19,7 @@ from skillopt_ci.model.usage import Usage
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.steps import Attempt, Step
-from skillopt_ci.tasks.scorers.score import Score
+from skillopt_ci.scorers.base import Score
 from skillopt_ci.tasks.task import Task
 
 Answer = str | ChatReply | Exception

@@ -11,7 +11,7 @@ import pytest
 from skillopt_ci.environments import checked
 from skillopt_ci.environments.api import Attempt, Environment, Message, Score, Task
 from skillopt_ci.errors import UsageError
-from skillopt_ci.tasks.scorers.score import GraderError
+from skillopt_ci.scorers.base import GraderError
 
 
 class Given(Environment):

@@ -19,7 +19,7 @@ from skillopt_ci.messages import ToolCall
 from skillopt_ci.model.client import ChatRequest, ModelUnavailable, Role
 from skillopt_ci.rollout.environment import Environment, EnvironmentFailure
 from skillopt_ci.rollout.steps import Asked, Attempt, Limit, ModelSaid, ToolUsed
-from skillopt_ci.tasks.scorers.score import GraderError
+from skillopt_ci.scorers.base import GraderError
 from tests.environments.conftest import OpenEnvironment, attempt_now, reply
 
 pytest.importorskip("inspect_ai", reason="the extra `inspect` is not installed")

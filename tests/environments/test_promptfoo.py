@@ -18,7 +18,7 @@ from skillopt_ci.environments.promptfoo.reading import read_tests
 from skillopt_ci.environments.promptfoo.shape import AssertionShape
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message
-from skillopt_ci.tasks.scorers.score import GraderError
+from skillopt_ci.scorers.base import GraderError
 from skillopt_ci.tasks.task import Task
 from tests.environments.conftest import OpenEnvironment, attempt_now
 

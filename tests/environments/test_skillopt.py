@@ -20,7 +20,7 @@ from skillopt_ci.messages import Message
 from skillopt_ci.model.client import ChatRequest, ModelRefusal, ModelUnavailable, Role
 from skillopt_ci.rollout.environment import EnvironmentFailure, Reflecting
 from skillopt_ci.rollout.outcome import Rollout, Status
-from skillopt_ci.tasks.scorers.score import GraderError
+from skillopt_ci.scorers.base import GraderError
 from tests.environments.conftest import OpenEnvironment, Script, ScriptedModel, attempt_now
 
 pytest.importorskip("skillopt", reason="the extra `skillopt` is not installed")

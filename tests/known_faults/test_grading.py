@@ -12,7 +12,7 @@ CHOICES = {"A": "Paris", "B": "New York", "C": "Rome"}
 def test_a_sentence_that_begins_with_an_article_does_not_choose_a(answer: str) -> None:
     from skillopt_ci.config.scorers import ChoiceScorer
     from skillopt_ci.messages import Message
-    from skillopt_ci.tasks.scorers.choice import grade_choice
+    from skillopt_ci.scorers.text import grade_choice
     from skillopt_ci.tasks.task import Task
 
     task = Task("t", (Message("user", "Which?"),), references=("A",))
@@ -25,7 +25,7 @@ def test_a_sentence_that_begins_with_an_article_does_not_choose_a(answer: str) -
 def test_several_labels_are_all_asked_for_or_refused(reference: str) -> None:
     from skillopt_ci.config.scorers import ChoiceScorer
     from skillopt_ci.messages import Message
-    from skillopt_ci.tasks.scorers.choice import check_choice_references, grade_choice
+    from skillopt_ci.scorers.text import check_choice_references, grade_choice
     from skillopt_ci.tasks.task import Task
 
     task = Task("t", (Message("user", "Which?"),), references=(reference,))

@@ -31,7 +31,7 @@ from skillopt_ci.rollout.shelf import Shelf
 from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
 from skillopt_ci.rollout.steps import AgentError, Attempt, Limit, ModelSaid, Step, ToolUsed
 from skillopt_ci.rollout.store import AttemptStore
-from skillopt_ci.tasks.scorers.score import GraderError, Score
+from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from skillopt_ci.errors import UsageError
 from skillopt_ci.rollout.places import Places
 from skillopt_ci.rollout.scorers import TaskScorers
 from skillopt_ci.rollout.steps import Attempt
-from skillopt_ci.tasks.scorers.score import GraderError, Score
+from skillopt_ci.scorers.base import GraderError, Score
 
 if TYPE_CHECKING:
     from tests.rollout.conftest import MakeTask

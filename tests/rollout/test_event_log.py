@@ -21,7 +21,7 @@ from skillopt_ci.rollout.labels import labelled, retried
 from skillopt_ci.rollout.order import Order
 from skillopt_ci.rollout.outcome import Status
 from skillopt_ci.rollout.steps import Asked, GradedStep, ModelSaid, Nudged, Told, ToolUsed
-from skillopt_ci.tasks.scorers.score import Score
+from skillopt_ci.scorers.base import Score
 
 if TYPE_CHECKING:
     from tests.rollout.conftest import MakeTask

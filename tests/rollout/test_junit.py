@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.rollout.junit import read_report
-from skillopt_ci.tasks.scorers.score import GraderError
+from skillopt_ci.scorers.base import GraderError
 
 PYTEST = b"""<?xml version="1.0" encoding="utf-8"?>
 <testsuites><testsuite name="pytest" errors="1" failures="1" skipped="1" tests="4">

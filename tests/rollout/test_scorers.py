@@ -8,7 +8,7 @@ import pytest
 
 from skillopt_ci.config.scorers import ExactScorer, F1Scorer, ScorerSpec
 from skillopt_ci.rollout.scorers import TaskScorers
-from skillopt_ci.tasks.scorers.score import GraderError
+from skillopt_ci.scorers.base import GraderError
 
 if TYPE_CHECKING:
     from tests.rollout.conftest import MakeTask

@@ -16,7 +16,7 @@ from skillopt_ci.rollout.kept_shape import WorkedShape, packed, unpacked
 from skillopt_ci.rollout.steps import Attempt, Limit
 from skillopt_ci.rollout.store import AttemptStore
 from skillopt_ci.rollout.work import Worked
-from skillopt_ci.tasks.scorers.score import Score
+from skillopt_ci.scorers.base import Score
 
 KEY, SCORER = "a" * 64, "b" * 64
 USED = Usage(calls=3, prompt_tokens=10, completion_tokens=4, cost_usd=0.5)

@@ -30,7 +30,7 @@ from skillopt_ci.rollout.steps import (
 )
 from skillopt_ci.rollout.transcript import Transcript
 from skillopt_ci.rollout.work import Worked, work
-from skillopt_ci.tasks.scorers.score import GraderError, Score
+from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.tasks.task import Task
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.tasks.answers import extract, last_fenced, last_tagged
+from skillopt_ci.scorers.base import extract, last_fenced, last_tagged
 
 PLAIN = st.text(st.characters(exclude_characters="<>`~", exclude_categories=["Cs"]))
 

@@ -13,8 +13,7 @@ from skillopt_ci.environments.options import read_options
 from skillopt_ci.messages import Message
 from skillopt_ci.rollout.environment import Split
 from skillopt_ci.rollout.solver import Workplace
-from skillopt_ci.tasks.scorers.grading import reaches
-from skillopt_ci.tasks.scorers.score import GraderError, Score
+from skillopt_ci.scorers.base import GraderError, Score, reaches
 from skillopt_ci.tasks.task import Task
 
 

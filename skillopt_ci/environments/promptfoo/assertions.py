@@ -17,8 +17,8 @@ from referencing import Registry
 
 from skillopt_ci.environments.promptfoo.shape import AssertionShape
 from skillopt_ci.errors import UsageError
+from skillopt_ci.scorers.base import one_line, quote
 from skillopt_ci.tasks.files import did_you_mean
-from skillopt_ci.tasks.scorers.wording import one_line, quote
 
 _NOT = "not-"
 _LEVENSHTEIN_THRESHOLD = 5

@@ -16,9 +16,9 @@ from skillopt_ci.environments.promptfoo.assertions import (
 )
 from skillopt_ci.environments.promptfoo.shape import AssertionShape
 from skillopt_ci.errors import UsageError
-from skillopt_ci.tasks.scorers.python_function import call_function, load_function
-from skillopt_ci.tasks.scorers.rubric import RubricGrader
-from skillopt_ci.tasks.scorers.score import GraderError, Judge
+from skillopt_ci.scorers.base import GraderError, Judge
+from skillopt_ci.scorers.code import call_function, load_function
+from skillopt_ci.scorers.rubric import RubricGrader
 from skillopt_ci.tasks.task import Task
 
 _FUNCTION = "get_assert"

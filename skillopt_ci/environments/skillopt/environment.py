@@ -15,7 +15,7 @@ from skillopt_ci.messages import Message
 from skillopt_ci.model.client import ChatClient, Role
 from skillopt_ci.rollout.environment import Reflecting, Split
 from skillopt_ci.rollout.solver import Workplace
-from skillopt_ci.tasks.scorers.score import Score
+from skillopt_ci.scorers.base import Score
 from skillopt_ci.tasks.task import Task
 
 

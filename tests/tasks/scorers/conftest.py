@@ -7,8 +7,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from skillopt_ci.config.scorers import ScorerSpec
-from skillopt_ci.tasks.scorers.build import build_scorer
-from skillopt_ci.tasks.scorers.score import Judge, Score
+from skillopt_ci.scorers.base import Judge, Score
+from skillopt_ci.scorers.build import build_scorer
 from skillopt_ci.tasks.task import Task
 
 SPECS: TypeAdapter[ScorerSpec] = TypeAdapter(ScorerSpec)

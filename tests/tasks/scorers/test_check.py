@@ -5,8 +5,8 @@ import pytest
 
 from skillopt_ci.config.scorers import ContainsScorer, ExactScorer, RegexScorer, ScorerSpec
 from skillopt_ci.errors import TaskFileError, UsageError
-from skillopt_ci.tasks.scorers.check import check_scorer, check_scorers
-from skillopt_ci.tasks.scorers.score import GraderError, Score
+from skillopt_ci.scorers.base import GraderError, Score
+from skillopt_ci.scorers.build import check_scorer, check_scorers
 from skillopt_ci.tasks.task import Splits, Task
 
 MakeTask = Callable[..., Task]

@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from skillopt_ci.tasks.scorers.score import Score
+from skillopt_ci.scorers.base import Score
 from skillopt_ci.tasks.task import Task
 
 Grade = Callable[..., Score]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.tasks.scorers.combined import Combined, all_of, any_of
-from skillopt_ci.tasks.scorers.score import GraderError, Score
+from skillopt_ci.scorers.base import GraderError, Score
+from skillopt_ci.scorers.build import Combined, all_of, any_of
 from skillopt_ci.tasks.task import Task
 
 Grade = Callable[..., Score]

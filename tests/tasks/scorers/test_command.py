@@ -10,8 +10,8 @@ import pytest
 
 from skillopt_ci.aio import visible
 from skillopt_ci.config.scorers import CommandScorer
-from skillopt_ci.tasks.scorers.command import CommandGrader
-from skillopt_ci.tasks.scorers.score import GraderError, Score
+from skillopt_ci.scorers.base import GraderError, Score
+from skillopt_ci.scorers.code import CommandGrader
 from skillopt_ci.tasks.task import Task, TaskFile
 
 Grade = Callable[..., Score]

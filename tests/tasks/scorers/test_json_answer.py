@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.tasks.scorers.json_answer import same_json
-from skillopt_ci.tasks.scorers.score import GraderError, Score
+from skillopt_ci.scorers.base import GraderError, Score
+from skillopt_ci.scorers.text import same_json
 
 Grade = Callable[..., Score]
 VALUES = st.recursive(

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.tasks.scorers.number import find_numbers
-from skillopt_ci.tasks.scorers.score import Score
+from skillopt_ci.scorers.base import Score
+from skillopt_ci.scorers.text import find_numbers
 
 Grade = Callable[..., Score]
 FINITE = st.floats(allow_nan=False, allow_infinity=False)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from skillopt_ci.errors import UsageError
-from skillopt_ci.tasks.scorers.python_function import load_function
-from skillopt_ci.tasks.scorers.score import GraderError, Score
+from skillopt_ci.scorers.base import GraderError, Score
+from skillopt_ci.scorers.code import load_function
 from skillopt_ci.tasks.task import Task
 
 Grade = Callable[..., Score]

@@ -14,8 +14,8 @@ from skillopt_ci.errors import (
     SkilloptError,
     UsageError,
 )
-from skillopt_ci.tasks.scorers.rubric import fenced, parse_verdict, rubric_prompt
-from skillopt_ci.tasks.scorers.score import GraderError, Score
+from skillopt_ci.scorers.base import GraderError, Score
+from skillopt_ci.scorers.rubric import fenced, parse_verdict, rubric_prompt
 from skillopt_ci.tasks.task import Task, TaskFile
 
 Grade = Callable[..., Score]

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.tasks.scorers.score import Score
-from skillopt_ci.tasks.scorers.text import anls, normalized, token_f1
+from skillopt_ci.scorers.base import Score
+from skillopt_ci.scorers.text import anls, normalized, token_f1
 
 Grade = Callable[..., Score]
 WORDS = st.text("aAbc the.,")

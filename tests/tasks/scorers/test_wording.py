@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.tasks.scorers.wording import REASON_CHARS, last_words, mismatch, one_line, sentence
+from skillopt_ci.scorers.base import REASON_CHARS, last_words, mismatch, one_line, sentence
 
 
 @given(st.text(), st.lists(st.text(), min_size=1, max_size=30))

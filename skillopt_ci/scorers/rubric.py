@@ -7,10 +7,18 @@ from importlib.resources import files
 
 from skillopt_ci.config.scorers import RubricScorer
 from skillopt_ci.errors import BudgetExhausted, SkilloptError, UsageError
-from skillopt_ci.tasks.answers import extract
-from skillopt_ci.tasks.scorers.grading import blamed, reaches, verdict
-from skillopt_ci.tasks.scorers.score import GraderBroke, GraderError, Judge, Score
-from skillopt_ci.tasks.scorers.wording import one_line, quote
+from skillopt_ci.scorers.base import (
+    GraderBroke,
+    GraderError,
+    Judge,
+    Score,
+    blamed,
+    extract,
+    one_line,
+    quote,
+    reaches,
+    verdict,
+)
 from skillopt_ci.tasks.task import Task
 
 _PLACEHOLDER = re.compile(r"\{(task|references|rubric|answer)\}")

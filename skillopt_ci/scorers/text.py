@@ -1,0 +1,394 @@
+"""Scorers that compare the answer with reference texts: exact, normalised, F1, ANLS."""
+
+import json
+import math
+import re
+import string
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from skillopt_ci.config.scorers import (
+    AnlsScorer,
+    ChoiceScorer,
+    ContainsScorer,
+    ExactScorer,
+    F1Scorer,
+    JsonScorer,
+    NormalizedScorer,
+    NumberScorer,
+    RegexScorer,
+)
+from skillopt_ci.scorers.base import (
+    GraderError,
+    Score,
+    mismatch,
+    needs_references,
+    one_line,
+    quote,
+    reaches,
+    sentence,
+    verdict,
+)
+from skillopt_ci.tasks.task import Task
+
+_ARTICLE = re.compile(r"\b(a|an|the)\b")
+_DROP_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def grade_exact(_spec: ExactScorer, task: Task, answer: str) -> Score:
+    """Solved when a reference equals the answer, surrounding space aside."""
+    solved = answer.strip() in {reference.strip() for reference in task.references}
+    return _graded(solved, task, answer)
+
+
+def grade_normalized(_spec: NormalizedScorer, task: Task, answer: str) -> Score:
+    """Solved when a reference equals the answer after SQuAD's normalisation."""
+    return _graded(_equal_normalized(task, answer), task, answer)
+
+
+def grade_f1(_spec: F1Scorer, task: Task, answer: str) -> Score:
+    """Soft is the best F1 over the references, hard asks for normalised equality."""
+    best = max(token_f1(answer, reference) for reference in task.references)
+    return _graded(_equal_normalized(task, answer), task, answer, best, "F1")
+
+
+def grade_anls(spec: AnlsScorer, task: Task, answer: str) -> Score:
+    """Soft is the best similarity over the references."""
+    best = max(anls(answer, reference, spec.threshold) for reference in task.references)
+    return _graded(reaches(best, spec.hard_at), task, answer, best, "ANLS")
+
+
+def normalized(text: str) -> str:
+    """Lower case without ASCII punctuation, English articles and extra space.
+
+    A text of which nothing would be left (the answer "A", the operator "+") stands for itself.
+    """
+    bare = _ARTICLE.sub(" ", text.lower().translate(_DROP_PUNCTUATION))
+    return " ".join(bare.split()) or text.strip().lower()
+
+
+def token_f1(answer: str, reference: str) -> float:
+    """Harmonic mean of precision and recall over bags of normalised words, from 0 to 1."""
+    left, right = Counter(normalized(answer).split()), Counter(normalized(reference).split())
+    total = left.total() + right.total()
+    return 2 * (left & right).total() / total if total else 1.0
+
+
+def anls(answer: str, reference: str, threshold: float) -> float:
+    """Share of characters that need no edit; 0 from a relative distance of ``threshold`` on."""
+    from rapidfuzz.distance import Levenshtein  # noqa: PLC0415 - only this scorer pays for it
+
+    left, right = (" ".join(text.lower().split()) for text in (answer, reference))
+    distance = Levenshtein.normalized_distance(left, right)
+    return 1.0 - distance if distance < threshold or distance == 0 else 0.0
+
+
+def _equal_normalized(task: Task, answer: str) -> bool:
+    return normalized(answer) in {normalized(reference) for reference in task.references}
+
+
+def _graded(
+    solved: bool, task: Task, answer: str, soft: float | None = None, measure: str = ""
+) -> Score:
+    detail = f"; {measure} {soft:.2f}" if soft is not None else ""
+    reason = "equals a reference" if solved else mismatch(task.references, answer) + detail
+    return verdict(solved, reason, answer, soft=soft)
+
+
+# Scorers that search the answer: texts that must or must not stand in it, regular expressions.
+
+
+def grade_contains(spec: ContainsScorer, task: Task, answer: str) -> Score:
+    """Hard when all conditions hold; soft is the share that does.
+
+    An empty answer holds none: silence is not what keeps a forbidden text away.
+    """
+    if not answer.strip():
+        return verdict(False, "the answer is empty", answer)
+    wanted = {text: _holds(spec, answer, text) for text in _wanted(spec, task)}
+    unwanted = {text: _holds(spec, answer, text) for text in spec.not_contains}
+    required = [any(wanted.values())] if wanted and spec.match == "any" else [*wanted.values()]
+    conditions = [*required, *(not there for there in unwanted.values())]
+    missing = [] if all(required) else [text for text, there in wanted.items() if not there]
+    forbidden = [text for text, there in unwanted.items() if there]
+    soft = sum(conditions) / len(conditions)
+    return verdict(all(conditions), _reason(spec, missing, forbidden), answer, soft=soft)
+
+
+def check_contains_texts(spec: ContainsScorer) -> str | None:
+    """Why the scorer's texts cannot be searched for; None if they can."""
+    if "" in (*spec.contains, *spec.not_contains):
+        return "an empty text stands in every answer"
+    return None
+
+
+def check_contains_task(spec: ContainsScorer, task: Task) -> str | None:
+    """Why ``task`` leaves nothing to search for; None if it does."""
+    if not _wanted(spec, task) and not spec.not_contains:
+        return "neither the scorer nor the task's references say what the answer must contain"
+    if not spec.contains and "" in task.references:
+        return "an empty reference stands in every answer"
+    return None
+
+
+def grade_regex(spec: RegexScorer, _task: Task, answer: str) -> Score:
+    """Hard when the pattern is found, or with ``negate`` when a real answer is free of it."""
+    found = _compiled(spec).search(answer)
+    if not spec.negate:
+        reason = f"matches {quote(found[0])}" if found else f"nothing matches {quote(spec.pattern)}"
+        return verdict(found is not None, reason, answer)
+    if not answer.strip():
+        return verdict(False, "the answer is empty", answer)
+    reason = f"{quote(found[0])} must not occur" if found else "nothing forbidden occurs"
+    return verdict(found is None, reason, answer)
+
+
+def _wanted(spec: ContainsScorer, task: Task) -> tuple[str, ...]:
+    return spec.contains or task.references
+
+
+def _holds(spec: ContainsScorer, answer: str, text: str) -> bool:
+    return text.casefold() in answer.casefold() if spec.ignore_case else text in answer
+
+
+def _reason(spec: ContainsScorer, missing: list[str], forbidden: list[str]) -> str:
+    join = " and " if spec.match == "all" else " or "
+    faults = [f"lacks {join.join(map(quote, missing))}"] if missing else []
+    if forbidden:
+        faults.append(f"contains the forbidden {' and '.join(map(quote, forbidden))}")
+    return sentence(faults) if faults else "contains what it must and nothing forbidden"
+
+
+def _compiled(spec: RegexScorer) -> re.Pattern[str]:
+    flags = re.IGNORECASE if spec.ignore_case else re.NOFLAG
+    return re.compile(spec.pattern, flags | (re.MULTILINE if spec.multiline else re.NOFLAG))
+
+
+# The scorer for multiple choice.
+
+#: A line that declares an answer, whatever emphasis models put around it.
+_DECLARED = re.compile(
+    r"^[*_#> \t]*(?:the )?(?:final )?answer[*_ \t]*:[*_ \t]*(.+)$", re.IGNORECASE | re.MULTILINE
+)
+
+
+def grade_choice(spec: ChoiceScorer, task: Task, answer: str) -> Score:
+    """Solved when the answer's label is that of a reference."""
+    choices = choices_of(spec, task)
+    chosen = parse_choice(answer, choices)
+    expected = [parse_choice(reference, choices) for reference in task.references]
+    solved = bool(chosen) and chosen in expected
+    wanted = " or ".join(dict.fromkeys(expected))
+    got = quote(chosen) if chosen else "an empty answer"
+    reason = f"chose {chosen}" if solved else f"expected choice {quote(wanted)}, got {got}"
+    return verdict(solved, reason, answer)
+
+
+def choices_of(spec: ChoiceScorer, task: Task) -> dict[str, str]:
+    """Normalised label to text: the scorer's choices, else the task's; a bare list is A, B, C …"""
+    given = spec.choices or task.metadata.get("choices") or {}
+    if isinstance(given, Mapping):
+        return {_label(str(label)): str(text) for label, text in given.items()}
+    if isinstance(given, list):
+        return dict(zip(string.ascii_uppercase, map(str, given), strict=False))
+    return {}
+
+
+def parse_choice(answer: str, choices: Mapping[str, str]) -> str:
+    """The label that ``answer`` names.
+
+    As such, by the choice's text, in the last line that says ``Answer: …``, or as its first word.
+    An answer that names none comes back normalised; without known choices any label is valid.
+    """
+    declared = _DECLARED.findall(answer)
+    for said in (answer, *declared[-1:]):
+        found = _named(said, choices)
+        if found:
+            return found
+    if not choices and declared:
+        return _label(declared[-1])
+    return _label(answer)
+
+
+def _named(said: str, choices: Mapping[str, str]) -> str:
+    """The known label that ``said`` is, means, or (unless it declares an answer) begins with."""
+    label, text = _label(said), " ".join(said.casefold().split())
+    if label in choices:
+        return label
+    for key, choice in choices.items():
+        if text == " ".join(choice.casefold().split()):
+            return key
+    first = _label(said.split(maxsplit=1)[0]) if said.strip() and not _DECLARED.search(said) else ""
+    return first if first in choices else ""
+
+
+def check_choice_references(spec: ChoiceScorer, task: Task) -> str | None:
+    """Why the references are none of the choices; None if they are."""
+    choices = choices_of(spec, task)
+    for reference in task.references:
+        label = parse_choice(reference, choices)
+        if not label or (choices and label not in choices):
+            return f"the reference {quote(reference)} is none of the choices {', '.join(choices)}"
+    return needs_references(spec, task)
+
+
+def _label(text: str) -> str:
+    return text.strip().strip("*$`_ ").lstrip("([").rstrip(".):],;").strip("*$`_ ").upper()
+
+
+# The scorer for numbers, as people and models write them.
+
+_NUMBER = re.compile(
+    r"""
+    (?<![\w.])                                    # not inside a word or another number
+    (?P<date>(?<=\d/))?
+    (?P<sign>[-+−–]?)
+    (?:(?:[A-Z]{0,2}[$€£¥₹]|USD|EUR|GBP|JPY|CNY|INR|CHF|AUD|CAD)\s?)?
+    (?P<inner_sign>[-+−–]?)
+    (?P<digits>
+        \d{1,3}(?:[,\u00a0\u2009\u202f']\d{3})+(?!\d)(?:\.\d+)?
+        | \d+(?:\.\d+)?
+        | \.\d+
+    )
+    (?:[eE](?P<exponent>[-+−–]?\d+))?
+    (?(date)|(?:/(?P<denominator>\d+)(?![\d/]|\.\d))?)    # 3/4, but not 2026/03/04
+    (?P<percent>\s?(?:[%％]|percent\b))?
+    """,
+    re.VERBOSE | re.ASCII,
+)
+_MINUS = re.compile("[−–]")
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number as it was written: 12 % has the value 12 and is ``percent``."""
+
+    value: float
+    percent: bool = False
+
+
+def find_numbers(text: str) -> list[Number]:
+    """All finite numbers in ``text``, in order.
+
+    Thousands may be grouped by commas, apostrophes or narrow spaces, the decimal sign is a point;
+    currency, exponents, fractions and the typographic minus are understood.
+    """
+    numbers = [_number(match) for match in _NUMBER.finditer(text)]
+    return [number for number in numbers if number is not None]
+
+
+def grade_number(spec: NumberScorer, task: Task, answer: str) -> Score:
+    """Solved when the answer's last number is within tolerance of a reference."""
+    found = find_numbers(answer)
+    if not found:
+        return verdict(False, f"there is no number in {quote(answer)}", answer)
+    expected = [number for reference in task.references for number in find_numbers(reference)]
+    solved = any(_close(spec, found[-1], number) for number in expected)
+    got = f"{found[-1].value:.12g}{'%' if found[-1].percent else ''}"
+    reason = "equals a reference" if solved else mismatch(task.references, got)
+    return verdict(solved, reason, answer)
+
+
+def check_number_references(spec: NumberScorer, task: Task) -> str | None:
+    """Why the references cannot be compared with a number; None if they can."""
+    odd = [reference for reference in task.references if len(find_numbers(reference)) != 1]
+    if odd:
+        return f"the reference {quote(odd[0])} is not one number"
+    return needs_references(spec, task)
+
+
+def _number(match: re.Match[str]) -> Number | None:
+    digits = re.sub(r"[^\d.]", "", match["digits"])
+    exponent = _MINUS.sub("-", match["exponent"] or "0")
+    value = float(f"{digits}e{exponent}")
+    if match["denominator"]:
+        divisor = float(match["denominator"])
+        value = value / divisor if divisor else math.inf
+    negative = _MINUS.sub("-", match["sign"] + match["inner_sign"]).count("-") == 1
+    return (
+        Number(-value if negative else value, bool(match["percent"]))
+        if math.isfinite(value)
+        else None
+    )
+
+
+def _close(spec: NumberScorer, got: Number, expected: Number) -> bool:
+    # 12 % against 0.12 and against 12: questions that ask for a percentage are answered both ways.
+    readings = {got.value}
+    if got.percent and not expected.percent:
+        readings.add(got.value / 100)
+    if expected.percent and not got.percent:
+        readings.add(got.value * 100)
+    return any(
+        math.isclose(value, expected.value, rel_tol=spec.rel_tol, abs_tol=spec.abs_tol)
+        for value in readings
+    )
+
+
+# The scorer for answers that are JSON.
+
+
+def grade_json(spec: JsonScorer, task: Task, answer: str) -> Score:
+    """Solved when the answer satisfies the schema or, without one, equals a reference as data.
+
+    Raises :class:`GraderError` when the schema refers to something that is not in it.
+    """
+    try:
+        value = _parse(answer)
+    except (ValueError, RecursionError) as error:
+        return verdict(False, one_line(f"{quote(answer)} is not JSON: {error}"), answer)
+    if spec.schema_ is not None:
+        fault = _violation(spec.schema_, value)
+        return verdict(not fault, fault or "satisfies the schema", answer)
+    solved = any(same_json(value, _parse(reference)) for reference in task.references)
+    reason = "equals a reference" if solved else mismatch(task.references, answer)
+    return verdict(solved, reason, answer)
+
+
+def same_json(left: object, right: object) -> bool:
+    """Equality of JSON values: members in any order, 1 equals 1.0, true does not equal 1."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same_json(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same_json, left, right))
+    return left == right
+
+
+def check_json_references(spec: JsonScorer, task: Task) -> str | None:
+    """Why the references cannot be compared with JSON; None if they can."""
+    if spec.schema_ is not None:
+        return None
+    for reference in task.references:
+        try:
+            _parse(reference)
+        except (ValueError, RecursionError) as error:
+            return f"the reference {quote(reference)} is not JSON: {error}"
+    return needs_references(spec, task)
+
+
+def _violation(schema: dict[str, Any], value: Any) -> str:
+    # Only a scorer with a schema pays for these.
+    from jsonschema.exceptions import best_match  # noqa: PLC0415
+    from jsonschema.validators import Draft202012Validator, validator_for  # noqa: PLC0415
+    from referencing import Registry  # noqa: PLC0415
+    from referencing.exceptions import Unresolvable  # noqa: PLC0415
+
+    # An empty registry: a schema must not make the grader fetch anything.
+    validator = validator_for(schema, default=Draft202012Validator)(schema, registry=Registry())
+    try:
+        error = best_match(validator.iter_errors(value))
+    except Unresolvable as unresolvable:
+        raise GraderError(f"the JSON Schema refers to {unresolvable}, which is not in it") from None
+    return one_line(f"{error.json_path}: {error.message}") if error else ""
+
+
+def _parse(text: str) -> Any:
+    return json.loads(text, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is not a JSON number")

@@ -1,1 +1,0 @@
-"""Scorers: from a response to a hard score, a soft score and a reason."""
