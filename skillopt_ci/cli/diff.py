@@ -11,8 +11,7 @@ from skillopt_ci.cli.reader import RunReader, open_reader
 from skillopt_ci.cli.run_view import step_places
 from skillopt_ci.cli.skill_source import find_skill
 from skillopt_ci.errors import ExitCode, UsageError
-from skillopt_ci.skill.diff import unified_diff
-from skillopt_ci.skill.diff_rows import diff_rows
+from skillopt_ci.skill.diff import diff_rows, unified_diff
 from skillopt_ci.skill.document import word_count
 from skillopt_ci.training.evaluate import NamedSkill
 

@@ -32,8 +32,7 @@ from skillopt_ci.rollout.opening import open_places
 from skillopt_ci.rollout.scorers import TaskScorers
 from skillopt_ci.scorers.base import GraderError
 from skillopt_ci.scorers.build import check_scorers
-from skillopt_ci.skill.problem import Problem
-from skillopt_ci.skill.validation import problems
+from skillopt_ci.skill.validation import Problem, problems
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.training.plan import total_steps
 from skillopt_ci.training.session import first

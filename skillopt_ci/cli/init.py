@@ -19,7 +19,7 @@ from skillopt_ci.config.providers import Preset, ProviderName
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.ledger.git import Git
 from skillopt_ci.sanitize import harmless_line
-from skillopt_ci.skill.agent_skills import unloadable
+from skillopt_ci.skill.validation import unloadable
 
 NO_KEY = "none"
 

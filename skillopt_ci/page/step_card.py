@@ -24,7 +24,7 @@ from skillopt_ci.report.run_view import StepPlace
 from skillopt_ci.report.step_section import step_headline
 from skillopt_ci.report.verdict import verdict
 from skillopt_ci.rollout.outcome import FAILURE_BELOW
-from skillopt_ci.skill.diff_rows import DiffRow, diff_rows
+from skillopt_ci.skill.diff import DiffRow, diff_rows
 
 Fate = Literal["merged", "reverted", "none", "flight"]
 Texts = tuple[str, str]

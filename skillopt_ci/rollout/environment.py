@@ -14,7 +14,7 @@ from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.rollout.solver import Solver
 from skillopt_ci.rollout.steps import Attempt
 from skillopt_ci.scorers.base import Judge, Score
-from skillopt_ci.skill.edit import Source
+from skillopt_ci.skill.edits import Source
 from skillopt_ci.tasks.task import Task
 
 Split = Literal["train", "selection", "test"]

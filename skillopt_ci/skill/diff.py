@@ -1,7 +1,11 @@
 """What changed between two versions of a document, as a unified diff."""
 
 import difflib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Literal
 
 _NO_NEWLINE = "\n\\ No newline at end of file\n"
 
@@ -12,12 +16,12 @@ def unified_diff(before: str, after: str, name: str = "SKILL.md", context: int =
     The result is what ``git apply`` reads, and, like the documents, untrusted text.
     """
     lines = difflib.unified_diff(
-        _lines(before), _lines(after), fromfile=f"a/{name}", tofile=f"b/{name}", n=context
+        _diff_lines(before), _diff_lines(after), fromfile=f"a/{name}", tofile=f"b/{name}", n=context
     )
     return "".join(_terminated(lines))
 
 
-def _lines(text: str) -> list[str]:
+def _diff_lines(text: str) -> list[str]:
     # Not `splitlines`: form feeds and the like are no line breaks to git.
     lines = [line + "\n" for line in text.split("\n")]
     return [*lines[:-1], lines[-1][:-1]] if text and not text.endswith("\n") else lines[:-1]
@@ -26,3 +30,75 @@ def _lines(text: str) -> list[str]:
 def _terminated(lines: Iterator[str]) -> Iterator[str]:
     for line in lines:
         yield line if line.endswith("\n") else line + _NO_NEWLINE
+
+
+# What changed between two texts, line by line, the changed words of a line marked.
+
+_WORDS = re.compile(r"\s+|\w+|[^\w\s]")
+_CONTEXT = 2
+#: Below this likeness two lines are two lines, not one that was changed.
+_ALIKE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of a line; ``changed`` parts are what makes it differ."""
+
+    text: str
+    changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DiffRow:
+    """A line of a diff; ``gap`` stands for lines that are the same and not shown."""
+
+    kind: Literal["same", "removed", "added", "gap"]
+    spans: tuple[Span, ...]
+
+    @property
+    def sign(self) -> str:
+        """What a unified diff begins the line with."""
+        return {"same": " ", "removed": "−", "added": "+", "gap": "⋯"}[self.kind]
+
+
+def diff_rows(before: str, after: str) -> tuple[DiffRow, ...]:
+    """The rows of a diff of two texts with two lines of context; none if they are equal."""
+    old, new = _diff_rows_lines(before), _diff_rows_lines(after)
+    rows: list[DiffRow] = []
+    for group in SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_CONTEXT):
+        if group[0][1] > 0 or rows:
+            rows.append(DiffRow("gap", ()))
+        for tag, a, b, c, d in group:
+            if tag == "equal":
+                rows += [_plain("same", line) for line in old[a:b]]
+            else:
+                rows += _changed(old[a:b], new[c:d])
+    return tuple(rows)
+
+
+def _diff_rows_lines(text: str) -> list[str]:
+    lines = text.split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def _plain(kind: Literal["same", "removed", "added"], line: str) -> DiffRow:
+    return DiffRow(kind, (Span(line),))
+
+
+def _changed(old: Sequence[str], new: Sequence[str]) -> Iterator[DiffRow]:
+    pairs = [_pair(one, other) for one, other in zip(old, new, strict=False)]
+    yield from (removed for removed, _ in pairs)
+    yield from (_plain("removed", line) for line in old[len(pairs) :])
+    yield from (added for _, added in pairs)
+    yield from (_plain("added", line) for line in new[len(pairs) :])
+
+
+def _pair(old: str, new: str) -> tuple[DiffRow, DiffRow]:
+    one, other = _WORDS.findall(old), _WORDS.findall(new)
+    matcher = SequenceMatcher(None, one, other, autojunk=False)
+    if matcher.ratio() < _ALIKE:
+        return _plain("removed", old), _plain("added", new)
+    codes = matcher.get_opcodes()
+    removed = (Span("".join(one[a:b]), tag != "equal") for tag, a, b, _, _ in codes if a < b)
+    added = (Span("".join(other[c:d]), tag != "equal") for tag, _, _, c, d in codes if c < d)
+    return DiffRow("removed", tuple(removed)), DiffRow("added", tuple(added))

@@ -5,10 +5,11 @@ comments, which other parts of the training write.
 """
 
 import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from skillopt_ci.skill.document import ended, frontmatter_end, line_ending
+from skillopt_ci.skill.document import ended, frontmatter_end, line_ending, sha256
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,3 +153,143 @@ def _united(spans: list[Span]) -> tuple[Span, ...]:
         else:
             united.append(span)
     return tuple(united)
+
+
+# The protected parts of a document, put back after somebody wrote the whole document anew.
+
+
+def restore_regions(before: str, after: str) -> str:
+    """Return ``after`` with the protected parts of ``before``, byte for byte, and no others.
+
+    Where ``after`` kept them as they were it is returned as it is, but with CRLF line endings if
+    ``before`` has them. Otherwise the frontmatter opens the document and the other parts close it,
+    in their old order. A text that cannot hold them so (what stands in a region can complete what
+    the new text began) is given up: then ``before`` is returned.
+    """
+    ending = line_ending(before)
+    if ending != "\n":
+        after = after.replace(ending, "\n").replace("\n", ending)
+    if _protected(after) == _protected(before):
+        return after
+    restored = _rebuilt(before.replace(ending, "\n"), after.replace(ending, "\n"))
+    restored = restored.replace("\n", ending)
+    return restored if _protected(restored) == _protected(before) else before
+
+
+def unprotected(text: str) -> str:
+    """Return the text without its protected parts, stripped."""
+    for region in REGIONS:
+        text = without_region(text, region)
+    text = strip_markers(text).strip()
+    while end := frontmatter_end(text):
+        text = text[end:].strip()
+    return text
+
+
+def _rebuilt(before: str, after: str) -> str:
+    parts = _protected(before)
+    head = parts[:1] if frontmatter_end(before) else []
+    return ended("\n\n".join(filter(None, (*head, unprotected(after), *parts[len(head) :]))))
+
+
+def _protected(text: str) -> list[str]:
+    return [text[span.start : span.end] for span in protected_spans(text)]
+
+
+# The execution appendix: short reminders of rules that the skill has and that were not
+# followed.
+
+HEADING = "## Execution Notes Appendix"
+
+_BULLET = re.compile(r"^(?:[-*+•]\s+)+")
+_INSIGNIFICANT = " .;:,_-"
+
+
+def notes_of(text: str) -> tuple[str, ...]:
+    """Return the notes of the document's appendix; any line that a person wrote there is one."""
+    lines = (region_text(text, APPENDIX) or "").splitlines()
+    plain = (line for line in lines if line.strip() != HEADING)
+    return tuple(filter(None, map(cleaned, plain)))
+
+
+def cleaned(note: str) -> str:
+    """Return the note on one line, without list markers and region markers."""
+    return _BULLET.sub("", " ".join(strip_markers(note).split()))
+
+
+def merge_notes(existing: Iterable[str], new: Iterable[str]) -> tuple[str, ...]:
+    """Return existing and new notes, of several that say the same in the same words the first."""
+    merged: dict[str, str] = {}
+    for note in filter(None, map(cleaned, (*existing, *new))):
+        merged.setdefault(_canonical(note), note)
+    return tuple(merged.values())
+
+
+def with_notes(text: str, notes: Iterable[str]) -> str:
+    """Return the document with exactly ``notes`` in its appendix, which stands at the end.
+
+    A document that has just these notes, or none and no appendix, is returned as it is.
+    """
+    listed = merge_notes((), notes)
+    if listed == notes_of(text):
+        return text
+    inner = "\n".join((HEADING, "", *(f"- {note}" for note in listed))) if listed else ""
+    return with_region(text, APPENDIX, inner)
+
+
+def _canonical(note: str) -> str:
+    return " ".join(note.split()).rstrip(_INSIGNIFICANT).casefold()
+
+
+# What a document says, spacing apart: texts with the same reading need no second measurement.
+
+_LINE_BREAK = re.compile(r"\r\n?")
+_TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
+_BLANK_LINES = re.compile(r"\n{3,}")
+
+
+def reading(text: str) -> str:
+    """The text as the target reads it, without what no reader sees.
+
+    Left out are empty regions, white space at the ends of lines and of the document, and all but
+    one of several blank lines. Indentation, which means something in Markdown, stays.
+    """
+    plain = _TRAILING.sub("", _LINE_BREAK.sub("\n", as_read(text)))
+    return _BLANK_LINES.sub("\n\n", plain).strip("\n")
+
+
+def reading_sha256(text: str) -> str:
+    """A name for all texts that read the same."""
+    return sha256(reading(text))
+
+
+# Semantic density: the share of a document's words that tell its reader how to behave.
+
+#: The words that SkillOpt counts.
+LEADING_WORDS = (
+    "MUST",
+    "ALWAYS",
+    "NEVER",
+    "ONLY",
+    "CRITICAL",
+    "IMPORTANT",
+    "RESOLVE",
+    "PREFER",
+    "ENSURE",
+    "STRICT",
+    "VERIFY",
+)
+
+_WORD = re.compile(r"[a-z0-9]+")
+
+
+def semantic_density(text: str, leading_words: Collection[str] = ()) -> float:
+    """Return the share of ``leading_words`` (by default SkillOpt's), from 0 to 1.
+
+    Regions between markers do not count, nor does letter case. A text without words has 0.
+    """
+    for region in REGIONS:
+        text = without_region(text, region)
+    words = _WORD.findall(text.lower())
+    leading = {word.lower() for word in leading_words or LEADING_WORDS}
+    return sum(word in leading for word in words) / len(words) if words else 0.0

@@ -12,7 +12,7 @@ from skillopt_ci.model.client import ChatClient
 from skillopt_ci.progress import Observer, StageAdvanced, StageStarted
 from skillopt_ci.prompts import sections
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.skill.edit import Source
+from skillopt_ci.skill.edits import Source
 from skillopt_ci.training import reply_schema
 from skillopt_ci.training.ask import Lost, ask, optimizer_request
 from skillopt_ci.training.modes.mode import UpdateMode

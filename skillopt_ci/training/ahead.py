@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 from skillopt_ci.aio import Scheduler
 from skillopt_ci.model.usage import Usage
 from skillopt_ci.rollout.order import Order
-from skillopt_ci.skill.reading import reading_sha256
+from skillopt_ci.skill.regions import reading_sha256
 
 Reach = Literal["none", "sure", "likely"]
 #: What tells attempts apart: task, skill as it is read, number.

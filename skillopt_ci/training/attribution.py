@@ -15,7 +15,7 @@ from skillopt_ci.ledger.records.gate import GateRecord
 from skillopt_ci.ledger.records.proposal import EditRecord
 from skillopt_ci.ledger.records.race import HeatRecord
 from skillopt_ci.ledger.records.step import StepRecord
-from skillopt_ci.skill.edit import Edit
+from skillopt_ci.skill.edits import Edit
 from skillopt_ci.stats import Belief, Effect, Observation, believe
 
 #: How far from 0 a rule's effect on the mean score is thought to be before it was tried.

@@ -7,7 +7,7 @@ from skillopt_ci.ledger.records.run import HistoryEntry, State
 from skillopt_ci.ledger.records.usage import UsageRecord, with_accounts
 from skillopt_ci.report.boundary import boundary_landed, boundary_reason
 from skillopt_ci.skill.document import sha256, word_count
-from skillopt_ci.skill.reading import reading_sha256
+from skillopt_ci.skill.regions import reading_sha256
 from skillopt_ci.training.flight import BoundaryFlight
 from skillopt_ci.training.footing import remembered
 from skillopt_ci.training.landing import Landing, land, planned, snapshots

@@ -11,7 +11,7 @@ from skillopt_ci.prompts import sections
 from skillopt_ci.report.figures import plural
 from skillopt_ci.rollout.environment import Environment, Reflecting
 from skillopt_ci.rollout.outcome import Rollout
-from skillopt_ci.skill.edit import Source
+from skillopt_ci.skill.edits import Source
 from skillopt_ci.training.minibatch import Minibatch
 from skillopt_ci.training.modes.mode import Desk, UpdateMode
 from skillopt_ci.training.patch import Item, Reflection

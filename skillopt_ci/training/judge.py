@@ -7,8 +7,7 @@ from skillopt_ci.ledger.records.step import Action, Decision
 from skillopt_ci.progress import StageFinished
 from skillopt_ci.report.verdict import verdict as in_words
 from skillopt_ci.rollout.metrics.paired import paired
-from skillopt_ci.skill.appendix import with_notes
-from skillopt_ci.skill.reading import reading
+from skillopt_ci.skill.regions import reading, with_notes
 from skillopt_ci.training.baseline import with_baseline
 from skillopt_ci.training.consultation import refuse_overuse
 from skillopt_ci.training.gate import Gate, admit_notes, decide

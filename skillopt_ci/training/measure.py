@@ -13,9 +13,8 @@ from skillopt_ci.report.figures import score_text
 from skillopt_ci.rollout.outcome import Rollout, Status
 from skillopt_ci.rollout.runner import Runner, refuse_errors
 from skillopt_ci.scorers.base import one_line
-from skillopt_ci.skill.density import semantic_density
 from skillopt_ci.skill.document import word_count
-from skillopt_ci.skill.regions import as_read
+from skillopt_ci.skill.regions import as_read, semantic_density
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.attempts import round_of
 from skillopt_ci.training.gate import gate_score

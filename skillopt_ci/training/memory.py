@@ -9,8 +9,8 @@ from skillopt_ci.ledger.records.run import HistoryEntry
 from skillopt_ci.ledger.records.step import Decision, StepRecord
 from skillopt_ci.report.commit import applied_edits
 from skillopt_ci.skill.document import sha256
-from skillopt_ci.skill.edit import Edit
-from skillopt_ci.skill.reading import reading_sha256
+from skillopt_ci.skill.edits import Edit
+from skillopt_ci.skill.regions import reading_sha256
 from skillopt_ci.training.gates.tally import Tally, tallies
 from skillopt_ci.training.patch import FailurePattern, SkillCandidate, Suggestion
 from skillopt_ci.training.session import Session

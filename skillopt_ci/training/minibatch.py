@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.rollout.outcome import Rollout
-from skillopt_ci.skill.edit import Source
+from skillopt_ci.skill.edits import Source
 
 
 @dataclass(frozen=True, slots=True, eq=False)

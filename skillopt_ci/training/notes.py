@@ -13,8 +13,8 @@ from skillopt_ci.messages import fenced
 from skillopt_ci.progress import StageFinished
 from skillopt_ci.prompts import sections
 from skillopt_ci.report.figures import plural
-from skillopt_ci.skill.appendix import merge_notes, notes_of, with_notes
-from skillopt_ci.skill.edit import Source
+from skillopt_ci.skill.edits import Source
+from skillopt_ci.skill.regions import merge_notes, notes_of, with_notes
 from skillopt_ci.training import reply_schema
 from skillopt_ci.training.ask import Lost, ask, optimizer_request
 from skillopt_ci.training.modes.mode import Desk

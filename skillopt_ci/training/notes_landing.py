@@ -8,9 +8,8 @@ from skillopt_ci.ledger.records.proposal import NotesRecord
 from skillopt_ci.ledger.records.run import HistoryEntry, State
 from skillopt_ci.ledger.records.step import Decision, StepRecord
 from skillopt_ci.report.noted import noted
-from skillopt_ci.skill.appendix import with_notes
 from skillopt_ci.skill.document import sha256, word_count
-from skillopt_ci.skill.reading import reading_sha256
+from skillopt_ci.skill.regions import reading_sha256, with_notes
 from skillopt_ci.training.footing import remembered
 from skillopt_ci.training.landing import Afterwards, snapshots
 from skillopt_ci.training.session import Session

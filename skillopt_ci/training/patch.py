@@ -7,7 +7,7 @@ rewrites the document, or a whole new document.
 from dataclasses import asdict, dataclass
 from typing import Generic, TypeVar
 
-from skillopt_ci.skill.edit import Edit, Source
+from skillopt_ci.skill.edits import Edit, Source
 
 
 @dataclass(frozen=True, slots=True)

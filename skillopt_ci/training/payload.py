@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic
 
-from skillopt_ci.skill.edit import Edit, Source
+from skillopt_ci.skill.edits import Edit, Source
 from skillopt_ci.training.patch import Item, SkillCandidate, Suggestion
 from skillopt_ci.training.wire_shape import CandidateShape, EditShape, SuggestionShape
 

@@ -20,7 +20,7 @@ from skillopt_ci.rollout.metrics.mean import aggregate as mean_of
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.skill.diff import unified_diff
 from skillopt_ci.skill.document import sha256
-from skillopt_ci.skill.edit import EditReport
+from skillopt_ci.skill.edits import EditReport
 from skillopt_ci.training.accumulate import WorkedBatch, batch_record
 from skillopt_ci.training.guard import GuardContext
 from skillopt_ci.training.guard_secrets import without_secrets

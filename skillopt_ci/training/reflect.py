@@ -12,7 +12,7 @@ from skillopt_ci.prompts import sections
 from skillopt_ci.report.figures import plural
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.skill.diff import unified_diff
-from skillopt_ci.skill.edit import Source
+from skillopt_ci.skill.edits import Source
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training import reply_schema

@@ -7,7 +7,7 @@ there, none besides, nothing but plain types. Reading is more lenient (``wire.py
 from collections.abc import Mapping
 
 from skillopt_ci.model.client import ReplySchema
-from skillopt_ci.skill.edit import Source
+from skillopt_ci.skill.edits import Source
 
 _Schema = Mapping[str, object]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from skillopt_ci.progress import Note, Observer
-from skillopt_ci.skill.apply import Refuse
+from skillopt_ci.skill.edits import Refuse
 from skillopt_ci.training.patch import Item, Patch, Reflection, SkillCandidate, Suggestion
 
 

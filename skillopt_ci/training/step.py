@@ -11,9 +11,8 @@ from skillopt_ci.ledger.records.usage import UsageRecord, account_records, with_
 from skillopt_ci.progress import StageFinished, StepStarted
 from skillopt_ci.report.commit import CommitText, change_count, merged, reverted, unchanged
 from skillopt_ci.report.verdict import verdict
-from skillopt_ci.skill.appendix import with_notes
 from skillopt_ci.skill.document import word_count
-from skillopt_ci.skill.reading import reading_sha256
+from skillopt_ci.skill.regions import reading_sha256, with_notes
 from skillopt_ci.training.basis import basis_of, basis_sha256
 from skillopt_ci.training.flight import Flight, launch, recharge, scope, work_out
 from skillopt_ci.training.footing import remembered

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from skillopt_ci.messages import fenced
-from skillopt_ci.skill.edit import Edit
+from skillopt_ci.skill.edits import Edit
 from skillopt_ci.training.patch import FailurePattern, SkillCandidate, Suggestion
 
 #: A change that was tried: an edit, a suggestion, or a document by its title alone.

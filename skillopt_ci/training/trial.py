@@ -10,8 +10,7 @@ from skillopt_ci.ledger.records.race import RaceRecord
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.report.figures import plural
 from skillopt_ci.rollout.runner import refuse_too_many_errors
-from skillopt_ci.skill.apply import apply_edits
-from skillopt_ci.skill.edit import Edit
+from skillopt_ci.skill.edits import Edit, apply_edits
 from skillopt_ci.training.attribution import Comparison, compared_in
 from skillopt_ci.training.gates.tally import Tally, worth_in
 from skillopt_ci.training.measure import Scores

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from skillopt_ci.skill.edit import Edit, EditReport, EditStatus
-from skillopt_ci.skill.restore import restore_regions
+from skillopt_ci.skill.edits import Edit, EditReport, EditStatus
+from skillopt_ci.skill.regions import restore_regions
 from skillopt_ci.training.modes.mode import Desk, Updated, UpdateMode
 from skillopt_ci.training.patch import Item
 

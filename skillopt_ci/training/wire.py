@@ -7,7 +7,7 @@ its one retry. In a reply that can be used, single unusable edits are dropped an
 from dataclasses import dataclass
 from typing import Generic
 
-from skillopt_ci.skill.edit import Source
+from skillopt_ci.skill.edits import Source
 from skillopt_ci.training.patch import FailurePattern, Item, Patch
 from skillopt_ci.training.payload import Payload
 from skillopt_ci.training.wire_json import WireError, extract_json

@@ -14,8 +14,8 @@ from pydantic import (
     model_validator,
 )
 
-from skillopt_ci.skill.edit import Source
-from skillopt_ci.skill.restore import unprotected
+from skillopt_ci.skill.edits import Source
+from skillopt_ci.skill.regions import unprotected
 from skillopt_ci.training.wire_json import WireError
 
 #: No count in a reply means more than this.

@@ -84,8 +84,7 @@ def test_a_text_without_its_end_becomes_no_edit(end: str) -> None:
 @pytest.mark.parametrize("target", ["\nbe\n", " be ", "be\n", "\tbe"])
 @pytest.mark.parametrize("op", ["delete", "replace", "insert_after"])
 def test_a_target_that_stands_alone_is_not_found_inside_a_word(op: str, target: str) -> None:
-    from skillopt_ci.skill.apply import apply_edits
-    from skillopt_ci.skill.edit import Edit
+    from skillopt_ci.skill.edits import Edit, apply_edits
 
     text = "Alphabeta\n"
     changed, (report,) = apply_edits(text, [Edit(op=op, target=target, content="new")])
@@ -96,8 +95,7 @@ def test_a_target_that_stands_alone_is_not_found_inside_a_word(op: str, target: 
 
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.8: matches inside a word")
 def test_a_line_that_stands_alone_is_found_though_a_word_holds_it() -> None:
-    from skillopt_ci.skill.apply import apply_edits
-    from skillopt_ci.skill.edit import Edit
+    from skillopt_ci.skill.edits import Edit, apply_edits
 
     text = "Alphabeta\n\n  be\nGamma\n"
     changed, _ = apply_edits(text, [Edit(op="delete", target="\nbe\n")])

@@ -83,7 +83,7 @@ def test_the_guard_judges_a_long_addition_in_time(line: str) -> None:
 
 @pytest.mark.xfail(strict=True, raises=OutOfTime, reason="issue 16.3: quadratic in white space")
 def test_a_skill_with_a_long_run_of_spaces_is_read_in_time() -> None:
-    from skillopt_ci.skill.reading import reading
+    from skillopt_ci.skill.regions import reading
 
     text = "Begin" + " " * 100_000 + "end"
     with time_limit(0.5):

@@ -1,8 +1,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.skill.appendix import HEADING, cleaned, merge_notes, notes_of, with_notes
-from skillopt_ci.skill.regions import APPENDIX, SLOW_UPDATE, region_text, with_region
+from skillopt_ci.skill.regions import (
+    APPENDIX,
+    HEADING,
+    SLOW_UPDATE,
+    cleaned,
+    merge_notes,
+    notes_of,
+    region_text,
+    with_notes,
+    with_region,
+)
 
 BODY = "# Skill\n\n- A rule.\n"
 texts = st.text(st.sampled_from("ab -*.\n\r\u2028\t#<!>é"), max_size=12) | st.sampled_from(

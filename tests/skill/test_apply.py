@@ -2,9 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.skill.apply import apply_edits
 from skillopt_ci.skill.document import line_ending
-from skillopt_ci.skill.edit import Edit, EditStatus
+from skillopt_ci.skill.edits import Edit, EditStatus, apply_edits
 from skillopt_ci.skill.regions import APPENDIX, REGIONS, SLOW_UPDATE, protected_spans
 
 S, E = SLOW_UPDATE.start, SLOW_UPDATE.end

@@ -1,6 +1,6 @@
 import pytest
 
-from skillopt_ci.skill.density import LEADING_WORDS, semantic_density
+from skillopt_ci.skill.regions import LEADING_WORDS, semantic_density
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "— … !"])

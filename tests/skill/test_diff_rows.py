@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.skill.diff_rows import DiffRow, diff_rows
+from skillopt_ci.skill.diff import DiffRow, diff_rows
 
 LINES = st.lists(st.text("ab \t", max_size=6), max_size=12).map("\n".join)
 

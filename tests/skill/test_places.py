@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.skill.places import documents, place_of
+from skillopt_ci.skill.document import documents, place_of
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.skill.reading import reading, reading_sha256
+from skillopt_ci.skill.regions import reading, reading_sha256
 
 TEXT = "# Title\n\n- One rule.\n    indented\n\nThe end.\n"
 documents = st.lists(st.sampled_from(["# A", "- b", "  c", "", " ", "d  ", "\t"])).map("\n".join)

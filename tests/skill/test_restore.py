@@ -2,8 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.skill.regions import APPENDIX, REGIONS, SLOW_UPDATE, protected_spans
-from skillopt_ci.skill.restore import restore_regions, unprotected
+from skillopt_ci.skill.regions import (
+    APPENDIX,
+    REGIONS,
+    SLOW_UPDATE,
+    protected_spans,
+    restore_regions,
+    unprotected,
+)
 
 FRONT = "---\nname: ledger\n---"
 SLOW = f"{SLOW_UPDATE.start}\nMind refunds.\n{SLOW_UPDATE.end}"

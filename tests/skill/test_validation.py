@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.skill.agent_skills import unloadable
-from skillopt_ci.skill.problem import Problem
 from skillopt_ci.skill.regions import APPENDIX, SLOW_UPDATE
-from skillopt_ci.skill.validation import MAX_LINES, MAX_WORDS, problems
+from skillopt_ci.skill.validation import MAX_LINES, MAX_WORDS, Problem, problems, unloadable
 
 SKILL = Path("skills/pdf/SKILL.md")
 AGENTS = Path("AGENTS.md")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.progress import Note, StageFinished, StageStarted
-from skillopt_ci.skill.edit import Edit
+from skillopt_ci.skill.edits import Edit
 from skillopt_ci.training.accumulate import batch_record, work_on
 from skillopt_ci.training.patch import Patch, Reflection
 from skillopt_ci.training.plan import Batch

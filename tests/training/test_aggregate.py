@@ -11,7 +11,7 @@ from skillopt_ci.errors import BudgetExhausted
 from skillopt_ci.model.client import ChatRequest, ModelUnavailable
 from skillopt_ci.progress import Event, Note, Observer
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.skill.edit import Edit, Source
+from skillopt_ci.skill.edits import Edit, Source
 from skillopt_ci.training.aggregate import merge
 from skillopt_ci.training.modes.full_rewrite import FullRewriteMode
 from skillopt_ci.training.modes.patch import PatchMode

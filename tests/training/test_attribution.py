@@ -12,7 +12,7 @@ from skillopt_ci.ledger.records.proposal import EditRecord, ProposalRecord
 from skillopt_ci.ledger.records.race import ArmRecord, EffectRecord, HeatRecord, RaceRecord
 from skillopt_ci.ledger.records.rollout import RolloutRecord
 from skillopt_ci.ledger.records.step import Decision, StepRecord
-from skillopt_ci.skill.edit import Edit
+from skillopt_ci.skill.edits import Edit
 from skillopt_ci.training.attribution import attribute, compared_in, compared_in_heat, rules_of
 from skillopt_ci.training.pruning import removals
 

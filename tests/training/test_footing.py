@@ -10,8 +10,7 @@ import pytest
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.skill.document import sha256
-from skillopt_ci.skill.reading import reading
-from skillopt_ci.skill.regions import as_read
+from skillopt_ci.skill.regions import as_read, reading
 from skillopt_ci.training.outlook import look_ahead
 from tests.conftest import BRANCH, EPOCH_ENDS
 from tests.training.test_foresight import (

@@ -12,7 +12,7 @@ from skillopt_ci.model.client import ModelUnavailable
 from skillopt_ci.progress import Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.metrics.mean import Aggregate
-from skillopt_ci.skill.edit import Edit
+from skillopt_ci.skill.edits import Edit
 from skillopt_ci.training.learning_rate import coerced, decide_learning_rate
 from skillopt_ci.training.modes.mode import Desk
 from skillopt_ci.training.modes.patch import PatchMode

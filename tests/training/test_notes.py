@@ -10,7 +10,7 @@ from skillopt_ci.ledger.records.proposal import NotesRecord
 from skillopt_ci.model.client import ChatRequest, ModelUnavailable
 from skillopt_ci.progress import Observer
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.skill.appendix import with_notes
+from skillopt_ci.skill.regions import with_notes
 from skillopt_ci.training.modes.mode import Desk
 from skillopt_ci.training.notes import notes_from, take_notes
 from skillopt_ci.training.patch import Patch, Reflection

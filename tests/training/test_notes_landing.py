@@ -9,8 +9,8 @@ import pytest
 
 from skillopt_ci.ledger.records.step import StepRecord
 from skillopt_ci.progress import Event, StageFinished
-from skillopt_ci.skill.appendix import notes_of
 from skillopt_ci.skill.document import sha256
+from skillopt_ci.skill.regions import notes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.config.config import Race
-from skillopt_ci.skill.apply import apply_edits
-from skillopt_ci.skill.edit import Edit
+from skillopt_ci.skill.edits import Edit, apply_edits
 from skillopt_ci.training.attribution import Comparison
 from skillopt_ci.training.race import Field, race
 

@@ -1,5 +1,5 @@
 from skillopt_ci.progress import Event, Note
-from skillopt_ci.skill.edit import Edit
+from skillopt_ci.skill.edits import Edit
 from skillopt_ci.training.patch import Patch, Reflection, SkillCandidate, Suggestion
 from skillopt_ci.training.screen import screened
 

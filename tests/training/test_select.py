@@ -8,7 +8,7 @@ import pytest
 from skillopt_ci.model.client import ModelUnavailable
 from skillopt_ci.progress import Event, Note, Observer, StageStarted
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.skill.edit import Edit
+from skillopt_ci.skill.edits import Edit
 from skillopt_ci.training.modes.mode import UpdateMode
 from skillopt_ci.training.modes.patch import PatchMode
 from skillopt_ci.training.modes.rewrite import RewriteMode

@@ -1,4 +1,4 @@
-from skillopt_ci.skill.edit import Edit
+from skillopt_ci.skill.edits import Edit
 from skillopt_ci.training.patch import FailurePattern, SkillCandidate, Suggestion
 from skillopt_ci.training.step_buffer import MAX_VALUE_CHARS, BufferedStep, render
 

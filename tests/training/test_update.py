@@ -10,7 +10,7 @@ from skillopt_ci.model.client import ChatReply, ChatRequest
 from skillopt_ci.model.usage import Usage
 from skillopt_ci.progress import silent
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.skill.edit import Edit
+from skillopt_ci.skill.edits import Edit
 from skillopt_ci.skill.regions import REGIONS, protected_spans
 from skillopt_ci.training.modes.full_rewrite import FullRewriteMode
 from skillopt_ci.training.modes.mode import Desk, Updated, UpdateMode

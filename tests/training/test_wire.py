@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.skill.edit import Edit
+from skillopt_ci.skill.edits import Edit
 from skillopt_ci.training.patch import FailurePattern
 from skillopt_ci.training.payload import EDITS
 from skillopt_ci.training.wire import parse_analyst, parse_merge, parse_ranking

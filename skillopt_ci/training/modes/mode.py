@@ -7,8 +7,7 @@ from typing import Literal, Protocol
 from skillopt_ci.model.client import ChatClient
 from skillopt_ci.progress import Observer
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.skill.apply import Refuse, permit
-from skillopt_ci.skill.edit import EditReport
+from skillopt_ci.skill.edits import EditReport, Refuse, permit
 from skillopt_ci.training.patch import Item
 from skillopt_ci.training.payload import Payload
 

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skillopt_ci.prompts import sections
-from skillopt_ci.skill.apply import apply_edits
-from skillopt_ci.skill.edit import Edit
+from skillopt_ci.skill.edits import Edit, apply_edits
 from skillopt_ci.training.ask import MAX_OUTPUT_TOKENS
 from skillopt_ci.training.modes.mode import Desk, ModeName, Updated
 from skillopt_ci.training.payload import EDITS, Payload

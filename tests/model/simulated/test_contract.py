@@ -24,7 +24,7 @@ from skillopt_ci.progress import silent
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.metrics.mean import Aggregate
 from skillopt_ci.rollout.outcome import Rollout, Status
-from skillopt_ci.skill.edit import Edit
+from skillopt_ci.skill.edits import Edit
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.aggregate import merge
 from skillopt_ci.training.learning_rate import decide_learning_rate

@@ -14,7 +14,7 @@ from skillopt_ci.model.simulated.temperament import STEADY
 from skillopt_ci.model.simulated.world import generate_notes
 from skillopt_ci.prompts import sections
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.skill.appendix import with_notes
+from skillopt_ci.skill.regions import with_notes
 
 RULE = BY_NAME["date"].rules[0]
 SKILL = f"# Skill\n\n- {RULE}\n"

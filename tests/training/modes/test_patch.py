@@ -2,7 +2,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from skillopt_ci.skill.edit import Edit, EditStatus
+from skillopt_ci.skill.edits import Edit, EditStatus
 from skillopt_ci.training.modes.mode import Desk
 from skillopt_ci.training.modes.patch import PatchMode
 
