@@ -10,7 +10,7 @@ from skillopt_ci.config.config import Gradient
 from skillopt_ci.messages import fenced
 from skillopt_ci.model.client import ChatClient
 from skillopt_ci.progress import Observer, StageAdvanced, StageStarted
-from skillopt_ci.prompts import sections
+from skillopt_ci.prompts import library
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.edits import Source
 from skillopt_ci.training import reply_schema
@@ -39,7 +39,7 @@ async def merge(
     Where the model gives no usable answer, edits are put one after the other, failures first.
     """
     failures, successes = patches_of(reflections, "failure"), patches_of(reflections, "success")
-    stable = sections.joined(sections.meta_skill(meta_skill), sections.current_skill(skill))
+    stable = library.joined(library.meta_skill(meta_skill), library.current_skill(skill))
     merger = _Merger(mode, client, prompts, observer, stable, gradient.merge_batch_size)
     observer(StageStarted("aggregate"))
     async with siblings() as sides:
@@ -92,7 +92,7 @@ class _Merger(Generic[Item]):
         patch = await self._merged(
             _PROMPT[source],
             _all_edits(chunk),
-            sections.section(heading, _as_json([self._shown(patch) for patch in chunk])),
+            library.section(heading, _as_json([self._shown(patch) for patch in chunk])),
             what=f"{source} merge, level {level}",
             source=source,
         )
@@ -125,15 +125,15 @@ class _Merger(Generic[Item]):
 
     def _group(self, title: str, edits: Sequence[Item]) -> str:
         heading = f"Group {title}: {len(edits)} {self.mode.noun}s"
-        return sections.section(heading, _as_json([as_json(edit) for edit in edits]))
+        return library.section(heading, _as_json([as_json(edit) for edit in edits]))
 
     async def _merged(
         self, prompt: str, edits: Sequence[Item], *parts: str, what: str, source: Source
     ) -> Patch[Item] | None:
         """Ask for one patch instead of ``edits``, which ``parts`` show."""
         followed = any(edit.note_ids for edit in edits)
-        wishes = sections.merged_wishes() if followed else ""
-        user = sections.joined(self.stable, wishes, *parts)
+        wishes = library.merged_wishes() if followed else ""
+        user = library.joined(self.stable, wishes, *parts)
         name, tokens = prompt + self.mode.prompt_suffix, self.mode.reply_tokens
         schema = reply_schema.merge(self.mode.payload.key, final=prompt == _FINAL, wishes=followed)
         request = optimizer_request(self.prompts, name, "merge", user, tokens, reply_schema=schema)

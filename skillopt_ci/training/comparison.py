@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.messages import fenced
-from skillopt_ci.prompts import sections
+from skillopt_ci.prompts import library
 from skillopt_ci.report.figures import plural
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.tasks.task import Task
@@ -39,7 +39,7 @@ def render_pairs(
             parts.append(f"### {_TITLES[category]}: {len(group)}")
             skills = (earlier_skill, current_skill)
             parts += [_block(pair, skills, gradient) for pair in group]
-    return sections.section("Comparison", *parts)
+    return library.section("Comparison", *parts)
 
 
 def _block(pair: Pair, skills: tuple[str, str], gradient: Gradient) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.environments import checked
 from skillopt_ci.progress import Note, Observer, StageAdvanced, StageStarted
-from skillopt_ci.prompts import sections
+from skillopt_ci.prompts import library
 from skillopt_ci.report.figures import plural
 from skillopt_ci.rollout.environment import Environment, Reflecting
 from skillopt_ci.rollout.outcome import Rollout
@@ -50,7 +50,7 @@ async def reflect_there(
         budget=learning_rate,
         gradient=gradient,
         seed=seed,
-        step_buffer=sections.joined(desk.step_buffer, desk.guidance),
+        step_buffer=library.joined(desk.step_buffer, desk.guidance),
         meta_skill=desk.meta_skill,
         notes_from=notes_from,
     )

@@ -9,7 +9,7 @@ from skillopt_ci.config.config import Gradient
 from skillopt_ci.messages import fenced
 from skillopt_ci.model.client import ChatClient
 from skillopt_ci.progress import Observer, StageFinished, StageStarted
-from skillopt_ci.prompts import sections
+from skillopt_ci.prompts import library
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.report.figures import plural
 from skillopt_ci.skill.document import word_count
@@ -64,10 +64,10 @@ class Advisor:
         self, earlier: str, current: str, guidance: str, pairs: Sequence[Pair]
     ) -> Written:
         """Return the guidance that is to replace ``guidance``."""
-        user = sections.joined(
-            sections.section("Previous Epoch's Skill", fenced(earlier, "markdown")),
-            sections.current_skill(current),
-            sections.section("Previous Guidance", fenced(guidance) if guidance else _FIRST),
+        user = library.joined(
+            library.section("Previous Epoch's Skill", fenced(earlier, "markdown")),
+            library.current_skill(current),
+            library.section("Previous Guidance", fenced(guidance) if guidance else _FIRST),
             render_pairs(pairs, earlier, current, self.gradient),
         )
         return await self._ask("slow_update", user, pairs, _parse_slow_update)
@@ -76,10 +76,10 @@ class Advisor:
         self, earlier: str, current: str, memory: str, pairs: Sequence[Pair]
     ) -> Written:
         """Return the memory that is to replace ``memory``."""
-        user = sections.joined(
-            sections.section("Previous Epoch's Skill", fenced(earlier, "markdown")),
-            sections.current_skill(current),
-            sections.section(
+        user = library.joined(
+            library.section("Previous Epoch's Skill", fenced(earlier, "markdown")),
+            library.current_skill(current),
+            library.section(
                 "Previous Meta Skill", fenced(memory.strip()) if memory else "None yet."
             ),
             render_pairs(pairs, earlier, current, self.gradient),

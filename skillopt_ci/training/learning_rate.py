@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from skillopt_ci.ledger.records.proposal import LearningRateRecord
 from skillopt_ci.messages import fenced
 from skillopt_ci.progress import StageFinished, StageStarted
-from skillopt_ci.prompts import sections
+from skillopt_ci.prompts import library
 from skillopt_ci.rollout.metrics.mean import Aggregate
 from skillopt_ci.training import reply_schema
 from skillopt_ci.training.ask import Lost, ask_vital, optimizer_request
@@ -40,12 +40,12 @@ async def decide_learning_rate(
     :class:`~skillopt_ci.model.client.ModelUnavailable`: that says nothing about the edits.
     """
     desk.observer(StageStarted("step size"))
-    user = sections.joined(
-        sections.meta_skill(desk.meta_skill),
-        sections.current_skill(skill),
+    user = library.joined(
+        library.meta_skill(desk.meta_skill),
+        library.current_skill(skill),
         _evidence(means, len(edits), mode.noun),
         _proposed(edits, mode),
-        sections.previous_steps(desk.step_buffer),
+        library.previous_steps(desk.step_buffer),
     )
     name, schema = "lr_autonomous", reply_schema.learning_rate()
     request = optimizer_request(desk.prompts, name, name, user, reply_schema=schema)
@@ -71,12 +71,12 @@ def _evidence(means: Aggregate, count: int, noun: str) -> str:
         f"proposed_update_items: {count}",
         f"update_item_type: {noun}",
     )
-    return sections.section("Evidence", "\n".join(f"- {fact}" for fact in facts))
+    return library.section("Evidence", "\n".join(f"- {fact}" for fact in facts))
 
 
 def _proposed(edits: Sequence[Item], mode: UpdateMode[Item]) -> str:
     lines = "\n".join(mode.pool_line(index, edit) for index, edit in enumerate(edits))
-    return sections.section(f"Proposed items ({len(edits)} total)", fenced(lines))
+    return library.section(f"Proposed items ({len(edits)} total)", fenced(lines))
 
 
 def _parse(text: str) -> _Choice:

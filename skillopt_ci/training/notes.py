@@ -11,7 +11,7 @@ from skillopt_ci.config.config import Optimizer
 from skillopt_ci.ledger.records.proposal import NotesRecord, RefusedNote
 from skillopt_ci.messages import fenced
 from skillopt_ci.progress import StageFinished
-from skillopt_ci.prompts import sections
+from skillopt_ci.prompts import library
 from skillopt_ci.report.figures import plural
 from skillopt_ci.skill.edits import Source
 from skillopt_ci.skill.regions import merge_notes, notes_of, with_notes
@@ -82,9 +82,9 @@ def _admitted(
 async def _condensed(body: str, appendix: Sequence[str], desk: Desk) -> tuple[str, ...]:
     """A shorter list that says the same; empty if there is none that may stand in the skill."""
     listed = "\n".join(f"- {note}" for note in appendix)
-    user = sections.joined(
-        sections.current_skill(with_notes(body, ())),
-        sections.section(f"Reminders ({len(appendix)} total)", fenced(listed)),
+    user = library.joined(
+        library.current_skill(with_notes(body, ())),
+        library.section(f"Reminders ({len(appendix)} total)", fenced(listed)),
     )
     name = "appendix_consolidate"
     reply = await ask(

@@ -8,7 +8,7 @@ from skillopt_ci.aio import Begun, begun
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.model.client import ModelUnavailable
 from skillopt_ci.progress import StageAdvanced, StageStarted
-from skillopt_ci.prompts import sections
+from skillopt_ci.prompts import library
 from skillopt_ci.report.figures import plural
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.skill.diff import unified_diff
@@ -109,7 +109,7 @@ class _Analysts(Generic[Item]):
 
     async def read(self, minibatch: Minibatch) -> Reflection[Item] | Lost:
         source, size, desk = minibatch.source_type, len(minibatch.rollouts), self.desk
-        user = sections.joined(self._opening(), self._trajectories(minibatch))
+        user = library.joined(self._opening(), self._trajectories(minibatch))
         prompt, tokens = _PROMPT[source] + self.mode.prompt_suffix, self.mode.reply_tokens
         notes = source in self.notes_from
         supplement = f"{_PROMPT[source]}_skill_aware" if notes else ""
@@ -128,18 +128,18 @@ class _Analysts(Generic[Item]):
 
     def _opening(self) -> str:
         """The same for every minibatch, and first: so a server's cache of prompts can know it."""
-        return sections.joined(
-            sections.current_skill(self.skill),
+        return library.joined(
+            library.current_skill(self.skill),
             self.mode.assignment(self.budget),
-            sections.previous_steps(self.desk.step_buffer),
-            sections.meta_skill(self.desk.meta_skill),
-            sections.last_change(unified_diff(self.former, as_read(self.skill))),
+            library.previous_steps(self.desk.step_buffer),
+            library.meta_skill(self.desk.meta_skill),
+            library.last_change(unified_diff(self.former, as_read(self.skill))),
             self.desk.guidance,
         )
 
     def _trajectories(self, minibatch: Minibatch) -> str:
         rollouts, gradient = minibatch.rollouts, self.gradient
-        return sections.section(
+        return library.section(
             f"{_HEADING[minibatch.source_type]} Trajectories ({len(rollouts)} total)",
             render_trajectories(
                 rollouts,

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from skillopt_ci.errors import UsageError
 from skillopt_ci.ledger.records.proposal import ReviewerNoteRecord
 from skillopt_ci.ledger.records.run import State
-from skillopt_ci.prompts import sections
+from skillopt_ci.prompts import library
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.util import write_atomically
 
@@ -40,7 +40,7 @@ def unheard(notes: Iterable[ReviewerNote], state: State | None) -> tuple[Reviewe
 
 def render(notes: Sequence[ReviewerNote]) -> str:
     """The notes as a section of an analyst's prompt; empty without any."""
-    return sections.reviewer_guidance([(_introduced(note), _clipped(note)) for note in notes])
+    return library.reviewer_guidance([(_introduced(note), _clipped(note)) for note in notes])
 
 
 def note_records(

@@ -7,7 +7,7 @@ from typing import Generic, Literal
 from skillopt_ci.messages import fenced
 from skillopt_ci.model.client import ChatClient
 from skillopt_ci.progress import Observer, StageStarted
-from skillopt_ci.prompts import sections
+from skillopt_ci.prompts import library
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.training import reply_schema
 from skillopt_ci.training.ask import Lost, ask, optimizer_request
@@ -46,11 +46,11 @@ async def select(
     if budget == 0:
         return _truncated(patch, budget)
     observer(StageStarted("select"))
-    user = sections.joined(
-        sections.meta_skill(meta_skill),
-        sections.current_skill(skill),
+    user = library.joined(
+        library.meta_skill(meta_skill),
+        library.current_skill(skill),
         _pool(pool, budget, mode),
-        sections.ranked_wishes([n for n, edit in enumerate(pool) if edit.note_ids]),
+        library.ranked_wishes([n for n, edit in enumerate(pool) if edit.note_ids]),
     )
     ranking = await ask(
         client,
@@ -70,7 +70,7 @@ async def select(
 
 def _pool(edits: Sequence[Item], budget: int, mode: UpdateMode[Item]) -> str:
     lines = "\n".join(mode.pool_line(index, edit) for index, edit in enumerate(edits))
-    return sections.section(
+    return library.section(
         f"{mode.noun.capitalize()} pool ({len(edits)} {mode.noun}s)",
         fenced(lines),
         f"Select at most {budget} {mode.noun}s.",

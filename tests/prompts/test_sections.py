@@ -1,4 +1,4 @@
-from skillopt_ci.prompts.sections import current_skill, joined, meta_skill, section
+from skillopt_ci.prompts.library import current_skill, joined, meta_skill, section
 
 
 def test_a_section_has_a_heading_and_parts() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skillopt_ci.prompts import sections
+from skillopt_ci.prompts import library
 from skillopt_ci.training.modes.mode import Desk, ModeName, Updated
 from skillopt_ci.training.patch import SkillCandidate
 from skillopt_ci.training.payload import CANDIDATES, Payload
@@ -22,7 +22,7 @@ class FullRewriteMode:
     def assignment(self, limit: int | None) -> str:
         """Return the format of the update, which is the same for any limit."""
         del limit
-        return sections.section(
+        return library.section(
             "Update Format",
             "Write exactly one complete document that replaces the current skill. No edits, no "
             "suggestions, no excerpt.",

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skillopt_ci.prompts import sections
+from skillopt_ci.prompts import library
 from skillopt_ci.skill.edits import Edit, apply_edits
 from skillopt_ci.training.ask import MAX_OUTPUT_TOKENS
 from skillopt_ci.training.modes.mode import Desk, ModeName, Updated
@@ -23,7 +23,7 @@ class PatchMode:
 
     def assignment(self, limit: int | None) -> str:
         """Return the edits' budget."""
-        return sections.budget("edit", limit)
+        return library.budget("edit", limit)
 
     def pool_line(self, index: int, edit: Edit) -> str:
         """Return operation, target, content and support."""

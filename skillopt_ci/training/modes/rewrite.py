@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skillopt_ci.messages import fenced
-from skillopt_ci.prompts import sections
+from skillopt_ci.prompts import library
 from skillopt_ci.training import reply_schema
 from skillopt_ci.training.ask import MAX_OUTPUT_TOKENS, Lost, ask_vital, optimizer_request
 from skillopt_ci.training.modes.mode import Desk, ModeName, Updated
@@ -28,7 +28,7 @@ class RewriteMode:
 
     def assignment(self, limit: int | None) -> str:
         """Return the suggestions' budget."""
-        return sections.budget("suggestion", limit)
+        return library.budget("suggestion", limit)
 
     def pool_line(self, index: int, edit: Suggestion) -> str:
         """Return kind, title, motivation, instruction, priority and support."""
@@ -71,10 +71,10 @@ class RewriteMode:
 
 def _assignment(skill: str, edits: Sequence[Suggestion], step_buffer: str) -> str:
     listed = json.dumps([as_json(edit) for edit in edits], ensure_ascii=False, indent=2)
-    return sections.joined(
-        sections.current_skill(skill),
-        sections.previous_steps(step_buffer),
-        sections.section(f"Suggestions to carry out ({len(edits)} total)", fenced(listed, "json")),
+    return library.joined(
+        library.current_skill(skill),
+        library.previous_steps(step_buffer),
+        library.section(f"Suggestions to carry out ({len(edits)} total)", fenced(listed, "json")),
     )
 
 

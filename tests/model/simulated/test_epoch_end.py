@@ -18,7 +18,7 @@ from skillopt_ci.model.simulated.optimizer import propose
 from skillopt_ci.model.simulated.target import answer
 from skillopt_ci.model.simulated.temperament import STEADY
 from skillopt_ci.model.simulated.world import LedgerTask, generate_notes
-from skillopt_ci.prompts import sections
+from skillopt_ci.prompts import library
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.outcome import Rollout, Status
 from skillopt_ci.skill.regions import SLOW_UPDATE, with_region
@@ -105,9 +105,9 @@ def comparison(failures: tuple[Trajectory, ...]) -> str:
         rollout = Rollout(task.id, Status.SCORED, 0.0, 0.0, "", one.answer, (user, said))
         side = Side((rollout,))
         pairs.append(Pair(task, side, side))
-    return sections.joined(
-        sections.current_skill(BARE),
-        sections.section("Previous Guidance", "There is none yet."),
+    return library.joined(
+        library.current_skill(BARE),
+        library.section("Previous Guidance", "There is none yet."),
         render_pairs(pairs, BARE, BARE, Gradient()),
     )
 

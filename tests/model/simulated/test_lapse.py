@@ -12,7 +12,7 @@ from skillopt_ci.model.simulated.skill_reading import stances
 from skillopt_ci.model.simulated.target import answer
 from skillopt_ci.model.simulated.temperament import STEADY
 from skillopt_ci.model.simulated.world import generate_notes
-from skillopt_ci.prompts import sections
+from skillopt_ci.prompts import library
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.regions import with_notes
 
@@ -55,7 +55,7 @@ def test_notes_are_written_only_where_they_are_asked_for() -> None:
 def test_reminders_of_one_subject_are_condensed_to_one() -> None:
     notes = [f"Before you answer, look again: {RULE}", BY_NAME["date"].rules[1], "Stay calm."]
     listed = fenced("\n".join(f"- {note}" for note in notes))
-    prompt = sections.section("Reminders (3 total)", listed)
+    prompt = library.section("Reminders (3 total)", listed)
     assert condense(prompt) == {"appendix_notes": [RULE, "Stay calm."]}
 
 
