@@ -22,8 +22,7 @@ from skillopt_ci.aio import Places
 from skillopt_ci.config.config import Evaluation
 from skillopt_ci.config.scorers import ExactScorer
 from skillopt_ci.messages import Message
-from skillopt_ci.model.client import ChatReply, ChatRequest
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.attempting import Attempting
 from skillopt_ci.rollout.event_log import EventLog

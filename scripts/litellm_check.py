@@ -10,8 +10,9 @@ from collections.abc import Callable
 from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.errors import ModelSetupError, SkilloptError
 from skillopt_ci.messages import Image, Message, ToolCall
+from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import open_models
-from skillopt_ci.model.client import (
+from skillopt_ci.model.types import (
     ChatReply,
     ChatRequest,
     ModelUnavailable,
@@ -19,7 +20,6 @@ from skillopt_ci.model.client import (
     Role,
     Tool,
 )
-from skillopt_ci.model.meter import Meter
 
 PATIENCE = 180.0
 QUESTION = (Message("system", "Be brief."), Message("user", "Hello?"))

@@ -29,9 +29,8 @@ from bench.world.parameters import Parameters
 from bench.world.world import SPLITS, World, make_world
 from skillopt_ci.cli.assemble import open_session
 from skillopt_ci.cli.context import Globals
-from skillopt_ci.model import openai_client
-from skillopt_ci.model.client import ChatReply, ChatRequest
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model import openai_provider
+from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
 from skillopt_ci.progress import silent
 from skillopt_ci.training.finish import finish
 from skillopt_ci.training.run import patiently, train
@@ -103,12 +102,12 @@ def answered_by(oracle: Oracle) -> Iterator[None]:
             usage = Usage(1, said.prompt_tokens, said.completion_tokens)
             return ChatReply(said.text, "stop", "world", usage)
 
-    real = openai_client.openai_client
-    openai_client.openai_client = Answering  # type: ignore[assignment]
+    real = openai_provider.openai_client
+    openai_provider.openai_client = Answering  # type: ignore[assignment]
     try:
         yield
     finally:
-        openai_client.openai_client = real
+        openai_provider.openai_client = real
 
 
 def make_repository(world: World, root: Path, base_url: str, settings: Mapping[str, Any]) -> Path:

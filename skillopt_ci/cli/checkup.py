@@ -12,12 +12,11 @@ from skillopt_ci.cli.examine import Finding, failed
 from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.errors import ExitCode, InfrastructureError, SkilloptError
 from skillopt_ci.messages import Message
+from skillopt_ci.model.budget import Meter, Tariff, tariff_of
 from skillopt_ci.model.build import open_models
-from skillopt_ci.model.call_key import base_url_of
-from skillopt_ci.model.client import ChatReply, ChatRequest, Role
+from skillopt_ci.model.cache import base_url_of
 from skillopt_ci.model.keys import api_key, key_variable
-from skillopt_ci.model.meter import Meter
-from skillopt_ci.model.prices import Tariff, tariff_of
+from skillopt_ci.model.types import ChatReply, ChatRequest, Role
 from skillopt_ci.redaction import Redact
 from skillopt_ci.report.figures import cost_text, plural
 from skillopt_ci.training import reply_schema

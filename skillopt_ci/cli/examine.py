@@ -23,8 +23,8 @@ from skillopt_ci.confinement import current
 from skillopt_ci.errors import ExitCode, SkilloptError
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger, Position
+from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.keys import api_key
-from skillopt_ci.model.meter import Meter
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.report.figures import plural, score_text
 from skillopt_ci.rollout.environment import Environment

@@ -8,9 +8,9 @@ from skillopt_ci.cli.examine import Finding, failed
 from skillopt_ci.config.models import Models
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.messages import Message
+from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import open_models
-from skillopt_ci.model.client import ChatClient, ChatRequest, Role
-from skillopt_ci.model.meter import Meter
+from skillopt_ci.model.types import ChatClient, ChatRequest, Role
 from skillopt_ci.report.figures import plural
 
 _QUESTION = (Message("user", "Reply with the single word: ready"),)

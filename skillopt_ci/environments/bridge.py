@@ -14,7 +14,7 @@ from skillopt_ci.aio import visible
 from skillopt_ci.environments.loopback.conversation import Conversation
 from skillopt_ci.environments.loopback.endpoint import Endpoint
 from skillopt_ci.errors import EnvironmentFailure
-from skillopt_ci.model.client import ChatClient, Role
+from skillopt_ci.model.types import ChatClient, Role
 from skillopt_ci.rollout.environment import Environment, Parts
 from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.steps import Attempt, Limit, Step

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from skillopt_ci.errors import SkilloptError, UsageError
-from skillopt_ci.model.client import ChatClient
+from skillopt_ci.model.types import ChatClient
 from skillopt_ci.rollout.environment import Environment, Parts, Reflecting, Split
 from skillopt_ci.rollout.steps import Attempt
 from skillopt_ci.scorers.base import GraderBroke, Score, blamed

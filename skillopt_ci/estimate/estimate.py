@@ -30,8 +30,8 @@ from skillopt_ci.estimate.sizes import (
 )
 from skillopt_ci.estimate.spread import Spread
 from skillopt_ci.ledger.records.usage import accounts_of
-from skillopt_ci.model.prices import Tariff, tariffs
-from skillopt_ci.model.usage import Account, Usage
+from skillopt_ci.model.budget import Tariff, tariffs
+from skillopt_ci.model.types import Account, Usage
 from skillopt_ci.training.evidence import attempts_so_far
 from skillopt_ci.training.memory import all_steps
 from skillopt_ci.training.plan import StepPlan, plan_step, total_steps

@@ -14,7 +14,7 @@ from skillopt_ci.config.config import Config, Gradient
 from skillopt_ci.estimate import calls as account
 from skillopt_ci.estimate.assumed import GAIN, Assumed
 from skillopt_ci.estimate.calls import Situation, fitting, merged, minibatch_counts
-from skillopt_ci.model.usage import Account
+from skillopt_ci.model.types import Account
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.notes import notes_from
 from skillopt_ci.training.pairs import sampling_order

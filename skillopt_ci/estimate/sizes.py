@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from skillopt_ci.config.config import Config
 from skillopt_ci.estimate import calls
-from skillopt_ci.model.usage import Account, Accounts, Usage
+from skillopt_ci.model.types import Account, Accounts, Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.modes.choose import update_mode

@@ -8,19 +8,14 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from skillopt_ci.config.models import ModelRole, Models
-from skillopt_ci.model.cache import CallCache
-from skillopt_ci.model.cached_client import CachedClient
-from skillopt_ci.model.call_key import call_key
-from skillopt_ci.model.client import ChatClient, ChatReply, ChatRequest, Role
-from skillopt_ci.model.command_client import CommandClient
-from skillopt_ci.model.doorway import Doorway, OrderlyClient
+from skillopt_ci.model.budget import Meter, MeteredClient, Tariff, tariffs
+from skillopt_ci.model.cache import CachedClient, CallCache, call_key
+from skillopt_ci.model.command import CommandClient
 from skillopt_ci.model.keys import api_key, resolved_key_values
-from skillopt_ci.model.meter import Meter
-from skillopt_ci.model.metered_client import MeteredClient
-from skillopt_ci.model.prices import Tariff, tariffs
-from skillopt_ci.model.redacting_client import RedactingClient
-from skillopt_ci.model.retrying import RetryingClient
-from skillopt_ci.model.servers import open_servers
+from skillopt_ci.model.middleware import RedactingClient
+from skillopt_ci.model.providers import open_servers
+from skillopt_ci.model.retry import Doorway, OrderlyClient, RetryingClient
+from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, Role
 from skillopt_ci.progress import Observer, silent
 from skillopt_ci.redaction import Redact, unchanged
 

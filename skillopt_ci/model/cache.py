@@ -1,19 +1,121 @@
 """Answered calls on disk: one SQLite file that several processes may share."""
 
+import asyncio
+import hashlib
 import json
+import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+from weakref import WeakValueDictionary
 
-from skillopt_ci.errors import InfrastructureError
-from skillopt_ci.messages import ToolCall
-from skillopt_ci.model.cache_file import open_cache_file
-from skillopt_ci.model.client import ChatReply, ModelRefusal
-from skillopt_ci.model.usage import Usage
-from skillopt_ci.progress import Observer, silent
+from filelock import FileLock
+
+from skillopt_ci.config.models import ModelRole
+from skillopt_ci.config.providers import PROVIDERS
+from skillopt_ci.errors import InfrastructureError, UsageError
+from skillopt_ci.messages import Message, ToolCall
+from skillopt_ci.model.budget import Meter
+from skillopt_ci.model.types import (
+    Account,
+    ChatClient,
+    ChatReply,
+    ChatRequest,
+    ModelRefusal,
+    ReplySchema,
+    Usage,
+)
+from skillopt_ci.progress import Note, Observer, silent
+
+# Opening the SQLite files of what was paid for, whatever state they are found in.
+
+SCHEMA_VERSION = 1
+BUSY_SECONDS = 60.0
+#: Answered calls by call key.
+CALLS = """
+CREATE TABLE IF NOT EXISTS calls (
+    key TEXT PRIMARY KEY,
+    reply TEXT NOT NULL,
+    usage TEXT NOT NULL,
+    paid_by TEXT NOT NULL,
+    created_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
+)
+"""
+
+
+class _UnusableFile(Exception):
+    """The file is no cache of this schema; the text says why."""
+
+
+def open_cache_file(path: Path, observe: Observer, tables: str = CALLS) -> sqlite3.Connection:
+    """Open the cache of ``tables`` at ``path``, created with its folder if absent.
+
+    A file that is damaged or of another schema is moved aside, which ``observe`` is told. Raises
+    :class:`UsageError` if the path cannot be used.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Switching to WAL and moving a damaged file aside are not safe between processes.
+        with FileLock(f"{path}.lock"):
+            return _open_or_replace(path, observe, tables)
+    except (OSError, sqlite3.Error) as error:
+        raise UsageError(
+            f"The call cache {path} cannot be opened: {error}",
+            hint="Point cache.path at a writable file, or set cache.enabled to false.",
+        ) from error
+
+
+def _open_or_replace(path: Path, observe: Observer, tables: str) -> sqlite3.Connection:
+    try:
+        return _open(path, tables)
+    except _UnusableFile as unusable:
+        aside = path.with_name(f"{path.name}.aside")
+        for suffix in ("", "-wal", "-shm"):
+            part = Path(f"{path}{suffix}")
+            if part.exists():
+                part.replace(f"{aside}{suffix}")
+        observe(
+            Note(
+                f"The call cache {path} {unusable}; it was moved to {aside} and a new one begun.",
+                level="warning",
+            )
+        )
+        return _open(path, tables)
+
+
+def _open(path: Path, tables: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+    try:
+        _prepare(connection, tables)
+    except BaseException as error:
+        connection.close()
+        if isinstance(error, sqlite3.DatabaseError) and _is_damage(error):
+            raise _UnusableFile(f"is damaged ({error})") from error
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, tables: str) -> None:
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version not in (0, SCHEMA_VERSION):
+        raise _UnusableFile(f"has schema {version}, not {SCHEMA_VERSION}")
+    verdict: str = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if verdict != "ok":
+        raise _UnusableFile(f"is damaged ({verdict})")
+    connection.executescript(tables)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    # The low byte is the primary code: SQLITE_CORRUPT has extended variants.
+    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
 
 #: Stands for the scope of whoever uses an answer first: another machine obtained it for them.
 UNCLAIMED = ""
@@ -95,3 +197,169 @@ def _outcome(content: dict[str, Any], usage: Usage) -> ChatReply | ModelRefusal:
         return ModelRefusal(content["refusal"], hint=content["hint"], usage=usage)
     calls = tuple(ToolCall(**call) for call in content.pop("tool_calls", ()))
     return ChatReply(usage=usage, tool_calls=calls, **content)
+
+
+# A client that never asks twice what was answered once.
+
+
+class CachedClient:
+    """Answers from ``cache``, else asks ``inner`` and keeps the answer before returning it.
+
+    ``key_of`` maps a request to its call key and ``scope`` names who pays now. A call that this
+    very scope paid for (in a process that died) is charged to ``meter`` once more, so that a
+    resumed step accounts for the same usage as an uninterrupted one; so is an answer that another
+    machine obtained and nobody has accounted for. Every other hit is reuse. Identical requests at
+    the same time share one call, also those of other clients with the same ``locks``. ``used``
+    hears the key of every answer that is given.
+    """
+
+    def __init__(
+        self,
+        inner: ChatClient,
+        cache: CallCache,
+        *,
+        key_of: Callable[[ChatRequest], str],
+        scope: str,
+        meter: Meter,
+        used: Callable[[str], object] = lambda _: None,
+        locks: WeakValueDictionary[str, asyncio.Lock] | None = None,
+    ) -> None:
+        self._inner = inner
+        self._cache = cache
+        self._key_of = key_of
+        self._scope = scope
+        self._meter = meter
+        self._used = used
+        self._accounted: set[str] = set()
+        self._locks = WeakValueDictionary() if locks is None else locks
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Answer ``request``; a remembered refusal is raised again."""
+        key = self._key_of(request)
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            known = self._cache.get(key)
+            if known is None:
+                return await self._ask(key, request)
+        self._account(key, known, Account(request.role, request.stage))
+        if isinstance(known.outcome, ModelRefusal):
+            raise known.outcome
+        return known.outcome
+
+    async def _ask(self, key: str, request: ChatRequest) -> ChatReply:
+        try:
+            reply = await self._inner.complete(request)
+        except ModelRefusal as refusal:
+            self._keep(key, refusal)
+            raise
+        self._keep(key, reply)
+        return reply
+
+    def _keep(self, key: str, outcome: ChatReply | ModelRefusal) -> None:
+        self._cache.put(key, outcome, paid_by=self._scope)
+        self._accounted.add(key)
+        self._used(key)
+
+    def _account(self, key: str, known: CachedCall, account: Account) -> None:
+        self._used(key)
+        if key not in self._accounted and self._is_ours(key, known):
+            self._accounted.add(key)
+            self._meter.charge(account, known.outcome.usage)
+        else:
+            self._meter.reuse()
+
+    def _is_ours(self, key: str, known: CachedCall) -> bool:
+        if known.paid_by == self._scope:
+            return True
+        return known.paid_by == UNCLAIMED and self._cache.claim(key, self._scope)
+
+
+# What determines an answer: the effective parameters of a call and the hash over them.
+
+#: OpenAI's models that only its newer interface serves.
+_RESPONSES_ONLY = re.compile(r"(gpt-5(\.\d+)?-codex|codex-mini|(gpt-5(\.\d+)?|o1|o3)-pro)(-.*)?")
+_V1 = "/openai/v1"
+
+
+def base_url_of(config: ModelRole) -> str:
+    """Root of the API that the role calls."""
+    preset = config.preset
+    url = config.base_url or preset.regions.get(config.region or "") or preset.base_url
+    if config.provider == "azure":
+        return _azure_root(url.rstrip("/"), config)
+    return url.rstrip("/")
+
+
+def _azure_root(url: str, config: ModelRole) -> str:
+    """The v1 address of a resource, or that of the deployment if an older version is asked for."""
+    if config.azure is None or config.azure.api_version is None:
+        return url if url.endswith("/v1") else f"{url}{_V1}"
+    older = f"{url.removesuffix(_V1)}/openai"
+    deployment = "" if uses_responses(config) else f"/deployments/{quote(config.model, safe='')}"
+    return older + deployment
+
+
+def uses_responses(config: ModelRole) -> bool:
+    """Whether the role's calls go to OpenAI's newer interface."""
+    if config.api is not None:
+        return config.api == "responses"
+    return config.provider in ("openai", "azure") and bool(_RESPONSES_ONLY.fullmatch(config.model))
+
+
+def reply_schema(config: ModelRole, request: ChatRequest) -> ReplySchema | None:
+    """The schema that the server is told of: none where it cannot see to it or must not be."""
+    told = config.structured_output == "auto" and config.preset.structured != "none"
+    return request.reply_schema if told else None
+
+
+def token_limit(config: ModelRole, request: ChatRequest) -> int | None:
+    """The smaller of the role's and the request's limits of output tokens."""
+    limits = (config.max_output_tokens, request.max_output_tokens)
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def call_key(config: ModelRole, request: ChatRequest) -> str:
+    """SHA-256 in hex over everything that determines the answer.
+
+    Role, stage, API key and timeout are left out: they do not.
+    """
+    content: dict[str, object] = {
+        "provider": config.provider,
+        # What has no address is kept under this one, as it always was.
+        "base_url": base_url_of(config) or PROVIDERS["openai"].base_url,
+        "model": config.model,
+        "messages": [_told(message) for message in request.messages],
+        "max_output_tokens": token_limit(config, request),
+        "temperature": config.temperature,
+        "reasoning_effort": config.reasoning_effort,
+        "extra_body": config.extra_body,
+        "seed": config.seed if config.provider == "simulated" else None,
+        "attempt": request.attempt,
+    }
+    if config.program:
+        content["command"] = list(config.program)
+    # Absent, not empty: what was answered before there were such settings keeps its key.
+    if config.thinking is not None:
+        content["thinking"] = config.thinking
+    if config.preset.protocol == "chat" and uses_responses(config):
+        content["api"] = "responses"
+    if config.azure is not None and config.azure.api_version is not None:
+        content["api_version"] = config.azure.api_version
+    if request.tools:
+        content["tools"] = [[one.name, one.description, one.parameters] for one in request.tools]
+    schema = reply_schema(config, request)
+    if schema is not None:
+        content["reply_schema"] = schema.schema
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(canonical.encode("ascii")).hexdigest()
+
+
+def _told(message: Message) -> list[object]:
+    told: list[object] = [message.role, message.content]
+    if message.images or message.tool_calls or message.tool_call_id:
+        images = [[image.media_type, image.data] for image in message.images]
+        calls = [
+            [call.id, call.name, call.arguments, *filter(None, [call.state])]
+            for call in message.tool_calls
+        ]
+        told += [images, calls, message.tool_call_id]
+    return told

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from skillopt_ci.github.forge import Annotation, Conclusion, WantedCheck
 from skillopt_ci.ledger.records.measurement import Measurement
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.report.check import TaskPlace
 from skillopt_ci.report.comparison import Finding, chance
 from skillopt_ci.report.dashboard import SIMULATED, marker

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import accumulate, islice
 
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.stats import wilson
 
 _MOST_NAMES, _MOST_CHARACTERS = 30, 600

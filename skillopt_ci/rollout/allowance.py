@@ -6,8 +6,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from skillopt_ci.config.rollout import AttemptLimits
-from skillopt_ci.model.client import ChatClient, ChatReply, ChatRequest, Role
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, Role, Usage
 from skillopt_ci.rollout.steps import Limit
 
 

@@ -9,10 +9,9 @@ from skillopt_ci.computer.computer import Computer
 from skillopt_ci.computer.errors import ComputerFailure
 from skillopt_ci.config.rollout import AttemptLimits, RolloutSettings
 from skillopt_ci.errors import EnvironmentFailure, UsageError
-from skillopt_ci.model.client import ModelRefusal, ModelUnavailable, Role
-from skillopt_ci.model.meter import Meter
-from skillopt_ci.model.retrying import backoff
-from skillopt_ci.model.usage import Account, Usage
+from skillopt_ci.model.budget import Meter
+from skillopt_ci.model.retry import backoff
+from skillopt_ci.model.types import Account, ModelRefusal, ModelUnavailable, Role, Usage
 from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.rollout.events import (
     AttemptEnded,

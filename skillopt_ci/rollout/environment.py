@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from skillopt_ci.computer.computer import Computers
 from skillopt_ci.config.config import Config, Gradient
-from skillopt_ci.model.client import ChatClient
+from skillopt_ci.model.types import ChatClient
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.rollout.solver import Solver

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from skillopt_ci.computer.errors import ComputerFailure
-from skillopt_ci.model.retrying import backoff
+from skillopt_ci.model.retry import backoff
 from skillopt_ci.rollout.events import Recorder, TryFailed
 from skillopt_ci.rollout.shelf import Shelf, sha256_of
 from skillopt_ci.rollout.steps import Attempt

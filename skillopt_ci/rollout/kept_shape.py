@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from skillopt_ci.messages import ChatRole, Image, Message, ToolCall
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.steps import Attempt, Limit
 from skillopt_ci.rollout.work import Worked
 from skillopt_ci.scorers.base import Score

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from skillopt_ci.messages import Message
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.steps import Limit
 from skillopt_ci.scorers.base import Score
 

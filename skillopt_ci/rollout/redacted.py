@@ -4,7 +4,7 @@ import io
 import tarfile
 from dataclasses import replace
 
-from skillopt_ci.model.redacting_client import redacted_message
+from skillopt_ci.model.middleware import redacted_message
 from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.rollout.work import Worked
 

@@ -6,10 +6,9 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.cache import UNCLAIMED
-from skillopt_ci.model.client import Role
-from skillopt_ci.model.meter import Meter
-from skillopt_ci.model.usage import Account, Usage
+from skillopt_ci.model.types import Account, Role, Usage
 from skillopt_ci.rollout.kept_shape import packed
 from skillopt_ci.rollout.order import Order
 from skillopt_ci.rollout.store import AttemptStore

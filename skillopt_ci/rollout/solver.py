@@ -7,7 +7,7 @@ from typing import Protocol
 from skillopt_ci.computer.computer import Computer
 from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.messages import Message, fenced
-from skillopt_ci.model.client import ChatClient, ChatRequest, Role
+from skillopt_ci.model.types import ChatClient, ChatRequest, Role
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.steps import Asked, Attempt, ModelSaid, Step
 from skillopt_ci.scorers.base import Score

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from skillopt_ci.computer.computer import Computer
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.scorers.base import Score
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from skillopt_ci.errors import InfrastructureError
-from skillopt_ci.model.cache import UNCLAIMED
-from skillopt_ci.model.cache_file import open_cache_file
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.cache import UNCLAIMED, open_cache_file
+from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import Observer, silent
 from skillopt_ci.rollout.kept_shape import (
     AttemptLine,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from skillopt_ci.messages import Message
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.steps import (
     Asked,
     Attempt,

@@ -7,8 +7,7 @@ from typing import Literal
 
 from skillopt_ci.aio import TimeUp, off_the_clock, working_time
 from skillopt_ci.config.rollout import AttemptLimits
-from skillopt_ci.model.client import ModelRefusal
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import ModelRefusal, Usage
 from skillopt_ci.rollout.allowance import Allowance, LimitReached
 from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.steps import (

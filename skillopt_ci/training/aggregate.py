@@ -8,7 +8,7 @@ from typing import Generic
 from skillopt_ci.aio import map_ordered, siblings
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.messages import fenced
-from skillopt_ci.model.client import ChatClient
+from skillopt_ci.model.types import ChatClient
 from skillopt_ci.progress import Observer, StageAdvanced, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.prompts.library import Prompts

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from skillopt_ci.aio import Scheduler
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.order import Order
 from skillopt_ci.skill.regions import reading_sha256
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.messages import Message
-from skillopt_ci.model.client import (
+from skillopt_ci.model.types import (
     ChatClient,
     ChatReply,
     ChatRequest,
@@ -87,7 +87,7 @@ async def ask_vital(
 ) -> Answer | Lost:
     """Ask a question that the whole step depends on: an unavailable model is raised, not noted.
 
-    Raises :class:`~skillopt_ci.model.client.ModelUnavailable`, so that an outage ends the step
+    Raises :class:`~skillopt_ci.model.types.ModelUnavailable`, so that an outage ends the step
     before anything is recorded of it.
     """
     reply = await ask(client, request, parse, what=what, observer=observer)

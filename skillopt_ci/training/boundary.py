@@ -14,7 +14,7 @@ from skillopt_ci.ledger.records.epoch import BoundaryRecord
 from skillopt_ci.ledger.records.run import State
 from skillopt_ci.ledger.records.step import Decision
 from skillopt_ci.ledger.records.usage import UsageRecord, account_records
-from skillopt_ci.model.meter import Meter
+from skillopt_ci.model.budget import Meter
 from skillopt_ci.progress import StageFinished
 from skillopt_ci.report.boundary import boundary_proposed
 from skillopt_ci.training.boundary_landing import conclude_boundary

@@ -14,7 +14,7 @@ from skillopt_ci.aio import map_ordered
 from skillopt_ci.config.config import GateSettings
 from skillopt_ci.errors import UsageError
 from skillopt_ci.ledger.records.measurement import Measurement
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.training.calibrated import Calibration, Need, Setting
 from skillopt_ci.training.gate import decide
 from skillopt_ci.training.gates.known_duel import known_duel

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from skillopt_ci.config.config import GateSettings
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 
 
 @dataclass(frozen=True, slots=True)

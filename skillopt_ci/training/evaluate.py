@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from skillopt_ci.ledger.records.measurement import Measurement
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.metrics.paired import PairedDifference, paired
 from skillopt_ci.rollout.metrics.summary import OTHER, Outcome, Summary, outcome_of, summary_of
 from skillopt_ci.skill.document import sha256

@@ -16,7 +16,7 @@ from skillopt_ci.ledger.records.run import HistoryEntry, State
 from skillopt_ci.ledger.records.step import StepRecord
 from skillopt_ci.ledger.records.summary import FinalSkill, Summary
 from skillopt_ci.ledger.records.usage import UsageRecord, account_records, with_accounts
-from skillopt_ci.model.usage import Accounts, total
+from skillopt_ci.model.types import Accounts, total
 from skillopt_ci.progress import Note, StageFinished
 from skillopt_ci.report.finish import finished
 from skillopt_ci.skill.document import sha256, word_count

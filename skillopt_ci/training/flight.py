@@ -17,8 +17,8 @@ from skillopt_ci.ledger.records.usage import (
     accounts_of,
     with_accounts,
 )
-from skillopt_ci.model.meter import Meter
-from skillopt_ci.model.usage import Account, role_of
+from skillopt_ci.model.budget import Meter
+from skillopt_ci.model.types import Account, role_of
 from skillopt_ci.progress import Note, StageFinished
 from skillopt_ci.report.commit import CommitText, proposed, set_aside
 from skillopt_ci.skill.document import word_count

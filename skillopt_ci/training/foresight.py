@@ -9,10 +9,9 @@ from skillopt_ci.config.config import Config, Evaluation, Limits
 from skillopt_ci.config.rollout import ChatSettings, HumanSettings, LocalExecutor
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.ledger.records.step import StepRecord
+from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.cache import UNCLAIMED
-from skillopt_ci.model.client import Role
-from skillopt_ci.model.meter import Meter
-from skillopt_ci.model.usage import Account, Usage
+from skillopt_ci.model.types import Account, Role, Usage
 from skillopt_ci.progress import CallPaid
 from skillopt_ci.rollout.order import Order
 from skillopt_ci.skill.document import sha256

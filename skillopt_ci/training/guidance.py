@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.messages import fenced
-from skillopt_ci.model.client import ChatClient
+from skillopt_ci.model.types import ChatClient
 from skillopt_ci.progress import Observer, StageFinished, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.prompts.library import Prompts
@@ -52,7 +52,7 @@ class Advisor:
 
     Without pairs there is no evidence: nobody is asked, and nothing is written. The same comes of
     a reply that cannot be used. A model that is unavailable raises
-    :class:`~skillopt_ci.model.client.ModelUnavailable`, so that an outage costs no epoch its end.
+    :class:`~skillopt_ci.model.types.ModelUnavailable`, so that an outage costs no epoch its end.
     """
 
     client: ChatClient

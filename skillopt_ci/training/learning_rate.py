@@ -37,7 +37,7 @@ async def decide_learning_rate(
     """Let the optimizer choose how many of ``edits`` are applied, given the rollouts' ``means``.
 
     Without a usable answer none is. Raises
-    :class:`~skillopt_ci.model.client.ModelUnavailable`: that says nothing about the edits.
+    :class:`~skillopt_ci.model.types.ModelUnavailable`: that says nothing about the edits.
     """
     desk.observer(StageStarted("step size"))
     user = library.joined(

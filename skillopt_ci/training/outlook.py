@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.order import Order
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.attempts import next_rounds, round_of

@@ -15,7 +15,7 @@ from skillopt_ci.ledger.records.proposal import (
 from skillopt_ci.ledger.records.race import RaceRecord
 from skillopt_ci.ledger.records.rollout import RolloutRecord, TaskOutcome
 from skillopt_ci.ledger.records.usage import UsageRecord
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.metrics.mean import aggregate as mean_of
 from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.skill.diff import unified_diff

@@ -9,10 +9,9 @@ from pathlib import Path
 from skillopt_ci.config.config import Config, Limits
 from skillopt_ci.config.rollout import HumanSettings, LocalExecutor, RayExecutor
 from skillopt_ci.errors import UsageError
-from skillopt_ci.model.answer_file import import_answer_lines
-from skillopt_ci.model.cache import CallCache
-from skillopt_ci.model.call_key import call_key
-from skillopt_ci.model.client import ChatRequest
+from skillopt_ci.model.cache import CallCache, call_key
+from skillopt_ci.model.cache_transfer import import_answer_lines
+from skillopt_ci.model.types import ChatRequest
 from skillopt_ci.rollout.attempting import Attempting
 from skillopt_ci.rollout.order import Executor, Order
 from skillopt_ci.rollout.ray.cluster import require_ray

@@ -18,10 +18,10 @@ from skillopt_ci import aio
 from skillopt_ci.config.config import Config, Limits
 from skillopt_ci.environments.find import open_environment
 from skillopt_ci.errors import BudgetExhausted, InfrastructureError, SkilloptError
-from skillopt_ci.model.answer_file import answer_lines
+from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import open_models
 from skillopt_ci.model.cache import UNCLAIMED, CallCache
-from skillopt_ci.model.meter import Meter
+from skillopt_ci.model.cache_transfer import answer_lines
 from skillopt_ci.progress import Observer, silent
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redact, Redactor, named_secrets

@@ -6,7 +6,7 @@ from typing import Generic
 
 from skillopt_ci.aio import Begun, begun
 from skillopt_ci.config.config import Gradient
-from skillopt_ci.model.client import ModelUnavailable
+from skillopt_ci.model.types import ModelUnavailable
 from skillopt_ci.progress import StageAdvanced, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.report.figures import plural
@@ -51,7 +51,7 @@ async def reflect(
     asked. What an edit is, the update ``mode`` says. For the guidance of the ``desk`` an analyst is
     asked even without a failure. Of the minibatches ``notes_from`` reminders for the appendix are
     asked for too. A minibatch without a usable answer is missing from the result. Raises
-    :class:`~skillopt_ci.model.client.ModelUnavailable` when the model could be reached for none of
+    :class:`~skillopt_ci.model.types.ModelUnavailable` when the model could be reached for none of
     them: that says nothing about the skill.
     """
     before = as_read(skill if former is None else former)

@@ -6,7 +6,7 @@ there, none besides, nothing but plain types. Reading is more lenient (``wire.py
 
 from collections.abc import Mapping
 
-from skillopt_ci.model.client import ReplySchema
+from skillopt_ci.model.types import ReplySchema
 from skillopt_ci.skill.edits import Source
 
 _Schema = Mapping[str, object]

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 
 from skillopt_ci.aio import map_ordered
 from skillopt_ci.errors import UsageError
-from skillopt_ci.model.client import ModelRefusal, ModelUnavailable
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.report.figures import plural
 from skillopt_ci.rollout.attempting import Attempting

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from skillopt_ci.aio import Places
 from skillopt_ci.config.rollout import LocalExecutor
 from skillopt_ci.environments.checked import grade
-from skillopt_ci.model.client import ChatClient
-from skillopt_ci.model.judge import ChatJudge
-from skillopt_ci.model.meter import Meter
+from skillopt_ci.model.budget import Meter
+from skillopt_ci.model.middleware import ChatJudge
+from skillopt_ci.model.types import ChatClient
 from skillopt_ci.progress import Note
 from skillopt_ci.rollout.allowance import LimitedClient
 from skillopt_ci.rollout.attempting import Attempting

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Generic, Literal
 
 from skillopt_ci.messages import fenced
-from skillopt_ci.model.client import ChatClient
+from skillopt_ci.model.types import ChatClient
 from skillopt_ci.progress import Observer, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.prompts.library import Prompts

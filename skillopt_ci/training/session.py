@@ -10,10 +10,9 @@ from skillopt_ci.config.config import Config, GeneratedTasks
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.ledger.record_memory import RecordMemory
-from skillopt_ci.model.client import ChatClient
-from skillopt_ci.model.meter import Meter
-from skillopt_ci.model.scheduled_client import ScheduledClient
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.budget import Meter
+from skillopt_ci.model.middleware import ScheduledClient
+from skillopt_ci.model.types import ChatClient, Usage
 from skillopt_ci.progress import CallPaid, Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redact, unchanged

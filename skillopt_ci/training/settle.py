@@ -8,8 +8,8 @@ from skillopt_ci.ledger.folder import document, line
 from skillopt_ci.ledger.records.measurement import Measurement, Snapshot
 from skillopt_ci.ledger.records.run import HistoryEntry, State
 from skillopt_ci.ledger.records.usage import UsageRecord, account_records, with_accounts
-from skillopt_ci.model.meter import Meter
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.budget import Meter
+from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import Note
 from skillopt_ci.report.commit import measured, started
 from skillopt_ci.skill.document import sha256, word_count

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from skillopt_ci.config.config import Limits
 from skillopt_ci.errors import UsageError
-from skillopt_ci.model.answer_file import export_answers, import_answers
+from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.cache import UNCLAIMED, CallCache
-from skillopt_ci.model.meter import Meter
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.cache_transfer import export_answers, import_answers
+from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.order import Order
 from skillopt_ci.rollout.outcome import Rollout

@@ -8,7 +8,7 @@ from skillopt_ci.errors import RepositoryError, SkillError
 from skillopt_ci.ledger.ledger import Ledger, Position
 from skillopt_ci.ledger.records.run import HistoryEntry, State
 from skillopt_ci.ledger.trailers import message
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.report.commit import CommitText, took_in_base
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.session import Session

@@ -8,7 +8,7 @@ from skillopt_ci.ledger.records.run import HistoryEntry
 from skillopt_ci.ledger.records.step import StepRecord
 from skillopt_ci.ledger.records.summary import EpochSummary
 from skillopt_ci.ledger.records.usage import UsageRecord, accounts_of
-from skillopt_ci.model.usage import Usage, by_stage
+from skillopt_ci.model.types import Usage, by_stage
 from skillopt_ci.report.timeline import Moment, stays, timeline
 
 #: Where calls are booked that no stage of a record accounts for.

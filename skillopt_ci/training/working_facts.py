@@ -5,7 +5,7 @@ from pathlib import Path
 
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.rollout import ChatSettings
-from skillopt_ci.model.client import ChatReply, ChatRequest
+from skillopt_ci.model.types import ChatReply, ChatRequest
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.places import Places

@@ -14,8 +14,7 @@ import pytest
 
 from skillopt_ci.config.config import EnvironmentSettings
 from skillopt_ci.environments.find import open_environment
-from skillopt_ci.model.client import ChatReply, ChatRequest
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.steps import Attempt, Step

@@ -17,8 +17,8 @@ from skillopt_ci.environments.loopback.conversation import Conversation
 from skillopt_ci.environments.loopback.endpoint import Endpoint
 from skillopt_ci.environments.loopback.wire import BadRequestError, read_request, reply_body
 from skillopt_ci.messages import Image, Message, ToolCall
-from skillopt_ci.model.client import ModelRefusal, ModelUnavailable, Role
-from skillopt_ci.model.openai_message import as_sent
+from skillopt_ci.model.providers import as_sent
+from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Role
 from skillopt_ci.rollout.environment import EnvironmentFailure
 from skillopt_ci.rollout.steps import Asked, ModelSaid, Nudged, ToolUsed
 from tests.environments.conftest import ScriptedModel, reply

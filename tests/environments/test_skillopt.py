@@ -17,7 +17,7 @@ from skillopt_ci.environments.find import open_environment
 from skillopt_ci.environments.skillopt.environment import SkillOptEnvironment
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message
-from skillopt_ci.model.client import ChatRequest, ModelRefusal, ModelUnavailable, Role
+from skillopt_ci.model.types import ChatRequest, ModelRefusal, ModelUnavailable, Role
 from skillopt_ci.rollout.environment import EnvironmentFailure, Reflecting
 from skillopt_ci.rollout.outcome import Rollout, Status
 from skillopt_ci.scorers.base import GraderError

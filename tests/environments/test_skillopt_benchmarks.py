@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from openpyxl import Workbook
 
-from skillopt_ci.model.client import ChatRequest
+from skillopt_ci.model.types import ChatRequest
 from skillopt_ci.rollout.environment import EnvironmentFailure
 from tests.environments.conftest import OpenEnvironment, attempt_now
 

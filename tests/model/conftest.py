@@ -12,8 +12,7 @@ import pytest
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Message
-from skillopt_ci.model.client import ChatReply, ChatRequest, Role
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import ChatReply, ChatRequest, Role, Usage
 
 
 @dataclass(frozen=True)

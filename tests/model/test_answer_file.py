@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillopt_ci.errors import UsageError
-from skillopt_ci.model.answer_file import export_answers, import_answers
 from skillopt_ci.model.cache import UNCLAIMED, CachedCall, CallCache
-from skillopt_ci.model.client import ChatReply, ModelRefusal
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.cache_transfer import export_answers, import_answers
+from skillopt_ci.model.types import ChatReply, ModelRefusal, Usage
 
 KEYS = ("a" * 64, "b" * 64, "c" * 64)
 REPLY = ChatReply("one\u2028two\nthree", "stop", "m", Usage(1, 10, 5, 2, 1, 0.1), trace="ran")

@@ -16,9 +16,9 @@ from skillopt_ci.config.models import Azure, ModelRole, Models
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.azure_token import signed_in
+from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import open_models
-from skillopt_ci.model.client import ChatRequest, Role
-from skillopt_ci.model.meter import Meter
+from skillopt_ci.model.types import ChatRequest, Role
 
 #: Counts its calls and hands out a token that is good for a year.
 AZ = f"""#!{sys.executable}

@@ -10,10 +10,9 @@ import pytest
 from skillopt_ci.config.config import Limits
 from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.errors import BudgetExhausted
+from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import open_models
-from skillopt_ci.model.client import ChatRequest
-from skillopt_ci.model.meter import Meter
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import ChatRequest, Usage
 
 AT_ONCE = 64
 #: What the server says of each call, and what that costs.

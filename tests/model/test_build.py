@@ -14,9 +14,9 @@ from skillopt_ci.aio import siblings
 from skillopt_ci.config.config import Limits
 from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError
+from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import open_models
-from skillopt_ci.model.client import ChatReply, ModelUnavailable, Role
-from skillopt_ci.model.meter import Meter
+from skillopt_ci.model.types import ChatReply, ModelUnavailable, Role
 
 
 def run(
@@ -137,8 +137,8 @@ def test_simulated_models_need_neither_key_nor_the_openai_package() -> None:
 import asyncio, sys
 from skillopt_ci.messages import Message
 from skillopt_ci.model.build import open_models
-from skillopt_ci.model.client import ChatRequest, Role
-from skillopt_ci.model.meter import Meter
+from skillopt_ci.model.types import ChatRequest, Role
+from skillopt_ci.model.budget import Meter
 from skillopt_ci.config.models import ModelRole, Models
 role = lambda name: {"provider": "simulated", "model": name}
 models = Models.model_validate(
@@ -160,8 +160,8 @@ import asyncio, sys
 from pathlib import Path
 from skillopt_ci.messages import Message
 from skillopt_ci.model.build import open_models
-from skillopt_ci.model.client import ChatRequest, Role
-from skillopt_ci.model.meter import Meter
+from skillopt_ci.model.types import ChatRequest, Role
+from skillopt_ci.model.budget import Meter
 from skillopt_ci.config.models import ModelRole, Models
 role = {"provider": "openai", "model": "m", "base_url": sys.argv[1]}
 models = Models.model_validate({"target": role, "optimizer": role})
@@ -198,7 +198,7 @@ def test_no_client_library_is_imported_unless_a_role_needs_it(provider: str) -> 
 import asyncio, sys
 import skillopt_ci.cli.main
 from skillopt_ci.model.build import open_models
-from skillopt_ci.model.meter import Meter
+from skillopt_ci.model.budget import Meter
 from skillopt_ci.config.models import ModelRole, Models
 role = {{"provider": {provider!r}, "model": "simulated-target"}}
 role |= {{"command": [sys.executable]}} if {provider!r} == "command" else {{}}
@@ -229,7 +229,7 @@ print([name for name in ("openai", "anthropic", "azure.identity") if name in sys
 def test_a_missing_package_is_told_with_the_way_to_install_it(
     monkeypatch: pytest.MonkeyPatch, ask: Any, role: dict[str, Any], extra: str, module: str
 ) -> None:
-    for name in ("anthropic_client", "azure_token"):
+    for name in ("anthropic_provider", "azure_token"):
         monkeypatch.delitem(sys.modules, f"skillopt_ci.model.{name}", raising=False)
         monkeypatch.delattr(f"skillopt_ci.model.{name}", raising=False)
     monkeypatch.setitem(sys.modules, module, None)

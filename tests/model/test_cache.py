@@ -10,8 +10,7 @@ import pytest
 
 from skillopt_ci.errors import InfrastructureError, UsageError
 from skillopt_ci.model.cache import CachedCall, CallCache
-from skillopt_ci.model.client import ChatReply, ModelRefusal
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import ChatReply, ModelRefusal, Usage
 from skillopt_ci.progress import Note
 
 REPLY = ChatReply("é 🎓 \ud800", "stop", "m", Usage(calls=1, prompt_tokens=3, cost_usd=None))
@@ -106,7 +105,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from skillopt_ci.model.cache import CallCache
-from skillopt_ci.model.client import ChatReply, Usage
+from skillopt_ci.model.types import ChatReply, Usage
 print("ready", flush=True)
 sys.stdin.readline()
 for file in range(20):

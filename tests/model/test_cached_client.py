@@ -6,12 +6,9 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.model.cache import UNCLAIMED, CallCache
-from skillopt_ci.model.cached_client import CachedClient
-from skillopt_ci.model.client import ChatRequest, ModelRefusal, ModelUnavailable
-from skillopt_ci.model.meter import Meter
-from skillopt_ci.model.metered_client import MeteredClient
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.budget import Meter, MeteredClient
+from skillopt_ci.model.cache import UNCLAIMED, CachedClient, CallCache
+from skillopt_ci.model.types import ChatRequest, ModelRefusal, ModelUnavailable, Usage
 
 
 @pytest.fixture

@@ -4,10 +4,15 @@ import pytest
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.config.providers import PROVIDERS
-from skillopt_ci.model.chat_body import CHAT_WORDS, chat_body
-from skillopt_ci.model.client import ChatRequest, ReplySchema
-from skillopt_ci.model.dialect import Dialect, dialect_of, refused_setting, settings_of
-from skillopt_ci.model.server_error import ServerError
+from skillopt_ci.model.openai_provider import CHAT_WORDS, chat_body
+from skillopt_ci.model.providers import (
+    Dialect,
+    ServerError,
+    dialect_of,
+    refused_setting,
+    settings_of,
+)
+from skillopt_ci.model.types import ChatRequest, ReplySchema
 
 MODERN = Dialect("max_completion_tokens")
 SCHEMA = ReplySchema("answer", {"type": "object", "properties": {}})

@@ -7,12 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.config.models import ModelRole, Models
+from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import open_models
-from skillopt_ci.model.client import ChatReply, ChatRequest, Role
-from skillopt_ci.model.doorway import Doorway, OrderlyClient
-from skillopt_ci.model.meter import Meter
-from skillopt_ci.model.server_client import ServerClient
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.providers import ServerClient
+from skillopt_ci.model.retry import Doorway, OrderlyClient
+from skillopt_ci.model.types import ChatReply, ChatRequest, Role, Usage
 
 REPLY = ChatReply("hello", "stop", "m", Usage())
 

@@ -4,9 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.messages import Image, Message
-from skillopt_ci.model.client import ChatRequest, Role
-from skillopt_ci.model.forecast import Forecast
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.budget import Forecast
+from skillopt_ci.model.types import ChatRequest, Role, Usage
 
 
 def request(text: str = "x" * 300, stage: str = "rollout", **changes: Any) -> ChatRequest:

@@ -2,8 +2,8 @@ import asyncio
 from typing import Any
 
 from skillopt_ci.messages import Message
-from skillopt_ci.model.client import ChatRequest, Role
-from skillopt_ci.model.judge import ChatJudge
+from skillopt_ci.model.middleware import ChatJudge
+from skillopt_ci.model.types import ChatRequest, Role
 
 
 def test_a_question_goes_to_the_judge(scripted: Any, reply: Any) -> None:

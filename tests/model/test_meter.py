@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from skillopt_ci.config.config import Limits
 from skillopt_ci.config.models import Models
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError
-from skillopt_ci.model.meter import Meter
-from skillopt_ci.model.usage import Account, Usage
+from skillopt_ci.model.budget import Meter
+from skillopt_ci.model.types import Account, Usage
 
 CALL = Usage(calls=1, prompt_tokens=80, completion_tokens=20, cost_usd=0.5)
 

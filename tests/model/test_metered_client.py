@@ -5,11 +5,8 @@ import pytest
 
 from skillopt_ci.config.config import Limits
 from skillopt_ci.errors import BudgetExhausted
-from skillopt_ci.model.client import ChatReply, ModelRefusal, ModelUnavailable
-from skillopt_ci.model.meter import Meter
-from skillopt_ci.model.metered_client import MeteredClient
-from skillopt_ci.model.prices import Tariff
-from skillopt_ci.model.usage import Account, Usage
+from skillopt_ci.model.budget import Meter, MeteredClient, Tariff
+from skillopt_ci.model.types import Account, ChatReply, ModelRefusal, ModelUnavailable, Usage
 
 
 class Slow:

@@ -10,12 +10,10 @@ import pytest
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message
-from skillopt_ci.model.client import ChatReply, ChatRequest, ModelRefusal, Role
-from skillopt_ci.model.doorway import TURNS
-from skillopt_ci.model.openai_client import connection_pool, openai_client
-from skillopt_ci.model.server_client import ServerClient
-from skillopt_ci.model.transient import TransientFailure
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.openai_provider import connection_pool, openai_client
+from skillopt_ci.model.providers import ServerClient
+from skillopt_ci.model.retry import TURNS, TransientFailure
+from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, Role, Usage
 from skillopt_ci.progress import Event, Note, silent
 
 KEY = "sk-very-secret"

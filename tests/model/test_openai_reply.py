@@ -6,12 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.config.models import ModelRole
-from skillopt_ci.model.answer_body import well_formed
-from skillopt_ci.model.client import ChatReply, ModelRefusal
-from skillopt_ci.model.openai_reply import read_reply
-from skillopt_ci.model.server_error import ServerError
-from skillopt_ci.model.transient import TransientFailure
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.openai_provider import read_reply
+from skillopt_ci.model.providers import ServerError, well_formed
+from skillopt_ci.model.retry import TransientFailure
+from skillopt_ci.model.types import ChatReply, ModelRefusal, Usage
 
 CONFIG = ModelRole(provider="openai", model="m")
 

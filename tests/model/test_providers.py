@@ -13,8 +13,9 @@ from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.config.providers import PROVIDERS
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Image, Message, ToolCall
+from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import open_models
-from skillopt_ci.model.client import (
+from skillopt_ci.model.types import (
     ChatReply,
     ChatRequest,
     ModelRefusal,
@@ -23,7 +24,6 @@ from skillopt_ci.model.client import (
     Role,
     Tool,
 )
-from skillopt_ci.model.meter import Meter
 
 PICTURE = Image("image/png", "iVBORw0KGgo=")
 TOOL = Tool(

@@ -4,9 +4,8 @@ from typing import Any
 import pytest
 
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.client import ChatReply, ChatRequest, ModelRefusal, Role
-from skillopt_ci.model.redacting_client import RedactingClient
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.middleware import RedactingClient
+from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, Role, Usage
 from skillopt_ci.redaction import HIDDEN, Redactor
 
 SECRET = "sk-planted-0123456789"

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.aio import TimeUp, working_time
-from skillopt_ci.model.client import ChatReply, ChatRequest, ModelRefusal, ModelUnavailable
-from skillopt_ci.model.retrying import RetryingClient, backoff
-from skillopt_ci.model.transient import TransientFailure
+from skillopt_ci.model.retry import RetryingClient, TransientFailure, backoff
+from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ModelUnavailable
 
 
 class Naps:

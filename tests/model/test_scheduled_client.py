@@ -2,9 +2,8 @@ import asyncio
 from typing import Any
 
 from skillopt_ci.aio import Places, map_ordered
-from skillopt_ci.model.client import ChatReply, ChatRequest, Role
-from skillopt_ci.model.scheduled_client import ScheduledClient
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.middleware import ScheduledClient
+from skillopt_ci.model.types import ChatReply, ChatRequest, Role, Usage
 
 
 class Counting:

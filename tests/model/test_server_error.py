@@ -4,9 +4,9 @@ import pytest
 
 from skillopt_ci.config.models import Azure, ModelRole
 from skillopt_ci.errors import ModelSetupError, SkilloptError
-from skillopt_ci.model.client import ModelRefusal
-from skillopt_ci.model.server_error import ServerError, failure
-from skillopt_ci.model.transient import TransientFailure
+from skillopt_ci.model.providers import ServerError, failure
+from skillopt_ci.model.retry import TransientFailure
+from skillopt_ci.model.types import ModelRefusal
 
 
 def meaning(status: int, message: str = "", base_url: str = "", **fields: Any) -> SkilloptError:

@@ -16,11 +16,9 @@ from hypothesis import strategies as st
 
 from skillopt_ci.aio import siblings
 from skillopt_ci.config.models import ModelRole
-from skillopt_ci.model.client import ChatRequest
-from skillopt_ci.model.openai_client import connection_pool, openai_client
-from skillopt_ci.model.retrying import RetryingClient
-from skillopt_ci.model.throttle import Throttle
-from skillopt_ci.model.transient import TransientFailure
+from skillopt_ci.model.openai_provider import connection_pool, openai_client
+from skillopt_ci.model.retry import RetryingClient, Throttle, TransientFailure
+from skillopt_ci.model.types import ChatRequest
 
 
 class _Clockwork(asyncio.SelectorEventLoop):
@@ -86,7 +84,7 @@ class Fixed(Throttle):
 def worked_off(
     server: Limited, throttle: type[Throttle], count: int, monkeypatch: pytest.MonkeyPatch, ask: Any
 ) -> float:
-    monkeypatch.setattr("skillopt_ci.model.throttle.Throttle", throttle)
+    monkeypatch.setattr("skillopt_ci.model.retry.Throttle", throttle)
 
     async def work() -> None:
         client = RetryingClient(server, retries=100, max_concurrency=32, draw=lambda: 0.5)
@@ -266,7 +264,7 @@ def refused_by_a_real_server(
     throttle: type[Throttle], monkeypatch: pytest.MonkeyPatch, ask: Any
 ) -> int:
     """How often the server turned one of the calls away until all of them were answered."""
-    monkeypatch.setattr("skillopt_ci.model.throttle.Throttle", throttle)
+    monkeypatch.setattr("skillopt_ci.model.retry.Throttle", throttle)
     fields = {"statuses": Counter[int](), "lock": threading.Lock(), "under_way": 0}
     handler = type("Handler", (_LimitedHandler,), fields)
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.model.transient import retry_after_seconds
+from skillopt_ci.model.retry import retry_after_seconds
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

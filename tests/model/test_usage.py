@@ -13,7 +13,7 @@ from skillopt_ci.ledger.records.usage import (
     accounts_of,
     with_accounts,
 )
-from skillopt_ci.model.usage import Account, Usage, by_role, by_stage, role_of, total
+from skillopt_ci.model.types import Account, Usage, by_role, by_stage, role_of, total
 
 ACCOUNTS = {
     Account("optimizer", "analyst"): Usage(1, 100, 10, cost_usd=None),

@@ -1,6 +1,6 @@
 import pytest
 
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.report.figures import cost_text, names_text, plural, score, score_text, usage_text
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from skillopt_ci.computer.unconfined import Unconfined
 from skillopt_ci.messages import Message
-from skillopt_ci.model.client import ChatReply, ChatRequest
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
 from skillopt_ci.rollout.outcome import Rollout, Status
 from skillopt_ci.rollout.places import Places
 from skillopt_ci.rollout.solver import Workplace

@@ -16,9 +16,8 @@ from skillopt_ci.config.rollout import AttemptLimits, ComputerBlock, RolloutSett
 from skillopt_ci.config.scorers import ComputerScorer, ExactScorer, ScorerSpec
 from skillopt_ci.errors import BudgetExhausted, UsageError
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.client import ModelRefusal, ModelUnavailable
-from skillopt_ci.model.meter import Meter
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.budget import Meter
+from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import HIDDEN, Redactor
 from skillopt_ci.rollout.attempting import Attempting

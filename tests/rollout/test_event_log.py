@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import Event, Note
 from skillopt_ci.redaction import HIDDEN, Redactor
 from skillopt_ci.rollout.course import courses

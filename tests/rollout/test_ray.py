@@ -21,7 +21,7 @@ from skillopt_ci.cli.main import main
 from skillopt_ci.config.config import Config, Limits
 from skillopt_ci.config.rollout import RayExecutor
 from skillopt_ci.errors import BudgetExhausted, ExitCode, UsageError
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import Event, Note
 from skillopt_ci.redaction import HIDDEN
 from skillopt_ci.rollout.order import Order

@@ -12,7 +12,7 @@ from skillopt_ci.aio import Places
 from skillopt_ci.config.rollout import RolloutSettings
 from skillopt_ci.config.scorers import CommandScorer, ExactScorer
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError, TooManyErrors
-from skillopt_ci.model.client import ModelRefusal, ModelUnavailable
+from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.attempting import Attempting
 from skillopt_ci.rollout.order import CarryOut, Order

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from skillopt_ci.messages import Image, Message
-from skillopt_ci.model.client import ChatClient, ChatReply, ChatRequest, Role
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, Role, Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import ChatSolver, Workplace, conversation
 from skillopt_ci.rollout.steps import Asked, Attempt, ModelSaid, Step

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillopt_ci.messages import Image, Message, ToolCall
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import Event
 from skillopt_ci.rollout.kept_shape import WorkedShape, packed, unpacked
 from skillopt_ci.rollout.steps import Attempt, Limit

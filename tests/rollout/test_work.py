@@ -12,8 +12,14 @@ import virtual_time
 
 from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.client import ChatReply, ChatRequest, ModelRefusal, ModelUnavailable, Role
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import (
+    ChatReply,
+    ChatRequest,
+    ModelRefusal,
+    ModelUnavailable,
+    Role,
+    Usage,
+)
 from skillopt_ci.rollout.allowance import LimitedClient
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.steps import (

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from skillopt_ci.messages import Message
-from skillopt_ci.model.client import ChatReply, ChatRequest
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
 from skillopt_ci.progress import Event, Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.outcome import Rollout, Status

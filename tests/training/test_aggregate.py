@@ -8,7 +8,7 @@ import pytest
 
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.errors import BudgetExhausted
-from skillopt_ci.model.client import ChatRequest, ModelUnavailable
+from skillopt_ci.model.types import ChatRequest, ModelUnavailable
 from skillopt_ci.progress import Event, Note, Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.edits import Edit, Source

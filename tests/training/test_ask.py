@@ -6,7 +6,7 @@ import pytest
 
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError
 from skillopt_ci.messages import Message
-from skillopt_ci.model.client import ChatRequest, ModelRefusal, ModelUnavailable
+from skillopt_ci.model.types import ChatRequest, ModelRefusal, ModelUnavailable
 from skillopt_ci.progress import Event, Note, Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.training.ask import Lost, ask, optimizer_request

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.errors import InfrastructureError
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.training.session import equipped
 
 if TYPE_CHECKING:

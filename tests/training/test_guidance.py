@@ -9,7 +9,7 @@ import pytest
 
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.errors import SkilloptError
-from skillopt_ci.model.client import ModelRefusal, ModelUnavailable
+from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
 from skillopt_ci.progress import Event, Note, Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.training.guidance import Advisor, Written

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.training.advance import prepare
 from skillopt_ci.training.longitudinal import compare_epochs, earlier_skill

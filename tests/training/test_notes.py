@@ -7,7 +7,7 @@ import pytest
 
 from skillopt_ci.config.config import Optimizer
 from skillopt_ci.ledger.records.proposal import NotesRecord
-from skillopt_ci.model.client import ChatRequest, ModelUnavailable
+from skillopt_ci.model.types import ChatRequest, ModelUnavailable
 from skillopt_ci.progress import Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.regions import with_notes

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.errors import BudgetExhausted, TooManyErrors
-from skillopt_ci.model.client import ModelUnavailable
+from skillopt_ci.model.types import ModelUnavailable
 
 if TYPE_CHECKING:
     from tests.conftest import Checkout, ModelServer

@@ -11,7 +11,7 @@ import pytest
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.errors import BudgetExhausted
 from skillopt_ci.messages import Message
-from skillopt_ci.model.client import ChatRequest, ModelRefusal, ModelUnavailable
+from skillopt_ci.model.types import ChatRequest, ModelRefusal, ModelUnavailable
 from skillopt_ci.progress import Event, Note, Observer, StageAdvanced, StageStarted
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.outcome import Rollout, Status

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
-from skillopt_ci.model.client import ReplySchema
+from skillopt_ci.model.types import ReplySchema
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.training import reply_schema
 from skillopt_ci.training.modes.full_rewrite import FullRewriteMode

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.model.client import ModelUnavailable
+from skillopt_ci.model.types import ModelUnavailable
 from skillopt_ci.progress import Event, Note, Observer, StageStarted
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.edits import Edit

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.errors import BudgetExhausted, UsageError
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import StageFinished
 from skillopt_ci.rollout.order import Order
 from skillopt_ci.training.boundary import BoundaryOutcome

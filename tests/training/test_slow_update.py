@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.skill.regions import SLOW_UPDATE, region_text
 from skillopt_ci.training.advance import prepare
 from skillopt_ci.training.slow_update import first_epoch, later_epoch

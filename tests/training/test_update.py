@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.messages import Message
-from skillopt_ci.model.client import ChatReply, ChatRequest
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
 from skillopt_ci.progress import silent
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.edits import Edit

@@ -19,8 +19,7 @@ from skillopt_ci.environments.loopback.endpoint import Call, Endpoint
 from skillopt_ci.environments.loopback.wire import Asked, reply_body
 from skillopt_ci.errors import EnvironmentFailure
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.client import ChatClient, ChatReply, ChatRequest, ModelRefusal, Role
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, ModelRefusal, Role, Usage
 from skillopt_ci.rollout import steps
 from skillopt_ci.rollout.steps import ModelSaid, Nudged, Step, ToolUsed
 

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from skillopt_ci.messages import ChatRole, Image, Message, ToolCall
-from skillopt_ci.model.client import ChatReply, ReplySchema, Role, Tool
+from skillopt_ci.model.types import ChatReply, ReplySchema, Role, Tool
 
 _ROLES: Mapping[str, ChatRole] = {
     "system": "system",

@@ -12,7 +12,7 @@ from skillopt_ci.environments.extras import require
 from skillopt_ci.environments.options import read_options
 from skillopt_ci.environments.skillopt.batch import reflection_job
 from skillopt_ci.messages import Message
-from skillopt_ci.model.client import ChatClient, Role
+from skillopt_ci.model.types import ChatClient, Role
 from skillopt_ci.rollout.environment import Reflecting, Split
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.scorers.base import Score

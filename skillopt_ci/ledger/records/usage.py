@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from dataclasses import asdict, replace
 
 from skillopt_ci.ledger.records.base import Record
-from skillopt_ci.model.usage import Account, Accounts, Usage
+from skillopt_ci.model.types import Account, Accounts, Usage
 
 
 class UsageRecord(Record):
-    """Calls, tokens and cost, as in :class:`~skillopt_ci.model.usage.Usage`."""
+    """Calls, tokens and cost, as in :class:`~skillopt_ci.model.types.Usage`."""
 
     calls: int = 0
     prompt_tokens: int = 0

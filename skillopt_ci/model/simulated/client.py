@@ -1,9 +1,8 @@
 """The simulated models as a chat client, in process."""
 
 from skillopt_ci.config.models import ModelRole
-from skillopt_ci.model.client import ChatReply, ChatRequest, Role
 from skillopt_ci.model.simulated.completion import complete, find_model
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import ChatReply, ChatRequest, Role, Usage
 
 
 class SimulatedClient:

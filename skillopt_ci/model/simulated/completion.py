@@ -7,11 +7,11 @@ from functools import partial
 
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.client import Tool
 from skillopt_ci.model.simulated import optimizer, target
 from skillopt_ci.model.simulated.dice import Dice, content_key
 from skillopt_ci.model.simulated.said import Said
 from skillopt_ci.model.simulated.temperament import NOISY, STEADY, Temperament
+from skillopt_ci.model.types import Tool
 
 #: Characters per token, as a rule of thumb.
 CHARS_PER_TOKEN = 4

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from skillopt_ci.messages import ChatRole, Message, ToolCall
-from skillopt_ci.model.client import Tool
-from skillopt_ci.model.openai_message import as_sent
+from skillopt_ci.model.providers import as_sent
 from skillopt_ci.model.simulated.completion import MODELS, Completion
+from skillopt_ci.model.types import Tool
 
 _ROLES: Mapping[str, ChatRole] = {role: role for role in get_args(ChatRole)} | {
     "developer": "system"

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable, Sequence
 
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.client import Tool
 from skillopt_ci.model.simulated.dice import Dice
 from skillopt_ci.model.simulated.ledger import exercised, ledger_line
 from skillopt_ci.model.simulated.note import read_note
@@ -14,6 +13,7 @@ from skillopt_ci.model.simulated.shell.order import read_order
 from skillopt_ci.model.simulated.shell.worker import work_on
 from skillopt_ci.model.simulated.skill_reading import stances
 from skillopt_ci.model.simulated.temperament import Temperament
+from skillopt_ci.model.types import Tool
 from skillopt_ci.skill.regions import REGIONS, region_text
 
 _OPENINGS = ("Here is the ledger line.", "The line for this note:", "This is how I would book it.")

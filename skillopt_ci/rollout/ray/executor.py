@@ -14,7 +14,7 @@ from typing import Any
 from skillopt_ci.config.config import Limits
 from skillopt_ci.config.rollout import RayExecutor
 from skillopt_ci.errors import SkilloptError
-from skillopt_ci.model.meter import Meter
+from skillopt_ci.model.budget import Meter
 from skillopt_ci.progress import Note, Observer
 from skillopt_ci.rollout.order import CarryOut, Order
 from skillopt_ci.rollout.outcome import Rollout

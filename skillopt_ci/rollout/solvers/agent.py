@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 
 from skillopt_ci.config.rollout import AgentSettings, AttemptLimits
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.client import ChatClient, ChatReply, ChatRequest, Role
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, Role, Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import Workplace, conversation
 from skillopt_ci.rollout.solvers.tools import SUBMIT, BadArguments, Toolbox, submitted, tools

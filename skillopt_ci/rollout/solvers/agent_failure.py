@@ -7,7 +7,7 @@ The patterns are of what the real programs write when a server refuses them; the
 import re
 
 from skillopt_ci.errors import ModelSetupError
-from skillopt_ci.model.client import ModelRefusal, ModelUnavailable
+from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
 from skillopt_ci.rollout.steps import AgentError
 
 _CANNOT_RUN = (126, 127)

@@ -13,7 +13,7 @@ from skillopt_ci.config.rollout import (
     ScriptedSettings,
 )
 from skillopt_ci.errors import ModelSetupError
-from skillopt_ci.model.client import ChatClient
+from skillopt_ci.model.types import ChatClient
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import ChatSolver, Solver
 from skillopt_ci.rollout.solvers.agent import AgentSolver

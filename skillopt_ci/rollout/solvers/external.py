@@ -9,9 +9,9 @@ from skillopt_ci.computer.errors import FileRefused
 from skillopt_ci.config.rollout import AttemptLimits, ExternalSettings
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message, fenced
+from skillopt_ci.model.budget import cost_usd
 from skillopt_ci.model.keys import redact, secret_values
-from skillopt_ci.model.prices import cost_usd
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.allowance import Allowance, LimitReached
 from skillopt_ci.rollout.solver import Workplace

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from skillopt_ci.config.rollout import HumanSettings
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.steps import AgentError, Asked, Attempt, ModelSaid, Nudged, Step, ToolUsed
 from skillopt_ci.tasks.task import Task

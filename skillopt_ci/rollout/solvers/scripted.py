@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from skillopt_ci.config.rollout import ScriptedSettings
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.steps import Asked, Attempt, ModelSaid, Step, ToolUsed
 from skillopt_ci.tasks.task import Task

@@ -14,7 +14,7 @@ from skillopt_ci.computer.errors import FileRefused
 from skillopt_ci.config.base import DescribedSchema, Section
 from skillopt_ci.config.rollout import AgentSettings
 from skillopt_ci.messages import ToolCall
-from skillopt_ci.model.client import Tool
+from skillopt_ci.model.types import Tool
 from skillopt_ci.rollout.steps import ToolUsed
 
 SUBMIT = "submit"

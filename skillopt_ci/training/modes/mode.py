@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from skillopt_ci.model.client import ChatClient
+from skillopt_ci.model.types import ChatClient
 from skillopt_ci.progress import Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.edits import EditReport, Refuse, permit

@@ -45,7 +45,7 @@ class RewriteMode:
     async def update(self, skill: str, edits: Sequence[Suggestion], desk: Desk) -> Updated:
         """Let the optimizer rewrite the skill by the suggestions; without any nobody is asked.
 
-        Raises :class:`~skillopt_ci.model.client.ModelUnavailable`: that says nothing about them.
+        Raises :class:`~skillopt_ci.model.types.ModelUnavailable`: that says nothing about them.
         """
         if not edits:
             return Updated(skill)

@@ -5,9 +5,8 @@ import pytest
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message
-from skillopt_ci.model.client import ChatReply, ChatRequest, Role
 from skillopt_ci.model.simulated.client import SimulatedClient
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import ChatReply, ChatRequest, Role, Usage
 
 CONFIG = ModelRole(provider="simulated", model="simulated-target", max_output_tokens=2)
 ASKED = ChatRequest(Role.TARGET, "rollout", (Message("user", "x" * 40),))

@@ -10,7 +10,6 @@ import pytest
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Message
-from skillopt_ci.model.client import ChatReply, ChatRequest, Role
 from skillopt_ci.model.simulated.brief import (
     read_analyst_brief,
     read_merge_brief,
@@ -20,6 +19,7 @@ from skillopt_ci.model.simulated.client import SimulatedClient
 from skillopt_ci.model.simulated.ledger import ledger_line
 from skillopt_ci.model.simulated.note import read_note
 from skillopt_ci.model.simulated.world import generate_notes
+from skillopt_ci.model.types import ChatReply, ChatRequest, Role
 from skillopt_ci.progress import silent
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.metrics.mean import Aggregate

@@ -18,7 +18,7 @@ import pytest
 from skillopt_ci.computer.computer import Computer, ComputerSpec
 from skillopt_ci.computer.unconfined import Unconfined
 from skillopt_ci.messages import Message
-from skillopt_ci.model.client import ChatClient
+from skillopt_ci.model.types import ChatClient
 from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.steps import Attempt, Step
 from skillopt_ci.tasks.task import Task
@@ -160,11 +160,9 @@ def chat() -> Iterator[ChatServer]:
 def client(chat: ChatServer) -> Callable[[], AbstractAsyncContextManager[ChatClient]]:
     """Opens a client of that server."""
     from skillopt_ci.config.models import ModelRole
-    from skillopt_ci.model.client import Role
-    from skillopt_ci.model.meter import Meter
-    from skillopt_ci.model.metered_client import MeteredClient
-    from skillopt_ci.model.openai_client import connection_pool, openai_client
-    from skillopt_ci.model.prices import tariff_of
+    from skillopt_ci.model.budget import Meter, MeteredClient, tariff_of
+    from skillopt_ci.model.openai_provider import connection_pool, openai_client
+    from skillopt_ci.model.types import Role
 
     price = {"input": 1, "output": 1}
     config = ModelRole.model_validate(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.config.rollout import AgentSettings, AttemptLimits
-from skillopt_ci.model.client import ChatClient
+from skillopt_ci.model.types import ChatClient
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.solvers.agent import AgentSolver

@@ -1,7 +1,7 @@
 import pytest
 
 from skillopt_ci.errors import InfrastructureError, ModelSetupError
-from skillopt_ci.model.client import ModelRefusal, ModelUnavailable
+from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
 from skillopt_ci.rollout.solvers.agent_failure import failure, waiting_for_server
 from skillopt_ci.rollout.steps import AgentError
 

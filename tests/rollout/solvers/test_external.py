@@ -9,8 +9,7 @@ import pytest
 from skillopt_ci.config.rollout import AttemptLimits, ExternalSettings
 from skillopt_ci.errors import ModelSetupError, UsageError
 from skillopt_ci.messages import Message
-from skillopt_ci.model.client import ModelUnavailable
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import ModelUnavailable, Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.solvers.external import ExternalSolver

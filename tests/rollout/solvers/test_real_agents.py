@@ -14,7 +14,7 @@ from real_agents import ABOUT, AGENTS, KEY, RULE, Run
 from recorded_streams import FOLDER, recorded, scrubbed
 
 from skillopt_ci.errors import ModelSetupError
-from skillopt_ci.model.client import ModelRefusal, ModelUnavailable
+from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
 from skillopt_ci.rollout.solvers.agents import READERS
 from skillopt_ci.rollout.solvers.streams.account import Account
 from skillopt_ci.rollout.steps import Limit, ModelSaid, ToolUsed

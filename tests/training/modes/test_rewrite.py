@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.model.client import ModelRefusal, ModelUnavailable
+from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.training.modes.mode import Desk, Updated
 from skillopt_ci.training.modes.rewrite import RewriteMode

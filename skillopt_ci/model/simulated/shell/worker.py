@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.client import Tool
 from skillopt_ci.model.simulated.said import Said
 from skillopt_ci.model.simulated.shell.order import Order
 from skillopt_ci.model.simulated.shell.script import Script, script_for
+from skillopt_ci.model.types import Tool
 
 _LOOK = "I look at what is there first."
 _WRITE = "Now I write the script."

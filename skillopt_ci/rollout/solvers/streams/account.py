@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.steps import Limit, ModelSaid, Step, Told, ToolUsed
 
 Event = Mapping[str, object]

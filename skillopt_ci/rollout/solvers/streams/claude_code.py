@@ -1,6 +1,6 @@
 """Claude Code: `--output-format stream-json --verbose`."""
 
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.solvers.streams.account import (
     Account,
     Event,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.solvers.streams.account import (
     Account,
     Event,

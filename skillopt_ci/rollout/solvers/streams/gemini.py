@@ -1,6 +1,6 @@
 """Gemini CLI: `--output-format stream-json`."""
 
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.solvers.streams.account import (
     Account,
     Event,

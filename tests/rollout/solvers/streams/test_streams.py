@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded_streams import recorded, scrubbed
 
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.solvers.agents import READERS
 from skillopt_ci.rollout.solvers.streams.account import Account
 from skillopt_ci.rollout.steps import Limit, ModelSaid, Told, ToolUsed

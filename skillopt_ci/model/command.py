@@ -11,11 +11,10 @@ from skillopt_ci.aio import Ended, run_program, signal_name, tail, visible
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Image, Message
-from skillopt_ci.model.abilities import require_abilities
-from skillopt_ci.model.answer_body import well_formed
-from skillopt_ci.model.client import ChatReply, ChatRequest, estimated_usage
 from skillopt_ci.model.keys import redact, secrets_of
-from skillopt_ci.model.transient import TransientFailure
+from skillopt_ci.model.providers import require_abilities, well_formed
+from skillopt_ci.model.retry import TransientFailure
+from skillopt_ci.model.types import ChatReply, ChatRequest, estimated_usage
 
 #: Longer answers are no answers.
 _MOST_OUTPUT_BYTES = 4_000_000

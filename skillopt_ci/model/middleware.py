@@ -1,10 +1,11 @@
 """A client whose prompts carry no secret out, and whose answers and errors bring none in."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from skillopt_ci.aio import Places
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.client import ChatClient, ChatReply, ChatRequest
+from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, Role
 from skillopt_ci.redaction import Redact
 
 
@@ -45,3 +46,41 @@ def redacted_message(message: Message, redact: Redact) -> Message:
 
 def _redacted_call(call: ToolCall, redact: Redact) -> ToolCall:
     return replace(call, arguments=redact(call.arguments))
+
+
+# A client whose questions to the optimizer wait for a place, whatever stage asks them.
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledClient:
+    """Hands on requests; those to the optimizer keep one of ``questions`` until they are answered.
+
+    Attempts at tasks have places of their own, in which they make their calls.
+    """
+
+    inner: ChatClient
+    questions: Places
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Answer ``request``."""
+        if request.role is not Role.OPTIMIZER:
+            return await self.inner.complete(request)
+        async with self.questions.place():
+            return await self.inner.complete(request)
+
+
+# The judge model as scorers see it: a question in, a text out.
+
+
+@dataclass(frozen=True, slots=True)
+class ChatJudge:
+    """The judge role of ``client``, in the shape that scorers ask for."""
+
+    client: ChatClient
+
+    async def __call__(self, prompt: str) -> str:
+        """Answer ``prompt``; raises what :meth:`ChatClient.complete` raises."""
+        request = ChatRequest(
+            role=Role.JUDGE, stage="judge", messages=(Message(role="user", content=prompt),)
+        )
+        return (await self.client.complete(request)).text

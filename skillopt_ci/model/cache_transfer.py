@@ -14,8 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import ToolCall
 from skillopt_ci.model.cache import CachedCall, CallCache
-from skillopt_ci.model.client import ChatReply, ModelRefusal
-from skillopt_ci.model.usage import Usage
+from skillopt_ci.model.types import ChatReply, ModelRefusal, Usage
 from skillopt_ci.util import write_atomically
 
 _Text = Annotated[str, Field(max_length=50_000_000)]

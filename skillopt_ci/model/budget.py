@@ -1,18 +1,155 @@
 """What calls consumed, role by role and stage by stage, and the budgets they are held to."""
 
 import asyncio
+import json
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Literal
 
 from skillopt_ci.config.config import Limits
-from skillopt_ci.config.models import Models
+from skillopt_ci.config.models import ModelRole, Models, Price
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError
-from skillopt_ci.model.prices import tariffs
-from skillopt_ci.model.usage import Account, Accounts, Usage, by_stage, total
+from skillopt_ci.model.types import (
+    Account,
+    Accounts,
+    ChatClient,
+    ChatReply,
+    ChatRequest,
+    ModelRefusal,
+    Role,
+    Usage,
+    by_stage,
+    total,
+)
+
+# What calls cost: by the configuration's own price, else by a maintained table, else unknown.
+
+Source = Literal["configuration", "table", "simulated", "unknown"]
+
+#: Providers that the table knows, by our names.
+_TABLE_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "anthropic": "anthropic",
+        "azure": "azure",
+        "deepseek": "deepseek",
+        "gemini": "google",
+        "groq": "groq",
+        "minimax": "minimax",
+        "mistral": "mistral",
+        "openai": "openai",
+        "openrouter": "openrouter",
+        "together": "together",
+    }
+)
+#: The protocol of this one is spoken by others: at another address it says nothing of the price.
+_COMPATIBLE = "openai"
+
+
+@dataclass(frozen=True, slots=True)
+class Tariff:
+    """What a role's calls cost; ``text`` says it for people, ``source`` who said so."""
+
+    source: Source
+    text: str
+    cost_usd: Callable[[Usage], float | None]
+    """US dollars for the usage of one call; None if that is not known."""
+
+    @property
+    def known(self) -> bool:
+        """Whether every call's cost is known."""
+        return self.source != "unknown"
+
+    def priced(self, usage: Usage) -> float | None:
+        """The cost of one call: the provider's own figure, if it gave one, goes first."""
+        return usage.cost_usd or self.cost_usd(usage)
+
+
+def tariff_of(config: ModelRole) -> Tariff:
+    """The tariff of a role."""
+    if config.provider == "simulated":
+        return Tariff("simulated", "simulated, costs nothing", lambda _: 0.0)
+    price = config.price
+    if price is not None:
+        return Tariff("configuration", _words(price), lambda usage: cost_usd(usage, price))
+    return _from_table(config) or Tariff("unknown", "no price known", lambda _: None)
+
+
+def tariffs(models: Models) -> dict[str, Tariff]:
+    """The tariff of every role; the judge is the optimizer's model if it has none of its own."""
+    judge = models.judge or models.optimizer
+    roles = {"target": models.target, "optimizer": models.optimizer, "judge": judge}
+    return {name: tariff_of(config) for name, config in roles.items()}
+
+
+def cost_usd(usage: Usage, price: Price | None) -> float | None:
+    """What ``usage`` costs in US dollars at ``price``; None without one."""
+    if price is None:
+        return None
+    cached = min(usage.cached_tokens, usage.prompt_tokens)
+    written = min(usage.cache_write_tokens, usage.prompt_tokens - cached)
+    parts = (
+        (usage.prompt_tokens - cached - written, price.input),
+        (cached, price.input if price.cached_input is None else price.cached_input),
+        (written, price.input if price.cache_write is None else price.cache_write),
+        (usage.completion_tokens, price.output),
+    )
+    return sum(tokens * dollars for tokens, dollars in parts) / 1e6
+
+
+def _words(price: Price) -> str:
+    return f"${price.input:g} in, ${price.output:g} out per million tokens (configured)"
+
+
+def _from_table(config: ModelRole) -> Tariff | None:
+    # Imported late: offline commands do without the table.
+    from genai_prices import __version__  # noqa: PLC0415
+    from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415
+
+    for name, address in _places(config):
+        try:
+            provider, model = get_snapshot().find_provider_model(config.model, None, name, address)
+        except LookupError:
+            continue
+        cost = _priced_by(provider.id, model.id)
+        probe = cost(Usage(calls=1, prompt_tokens=1, completion_tokens=1))
+        if probe is not None:
+            told = f"{provider.id}/{model.id} in genai-prices {__version__}"
+            return Tariff("table", told, cost)
+    return None
+
+
+def _places(config: ModelRole) -> list[tuple[str | None, str | None]]:
+    """Where the table may know the model: at the address, then under the provider's name."""
+    name = _TABLE_NAMES.get(config.provider)
+    by_address = [(None, config.base_url)] if config.base_url else []
+    named = name is not None and not (config.base_url and config.provider == _COMPATIBLE)
+    return [*by_address, *([(name, None)] if named else [])]
+
+
+def _priced_by(provider: str, model: str) -> Callable[[Usage], float | None]:
+    from genai_prices import Usage as Counted  # noqa: PLC0415
+    from genai_prices import calc_price  # noqa: PLC0415
+
+    def cost(usage: Usage) -> float | None:
+        cached = min(usage.cached_tokens, usage.prompt_tokens)
+        counted = Counted(
+            input_tokens=usage.prompt_tokens,
+            cache_read_tokens=cached,
+            cache_write_tokens=min(usage.cache_write_tokens, usage.prompt_tokens - cached),
+            output_tokens=usage.completion_tokens,
+        )
+        try:
+            return float(calc_price(counted, model, provider_id=provider).total_price)
+        except (LookupError, ValueError):
+            return None
+
+    return cost
+
 
 _ONE_CALL = Usage(calls=1)
 
@@ -230,3 +367,93 @@ def _exhausted(key: str, limit: float, used: float) -> BudgetExhausted:
         f"{key} is used up: {used:.6g} of {limit:.6g}",
         hint=f"All that was paid for is kept. Raise {key} and run again to go on from here.",
     )
+
+
+# What a call will consume at most, as far as the calls before it tell.
+
+#: Before a role has answered: English has about four characters a token, other texts fewer.
+_CHARACTERS_PER_TOKEN = 3.0
+#: Before a stage has answered, and without a limit: the length of a long answer.
+_FIRST_ANSWER = 4_096
+_TOKENS_PER_PICTURE = 1_600
+#: A prompt's frame: roles, separators, the names of tools.
+_FRAME = 16
+
+
+class Forecast:
+    """Expects of each call the longest answer of its stage so far, and the densest prompt."""
+
+    def __init__(self) -> None:
+        self._longest: dict[Account, int] = {}
+        self._density: dict[Role, float] = {}
+
+    def expect(self, request: ChatRequest) -> Usage:
+        """An upper estimate of the call's tokens; its cost is not known here."""
+        density = self._density.get(request.role, 1 / _CHARACTERS_PER_TOKEN)
+        prompt = math.ceil(_characters(request) * density) + _FRAME
+        pictures = sum(len(message.images) for message in request.messages)
+        limit = request.max_output_tokens or _FIRST_ANSWER
+        answer = self._longest.get(Account(request.role, request.stage), limit)
+        return Usage(
+            calls=1,
+            prompt_tokens=prompt + pictures * _TOKENS_PER_PICTURE,
+            completion_tokens=answer,
+            cost_usd=None,
+        )
+
+    def learn(self, request: ChatRequest, usage: Usage) -> None:
+        """Take a call's true usage into account."""
+        account = Account(request.role, request.stage)
+        longest = self._longest.get(account, 0)
+        self._longest[account] = max(longest, usage.completion_tokens)
+        seen = usage.prompt_tokens / max(1, _characters(request))
+        self._density[request.role] = max(self._density.get(request.role, 0.0), seen)
+
+
+def _characters(request: ChatRequest) -> int:
+    said = sum(len(message.content) for message in request.messages)
+    asked = sum(len(call.arguments) for one in request.messages for call in one.tool_calls)
+    tools = sum(len(tool.description) + len(json.dumps(tool.parameters)) for tool in request.tools)
+    return said + asked + tools
+
+
+# A client whose calls are held to the budgets, priced, and booked when they are answered.
+
+
+class MeteredClient:
+    """Asks ``meter`` before each call and tells it what the call consumed.
+
+    ``tariffs`` price the calls by role. A call that fails without an answer is not counted.
+    """
+
+    def __init__(
+        self, inner: ChatClient, meter: Meter, tariffs: Mapping[str, Tariff] | None = None
+    ) -> None:
+        self._inner = inner
+        self._meter = meter
+        self._tariffs = tariffs or {}
+        self._forecast = Forecast()
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Answer ``request``; raises :class:`~skillopt_ci.errors.BudgetExhausted` before a call."""
+        expected = self._priced(request, self._forecast.expect(request))
+        await self._meter.reserve(expected)
+        try:
+            reply = await self._inner.complete(request)
+            usage = self._book(request, reply.usage)
+        except ModelRefusal as refusal:
+            refusal.usage = self._book(request, refusal.usage)
+            raise
+        finally:
+            self._meter.release(expected)
+        return replace(reply, usage=usage)
+
+    def _book(self, request: ChatRequest, reported: Usage) -> Usage:
+        usage = self._priced(request, reported)
+        self._forecast.learn(request, usage)
+        self._meter.pay(Account(request.role, request.stage), usage)
+        return usage
+
+    def _priced(self, request: ChatRequest, usage: Usage) -> Usage:
+        tariff = self._tariffs.get(request.role)
+        return usage if tariff is None else replace(usage, cost_usd=tariff.priced(usage))

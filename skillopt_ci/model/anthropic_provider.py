@@ -1,0 +1,305 @@
+"""The body of a request to Anthropic's Messages API."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from types import MappingProxyType
+from typing import Any
+
+import anthropic
+from pydantic import BaseModel, ConfigDict
+
+from skillopt_ci.config.models import ModelRole
+from skillopt_ci.messages import Image, Message, ToolCall
+from skillopt_ci.model.cache import base_url_of
+from skillopt_ci.model.providers import (
+    SdkErrors,
+    ServerClient,
+    ServerError,
+    Wire,
+    Words,
+    called,
+    parsed,
+    well_formed,
+)
+from skillopt_ci.model.types import (
+    ChatReply,
+    ChatRequest,
+    ModelRefusal,
+    ReplySchema,
+    Tool,
+    Usage,
+    estimated_usage,
+)
+from skillopt_ci.progress import Observer, silent
+
+#: The API wants a limit; this one holds where neither the role nor the stage has any.
+DEFAULT_LIMIT = 16_384
+WORDS: Words = MappingProxyType(
+    {
+        "temperature": ("temperature",),
+        "reasoning_effort": ("effort", "output_config.effort"),
+        "response_format": ("output_config.format", "output_format", "json_schema", "schema"),
+    }
+)
+_CACHED: Mapping[str, object] = MappingProxyType({"cache_control": {"type": "ephemeral"}})
+_EFFORTS = MappingProxyType({"minimal": "low"})
+_LIMITS = ("max_tokens", "max_completion_tokens")
+
+Block = dict[str, object]
+
+
+def anthropic_body(
+    config: ModelRole, request: ChatRequest, settings: Mapping[str, object]
+) -> dict[str, object]:
+    """The whole body, with marks behind what is to be cached.
+
+    Tools and system prompt are the same from call to call, so there is one behind them. A
+    conversation with tools is asked again with each result, so there is one at its end too.
+    """
+    limit = next((settings[name] for name in _LIMITS if name in settings), DEFAULT_LIMIT)
+    body: dict[str, object] = {"model": config.model, "max_tokens": limit}
+    if request.tools:
+        body["tools"] = [_tool(tool) for tool in request.tools]
+    system = "\n\n".join(one.content for one in request.messages if one.role == "system")
+    if system.strip():
+        body["system"] = [{**_text(system), **_CACHED}]
+    turns = _turns(request.messages)
+    if any(message.role == "tool" for message in request.messages):
+        turns[-1]["content"][-1] |= _CACHED  # type: ignore[index]
+    body["messages"] = turns
+    thinking = {} if config.thinking is None else config.preset.thinking[config.thinking]
+    return {**body, **_spelt(settings), **thinking, **config.extra_body}
+
+
+def _spelt(settings: Mapping[str, object]) -> dict[str, object]:
+    spelt: dict[str, object] = {}
+    output: dict[str, object] = {}
+    effort = settings.get("reasoning_effort")
+    if effort == "none":
+        spelt["thinking"] = {"type": "disabled"}
+    elif effort is not None:
+        output["effort"] = _EFFORTS.get(str(effort), effort)
+    schema = settings.get("response_format")
+    if isinstance(schema, ReplySchema):
+        output["format"] = {"type": "json_schema", "schema": dict(schema.schema)}
+    if output:
+        spelt["output_config"] = output
+    if "temperature" in settings:
+        spelt["temperature"] = settings["temperature"]
+    return spelt
+
+
+def _tool(tool: Tool) -> Block:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": dict(tool.parameters),
+    }
+
+
+def _turns(messages: Iterable[Message]) -> list[dict[str, object]]:
+    """The messages as turns that alternate: results of tools are the user's."""
+    said = [message for message in messages if message.role != "system"]
+    sides = groupby(said, lambda message: "assistant" if message.role == "assistant" else "user")
+    return [
+        {"role": side, "content": [block for one in group for block in _blocks(one)]}
+        for side, group in sides
+    ]
+
+
+def _blocks(message: Message) -> Iterator[Block]:
+    if message.role == "tool":
+        result: Block = {"type": "tool_result", "tool_use_id": message.tool_call_id}
+        yield {**result, "content": well_formed(message.content)}
+        return
+    for call in message.tool_calls:
+        yield from _thought(call)
+    yield from map(_image, message.images)
+    # A blank text is refused.
+    if message.content.strip():
+        yield _text(message.content)
+    yield from map(_tool_use, message.tool_calls)
+
+
+def _text(text: str) -> Block:
+    return {"type": "text", "text": well_formed(text)}
+
+
+def _image(image: Image) -> Block:
+    source = {"type": "base64", "media_type": image.media_type, "data": image.data}
+    return {"type": "image", "source": source}
+
+
+def _thought(call: ToolCall) -> Iterator[Block]:
+    blocks = json.loads(call.state) if call.state else []
+    yield from (block for block in blocks if isinstance(block, dict))
+
+
+def _tool_use(call: ToolCall) -> Block:
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": _object(call.arguments)}
+
+
+def _object(arguments: str) -> dict[str, object]:
+    try:
+        value = json.loads(arguments or "{}")
+    except ValueError:
+        value = None
+    return value if isinstance(value, dict) else {"arguments": well_formed(arguments)}
+
+
+# What Anthropic's Messages API answered.
+
+#: The reasons to stop in the words that all protocols share here.
+_FINISHED: Mapping[str, str] = MappingProxyType(
+    {
+        "end_turn": "stop",
+        "stop_sequence": "stop",
+        "max_tokens": "length",
+        "model_context_window_exceeded": "length",
+        "tool_use": "tool_calls",
+    }
+)
+_THOUGHTS = ("thinking", "redacted_thinking")
+
+
+class _Block(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    text: str = ""
+    id: str = ""
+    name: str = ""
+    input: object = None
+
+
+class _Details(BaseModel):
+    thinking_tokens: int | None = None
+
+
+class _Usage(BaseModel):
+    input_tokens: int
+    output_tokens: int
+    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    output_tokens_details: _Details | None = None
+
+
+class _StopDetails(BaseModel):
+    category: str | None = None
+    explanation: str | None = None
+
+
+class _Message(BaseModel):
+    content: list[_Block]
+    model: str | None = None
+    stop_reason: str | None = None
+    stop_details: _StopDetails | None = None
+    usage: _Usage | None = None
+
+
+def read_message(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply:
+    """The reply in ``body``.
+
+    Raises :class:`~skillopt_ci.model.retry.TransientFailure` for a body that is no message and
+    :class:`ModelRefusal` if the model's guard ended the answer.
+    """
+    message = parsed(_Message, body, "message")
+    text = "".join(block.text for block in message.content if block.type == "text")
+    usage = _usage(message.usage) or estimated_usage(request, text)
+    if message.stop_reason == "refusal":
+        raise ModelRefusal(f"The model refused the prompt{_why(message.stop_details)}", usage=usage)
+    reason = message.stop_reason or "end_turn"
+    return ChatReply(
+        text,
+        _FINISHED.get(reason, reason),
+        message.model or config.model,
+        usage,
+        tool_calls=_tool_calls(message.content),
+    )
+
+
+def _why(details: _StopDetails | None) -> str:
+    said = details and (details.explanation or details.category)
+    return f": {said}" if said else ""
+
+
+def _tool_calls(blocks: list[_Block]) -> tuple[ToolCall, ...]:
+    """The calls; what was thought before them is the state of the first."""
+    thoughts = [
+        {"type": block.type, **(block.model_extra or {})}
+        for block in blocks
+        if block.type in _THOUGHTS
+    ]
+    uses = [block for block in blocks if block.type == "tool_use"]
+    return tuple(
+        ToolCall(
+            use.id,
+            use.name,
+            json.dumps(use.input if use.input is not None else {}, ensure_ascii=False),
+            json.dumps(thoughts) if thoughts and number == 0 else "",
+        )
+        for number, use in enumerate(uses)
+    )
+
+
+def _usage(usage: _Usage | None) -> Usage | None:
+    """The usage with what was read from and written to the cache among the prompt's tokens."""
+    if usage is None:
+        return None
+    read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
+    details = usage.output_tokens_details
+    return Usage(
+        calls=1,
+        prompt_tokens=usage.input_tokens + read + written,
+        completion_tokens=usage.output_tokens,
+        cached_tokens=read,
+        cache_write_tokens=written,
+        reasoning_tokens=(details and details.thinking_tokens) or 0,
+        cost_usd=None,
+    )
+
+
+# Anthropic's Messages API by the official client.
+
+_ERRORS = SdkErrors(anthropic.APIStatusError, anthropic.APIConnectionError)
+
+
+def connection_pool(size: int) -> anthropic.DefaultAsyncHttpxClient:
+    """An HTTP client with at most ``size`` connections, for all roles; the caller closes it."""
+    limits = type(anthropic.DEFAULT_CONNECTION_LIMITS)(
+        max_connections=size, max_keepalive_connections=size
+    )
+    return anthropic.DefaultAsyncHttpxClient(limits=limits)
+
+
+def anthropic_client(
+    section: str,
+    config: ModelRole,
+    key: str,
+    pool: anthropic.DefaultAsyncHttpxClient,
+    observe: Observer = silent,
+) -> ServerClient:
+    """A client for a role; ``section`` (``model.target``) names it in messages."""
+    sdk = anthropic.AsyncAnthropic(
+        api_key=key,
+        base_url=base_url_of(config),
+        http_client=pool,
+        max_retries=0,
+        timeout=None,  # `called` has one
+    )
+
+    async def send(body: dict[str, Any]) -> bytes | ServerError:
+        async def speak() -> bytes:
+            answer = await sdk.messages.with_raw_response.create(
+                model=body["model"],
+                max_tokens=body["max_tokens"],
+                messages=body["messages"],
+                extra_body=body,
+            )
+            return await answer.read()
+
+        return await called(speak, _ERRORS, config.timeout, [key], base_url_of(config))
+
+    wire = Wire(anthropic_body, read_message, WORDS, send)
+    return ServerClient(section, config, wire, observe)

@@ -1,0 +1,472 @@
+"""OpenAI's two interfaces, and every server that speaks one of them, by the official client.
+
+Importing this module imports ``openai``, which is slow: it is imported only when a role needs it.
+"""
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from types import MappingProxyType
+
+import openai
+from pydantic import BaseModel, ConfigDict
+
+from skillopt_ci.config.models import ModelRole
+from skillopt_ci.messages import Message, ToolCall
+from skillopt_ci.model.cache import base_url_of, uses_responses
+from skillopt_ci.model.keys import NO_KEY
+from skillopt_ci.model.providers import (
+    SdkErrors,
+    ServerClient,
+    ServerError,
+    Wire,
+    Words,
+    as_sent,
+    called,
+    data_url,
+    parsed,
+    tool_as_sent,
+    well_formed,
+)
+from skillopt_ci.model.retry import TransientFailure
+from skillopt_ci.model.types import (
+    ChatReply,
+    ChatRequest,
+    ModelRefusal,
+    ReplySchema,
+    Tool,
+    Usage,
+    estimated_usage,
+)
+from skillopt_ci.progress import Observer, silent
+
+# Reading the body of a chat completion, tolerant of what compatible servers leave out.
+
+_BAD_GATEWAY = 502
+_THOUGHTS = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
+
+
+class _ChatPart(BaseModel):
+    text: str | None = None
+
+
+class _Function(BaseModel):
+    name: str = ""
+    arguments: str | None = None
+
+
+class _Call(BaseModel):
+    id: str | None = None
+    function: _Function = _Function()
+    extra_content: dict[str, object] | None = None
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    content: str | list[_ChatPart] | None = None
+    refusal: str | None = None
+    tool_calls: list[_Call] | None = None
+
+
+class _Choice(BaseModel):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _ChatDetails(BaseModel):
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class _ChatUsage(BaseModel):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _ChatDetails | None = None
+    completion_tokens_details: _ChatDetails | None = None
+    prompt_cache_hit_tokens: int | None = None
+    cost: float | None = None
+
+
+class _ChatError(BaseModel):
+    message: str = ""
+    code: int | str | None = None
+
+
+class _Completion(BaseModel):
+    model: str | None = None
+    choices: list[_Choice] | None = None
+    usage: _ChatUsage | None = None
+    error: _ChatError | None = None
+
+
+def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply | ServerError:
+    """The reply in ``body``, or the error that some servers put into a body of status 200.
+
+    Raises :class:`TransientFailure` for a body that is no completion (cut off, not JSON, without
+    choices) and :class:`ModelRefusal` if a content filter ended the answer.
+    """
+    completion = parsed(_Completion, body, "chat completion")
+    if not completion.choices:
+        if completion.error is None:
+            raise TransientFailure("the response holds no choices")
+        return _error_in_body(completion.error)
+    choice = completion.choices[0]
+    text = _text(choice.message)
+    usage = _reported(completion.usage) or estimated_usage(request, text)
+    if choice.finish_reason == "content_filter":
+        raise ModelRefusal("The content filter ended the answer", usage=usage)
+    return ChatReply(
+        text,
+        choice.finish_reason or "stop",
+        completion.model or config.model,
+        usage,
+        tool_calls=_chat_tool_calls(choice.message, config.preset.carried),
+    )
+
+
+def _error_in_body(error: _ChatError) -> ServerError:
+    status = error.code if isinstance(error.code, int) else _BAD_GATEWAY
+    return ServerError(status, error.message, code=str(error.code or ""))
+
+
+def _text(message: _Message) -> str:
+    if isinstance(message.content, list):
+        return "".join(part.text or "" for part in message.content)
+    # Servers that do not part thoughts from the answer put them in front of it.
+    return _THOUGHTS.sub("", message.content or "", count=1) or message.refusal or ""
+
+
+def _chat_tool_calls(message: _Message, carried: Collection[str]) -> tuple[ToolCall, ...]:
+    """The calls; what must come back with all of them is the state of the first."""
+    extra = message.model_extra or {}
+    own = {name: extra[name] for name in carried if extra.get(name)}
+    calls = message.tool_calls or ()
+    states = [
+        {**(own if number == 0 else {}), **_signed(call.extra_content)}
+        for number, call in enumerate(calls)
+    ]
+    # Some compatible servers leave the id out; a result must be able to name its call.
+    return tuple(
+        ToolCall(
+            call.id or f"call_{number}",
+            call.function.name,
+            call.function.arguments or "",
+            json.dumps(state) if state else "",
+        )
+        for number, (call, state) in enumerate(zip(calls, states, strict=True))
+    )
+
+
+def _signed(extra_content: Mapping[str, object] | None) -> dict[str, object]:
+    return {"extra_content": extra_content} if extra_content else {}
+
+
+def _reported(usage: _ChatUsage | None) -> Usage | None:
+    if usage is None or not usage.prompt_tokens or usage.completion_tokens is None:
+        return None
+    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
+    return Usage(
+        calls=1,
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        cached_tokens=(prompt and prompt.cached_tokens) or usage.prompt_cache_hit_tokens or 0,
+        reasoning_tokens=(completion and completion.reasoning_tokens) or 0,
+        cost_usd=usage.cost if usage.cost and usage.cost > 0 else None,
+    )
+
+
+# The body of a request in OpenAI's chat protocol, which most servers speak.
+
+CHAT_WORDS: Words = MappingProxyType(
+    {
+        "max_completion_tokens": ("max_completion_tokens",),
+        "max_tokens": ("max_tokens",),
+        "temperature": ("temperature",),
+        "reasoning_effort": ("reasoning_effort",),
+        "response_format": ("response_format", "json_schema", "structured output"),
+    }
+)
+
+
+def chat_body(
+    config: ModelRole, request: ChatRequest, settings: Mapping[str, object]
+) -> dict[str, object]:
+    """The whole body, what changes from call to call last; ``extra_body`` has the last word."""
+    body: dict[str, object] = {"model": config.model}
+    if request.tools:
+        body["tools"] = [tool_as_sent(tool) for tool in request.tools]
+    body["messages"] = [as_sent(message) for message in request.messages]
+    plain = {name: value for name, value in settings.items() if name != "response_format"}
+    schema = settings.get("response_format")
+    if isinstance(schema, ReplySchema):
+        plain["response_format"] = _response_format(config, schema)
+    thinking = {} if config.thinking is None else config.preset.thinking[config.thinking]
+    return {**body, **plain, **config.preset.body, **thinking, **config.extra_body}
+
+
+def _response_format(config: ModelRole, schema: ReplySchema) -> dict[str, object]:
+    if config.preset.structured == "json_object":
+        return {"type": "json_object"}
+    held = {"name": schema.name, "schema": dict(schema.schema), "strict": True}
+    return {"type": "json_schema", "json_schema": held}
+
+
+# The body of a request to OpenAI's newer interface, Responses.
+
+RESPONSES_WORDS: Words = MappingProxyType(
+    {
+        "temperature": ("temperature",),
+        "reasoning_effort": ("reasoning_effort", "reasoning.effort"),
+        "response_format": ("text.format", "json_schema", "response_format"),
+    }
+)
+_LIMITS = ("max_completion_tokens", "max_tokens")
+
+
+def responses_body(
+    config: ModelRole, request: ChatRequest, settings: Mapping[str, object]
+) -> dict[str, object]:
+    """The whole body; nothing is kept on the server, so what it reasoned comes back with calls."""
+    system = [message.content for message in request.messages if message.role == "system"]
+    body: dict[str, object] = {"model": config.model, "store": False}
+    if system:
+        body["instructions"] = well_formed("\n\n".join(system))
+    if request.tools:
+        body["tools"] = [_tool(tool) for tool in request.tools]
+        body["include"] = ["reasoning.encrypted_content"]
+    body["input"] = [item for message in request.messages for item in _items(message)]
+    return {**body, **_spelt(settings), **config.extra_body}
+
+
+def _spelt(settings: Mapping[str, object]) -> dict[str, object]:
+    spelt: dict[str, object] = {
+        "max_output_tokens": next((settings[name] for name in _LIMITS if name in settings), None),
+        "temperature": settings.get("temperature"),
+    }
+    if "reasoning_effort" in settings:
+        spelt["reasoning"] = {"effort": settings["reasoning_effort"]}
+    schema = settings.get("response_format")
+    if isinstance(schema, ReplySchema):
+        held = {"name": schema.name, "schema": dict(schema.schema), "strict": True}
+        spelt["text"] = {"format": {"type": "json_schema", **held}}
+    return {name: value for name, value in spelt.items() if value is not None}
+
+
+def _tool(tool: Tool) -> dict[str, object]:
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": dict(tool.parameters),
+        "strict": False,
+    }
+
+
+def _items(message: Message) -> Iterator[dict[str, object]]:
+    text = well_formed(message.content)
+    if message.role == "tool":
+        yield {
+            "type": "function_call_output",
+            "call_id": message.tool_call_id,
+            "output": text,
+        }
+    elif message.role == "user":
+        shown = {"type": "input_image", "detail": "auto"}
+        pictures = [{**shown, "image_url": data_url(one)} for one in message.images]
+        said = [{"type": "input_text", "text": text}, *pictures]
+        yield {"role": "user", "content": said if pictures else text}
+    elif message.role == "assistant":
+        for call in message.tool_calls:
+            yield from _reasoned(call)
+        if text:
+            yield {"role": "assistant", "content": text}
+        yield from map(_call, message.tool_calls)
+
+
+def _reasoned(call: ToolCall) -> Iterator[dict[str, object]]:
+    items = json.loads(call.state) if call.state else []
+    yield from (item for item in items if isinstance(item, dict))
+
+
+def _call(call: ToolCall) -> dict[str, object]:
+    arguments = well_formed(call.arguments)
+    return {
+        "type": "function_call",
+        "call_id": call.id,
+        "name": call.name,
+        "arguments": arguments,
+    }
+
+
+# What a server answered at OpenAI's newer interface, Responses.
+
+_FAULTS = {"rate_limit_exceeded": 429, "invalid_prompt": 400, "server_error": 500}
+_BAD_REQUEST = 400
+
+
+class _ResponsePart(BaseModel):
+    type: str = ""
+    text: str | None = None
+    refusal: str | None = None
+
+
+class _Item(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    type: str = ""
+    content: list[_ResponsePart] | None = None
+    call_id: str | None = None
+    name: str = ""
+    arguments: str | None = None
+
+
+class _ResponseDetails(BaseModel):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class _ResponseUsage(BaseModel):
+    input_tokens: int
+    output_tokens: int
+    input_tokens_details: _ResponseDetails | None = None
+    output_tokens_details: _ResponseDetails | None = None
+
+
+class _ResponseError(BaseModel):
+    code: str | None = None
+    message: str = ""
+
+
+class _Incomplete(BaseModel):
+    reason: str | None = None
+
+
+class _Response(BaseModel):
+    model: str | None = None
+    status: str | None = None
+    output: list[_Item]
+    usage: _ResponseUsage | None = None
+    error: _ResponseError | None = None
+    incomplete_details: _Incomplete | None = None
+
+
+def read_response(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply | ServerError:
+    """The reply in ``body``, or the error with which the server ended it.
+
+    Raises :class:`~skillopt_ci.model.retry.TransientFailure` for a body that is no response and
+    :class:`ModelRefusal` if a content filter ended the answer.
+    """
+    response = parsed(_Response, body, "response")
+    if response.error is not None:
+        code = response.error.code or ""
+        status = _FAULTS.get(code, _BAD_REQUEST)
+        return ServerError(status, response.error.message, code=code)
+    text = "".join(
+        part.text or part.refusal or ""
+        for item in response.output
+        if item.type == "message"
+        for part in item.content or ()
+    )
+    usage = _usage(response.usage) or estimated_usage(request, text)
+    ended = response.incomplete_details.reason if response.incomplete_details else None
+    if ended == "content_filter":
+        raise ModelRefusal("The content filter ended the answer", usage=usage)
+    calls = _response_tool_calls(response.output)
+    usual = "tool_calls" if calls else "stop"
+    finish = "length" if ended == "max_output_tokens" else ended or usual
+    return ChatReply(text, finish, response.model or config.model, usage, tool_calls=calls)
+
+
+def _response_tool_calls(output: list[_Item]) -> tuple[ToolCall, ...]:
+    """The calls; what was reasoned before them is the state of the first."""
+    reasoned = [
+        {"type": item.type, **(item.model_extra or {})}
+        for item in output
+        if item.type == "reasoning"
+    ]
+    calls = [item for item in output if item.type == "function_call"]
+    return tuple(
+        ToolCall(
+            call.call_id or f"call_{number}",
+            call.name,
+            call.arguments or "",
+            json.dumps(reasoned) if reasoned and number == 0 else "",
+        )
+        for number, call in enumerate(calls)
+    )
+
+
+def _usage(usage: _ResponseUsage | None) -> Usage | None:
+    if usage is None:
+        return None
+    read, written = usage.input_tokens_details, usage.output_tokens_details
+    return Usage(
+        calls=1,
+        prompt_tokens=usage.input_tokens,
+        completion_tokens=usage.output_tokens,
+        cached_tokens=(read and read.cached_tokens) or 0,
+        cache_write_tokens=(read and read.cache_write_tokens) or 0,
+        reasoning_tokens=(written and written.reasoning_tokens) or 0,
+        cost_usd=None,
+    )
+
+
+_ERRORS = SdkErrors(openai.APIStatusError, openai.APIConnectionError)
+
+
+def connection_pool(size: int) -> openai.DefaultAioHttpClient:
+    """An HTTP client with at most ``size`` connections, for all roles; the caller closes it."""
+    limits = type(openai.DEFAULT_CONNECTION_LIMITS)(
+        max_connections=size, max_keepalive_connections=size
+    )
+    return openai.DefaultAioHttpClient(limits=limits)
+
+
+def openai_client(
+    section: str,
+    config: ModelRole,
+    key: str,
+    pool: openai.DefaultAioHttpClient,
+    headers: Callable[[], Awaitable[Mapping[str, str]]],
+    observe: Observer = silent,
+) -> ServerClient:
+    """A client for a role; ``section`` (``model.target``) names it in messages.
+
+    ``key`` is its API key; ``headers`` gives what else proves who we are, for each call.
+    """
+    # Spelt out and not by the library's own Azure client, which would ask the environment.
+    older = config.azure.api_version if config.azure else None
+    sdk = openai.AsyncOpenAI(
+        api_key=key,
+        base_url=base_url_of(config),
+        default_query={"api-version": older} if older else None,
+        default_headers={"api-key": key} if older and key != NO_KEY else None,
+        http_client=pool,
+        max_retries=0,
+        timeout=None,  # `called` has one
+    )
+    path = "/responses" if uses_responses(config) else "/chat/completions"
+
+    async def send(body: dict[str, object]) -> bytes | ServerError:
+        more = await headers()
+        # Not by `sdk.chat.completions` and the like: they import all that OpenAI has, and go
+        # through the body field by field, which takes longer than sending it.
+        return await called(
+            lambda: sdk.post(path, cast_to=bytes, body=body, options={"headers": more}),
+            _ERRORS,
+            config.timeout,
+            [key],
+            base_url_of(config),
+        )
+
+    if uses_responses(config):
+        body, read, words = (
+            responses_body,
+            read_response,
+            RESPONSES_WORDS,
+        )
+    else:
+        body, read, words = chat_body, read_reply, CHAT_WORDS
+    return ServerClient(section, config, Wire(body, read, words, send), observe)
