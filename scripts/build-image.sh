@@ -53,7 +53,7 @@ say_size() {
 # What the runner mounts and sets; the arguments are those of the engine, `run_action` adds the rest.
 prepare() {
   mkdir --parents "$scratch"/github/{workspace,workflow,file_commands,home}
-  cp --recursive skillopt_ci/quickstart/files/. "$scratch/github/workspace"
+  cp --recursive skillopt_ci/demo/files/. "$scratch/github/workspace"
   local git=(git -C "$scratch/github/workspace" -c user.name=Somebody -c user.email=somebody@localhost)
   "${git[@]}" init --quiet --initial-branch=main
   "${git[@]}" add --all

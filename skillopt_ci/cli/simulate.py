@@ -3,9 +3,8 @@
 import click
 
 from skillopt_ci.cli.context import Globals, global_options
+from skillopt_ci.demo.models import Behaviour, serve
 from skillopt_ci.errors import ExitCode, UsageError
-from skillopt_ci.model.simulated.faults import Behaviour
-from skillopt_ci.model.simulated.server import serve
 
 
 @click.command()

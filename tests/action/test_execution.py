@@ -6,8 +6,8 @@ from skillopt_ci.action.inputs import Command, Inputs
 from skillopt_ci.action.outputs import Result
 from skillopt_ci.action.workflow_commands import JobLog
 from skillopt_ci.cli.context import Globals
+from skillopt_ci.demo.quickstart import write_example
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.quickstart import write_example
 
 KEEP = Path("/keep/a")
 

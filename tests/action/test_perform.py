@@ -16,9 +16,9 @@ from skillopt_ci.action.perform import perform
 from skillopt_ci.action.runner import Runner
 from skillopt_ci.action.workflow_commands import JobLog
 from skillopt_ci.cli.context import Globals
+from skillopt_ci.demo.quickstart import write_example
 from skillopt_ci.errors import InfrastructureError, UsageError
 from skillopt_ci.ledger.git import Git
-from skillopt_ci.quickstart import write_example
 
 SMALL = (
     "git.author_name=Ada",

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.cli.quickstart import make_repository
-from skillopt_ci.model.simulated.faults import Behaviour
-from skillopt_ci.model.simulated.server import running
+from skillopt_ci.demo.models import Behaviour, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from skillopt_ci.model.simulated.endpoint import SimulatedServer
+    from skillopt_ci.demo.models import SimulatedServer
     from tests.conftest import Checkout, Workshop
 
 pytestmark = pytest.mark.end_to_end

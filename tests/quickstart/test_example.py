@@ -4,14 +4,13 @@ from pathlib import Path
 import pytest
 
 from skillopt_ci.config.loading import load
+from skillopt_ci.demo.models import stances
+from skillopt_ci.demo.quickstart import EXAMPLE_FILES, SIZES, task_files, write_example
 from skillopt_ci.errors import UsageError
-from skillopt_ci.model.simulated.skill_reading import stances
-from skillopt_ci.quickstart import EXAMPLE_FILES, write_example
-from skillopt_ci.quickstart.tasks import SIZES, task_files
 from skillopt_ci.skill.validation import problems
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-BUNDLED = Path(str(resources.files("skillopt_ci.quickstart"))) / "files"
+BUNDLED = Path(str(resources.files("skillopt_ci.demo"))) / "files"
 
 
 @pytest.fixture
@@ -41,7 +40,7 @@ def test_an_existing_file_is_kept_and_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", task_files())
 def test_the_task_files_are_those_of_the_seed(name: str) -> None:
     current = (BUNDLED / name).read_text(encoding="utf-8")
-    hint = "run `python -m skillopt_ci.quickstart.tasks`"
+    hint = "run `python -m skillopt_ci.demo.quickstart`"
     assert current == task_files()[name], hint
 
 

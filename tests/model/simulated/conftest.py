@@ -6,12 +6,17 @@ from datetime import date
 import pytest
 from hypothesis import strategies as st
 
+from skillopt_ci.demo.models import (
+    CATEGORIES,
+    MONTHS,
+    QUARTERS,
+    Behaviour,
+    Dice,
+    Note,
+    SimulatedServer,
+    running,
+)
 from skillopt_ci.messages import Message
-from skillopt_ci.model.simulated.dice import Dice
-from skillopt_ci.model.simulated.endpoint import SimulatedServer
-from skillopt_ci.model.simulated.faults import Behaviour
-from skillopt_ci.model.simulated.note import CATEGORIES, MONTHS, QUARTERS, Note
-from skillopt_ci.model.simulated.server import running
 
 _DATES = st.dates(min_value=date(2000, 1, 1), max_value=date(2099, 12, 31))
 _WORDS = st.sampled_from(["Blue Heron Press", "Oak & Sons", "Nordwind", "DHL", "IKEA WORKS"])

@@ -1,17 +1,18 @@
 from dataclasses import replace
 
-from skillopt_ci.model.simulated.analyst import (
+from skillopt_ci.demo import models
+from skillopt_ci.demo.models import (
+    HOUSE_STYLE_BY_NAME,
+    MISHAPS,
+    STEADY,
+    AnalystBrief,
+    Dice,
+    Trajectory,
     analyse_failures,
     analyse_successes,
     broken_conventions,
 )
-from skillopt_ci.model.simulated.brief import AnalystBrief, Trajectory
-from skillopt_ci.model.simulated.dice import Dice
-from skillopt_ci.model.simulated.house_style import BY_NAME
-from skillopt_ci.model.simulated.houses import BY_NAME as HOUSES
-from skillopt_ci.model.simulated.mishap import MISHAPS
-from skillopt_ci.model.simulated.shell import house_style as shell
-from skillopt_ci.model.simulated.temperament import STEADY
+from skillopt_ci.demo.models import HOUSES_BY_NAME as HOUSES
 
 NOTE = "Note: Paid 480 EUR to Oak Tower on 7 March 2026."
 SEEN = Trajectory(
@@ -54,13 +55,13 @@ def test_what_cannot_be_compared_teaches_nothing() -> None:
 def test_a_missing_rule_is_added_with_its_support(dice: Dice) -> None:
     edits = _edits(BRIEF, dice)
     assert [edit["support_count"] for edit in edits] == [3, 3]
-    assert str(edits[0]["content"])[2:] in BY_NAME["date"].rules
+    assert str(edits[0]["content"])[2:] in HOUSE_STYLE_BY_NAME["date"].rules
 
 
 def test_a_note_that_names_a_convention_is_followed_first(dice: Dice) -> None:
     wishes = {"review-7": "Please pad references with leading zeros.", "issue-1": "Looks good!"}
     edits = _edits(replace(BRIEF, wishes=wishes), dice)
-    assert str(edits[0]["content"])[2:] in BY_NAME["reference"].rules
+    assert str(edits[0]["content"])[2:] in HOUSE_STYLE_BY_NAME["reference"].rules
     assert [edit.get("note_ids") for edit in edits] == [["review-7"], None, None]
 
 
@@ -72,7 +73,9 @@ def test_a_note_on_what_was_seen_adds_no_second_edit(dice: Dice) -> None:
 
 
 def test_what_the_skill_says_already_needs_no_edit_for_a_note(dice: Dice) -> None:
-    known = "# Skill\n\n" + "\n".join(f"- {BY_NAME[name].rules[0]}" for name in ("date", "vendor"))
+    known = "# Skill\n\n" + "\n".join(
+        f"- {HOUSE_STYLE_BY_NAME[name].rules[0]}" for name in ("date", "vendor")
+    )
     assert _edits(replace(BRIEF, skill=known, wishes={"review-7": "ISO dates!"}), dice) == []
 
 
@@ -89,19 +92,21 @@ def test_no_more_edits_than_the_budget_allows(dice: Dice) -> None:
 
 
 def test_a_rule_that_is_stated_is_not_repeated(dice: Dice) -> None:
-    stated = f"- {BY_NAME['date'].rules[0]}\n- {BY_NAME['vendor'].rules[0]}\n"
+    stated = (
+        f"- {HOUSE_STYLE_BY_NAME['date'].rules[0]}\n- {HOUSE_STYLE_BY_NAME['vendor'].rules[0]}\n"
+    )
     assert _edits(replace(BRIEF, skill=stated), dice) == []
 
 
 def test_a_line_that_misleads_is_replaced(dice: Dice) -> None:
-    wrong = f"- {BY_NAME['date'].harmful}"
+    wrong = f"- {HOUSE_STYLE_BY_NAME['date'].harmful}"
     (edit,) = (e for e in _edits(replace(BRIEF, skill=f"{wrong}\n"), dice) if e["op"] == "replace")
     assert edit["target"] == wrong
 
 
 def test_a_line_that_contradicts_a_right_one_is_deleted(dice: Dice) -> None:
-    wrong = f"- {BY_NAME['date'].harmful}"
-    skill = f"- {BY_NAME['date'].rules[0]}\n{wrong}\n"
+    wrong = f"- {HOUSE_STYLE_BY_NAME['date'].harmful}"
+    skill = f"- {HOUSE_STYLE_BY_NAME['date'].rules[0]}\n{wrong}\n"
     assert _edits(replace(BRIEF, skill=skill), dice)[0] | {} == {
         "op": "delete",
         "target": wrong,
@@ -110,19 +115,19 @@ def test_a_line_that_contradicts_a_right_one_is_deleted(dice: Dice) -> None:
 
 
 def test_a_rejected_wording_is_not_proposed_again(dice: Dice) -> None:
-    for rejected in BY_NAME["date"].rules:
+    for rejected in HOUSE_STYLE_BY_NAME["date"].rules:
         edits = _edits(replace(BRIEF, previous=f'1. [append] "- {rejected}"'), dice)
         assert f"- {rejected}" not in [edit["content"] for edit in edits]
 
 
 def test_each_mishap_can_happen(dice: Dice) -> None:
-    skilled = replace(BRIEF, skill=f"- {BY_NAME['tax'].rules[0]}\n")
+    skilled = replace(BRIEF, skill=f"- {HOUSE_STYLE_BY_NAME['tax'].rules[0]}\n")
     for kind in MISHAPS:
         assert _edits(skilled, dice, **{kind: 1}) != _edits(skilled, dice)
 
 
 def test_harmful_advice_that_was_rejected_is_not_given_again(dice: Dice) -> None:
-    previous = "\n".join(convention.harmful for convention in BY_NAME.values())
+    previous = "\n".join(convention.harmful for convention in HOUSE_STYLE_BY_NAME.values())
     brief = replace(BRIEF, previous=previous)
     assert _edits(brief, dice, harmful=1) == _edits(brief, dice)
 
@@ -150,5 +155,5 @@ def test_its_mistakes_are_about_the_same_work(dice: Dice) -> None:
     failed = replace(BRIEF, trajectories=(Trajectory((), prompt, "", "odd"),))
     (edit,) = _edits(failed, dice, harmful=1)
     assert str(edit["content"])[2:] in {
-        convention.harmful for convention in shell.SHELL_CONVENTIONS
+        convention.harmful for convention in models.SHELL_CONVENTIONS
     }

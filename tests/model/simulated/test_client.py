@@ -3,9 +3,9 @@ import asyncio
 import pytest
 
 from skillopt_ci.config.models import ModelRole
+from skillopt_ci.demo.models import SimulatedClient
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message
-from skillopt_ci.model.simulated.client import SimulatedClient
 from skillopt_ci.model.types import ChatReply, ChatRequest, Role, Usage
 
 CONFIG = ModelRole(provider="simulated", model="simulated-target", max_output_tokens=2)

@@ -1,8 +1,8 @@
 import pytest
 
+from skillopt_ci.demo.models import MODELS, complete, find_model, tokens
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message
-from skillopt_ci.model.simulated.completion import MODELS, complete, find_model, tokens
 
 ASKED = (Message("user", "Note: Paid 480 EUR to Oak Tower on 7 March 2026."),)
 

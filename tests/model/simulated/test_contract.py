@@ -9,16 +9,16 @@ import pytest
 
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.config.models import ModelRole
-from skillopt_ci.messages import Message
-from skillopt_ci.model.simulated.brief import (
+from skillopt_ci.demo.models import (
+    SimulatedClient,
+    generate_notes,
+    ledger_line,
     read_analyst_brief,
     read_merge_brief,
+    read_note,
     read_ranking_brief,
 )
-from skillopt_ci.model.simulated.client import SimulatedClient
-from skillopt_ci.model.simulated.ledger import ledger_line
-from skillopt_ci.model.simulated.note import read_note
-from skillopt_ci.model.simulated.world import generate_notes
+from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatReply, ChatRequest, Role
 from skillopt_ci.progress import silent
 from skillopt_ci.prompts.library import Prompts

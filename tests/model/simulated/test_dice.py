@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci.demo.models import Dice, content_key
 from skillopt_ci.messages import Message
-from skillopt_ci.model.simulated.dice import Dice, content_key
 
 
 @given(st.integers(), st.text(), st.text())

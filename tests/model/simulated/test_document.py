@@ -1,13 +1,10 @@
 import json
 from dataclasses import replace
 
-from skillopt_ci.model.simulated.dice import Dice
-from skillopt_ci.model.simulated.document import as_document, merge_documents
-from skillopt_ci.model.simulated.house_style import BY_NAME
-from skillopt_ci.model.simulated.temperament import STEADY
+from skillopt_ci.demo.models import HOUSE_STYLE_BY_NAME, STEADY, Dice, as_document, merge_documents
 
 CAREFUL = replace(STEADY, forgetful=0, meddlesome=0)
-FIRST, SECOND = BY_NAME["date"].rules
+FIRST, SECOND = HOUSE_STYLE_BY_NAME["date"].rules
 SKILL = "# S\n\n- old"
 
 

@@ -8,16 +8,23 @@ from typing import Any
 import pytest
 
 from skillopt_ci.config.config import Gradient
+from skillopt_ci.demo.models import (
+    MOST,
+    STEADY,
+    ComparisonBrief,
+    Dice,
+    LedgerTask,
+    Trajectory,
+    advise,
+    answer,
+    conventions_followed,
+    generate_notes,
+    propose,
+    read_comparison_brief,
+    read_note,
+    remember,
+)
 from skillopt_ci.messages import Message
-from skillopt_ci.model.simulated.brief import ComparisonBrief, Trajectory, read_comparison_brief
-from skillopt_ci.model.simulated.dice import Dice
-from skillopt_ci.model.simulated.epoch_end import MOST, advise, remember
-from skillopt_ci.model.simulated.ledger import conventions_followed
-from skillopt_ci.model.simulated.note import read_note
-from skillopt_ci.model.simulated.optimizer import propose
-from skillopt_ci.model.simulated.target import answer
-from skillopt_ci.model.simulated.temperament import STEADY
-from skillopt_ci.model.simulated.world import LedgerTask, generate_notes
 from skillopt_ci.prompts import library
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.outcome import Rollout, Status

@@ -3,7 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.model.simulated.faults import FAULTS, MOST_FAULTS_IN_A_ROW, Tally, fault_of
+from skillopt_ci.demo.models import FAULTS, MOST_FAULTS_IN_A_ROW, Tally, fault_of
 
 
 def test_without_a_rate_nothing_fails() -> None:

@@ -1,8 +1,12 @@
 import pytest
 
-from skillopt_ci.model.simulated.convention import Convention, Stance
-from skillopt_ci.model.simulated.house_style import BY_NAME, LEDGER_CONVENTIONS
-from skillopt_ci.model.simulated.mishap import PLATITUDES
+from skillopt_ci.demo.models import (
+    HOUSE_STYLE_BY_NAME,
+    LEDGER_CONVENTIONS,
+    PLATITUDES,
+    Convention,
+    Stance,
+)
 
 RULES = [(c, rule) for c in LEDGER_CONVENTIONS for rule in c.rules]
 
@@ -45,7 +49,7 @@ def test_a_platitude_says_nothing(text: str) -> None:
     ],
 )
 def test_paraphrases_are_understood(name: str, paraphrase: str) -> None:
-    assert BY_NAME[name].stance(paraphrase) == "for"
+    assert HOUSE_STYLE_BY_NAME[name].stance(paraphrase) == "for"
 
 
 @pytest.mark.parametrize(
@@ -60,4 +64,4 @@ def test_paraphrases_are_understood(name: str, paraphrase: str) -> None:
     ],
 )
 def test_contradictions_are_understood(name: str, statement: str) -> None:
-    assert BY_NAME[name].stance(statement) == "against"
+    assert HOUSE_STYLE_BY_NAME[name].stance(statement) == "against"

@@ -1,9 +1,8 @@
 import json
 from collections.abc import Callable
 
+from skillopt_ci.demo.models import Dice, is_grading, judge
 from skillopt_ci.messages import Message
-from skillopt_ci.model.simulated.dice import Dice
-from skillopt_ci.model.simulated.judge import is_grading, judge
 
 Build = Callable[[str, str], tuple[Message, ...]]
 ASKED = 'Reply with {"score": 0..1, "reason": "…"}.'

@@ -1,22 +1,26 @@
 import json
 from dataclasses import replace
 
+from skillopt_ci.demo.models import (
+    HOUSE_STYLE_BY_NAME,
+    MISHAPS,
+    STEADY,
+    AnalystBrief,
+    Dice,
+    Trajectory,
+    answer,
+    condense,
+    generate_notes,
+    lapse_notes,
+    propose,
+    stances,
+)
 from skillopt_ci.messages import Message, fenced
-from skillopt_ci.model.simulated.brief import AnalystBrief, Trajectory
-from skillopt_ci.model.simulated.dice import Dice
-from skillopt_ci.model.simulated.house_style import BY_NAME
-from skillopt_ci.model.simulated.lapse import condense, lapse_notes
-from skillopt_ci.model.simulated.mishap import MISHAPS
-from skillopt_ci.model.simulated.optimizer import propose
-from skillopt_ci.model.simulated.skill_reading import stances
-from skillopt_ci.model.simulated.target import answer
-from skillopt_ci.model.simulated.temperament import STEADY
-from skillopt_ci.model.simulated.world import generate_notes
 from skillopt_ci.prompts import library
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.regions import with_notes
 
-RULE = BY_NAME["date"].rules[0]
+RULE = HOUSE_STYLE_BY_NAME["date"].rules[0]
 SKILL = f"# Skill\n\n- {RULE}\n"
 SEEN = Trajectory(
     references=("2026-03-07 | OAK TOWER | EUR 480.00",),
@@ -34,7 +38,7 @@ def test_a_stated_rule_that_was_broken_is_a_lapse_and_a_missing_one_is_not() -> 
 
 
 def test_a_rule_that_the_skill_contradicts_is_a_defect() -> None:
-    torn = replace(BRIEF, skill=f"{SKILL}- {BY_NAME['date'].harmful}\n")
+    torn = replace(BRIEF, skill=f"{SKILL}- {HOUSE_STYLE_BY_NAME['date'].harmful}\n")
     assert lapse_notes(torn) == []
 
 
@@ -53,7 +57,11 @@ def test_notes_are_written_only_where_they_are_asked_for() -> None:
 
 
 def test_reminders_of_one_subject_are_condensed_to_one() -> None:
-    notes = [f"Before you answer, look again: {RULE}", BY_NAME["date"].rules[1], "Stay calm."]
+    notes = [
+        f"Before you answer, look again: {RULE}",
+        HOUSE_STYLE_BY_NAME["date"].rules[1],
+        "Stay calm.",
+    ]
     listed = fenced("\n".join(f"- {note}" for note in notes))
     prompt = library.section("Reminders (3 total)", listed)
     assert condense(prompt) == {"appendix_notes": [RULE, "Stay calm."]}

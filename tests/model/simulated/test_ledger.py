@@ -1,13 +1,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.model.simulated.ledger import (
-    HOUSE_STYLE,
+from skillopt_ci.demo.models import (
+    LEDGER_HOUSE_STYLE,
+    Note,
     conventions_followed,
-    exercised,
+    ledger_exercised,
     ledger_line,
 )
-from skillopt_ci.model.simulated.note import Note
 
 FULL = Note(
     date="7 March 2026",
@@ -25,7 +25,7 @@ FULL = Note(
 
 def test_the_house_writes_every_field_in_its_way() -> None:
     line = "2026-03-07 | OAK & SONS | EUR -1250.00 | TRA | 000482 | VAT19 | CC-12 | Q1"
-    assert ledger_line(FULL, HOUSE_STYLE) == line
+    assert ledger_line(FULL, LEDGER_HOUSE_STYLE) == line
 
 
 def test_without_conventions_the_line_repeats_the_note() -> None:
@@ -35,8 +35,8 @@ def test_without_conventions_the_line_repeats_the_note() -> None:
 
 def test_what_a_note_does_not_mention_is_left_out() -> None:
     note = Note("2026-03-07", "OAK", "3.20", "EUR", currency_first=True)
-    assert ledger_line(note, HOUSE_STYLE) == "2026-03-07 | OAK | EUR 3.20"
-    assert exercised(note) == ("separator",)
+    assert ledger_line(note, LEDGER_HOUSE_STYLE) == "2026-03-07 | OAK | EUR 3.20"
+    assert ledger_exercised(note) == ("separator",)
 
 
 @given(st.data())
@@ -44,7 +44,7 @@ def test_a_line_tells_which_conventions_were_followed(
     notes: st.SearchStrategy[Note], data: st.DataObject
 ) -> None:
     note = data.draw(notes)
-    followed = data.draw(st.frozensets(st.sampled_from(exercised(note))))
+    followed = data.draw(st.frozensets(st.sampled_from(ledger_exercised(note))))
     assert conventions_followed(note, ledger_line(note, followed)) == followed
 
 

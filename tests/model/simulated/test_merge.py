@@ -2,14 +2,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from skillopt_ci.model.simulated.brief import PatchEdit
-from skillopt_ci.model.simulated.dice import Dice
-from skillopt_ci.model.simulated.house_style import BY_NAME
-from skillopt_ci.model.simulated.merge import merge_edits
-from skillopt_ci.model.simulated.temperament import STEADY
+from skillopt_ci.demo.models import HOUSE_STYLE_BY_NAME, STEADY, Dice, PatchEdit, merge_edits
 
-FIRST, SECOND = BY_NAME["date"].rules
-WRONG = BY_NAME["date"].harmful
+FIRST, SECOND = HOUSE_STYLE_BY_NAME["date"].rules
+WRONG = HOUSE_STYLE_BY_NAME["date"].harmful
 
 
 def _edit(content: str, support: int = 2) -> PatchEdit:
@@ -51,7 +47,7 @@ def test_what_reviewers_ask_for_stays_with_all_its_notes(dice: Dice) -> None:
 
 
 def test_different_subjects_stay_in_order(dice: Dice) -> None:
-    tax = BY_NAME["tax"].rules[0]
+    tax = HOUSE_STYLE_BY_NAME["tax"].rules[0]
     assert _merged([_edit(tax), _edit("Be nice."), _edit(FIRST)], dice) == [
         (tax, 2),
         ("Be nice.", 2),

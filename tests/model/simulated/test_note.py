@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.model.simulated.dice import Dice
-from skillopt_ci.model.simulated.note import Note, read_note, write_note
+from skillopt_ci.demo.models import Dice, Note, read_note, write_note
 
 
 @given(st.data())

@@ -4,10 +4,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci.demo.models import STEADY, Dice, content_key, propose
 from skillopt_ci.messages import Message
-from skillopt_ci.model.simulated.dice import Dice, content_key
-from skillopt_ci.model.simulated.optimizer import propose
-from skillopt_ci.model.simulated.temperament import STEADY
 
 RELIABLE = replace(STEADY, malformed=0.0)
 STAGES = [

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci.demo.models import BadRequestError, Call, read_call
 from skillopt_ci.messages import Message
-from skillopt_ci.model.simulated.protocol import BadRequestError, Call, read_call
 
 
 def _body(**fields: object) -> bytes:

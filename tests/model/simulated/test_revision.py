@@ -3,9 +3,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.model.simulated.dice import Dice
-from skillopt_ci.model.simulated.revision import Change, change_of, revised
-from skillopt_ci.model.simulated.temperament import STEADY
+from skillopt_ci.demo.models import STEADY, Change, Dice, change_of, revised
 
 CAREFUL = replace(STEADY, forgetful=0, meddlesome=0)
 TAIL = "<!-- APPENDIX_START -->\n- a note\n<!-- APPENDIX_END -->"

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci.demo.models import Section, sections
 from skillopt_ci.messages import fenced
-from skillopt_ci.model.simulated.sections import Section, sections
 
 
 def test_a_section_ends_at_the_next_heading_of_any_level() -> None:

@@ -9,11 +9,7 @@ from collections import Counter
 import openai
 import pytest
 
-from skillopt_ci.model.simulated.completion import complete
-from skillopt_ci.model.simulated.endpoint import SimulatedServer
-from skillopt_ci.model.simulated.faults import FAULTS, Behaviour
-from skillopt_ci.model.simulated.protocol import read_call
-from skillopt_ci.model.simulated.server import running
+from skillopt_ci.demo.models import FAULTS, Behaviour, SimulatedServer, complete, read_call, running
 
 PATH = "/v1/chat/completions"
 
@@ -129,7 +125,7 @@ def test_a_429_says_when_to_come_back() -> None:
 
 
 def test_the_command_prints_its_url_first() -> None:
-    command = [sys.executable, "-m", "skillopt_ci.model.simulated.server", "--port", "0"]
+    command = [sys.executable, "-m", "skillopt_ci.demo.models", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         line = process.stdout.readline()

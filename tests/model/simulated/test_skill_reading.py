@@ -1,8 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.model.simulated.houses import BY_NAME
-from skillopt_ci.model.simulated.skill_reading import conflicting_line, stances, statements, subject
+from skillopt_ci.demo.models import HOUSES_BY_NAME, conflicting_line, stances, statements, subject
 
 SKILL = (
     "# Rules\n\n- Write dates in ISO form. The vendor is in capitals.\n* Write dates in words.\n"
@@ -31,11 +30,11 @@ def test_the_line_that_misleads_is_found_whole() -> None:
 
 
 def test_a_text_has_the_subject_it_takes_a_stance_on() -> None:
-    assert subject(f"- {BY_NAME['refund'].harmful}") == ("refund", "against")
-    assert subject(f"- {BY_NAME['tax'].rules[1]}") == ("tax", "for")
+    assert subject(f"- {HOUSES_BY_NAME['refund'].harmful}") == ("refund", "against")
+    assert subject(f"- {HOUSES_BY_NAME['tax'].rules[1]}") == ("tax", "for")
     assert subject("Be nice.") is None
 
 
 @given(st.text())
 def test_any_text_can_be_read(text: str) -> None:
-    assert stances(text).keys() == BY_NAME.keys()
+    assert stances(text).keys() == HOUSES_BY_NAME.keys()

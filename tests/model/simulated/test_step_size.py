@@ -2,9 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from skillopt_ci.model.simulated.dice import Dice
-from skillopt_ci.model.simulated.step_size import choose_size
-from skillopt_ci.model.simulated.temperament import STEADY
+from skillopt_ci.demo.models import STEADY, Dice, choose_size
 
 CALM = replace(STEADY, rash=0)
 POOL = "\n".join(f"[{index}] op=append support={1 + index % 4}" for index in range(4))

@@ -1,13 +1,17 @@
 import json
 from dataclasses import replace
 
-from skillopt_ci.model.simulated.dice import Dice
-from skillopt_ci.model.simulated.house_style import BY_NAME
-from skillopt_ci.model.simulated.suggestion import as_suggestions, merge_suggestions, rewrite
-from skillopt_ci.model.simulated.temperament import STEADY
+from skillopt_ci.demo.models import (
+    HOUSE_STYLE_BY_NAME,
+    STEADY,
+    Dice,
+    as_suggestions,
+    merge_suggestions,
+    rewrite,
+)
 
 CAREFUL = replace(STEADY, forgetful=0, meddlesome=0, gullible=0)
-FIRST, SECOND = BY_NAME["date"].rules
+FIRST, SECOND = HOUSE_STYLE_BY_NAME["date"].rules
 EDITS: list[dict[str, object]] = [
     {"op": "append", "content": f"- {FIRST}", "support_count": 2},
     {"op": "replace", "target": "- old", "content": "- new", "support_count": 1},

@@ -6,13 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci.demo import models
+from skillopt_ci.demo.models import (
+    LEDGER_CONVENTIONS,
+    STEADY,
+    Convention,
+    Dice,
+    Temperament,
+    generate_notes,
+)
 from skillopt_ci.messages import Message
-from skillopt_ci.model.simulated import target
-from skillopt_ci.model.simulated.convention import Convention
-from skillopt_ci.model.simulated.dice import Dice
-from skillopt_ci.model.simulated.house_style import LEDGER_CONVENTIONS
-from skillopt_ci.model.simulated.temperament import STEADY, Temperament
-from skillopt_ci.model.simulated.world import generate_notes
 
 FAULTLESS = replace(STEADY, slip=0.0, torn=1.0)
 HOUSE_RULES = "\n".join(f"- {convention.rules[0]}" for convention in LEDGER_CONVENTIONS)
@@ -21,7 +24,7 @@ TASKS = generate_notes(11, 60)
 
 def _answer(skill: str, prompt: str, temperament: Temperament = FAULTLESS, seed: int = 0) -> str:
     messages = (Message("system", skill), Message("user", prompt))
-    reply = target.answer(messages, Dice(seed, prompt), temperament)
+    reply = models.answer(messages, Dice(seed, prompt), temperament)
     found = re.search(r"<answer>(.*)</answer>$", reply)
     assert found is not None
     return found[1]
@@ -70,12 +73,12 @@ def test_any_other_prompt_gets_a_tagged_answer() -> None:
 
 @given(st.text())
 def test_it_answers_whatever_it_is_asked(prompt: str) -> None:
-    reply = target.answer((Message("user", prompt),), Dice(0, "any"), STEADY)
+    reply = models.answer((Message("user", prompt),), Dice(0, "any"), STEADY)
     assert reply.count("<answer>") == reply.count("</answer>") == 1
 
 
 def test_an_empty_conversation_is_answered(
     conversation: Callable[[str, str], tuple[Message, ...]],
 ) -> None:
-    assert "<answer>" in target.answer((), Dice(0, ""), STEADY)
-    assert "<answer>" in target.answer(conversation("", ""), Dice(0, ""), STEADY)
+    assert "<answer>" in models.answer((), Dice(0, ""), STEADY)
+    assert "<answer>" in models.answer(conversation("", ""), Dice(0, ""), STEADY)

@@ -5,11 +5,14 @@ import json
 import openai
 import pytest
 
+from skillopt_ci.demo.models import (
+    BadRequestError,
+    SimulatedServer,
+    content_key,
+    generate_orders,
+    read_call,
+)
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.simulated.dice import content_key
-from skillopt_ci.model.simulated.endpoint import SimulatedServer
-from skillopt_ci.model.simulated.protocol import BadRequestError, read_call
-from skillopt_ci.model.simulated.shell.world import generate_orders
 
 TOOLS = [
     {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}

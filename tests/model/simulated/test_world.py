@@ -1,14 +1,19 @@
 from collections import Counter
 
-from skillopt_ci.model.simulated.ledger import HOUSE_STYLE, exercised, ledger_line
-from skillopt_ci.model.simulated.note import read_note
-from skillopt_ci.model.simulated.world import LedgerTask, generate_notes
+from skillopt_ci.demo.models import (
+    LEDGER_HOUSE_STYLE,
+    LedgerTask,
+    generate_notes,
+    ledger_exercised,
+    ledger_line,
+    read_note,
+)
 
 
 def _exercised(task: LedgerTask) -> tuple[str, ...]:
     note = read_note(task.prompt)
     assert note is not None
-    return exercised(note)
+    return ledger_exercised(note)
 
 
 def test_notes_and_ids_are_distinct() -> None:
@@ -31,12 +36,12 @@ def test_references_follow_from_what_the_prompt_says() -> None:
     for task in generate_notes(3, 200):
         note = read_note(task.prompt)
         assert note is not None
-        assert ledger_line(note, HOUSE_STYLE) == task.reference
+        assert ledger_line(note, LEDGER_HOUSE_STYLE) == task.reference
 
 
 def test_tasks_differ_in_difficulty_and_cover_every_convention() -> None:
     shown = [_exercised(task) for task in generate_notes(3, 200)]
     assert {len(names) for names in shown} == {1, 2, 3, 4, 5, 6}
     counts = Counter(name for names in shown for name in names)
-    assert counts.keys() == HOUSE_STYLE
+    assert counts.keys() == LEDGER_HOUSE_STYLE
     assert min(counts.values()) >= 20

@@ -4,8 +4,8 @@ import pytest
 
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.models import ModelRole
+from skillopt_ci.demo.models import SimulatedClient
 from skillopt_ci.errors import ModelSetupError
-from skillopt_ci.model.simulated.client import SimulatedClient
 from skillopt_ci.model.types import Role
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import Solver

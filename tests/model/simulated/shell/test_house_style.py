@@ -2,11 +2,16 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.model.simulated.convention import Convention, Stance
-from skillopt_ci.model.simulated.houses import ALL_CONVENTIONS, BY_NAME, conventions_of
-from skillopt_ci.model.simulated.mishap import PLATITUDES
-from skillopt_ci.model.simulated.shell import house_style as shell
-from skillopt_ci.model.simulated.skill_reading import stances
+from skillopt_ci.demo import models
+from skillopt_ci.demo.models import (
+    ALL_CONVENTIONS,
+    HOUSES_BY_NAME,
+    PLATITUDES,
+    Convention,
+    Stance,
+    conventions_of,
+    stances,
+)
 from skillopt_ci.prompts.library import Prompts
 
 RULES = [(c, rule) for c in ALL_CONVENTIONS for rule in c.rules]
@@ -31,7 +36,7 @@ def test_a_harmful_rule_speaks_against_its_own_convention_only(
 
 
 def test_names_and_failures_tell_conventions_apart() -> None:
-    assert len(BY_NAME) == len(ALL_CONVENTIONS)
+    assert len(HOUSES_BY_NAME) == len(ALL_CONVENTIONS)
     failures = [c.failure for c in ALL_CONVENTIONS]
     assert not [a for a in failures for b in failures if a in b and a is not b]
 
@@ -61,10 +66,10 @@ def test_the_prompts_around_a_skill_say_nothing(name: str) -> None:
     ],
 )
 def test_paraphrases_are_understood(name: str, statement: str, stance: Stance) -> None:
-    assert BY_NAME[name].stance(statement) == stance
+    assert HOUSES_BY_NAME[name].stance(statement) == stance
 
 
 def test_the_house_is_that_of_the_work() -> None:
     order = "Order: The job `logs` counts the lines of `data/logs.txt`."
-    assert conventions_of(["hello", order]) == shell.SHELL_CONVENTIONS
+    assert conventions_of(["hello", order]) == models.SHELL_CONVENTIONS
     assert "separator" in {c.name for c in conventions_of(["hello"])}

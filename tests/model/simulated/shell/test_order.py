@@ -1,8 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.model.simulated.dice import Dice
-from skillopt_ci.model.simulated.shell.order import ACTIONS, Order, read_order, write_order
+from skillopt_ci.demo.models import ACTIONS, Dice, Order, read_order, write_order
 
 JOBS = st.lists(st.sampled_from(["tidy", "logs", "sync", "stock"]), min_size=1, max_size=3)
 ORDERS = st.builds(

@@ -1,7 +1,7 @@
 from pathlib import Path
 
-from skillopt_ci.model.simulated.shell.house_style import SHELL_CONVENTIONS
-from skillopt_ci.model.simulated.shell.task_files import task_files
+from skillopt_ci.demo.models import SHELL_CONVENTIONS
+from skillopt_ci.demo.shell_tasks import task_files
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "shell"
 

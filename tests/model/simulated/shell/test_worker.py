@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci.demo.models import SHELL_CONVENTIONS, ShellTask, complete, generate_orders
 from skillopt_ci.messages import Message
-from skillopt_ci.model.simulated.completion import complete
-from skillopt_ci.model.simulated.shell.house_style import SHELL_CONVENTIONS
-from skillopt_ci.model.simulated.shell.world import ShellTask, generate_orders
 from skillopt_ci.model.types import Tool
 
 TOOLS = tuple(Tool(name, "", {}) for name in ("shell", "read", "write", "submit"))

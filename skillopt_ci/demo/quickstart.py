@@ -1,11 +1,42 @@
 """The bundled example: a skill, its tasks and a configuration that trains it offline."""
 
+import json
 import os
 import tempfile
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
+from skillopt_ci.demo.models import LedgerTask, generate_notes
 from skillopt_ci.errors import UsageError
+
+# The example's task files, made from a seed.
+
+SEED = 2026
+SIZES = {"train": 48, "selection": 40, "test": 60}
+
+
+def task_files() -> Mapping[str, str]:
+    """Return the text of each task file by its path inside the example."""
+    tasks = iter(generate_notes(SEED, sum(SIZES.values())))
+    return {
+        f"tasks/{split}.jsonl": _lines([next(tasks) for _ in range(size)])
+        for split, size in SIZES.items()
+    }
+
+
+def _lines(tasks: Sequence[LedgerTask]) -> str:
+    return "".join(json.dumps(_record(task), ensure_ascii=False) + "\n" for task in tasks)
+
+
+def _record(task: LedgerTask) -> dict[str, str]:
+    return {
+        "id": task.id,
+        "task_type": task.task_type,
+        "prompt": task.prompt,
+        "references": task.reference,
+    }
+
 
 EXAMPLE_FILES = (
     "skillopt.yaml",
@@ -27,7 +58,7 @@ def write_example(target: Path) -> None:
             f"{target} already has {', '.join(present)}: nothing was written.",
             hint="Choose an empty folder for the example.",
         )
-    source = resources.files(__name__) / "files"
+    source = resources.files(__package__) / "files"
     for name in EXAMPLE_FILES:
         _write(target / name, source.joinpath(name).read_bytes())
 
@@ -39,3 +70,8 @@ def _write(path: Path, content: bytes) -> None:
         file.write(content)
     Path(temporary).chmod(0o644)
     Path(temporary).replace(path)
+
+
+if __name__ == "__main__":
+    for name, text in task_files().items():
+        (Path(__file__).parent / "files" / name).write_text(text, encoding="utf-8")

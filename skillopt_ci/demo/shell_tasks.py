@@ -1,6 +1,6 @@
 """The task files of the example in ``examples/shell``, made from a seed.
 
-``python -m skillopt_ci.model.simulated.shell.task_files examples/shell`` writes them anew.
+``python -m skillopt_ci.demo.shell_tasks examples/shell`` writes them anew.
 """
 
 import json
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from skillopt_ci.model.simulated.shell.world import ShellTask, generate_orders
+from skillopt_ci.demo.models import ShellTask, generate_orders
 
 SEED = 2026
 SIZES = {"train": 24, "selection": 16, "test": 24}

@@ -1,1 +1,0 @@
-"""The second simulated world: orders for small shell scripts, worked on with tools."""
