@@ -5,8 +5,12 @@ from collections.abc import Iterator, Mapping
 
 from skillopt_ci.cli.examine import Finding
 from skillopt_ci.cli.tools import first_line
-from skillopt_ci.computer.computer import CommandResult, Network
-from skillopt_ci.computer.errors import ComputerFailure, ComputerUnavailable
+from skillopt_ci.computer.computer import (
+    CommandResult,
+    ComputerFailure,
+    ComputerUnavailable,
+    Network,
+)
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.config.rollout import ExternalSettings
 from skillopt_ci.errors import ExitCode

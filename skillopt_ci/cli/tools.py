@@ -10,10 +10,9 @@ from pathlib import Path
 
 from skillopt_ci.aio import visible
 from skillopt_ci.cli.examine import Finding, failed
-from skillopt_ci.computer.docker.engine import attempt, connect
-from skillopt_ci.computer.errors import ComputerFailure, ComputerUnavailable
-from skillopt_ci.computer.sandbox.control_group import usable_hierarchies
-from skillopt_ci.computer.sandbox.programs import find_programs
+from skillopt_ci.computer.computer import ComputerFailure, ComputerUnavailable
+from skillopt_ci.computer.docker import attempt, connect
+from skillopt_ci.computer.sandbox_limits import find_programs, usable_hierarchies
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.config.models import ModelRole

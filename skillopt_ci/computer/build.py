@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from skillopt_ci.computer.computer import Computers, ComputerSpec, Network
-from skillopt_ci.computer.docker.containers import Containers
-from skillopt_ci.computer.sandbox.sandboxes import Sandboxes
-from skillopt_ci.computer.unconfined import Unconfined
+from skillopt_ci.computer.docker import Containers
+from skillopt_ci.computer.local import Unconfined
+from skillopt_ci.computer.sandbox import Sandboxes
 from skillopt_ci.config.rollout import ComputerSettings
 
 _USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"

@@ -1,11 +1,16 @@
 """The contract: what a computer is asked for, what it does, and what a command in it comes to."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+import fcntl
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
+
+from skillopt_ci.errors import InfrastructureError, SkilloptError, UsageError
 
 #: The agent's folder inside, writable. All relative paths start here.
 WORKDIR = "/workspace"
@@ -139,3 +144,139 @@ class Computers(Protocol):
         :class:`ComputerUnavailable` where a limit that is asked for cannot be applied.
         """
         ...
+
+
+# What can go wrong with a computer.
+
+
+class ComputerUnavailable(UsageError):
+    """This kind of computer, or a limit that was asked for, cannot be had on this machine."""
+
+
+class ComputerFailure(InfrastructureError):
+    """The computer itself failed: nothing that was run in it is to blame, a new one may work."""
+
+
+class FileRefused(SkilloptError):
+    """A path is not there, is no plain file, is outside or too large: the caller's business."""
+
+
+# Who a computer belongs to: a process of this machine, told apart from all later ones.
+
+_PROC = Path("/proc")
+_SHAPE = re.compile(r"([0-9a-f]{12})-(\d+)-(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A process: where its number is valid (boot and PID namespace), its number, its start."""
+
+    place: str
+    pid: int
+    started: int
+
+    def __str__(self) -> str:
+        return f"{self.place}-{self.pid}-{self.started}"
+
+
+def this_process() -> Owner:
+    """Return the process that asks."""
+    pid = os.getpid()
+    return Owner(_place(), pid, _started(pid) or 0)
+
+
+def parse(text: str) -> Owner | None:
+    """Return the owner that ``text`` names, None if it names none."""
+    match = _SHAPE.fullmatch(text)
+    return Owner(match[1], int(match[2]), int(match[3])) if match else None
+
+
+def is_gone(owner: Owner) -> bool:
+    """Tell whether the owner has certainly ended: False for one of another machine or namespace."""
+    return owner.place == _place() and _started(owner.pid) != owner.started
+
+
+def _place() -> str:
+    boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip().replace("-", "")
+    namespace = (_PROC / "self/ns/pid").readlink().name.strip("pid:[]")
+    return f"{int(boot[:12], 16) ^ int(namespace):012x}"[-12:]
+
+
+def _started(pid: int) -> int | None:
+    """Return when a process began, in ticks since boot; None if it has ended."""
+    try:
+        stat = (_PROC / str(pid) / "stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    state, *fields = stat.rpartition(")")[2].split()
+    return None if state in "ZX" else int(fields[18])
+
+
+# Files that are nowhere: content in memory, to be handed to a program as a descriptor.
+
+_SEALS = fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+
+
+@contextmanager
+def sealed_file(content: bytes) -> Iterator[int]:
+    """Yield a descriptor to read ``content`` from, which nobody can change."""
+    descriptor = os.memfd_create("skillopt-ci", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        with open(descriptor, "wb", closefd=False) as stream:
+            stream.write(content)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+# A stream of bytes, of which only beginning and end are kept.
+
+
+@dataclass(slots=True)
+class Capture:
+    """Takes any number of bytes and holds about ``limit`` of them: the first and the last half."""
+
+    limit: int
+    total: int = 0
+    _head: bytearray = field(default_factory=bytearray)
+    _tail: bytearray = field(default_factory=bytearray)
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes of the stream."""
+        self.total += len(chunk)
+        room = (self.limit + 1) // 2 - len(self._head)
+        if room > 0:
+            self._head += chunk[:room]
+            chunk = chunk[room:]
+        self._tail += chunk
+        if len(self._tail) > 2 * self._tail_limit + 65_536:
+            self._trim()
+
+    @property
+    def truncated(self) -> bool:
+        """Whether something is missing."""
+        return self.total > self.limit
+
+    def content(self) -> bytes:
+        """Return what is kept, without a mark where something is missing."""
+        self._trim()
+        return bytes(self._head + self._tail)
+
+    def text(self) -> str:
+        """Return what is kept as text, with a line in place of what is missing."""
+        self._trim()
+        if not self.truncated:
+            return (self._head + self._tail).decode("utf-8", errors="replace")
+        head, tail = (part.decode("utf-8", errors="replace") for part in (self._head, self._tail))
+        return f"{head}\n[… {self.total - self.limit} bytes left out …]\n{tail}"
+
+    @property
+    def _tail_limit(self) -> int:
+        return self.limit // 2
+
+    def _trim(self) -> None:
+        surplus = len(self._tail) - self._tail_limit
+        if surplus > 0:
+            del self._tail[:surplus]

@@ -3,8 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from skillopt_ci.computer.computer import Computer, Computers, ComputerSpec
-from skillopt_ci.computer.errors import ComputerUnavailable
+from skillopt_ci.computer.computer import Computer, Computers, ComputerSpec, ComputerUnavailable
 
 _SPEC = ComputerSpec(memory_mb=256, processes=32, disk_mb=32)
 _CONTENT = b"probe"

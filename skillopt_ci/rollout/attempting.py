@@ -5,8 +5,7 @@ import random
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field, replace
 
-from skillopt_ci.computer.computer import Computer
-from skillopt_ci.computer.errors import ComputerFailure
+from skillopt_ci.computer.computer import Computer, ComputerFailure
 from skillopt_ci.config.rollout import AttemptLimits, RolloutSettings
 from skillopt_ci.errors import EnvironmentFailure, UsageError
 from skillopt_ci.model.budget import Meter

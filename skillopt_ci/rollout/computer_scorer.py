@@ -6,9 +6,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from skillopt_ci.computer.archive import Member, pack, unpack
-from skillopt_ci.computer.computer import HOME, CommandResult, Computer
-from skillopt_ci.computer.errors import ComputerFailure, FileRefused
+from skillopt_ci.computer.computer import (
+    HOME,
+    CommandResult,
+    Computer,
+    ComputerFailure,
+    FileRefused,
+)
+from skillopt_ci.computer.shell import Member, pack, unpack
 from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.config.scorers import ComputerScorer, JUnitReport
 from skillopt_ci.rollout.junit import read_report

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from skillopt_ci.computer.errors import ComputerFailure
+from skillopt_ci.computer.computer import ComputerFailure
 from skillopt_ci.model.retry import backoff
 from skillopt_ci.rollout.events import Recorder, TryFailed
 from skillopt_ci.rollout.shelf import Shelf, sha256_of

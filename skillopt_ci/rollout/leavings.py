@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from skillopt_ci.computer.computer import Computer
-from skillopt_ci.computer.errors import FileRefused
+from skillopt_ci.computer.computer import Computer, FileRefused
 from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.rollout.places import Places, ended
 from skillopt_ci.rollout.work import Worked

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.computer.archive import Contents, Member, pack, stays_inside, unpack, with_parents
-from skillopt_ci.computer.errors import FileRefused
+from skillopt_ci.computer.computer import FileRefused
+from skillopt_ci.computer.shell import Contents, Member, pack, stays_inside, unpack, with_parents
 
 PART = st.sampled_from(["a", "b", "c", ".h", "n m", "ü"])
 NAMES = st.lists(PART, min_size=1, max_size=3).map("/".join)

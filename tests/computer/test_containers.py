@@ -17,14 +17,9 @@ from computer_kinds import SPEC
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.computer import owner
-from skillopt_ci.computer.capture import Capture
-from skillopt_ci.computer.docker.container import LABEL
-from skillopt_ci.computer.docker.containers import Containers
-from skillopt_ci.computer.docker.conversation import converse
-from skillopt_ci.computer.docker.engine import connect
-from skillopt_ci.computer.docker.sweep import sweep
-from skillopt_ci.computer.errors import ComputerFailure, ComputerUnavailable
+from skillopt_ci.computer import computer
+from skillopt_ci.computer.computer import Capture, ComputerFailure, ComputerUnavailable
+from skillopt_ci.computer.docker import LABEL, Containers, connect, converse, sweep
 
 ABLE = {"OSType": "linux", "MemoryLimit": True, "CpuCfsQuota": True, "PidsLimit": True}
 
@@ -150,7 +145,7 @@ def test_an_image_that_cannot_be_had(status: int, error: type[Exception]) -> Non
 
 def left_behind() -> dict[str, str]:
     """A container of a process that has ended, and one of this process."""
-    here = owner.this_process()
+    here = computer.this_process()
     return {"dead": str(replace(here, started=here.started - 1)), "live": str(here)}
 
 

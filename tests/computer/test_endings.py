@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 from computer_kinds import CONFINED, EVERY, SPEC, computers, desk, eventually, processes_with
 
-from skillopt_ci.computer import owner
-from skillopt_ci.computer.docker.container import LABEL
-from skillopt_ci.computer.docker.engine import connect
-from skillopt_ci.computer.sandbox.control_group import usable_hierarchies
+from skillopt_ci.computer import computer
+from skillopt_ci.computer.docker import LABEL, connect
+from skillopt_ci.computer.sandbox_limits import usable_hierarchies
 
 pytestmark = pytest.mark.integration
 
@@ -185,19 +184,19 @@ def test_closing_is_not_broken_off(kind: str) -> None:
 
 def test_an_owner_is_gone_when_its_process_is() -> None:
     with subprocess.Popen(["sleep", "600"]) as process:
-        alive = owner.Owner(owner.this_process().place, process.pid, 1)
-        assert owner.is_gone(alive)  # the number is another process' now
+        alive = computer.Owner(computer.this_process().place, process.pid, 1)
+        assert computer.is_gone(alive)  # the number is another process' now
         process.send_signal(signal.SIGKILL)
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert owner.is_gone(owner.Owner(alive.place, process.pid, _start(process.pid)))
-    assert not owner.is_gone(owner.this_process())
-    assert not owner.is_gone(owner.Owner("0" * 12, 1, 1))
+        assert computer.is_gone(computer.Owner(alive.place, process.pid, _start(process.pid)))
+    assert not computer.is_gone(computer.this_process())
+    assert not computer.is_gone(computer.Owner("0" * 12, 1, 1))
 
 
 def test_an_owner_is_known_by_its_text() -> None:
-    assert owner.parse(str(owner.this_process())) == owner.this_process()
+    assert computer.parse(str(computer.this_process())) == computer.this_process()
     for text in ("", "x", "0-1-2", f"{'0' * 12}-1", f"{'0' * 12}-1-2-3"):
-        assert owner.parse(text) is None
+        assert computer.parse(text) is None
 
 
 def _start(pid: int) -> int:

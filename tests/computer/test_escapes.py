@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from computer_kinds import Desk, desk
 
-from skillopt_ci.computer.computer import Network
-from skillopt_ci.computer.errors import FileRefused
+from skillopt_ci.computer.computer import FileRefused, Network
 
 pytestmark = pytest.mark.integration
 

@@ -6,8 +6,7 @@ import tarfile
 import pytest
 from computer_kinds import Desk
 
-from skillopt_ci.computer.computer import HOME, WORKDIR
-from skillopt_ci.computer.errors import FileRefused
+from skillopt_ci.computer.computer import HOME, WORKDIR, FileRefused
 
 pytestmark = pytest.mark.integration
 

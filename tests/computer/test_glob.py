@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.computer.errors import FileRefused
-from skillopt_ci.computer.glob import selected
+from skillopt_ci.computer.computer import FileRefused
+from skillopt_ci.computer.shell import selected
 
 FILES = ["a", "a/b", "a/b/c.txt", "a/d.txt", "e.md", "e.txt", "f[1]", "g"]
 PATHS = st.lists(st.text(st.characters(exclude_characters="/*?[\0.")), min_size=1, max_size=4).map(

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.integration
 ATTEMPTS = """\
 import asyncio, json, os
 from skillopt_ci.computer.computer import ComputerSpec
-from skillopt_ci.computer.sandbox.sandboxes import Sandboxes
+from skillopt_ci.computer.sandbox import Sandboxes
 
 sandboxes = Sandboxes(os.defpath, hierarchies=lambda: None)
 sandboxes.check()

@@ -10,18 +10,23 @@ from pathlib import Path
 import pytest
 from computer_kinds import SPEC, computers, processes_with
 
-from skillopt_ci.computer.computer import Computer, Computers, ComputerSpec, Network
-from skillopt_ci.computer.errors import ComputerUnavailable
+from skillopt_ci.computer.computer import (
+    Computer,
+    Computers,
+    ComputerSpec,
+    ComputerUnavailable,
+    Network,
+)
+from skillopt_ci.computer.local import Unconfined
 from skillopt_ci.computer.probe import probe
-from skillopt_ci.computer.sandbox.control_group import (
+from skillopt_ci.computer.sandbox import Sandboxes
+from skillopt_ci.computer.sandbox_limits import (
     CONTROLLERS,
     Hierarchy,
     control_group,
+    find_programs,
     usable_hierarchies,
 )
-from skillopt_ci.computer.sandbox.programs import find_programs
-from skillopt_ci.computer.sandbox.sandboxes import Sandboxes
-from skillopt_ci.computer.unconfined import Unconfined
 
 
 def test_what_is_not_installed_is_named_with_its_package(tmp_path: Path) -> None:

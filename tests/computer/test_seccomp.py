@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_ci.computer.errors import ComputerUnavailable
-from skillopt_ci.computer.sandbox import seccomp
+from skillopt_ci.computer import sandbox_limits
+from skillopt_ci.computer.computer import ComputerUnavailable
 
 HEADERS = {
     0: [
@@ -15,11 +15,11 @@ HEADERS = {
     1: [Path("/usr/include/asm-generic/unistd.h")],
 }
 OTHERS = {
-    "clone": seccomp._CLONE,
-    "clone3": seccomp._CLONE3,
-    "socket": seccomp._SOCKET,
-    "socketpair": seccomp._SOCKETPAIR,
-    "ioctl": seccomp._IOCTL,
+    "clone": sandbox_limits._CLONE,
+    "clone3": sandbox_limits._CLONE3,
+    "socket": sandbox_limits._SOCKET,
+    "socketpair": sandbox_limits._SOCKETPAIR,
+    "ioctl": sandbox_limits._IOCTL,
 }
 
 
@@ -30,7 +30,7 @@ def test_the_numbers_are_those_of_the_kernel(column: int) -> None:
         pytest.skip("the kernel's headers are not installed")
     found = re.findall(r"#define __NR3?2?6?4?_?(?:264_)?(\w+)\s+(\d+)", header.read_text())
     kernel = {name: int(number) for name, number in found}
-    ours = seccomp.REFUSED | seccomp.REFUSED_UNCOUNTED | OTHERS
+    ours = sandbox_limits.REFUSED | sandbox_limits.REFUSED_UNCOUNTED | OTHERS
     known = {name: numbers[column] for name, numbers in ours.items() if name in kernel}
     assert len(known) > 30
     assert known == {name: kernel[name] for name in known}
@@ -39,7 +39,7 @@ def test_the_numbers_are_those_of_the_kernel(column: int) -> None:
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 @pytest.mark.parametrize("counted", [True, False])
 def test_every_jump_of_the_filter_stays_in_it(machine: str, *, counted: bool) -> None:
-    steps = _steps(seccomp.seccomp_filter(machine, counted=counted))
+    steps = _steps(sandbox_limits.seccomp_filter(machine, counted=counted))
     assert len(steps) < 4096  # what the kernel takes
     for at, (code, when, otherwise, _) in enumerate(steps):
         if code & 7 == 5:
@@ -71,21 +71,21 @@ def test_the_filter_decides(
     machine: str, call: str, arguments: tuple[int, ...], result: object
 ) -> None:
     column = ("x86_64", "aarch64").index(machine)
-    numbers = {"read": (0, 63)} | OTHERS | seccomp.REFUSED
-    program = _steps(seccomp.seccomp_filter(machine, counted=True))
+    numbers = {"read": (0, 63)} | OTHERS | sandbox_limits.REFUSED
+    program = _steps(sandbox_limits.seccomp_filter(machine, counted=True))
     audit = (0xC000003E, 0xC00000B7)[column]
     assert _decide(program, audit, numbers[call][column], arguments) == result
 
 
 def test_other_interfaces_are_refused() -> None:
-    program = _steps(seccomp.seccomp_filter("x86_64", counted=True))
+    program = _steps(sandbox_limits.seccomp_filter("x86_64", counted=True))
     assert _decide(program, 0x40000003, 0, ()) == 38  # 32-bit programs
     assert _decide(program, 0xC000003E, 0x40000000, ()) == 38  # x32
 
 
 def test_a_machine_that_is_not_known_is_refused() -> None:
     with pytest.raises(ComputerUnavailable, match="riscv64"):
-        seccomp.seccomp_filter("riscv64", counted=True)
+        sandbox_limits.seccomp_filter("riscv64", counted=True)
 
 
 Step = tuple[int, int, int, int]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_ci.computer.unconfined import Unconfined
+from skillopt_ci.computer.local import Unconfined
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
 from skillopt_ci.rollout.outcome import Rollout, Status

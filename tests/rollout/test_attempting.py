@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.computer.errors import ComputerFailure
+from skillopt_ci.computer.computer import ComputerFailure
 from skillopt_ci.config.config import Limits
 from skillopt_ci.config.rollout import AttemptLimits, ComputerBlock, RolloutSettings
 from skillopt_ci.config.scorers import ComputerScorer, ExactScorer, ScorerSpec

@@ -16,8 +16,7 @@ import pytest
 from agent_model.server import AgentModel
 from computer_kinds import desk
 
-from skillopt_ci.computer.computer import CommandResult, Computer, Network
-from skillopt_ci.computer.errors import FileRefused
+from skillopt_ci.computer.computer import CommandResult, Computer, FileRefused, Network
 from skillopt_ci.config.rollout import AttemptLimits, ExternalSettings
 from skillopt_ci.messages import Message
 from skillopt_ci.prompts.library import Prompts

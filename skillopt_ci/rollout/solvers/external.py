@@ -4,8 +4,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from skillopt_ci.computer.computer import CommandResult, Computer
-from skillopt_ci.computer.errors import FileRefused
+from skillopt_ci.computer.computer import CommandResult, Computer, FileRefused
 from skillopt_ci.config.rollout import AttemptLimits, ExternalSettings
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message, fenced

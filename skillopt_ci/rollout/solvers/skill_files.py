@@ -88,7 +88,7 @@ def skill_name(folder: SkillFolder, skill: str) -> str:
 async def install(computer: Computer, place: str, skill: str, folder: SkillFolder) -> None:
     """Write ``skill`` to ``place``, and beside a SKILL.md the files that belong to it.
 
-    What stands there is overwritten. Raises :class:`~skillopt_ci.computer.errors.FileRefused`.
+    What stands there is overwritten. Raises :class:`~skillopt_ci.computer.computer.FileRefused`.
     """
     path = PurePosixPath(place)
     await computer.write(place, _as_file(path, skill, folder).encode("utf-8"))

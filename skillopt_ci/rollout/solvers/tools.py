@@ -8,9 +8,7 @@ from typing import TypeVar
 
 from pydantic import Field, ValidationError
 
-from skillopt_ci.computer.capture import Capture
-from skillopt_ci.computer.computer import CommandResult, Computer
-from skillopt_ci.computer.errors import FileRefused
+from skillopt_ci.computer.computer import Capture, CommandResult, Computer, FileRefused
 from skillopt_ci.config.base import DescribedSchema, Section
 from skillopt_ci.config.rollout import AgentSettings
 from skillopt_ci.messages import ToolCall
@@ -96,7 +94,7 @@ class Toolbox:
     async def use(self, call: ToolCall) -> ToolUsed:
         """Carry out ``call``. What is wrong with it is the result, for the model to read.
 
-        Raises :class:`~skillopt_ci.computer.errors.ComputerFailure`.
+        Raises :class:`~skillopt_ci.computer.computer.ComputerFailure`.
         """
         try:
             return await self._used(call)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from skillopt_ci.computer.computer import Computer, ComputerSpec
-from skillopt_ci.computer.unconfined import Unconfined
+from skillopt_ci.computer.local import Unconfined
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatClient
 from skillopt_ci.rollout.solver import Solver, Workplace

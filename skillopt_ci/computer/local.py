@@ -10,10 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from skillopt_ci.computer import process
-from skillopt_ci.computer.computer import HOME, WORKDIR, Computer, ComputerSpec
-from skillopt_ci.computer.descendants import kill_marked
-from skillopt_ci.computer.errors import ComputerFailure, ComputerUnavailable
-from skillopt_ci.computer.shell_computer import START, Command, Ended, ShellComputer
+from skillopt_ci.computer.computer import (
+    HOME,
+    WORKDIR,
+    Computer,
+    ComputerFailure,
+    ComputerSpec,
+    ComputerUnavailable,
+)
+from skillopt_ci.computer.process import kill_marked
+from skillopt_ci.computer.shell import START, Command, Ended, ShellComputer
 from skillopt_ci.confinement import Cell, current
 
 

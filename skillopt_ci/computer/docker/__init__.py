@@ -1,1 +1,0 @@
-"""Computers that are containers of a Docker engine."""

@@ -1,1 +1,0 @@
-"""Computers out of Linux namespaces, made with bubblewrap."""
