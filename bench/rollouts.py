@@ -24,11 +24,10 @@ from skillopt_ci.config.scorers import ExactScorer
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.attempting import Attempting
-from skillopt_ci.rollout.event_log import EventLog
-from skillopt_ci.rollout.events import nobody
+from skillopt_ci.rollout.attempt import Attempting
+from skillopt_ci.rollout.events import EventLog, nobody
+from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.rollout.runner import Runner
-from skillopt_ci.rollout.scorers import TaskScorers
 from skillopt_ci.rollout.solver import ChatSolver, conversation
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.measure import Scores, measurement_from

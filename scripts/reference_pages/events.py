@@ -3,37 +3,19 @@
 import dataclasses
 import inspect
 import re
-from importlib import import_module
-from importlib.util import find_spec
-from types import ModuleType
+from typing import get_args
 
 from reference_pages.glossary import meaning
 from reference_pages.markdown import code, prose, table
+from skillopt_ci.rollout.events import RolloutEvent
+from skillopt_ci.rollout.types import Attempt, Step
 from skillopt_ci.util import attribute_docs
-
-_MODULES = (
-    "skillopt_ci.rollout.recorder",
-    "skillopt_ci.rollout.events",
-    "skillopt_ci.rollout.steps",
-)
 
 
 def section() -> str:
-    """What an attempt's event stream holds; nothing where there is none."""
-    modules = [import_module(name) for name in _MODULES if find_spec(name)]
-    parts = [_part(cls) for module in modules for cls in _events(module)]
-    return "\n## Events of an attempt\n\n" + "\n".join(parts) if parts else ""
-
-
-def _events(module: ModuleType) -> list[type]:
-    """The values that are defined there, in the order of the source."""
-    return [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type)
-        and dataclasses.is_dataclass(value)
-        and value.__module__ == module.__name__
-    ]
+    """What an attempt's event stream holds."""
+    events = (*get_args(RolloutEvent), *get_args(Step), Attempt)
+    return "\n## Events of an attempt\n\n" + "\n".join(map(_part, events))
 
 
 def _part(cls: type) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Mapping
 
+from skillopt_ci.agents.cli_agents import AGENTS, agent_environ, agent_program, visible_names
 from skillopt_ci.cli.examine import Finding
 from skillopt_ci.cli.tools import first_line
 from skillopt_ci.computer.computer import (
@@ -14,10 +15,7 @@ from skillopt_ci.computer.computer import (
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.config.rollout import ExternalSettings
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.rollout.opening import open_places
-from skillopt_ci.rollout.places import Places
-from skillopt_ci.rollout.solvers.agent_command import agent_environ, agent_program, visible_names
-from skillopt_ci.rollout.solvers.agents import AGENTS
+from skillopt_ci.rollout.computers import Places, open_places
 
 _PART = "agent"
 #: A first start may unpack things.

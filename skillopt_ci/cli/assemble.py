@@ -16,9 +16,8 @@ from skillopt_ci.errors import ConfigError
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.progress import Note, Observer, TerminalLent
 from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.rollout.computers import Places, open_places
 from skillopt_ci.rollout.environment import Environment
-from skillopt_ci.rollout.opening import open_places
-from skillopt_ci.rollout.places import Places
 from skillopt_ci.scorers.build import check_scorers
 from skillopt_ci.tasks.task import Splits
 from skillopt_ci.training.fingerprint import grader_folders, measurement_fingerprint

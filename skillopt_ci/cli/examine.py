@@ -27,9 +27,9 @@ from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.keys import api_key
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.report.figures import plural, score_text
+from skillopt_ci.rollout.computers import open_places
 from skillopt_ci.rollout.environment import Environment
-from skillopt_ci.rollout.opening import open_places
-from skillopt_ci.rollout.scorers import TaskScorers
+from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.scorers.base import GraderError
 from skillopt_ci.scorers.build import check_scorers
 from skillopt_ci.skill.validation import Problem, problems

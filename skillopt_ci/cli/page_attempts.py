@@ -10,9 +10,8 @@ from skillopt_ci.redaction import Redact
 from skillopt_ci.report.course_text import course_lines, shortened
 from skillopt_ci.report.figures import score
 from skillopt_ci.report.run_view import RunView
-from skillopt_ci.rollout.course import Course, courses
-from skillopt_ci.rollout.event_log import read_events
-from skillopt_ci.rollout.outcome import Status
+from skillopt_ci.rollout.events import Course, courses, read_events
+from skillopt_ci.rollout.types import Status
 
 #: Characters of one text, and of all texts of one attempt.
 _TEXT, _ATTEMPT = 1_600, 6_000

@@ -11,9 +11,9 @@ from skillopt_ci.config.scorers import CommandScorer, ComputerScorer, PythonScor
 from skillopt_ci.confinement import confine, current, withhold
 from skillopt_ci.errors import UsageError
 from skillopt_ci.model.keys import key_variable
+from skillopt_ci.rollout.computers import Places
 from skillopt_ci.rollout.environment import Environment
-from skillopt_ci.rollout.places import Places
-from skillopt_ci.rollout.scorers import parts_of
+from skillopt_ci.rollout.graders import parts_of
 from skillopt_ci.scorers.build import NEEDS_COMPUTER
 from skillopt_ci.tasks.files import refuse
 from skillopt_ci.tasks.loading import SPLIT_NAMES, load_splits, overlaps, repeated_ids

@@ -12,7 +12,7 @@ from skillopt_ci.config.models import Price
 
 AgentTool = Literal["shell", "read", "write"]
 
-#: The agents whose programs are known, see :mod:`skillopt_ci.rollout.solvers.agents`.
+#: The agents whose programs are known, see :mod:`skillopt_ci.agents.cli_agents`.
 KnownAgent = Literal["claude-code", "codex", "copilot", "cursor", "gemini"]
 
 

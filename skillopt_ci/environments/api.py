@@ -19,7 +19,7 @@ from skillopt_ci.errors import EnvironmentFailure, TaskFileError
 from skillopt_ci.messages import Message
 from skillopt_ci.rollout.environment import Environment, Parts, Reflecting, Split
 from skillopt_ci.rollout.solver import Solver, Workplace
-from skillopt_ci.rollout.steps import AgentError, Attempt
+from skillopt_ci.rollout.types import AgentError, Attempt
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.tasks.files import Record, refuse
 from skillopt_ci.tasks.loading import load_tasks

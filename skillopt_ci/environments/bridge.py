@@ -17,7 +17,7 @@ from skillopt_ci.errors import EnvironmentFailure
 from skillopt_ci.model.types import ChatClient, Role
 from skillopt_ci.rollout.environment import Environment, Parts
 from skillopt_ci.rollout.solver import Solver, Workplace
-from skillopt_ci.rollout.steps import Attempt, Limit, Step
+from skillopt_ci.rollout.types import Attempt, Limit, Step
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import Task

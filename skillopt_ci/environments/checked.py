@@ -7,7 +7,7 @@ from dataclasses import replace
 from skillopt_ci.errors import SkilloptError, UsageError
 from skillopt_ci.model.types import ChatClient
 from skillopt_ci.rollout.environment import Environment, Parts, Reflecting, Split
-from skillopt_ci.rollout.steps import Attempt
+from skillopt_ci.rollout.types import Attempt
 from skillopt_ci.scorers.base import GraderBroke, Score, blamed
 from skillopt_ci.tasks.task import Task, task_sha256
 from skillopt_ci.util import last_line

@@ -4,16 +4,16 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from skillopt_ci.agents.manual import ScriptedSolver
 from skillopt_ci.aio import Places
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.config.rollout import ScriptedSettings
 from skillopt_ci.errors import UsageError
-from skillopt_ci.rollout.attempting import Attempting
-from skillopt_ci.rollout.opening import open_places
-from skillopt_ci.rollout.outcome import Rollout
+from skillopt_ci.rollout.attempt import Attempting
+from skillopt_ci.rollout.computers import open_places
+from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.rollout.runner import Runner
-from skillopt_ci.rollout.scorers import TaskScorers
-from skillopt_ci.rollout.solvers.scripted import ScriptedSolver
+from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.tasks.task import Task
 
 _AT_A_TIME = 4

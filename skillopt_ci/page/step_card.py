@@ -23,7 +23,7 @@ from skillopt_ci.report.rewriting import suggestion_rows
 from skillopt_ci.report.run_view import StepPlace
 from skillopt_ci.report.step_section import step_headline
 from skillopt_ci.report.verdict import verdict
-from skillopt_ci.rollout.outcome import FAILURE_BELOW
+from skillopt_ci.rollout.types import FAILURE_BELOW
 from skillopt_ci.skill.diff import DiffRow, diff_rows
 
 Fate = Literal["merged", "reverted", "none", "flight"]

@@ -7,7 +7,7 @@ from skillopt_ci.ledger.records.epoch import BoundaryRecord
 from skillopt_ci.ledger.records.step import Decision, StepRecord
 from skillopt_ci.page.trajectories import Wish
 from skillopt_ci.report.run_view import RunView
-from skillopt_ci.rollout.outcome import FAILURE_BELOW
+from skillopt_ci.rollout.types import FAILURE_BELOW
 
 #: A section asks for so many attempts at most.
 MOST = 24

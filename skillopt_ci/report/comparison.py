@@ -3,7 +3,7 @@
 from enum import StrEnum
 from math import comb
 
-from skillopt_ci.rollout.metrics.paired import PairedDifference
+from skillopt_ci.rollout.metrics import PairedDifference
 
 
 class Finding(StrEnum):

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from skillopt_ci.report.figures import plural, score
-from skillopt_ci.rollout.course import Course
+from skillopt_ci.rollout.events import Course
 
 #: A longer text is shown with its head and tail, unless all of it is asked for.
 SHORT = 2_000

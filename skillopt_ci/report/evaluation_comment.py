@@ -14,7 +14,7 @@ from skillopt_ci.report.links import Links
 from skillopt_ci.report.markdown import clip, code, codes, details, inline, single_line, table
 from skillopt_ci.report.reservations import reservations, with_pessimistic
 from skillopt_ci.report.size import COMMENT_BYTES, cut
-from skillopt_ci.rollout.metrics.paired import PairedDifference
+from skillopt_ci.rollout.metrics import PairedDifference
 
 _ICONS = {
     Finding.IMPROVEMENT: "✅",

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from skillopt_ci.report.figures import plural
-from skillopt_ci.rollout.metrics.estimate import Estimate
-from skillopt_ci.rollout.metrics.summary import Summary
+from skillopt_ci.rollout.metrics import Estimate, Summary
 from skillopt_ci.stats import Interval
 
 

@@ -10,9 +10,8 @@ from skillopt_ci.computer.computer import Computers
 from skillopt_ci.config.config import Config, Gradient
 from skillopt_ci.model.types import ChatClient
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.rollout.solver import Solver
-from skillopt_ci.rollout.steps import Attempt
+from skillopt_ci.rollout.types import Attempt, Rollout
 from skillopt_ci.scorers.base import Judge, Score
 from skillopt_ci.skill.edits import Source
 from skillopt_ci.tasks.task import Task

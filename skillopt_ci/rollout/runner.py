@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from skillopt_ci.aio import Places, map_ordered, stream
 from skillopt_ci.errors import TooManyErrors
-from skillopt_ci.rollout.attempting import Attempting
-from skillopt_ci.rollout.order import Executor, Order, by_nobody, local
-from skillopt_ci.rollout.outcome import Rollout
+from skillopt_ci.rollout.attempt import Attempting
+from skillopt_ci.rollout.types import Executor, Order, Rollout, by_nobody, local
 from skillopt_ci.tasks.task import Task
 
 

@@ -9,7 +9,7 @@ from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.messages import Message, fenced
 from skillopt_ci.model.types import ChatClient, ChatRequest, Role
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.steps import Asked, Attempt, ModelSaid, Step
+from skillopt_ci.rollout.types import Asked, Attempt, ModelSaid, Step
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import Task

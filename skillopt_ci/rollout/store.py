@@ -1,28 +1,212 @@
 """Attempts on disk, with their artifacts and grades: one SQLite file beside the call cache."""
 
+import asyncio
 import base64
+import hashlib
+import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from skillopt_ci.errors import InfrastructureError
+from skillopt_ci.messages import ChatRole, Image, Message, ToolCall
+from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.cache import UNCLAIMED, open_cache_file
-from skillopt_ci.model.types import Usage
+from skillopt_ci.model.types import Account, Role, Usage
 from skillopt_ci.progress import Observer, silent
-from skillopt_ci.rollout.kept_shape import (
-    AttemptLine,
-    GradeLine,
-    ScoreShape,
-    UsageShape,
-    WorkedShape,
-    packed,
-    unpacked,
-)
-from skillopt_ci.rollout.work import Worked
+from skillopt_ci.rollout.limits import Worked
+from skillopt_ci.rollout.types import Attempt, Limit, Order
 from skillopt_ci.scorers.base import Score
+from skillopt_ci.skill.regions import as_read
+from skillopt_ci.tasks.task import task_sha256
+
+# Attempts and grades as JSON: what the store keeps and what machines hand to each other.
+
+#: More than an agent may leave behind is no artifact of ours.
+ARTIFACT_BYTES = 200_000_000
+
+
+def _writable(text: object) -> object:
+    """Half of a surrogate pair cannot be written as UTF-8: a mark stands in its place."""
+    return text.encode("utf-8", "replace").decode() if isinstance(text, str) else text
+
+
+_Count = Annotated[int, Field(ge=0)]
+_Text = Annotated[str, BeforeValidator(_writable), Field(max_length=50_000_000)]
+_Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+_Part = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class UsageShape(_Shape):
+    """What was consumed."""
+
+    calls: _Count
+    prompt_tokens: _Count
+    completion_tokens: _Count
+    cached_tokens: _Count
+    reasoning_tokens: _Count
+    cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
+    estimated: bool
+    cache_write_tokens: _Count = 0
+
+    @classmethod
+    def of(cls, usage: Usage) -> "UsageShape":
+        """The shape of ``usage``."""
+        return cls(**asdict(usage))
+
+    def value(self) -> Usage:
+        """The value."""
+        return Usage(**self.model_dump())
+
+
+class _ImageShape(_Shape):
+    media_type: _Text
+    data: _Text
+
+
+class _CallShape(_Shape):
+    id: _Text
+    name: _Text
+    arguments: _Text
+    state: _Text = ""
+
+    def value(self) -> ToolCall:
+        """The value."""
+        return ToolCall(self.id, self.name, self.arguments, self.state)
+
+
+class _MessageShape(_Shape):
+    role: ChatRole
+    content: _Text
+    images: tuple[_ImageShape, ...] = ()
+    tool_calls: tuple[_CallShape, ...] = ()
+    tool_call_id: _Text = ""
+
+    def value(self) -> Message:
+        """The value."""
+        return Message(
+            self.role,
+            self.content,
+            images=tuple(Image(one.media_type, one.data) for one in self.images),
+            tool_calls=tuple(one.value() for one in self.tool_calls),
+            tool_call_id=self.tool_call_id,
+        )
+
+
+class ScoreShape(_Shape):
+    """A verdict."""
+
+    hard: _Part
+    soft: _Part
+    reason: _Text
+    answer: _Text
+
+    @classmethod
+    def of(cls, score: Score) -> "ScoreShape":
+        """The shape of ``score``."""
+        return cls(**asdict(score))
+
+    def value(self) -> Score:
+        """The value."""
+        return Score(**self.model_dump())
+
+
+class WorkedShape(_Shape):
+    """What came of the work on a task, without its artifacts."""
+
+    messages: tuple[_MessageShape, ...]
+    response: _Text
+    n_turns: _Count
+    trace: _Text
+    limit: Limit | None
+    usage: UsageShape
+    ending: Literal["done", "refused", "agent_error"]
+    reason: _Text
+    progress: tuple[ScoreShape, ...] = ()
+
+    @classmethod
+    def of(cls, worked: Worked) -> "WorkedShape":
+        """The shape of ``worked``."""
+        attempt = worked.attempt
+        return cls(
+            messages=tuple(_MessageShape(**asdict(one)) for one in attempt.messages),
+            response=attempt.response,
+            n_turns=attempt.n_turns,
+            trace=attempt.trace,
+            limit=attempt.limit,
+            usage=UsageShape.of(attempt.usage),
+            ending=worked.ending,
+            reason=worked.reason,
+            progress=tuple(map(ScoreShape.of, worked.progress)),
+        )
+
+    def value(self, artifacts: bytes) -> Worked:
+        """The value, with the ``artifacts`` that belong to it."""
+        attempt = Attempt(
+            messages=tuple(one.value() for one in self.messages),
+            response=self.response,
+            n_turns=self.n_turns,
+            trace=self.trace,
+            limit=self.limit,
+            artifacts=artifacts,
+            usage=self.usage.value(),
+        )
+        progress = tuple(one.value() for one in self.progress)
+        return Worked(attempt, self.ending, self.reason, progress)
+
+
+class AttemptLine(_Shape):
+    """A stored attempt in a file; ``artifacts`` is base64 of what :func:`packed` returns."""
+
+    attempt: _Key
+    paid_by: Annotated[str, Field(max_length=1_000)]
+    usage: UsageShape
+    worked: WorkedShape
+    artifacts: Annotated[str, Field(max_length=2 * ARTIFACT_BYTES)] = ""
+
+    def packed_artifacts(self) -> bytes:
+        """The artifacts as the store keeps them; raises ValueError for what they cannot be."""
+        content = base64.b64decode(self.artifacts, validate=True)
+        unpacked(content)
+        return content
+
+
+class GradeLine(_Shape):
+    """A stored grade in a file."""
+
+    grade: _Key
+    scorer: _Key
+    score: ScoreShape
+
+
+def packed(artifacts: bytes) -> bytes:
+    """Compress ``artifacts``; nothing stays nothing."""
+    return zlib.compress(artifacts, 6) if artifacts else b""
+
+
+def unpacked(content: bytes) -> bytes:
+    """Undo :func:`packed`; raises ValueError for what is damaged or far too large."""
+    if not content:
+        return b""
+    decompressor = zlib.decompressobj()
+    try:
+        artifacts = decompressor.decompress(content, ARTIFACT_BYTES)
+    except zlib.error as error:
+        raise ValueError(f"the artifacts are damaged: {error}") from error
+    if not decompressor.eof:
+        raise ValueError("the artifacts are cut off or too large")
+    return artifacts
+
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS attempts (
@@ -184,3 +368,83 @@ class AttemptStore:
 
 def _usage(text: str) -> Usage:
     return UsageShape.model_validate_json(text).value()
+
+
+# What was paid for is not done again: attempts and grades in the store, and who pays for them.
+
+#: Artifacts larger than this are compressed beside the event loop.
+_LARGE = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """The attempts of one ``scope``.
+
+    ``facts`` are the JSON facts that determine attempts besides task, skill and number. What this
+    very scope paid for (in a process that died) is charged to ``meter`` once more, and so is what
+    another machine obtained and nobody has accounted for. ``used`` hears the key of every attempt.
+    """
+
+    store: AttemptStore
+    facts: Mapping[str, object]
+    scope: str
+    meter: Meter
+    used: Callable[[str], object] = lambda _: None
+    accounted: set[str] = field(default_factory=set)
+
+    def key(self, order: Order, limits: Mapping[str, object]) -> str:
+        """SHA-256 in hex over everything that determines the attempt."""
+        return sha256_of(
+            {
+                **self.facts,
+                "skill": as_read(order.skill),
+                "task": task_sha256(order.task),
+                "attempt": order.attempt,
+                "limits": limits,
+            }
+        )
+
+    def holds(self, key: str) -> bool:
+        """Whether the attempt with this key was made before; nobody is charged for the question."""
+        return self.store.get(key) is not None
+
+    def find(self, key: str, stage: str) -> Worked | None:
+        """The attempt with this key, if it was made before."""
+        known = self.store.get(key)
+        if known is None:
+            return None
+        self.used(key)
+        self._account(key, known.paid_by, known.usage, stage)
+        return known.worked
+
+    async def keep(self, key: str, worked: Worked, usage: Usage) -> None:
+        """Keep an attempt for which ``usage`` was charged."""
+        artifacts = worked.attempt.artifacts
+        content = await asyncio.to_thread(packed, artifacts) if len(artifacts) > _LARGE else None
+        self.store.put(key, worked, usage=usage, paid_by=self.scope, artifacts=content)
+        self.accounted.add(key)
+        self.used(key)
+
+    def find_grade(self, key: str, scorer: str) -> Score | None:
+        """The grade of an attempt by the scorer with these facts, if it was given before."""
+        return self.store.grade(key, scorer)
+
+    def keep_grade(self, key: str, scorer: str, score: Score) -> None:
+        """Keep a grade; it must have cost nothing."""
+        self.store.put_grade(key, scorer, score)
+
+    def _account(self, key: str, paid_by: str, usage: Usage, stage: str) -> None:
+        ours = paid_by == self.scope or (paid_by == UNCLAIMED and self.store.claim(key, self.scope))
+        if usage == Usage():
+            return
+        if ours and key not in self.accounted:
+            self.accounted.add(key)
+            self.meter.charge(Account(Role.TARGET, stage), usage)
+        else:
+            self.meter.reuse()
+
+
+def sha256_of(facts: Mapping[str, object]) -> str:
+    """SHA-256 in hex over JSON facts."""
+    canonical = json.dumps(facts, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(canonical.encode("ascii")).hexdigest()

@@ -7,8 +7,8 @@ from typing import Any
 from skillopt_ci.aio import map_ordered
 from skillopt_ci.ledger.records.rollout import BatchRecord
 from skillopt_ci.progress import Event, Observer, StageEvent
-from skillopt_ci.rollout.metrics.mean import aggregate
-from skillopt_ci.rollout.outcome import Rollout
+from skillopt_ci.rollout.metrics import aggregate
+from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.training.patch import Reflection
 from skillopt_ci.training.plan import Batch
 

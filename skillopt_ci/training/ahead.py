@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 from skillopt_ci.aio import Scheduler
 from skillopt_ci.model.types import Usage
-from skillopt_ci.rollout.order import Order
+from skillopt_ci.rollout.types import Order
 from skillopt_ci.skill.regions import reading_sha256
 
 Reach = Literal["none", "sure", "likely"]

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 
-from skillopt_ci.rollout.outcome import Rollout
+from skillopt_ci.rollout.types import Rollout
 
 
 class Arrivals:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from skillopt_ci.aio import map_ordered
 from skillopt_ci.ledger.records.step import StepRecord
-from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.rollout.runner import Runner
+from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.tasks.task import Task
 
 

@@ -7,9 +7,8 @@ from functools import partial
 from skillopt_ci.aio import Begun, begun, map_ordered
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.report.figures import plural
-from skillopt_ci.rollout.order import Order
-from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.rollout.runner import refuse_too_many_errors
+from skillopt_ci.rollout.types import Order, Rollout
 from skillopt_ci.training.attempts import Numbered, roll_out_numbered, round_of
 from skillopt_ci.training.gates.duel import Answer, Ask, Duel, Outcome
 from skillopt_ci.training.incoming import Incoming

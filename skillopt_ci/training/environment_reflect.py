@@ -10,7 +10,7 @@ from skillopt_ci.progress import Note, Observer, StageAdvanced, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.report.figures import plural
 from skillopt_ci.rollout.environment import Environment, Reflecting
-from skillopt_ci.rollout.outcome import Rollout
+from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.edits import Source
 from skillopt_ci.training.minibatch import Minibatch
 from skillopt_ci.training.modes.mode import Desk, UpdateMode

@@ -5,8 +5,15 @@ from dataclasses import dataclass, replace
 
 from skillopt_ci.ledger.records.measurement import Measurement
 from skillopt_ci.model.types import Usage
-from skillopt_ci.rollout.metrics.paired import PairedDifference, paired
-from skillopt_ci.rollout.metrics.summary import OTHER, Outcome, Summary, outcome_of, summary_of
+from skillopt_ci.rollout.metrics import (
+    OTHER,
+    Outcome,
+    PairedDifference,
+    Summary,
+    outcome_of,
+    paired,
+    summary_of,
+)
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.measure import measure

@@ -6,7 +6,7 @@ what it gets wrong now. The answers come from the cache of calls; without it the
 
 from collections.abc import Sequence
 
-from skillopt_ci.rollout.outcome import Rollout
+from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.attempts import Numbered, made_under, roll_out_numbered
 from skillopt_ci.training.basis import basis_of, basis_sha256

@@ -11,8 +11,7 @@ from skillopt_ci.config.models import ModelRole
 from skillopt_ci.config.rollout import RolloutSettings
 from skillopt_ci.config.scorers import ComputerScorer
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.computer_scorer import grader_files
-from skillopt_ci.rollout.scorers import parts_of
+from skillopt_ci.rollout.graders import grader_files, parts_of
 from skillopt_ci.tasks.task import ComputerTask, Task, task_sha256
 
 #: Settings of a model role that say how it is reached, not what it answers.

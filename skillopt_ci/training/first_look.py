@@ -7,7 +7,7 @@ from skillopt_ci.config.config import Config
 from skillopt_ci.errors import NothingToLearn
 from skillopt_ci.ledger.records.measurement import Measurement, Snapshot
 from skillopt_ci.progress import Note
-from skillopt_ci.rollout.outcome import Rollout
+from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.validation import unloadable
 from skillopt_ci.training.reviewer_notes import unheard
 from skillopt_ci.training.session import Session

@@ -13,7 +13,7 @@ from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.cache import UNCLAIMED
 from skillopt_ci.model.types import Account, Role, Usage
 from skillopt_ci.progress import CallPaid
-from skillopt_ci.rollout.order import Order
+from skillopt_ci.rollout.types import Order
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.ahead import WorkAhead
 from skillopt_ci.training.attempts import made_under

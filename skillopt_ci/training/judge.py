@@ -6,7 +6,7 @@ from skillopt_ci.ledger.records.proposal import ProposalRecord
 from skillopt_ci.ledger.records.step import Action, Decision
 from skillopt_ci.progress import StageFinished
 from skillopt_ci.report.verdict import verdict as in_words
-from skillopt_ci.rollout.metrics.paired import paired
+from skillopt_ci.rollout.metrics import paired
 from skillopt_ci.skill.regions import reading, with_notes
 from skillopt_ci.training.baseline import with_baseline
 from skillopt_ci.training.consultation import refuse_overuse

@@ -9,9 +9,9 @@ from skillopt_ci.aio import begun
 from skillopt_ci.progress import Observer, StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.report.figures import plural, score_text
 from skillopt_ci.rollout.environment import Environment
-from skillopt_ci.rollout.metrics.mean import aggregate as mean_of
-from skillopt_ci.rollout.outcome import Rollout
+from skillopt_ci.rollout.metrics import aggregate as mean_of
 from skillopt_ci.rollout.runner import refuse_too_many_errors
+from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.arrivals import Arrivals
 from skillopt_ci.training.attempts import Numbered, next_rounds, roll_out_numbered, round_of

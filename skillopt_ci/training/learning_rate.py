@@ -9,7 +9,7 @@ from skillopt_ci.ledger.records.proposal import LearningRateRecord
 from skillopt_ci.messages import fenced
 from skillopt_ci.progress import StageFinished, StageStarted
 from skillopt_ci.prompts import library
-from skillopt_ci.rollout.metrics.mean import Aggregate
+from skillopt_ci.rollout.metrics import Aggregate
 from skillopt_ci.training import reply_schema
 from skillopt_ci.training.ask import Lost, ask_vital, optimizer_request
 from skillopt_ci.training.modes.mode import Desk, UpdateMode

@@ -6,8 +6,8 @@ from functools import partial
 
 from skillopt_ci.aio import siblings
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
-from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.rollout.runner import refuse_too_many_errors
+from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.pairs import Category, Pair, sample_pairs
 from skillopt_ci.training.plan import EPOCH_STRIDE

@@ -10,8 +10,8 @@ from skillopt_ci.config.config import Evaluation
 from skillopt_ci.ledger.records.measurement import Measurement
 from skillopt_ci.progress import Note, Observer, StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.report.figures import score_text
-from skillopt_ci.rollout.outcome import Rollout, Status
 from skillopt_ci.rollout.runner import Runner, refuse_errors
+from skillopt_ci.rollout.types import Rollout, Status
 from skillopt_ci.scorers.base import one_line
 from skillopt_ci.skill.document import word_count
 from skillopt_ci.skill.regions import as_read, semantic_density

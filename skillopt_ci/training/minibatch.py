@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from skillopt_ci.config.config import Gradient
-from skillopt_ci.rollout.outcome import Rollout
+from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.edits import Source
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from skillopt_ci.model.types import Usage
-from skillopt_ci.rollout.order import Order
+from skillopt_ci.rollout.types import Order
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.attempts import next_rounds, round_of
 from skillopt_ci.training.epochs import boundary_due

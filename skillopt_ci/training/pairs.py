@@ -8,7 +8,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Literal
 
-from skillopt_ci.rollout.outcome import Rollout
+from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.tasks.task import Task
 
 Policy = Literal["mixed", "changed", "unchanged"]

@@ -16,8 +16,8 @@ from skillopt_ci.ledger.records.race import RaceRecord
 from skillopt_ci.ledger.records.rollout import RolloutRecord, TaskOutcome
 from skillopt_ci.ledger.records.usage import UsageRecord
 from skillopt_ci.model.types import Usage
-from skillopt_ci.rollout.metrics.mean import aggregate as mean_of
-from skillopt_ci.rollout.outcome import Rollout
+from skillopt_ci.rollout.metrics import aggregate as mean_of
+from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.diff import unified_diff
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.edits import EditReport

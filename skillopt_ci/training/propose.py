@@ -8,8 +8,8 @@ from typing import Any
 from skillopt_ci.ledger.records.proposal import LearningRateRecord, ProposalRecord
 from skillopt_ci.progress import StageFinished
 from skillopt_ci.report.figures import plural
-from skillopt_ci.rollout.metrics.mean import aggregate as mean_of
-from skillopt_ci.rollout.outcome import Rollout
+from skillopt_ci.rollout.metrics import aggregate as mean_of
+from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.regions import with_notes
 from skillopt_ci.training.accumulate import WorkedBatch, work_on
 from skillopt_ci.training.aggregate import merge

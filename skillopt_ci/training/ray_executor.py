@@ -6,19 +6,19 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 
+from skillopt_ci.agents.builtin import AgentSolver
 from skillopt_ci.config.config import Config, Limits
 from skillopt_ci.config.rollout import HumanSettings, LocalExecutor, RayExecutor
 from skillopt_ci.errors import UsageError
 from skillopt_ci.model.cache import CallCache, call_key
 from skillopt_ci.model.cache_transfer import import_answer_lines
 from skillopt_ci.model.types import ChatRequest
-from skillopt_ci.rollout.attempting import Attempting
-from skillopt_ci.rollout.order import Executor, Order
+from skillopt_ci.rollout.attempt import Attempting
 from skillopt_ci.rollout.ray.cluster import require_ray
 from skillopt_ci.rollout.ray.executor import ClusterExecutor
 from skillopt_ci.rollout.ray.parcel import Parcel
 from skillopt_ci.rollout.solver import ChatSolver, Solver, chat_request, conversation
-from skillopt_ci.rollout.solvers.agent import AgentSolver
+from skillopt_ci.rollout.types import Executor, Order
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import task_sha256
 from skillopt_ci.training.ray_worker import make

@@ -25,13 +25,12 @@ from skillopt_ci.model.cache_transfer import answer_lines
 from skillopt_ci.progress import Observer, silent
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redact, Redactor, named_secrets
+from skillopt_ci.rollout.computers import Places, open_places
 from skillopt_ci.rollout.environment import Environment
-from skillopt_ci.rollout.opening import open_places
-from skillopt_ci.rollout.order import Order
-from skillopt_ci.rollout.places import Places
 from skillopt_ci.rollout.ray.parcel import Handover, Parcel
 from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.store import AttemptStore
+from skillopt_ci.rollout.types import Order
 from skillopt_ci.training.rig import open_runner
 from skillopt_ci.training.run_secrets import run_secrets
 from skillopt_ci.training.working_facts import working_facts

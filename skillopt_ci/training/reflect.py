@@ -10,7 +10,7 @@ from skillopt_ci.model.types import ModelUnavailable
 from skillopt_ci.progress import StageAdvanced, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.report.figures import plural
-from skillopt_ci.rollout.outcome import Rollout
+from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.diff import unified_diff
 from skillopt_ci.skill.edits import Source
 from skillopt_ci.skill.regions import as_read

@@ -8,11 +8,9 @@ from skillopt_ci.errors import UsageError
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.report.figures import plural
-from skillopt_ci.rollout.attempting import Attempting
-from skillopt_ci.rollout.course import Course, courses
-from skillopt_ci.rollout.event_log import read_events
-from skillopt_ci.rollout.outcome import Status
-from skillopt_ci.rollout.steps import Attempt
+from skillopt_ci.rollout.attempt import Attempting
+from skillopt_ci.rollout.events import Course, courses, read_events
+from skillopt_ci.rollout.types import Attempt, Status
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.session import Session

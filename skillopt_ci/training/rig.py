@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from skillopt_ci.agents.build import build_solver
 from skillopt_ci.aio import Places
 from skillopt_ci.config.rollout import LocalExecutor
 from skillopt_ci.environments.checked import grade
@@ -13,20 +14,15 @@ from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.middleware import ChatJudge
 from skillopt_ci.model.types import ChatClient
 from skillopt_ci.progress import Note
-from skillopt_ci.rollout.allowance import LimitedClient
-from skillopt_ci.rollout.attempting import Attempting
+from skillopt_ci.rollout.attempt import Attempting, Grading
 from skillopt_ci.rollout.environment import Environment, Parts
-from skillopt_ci.rollout.event_log import EventLog, event_file
-from skillopt_ci.rollout.events import Recorder, nobody
-from skillopt_ci.rollout.grading import Grading
-from skillopt_ci.rollout.order import Executor, local
+from skillopt_ci.rollout.events import EventLog, Recorder, event_file, nobody
+from skillopt_ci.rollout.graders import TaskScorers
+from skillopt_ci.rollout.limits import LimitedClient
 from skillopt_ci.rollout.runner import Runner
-from skillopt_ci.rollout.scorers import TaskScorers
-from skillopt_ci.rollout.shelf import Shelf
 from skillopt_ci.rollout.solver import Solver
-from skillopt_ci.rollout.solvers.build import build_solver
-from skillopt_ci.rollout.steps import Attempt
-from skillopt_ci.rollout.store import AttemptStore
+from skillopt_ci.rollout.store import AttemptStore, Shelf
+from skillopt_ci.rollout.types import Attempt, Executor, local
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.fingerprint import model_facts

@@ -8,8 +8,8 @@ from skillopt_ci.config.config import Config
 from skillopt_ci.progress import Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redact
+from skillopt_ci.rollout.computers import Places
 from skillopt_ci.rollout.environment import Environment
-from skillopt_ci.rollout.places import Places
 
 
 class ModelParts(Protocol):

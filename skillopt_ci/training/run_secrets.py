@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from skillopt_ci.agents.cli_agents import AGENTS, visible_names
 from skillopt_ci.config.base import Section
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.rollout import ExternalSettings
 from skillopt_ci.config.scorers import AllScorer, AnyScorer, CommandScorer, WeightedScorer
 from skillopt_ci.model.keys import resolved_key_values, secret_values
-from skillopt_ci.rollout.solvers.agent_command import visible_names
-from skillopt_ci.rollout.solvers.agents import AGENTS
 from skillopt_ci.tasks.task import Task
 
 

@@ -16,8 +16,8 @@ from skillopt_ci.model.types import ChatClient, Usage
 from skillopt_ci.progress import CallPaid, Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redact, unchanged
+from skillopt_ci.rollout.computers import Places
 from skillopt_ci.rollout.environment import Environment
-from skillopt_ci.rollout.places import Places
 from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.tasks.task import Splits, Task, lessons_sha256
 from skillopt_ci.training.ahead import Ahead, NothingAhead

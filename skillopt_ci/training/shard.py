@@ -19,9 +19,8 @@ from skillopt_ci.model.cache import UNCLAIMED, CallCache
 from skillopt_ci.model.cache_transfer import export_answers, import_answers
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
-from skillopt_ci.rollout.order import Order
-from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.rollout.store import AttemptStore
+from skillopt_ci.rollout.types import Order, Rollout
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.outlook import Outlook
 from skillopt_ci.training.session import Bench, Session

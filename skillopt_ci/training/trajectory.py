@@ -5,7 +5,7 @@ from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from skillopt_ci.messages import Message, fenced
-from skillopt_ci.rollout.outcome import Rollout
+from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import Task
 

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from skillopt_ci.agents.build import build_solver
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.rollout import ChatSettings
 from skillopt_ci.model.types import ChatReply, ChatRequest
 from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.rollout.computers import Places
 from skillopt_ci.rollout.environment import Environment
-from skillopt_ci.rollout.places import Places
-from skillopt_ci.rollout.solvers.build import build_solver
 from skillopt_ci.training.fingerprint import rollout_facts
 
 

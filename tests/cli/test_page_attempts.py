@@ -14,7 +14,7 @@ from skillopt_ci.cli.page_evidence import page_evidence
 from skillopt_ci.cli.reader import open_reader
 from skillopt_ci.page.viewer import viewer
 from skillopt_ci.redaction import HIDDEN, Redactor, unchanged
-from skillopt_ci.rollout.course import Course
+from skillopt_ci.rollout.events import Course
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Cli

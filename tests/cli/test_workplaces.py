@@ -12,7 +12,7 @@ from skillopt_ci.config.loading import load
 from skillopt_ci.config.rollout import ComputerBlock
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message
-from skillopt_ci.rollout.opening import open_places
+from skillopt_ci.rollout.computers import open_places
 from skillopt_ci.tasks.task import ComputerTask, Splits, Task
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from skillopt_ci.redaction import HIDDEN
-from skillopt_ci.rollout.kept_shape import unpacked
+from skillopt_ci.rollout.store import unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ from skillopt_ci.environments.find import open_environment
 from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.solver import Workplace
-from skillopt_ci.rollout.steps import Attempt, Step
+from skillopt_ci.rollout.types import Attempt, Step
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.tasks.task import Task
 

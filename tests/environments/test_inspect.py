@@ -18,7 +18,7 @@ from skillopt_ci.errors import BudgetExhausted, UsageError
 from skillopt_ci.messages import ToolCall
 from skillopt_ci.model.types import ChatRequest, ModelUnavailable, Role
 from skillopt_ci.rollout.environment import Environment, EnvironmentFailure
-from skillopt_ci.rollout.steps import Asked, Attempt, Limit, ModelSaid, ToolUsed
+from skillopt_ci.rollout.types import Asked, Attempt, Limit, ModelSaid, ToolUsed
 from skillopt_ci.scorers.base import GraderError
 from tests.environments.conftest import OpenEnvironment, attempt_now, reply
 

@@ -20,7 +20,7 @@ from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.providers import as_sent
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Role
 from skillopt_ci.rollout.environment import EnvironmentFailure
-from skillopt_ci.rollout.steps import Asked, ModelSaid, Nudged, ToolUsed
+from skillopt_ci.rollout.types import Asked, ModelSaid, Nudged, ToolUsed
 from tests.environments.conftest import ScriptedModel, reply
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)

@@ -19,7 +19,7 @@ from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatRequest, ModelRefusal, ModelUnavailable, Role
 from skillopt_ci.rollout.environment import EnvironmentFailure, Reflecting
-from skillopt_ci.rollout.outcome import Rollout, Status
+from skillopt_ci.rollout.types import Rollout, Status
 from skillopt_ci.scorers.base import GraderError
 from tests.environments.conftest import OpenEnvironment, Script, ScriptedModel, attempt_now
 

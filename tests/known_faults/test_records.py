@@ -98,7 +98,7 @@ def compared(broken: int) -> str:
     from skillopt_ci.report.comparison import Finding
     from skillopt_ci.report.evaluation_comment import EvaluationView, Side, evaluation_comment
     from skillopt_ci.report.links import Links
-    from skillopt_ci.rollout.metrics.paired import paired
+    from skillopt_ci.rollout.metrics import paired
 
     base = {f"t{number}": 1.0 for number in range(16)}
     head = {f"t{number}": float(number >= broken) for number in range(16)}

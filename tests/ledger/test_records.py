@@ -10,7 +10,7 @@ from skillopt_ci.ledger.records.run import HistoryEntry
 from skillopt_ci.ledger.records.step import Decision, StepRecord
 from skillopt_ci.ledger.records.usage import UsageRecord
 from skillopt_ci.model.types import Usage
-from skillopt_ci.rollout.outcome import Status
+from skillopt_ci.rollout.types import Status
 
 COUNTS = st.integers(0, 10**9)
 USAGES = st.builds(

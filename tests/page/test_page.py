@@ -21,7 +21,7 @@ from skillopt_ci.page.evidence import Evidence
 from skillopt_ci.page.trajectories import Recorded, Trajectory, Turn, recorded
 from skillopt_ci.page.versions import Version
 from skillopt_ci.report.run_view import RunView
-from skillopt_ci.rollout.outcome import Status
+from skillopt_ci.rollout.types import Status
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -12,7 +12,7 @@ from skillopt_ci.ledger.records.rollout import RolloutRecord, TaskOutcome
 from skillopt_ci.ledger.records.run import HistoryEntry, State
 from skillopt_ci.ledger.records.step import Decision, StepRecord
 from skillopt_ci.ledger.records.usage import UsageRecord
-from skillopt_ci.rollout.outcome import Status
+from skillopt_ci.rollout.types import Status
 
 Make = Callable[..., Any]
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.report.comparison import Finding, chance, judge
-from skillopt_ci.rollout.metrics.paired import PairedDifference, paired
+from skillopt_ci.rollout.metrics import PairedDifference, paired
 
 
 def difference(fixed: int, broken: int, same: int) -> PairedDifference:

@@ -15,7 +15,7 @@ from skillopt_ci.report.evaluation_comment import (
 )
 from skillopt_ci.report.links import Links
 from skillopt_ci.report.size import size
-from skillopt_ci.rollout.metrics.paired import paired
+from skillopt_ci.rollout.metrics import paired
 
 LINKS = Links(REPOSITORY, f"{REPOSITORY}/actions/runs/7")
 

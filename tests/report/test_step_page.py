@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from skillopt_ci.ledger.records.proposal import LearningRateRecord, PatternRecord
 from skillopt_ci.ledger.records.rollout import TaskOutcome
 from skillopt_ci.report.step_page import step_rows_in_full
-from skillopt_ci.rollout.outcome import Status
+from skillopt_ci.rollout.types import Status
 
 if TYPE_CHECKING:
     from tests.report.conftest import Make

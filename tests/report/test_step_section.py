@@ -9,7 +9,7 @@ from skillopt_ci.ledger.records.step import StepRecord
 from skillopt_ci.report.links import Links
 from skillopt_ci.report.run_view import StepPlace
 from skillopt_ci.report.step_section import step_body, step_headline, step_row
-from skillopt_ci.rollout.outcome import Status
+from skillopt_ci.rollout.types import Status
 
 LINKS, PLACE = Links(REPOSITORY), StepPlace(SHA, SHA[::-1], 12.5)
 EVENT = entry(3, action="accept_new_best", score_before=0.2, score_after=0.3, reason="0.3 > 0.2")

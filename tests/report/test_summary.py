@@ -3,10 +3,8 @@ from __future__ import annotations
 import json
 
 from skillopt_ci.report.summary import as_values, estimate_text, remarks
-from skillopt_ci.rollout.metrics.estimate import estimate
-from skillopt_ci.rollout.metrics.summary import summarise
-from skillopt_ci.rollout.outcome import Rollout, Status
-from skillopt_ci.rollout.steps import Limit
+from skillopt_ci.rollout.metrics import estimate, summarise
+from skillopt_ci.rollout.types import Limit, Rollout, Status
 
 
 def attempt(

@@ -11,11 +11,10 @@ import pytest
 from skillopt_ci.computer.local import Unconfined
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
-from skillopt_ci.rollout.outcome import Rollout, Status
-from skillopt_ci.rollout.places import Places
+from skillopt_ci.rollout.computers import Places
 from skillopt_ci.rollout.solver import Workplace
-from skillopt_ci.rollout.steps import Attempt, Step
 from skillopt_ci.rollout.store import AttemptStore
+from skillopt_ci.rollout.types import Attempt, Rollout, Status, Step
 from skillopt_ci.tasks.task import Task
 
 MakeTask = Callable[..., Task]

@@ -20,16 +20,23 @@ from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import HIDDEN, Redactor
-from skillopt_ci.rollout.attempting import Attempting
+from skillopt_ci.rollout.attempt import Attempting
+from skillopt_ci.rollout.computers import Places
 from skillopt_ci.rollout.events import AttemptEnded, RolloutEvent, TryFailed, WorkEnded
-from skillopt_ci.rollout.order import Order
-from skillopt_ci.rollout.outcome import Rollout, Status
-from skillopt_ci.rollout.places import Places
-from skillopt_ci.rollout.scorers import TaskScorers
-from skillopt_ci.rollout.shelf import Shelf
+from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
-from skillopt_ci.rollout.steps import AgentError, Attempt, Limit, ModelSaid, Step, ToolUsed
-from skillopt_ci.rollout.store import AttemptStore
+from skillopt_ci.rollout.store import AttemptStore, Shelf
+from skillopt_ci.rollout.types import (
+    AgentError,
+    Attempt,
+    Limit,
+    ModelSaid,
+    Order,
+    Rollout,
+    Status,
+    Step,
+    ToolUsed,
+)
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile
 
@@ -282,7 +289,7 @@ def test_without_a_computer_the_configuration_is_at_fault(
 def test_more_than_can_be_taken_is_the_agents_own_error(
     make_task: MakeTask, solving: type[Solving], places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skillopt_ci.rollout.leavings.ARTIFACT_BYTES", 3)
+    monkeypatch.setattr("skillopt_ci.rollout.attempt.ARTIFACT_BYTES", 3)
     found = Lab(places=places, scorer=SOLVED).attempt(
         solving(writing("done\n")), on_computer(make_task("a"))
     )

@@ -12,9 +12,9 @@ import pytest
 from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.config.scorers import AllScorer, ComputerScorer, ExactScorer, ScorerSpec
 from skillopt_ci.errors import UsageError
-from skillopt_ci.rollout.places import Places
-from skillopt_ci.rollout.scorers import TaskScorers
-from skillopt_ci.rollout.steps import Attempt
+from skillopt_ci.rollout.computers import Places
+from skillopt_ci.rollout.graders import TaskScorers
+from skillopt_ci.rollout.types import Attempt
 from skillopt_ci.scorers.base import GraderError, Score
 
 if TYPE_CHECKING:

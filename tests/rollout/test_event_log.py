@@ -14,13 +14,30 @@ from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import Event, Note
 from skillopt_ci.redaction import HIDDEN, Redactor
-from skillopt_ci.rollout.course import courses
-from skillopt_ci.rollout.event_log import KEPT_FILES, EventLog, event_file, read_events
-from skillopt_ci.rollout.events import AttemptEnded, AttemptStarted, StepTaken, TryFailed, WorkEnded
-from skillopt_ci.rollout.labels import labelled, retried
-from skillopt_ci.rollout.order import Order
-from skillopt_ci.rollout.outcome import Status
-from skillopt_ci.rollout.steps import Asked, GradedStep, ModelSaid, Nudged, Told, ToolUsed
+from skillopt_ci.rollout.events import (
+    KEPT_FILES,
+    AttemptEnded,
+    AttemptStarted,
+    EventLog,
+    StepTaken,
+    TryFailed,
+    WorkEnded,
+    courses,
+    event_file,
+    read_events,
+)
+from skillopt_ci.rollout.types import (
+    Asked,
+    GradedStep,
+    ModelSaid,
+    Nudged,
+    Order,
+    Status,
+    Told,
+    ToolUsed,
+    labelled,
+    retried,
+)
 from skillopt_ci.scorers.base import Score
 
 if TYPE_CHECKING:

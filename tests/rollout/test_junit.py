@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.rollout.junit import read_report
+from skillopt_ci.rollout.graders import read_report
 from skillopt_ci.scorers.base import GraderError
 
 PYTEST = b"""<?xml version="1.0" encoding="utf-8"?>

@@ -12,11 +12,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from skillopt_ci.rollout.metrics.estimate import clustered_error, estimate, standard_error
-from skillopt_ci.rollout.metrics.lengths import quartiles
-from skillopt_ci.rollout.metrics.mean import task_means
-from skillopt_ci.rollout.metrics.paired import paired
-from skillopt_ci.rollout.metrics.passing import at_least_k, mean_pass, pass_at_k, pass_hat_k
+from skillopt_ci.rollout.metrics import (
+    at_least_k,
+    clustered_error,
+    estimate,
+    mean_pass,
+    paired,
+    pass_at_k,
+    pass_hat_k,
+    quartiles,
+    standard_error,
+    task_means,
+)
 from skillopt_ci.stats import t_quantile, wilson
 
 VALUES = st.lists(st.floats(0, 1), min_size=2, max_size=30)

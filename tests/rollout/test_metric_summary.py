@@ -12,12 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.messages import Message
-from skillopt_ci.rollout.metrics.errors import ErrorCount
-from skillopt_ci.rollout.metrics.lengths import Quartiles
-from skillopt_ci.rollout.metrics.limits import LimitShare
-from skillopt_ci.rollout.metrics.summary import Summary, summarise
-from skillopt_ci.rollout.outcome import Rollout, Status
-from skillopt_ci.rollout.steps import Limit
+from skillopt_ci.rollout.metrics import ErrorCount, LimitShare, Quartiles, Summary, summarise
+from skillopt_ci.rollout.types import Limit, Rollout, Status
 
 
 def attempt(

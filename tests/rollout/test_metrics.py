@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.rollout.metrics.mean import aggregate
-from skillopt_ci.rollout.metrics.paired import paired
-from skillopt_ci.rollout.outcome import Status
+from skillopt_ci.rollout.metrics import aggregate, paired
+from skillopt_ci.rollout.types import Status
 from skillopt_ci.stats import wilson
 
 if TYPE_CHECKING:

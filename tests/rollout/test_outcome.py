@@ -1,6 +1,6 @@
 import pytest
 
-from skillopt_ci.rollout.outcome import Rollout, Status
+from skillopt_ci.rollout.types import Rollout, Status
 
 
 def attempt(status: Status, hard: float) -> Rollout:

@@ -24,9 +24,9 @@ from skillopt_ci.errors import BudgetExhausted, ExitCode, UsageError
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import Event, Note
 from skillopt_ci.redaction import HIDDEN
-from skillopt_ci.rollout.order import Order
 from skillopt_ci.rollout.ray.cluster import join
 from skillopt_ci.rollout.ray.parcel import Parcel
+from skillopt_ci.rollout.types import Order
 from skillopt_ci.training import ray_worker
 
 if TYPE_CHECKING:

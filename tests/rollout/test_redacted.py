@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.redaction import HIDDEN, Redactor, redacted_values, unchanged
-from skillopt_ci.rollout.redacted import redacted_tar, redacted_work
-from skillopt_ci.rollout.steps import Attempt
-from skillopt_ci.rollout.work import Worked
+from skillopt_ci.rollout.attempt import redacted_tar, redacted_work
+from skillopt_ci.rollout.limits import Worked
+from skillopt_ci.rollout.types import Attempt
 
 SECRET = "sk-planted-4711-ÄÖ"
 REDACT = Redactor([SECRET])

@@ -14,13 +14,11 @@ from skillopt_ci.config.scorers import CommandScorer, ExactScorer
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError, TooManyErrors
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.attempting import Attempting
-from skillopt_ci.rollout.order import CarryOut, Order
-from skillopt_ci.rollout.outcome import Rollout, Status
+from skillopt_ci.rollout.attempt import Attempting
+from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.rollout.runner import Runner, refuse_too_many_errors
-from skillopt_ci.rollout.scorers import TaskScorers
 from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
-from skillopt_ci.rollout.steps import Attempt
+from skillopt_ci.rollout.types import Attempt, CarryOut, Order, Rollout, Status
 from skillopt_ci.tasks.task import Task
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.config.scorers import ExactScorer, F1Scorer, ScorerSpec
-from skillopt_ci.rollout.scorers import TaskScorers
+from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.scorers.base import GraderError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from skillopt_ci.messages import Image, Message
 from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, Role, Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import ChatSolver, Workplace, conversation
-from skillopt_ci.rollout.steps import Asked, Attempt, ModelSaid, Step
+from skillopt_ci.rollout.types import Asked, Attempt, ModelSaid, Step
 from skillopt_ci.tasks.task import Task, TaskFile, TaskImage
 
 if TYPE_CHECKING:

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import Event
-from skillopt_ci.rollout.kept_shape import WorkedShape, packed, unpacked
-from skillopt_ci.rollout.steps import Attempt, Limit
-from skillopt_ci.rollout.store import AttemptStore
-from skillopt_ci.rollout.work import Worked
+from skillopt_ci.rollout.limits import Worked
+from skillopt_ci.rollout.store import AttemptStore, WorkedShape, packed, unpacked
+from skillopt_ci.rollout.types import Attempt, Limit
 from skillopt_ci.scorers.base import Score
 
 KEY, SCORER = "a" * 64, "b" * 64

@@ -20,9 +20,9 @@ from skillopt_ci.model.types import (
     Role,
     Usage,
 )
-from skillopt_ci.rollout.allowance import LimitedClient
+from skillopt_ci.rollout.limits import LimitedClient, Transcript, Worked, work
 from skillopt_ci.rollout.solver import Workplace
-from skillopt_ci.rollout.steps import (
+from skillopt_ci.rollout.types import (
     AgentError,
     Asked,
     Attempt,
@@ -34,8 +34,6 @@ from skillopt_ci.rollout.steps import (
     Told,
     ToolUsed,
 )
-from skillopt_ci.rollout.transcript import Transcript
-from skillopt_ci.rollout.work import Worked, work
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.tasks.task import Task
 

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from skillopt_ci.agents.cli_agents import AGENTS, READERS
 from skillopt_ci.config.rollout import (
     AgentSettings,
     ChatSettings,
@@ -12,7 +13,6 @@ from skillopt_ci.config.rollout import (
     ScriptedSettings,
     SolverSettings,
 )
-from skillopt_ci.rollout.solvers.agents import AGENTS, READERS
 
 SOLVER: TypeAdapter[Any] = TypeAdapter(SolverSettings)
 

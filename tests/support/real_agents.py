@@ -16,14 +16,13 @@ import pytest
 from agent_model.server import AgentModel
 from computer_kinds import desk
 
+from skillopt_ci.agents.cli_agents import ExternalSolver, SkillFolder
 from skillopt_ci.computer.computer import CommandResult, Computer, FileRefused, Network
 from skillopt_ci.config.rollout import AttemptLimits, ExternalSettings
 from skillopt_ci.messages import Message
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import Workplace
-from skillopt_ci.rollout.solvers.external import ExternalSolver
-from skillopt_ci.rollout.solvers.skill_files import SkillFolder
-from skillopt_ci.rollout.steps import Attempt, Step
+from skillopt_ci.rollout.types import Attempt, Step
 from skillopt_ci.tasks.task import Task
 
 KEY = "sk-very-secret-key"

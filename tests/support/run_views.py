@@ -19,7 +19,7 @@ from skillopt_ci.ledger.records.run import HistoryEntry, State
 from skillopt_ci.ledger.records.step import Decision, StepRecord
 from skillopt_ci.ledger.records.usage import UsageRecord
 from skillopt_ci.report.run_view import RunView, StepPlace
-from skillopt_ci.rollout.outcome import Status
+from skillopt_ci.rollout.types import Status
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 REPOSITORY = "https://github.com/octo/skills"

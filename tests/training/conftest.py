@@ -11,7 +11,7 @@ from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
 from skillopt_ci.progress import Event, Observer
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.outcome import Rollout, Status
+from skillopt_ci.rollout.types import Rollout, Status
 from skillopt_ci.tasks.task import Task
 
 Script = Callable[[ChatRequest], str | Exception]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from skillopt_ci.progress import Event, Observer
-    from skillopt_ci.rollout.outcome import Rollout
+    from skillopt_ci.rollout.types import Rollout
     from tests.conftest import Checkout, Workshop
 
 PLAIN = ("optimizer.use_slow_update=false", "optimizer.use_meta_skill=false")

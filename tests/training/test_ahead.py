@@ -12,7 +12,7 @@ import pytest
 from skillopt_ci.aio import Scheduler
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.types import Usage
-from skillopt_ci.rollout.order import Order
+from skillopt_ci.rollout.types import Order
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.ahead import NothingAhead, WorkAhead
 

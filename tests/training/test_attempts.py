@@ -10,7 +10,7 @@ from skillopt_ci.training.attempts import Numbered, next_rounds, roll_out_number
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from skillopt_ci.rollout.outcome import Rollout
+    from skillopt_ci.rollout.types import Rollout
     from skillopt_ci.tasks.task import Task
     from tests.conftest import Checkout, ModelServer
 

@@ -11,7 +11,7 @@ from skillopt_ci.errors import ExitCode, NothingToLearn
 from skillopt_ci.ledger.records.measurement import Measurement, Snapshot
 from skillopt_ci.ledger.records.run import State
 from skillopt_ci.ledger.records.usage import UsageRecord
-from skillopt_ci.rollout.outcome import Status
+from skillopt_ci.rollout.types import Status
 from skillopt_ci.training.first_look import (
     NEARLY,
     all_solved,
@@ -27,7 +27,7 @@ from skillopt_ci.training.standing import Settled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from skillopt_ci.rollout.outcome import Rollout
+    from skillopt_ci.rollout.types import Rollout
     from tests.conftest import Checkout
 
     MakeRollout = Callable[..., Rollout]

@@ -10,7 +10,7 @@ import pytest
 
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.progress import StepStarted
-from skillopt_ci.rollout.event_log import read_events
+from skillopt_ci.rollout.events import read_events
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.training.foresight import STAGE, may_work_ahead
 from skillopt_ci.training.outlook import earlier_side, look_ahead

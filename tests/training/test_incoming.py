@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from skillopt_ci.rollout.outcome import Rollout, Status
+from skillopt_ci.rollout.types import Rollout, Status
 from skillopt_ci.training.incoming import Incoming
 
 MakeRollout = Callable[..., Rollout]

@@ -11,7 +11,7 @@ from skillopt_ci.ledger.records.proposal import LearningRateRecord
 from skillopt_ci.model.types import ModelUnavailable
 from skillopt_ci.progress import Observer
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.metrics.mean import Aggregate
+from skillopt_ci.rollout.metrics import Aggregate
 from skillopt_ci.skill.edits import Edit
 from skillopt_ci.training.learning_rate import coerced, decide_learning_rate
 from skillopt_ci.training.modes.mode import Desk

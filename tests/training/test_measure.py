@@ -8,15 +8,14 @@ import pytest
 
 from skillopt_ci.config.config import Evaluation
 from skillopt_ci.ledger.records.measurement import Measurement
-from skillopt_ci.rollout.outcome import Status
-from skillopt_ci.rollout.steps import Limit
+from skillopt_ci.rollout.types import Limit, Status
 from skillopt_ci.training.measure import measurement
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Literal
 
-    from skillopt_ci.rollout.outcome import Rollout
+    from skillopt_ci.rollout.types import Rollout
 
 
 def test_errors_are_named_and_not_averaged(make_rollout: Callable[..., Rollout]) -> None:

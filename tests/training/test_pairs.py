@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.rollout.outcome import Rollout, Status
+from skillopt_ci.rollout.types import Rollout, Status
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.pairs import Category, Policy, pair_up, sample_pairs
 

@@ -14,7 +14,7 @@ from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatRequest, ModelRefusal, ModelUnavailable
 from skillopt_ci.progress import Event, Note, Observer, StageAdvanced, StageStarted
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.outcome import Rollout, Status
+from skillopt_ci.rollout.types import Rollout, Status
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.minibatch import minibatches
 from skillopt_ci.training.modes.full_rewrite import FullRewriteMode

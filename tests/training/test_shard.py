@@ -11,7 +11,7 @@ import pytest
 from skillopt_ci.errors import BudgetExhausted, UsageError
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import StageFinished
-from skillopt_ci.rollout.order import Order
+from skillopt_ci.rollout.types import Order
 from skillopt_ci.training.boundary import BoundaryOutcome
 from skillopt_ci.training.flight import Flight
 from skillopt_ci.training.halfway import train_until_candidate

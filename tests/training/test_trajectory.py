@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.messages import Image, Message, ToolCall
-from skillopt_ci.rollout.outcome import Rollout, Status
-from skillopt_ci.rollout.steps import Limit
+from skillopt_ci.rollout.types import Limit, Rollout, Status
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.trajectory import (

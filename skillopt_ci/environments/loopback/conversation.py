@@ -20,8 +20,8 @@ from skillopt_ci.environments.loopback.wire import Asked, reply_body
 from skillopt_ci.errors import EnvironmentFailure
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, ModelRefusal, Role, Usage
-from skillopt_ci.rollout import steps
-from skillopt_ci.rollout.steps import ModelSaid, Nudged, Step, ToolUsed
+from skillopt_ci.rollout import types
+from skillopt_ci.rollout.types import ModelSaid, Nudged, Step, ToolUsed
 
 #: Independent answers to one prompt within an attempt are told apart by this distance, so that
 #: none has the number of another attempt.
@@ -136,7 +136,7 @@ class Conversation:
 def _since(known: tuple[Message, ...], now: tuple[Message, ...]) -> Iterator[Step]:
     """What happened between two questions to the target, as far as messages tell."""
     if not known:
-        yield steps.Asked(now)
+        yield types.Asked(now)
         return
     if list(map(_gist, now[: len(known)])) != list(map(_gist, known)):
         return  # another conversation of the same attempt

@@ -12,7 +12,7 @@ from skillopt_ci.environments.extras import require
 from skillopt_ci.environments.options import read_options
 from skillopt_ci.environments.promptfoo.shape import AssertionShape
 from skillopt_ci.rollout.environment import Environment, Parts, Split
-from skillopt_ci.rollout.steps import Attempt
+from skillopt_ci.rollout.types import Attempt
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.tasks.task import Task
 

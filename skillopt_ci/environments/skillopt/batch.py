@@ -8,7 +8,7 @@ from typing import Any
 from skillopt_ci.environments.bridge import unpacked
 from skillopt_ci.messages import Message
 from skillopt_ci.rollout.environment import Reflecting
-from skillopt_ci.rollout.outcome import Rollout
+from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.scorers.base import GraderError
 
 Files = Mapping[str, str]

@@ -1,7 +1,7 @@
 """Training attempts."""
 
 from skillopt_ci.ledger.records.base import Record
-from skillopt_ci.rollout.outcome import FAILURE_BELOW, Status
+from skillopt_ci.rollout.types import FAILURE_BELOW, Status
 
 
 class TaskOutcome(Record):

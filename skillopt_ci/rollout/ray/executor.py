@@ -16,10 +16,9 @@ from skillopt_ci.config.rollout import RayExecutor
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.progress import Note, Observer
-from skillopt_ci.rollout.order import CarryOut, Order
-from skillopt_ci.rollout.outcome import Rollout
 from skillopt_ci.rollout.ray.cluster import join
 from skillopt_ci.rollout.ray.parcel import Handover, Parcel
+from skillopt_ci.rollout.types import CarryOut, Order, Rollout
 
 #: A worker whose attempt was cancelled has this long to stop what it started.
 _STOP_SECONDS = 30.0

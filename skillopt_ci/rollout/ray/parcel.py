@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from skillopt_ci.config.config import Limits
-from skillopt_ci.rollout.order import Order
+from skillopt_ci.rollout.types import Order
 
 
 @dataclass(frozen=True, slots=True)

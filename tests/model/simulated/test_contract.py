@@ -22,8 +22,8 @@ from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatReply, ChatRequest, Role
 from skillopt_ci.progress import silent
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.metrics.mean import Aggregate
-from skillopt_ci.rollout.outcome import Rollout, Status
+from skillopt_ci.rollout.metrics import Aggregate
+from skillopt_ci.rollout.types import Rollout, Status
 from skillopt_ci.skill.edits import Edit
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.aggregate import merge

@@ -27,7 +27,7 @@ from skillopt_ci.demo.models import (
 from skillopt_ci.messages import Message
 from skillopt_ci.prompts import library
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.outcome import Rollout, Status
+from skillopt_ci.rollout.types import Rollout, Status
 from skillopt_ci.skill.regions import SLOW_UPDATE, with_region
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.comparison import render_pairs

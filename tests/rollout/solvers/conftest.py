@@ -20,7 +20,7 @@ from skillopt_ci.computer.local import Unconfined
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatClient
 from skillopt_ci.rollout.solver import Solver, Workplace
-from skillopt_ci.rollout.steps import Attempt, Step
+from skillopt_ci.rollout.types import Attempt, Step
 from skillopt_ci.tasks.task import Task
 
 

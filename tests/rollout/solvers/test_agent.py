@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from skillopt_ci.agents.builtin import AgentSolver
 from skillopt_ci.config.rollout import AgentSettings, AttemptLimits
 from skillopt_ci.model.types import ChatClient
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import Workplace
-from skillopt_ci.rollout.solvers.agent import AgentSolver
-from skillopt_ci.rollout.steps import Asked, Limit, ModelSaid, Nudged, ToolUsed
+from skillopt_ci.rollout.types import Asked, Limit, ModelSaid, Nudged, ToolUsed
 
 if TYPE_CHECKING:
     from tests.rollout.solvers.conftest import ChatServer, Play

@@ -1,9 +1,9 @@
 import pytest
 
+from skillopt_ci.agents.cli_agents import failure, waiting_for_server
 from skillopt_ci.errors import InfrastructureError, ModelSetupError
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
-from skillopt_ci.rollout.solvers.agent_failure import failure, waiting_for_server
-from skillopt_ci.rollout.steps import AgentError
+from skillopt_ci.rollout.types import AgentError
 
 BUSY = [
     "API Error: 529 {'type':'overloaded_error'}",

@@ -2,6 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from skillopt_ci.agents.build import build_solver
+from skillopt_ci.agents.cli_agents import ExternalSolver
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.demo.models import SimulatedClient
@@ -9,8 +11,6 @@ from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.types import Role
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import Solver
-from skillopt_ci.rollout.solvers.build import build_solver
-from skillopt_ci.rollout.solvers.external import ExternalSolver
 
 SIMULATED = {"provider": "simulated", "model": "simulated-target"}
 

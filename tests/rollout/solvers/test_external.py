@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from skillopt_ci.agents.cli_agents import ExternalSolver, SkillFile, SkillFolder
 from skillopt_ci.config.rollout import AttemptLimits, ExternalSettings
 from skillopt_ci.errors import ModelSetupError, UsageError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ModelUnavailable, Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import Workplace
-from skillopt_ci.rollout.solvers.external import ExternalSolver
-from skillopt_ci.rollout.solvers.skill_files import SkillFile, SkillFolder
-from skillopt_ci.rollout.steps import AgentError, Asked, Limit, ModelSaid, ToolUsed
+from skillopt_ci.rollout.types import AgentError, Asked, Limit, ModelSaid, ToolUsed
 from skillopt_ci.tasks.task import Task, TaskFile
 
 if TYPE_CHECKING:

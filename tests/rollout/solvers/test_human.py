@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from skillopt_ci.agents.manual import HumanSolver, StreamTerminal
 from skillopt_ci.config.rollout import HumanSettings
 from skillopt_ci.messages import Message
 from skillopt_ci.rollout.solver import Workplace
-from skillopt_ci.rollout.solvers.human import HumanSolver
-from skillopt_ci.rollout.solvers.terminal import StreamTerminal
-from skillopt_ci.rollout.steps import AgentError, Nudged, ToolUsed
+from skillopt_ci.rollout.types import AgentError, Nudged, ToolUsed
 from skillopt_ci.tasks.task import Task
 
 if TYPE_CHECKING:

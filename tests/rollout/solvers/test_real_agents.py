@@ -13,11 +13,11 @@ from computer_kinds import eventually, processes_with
 from real_agents import ABOUT, AGENTS, KEY, RULE, Run
 from recorded_streams import FOLDER, recorded, scrubbed
 
+from skillopt_ci.agents.cli_agents import READERS
+from skillopt_ci.agents.streams import Account
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
-from skillopt_ci.rollout.solvers.agents import READERS
-from skillopt_ci.rollout.solvers.streams.account import Account
-from skillopt_ci.rollout.steps import Limit, ModelSaid, ToolUsed
+from skillopt_ci.rollout.types import Limit, ModelSaid, ToolUsed
 
 pytestmark = [pytest.mark.integration, pytest.mark.parametrize("agent", AGENTS)]
 

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from skillopt_ci.agents.manual import ScriptedSolver
 from skillopt_ci.config.rollout import ScriptedSettings
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message
-from skillopt_ci.rollout.solvers.scripted import ScriptedSolver
-from skillopt_ci.rollout.steps import ModelSaid, ToolUsed
+from skillopt_ci.rollout.types import ModelSaid, ToolUsed
 from skillopt_ci.tasks.task import Task
 
 if TYPE_CHECKING:

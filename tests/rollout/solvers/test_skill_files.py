@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.errors import SkillError
-from skillopt_ci.rollout.solvers import skill_files
-from skillopt_ci.rollout.solvers.agents import AGENTS
-from skillopt_ci.rollout.solvers.skill_files import (
+from skillopt_ci.agents import cli_agents
+from skillopt_ci.agents.cli_agents import (
+    AGENTS,
     SkillFolder,
     place_of,
     read_skill_folder,
     skill_name,
 )
+from skillopt_ci.errors import SkillError
 
 NAMED = "---\nname: tidy-logs\n---\n\n# Rules\n"
 IN_FOLDER = SkillFolder("SKILL.md", "Some Folder")
@@ -108,6 +108,6 @@ def test_a_folder_that_no_agent_could_read_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     document = _folder(tmp_path)
-    monkeypatch.setattr(skill_files, "MOST_FILES", 2)
+    monkeypatch.setattr(cli_agents, "MOST_FILES", 2)
     with pytest.raises(SkillError, match="more than 2 files"):
         read_skill_folder(document)

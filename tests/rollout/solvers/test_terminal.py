@@ -8,7 +8,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, TextIO
 
-from skillopt_ci.rollout.solvers.terminal import StreamTerminal
+from skillopt_ci.agents.manual import StreamTerminal
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci.agents.builtin import BadArguments, Toolbox, submitted, tools
 from skillopt_ci.computer.computer import ComputerSpec
 from skillopt_ci.computer.local import Unconfined
 from skillopt_ci.config.rollout import AgentSettings
 from skillopt_ci.messages import ToolCall
-from skillopt_ci.rollout.solvers.tools import BadArguments, Toolbox, submitted, tools
-from skillopt_ci.rollout.steps import ToolUsed
+from skillopt_ci.rollout.types import ToolUsed
 
 
 def use(

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded_streams import recorded, scrubbed
 
+from skillopt_ci.agents.cli_agents import READERS
+from skillopt_ci.agents.streams import Account
 from skillopt_ci.model.types import Usage
-from skillopt_ci.rollout.solvers.agents import READERS
-from skillopt_ci.rollout.solvers.streams.account import Account
-from skillopt_ci.rollout.steps import Limit, ModelSaid, Told, ToolUsed
+from skillopt_ci.rollout.types import Limit, ModelSaid, Told, ToolUsed
 
 
 def read(agent: str, *events: object) -> Account:

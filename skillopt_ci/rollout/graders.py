@@ -1,10 +1,12 @@
-"""The scorer that looks at what an agent left behind, on a computer that the agent never had."""
+"""The scorer of each task: its own, or the run's."""
 
+import hashlib
 import secrets
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from xml.etree import ElementTree as ET
 
 from skillopt_ci.computer.computer import (
     HOME,
@@ -15,15 +17,27 @@ from skillopt_ci.computer.computer import (
 )
 from skillopt_ci.computer.shell import Member, pack, unpack
 from skillopt_ci.config.rollout import AttemptLimits
-from skillopt_ci.config.scorers import ComputerScorer, JUnitReport
-from skillopt_ci.rollout.junit import read_report
-from skillopt_ci.rollout.leavings import ARTIFACT_BYTES
-from skillopt_ci.rollout.places import Places, ended
-from skillopt_ci.rollout.steps import Attempt
+from skillopt_ci.config.scorers import (
+    AllScorer,
+    AnyScorer,
+    CommandScorer,
+    ComputerScorer,
+    JUnitReport,
+    PythonScorer,
+    RubricScorer,
+    ScorerSpec,
+    WeightedScorer,
+)
+from skillopt_ci.errors import UsageError
+from skillopt_ci.rollout.attempt import ARTIFACT_BYTES
+from skillopt_ci.rollout.computers import Places, ended
+from skillopt_ci.rollout.types import Attempt
 from skillopt_ci.scorers.base import (
     GraderBroke,
     GraderError,
+    Judge,
     Score,
+    Scorer,
     blamed,
     last_words,
     one_line,
@@ -31,7 +45,64 @@ from skillopt_ci.scorers.base import (
     reaches,
     verdict,
 )
+from skillopt_ci.scorers.build import NEEDS_COMPUTER, build_scorer
+from skillopt_ci.scorers.code import CommandGrader, PythonGrader
 from skillopt_ci.tasks.task import Task
+
+# Test reports in JUnit's XML: how many tests there were, and how many of them passed.
+
+_NOT_PASSED = ("failure", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class TestCounts:
+    """``failed`` names the tests that did not pass; skipped ones are not counted at all."""
+
+    __test__ = False
+
+    passed: int
+    failed: tuple[str, ...]
+
+    @property
+    def total(self) -> int:
+        """The tests that were run."""
+        return self.passed + len(self.failed)
+
+
+def read_report(content: bytes) -> TestCounts:
+    """Count the test cases of a report.
+
+    It was written where an agent's code ran: document types, with which XML can be made to grow,
+    are refused. Raises :class:`~skillopt_ci.scorers.base.GraderBroke` for what is no report.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise GraderBroke(f"the test report is not UTF-8: {error}") from error
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise GraderBroke("the test report has a document type")
+    try:
+        root = ET.fromstring(text)  # noqa: S314 - no entities without a document type
+    except (ET.ParseError, ValueError) as error:
+        raise GraderBroke(f"the test report is no XML: {error}") from error
+    if root.tag not in ("testsuites", "testsuite"):
+        raise GraderBroke(f"the test report begins with <{root.tag[:40]}>, not with <testsuites>")
+    return _count(root)
+
+
+def _count(root: ET.Element) -> TestCounts:
+    passed, failed = 0, list[str]()
+    for case in root.iter("testcase"):
+        if case.find("skipped") is not None:
+            continue
+        if any(case.find(tag) is not None for tag in _NOT_PASSED):
+            failed.append(case.get("name") or "a test without a name")
+        else:
+            passed += 1
+    return TestCounts(passed, tuple(failed))
+
+
+# The scorer that looks at what an agent left behind, on a computer that the agent never had.
 
 _REPORT_BYTES = 10_000_000
 #: Statuses of commands that a signal ended; some programs end with 255 by themselves.
@@ -276,3 +347,131 @@ def _number(result: CommandResult) -> float:
             f"expected (exit status {result.exit_code}): {last_words(result.stderr)}"
         )
     return soft
+
+
+class TaskScorers:
+    """Finds scorers, and builds each only once however many tasks share it.
+
+    ``places`` are the computers on which agents' work is graded, ``limits`` says how long that may
+    take.
+    """
+
+    def __init__(
+        self,
+        default: ScorerSpec | None,
+        *,
+        judge: Judge | None,
+        root: Path,
+        environ: Mapping[str, str],
+        places: Places | None = None,
+        limits: AttemptLimits | None = None,
+    ) -> None:
+        self._default = default
+        self._judge = judge
+        self._root = root
+        self._environ = environ
+        self._places = places
+        self._limits = limits or AttemptLimits()
+        self._built: dict[str, Scorer] = {}
+
+    async def grade(self, task: Task, attempt: Attempt) -> Score:
+        """Grade ``attempt`` with the task's scorer; raises :class:`GraderError`."""
+        spec = self.spec(task)
+        computer = any(isinstance(part, ComputerScorer) for part in parts_of(spec))
+        scorer = self._build(spec, self._places, attempt, task) if computer else self(task)
+        return await scorer.score(task, attempt.response)
+
+    def programs(self, tasks: Iterable[Task]) -> list[tuple[ScorerSpec, Task]]:
+        """The different graders of ``tasks`` that are programs, each with a task that has it.
+
+        Those for which tasks' computers differ are different ones.
+        """
+        found: dict[str, tuple[ScorerSpec, Task]] = {}
+        for task in tasks:
+            for part in parts_of(self.spec(task)):
+                key = part.model_dump_json()
+                if isinstance(part, ComputerScorer) and self._places is not None:
+                    key += self._places.block(task).model_dump_json()
+                if isinstance(part, ComputerScorer | CommandScorer | PythonScorer):
+                    found.setdefault(key, (part, task))
+        return list(found.values())
+
+    async def try_out(self, part: ScorerSpec, task: Task) -> None:
+        """Grade an empty submission with one of :meth:`programs`; raises :class:`GraderError`."""
+        scorer = self._build(part, self._places, Attempt((), ""), task)
+        assert isinstance(scorer, ComputerGrader | CommandGrader | PythonGrader)  # noqa: S101
+        await scorer.score_empty(task)
+
+    def __call__(self, task: Task) -> Scorer:
+        """Return the scorer of ``task``; raises :class:`GraderError` if there is none."""
+        spec = self.spec(task)
+        key = spec.model_dump_json()
+        if key not in self._built:
+            self._built[key] = self._build(spec, None)
+        return self._built[key]
+
+    def spec(self, task: Task) -> ScorerSpec:
+        """How ``task`` is graded; raises :class:`GraderError` if nothing says so."""
+        spec = task.scorer or self._default
+        if spec is None:
+            raise GraderError(f"task {task.id!r} has no scorer")
+        return spec
+
+    def keeps_computer(self, task: Task) -> bool:
+        """Whether the agent's own computer is graded on."""
+        spec = task.scorer or self._default
+        return spec is not None and any(
+            isinstance(part, ComputerScorer) and part.same_computer for part in parts_of(spec)
+        )
+
+    def facts(self, task: Task) -> Mapping[str, object] | None:
+        """What the score of an attempt depends on besides it, as JSON; None where that is unknown.
+
+        Programs, functions and judges are not ours to vouch for: they are asked each time.
+        """
+        spec = task.scorer or self._default
+        if spec is None or any(
+            isinstance(part, CommandScorer | PythonScorer | RubricScorer) for part in parts_of(spec)
+        ):
+            return None
+        parts = [part for part in parts_of(spec) if isinstance(part, ComputerScorer)]
+        return {
+            # Counts up when the same files and commands grade in another way.
+            **({"grading": 2} if parts else {}),
+            "scorer": spec.model_dump(mode="json", by_alias=True),
+            "files": [
+                [name, hashlib.sha256(content).hexdigest()]
+                for part in parts
+                for name, content in grader_files(part, self._root)
+            ],
+        }
+
+    def _build(
+        self,
+        spec: ScorerSpec,
+        places: Places | None,
+        attempt: Attempt | None = None,
+        task: Task | None = None,
+    ) -> Scorer:
+        def on_computer(part: ComputerScorer) -> Scorer:
+            if places is None or attempt is None or task is None:
+                raise UsageError("a computer scorer needs a computer", hint=NEEDS_COMPUTER)
+            limits = self._limits.changed(places.limits(task))
+            return ComputerGrader(part, attempt, places, self._root, limits)
+
+        return build_scorer(
+            spec,
+            judge=self._judge,
+            root=self._root,
+            environ=self._environ,
+            on_computer=on_computer,
+        )
+
+
+def parts_of(spec: ScorerSpec) -> Iterator[ScorerSpec]:
+    """The scorers that ``spec`` is made of, those of combinations one by one."""
+    if isinstance(spec, AllScorer | AnyScorer | WeightedScorer):
+        for part in spec.of:
+            yield from parts_of(part)
+    else:
+        yield spec

@@ -1,8 +1,9 @@
 """Places to work: a computer for each attempt, with the task's files and set-up done."""
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from skillopt_ci.aio import TimeUp, working_time
 from skillopt_ci.computer.computer import (
@@ -14,8 +15,11 @@ from skillopt_ci.computer.computer import (
     FileRefused,
     Network,
 )
+from skillopt_ci.config.config import Config
 from skillopt_ci.config.rollout import ComputerBlock, LimitChanges
+from skillopt_ci.errors import TaskFileError, UsageError
 from skillopt_ci.scorers.base import last_words
+from skillopt_ci.tasks.records import task_files
 from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile
 
 _NOTHING = ComputerTask(ComputerBlock())
@@ -127,3 +131,28 @@ async def _within(seconds: float, task: Task) -> AsyncIterator[None]:
         raise ComputerFailure(
             f"The computer of task {task.id!r} was not ready within {seconds:g} s (setup_seconds)"
         ) from None
+
+
+# The computers that a configuration asks for.
+
+
+def open_places(config: Config, root: Path, environ: Mapping[str, str]) -> Places | None:
+    """The computers that are configured; None if none are.
+
+    Raises UsageError for files in `rollout.task` that are not there.
+    """
+    settings = config.rollout.computer
+    if settings is None:
+        return None
+    # Imported late: runs that only chat need none of it.
+    from skillopt_ci.computer.build import computers, spec
+
+    common = None if config.rollout.task is None else _common(config.rollout.task, root)
+    return Places(computers(settings, environ), spec(settings), common)
+
+
+def _common(block: ComputerBlock, root: Path) -> ComputerTask:
+    try:
+        return ComputerTask(block, task_files(block.files, root))
+    except (TaskFileError, ValueError) as error:
+        raise UsageError(f"rollout.task: files: {error}") from error

@@ -4,6 +4,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from skillopt_ci.agents.builtin import AgentSolver
+from skillopt_ci.agents.cli_agents import ExternalSolver, read_skill_folder
+from skillopt_ci.agents.manual import HumanSolver, ScriptedSolver, StreamTerminal
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.rollout import (
     AgentSettings,
@@ -16,12 +19,6 @@ from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.types import ChatClient
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import ChatSolver, Solver
-from skillopt_ci.rollout.solvers.agent import AgentSolver
-from skillopt_ci.rollout.solvers.external import ExternalSolver
-from skillopt_ci.rollout.solvers.human import HumanSolver
-from skillopt_ci.rollout.solvers.scripted import ScriptedSolver
-from skillopt_ci.rollout.solvers.skill_files import read_skill_folder
-from skillopt_ci.rollout.solvers.terminal import StreamTerminal
 
 
 def build_solver(

@@ -1,27 +1,143 @@
 """Let a solver work on a task, within its limits, whatever it does."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from skillopt_ci.aio import TimeUp, off_the_clock, working_time
 from skillopt_ci.config.rollout import AttemptLimits
-from skillopt_ci.model.types import ModelRefusal, Usage
-from skillopt_ci.rollout.allowance import Allowance, LimitReached
+from skillopt_ci.messages import Message
+from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, ModelRefusal, Role, Usage
 from skillopt_ci.rollout.solver import Solver, Workplace
-from skillopt_ci.rollout.steps import (
+from skillopt_ci.rollout.types import (
     AgentError,
+    Asked,
     Attempt,
     GradedStep,
     Limit,
     ModelSaid,
+    Nudged,
     Step,
+    Told,
     ToolUsed,
 )
-from skillopt_ci.rollout.transcript import Transcript
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.tasks.task import Task
+
+# What is known of an attempt under way, put together from its steps.
+
+
+@dataclass(slots=True)
+class Transcript:
+    """The conversation so far; ``opening`` is what was asked, ``said`` what came of it."""
+
+    opening: tuple[Message, ...]
+    said: list[Message] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    progress: list[Score] = field(default_factory=list)
+    turns: int = 0
+    response: str = ""
+    usage: Usage = field(default_factory=Usage)
+
+    def add(self, step: Step) -> None:
+        """Take note of ``step``."""
+        match step:
+            case Asked(messages):
+                self.opening = messages
+            case ModelSaid(message, usage):
+                self.said.append(message)
+                self.response = message.content or self.response
+                self.turns += 1
+                self.usage += usage
+            case ToolUsed(call, output):
+                self.said.append(Message("tool", output, tool_call_id=call.id))
+            case Nudged(text):
+                self.said.append(Message("user", text))
+            case Told(kind, text):
+                self.told.append(f"{kind}: {text}")
+            case GradedStep(score):
+                self.progress.append(score)
+
+    def attempt(self, limit: Limit | None = None) -> Attempt:
+        """Return the attempt that ends here."""
+        return Attempt(
+            messages=(*self.opening, *self.said),
+            response=self.response,
+            n_turns=max(1, self.turns),
+            trace="\n".join(self.told),
+            limit=limit,
+            usage=self.usage,
+        )
+
+
+# What an attempt may still ask of its model, checked before each call.
+
+
+class LimitReached(Exception):
+    """A limit forbids the next step; the work so far stands."""
+
+    def __init__(self, limit: Limit) -> None:
+        super().__init__(f"the limit of {limit} was reached")
+        self.limit = limit
+
+
+class Allowance:
+    """Counts the steps of one attempt, and what they consume, against its limits.
+
+    A limit of 3 steps admits exactly 3.
+    """
+
+    def __init__(self, limits: AttemptLimits) -> None:
+        self._limits = limits
+        self.steps = 0
+        self.usage = Usage()
+
+    def admit(self) -> None:
+        """Announce a step; raises :class:`LimitReached` if there may be no further one."""
+        limits, used = self._limits, self.usage
+        if limits.steps is not None and self.steps >= limits.steps:
+            raise LimitReached(Limit.STEPS)
+        if limits.tokens is not None and used.tokens >= limits.tokens:
+            raise LimitReached(Limit.TOKENS)
+        if limits.cost_usd is not None and (used.cost_usd or 0.0) >= limits.cost_usd:
+            raise LimitReached(Limit.COST)
+        self.steps += 1
+
+    def charge(self, usage: Usage) -> None:
+        """Book what a step consumed."""
+        self.usage += usage
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Hold the target's calls of the body, and of tasks that it starts, to this allowance."""
+        token = _ALLOWANCE.set(self)
+        try:
+            yield
+        finally:
+            _ALLOWANCE.reset(token)
+
+
+_ALLOWANCE: ContextVar[Allowance | None] = ContextVar("allowance", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedClient:
+    """Holds the target's calls to the allowance of the attempt that they are made in, if any."""
+
+    inner: ChatClient
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Answer ``request``; raises :class:`LimitReached` before a call beyond the limits."""
+        allowance = _ALLOWANCE.get() if request.role is Role.TARGET else None
+        if allowance is None:
+            return await self.inner.complete(request)
+        allowance.admit()
+        reply = await self.inner.complete(request)
+        allowance.charge(reply.usage)
+        return reply
+
 
 #: How the work ended: with something to grade, or with an outcome of its own.
 Ending = Literal["done", "refused", "agent_error"]

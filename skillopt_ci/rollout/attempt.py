@@ -1,17 +1,22 @@
 """One attempt at one task: work, keep, grade; again where infrastructure spoilt it."""
 
 import asyncio
+import io
 import random
-from collections.abc import Awaitable, Callable, Collection
+import tarfile
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
-from skillopt_ci.computer.computer import Computer, ComputerFailure
+from skillopt_ci.computer.computer import Computer, ComputerFailure, FileRefused
 from skillopt_ci.config.rollout import AttemptLimits, RolloutSettings
 from skillopt_ci.errors import EnvironmentFailure, UsageError
 from skillopt_ci.model.budget import Meter
+from skillopt_ci.model.middleware import redacted_message
 from skillopt_ci.model.retry import backoff
 from skillopt_ci.model.types import Account, ModelRefusal, ModelUnavailable, Role, Usage
 from skillopt_ci.redaction import Redact, unchanged
+from skillopt_ci.rollout.computers import Places, ended
 from skillopt_ci.rollout.events import (
     AttemptEnded,
     AttemptStarted,
@@ -21,22 +26,206 @@ from skillopt_ci.rollout.events import (
     WorkEnded,
     nobody,
 )
-from skillopt_ci.rollout.grading import Grading, Regrading
-from skillopt_ci.rollout.labels import labelled, retried
-from skillopt_ci.rollout.leavings import submission_fault, with_artifacts
-from skillopt_ci.rollout.order import Order
-from skillopt_ci.rollout.outcome import Rollout, Status
-from skillopt_ci.rollout.places import Places
-from skillopt_ci.rollout.redacted import redacted_work
-from skillopt_ci.rollout.results import failed_rollout, graded_rollout, ungraded_rollout
-from skillopt_ci.rollout.shelf import Shelf
+from skillopt_ci.rollout.limits import Transcript, Worked, work
 from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
-from skillopt_ci.rollout.transcript import Transcript
-from skillopt_ci.rollout.work import Worked, work
+from skillopt_ci.rollout.store import Shelf, sha256_of
+from skillopt_ci.rollout.types import Attempt, Order, Rollout, Status, labelled, retried
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.scorers.build import NEEDS_COMPUTER
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.task import Task
+
+# What came of work on a task, without the secrets that an agent may have come across.
+
+
+def redacted_work(worked: Worked, redact: Redact) -> Worked:
+    """``worked`` as it may be kept, graded, recorded and shown to the optimizer.
+
+    It is done before grading, so that a kept attempt is graded as a fresh one is.
+    """
+    if redact is unchanged:
+        return worked
+    attempt = worked.attempt
+    clean = replace(
+        attempt,
+        messages=tuple(redacted_message(one, redact) for one in attempt.messages),
+        response=redact(attempt.response),
+        trace=redact(attempt.trace),
+        artifacts=redacted_tar(attempt.artifacts, redact),
+    )
+    return replace(worked, attempt=clean, reason=redact(worked.reason))
+
+
+def redacted_tar(archive: bytes, redact: Redact) -> bytes:
+    """The tar with the secrets taken out of its files; the very same bytes where there are none.
+
+    Names of files and what is compressed in them stay as they are.
+    """
+    if not archive or _redacted(archive, redact) == archive:
+        return archive
+    buffer = io.BytesIO()
+    with (
+        tarfile.open(fileobj=io.BytesIO(archive)) as old,
+        tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as new,
+    ):
+        for member in old:
+            content = old.extractfile(member) if member.isreg() else None
+            if content is None:
+                new.addfile(member)
+                continue
+            clean = _redacted(content.read(), redact)
+            member.size = len(clean)
+            new.addfile(member, io.BytesIO(clean))
+    return buffer.getvalue()
+
+
+def _redacted(content: bytes, redact: Redact) -> bytes:
+    """Bytes that are no UTF-8 pass through as they are."""
+    return redact(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+
+# What an agent leaves behind on its computer: whether it is a submission, and how it is taken.
+
+#: Most that is kept of what an agent leaves behind.
+ARTIFACT_BYTES = 100_000_000
+
+
+async def submission_fault(
+    places: Places, task: Task, limits: AttemptLimits, computer: Computer
+) -> str | None:
+    """Why there is no valid submission yet; None if there is one, or none is asked for."""
+    submission = places.block(task).submission
+    if submission is None:
+        return None
+    result = await computer.run(submission.command, timeout=limits.grading_seconds)
+    if not result.exit_code and not result.timed_out:
+        return None
+    return submission.message or (
+        f"There is no valid submission yet: the check {ended(result, limits.grading_seconds)}"
+    )
+
+
+async def with_artifacts(worked: Worked, places: Places, task: Task, computer: Computer) -> Worked:
+    """Return the work with what it left behind; more than can be taken is the agent's own error."""
+    if worked.attempt.artifacts:
+        return worked
+    paths = places.block(task).artifacts
+    try:
+        artifacts = await computer.export(paths, max_bytes=ARTIFACT_BYTES)
+    except FileRefused as error:
+        reason = f"What it left behind cannot be taken: {error.message}"
+        return worked if worked.reason else replace(worked, ending="agent_error", reason=reason)
+    return replace(worked, attempt=replace(worked.attempt, artifacts=artifacts))
+
+
+# Grading of attempts: kept where it can be, tried again where infrastructure spoilt it.
+
+
+class Grading(Protocol):
+    """Grades attempts."""
+
+    async def grade(self, task: Task, attempt: Attempt) -> Score:
+        """Return the score; raises :class:`GraderError` when the grader is at fault."""
+        ...
+
+    def facts(self, task: Task) -> Mapping[str, object] | None:
+        """Return what a score depends on besides the attempt; None where that is unknown."""
+        ...
+
+    def keeps_computer(self, task: Task) -> bool:
+        """Return whether the agent's own computer is graded on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Regrading:
+    """Grades with ``grading``: the work is never done again for its sake."""
+
+    grading: Grading
+    shelf: Shelf | None
+    retries: int
+    record: Recorder
+    sleep: Callable[[float], Awaitable[None]]
+    draw: Callable[[], float]
+
+    async def score(self, task: Task, attempt: Attempt, key: str) -> Score:
+        """Grade the attempt that is stored under ``key``, if it is; raises GraderError."""
+        facts = self.grading.facts(task) if key else None
+        scorer = "" if facts is None else sha256_of(facts)
+        known = self.shelf.find_grade(key, scorer) if self.shelf and scorer else None
+        if known is not None:
+            return known
+        score = await self._tries(task, attempt)
+        if self.shelf is not None and scorer:
+            self.shelf.keep_grade(key, scorer, score)
+        return score
+
+    async def _tries(self, task: Task, attempt: Attempt) -> Score:
+        for number in range(1, self.retries + 1):
+            try:
+                return await self.grading.grade(task, attempt)
+            except GraderError as failure:
+                if not isinstance(failure.__cause__, ComputerFailure):
+                    raise
+                self.record(TryFailed(failure.message))
+            await self.sleep(backoff(number, None, self.draw))
+        return await self.grading.grade(task, attempt)
+
+
+# From what came of the work to the result of the attempt.
+
+
+def graded_rollout(order: Order, worked: Worked, score: Score) -> Rollout:
+    """An attempt that was graded."""
+    status = Status.SCORED if worked.attempt.limit is None else Status.LIMIT
+    return _rollout(order, worked, status, score)
+
+
+def ungraded_rollout(order: Order, worked: Worked, fault: str = "") -> Rollout:
+    """An attempt with an ending of its own, or whose grader has the ``fault``."""
+    status = {
+        "done": Status.GRADER_ERROR,
+        "refused": Status.REFUSED,
+        "agent_error": Status.AGENT_ERROR,
+    }[worked.ending]
+    answer = "" if worked.ending == "refused" else worked.attempt.response
+    return _rollout(order, worked, status, Score(0.0, 0.0, fault or worked.reason, answer))
+
+
+def failed_rollout(order: Order, status: Status, reason: str, retries: int) -> Rollout:
+    """An attempt of which nothing is left; ``retries`` were made in vain."""
+    return Rollout(
+        task_id=order.task.id,
+        status=status,
+        hard=0.0,
+        soft=0.0,
+        reason=reason,
+        answer="",
+        messages=order.task.messages,
+        task_type=order.task.task_type,
+        attempt=order.attempt,
+        retries=retries,
+    )
+
+
+def _rollout(order: Order, worked: Worked, status: Status, score: Score) -> Rollout:
+    attempt = worked.attempt
+    return Rollout(
+        task_id=order.task.id,
+        status=status,
+        hard=score.hard,
+        soft=score.soft,
+        reason=score.reason,
+        answer=score.answer,
+        messages=attempt.messages,
+        task_type=order.task.task_type,
+        n_turns=attempt.n_turns,
+        attempt=order.attempt,
+        trace=attempt.trace,
+        limit=attempt.limit,
+        usage=attempt.usage,
+        progress=worked.progress,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,504 @@
+"""What attempts amount to: means, how sure one can be of them, and what went wrong.
+
+Pure functions on values. What cannot be known from the data (a spread of one value, pass@k from
+fewer than k attempts) is None, never 0 and never NaN.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from skillopt_ci.rollout.types import Limit, Rollout, Status
+from skillopt_ci.stats import Interval, t_quantile, wilson
+
+# What kept attempts from being measured, counted.
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCount:
+    """So many attempts ended with this status, for this reason."""
+
+    status: Status
+    reason: str
+    count: int
+
+
+def error_table(errors: Iterable[tuple[Status, str]]) -> tuple[ErrorCount, ...]:
+    """Count ``errors`` by status and reason, the commonest first."""
+    counted = Counter(errors)
+    rows = (ErrorCount(status, reason, count) for (status, reason), count in counted.items())
+    return tuple(sorted(rows, key=lambda row: (-row.count, row.status, row.reason)))
+
+
+# A mean with its standard error and confidence interval.
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The mean of ``n`` values, None for none.
+
+    ``standard_error`` and ``interval`` are None below two values (or clusters); ``clusters`` is
+    the number of groups whose values were not taken as independent, None if all were.
+    """
+
+    mean: float | None
+    standard_error: float | None
+    interval: Interval | None
+    n: int
+    clusters: int | None = None
+
+
+def estimate(
+    values: Sequence[float],
+    clusters: Sequence[str] | None = None,
+    *,
+    shares: bool = False,
+    confidence: float = 0.95,
+) -> Estimate:
+    """Estimate the mean that ``values`` were drawn around.
+
+    ``clusters`` names the group of each value (a source document, a topic): values of one group
+    vary together. The interval is the mean plus and minus t times the standard error, with one
+    degree of freedom less than there are values or clusters. With ``shares`` the values are
+    scores from 0 to 1, and so is the interval: where all are 0 or 1 and independent, or none
+    differs from the others, it is Wilson's, which holds for few values and near the ends.
+    """
+    n = len(values)
+    mean = math.fsum(values) / n if n else None
+    error = standard_error(values) if clusters is None else clustered_error(values, clusters)
+    groups = None if clusters is None else len(set(clusters))
+    if mean is None or error is None:
+        return Estimate(mean, None, None, n, groups)
+    half = t_quantile(confidence, (groups or n) - 1) * error
+    interval = Interval(mean - half, mean + half)
+    if shares:
+        proportion = clusters is None and all(value in (0, 1) for value in values)
+        interval = (
+            wilson(mean, groups or n, confidence)
+            if proportion or error == 0
+            else Interval(max(0.0, interval.low), min(1.0, interval.high))
+        )
+    return Estimate(mean, error, interval, n, groups)
+
+
+def standard_error(values: Sequence[float]) -> float | None:
+    """``sd / sqrt(n)`` with the sample's standard deviation (n - 1); None below two values."""
+    n = len(values)
+    if n < 2:  # noqa: PLR2004 - one value has no spread
+        return None
+    mean = math.fsum(values) / n
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1) / n)
+
+
+def clustered_error(values: Sequence[float], clusters: Sequence[str]) -> float | None:
+    """Cluster-robust standard error of the mean; None below two clusters.
+
+    ``sqrt(C / (C - 1) * sum over clusters of (sum of deviations)^2) / n`` (Miller 2024, "Adding
+    Error Bars to Evals", with the correction for finitely many clusters). Raises ValueError where
+    values and clusters are not as many.
+    """
+    if len(clusters) != len(values):
+        raise ValueError(f"{len(values)} values, but {len(clusters)} clusters")
+    groups = dict.fromkeys(clusters)
+    if len(groups) < 2:  # noqa: PLR2004 - one cluster has no spread
+        return None
+    mean = math.fsum(values) / len(values)
+    deviations: dict[str, list[float]] = {group: [] for group in groups}
+    for value, group in zip(values, clusters, strict=True):
+        deviations[group].append(value - mean)
+    squares = math.fsum(math.fsum(own) ** 2 for own in deviations.values())
+    correction = len(groups) / (len(groups) - 1)
+    return math.sqrt(correction * squares) / len(values)
+
+
+# How long trajectories are.
+
+
+@dataclass(frozen=True, slots=True)
+class Quartiles:
+    """The 25th, 50th and 75th percentile."""
+
+    low: float
+    median: float
+    high: float
+
+
+def quartiles(values: Sequence[float]) -> Quartiles | None:
+    """The quartiles of ``values``, None for none."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return Quartiles(*(percentile(ordered, share) for share in (0.25, 0.5, 0.75)))
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The value that the ``share`` of ``ordered`` (ascending) lies below.
+
+    Between two values it is linear: type 7 of Hyndman and Fan 1996, which NumPy and R default to.
+    """
+    place = share * (len(ordered) - 1)
+    before = math.floor(place)
+    after = min(before + 1, len(ordered) - 1)
+    return ordered[before] + (ordered[after] - ordered[before]) * (place - before)
+
+
+# How many attempts a limit ended, and how many of the failures.
+
+
+@dataclass(frozen=True, slots=True)
+class LimitShare:
+    """The share of attempts that ``limit`` ended: of all measured, and of the unsolved ones.
+
+    ``of_unsolved`` is None where every measured attempt solved its task.
+    """
+
+    limit: Limit
+    of_all: float
+    of_unsolved: float | None
+
+
+def limit_shares(ended: Sequence[tuple[Limit | None, bool]]) -> tuple[LimitShare, ...]:
+    """Shares for each limit that ended some of the attempts, given as (limit, solved)."""
+    unsolved = [limit for limit, solved in ended if not solved]
+    everyone = [limit for limit, _ in ended]
+    return tuple(
+        LimitShare(limit, everyone.count(limit) / len(everyone), _share(unsolved, limit))
+        for limit in Limit
+        if limit in everyone
+    )
+
+
+def model_ended(ended: Sequence[tuple[Limit | None, bool]]) -> float | None:
+    """The share of the unsolved attempts that no limit ended; None where there are none."""
+    return _share([limit for limit, solved in ended if not solved], None)
+
+
+def _share(limits: Sequence[Limit | None], wanted: Limit | None) -> float | None:
+    return limits.count(wanted) / len(limits) if limits else None
+
+
+# Means over attempts, and over tasks however many attempts each has.
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """Mean hard and soft score over the ``n`` measured attempts; ``errors`` were not measured."""
+
+    hard: float
+    soft: float
+    n: int
+    errors: int
+
+    def pessimistic(self) -> "Aggregate":
+        """The means over all attempts, with those that were not measured as failed."""
+        made = self.n + self.errors
+        share = self.n / made if made else 0.0
+        return Aggregate(self.hard * share, self.soft * share, made, 0)
+
+
+def aggregate(rollouts: Sequence[Rollout]) -> Aggregate:
+    """Arithmetic means; no measured attempt at all gives zeros with ``n`` 0 (SkillOpt 1.2)."""
+    measured = [rollout for rollout in rollouts if rollout.status.measured]
+    count = len(measured)
+    return Aggregate(
+        hard=math.fsum(rollout.hard for rollout in measured) / count if count else 0.0,
+        soft=math.fsum(rollout.soft for rollout in measured) / count if count else 0.0,
+        n=count,
+        errors=len(rollouts) - count,
+    )
+
+
+def task_means(scores: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """The mean score of each task, in the order of first appearance.
+
+    Their mean weights tasks alike, whether each has as many attempts as the others or not.
+    """
+    by_task: dict[str, list[float]] = {}
+    for task, score in scores:
+        by_task.setdefault(task, []).append(score)
+    return {task: math.fsum(own) / len(own) for task, own in by_task.items()}
+
+
+# Two sets of scores, compared task by task.
+
+
+@dataclass(frozen=True, slots=True)
+class PairedDifference:
+    """``mean`` of second minus first over ``n`` shared tasks, with its standard error.
+
+    ``standard_error`` and ``interval`` (95 %, Student's t) are None below two tasks, or clusters
+    if tasks were taken to vary in ``clusters`` groups. ``fixed`` and ``broken`` name the tasks
+    whose score went up and down.
+    """
+
+    mean: float
+    standard_error: float | None
+    n: int
+    fixed: tuple[str, ...]
+    broken: tuple[str, ...]
+    interval: Interval | None = None
+    clusters: int | None = None
+
+
+def paired(
+    first: Mapping[str, float],
+    second: Mapping[str, float],
+    clusters: Mapping[str, str] | None = None,
+) -> PairedDifference:
+    """Compare two sets of scores over the tasks that both measured.
+
+    ``clusters`` names the group of each task.
+    """
+    shared = [task for task in first if task in second]
+    differences = [second[task] - first[task] for task in shared]
+    groups = None if clusters is None else [clusters[task] for task in shared]
+    found = estimate(differences, groups)
+    return PairedDifference(
+        mean=found.mean or 0.0,
+        standard_error=found.standard_error,
+        n=found.n,
+        fixed=tuple(task for task in shared if second[task] > first[task]),
+        broken=tuple(task for task in shared if second[task] < first[task]),
+        interval=found.interval,
+        clusters=found.clusters,
+    )
+
+
+# What several attempts at a task say: solved at least once, solved every time.
+
+
+def pass_at_k(attempts: int, solved: int, k: int) -> float | None:
+    """The chance that of ``k`` attempts at least one solves the task: ``1 - C(n-c, k) / C(n, k)``.
+
+    Unbiased when ``solved`` of ``attempts`` did (Chen et al. 2021). None for fewer attempts than
+    ``k``: they do not tell.
+    """
+    if _impossible(attempts, solved, k):
+        return None
+    return 1 - math.comb(attempts - solved, k) / math.comb(attempts, k)
+
+
+def pass_hat_k(attempts: int, solved: int, k: int) -> float | None:
+    """The chance that all of ``k`` attempts solve the task, pass^k: ``C(c, k) / C(n, k)``."""
+    if _impossible(attempts, solved, k):
+        return None
+    return math.comb(solved, k) / math.comb(attempts, k)
+
+
+def at_least_k(attempts: int, solved: int, k: int) -> float | None:
+    """1 if at least ``k`` of the attempts solved the task, else 0."""
+    return None if _impossible(attempts, solved, k) else float(solved >= k)
+
+
+Measure = Callable[[int, int, int], float | None]
+
+
+def mean_pass(counts: Iterable[tuple[int, int]], k: int, measure: Measure) -> float | None:
+    """The mean of ``measure`` over the tasks, each as (attempts, solved).
+
+    None where a single task has fewer than ``k`` attempts: the mean of the others would be one
+    over other tasks.
+    """
+    each = [measure(attempts, solved, k) for attempts, solved in counts]
+    known = [value for value in each if value is not None]
+    return math.fsum(known) / len(known) if known and len(known) == len(each) else None
+
+
+def _impossible(attempts: int, solved: int, k: int) -> bool:
+    if k < 1 or not 0 <= solved <= attempts:
+        raise ValueError(f"{solved} of {attempts} attempts solved, {k} drawn")
+    return attempts < k
+
+
+# Everything that is told of a skill's attempts at once.
+
+#: The name of the bucket of tasks that have no type.
+OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the metrics need of an attempt: small, where its conversation is not.
+
+    ``length`` is the number of messages, None where there is no conversation.
+    """
+
+    task_id: str
+    task_type: str
+    status: Status
+    hard: float
+    soft: float
+    reason: str = ""
+    limit: Limit | None = None
+    length: int | None = None
+
+    @property
+    def solved(self) -> bool:
+        """Whether the score is the full one: partial credit is not solved."""
+        return self.status.measured and self.hard == 1
+
+
+def outcome_of(rollout: Rollout) -> Outcome:
+    """Reduce an attempt to what is counted.
+
+    Raises ValueError for a score that is not from 0 to 1: no mean of such scores means anything.
+    """
+    if not (0 <= rollout.hard <= 1 and 0 <= rollout.soft <= 1):
+        raise ValueError(
+            f"task {rollout.task_id!r} scored {rollout.hard:g} (hard) and {rollout.soft:g} (soft): "
+            "scores are from 0 to 1"
+        )
+    return Outcome(
+        task_id=rollout.task_id,
+        task_type=rollout.task_type,
+        status=rollout.status,
+        hard=rollout.hard,
+        soft=rollout.soft,
+        reason=rollout.reason,
+        limit=rollout.limit,
+        length=len(rollout.messages) or None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """The tasks of one type: their mean hard and soft score, over ``hard.n`` measured tasks."""
+
+    task_type: str
+    hard: Estimate
+    soft: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What attempts amount to. Means weight tasks alike, however many attempts each has.
+
+    ``hard`` and ``soft`` leave out what was not measured; ``pessimistic_hard`` and
+    ``pessimistic_soft`` count it as 0, over all tasks (None without any). ``complete`` says that
+    every task was measured in each of its attempts, so that nothing is left out. ``missing``
+    names the tasks without any measured attempt. ``pass_at`` and ``pass_hat`` are by k, empty
+    where each task has one attempt.
+    """
+
+    tasks: int
+    attempts: int
+    measured: int
+    solved: int
+    hard: Estimate
+    soft: Estimate
+    pessimistic_hard: float | None
+    pessimistic_soft: float | None
+    complete: bool
+    missing: tuple[str, ...]
+    errors: tuple[ErrorCount, ...]
+    by_type: tuple[Bucket, ...]
+    limits: tuple[LimitShare, ...]
+    model_ended: float | None
+    lengths: Quartiles | None
+    pass_at: Mapping[int, float]
+    pass_hat: Mapping[int, float]
+
+    @property
+    def unsolved(self) -> int:
+        """Measured attempts that did not solve their task; errors are not among them."""
+        return self.measured - self.solved
+
+
+def summarise(
+    attempts: Iterable[Rollout],
+    *,
+    expected: Mapping[str, int] | None = None,
+    clusters: Mapping[str, str] | None = None,
+) -> Summary:
+    """Sum up ``attempts`` as :func:`summary_of` does; a stream of them is not kept in memory."""
+    return summary_of(map(outcome_of, attempts), expected=expected, clusters=clusters)
+
+
+def summary_of(
+    attempts: Iterable[Outcome],
+    *,
+    expected: Mapping[str, int] | None = None,
+    clusters: Mapping[str, str] | None = None,
+) -> Summary:
+    """Sum up what is counted of attempts, in any order.
+
+    ``expected`` says how many attempts each task should have (one that never came counts as
+    unmeasured); without it every task should have as many as the one with most. ``clusters``
+    names the groups of tasks that vary together.
+    """
+    outcomes = list(attempts)
+    made = Counter(outcome.task_id for outcome in outcomes)
+    due = expected or dict.fromkeys(made, max(made.values(), default=0))
+    measured = [outcome for outcome in outcomes if outcome.status.measured]
+    counts = Counter(outcome.task_id for outcome in measured)
+    ended = [(outcome.limit, outcome.solved) for outcome in measured]
+    return Summary(
+        tasks=len(due),
+        attempts=len(outcomes),
+        measured=len(measured),
+        solved=sum(outcome.solved for outcome in measured),
+        hard=_estimate(measured, lambda one: one.hard, clusters),
+        soft=_estimate(measured, lambda one: one.soft, clusters),
+        pessimistic_hard=_pessimistic(outcomes, due, lambda one: one.hard),
+        pessimistic_soft=_pessimistic(outcomes, due, lambda one: one.soft),
+        complete=all(counts[task] >= number for task, number in due.items()),
+        missing=tuple(task for task in due if not counts[task]),
+        errors=error_table((o.status, o.reason) for o in outcomes if not o.status.measured),
+        by_type=_by_type(measured, clusters),
+        limits=limit_shares(ended),
+        model_ended=model_ended(ended),
+        lengths=quartiles([one.length for one in measured if one.length is not None]),
+        pass_at=_passes(measured, pass_at_k),
+        pass_hat=_passes(measured, pass_hat_k),
+    )
+
+
+Read = Callable[[Outcome], float]
+
+
+def _estimate(
+    measured: Sequence[Outcome], read: Read, clusters: Mapping[str, str] | None
+) -> Estimate:
+    means = task_means((one.task_id, read(one)) for one in measured)
+    groups = None if clusters is None else [clusters[task] for task in means]
+    return estimate([*means.values()], groups, shares=True)
+
+
+def _pessimistic(outcomes: Sequence[Outcome], due: Mapping[str, int], read: Read) -> float | None:
+    scores: dict[str, list[float]] = {task: [] for task in due}
+    for one in outcomes:
+        scores.setdefault(one.task_id, []).append(read(one) if one.status.measured else 0.0)
+    means = [math.fsum(own) / max(len(own), due.get(task, 0), 1) for task, own in scores.items()]
+    return math.fsum(means) / len(means) if means else None
+
+
+def _by_type(measured: Sequence[Outcome], clusters: Mapping[str, str] | None) -> tuple[Bucket, ...]:
+    kinds: dict[str, list[Outcome]] = {}
+    for one in measured:
+        kinds.setdefault(one.task_type or OTHER, []).append(one)
+    return tuple(
+        Bucket(
+            kind,
+            _estimate(own, lambda one: one.hard, clusters),
+            _estimate(own, lambda one: one.soft, clusters),
+        )
+        for kind, own in sorted(kinds.items())
+    )
+
+
+def _passes(
+    measured: Sequence[Outcome], measure: Callable[[int, int, int], float | None]
+) -> dict[int, float]:
+    attempts = Counter(one.task_id for one in measured)
+    solved = Counter(one.task_id for one in measured if one.solved)
+    counts = [(number, solved[task]) for task, number in attempts.items()]
+    most = max(attempts.values(), default=0)
+    passes = {k: mean_pass(counts, k, measure) for k in _ks(most)}
+    return {k: value for k, value in passes.items() if value is not None}
+
+
+def _ks(most: int) -> list[int]:
+    """1, 2, 4, … and the number of attempts itself; none where there is but one."""
+    powers = [2**n for n in range(most.bit_length()) if 2**n < most]
+    return [*powers, most] if most > 1 else []

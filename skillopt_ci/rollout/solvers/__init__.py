@@ -1,1 +1,0 @@
-"""Who works on tasks with a computer: the built-in agent, others' agents, scripts, people."""

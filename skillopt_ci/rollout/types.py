@@ -1,0 +1,242 @@
+"""What a solver tells while it works on a task: typed steps, and at last one result."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Protocol
+
+from skillopt_ci.computer.computer import Computer
+from skillopt_ci.messages import Message, ToolCall
+from skillopt_ci.model.types import Usage
+from skillopt_ci.scorers.base import Score
+from skillopt_ci.tasks.task import Task
+
+
+class Limit(StrEnum):
+    """What ended an attempt before the agent did; it is graded all the same."""
+
+    TIME = "time"
+    STEPS = "steps"
+    TOKENS = "tokens"
+    COST = "cost"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The conversation begins with these messages, system prompt first. Told first, if at all."""
+
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSaid:
+    """The target model answered; ``usage`` is what that call consumed."""
+
+    message: Message
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUsed:
+    """A tool was used; ``exit_code`` is None where the tool is no command."""
+
+    call: ToolCall
+    output: str
+    exit_code: int | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Nudged:
+    """The agent was told to go on, because what it had submitted is no valid submission."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An external agent told something of its work; ``kind`` is its own word for it."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class GradedStep:
+    """What the work was worth at this point, where every step is graded."""
+
+    score: Score
+
+
+Step = Asked | ModelSaid | ToolUsed | Nudged | Told | GradedStep
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What the target did: the one result that ends the steps of an attempt.
+
+    ``messages`` is the whole conversation, system prompt first. ``response`` is the text that is
+    graded. ``trace`` is what an agent tells of how it came to the response. ``limit`` says which
+    limit ended the work, if one did. ``artifacts`` is a tar of what the work left behind (see
+    :meth:`skillopt_ci.computer.computer.Computer.export`), empty without a computer.
+    ``usage`` is what the attempt consumed, where that is known. ``computer`` is the one that it was
+    made on while that is still there, which the runner sees to.
+    """
+
+    messages: tuple[Message, ...]
+    response: str
+    n_turns: int = 1
+    trace: str = ""
+    limit: Limit | None = None
+    artifacts: bytes = b""
+    usage: Usage = field(default_factory=Usage)
+    computer: Computer | None = field(default=None, compare=False, repr=False)
+
+
+class AgentError(Exception):
+    """The agent itself failed (crashed, broke its protocol): its own outcome, scored 0."""
+
+
+# What came of one attempt at one task.
+
+#: Below this a hard score counts as a failure (SkillOpt's rule, so that 0.5 is a success).
+FAILURE_BELOW = 1e-9
+
+
+class Status(StrEnum):
+    """How an attempt ended. Only some of them say something about the model."""
+
+    SCORED = "scored"
+    LIMIT = "limit"
+    """A limit ended the work before the agent did; what there was by then is graded."""
+    REFUSED = "refused"
+    """The server would not answer this prompt (content filter, too long): scores 0."""
+    AGENT_ERROR = "agent_error"
+    """The agent itself failed (crashed, broke its protocol): scores 0."""
+    GRADER_ERROR = "grader_error"
+    """There is an answer, but the scorer failed: unscored, can be graded again."""
+    ERROR = "error"
+    """Infrastructure failed: unscored."""
+    CANCELLED = "cancelled"
+    """The work was given up from outside: never a result, only told in events."""
+
+    @property
+    def measured(self) -> bool:
+        """Whether the attempt has a score."""
+        return self in (Status.SCORED, Status.LIMIT, Status.REFUSED, Status.AGENT_ERROR)
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One attempt at one task; ``hard`` and ``soft`` are 0 unless ``status.measured``.
+
+    ``messages`` is the whole conversation, system prompt first. ``reason`` says in words why the
+    score is what it is, or what failed. ``trace`` is what an agent tells of how it went about it.
+    ``limit`` says which limit ended the work, if one did; ``usage`` is what the attempt consumed,
+    whoever paid for it and when; ``retries`` counts the tries that infrastructure spoilt before
+    this one. ``progress`` holds the scores after each step, where every step is graded.
+    ``artifacts`` is what the work left behind, kept only where an environment reflects on it.
+    """
+
+    task_id: str
+    status: Status
+    hard: float
+    soft: float
+    reason: str
+    answer: str
+    messages: tuple[Message, ...]
+    task_type: str = ""
+    n_turns: int = 1
+    attempt: int = 0
+    trace: str = ""
+    limit: Limit | None = None
+    usage: Usage = field(default_factory=Usage)
+    retries: int = 0
+    progress: tuple[Score, ...] = ()
+    artifacts: bytes = field(default=b"", repr=False)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the model is known to have failed the task."""
+        return self.status.measured and self.hard < FAILURE_BELOW
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the model is known to have solved the task."""
+        return self.status.measured and not self.hard < FAILURE_BELOW
+
+
+# An order for one attempt, and who carries it out.
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One attempt at ``task`` under ``skill``; ``stage`` is what its calls are booked under."""
+
+    task: Task
+    skill: str
+    stage: str
+    attempt: int = 0
+
+
+CarryOut = Callable[[Order], Awaitable[Rollout]]
+
+
+class Executor(Protocol):
+    """Decides where an attempt is made."""
+
+    async def __call__(self, order: Order, here: CarryOut) -> Rollout:
+        """Return what came of ``order``; ``here`` makes the attempt in this process."""
+        ...
+
+
+async def local(order: Order, here: CarryOut) -> Rollout:
+    """Make the attempt in this process."""
+    return await here(order)
+
+
+async def by_nobody(order: Order) -> None:
+    """Nobody else makes ``order``: there is nothing to wait for."""
+
+
+# Which attempt something belongs to, known wherever that attempt's work goes.
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """One try at one attempt; ``retry`` counts the tries before it."""
+
+    stage: str = ""
+    task: str = ""
+    attempt: int = 0
+    retry: int = 0
+
+
+_LABELS: ContextVar[Labels] = ContextVar("labels")
+
+
+def labels() -> Labels:
+    """The labels of the work under way; empty ones outside of an attempt."""
+    return _LABELS.get(Labels())
+
+
+@contextmanager
+def labelled(order: Order) -> Iterator[None]:
+    """Label what the body does, in tasks of its own too, as part of ``order``."""
+    token = _LABELS.set(Labels(order.stage, order.task.id, order.attempt))
+    try:
+        yield
+    finally:
+        _LABELS.reset(token)
+
+
+@contextmanager
+def retried(number: int) -> Iterator[None]:
+    """Label what the body does as the retry ``number``."""
+    token = _LABELS.set(replace(labels(), retry=number))
+    try:
+        yield
+    finally:
+        _LABELS.reset(token)
