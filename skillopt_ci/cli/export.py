@@ -12,8 +12,8 @@ from skillopt_ci.cli.context import Globals, global_options
 from skillopt_ci.cli.evidence import gather
 from skillopt_ci.cli.reader import open_reader
 from skillopt_ci.errors import ExitCode, UsageError
+from skillopt_ci.integrations.skillopt.export import skillopt_files
 from skillopt_ci.report.figures import plural
-from skillopt_ci.report.skillopt_export import skillopt_files
 
 
 @click.command()

@@ -31,7 +31,7 @@ def read_tasks(loaded: Loaded, environ: Mapping[str, str]) -> tuple[Splits, Envi
         return load_splits(config.tasks, loaded.root, config.train), None
     assert config.environment is not None  # noqa: S101 - the configuration has one of the two
     # Imported late: bridges are large, and few runs have one.
-    from skillopt_ci.environments.checked import split_tasks  # noqa: PLC0415
+    from skillopt_ci.environments.api import split_tasks  # noqa: PLC0415
     from skillopt_ci.environments.find import open_environment  # noqa: PLC0415
 
     environment = open_environment(config.environment, loaded.root, environ)

@@ -11,20 +11,65 @@
             return Score(hard=right, soft=right, reason="", answer=attempt.response)
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeVar
 
-from skillopt_ci.environments.division import Division
-from skillopt_ci.errors import EnvironmentFailure, TaskFileError
+from pydantic import Field, ValidationError
+
+from skillopt_ci.agents.manual import ScriptedSolver
+from skillopt_ci.aio import Places
+from skillopt_ci.config.base import Section
+from skillopt_ci.config.loading import Loaded
+from skillopt_ci.config.rollout import ScriptedSettings
+from skillopt_ci.errors import EnvironmentFailure, SkilloptError, TaskFileError, UsageError
 from skillopt_ci.messages import Message
+from skillopt_ci.model.types import ChatClient
+from skillopt_ci.rollout.attempt import Attempting
+from skillopt_ci.rollout.computers import open_places
 from skillopt_ci.rollout.environment import Environment, Parts, Reflecting, Split
+from skillopt_ci.rollout.graders import TaskScorers
+from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.solver import Solver, Workplace
-from skillopt_ci.rollout.types import AgentError, Attempt
-from skillopt_ci.scorers.base import GraderError, Score
-from skillopt_ci.tasks.files import Record, refuse
-from skillopt_ci.tasks.loading import load_tasks
+from skillopt_ci.rollout.types import AgentError, Attempt, Rollout
+from skillopt_ci.scorers.base import GraderBroke, GraderError, Score, blamed
+from skillopt_ci.tasks.files import Record, did_you_mean, refuse
+from skillopt_ci.tasks.loading import SPLIT_NAMES, divide, load_tasks
 from skillopt_ci.tasks.records import to_task
-from skillopt_ci.tasks.task import Task
+from skillopt_ci.tasks.task import Task, task_sha256
+from skillopt_ci.util import last_line
+
+# Dividing one list of tasks into the three splits, where a source has but one.
+
+Item = TypeVar("Item")
+
+
+class Division(Section):
+    """How a list of tasks is divided."""
+
+    split: str = Field(default="2:1:7", pattern=r"^[1-9]\d*:[1-9]\d*:[1-9]\d*$")
+    """Shares train:selection:test as positive whole numbers, such as 2:1:7."""
+    seed: int = 42
+    """Seed of the shuffle."""
+    limit: int = Field(default=0, ge=0)
+    """Use only the first N tasks of each split; 0 means all."""
+
+    def divided(self, items: Sequence[Item]) -> dict[Split, tuple[Item, ...]]:
+        """Divide ``items``, always the same way; raises UsageError if a split stays empty."""
+        parts = dict(zip(SPLIT_NAMES, divide(items, self.split, self.seed), strict=True))
+        if empty := [name for name, part in parts.items() if not part]:
+            raise UsageError(
+                f"environment: {len(items)} tasks divided {self.split} leave nothing for "
+                f"{' and '.join(empty)}",
+                hint="Add tasks, or choose a more even `environment.split`.",
+            )
+        kept = {name: part[: self.limit or None] for name, part in parts.items()}
+        return {"train": kept["train"], "selection": kept["selection"], "test": kept["test"]}
+
 
 __all__ = [
     "AgentError",
@@ -70,3 +115,178 @@ def divided(tasks: Sequence[Task], split: str, seed: int = 42) -> Mapping[Split,
     The same tasks are always divided the same way. Raises UsageError if a split stays empty.
     """
     return Division(split=split, seed=seed).divided(tasks)
+
+
+# Calling a user's environment so that its mistakes are told as such.
+
+
+def split_tasks(environment: Environment, split: Split) -> tuple[Task, ...]:
+    """The tasks of a split.
+
+    Raises UsageError where the environment raises or returns what is no task, and for tasks that
+    could not be recorded.
+    """
+    call = f"environment: {type(environment).__name__}.tasks({split!r})"
+    try:
+        returned = tuple(environment.tasks(split))
+    except SkilloptError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{call} raised {last_line(error)}") from error
+    if faults := list(_faults(returned)):
+        raise UsageError(f"{call}: {'; '.join(faults[:10])}")
+    return returned
+
+
+async def grade(environment: Environment, task: Task, attempt: Attempt, parts: Parts) -> Score:
+    """The environment's grade of an attempt.
+
+    Where it raises anything unforeseen, or returns what is no score, an empty attempt is graded:
+    raises GraderError if that ends so too, otherwise the attempt scores 0.
+    """
+    empty = replace(
+        attempt, messages=(), response="", n_turns=0, trace="", artifacts=b"", computer=None
+    )
+    return await blamed(
+        lambda: _grade(environment, task, attempt, parts),
+        lambda: _grade(environment, task, empty, parts),
+        attempt.response,
+    )
+
+
+async def _grade(environment: Environment, task: Task, attempt: Attempt, parts: Parts) -> Score:
+    call = f"{type(environment).__name__}.grade"
+    try:
+        score = await environment.grade(task, attempt, parts)
+    except SkilloptError:
+        raise
+    except Exception as error:
+        raise GraderBroke(f"{call} raised {last_line(error)}") from error
+    if not isinstance(score, Score):
+        raise GraderBroke(f"{call} returned {score!r:.60}, expected a Score")
+    if not (0 <= score.hard <= 1 and 0 <= score.soft <= 1):
+        raise GraderBroke(
+            f"{call} gave {score.hard!r:.20} (hard) and {score.soft!r:.20} (soft), "
+            "expected scores from 0 to 1"
+        )
+    return Score(float(score.hard), float(score.soft), str(score.reason), str(score.answer))
+
+
+async def reflect(
+    environment: Environment, asked: Reflecting, client: ChatClient
+) -> Sequence[Mapping[str, object]]:
+    """The patches that the environment proposes.
+
+    Raises UsageError where it raises anything unforeseen, or returns what is no list of patches.
+    """
+    call = f"environment: {type(environment).__name__}.reflect"
+    try:
+        returned = tuple(await environment.reflect(asked, client))
+        json.dumps(returned)
+    except SkilloptError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{call} raised {last_line(error)}") from error
+    if strange := [one for one in returned if not isinstance(one, Mapping)]:
+        raise UsageError(f"{call} returned {strange[0]!r:.60}, expected patches (mappings)")
+    return returned
+
+
+def _faults(tasks: tuple[object, ...]) -> Iterator[str]:
+    for number, task in enumerate(tasks, 1):
+        if not isinstance(task, Task):
+            yield f"number {number} is a {type(task).__name__}, expected a Task"
+        elif not task.messages or task.messages[-1].role != "user":
+            yield f"task {task.id!r} does not end with a message of the user"
+        elif fault := _unwritable(task):
+            yield f"task {task.id!r} {fault}"
+
+
+def _unwritable(task: Task) -> str:
+    if not isinstance(task.id, str) or not task.id.isprintable() or not task.id.strip():
+        return "has no printable id"
+    try:
+        task_sha256(task)
+    except (TypeError, ValueError) as error:
+        return f"cannot be written as JSON: {error}"
+    return ""
+
+
+# The options of an environment, checked like any other part of the configuration.
+
+Options = TypeVar("Options", bound=Section)
+
+
+def read_options(shape: type[Options], given: Mapping[str, object], kind: str) -> Options:
+    """Read ``given``, the options of an environment of type ``kind``.
+
+    Raises UsageError with a line for each key that is wrong: what it is, and what was expected.
+    """
+    try:
+        return shape.model_validate(given)
+    except ValidationError as error:
+        lines = []
+        for detail in error.errors(include_url=False):
+            path = ".".join(["environment", *map(str, detail["loc"])])
+            said = detail["msg"].removeprefix("Value error, ")
+            if detail["type"] == "extra_forbidden":
+                said = f"unknown key; {did_you_mean(str(detail['loc'][-1]), shape.model_fields)}"
+            if detail["type"] == "missing":
+                said = f"missing; an environment of type {kind} needs it"
+            lines.append(f"{path}: {said}")
+        raise UsageError("\n".join(lines)) from None
+
+
+# Tasks tried out with known solutions, before a model is paid for.
+
+_AT_A_TIME = 4
+
+
+def try_solutions(
+    loaded: Loaded,
+    tasks: Sequence[Task],
+    solutions: Mapping[str, Sequence[str]],
+    environ: Mapping[str, str],
+) -> dict[str, Rollout]:
+    """What comes of each task, by its id, if the commands that ``solutions`` has for it are run.
+
+    A task without a solution is graded as it is given out. Works on the configuration's computers;
+    raises :class:`~skillopt_ci.computer.computer.ComputerUnavailable` where there can be none,
+    UsageError where none is configured.
+    """
+    settings = loaded.config.rollout
+    places = open_places(loaded.config, loaded.root, environ)
+    if places is None:
+        raise UsageError("Solutions are commands, and no computer is configured for them")
+    places.computers.check()
+    scorers = TaskScorers(
+        loaded.config.scorer,
+        judge=None,
+        root=loaded.root,
+        environ=environ,
+        places=places,
+        limits=settings.limits,
+    )
+    solver = ScriptedSolver(ScriptedSettings(type="scripted", answer="done"))
+    attempting = Attempting(solver, scorers, settings, places)
+    scripted = [_with_script(task, solutions.get(task.id, ())) for task in tasks]
+    runner = Runner(attempting, Places(_AT_A_TIME))
+    made = asyncio.run(runner.roll_out(scripted, "", stage="trial", attempts=(0,)))
+    return {rollout.task_id: rollout for rollout in made}
+
+
+def _with_script(task: Task, commands: Sequence[str]) -> Task:
+    script = {"commands": list(commands), "answer": "done"}
+    return replace(task, metadata={**task.metadata, "script": script})
+
+
+# Packages that only some environments need.
+
+
+def require(package: str, extra: str) -> None:
+    """Refuse to go on without the importable ``package``; raises UsageError that says how to."""
+    if find_spec(package) is None:
+        raise UsageError(
+            f"environment: {extra} needs the Python package {package}, which is not installed.",
+            hint=f"pip install 'skillopt-ci[{extra}]'",
+        )

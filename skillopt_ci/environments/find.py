@@ -23,9 +23,9 @@ Factory = Callable[[Options, Path, Mapping[str, str]], Environment]
 #: The environments that come with skillopt-ci, imported only when they are asked for.
 BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
-        "inspect": "skillopt_ci.environments.inspect_ai.environment:InspectEnvironment",
-        "promptfoo": "skillopt_ci.environments.promptfoo.environment:PromptfooEnvironment",
-        "skillopt": "skillopt_ci.environments.skillopt.environment:SkillOptEnvironment",
+        "inspect": "skillopt_ci.integrations.inspect:InspectEnvironment",
+        "promptfoo": "skillopt_ci.integrations.promptfoo:PromptfooEnvironment",
+        "skillopt": "skillopt_ci.integrations.skillopt.adapter:SkillOptEnvironment",
     }
 )
 

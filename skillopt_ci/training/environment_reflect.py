@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from skillopt_ci.config.config import Gradient
-from skillopt_ci.environments import checked
+from skillopt_ci.environments import api
 from skillopt_ci.progress import Note, Observer, StageAdvanced, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.report.figures import plural
@@ -54,7 +54,7 @@ async def reflect_there(
         meta_skill=desk.meta_skill,
         notes_from=notes_from,
     )
-    patches = await checked.reflect(environment, asked, desk.client)
+    patches = await api.reflect(environment, asked, desk.client)
     desk.observer(
         StageAdvanced("reflect", f"{plural(len(patches), 'proposal')} of the environment")
     )

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from skillopt_ci.agents.build import build_solver
 from skillopt_ci.aio import Places
 from skillopt_ci.config.rollout import LocalExecutor
-from skillopt_ci.environments.checked import grade
+from skillopt_ci.environments.api import grade
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.middleware import ChatJudge
 from skillopt_ci.model.types import ChatClient
@@ -141,7 +141,7 @@ def _executor(parts: RigParts, attempting: Attempting, resources: ExitStack) -> 
     if isinstance(settings, LocalExecutor):
         return local
     # Imported late: few runs have a cluster.
-    from skillopt_ci.training.ray_executor import ray_executor  # noqa: PLC0415
+    from skillopt_ci.integrations.ray_executor import ray_executor  # noqa: PLC0415
 
     return ray_executor(parts, settings, attempting, resources)
 

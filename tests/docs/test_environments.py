@@ -6,12 +6,12 @@ from pathlib import Path
 
 import yaml
 
-from skillopt_ci.environments.checked import split_tasks
+from skillopt_ci.environments.api import split_tasks
 from skillopt_ci.environments.find import BUILT_IN, open_environment
-from skillopt_ci.environments.inspect_ai.environment import InspectOptions
-from skillopt_ci.environments.promptfoo.assertions import REFUSED, SUPPORTED
-from skillopt_ci.environments.promptfoo.environment import PromptfooOptions
-from skillopt_ci.environments.skillopt.environment import SkillOptOptions
+from skillopt_ci.integrations.inspect import InspectOptions
+from skillopt_ci.integrations.promptfoo import PromptfooOptions
+from skillopt_ci.integrations.promptfoo_assertions import REFUSED, SUPPORTED
+from skillopt_ci.integrations.skillopt.adapter import SkillOptOptions
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.tasks.loading import load_tasks
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.environments import checked
+from skillopt_ci.environments import api
 from skillopt_ci.environments.api import Attempt, Environment, Message, Score, Task
 from skillopt_ci.errors import UsageError
 from skillopt_ci.scorers.base import GraderError
@@ -53,13 +53,13 @@ def task(name: Any = "t", role: Any = "user", **more: Any) -> Task:
 )
 def test_tasks_that_are_none(tasks: Any, said: str) -> None:
     with pytest.raises(UsageError, match=r"Given\.tasks\('train'\)") as error:
-        checked.split_tasks(Given(tasks=tasks), "train")
+        api.split_tasks(Given(tasks=tasks), "train")
     assert said in str(error.value)
 
 
 def test_messages_for_people_pass_as_they_are() -> None:
     with pytest.raises(UsageError, match=r"^say it$"):
-        checked.split_tasks(Given(tasks=UsageError("say it")), "train")
+        api.split_tasks(Given(tasks=UsageError("say it")), "train")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ class Strict(Given):
 def test_an_attempt_that_makes_the_grader_fail_scores_0() -> None:
     parts: Any = None
     for response, hard in (("1", 1.0), ("one", 0.0), ("7", 0.0)):
-        score = asyncio.run(checked.grade(Strict(), task(), Attempt((), response), parts))
+        score = asyncio.run(api.grade(Strict(), task(), Attempt((), response), parts))
         assert (score.hard, score.soft) == (hard, hard / 2)
 
 
@@ -97,7 +97,7 @@ def test_truth_values_become_scores() -> None:
 
 def grade(score: Any) -> Score:
     parts: Any = None
-    return asyncio.run(checked.grade(Given(score=score), task(), Attempt((), ""), parts))
+    return asyncio.run(api.grade(Given(score=score), task(), Attempt((), ""), parts))
 
 
 @pytest.mark.parametrize(
@@ -121,4 +121,4 @@ def test_patches_are_handed_on() -> None:
 
 def reflect(patches: Any) -> Any:
     nobody: Any = None
-    return asyncio.run(checked.reflect(Given(patches=patches), nobody, nobody))
+    return asyncio.run(api.reflect(Given(patches=patches), nobody, nobody))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.config.config import EnvironmentSettings
-from skillopt_ci.environments.checked import split_tasks
+from skillopt_ci.environments.api import split_tasks
 from skillopt_ci.environments.find import open_environment
 from skillopt_ci.errors import UsageError
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from skillopt_ci.config.config import EnvironmentSettings
-from skillopt_ci.environments.bridge import unpacked
 from skillopt_ci.environments.find import open_environment
-from skillopt_ci.environments.inspect_ai.environment import InspectEnvironment
 from skillopt_ci.errors import BudgetExhausted, UsageError
+from skillopt_ci.integrations.bridge import unpacked
+from skillopt_ci.integrations.inspect import InspectEnvironment
 from skillopt_ci.messages import ToolCall
 from skillopt_ci.model.types import ChatRequest, ModelUnavailable, Role
 from skillopt_ci.rollout.environment import Environment, EnvironmentFailure

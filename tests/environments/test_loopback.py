@@ -13,9 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.environments.loopback.conversation import Conversation
-from skillopt_ci.environments.loopback.endpoint import Endpoint
-from skillopt_ci.environments.loopback.wire import BadRequestError, read_request, reply_body
+from skillopt_ci.integrations.endpoint import (
+    BadRequestError,
+    Conversation,
+    Endpoint,
+    read_request,
+    reply_body,
+)
 from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.providers import as_sent
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Role

@@ -12,11 +12,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.environments.promptfoo.assertions import Verdict, combined
-from skillopt_ci.environments.promptfoo.grading import Grading
-from skillopt_ci.environments.promptfoo.reading import read_tests
-from skillopt_ci.environments.promptfoo.shape import AssertionShape
 from skillopt_ci.errors import UsageError
+from skillopt_ci.integrations.promptfoo import read_tests
+from skillopt_ci.integrations.promptfoo_assertions import AssertionShape, Grading, Verdict, combined
 from skillopt_ci.messages import Message
 from skillopt_ci.scorers.base import GraderError
 from skillopt_ci.tasks.task import Task

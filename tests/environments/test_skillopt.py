@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from skillopt_ci.config.config import EnvironmentSettings, Gradient
-from skillopt_ci.environments.bridge import unpacked
 from skillopt_ci.environments.find import open_environment
-from skillopt_ci.environments.skillopt.environment import SkillOptEnvironment
 from skillopt_ci.errors import UsageError
+from skillopt_ci.integrations.bridge import unpacked
+from skillopt_ci.integrations.skillopt.adapter import SkillOptEnvironment
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatRequest, ModelRefusal, ModelUnavailable, Role
 from skillopt_ci.rollout.environment import EnvironmentFailure, Reflecting

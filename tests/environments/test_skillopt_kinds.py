@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.environments.skillopt.kinds import kind_of
+from skillopt_ci.integrations.skillopt.adapter import kind_of
 
 TASKS = ["pick_and_place", "pick_two_obj_and_place", "look_at_obj_in_light"]
 NAMES = st.text(st.characters(categories=["Ll", "Lu", "Nd"]), min_size=1, max_size=8)

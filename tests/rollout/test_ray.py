@@ -21,13 +21,12 @@ from skillopt_ci.cli.main import main
 from skillopt_ci.config.config import Config, Limits
 from skillopt_ci.config.rollout import RayExecutor
 from skillopt_ci.errors import BudgetExhausted, ExitCode, UsageError
+from skillopt_ci.integrations import ray_executor
+from skillopt_ci.integrations.ray_executor import Parcel, join
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import Event, Note
 from skillopt_ci.redaction import HIDDEN
-from skillopt_ci.rollout.ray.cluster import join
-from skillopt_ci.rollout.ray.parcel import Parcel
 from skillopt_ci.rollout.types import Order
-from skillopt_ci.training import ray_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -281,7 +280,7 @@ class TestWorker:
     def test_answers_are_handed_over_and_nothing_stays(
         self, checkout: Checkout, tmp_path: Path
     ) -> None:
-        handover = ray_worker.make(_parcel(checkout))
+        handover = ray_executor.make(_parcel(checkout))
         assert handover.trouble == ""
         assert [json.loads(line).get("paid_by") for line in handover.answers] == [None, ""]
         assert list((tmp_path / f"skillopt-ci-{os.getuid()}").iterdir()) == []
@@ -291,7 +290,7 @@ class TestWorker:
     ) -> None:
         model_server.trouble = lambda prompt: (503, "busy") if "rubric" in prompt.lower() else None
         rubric = "scorer={type: rubric, rubric: 'The rubric: is it right?'}"
-        handover = ray_worker.make(_parcel(checkout, rubric))
+        handover = ray_executor.make(_parcel(checkout, rubric))
         assert len(handover.answers) == 2
         assert "busy" in handover.trouble
 
@@ -299,28 +298,28 @@ class TestWorker:
         self, checkout: Checkout, model_server: ModelServer
     ) -> None:
         parcel = _parcel(checkout)
-        folder = ray_worker._folder(parcel.name)
-        died = asyncio.run(ray_worker._made(parcel, folder, dict(os.environ)))
-        assert ray_worker.make(parcel) == died
+        folder = ray_executor._folder(parcel.name)
+        died = asyncio.run(ray_executor._made(parcel, folder, dict(os.environ)))
+        assert ray_executor.make(parcel) == died
         assert model_server.answered.total() == 1
 
     def test_no_secret_of_the_worker_is_handed_over(
         self, checkout: Checkout, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(model_server, "answer", lambda *_: f"I know {WORKERS_KEY}")
-        handover = ray_worker.make(_parcel(checkout))
+        handover = ray_executor.make(_parcel(checkout))
         assert HIDDEN in "".join(handover.answers)
         assert WORKERS_KEY not in "".join(handover.answers)
         model_server.trouble = lambda prompt: (400, f"no model for {WORKERS_KEY}")
         other = replace(_parcel(checkout), name="another")
-        assert WORKERS_KEY not in ray_worker.make(other).trouble
+        assert WORKERS_KEY not in ray_executor.make(other).trouble
 
     def test_its_share_of_the_budget_ends_it_without_a_word(self, checkout: Checkout) -> None:
-        handover = ray_worker.make(_parcel(checkout, limits=Limits(calls=0)))
+        handover = ray_executor.make(_parcel(checkout, limits=Limits(calls=0)))
         assert (len(handover.answers), handover.trouble) == (1, "")
 
     def test_a_folder_that_is_not_there_is_its_trouble(self, checkout: Checkout) -> None:
-        handover = ray_worker.make(_parcel(checkout, "prompts=nowhere"))
+        handover = ray_executor.make(_parcel(checkout, "prompts=nowhere"))
         assert "nowhere" in handover.trouble
 
     def test_a_folder_of_somebody_elses_is_not_used(
@@ -328,7 +327,7 @@ class TestWorker:
     ) -> None:
         (tmp_path / f"skillopt-ci-{os.getuid()}").mkdir(mode=0o777)
         (tmp_path / f"skillopt-ci-{os.getuid()}").chmod(0o777)
-        assert "somebody else" in ray_worker.make(_parcel(checkout)).trouble
+        assert "somebody else" in ray_executor.make(_parcel(checkout)).trouble
 
 
 def _measured(session: Session, scope: str = "scope") -> tuple[int, int]:

@@ -6,10 +6,8 @@ from typing import Any
 
 from pydantic import Field
 
-from skillopt_ci.environments.bridge import BridgeEnvironment, checked_share
-from skillopt_ci.environments.division import Division
-from skillopt_ci.environments.extras import require
-from skillopt_ci.environments.options import read_options
+from skillopt_ci.environments.api import Division, read_options, require
+from skillopt_ci.integrations.bridge import BridgeEnvironment, checked_share
 from skillopt_ci.messages import Message
 from skillopt_ci.rollout.environment import Split
 from skillopt_ci.rollout.solver import Workplace
@@ -39,7 +37,7 @@ class InspectEnvironment(BridgeEnvironment):
     """A task of Inspect AI: its samples are the tasks, its solver works, its scorer grades."""
 
     kind = "inspect"
-    module = "skillopt_ci.environments.inspect_ai.side"
+    module = "skillopt_ci.integrations.inspect_worker"
 
     def __init__(
         self, options: Mapping[str, object], root: Path, environ: Mapping[str, str]

@@ -11,7 +11,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from inspect_ai import Task, eval, task_with  # noqa: A004
+from inspect_ai import (
+    Task,
+    eval,  # noqa: A004
+    task_with,
+)
 from inspect_ai._eval.loader import load_tasks
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.log import EvalSample

@@ -5,20 +5,89 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 from jsonschema.exceptions import SchemaError, best_match
 from jsonschema.validators import Draft7Validator, validator_for
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from rapidfuzz.distance import Levenshtein
 from referencing import Registry
 
-from skillopt_ci.environments.promptfoo.shape import AssertionShape
+from skillopt_ci.aio import siblings
+from skillopt_ci.config.scorers import PythonScorer, RubricScorer
 from skillopt_ci.errors import UsageError
-from skillopt_ci.scorers.base import one_line, quote
+from skillopt_ci.scorers.base import GraderError, Judge, one_line, quote
+from skillopt_ci.scorers.code import call_function, load_function
+from skillopt_ci.scorers.rubric import RubricGrader
 from skillopt_ci.tasks.files import did_you_mean
+from skillopt_ci.tasks.task import Task
+
+# A promptfoo configuration, as far as it describes tests.
+
+
+def _listed(value: object) -> object:
+    return value if isinstance(value, list) else [value]
+
+
+class Shape(BaseModel):
+    """A mapping of which other keys (providers, outputPath, …) are not our business."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class AssertionShape(Shape):
+    """One assertion, or a set of them."""
+
+    type: str
+    value: Any = None
+    threshold: float | None = None
+    weight: float = Field(default=1.0, ge=0)
+    transform: Any = None
+    assertions: tuple["AssertionShape", ...] = Field(default=(), alias="assert")
+
+
+class OptionsShape(Shape):
+    """The options of a test that change what is asked or graded."""
+
+    prefix: str = ""
+    suffix: str = ""
+    transform: Any = None
+    disable_var_expansion: bool = Field(default=False, alias="disableVarExpansion")
+
+
+class TestShape(Shape):
+    """One test, or the default of all."""
+
+    __test__ = False  # nothing for pytest
+
+    description: str = ""
+    vars: dict[str, Any] = Field(default_factory=dict)
+    assertions: tuple[AssertionShape, ...] = Field(default=(), alias="assert")
+    threshold: float | None = None
+    options: OptionsShape = OptionsShape()
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+
+class PromptShape(Shape):
+    """A prompt with a name."""
+
+    raw: str | None = None
+    id: str | None = None
+    label: str = ""
+
+
+class FileShape(Shape):
+    """The file."""
+
+    prompts: Annotated[list[str | PromptShape], BeforeValidator(_listed)]
+    tests: Annotated[list[str | TestShape], BeforeValidator(_listed)]
+    default: TestShape = Field(default=TestShape(), alias="defaultTest")
+    scenarios: list[Any] = Field(default_factory=list)
+
 
 _NOT = "not-"
 _LEVENSHTEIN_THRESHOLD = 5
@@ -233,3 +302,81 @@ REFUSED: Mapping[str, str] = MappingProxyType(
         "webhook": "grading does not ask servers of its own",
     }
 )
+
+
+# Judging an answer by all assertions of its test, those that ask a model or a program too.
+
+_FUNCTION = "get_assert"
+
+
+@dataclass(frozen=True, slots=True)
+class Grading:
+    """What grading takes besides the answer; ``folder`` is that of the promptfoo file."""
+
+    task: Task
+    vars: Mapping[str, Any]
+    folder: Path
+    judge: Judge
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+    async def all_of(
+        self, assertions: Sequence[AssertionShape], threshold: float | None, answer: str
+    ) -> Verdict:
+        """Judge by ``assertions``; raises GraderError if one of them cannot be judged."""
+        async with siblings() as group:
+            running = [group.create_task(self._one(each, answer)) for each in assertions]
+        verdicts = [done.result() for done in running]
+        return combined(verdicts, [each.weight for each in assertions], threshold)
+
+    async def _one(self, assertion: AssertionShape, answer: str) -> Verdict:
+        match kind_of(assertion):
+            case "assert-set":
+                return await self.all_of(assertion.assertions, assertion.threshold, answer)
+            case "llm-rubric":
+                return await self._rubric(assertion, answer)
+            case "python":
+                return await self._python(assertion, answer)
+        try:
+            return judge_text(assertion, answer)
+        except UsageError as error:
+            raise GraderError(f"{assertion.type}: {error.message}") from error
+
+    async def _rubric(self, assertion: AssertionShape, answer: str) -> Verdict:
+        spec = RubricScorer(type="rubric", rubric=str(assertion.value))
+        if assertion.threshold is not None:
+            spec = spec.model_copy(update={"hard_at": assertion.threshold})
+        score = await RubricGrader(spec, self.judge).score(self.task, answer)
+        negated = is_negated(assertion)
+        soft = 1 - score.soft if negated else score.soft
+        return Verdict(bool(score.hard) != negated, soft, score.reason)
+
+    async def _python(self, assertion: AssertionShape, answer: str) -> Verdict:
+        name = str(assertion.value).removeprefix("file://")
+        path, _, function = name.partition(":")
+        entry = f"{path}:{function or _FUNCTION}"
+        load_function(entry, self.folder)
+        spec = PythonScorer(type="python", entry=entry)
+        context = {"vars": dict(self.vars), "prompt": self.task.messages[-1].content}
+        returned = await call_function(
+            entry,
+            (answer, context),
+            root=self.folder,
+            environ=self.environ,
+            timeout=spec.timeout,
+        )
+        return _verdict(assertion, returned, entry)
+
+
+def _verdict(assertion: AssertionShape, returned: object, entry: str) -> Verdict:
+    """What a Python assertion returned: a truth value, a score, or pass, score and reason."""
+    found = returned if isinstance(returned, dict) else {}
+    score = found.get("score", found.get("pass")) if found else returned
+    if not isinstance(score, bool | int | float) or not 0 <= score <= 1:
+        raise GraderError(f"{entry} returned {returned!r:.80}, expected a score from 0 to 1")
+    holds = bool(found.get("pass", score > 0))
+    if assertion.threshold is not None:
+        holds = holds and score >= assertion.threshold
+    negated = is_negated(assertion)
+    passed = holds != negated
+    soft = float(passed) if negated or isinstance(score, bool) else float(score)
+    return Verdict(passed, soft, str(found.get("reason") or f"{entry} gave {score}"))

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from skillopt_ci.aio import visible
-from skillopt_ci.environments.loopback.conversation import Conversation
-from skillopt_ci.environments.loopback.endpoint import Endpoint
 from skillopt_ci.errors import EnvironmentFailure
+from skillopt_ci.integrations.endpoint import Conversation, Endpoint
 from skillopt_ci.model.types import ChatClient, Role
 from skillopt_ci.rollout.environment import Environment, Parts
 from skillopt_ci.rollout.solver import Solver, Workplace

@@ -1,1 +1,0 @@
-"""Tasks of Inspect AI (https://inspect.aisi.org.uk)."""

@@ -1,1 +1,0 @@
-"""Test files of promptfoo (https://www.promptfoo.dev): prompts, variables, assertions."""

@@ -1,1 +1,0 @@
-"""Environment adapters of SkillOpt (https://github.com/microsoft/SkillOpt)."""

@@ -1,0 +1,248 @@
+"""SkillOpt's environment adapters: their items are the tasks, their rollout works and grades."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from skillopt_ci.config.base import Section
+from skillopt_ci.environments.api import read_options, require
+from skillopt_ci.integrations.bridge import BridgeEnvironment, checked_share, unpacked
+from skillopt_ci.messages import Message
+from skillopt_ci.model.types import ChatClient, Role
+from skillopt_ci.rollout.environment import Reflecting, Split
+from skillopt_ci.rollout.solver import Workplace
+from skillopt_ci.rollout.types import Rollout
+from skillopt_ci.scorers.base import GraderError, Score
+from skillopt_ci.tasks.task import Task
+
+# A batch of rollouts as SkillOpt's ``reflect`` expects it: rows, files, and its settings.
+
+Files = Mapping[str, str]
+
+
+def reflection_job(asked: Reflecting) -> Mapping[str, object]:
+    """What the worker is to do: ``reflect`` on the rollouts, with the settings of the run."""
+    rows, files = _evidence(asked.rollouts)
+    gradient = asked.gradient
+    settings: dict[str, object] = {
+        "analyst_workers": gradient.analyst_workers,
+        "failure_only": gradient.failure_only,
+        "minibatch_size": gradient.minibatch_size,
+    }
+    if asked.budget is not None:
+        settings["edit_budget"] = asked.budget
+    job = {
+        "rows": rows,
+        "files": files,
+        "settings": settings,
+        "skill": asked.skill,
+        "update_mode": asked.update_mode,
+        "seed": asked.seed,
+        "step_buffer": asked.step_buffer,
+        "meta_skill": asked.meta_skill,
+        "notes_from": sorted(asked.notes_from),
+    }
+    return {"reflect": job}
+
+
+def _evidence(rollouts: Sequence[Rollout]) -> tuple[list[dict[str, object]], dict[str, str]]:
+    """Rows and files of all ``rollouts``; of several attempts at an item each has an id of its own.
+
+    Attempts are told apart by a number behind the id, from the second one on.
+    """
+    rows, files, seen = list[dict[str, object]](), dict[str, str](), Counter[str]()
+    for rollout in rollouts:
+        seen[rollout.task_id] += 1
+        number = seen[rollout.task_id]
+        name = rollout.task_id if number == 1 else f"{rollout.task_id}~{number}"
+        row, own = _told(rollout)
+        rows.append({**row, "id": name})
+        for path, text in own.items():
+            within = path.removeprefix(f"{rollout.task_id}/")
+            files[path if within == path else f"{name}/{within}"] = text
+    return rows, files
+
+
+def _told(rollout: Rollout) -> tuple[Mapping[str, object], Files]:
+    """The adapter's own row and files, or what we know where it left none (a refusal, a limit)."""
+    left = _left(rollout.artifacts)
+    if "row" in left:
+        return left["row"], left["files"]
+    row = {
+        "hard": rollout.hard,
+        "soft": rollout.soft,
+        "fail_reason": rollout.reason,
+        "task_type": rollout.task_type,
+        "n_turns": rollout.n_turns,
+        "predicted_answer": rollout.answer,
+    }
+    # read with the locale's encoding there
+    talk = json.dumps([_said(one) for one in rollout.messages if one.role != "system"])
+    return row, {f"{rollout.task_id}/conversation.json": talk}
+
+
+def _left(artifacts: bytes) -> Mapping[str, Any]:
+    try:
+        return unpacked(artifacts)
+    except GraderError:
+        return {}
+
+
+def _said(message: Message) -> dict[str, str]:
+    return {"role": message.role, "content": message.content}
+
+
+class SkillOptOptions(Section):
+    """Options of `environment: {type: skillopt}`."""
+
+    adapter: str = Field(min_length=1)
+    """One of SkillOpt's own (`searchqa`), `package.module:Class` or `path/to/file.py:Class`."""
+    config: str | dict[str, object] = Field(default_factory=dict)
+    """SkillOpt's configuration: a YAML file of its own, or the keys, flat or in its sections."""
+    prompts: bool = True
+    """Use the adapter's prompts for the analysts, where it has its own."""
+    reflect: Literal["ours", "adapter"] = "ours"
+    """Who reads trajectories and proposes edits: our analysts, or the adapter's own `reflect`."""
+    prompt_files: str | None = None
+    """A folder with `<name>.md` or `<environment>/<name>.md` for the prompt files that the
+    installed package lacks."""
+    env: tuple[str, ...] = ()
+    """Names of environment variables that the adapter may see besides PATH, HOME and LANG."""
+
+
+class SkillOptEnvironment(BridgeEnvironment):
+    """An adapter of SkillOpt's, made to ask the run's own target model."""
+
+    kind = "skillopt"
+    module = "skillopt_ci.integrations.skillopt.worker"
+
+    def __init__(
+        self, options: Mapping[str, object], root: Path, environ: Mapping[str, str]
+    ) -> None:
+        require("skillopt", "skillopt")
+        self._read = read_options(SkillOptOptions, options, self.kind)
+        super().__init__(options, root, environ)
+
+    @property
+    def env(self) -> tuple[str, ...]:
+        """Names of the environment variables that the worker may see."""
+        return self._read.env
+
+    def tasks(self, split: Split) -> tuple[Task, ...]:
+        """Return the items of a split as tasks."""
+        return tuple(map(_task, self.worker.tasks[split]))
+
+    def prompts(self) -> Mapping[str, str]:
+        """Return the adapter's own prompts by the name of those that they replace."""
+        prompts: Mapping[str, str] = self.worker.facts["prompts"]
+        return prompts if self._read.prompts else {}
+
+    def job(self, task: Task, place: Workplace) -> Mapping[str, object]:
+        """Name the item, and say whether it is trained on and what reflection will want of it."""
+        training = place.stage == "rollout"
+        return {
+            "item": task.metadata["item"],
+            "training": training,
+            "evidence": training and self.reflects,
+        }
+
+    @property
+    def reflects(self) -> bool:
+        """Whether the adapter's own ``reflect`` stands in the place of the analysts."""
+        return self._read.reflect == "adapter"
+
+    async def reflect(
+        self, asked: Reflecting, client: ChatClient
+    ) -> Sequence[Mapping[str, object]]:
+        """Return the patches of the adapter's own ``reflect``."""
+        result = await self.ask_worker(reflection_job(asked), client, "analyst", (Role.OPTIMIZER,))
+        patches: list[Mapping[str, object]] = result["patches"]
+        return patches
+
+    def identity(self) -> Mapping[str, object]:
+        """Return options and versions; who reflects says nothing about scores."""
+        known = super().identity()
+        options = {key: one for key, one in self.options.items() if key != "reflect"}
+        return {**known, "options": options}
+
+    def score(self, result: Mapping[str, Any]) -> Score:
+        """Read hard and soft score out of the adapter's row; hard may be partial, as there."""
+        hard = checked_share(result["hard"], "the adapter's hard score")
+        soft = checked_share(result["soft"], "the adapter's soft score")
+        return Score(hard, soft, str(result["reason"]), str(result["answer"]))
+
+
+def _task(told: Mapping[str, Any]) -> Task:
+    return Task(
+        id=told["id"],
+        messages=(Message("user", told["text"]),),
+        references=tuple(told["references"]),
+        task_type=told["type"],
+        metadata={"item": told["key"]},
+        reference_text=told["reference_text"],
+    )
+
+
+# The files of a rollout that reflection reads: packed in one process, laid out in another.
+
+#: A larger file is left behind: no analyst reads it.
+MOST_BYTES = 2_000_000
+
+
+def files_below(folder: Path) -> dict[str, str]:
+    """The text files below ``folder``, by their paths in it; no links, nothing large."""
+    found = {}
+    for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > MOST_BYTES:
+            continue
+        try:
+            found[path.relative_to(folder).as_posix()] = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue  # a workbook, a picture: analysts read text
+    return found
+
+
+def lay_out(files: Mapping[str, str], folder: Path) -> None:
+    """Write ``files`` below ``folder``; raises ValueError for a path that leads out of it."""
+    for name, text in files.items():
+        path = folder / name
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise ValueError(f"{name!r} leads out of the folder of predictions")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+# What type an item is of, among those that its adapter declares.
+
+#: Where items say what they are; in their questions the name of a type may stand by chance.
+_TELLING = re.compile(r"type|kind|categor|topic|task|file|path", re.IGNORECASE)
+
+
+def kind_of(item: Mapping[str, object], declared: Sequence[str]) -> str:
+    """The type that ``item`` states, or else the one of ``declared`` that its facts name.
+
+    The facts are those that tell kinds, files and paths: ALFWorld's items have theirs in the name
+    of a game file, SpreadsheetBench's in other words. Of several that fit, the longest counts.
+    """
+    if stated := str(item.get("task_type") or ""):
+        return stated
+    if len(declared) == 1:
+        return str(declared[0])
+    facts = [_plain(text) for text in _facts(item)]
+    named = [kind for kind in map(str, declared) if any(_plain(kind) in fact for fact in facts)]
+    return max(named, key=len, default="")
+
+
+def _facts(item: Mapping[str, object]) -> Iterator[str]:
+    for key, value in item.items():
+        if _TELLING.search(key):
+            yield from map(str, value if isinstance(value, list) else [value])
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\W+|_+", "_", text.strip().lower())

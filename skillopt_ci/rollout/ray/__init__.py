@@ -1,1 +1,0 @@
-"""Attempts made by a Ray cluster (https://docs.ray.io)."""
