@@ -15,12 +15,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from skillopt_ci.git.history import message
+from skillopt_ci.git.objects import read_file
+from skillopt_ci.git.process import Git
 from skillopt_ci.ledger.folder import RunFolder, document, line
-from skillopt_ci.ledger.git import Git
-from skillopt_ci.ledger.objects import read_file
-from skillopt_ci.ledger.records.run import HistoryEntry, State
-from skillopt_ci.ledger.records.step import StepRecord
-from skillopt_ci.ledger.trailers import message
+from skillopt_ci.ledger.records import HistoryEntry, State, StepRecord
 
 RUN = RunFolder("quickstart")
 BRANCH = "refs/heads/skillopt/quickstart"

@@ -16,7 +16,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, sync_playwright
 
 from bench.light import measure, prolong, train
-from skillopt_ci.ledger.git import Git
+from skillopt_ci.git.process import Git
 
 STEPS = 200
 REPEATS = 3

@@ -23,9 +23,7 @@ import pytest
 from skillopt_ci.cli.assemble import open_session
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.ledger.folder import RunFolder
-from skillopt_ci.ledger.records.epoch import BoundaryRecord
-from skillopt_ci.ledger.records.run import HistoryEntry, State
-from skillopt_ci.ledger.records.step import StepRecord
+from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord
 from skillopt_ci.progress import Observer, silent
 from skillopt_ci.training.advance import Outcome, cross_boundary
 from skillopt_ci.training.boundary import BoundaryOutcome

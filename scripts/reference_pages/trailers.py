@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import get_args
 
 from reference_pages.markdown import table
-from skillopt_ci.ledger.records.step import Action
+from skillopt_ci.ledger.records import Action
 
 _PREFIX = "Skillopt-"
 _MEANINGS = {

@@ -28,7 +28,7 @@ from skillopt_ci.errors import (
     UsageError,
 )
 from skillopt_ci.github.forge import Forge
-from skillopt_ci.ledger.reading import resolve
+from skillopt_ci.ledger.inspect import resolve
 from skillopt_ci.report.comparison import Finding, judge
 from skillopt_ci.report.evaluation_comment import (
     EvaluationView,

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from skillopt_ci.cli.reader import RunReader
+from skillopt_ci.git.history import Commit
+from skillopt_ci.git.objects import read_texts
 from skillopt_ci.integrations.skillopt.export import Evidence
-from skillopt_ci.ledger.batch import read_texts
-from skillopt_ci.ledger.history import Commit
-from skillopt_ci.ledger.records.measurement import Measurement
+from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.skill.document import sha256
 
 #: Generations by which a shallow clone is deepened, one after another; 0 is all there are.

@@ -17,7 +17,7 @@ from skillopt_ci.cli.workflows import Place, workflow_files
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.providers import Preset, ProviderName
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.ledger.git import Git
+from skillopt_ci.git.process import Git
 from skillopt_ci.sanitize import harmless_line
 from skillopt_ci.skill.validation import unloadable
 

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from skillopt_ci.ledger.records.step import StepRecord
+from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.page.effects import EditEffect, Effects
 from skillopt_ci.training.attribution import attribute, compared_in, rules_of
 

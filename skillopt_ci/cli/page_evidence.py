@@ -7,7 +7,7 @@ from skillopt_ci.cli.page_attempts import recorded_attempts
 from skillopt_ci.cli.page_effects import edit_effects
 from skillopt_ci.cli.reader import RunReader
 from skillopt_ci.cli.run_view import view
-from skillopt_ci.ledger.records.run import HistoryEntry
+from skillopt_ci.ledger.records import HistoryEntry
 from skillopt_ci.page.curve import anchor
 from skillopt_ci.page.evidence import Evidence
 from skillopt_ci.page.versions import Version

@@ -20,8 +20,8 @@ from skillopt_ci.cli.live import build_observer
 from skillopt_ci.cli.skill_source import find_skill
 from skillopt_ci.demo.quickstart import write_example
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.ledger.git import Git
-from skillopt_ci.ledger.reading import newest
+from skillopt_ci.git.process import Git
+from skillopt_ci.ledger.inspect import newest
 from skillopt_ci.sanitize import harmless_line
 from skillopt_ci.training.evaluate import Evaluation, evaluate
 from skillopt_ci.training.run import train

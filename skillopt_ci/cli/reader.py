@@ -11,11 +11,9 @@ from skillopt_ci.config.config import Git
 from skillopt_ci.config.loading import run_names
 from skillopt_ci.errors import RepositoryError, UsageError
 from skillopt_ci.ledger.folder import Reader, RunFolder
+from skillopt_ci.ledger.inspect import newest, runs
 from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.ledger.reading import newest, runs
-from skillopt_ci.ledger.records.epoch import BoundaryRecord
-from skillopt_ci.ledger.records.run import HistoryEntry, State
-from skillopt_ci.ledger.records.step import StepRecord
+from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord
 
 _DEFAULT_CONFIG = Globals(environ={}, cwd=Path()).config
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from skillopt_ci.cli.reader import RunReader
-from skillopt_ci.ledger.history import Commit
+from skillopt_ci.git.history import Commit
+from skillopt_ci.ledger.inspect import resolve
 from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.ledger.reading import resolve
-from skillopt_ci.ledger.records.run import HistoryEntry
+from skillopt_ci.ledger.records import HistoryEntry
 from skillopt_ci.report.run_view import EventKind, RunView, StepPlace
 
 #: What a verdict's commit is known by. Action and hash belong to it: in the same repository another

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from skillopt_ci.errors import UsageError
 from skillopt_ci.ledger.folder import RunFolder
+from skillopt_ci.ledger.inspect import newest, resolve
 from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.ledger.reading import newest, resolve
 from skillopt_ci.training.evaluate import NamedSkill
 
 #: Words for texts that the run's folder keeps.

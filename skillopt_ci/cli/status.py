@@ -12,8 +12,8 @@ from skillopt_ci.cli.reader import RunReader, open_reader
 from skillopt_ci.cli.table import print_rows
 from skillopt_ci.config.config import GeneratedTasks
 from skillopt_ci.errors import ExitCode, SkilloptError
-from skillopt_ci.ledger.lock import is_held
-from skillopt_ci.ledger.reading import candidate
+from skillopt_ci.git.sync import is_held
+from skillopt_ci.ledger.inspect import candidate
 from skillopt_ci.report.status import status_json, status_rows
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.loading import load_splits

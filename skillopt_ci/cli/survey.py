@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 from skillopt_ci.config.loading import load, run_names
 from skillopt_ci.errors import RepositoryError, SkilloptError
-from skillopt_ci.ledger.git import Git
+from skillopt_ci.git.process import Git
 from skillopt_ci.skill.document import Place, documents, word_count
 
 #: How configurations are called; `configs/base.yaml` and the like are bases, no runs.

@@ -17,7 +17,7 @@ from skillopt_ci.config.config import Config
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ExitCode, SkilloptError
-from skillopt_ci.ledger.git import Git
+from skillopt_ci.git.process import Git
 from skillopt_ci.rollout.computers import open_places
 from skillopt_ci.tasks.loading import load_splits
 from skillopt_ci.tasks.task import Task

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.rollout import ChatSettings, HumanSettings, ScriptedSettings
-from skillopt_ci.ledger.records.run import HistoryEntry
-from skillopt_ci.ledger.records.step import StepRecord
+from skillopt_ci.ledger.records import HistoryEntry, StepRecord
 
 #: Before there is any history: the share of candidates that is accepted where any gain is enough
 #: and where chance must not explain it, and of steps that propose nothing.

@@ -29,7 +29,7 @@ from skillopt_ci.estimate.sizes import (
     sizes_by_texts,
 )
 from skillopt_ci.estimate.spread import Spread
-from skillopt_ci.ledger.records.usage import accounts_of
+from skillopt_ci.ledger.records import accounts_of
 from skillopt_ci.model.budget import Tariff, tariffs
 from skillopt_ci.model.types import Account, Usage
 from skillopt_ci.training.evidence import attempts_so_far

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from skillopt_ci.git import objects
+from skillopt_ci.git.process import Git
+from skillopt_ci.git.refs import fetch_object
 from skillopt_ci.github.asking import asking
 from skillopt_ci.github.client import Client
 from skillopt_ci.github.failure import NotFound, Refused, Unavailable
 from skillopt_ci.github.once import create_once
-from skillopt_ci.ledger import store
-from skillopt_ci.ledger.git import Git
-from skillopt_ci.ledger.remote import fetch_object
 
 _WRITE = "contents: write"
 _SUBMODULE = "160000"
@@ -47,7 +47,7 @@ class ApiCommits:
     def _upload_blobs(self, git: Git, tree: str, parents: Sequence[str]) -> None:
         listed = git.text("rev-list", "--objects", "--no-object-names", tree, "--not", *parents)
         for oid in listed.splitlines():
-            found = store.find(git, oid)
+            found = objects.find(git, oid)
             if found is not None and found.kind == "blob":
                 content = b64encode(found.content).decode("ascii")
                 self._expect(oid, "blobs", {"content": content, "encoding": "base64"})

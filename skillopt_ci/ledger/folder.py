@@ -7,16 +7,36 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from skillopt_ci.errors import RepositoryError
-from skillopt_ci.ledger.record_memory import RecordMemory
-from skillopt_ci.ledger.records.epoch import BoundaryRecord
-from skillopt_ci.ledger.records.run import HistoryEntry, State
-from skillopt_ci.ledger.records.step import StepRecord
-from skillopt_ci.ledger.records.summary import Summary
+from skillopt_ci.git.process import Recent
+from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord, Summary
+
+# Records of the run that were read of late.
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+#: So many characters of text are kept as records at most.
+_ROOM = 2_000_000
+
+
+class RecordMemory:
+    """Remembers the records that texts were read as: a long history is looked at in each step."""
+
+    def __init__(self, room: int = _ROOM) -> None:
+        self._known = Recent[tuple[type[BaseModel], str], BaseModel](room)
+
+    def read(self, model: type[_Model], text: str) -> _Model:
+        """The record of ``model`` that ``text`` is; raises pydantic's ValidationError if none."""
+        known = self._known.get((model, text))
+        if isinstance(known, model):
+            return known
+        record = model.model_validate_json(text)
+        self._known.put((model, text), record, len(text))
+        return record
+
 
 #: Reads a file of one commit; None if it is not there.
 Reader = Callable[[str], str | None]
 
-_Model = TypeVar("_Model", bound=BaseModel)
 
 #: GitHub folds files so marked in reviews and leaves them out of language statistics.
 _ATTRIBUTES = "** linguist-generated=true\n"

@@ -7,24 +7,12 @@ from pathlib import Path
 
 from skillopt_ci.config import config
 from skillopt_ci.errors import RepositoryError
-from skillopt_ci.ledger import (
-    change,
-    history,
-    merge,
-    objects,
-    preflight,
-    publish,
-    refs,
-    repository,
-    sync,
-)
-from skillopt_ci.ledger.git import Git
-from skillopt_ci.ledger.history import Commit
-from skillopt_ci.ledger.lock import clear_stale_locks, run_lock
-from skillopt_ci.ledger.merge import TakeIn
-from skillopt_ci.ledger.objects import CommitWriter
-from skillopt_ci.ledger.refs import Move, RunRefs
-from skillopt_ci.ledger.remote import deepen_clone
+from skillopt_ci.git import history, objects, refs, sync
+from skillopt_ci.git.history import Commit
+from skillopt_ci.git.objects import CommitWriter
+from skillopt_ci.git.process import Git
+from skillopt_ci.git.refs import Move, RunRefs, deepen_clone
+from skillopt_ci.git.sync import TakeIn, clear_stale_locks, run_lock
 from skillopt_ci.redaction import Redact, unchanged
 
 
@@ -78,9 +66,9 @@ class Ledger:
 
         Raises RepositoryError if there is no usable repository, base branch or run name.
         """
-        found = repository.find(start, settings)
-        remote_name = repository.choose_remote(found.git, settings.remote)
-        base = repository.choose_base(found.git, remote_name, settings.base)
+        found = refs.find(start, settings)
+        remote_name = refs.choose_remote(found.git, settings.remote)
+        base = refs.choose_base(found.git, remote_name, settings.base)
         ledger = cls(found.root, found.common_dir, run, base, remote_name, found.git)
         # What one of the run's own branches may be called, the other may too; and a base that is
         # not configured was named by git.
@@ -142,8 +130,8 @@ class Ledger:
         InfrastructureError or PushRefused with what to do about it.
         """
         where = refs.branch(self.names.skills) if position.tip else self.base
-        preflight.require_files(self.git, position.head, paths, where)
-        preflight.check(self.git, self.remote, self.names, position.base)
+        sync.require_files(self.git, position.head, paths, where)
+        sync.check(self.git, self.remote, self.names, position.base)
 
     def read(self, commit: str, path: str) -> str | None:
         """Return the text of a file as ``commit`` has it, None if it has none.
@@ -209,7 +197,7 @@ class Ledger:
         Raises RepositoryError without an identity, or for a path that cannot be a file.
         """
         clean = {path: self._redacted(path, text) for path, text in changes.items()}
-        tree = change.change_tree(self.git, tree_of, clean)
+        tree = objects.change_tree(self.git, tree_of, clean)
         return self.write_commit(self.git, tree, parents, self.redact(message))
 
     def revert(self, candidate: str, changes: Mapping[str, str | None], message: str) -> str:
@@ -225,21 +213,21 @@ class Ledger:
         histories are unrelated.
         """
         self._bring_into_view(tip, base)
-        return merge.merge_trees(self.git, tip, base, tuple(keep))
+        return sync.merge_trees(self.git, tip, base, tuple(keep))
 
     def propose(self, candidate: str) -> None:
         """Make ``candidate`` the step in flight; a second time changes nothing.
 
         Raises LostRace if there is another one, PushRefused if the remote will not have it.
         """
-        publish.propose(self.git, self.remote, self.names, candidate)
+        sync.propose(self.git, self.remote, self.names, candidate)
 
     def withdraw(self, candidate: str) -> None:
         """Give up the step in flight, if it is still this one; a second time changes nothing.
 
         Raises LostRace if another one is in flight, PushRefused if the remote keeps it.
         """
-        publish.withdraw(self.git, self.remote, self.names, candidate)
+        sync.withdraw(self.git, self.remote, self.names, candidate)
 
     def advance(
         self, expected_tip: str | None, new_tip: str, drop_candidate: str | None = None
@@ -252,7 +240,7 @@ class Ledger:
         checked out, ValueError if ``new_tip`` does not contain ``expected_tip``.
         """
         move = Move(self.names.skills, expected_tip, new_tip)
-        publish.advance(self.git, self.remote, self.names, move, drop_candidate, self.is_ancestor)
+        sync.advance(self.git, self.remote, self.names, move, drop_candidate, self.is_ancestor)
 
     def _redacted(self, path: str, text: str | None) -> str | None:
         # a skill must stay, to the last byte, the text that was measured

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from skillopt_ci.ledger.records.proposal import EditRecord
-from skillopt_ci.ledger.records.step import StepRecord
+from skillopt_ci.ledger.records import EditRecord, StepRecord
 from skillopt_ci.page.effects import Effects, effect_text
 from skillopt_ci.page.evidence import Evidence
 from skillopt_ci.page.failures import failures

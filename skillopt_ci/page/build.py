@@ -9,10 +9,7 @@ from importlib import resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from skillopt_ci import __version__
-from skillopt_ci.ledger.records.epoch import BoundaryRecord
-from skillopt_ci.ledger.records.run import HistoryEntry
-from skillopt_ci.ledger.records.step import StepRecord
-from skillopt_ci.ledger.records.summary import FinalSkill
+from skillopt_ci.ledger.records import BoundaryRecord, FinalSkill, HistoryEntry, StepRecord
 from skillopt_ci.page.blame import blame
 from skillopt_ci.page.curve import anchor, curve
 from skillopt_ci.page.evidence import Evidence

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from skillopt_ci.ledger.records.run import HistoryEntry
+from skillopt_ci.ledger.records import HistoryEntry
 from skillopt_ci.report.figures import plural, score
 from skillopt_ci.report.timeline import Moment, stays, timeline
 from skillopt_ci.report.verdict import verdict

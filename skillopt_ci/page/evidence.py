@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from skillopt_ci.ledger.records.measurement import Measurement
+from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.page.effects import Effects
 from skillopt_ci.page.trajectories import Recorded
 from skillopt_ci.page.versions import Version

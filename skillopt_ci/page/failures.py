@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from skillopt_ci.ledger.records.proposal import PatternRecord
+from skillopt_ci.ledger.records import PatternRecord
 
 
 def failures(patterns: Iterable[PatternRecord]) -> tuple[PatternRecord, ...]:

@@ -3,9 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from skillopt_ci.ledger.records.gate import GateRecord
-from skillopt_ci.ledger.records.measurement import Measurement
-from skillopt_ci.ledger.records.step import Decision
+from skillopt_ci.ledger.records import Decision, GateRecord, Measurement
 from skillopt_ci.report.arithmetic import after_text, gate_end, policy_text, tasks_text
 from skillopt_ci.report.figures import plural, score
 from skillopt_ci.report.reservations import error_rows, reservations, with_pessimistic

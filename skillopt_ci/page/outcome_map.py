@@ -6,7 +6,7 @@ from itertools import groupby
 from statistics import fmean
 from typing import Literal
 
-from skillopt_ci.ledger.records.measurement import Measurement
+from skillopt_ci.ledger.records import Measurement
 
 Outcome = Literal["solved", "partial", "failed", "unknown"]
 _OUTCOMES: tuple[Outcome, ...] = ("solved", "partial", "failed", "unknown")

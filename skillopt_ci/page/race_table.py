@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean
 
-from skillopt_ci.ledger.records.proposal import ProposalRecord
-from skillopt_ci.ledger.records.race import ArmRecord, HeatRecord
+from skillopt_ci.ledger.records import ArmRecord, HeatRecord, ProposalRecord
 from skillopt_ci.page.effects import effect_text
 from skillopt_ci.report.arithmetic import race_text
 from skillopt_ci.report.figures import plural, score

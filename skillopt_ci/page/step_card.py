@@ -5,10 +5,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from skillopt_ci.ledger.records.epoch import BoundaryRecord
-from skillopt_ci.ledger.records.proposal import EditRecord, PatternRecord, ProposalRecord
-from skillopt_ci.ledger.records.step import Decision, StepRecord
-from skillopt_ci.ledger.records.usage import UsageRecord
+from skillopt_ci.ledger.records import (
+    BoundaryRecord,
+    Decision,
+    EditRecord,
+    PatternRecord,
+    ProposalRecord,
+    StepRecord,
+    UsageRecord,
+)
 from skillopt_ci.page.effects import Effects, effect_text
 from skillopt_ci.page.failures import failures
 from skillopt_ci.page.gate_rows import Gain, gain, gate_rows

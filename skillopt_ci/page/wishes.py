@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import chain, zip_longest
 
-from skillopt_ci.ledger.records.epoch import BoundaryRecord
-from skillopt_ci.ledger.records.step import Decision, StepRecord
+from skillopt_ci.ledger.records import BoundaryRecord, Decision, StepRecord
 from skillopt_ci.page.trajectories import Wish
 from skillopt_ci.report.run_view import RunView
 from skillopt_ci.rollout.types import FAILURE_BELOW

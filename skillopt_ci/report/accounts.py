@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from skillopt_ci.ledger.records.usage import AccountRecord, UsageRecord, accounts_of
+from skillopt_ci.ledger.records import AccountRecord, UsageRecord, accounts_of
 from skillopt_ci.model.types import Usage, by_role, by_stage, total
 from skillopt_ci.report.figures import cost_text, plural, usage_text
 

@@ -2,10 +2,7 @@
 
 from collections.abc import Iterator
 
-from skillopt_ci.ledger.records.gate import GateRecord
-from skillopt_ci.ledger.records.proposal import ProposalRecord
-from skillopt_ci.ledger.records.race import RaceRecord
-from skillopt_ci.ledger.records.step import Decision
+from skillopt_ci.ledger.records import Decision, GateRecord, ProposalRecord, RaceRecord
 from skillopt_ci.report.figures import plural, score, score_text
 from skillopt_ci.sanitize import one_line
 

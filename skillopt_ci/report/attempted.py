@@ -1,6 +1,6 @@
 """Under which version of the skill a step's training tasks were attempted, in words."""
 
-from skillopt_ci.ledger.records.proposal import ProposalRecord
+from skillopt_ci.ledger.records import ProposalRecord
 from skillopt_ci.report.figures import score_text
 
 _EARLIER = "one version earlier"

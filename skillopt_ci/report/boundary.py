@@ -2,8 +2,7 @@
 
 from collections import Counter
 
-from skillopt_ci.ledger.records.epoch import BoundaryRecord, SlowUpdateRecord
-from skillopt_ci.ledger.records.step import Decision
+from skillopt_ci.ledger.records import BoundaryRecord, Decision, SlowUpdateRecord
 from skillopt_ci.report.arithmetic import arithmetic
 from skillopt_ci.report.commit import (
     CommitText,

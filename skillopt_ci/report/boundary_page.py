@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from skillopt_ci.ledger.records.epoch import BoundaryRecord, MetaSkillRecord, SlowUpdateRecord
-from skillopt_ci.ledger.records.step import Decision
+from skillopt_ci.ledger.records import BoundaryRecord, Decision, MetaSkillRecord, SlowUpdateRecord
 from skillopt_ci.report.accounts import stage_rows
 from skillopt_ci.report.arithmetic import after_text, arithmetic
 from skillopt_ci.report.boundary import boundary_gist, boundary_reason, categories

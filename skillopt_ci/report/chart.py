@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from skillopt_ci.ledger.records.run import HistoryEntry
+from skillopt_ci.ledger.records import HistoryEntry
 from skillopt_ci.report.run_view import RunView
 
 _MOST_POINTS = 40

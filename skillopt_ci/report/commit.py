@@ -3,11 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from skillopt_ci.ledger.records.measurement import Measurement
-from skillopt_ci.ledger.records.proposal import EditRecord, ProposalRecord
-from skillopt_ci.ledger.records.run import HistoryEntry
-from skillopt_ci.ledger.records.step import Decision, StepRecord
-from skillopt_ci.ledger.records.usage import UsageRecord
+from skillopt_ci.ledger.records import (
+    Decision,
+    EditRecord,
+    HistoryEntry,
+    Measurement,
+    ProposalRecord,
+    StepRecord,
+    UsageRecord,
+)
 from skillopt_ci.report.arithmetic import arithmetic, race_text
 from skillopt_ci.report.figures import plural, score, score_text, usage_text
 from skillopt_ci.report.note_outcome import guidance_lines

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from urllib.parse import quote
 
-from skillopt_ci.ledger.records.run import HistoryEntry, State
-from skillopt_ci.ledger.records.usage import accounts_of
+from skillopt_ci.ledger.records import HistoryEntry, State, accounts_of
 from skillopt_ci.model.types import by_role
 from skillopt_ci.report.accounts import detailed
 from skillopt_ci.report.chart import chart

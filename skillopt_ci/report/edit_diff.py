@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from skillopt_ci.ledger.records.proposal import EditRecord, ProposalRecord
+from skillopt_ci.ledger.records import EditRecord, ProposalRecord
 from skillopt_ci.report.commit import applied_edits
 from skillopt_ci.report.figures import plural
 from skillopt_ci.report.markdown import block, inline

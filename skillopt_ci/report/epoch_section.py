@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from skillopt_ci.ledger.records.epoch import BoundaryRecord, PairRecord
+from skillopt_ci.ledger.records import BoundaryRecord, PairRecord
 from skillopt_ci.report.accounts import stage_gist
 from skillopt_ci.report.arithmetic import after_text, arithmetic
 from skillopt_ci.report.boundary import boundary_reason, categories

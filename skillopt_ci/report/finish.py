@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from skillopt_ci.ledger.records.run import HistoryEntry
-from skillopt_ci.ledger.records.summary import DifferenceRecord, FinalSkill, Summary
+from skillopt_ci.ledger.records import DifferenceRecord, FinalSkill, HistoryEntry, Summary
 from skillopt_ci.report.accounts import stage_rows
 from skillopt_ci.report.commit import CommitText, exact, paragraphs, simulated_note, usage_trailers
 from skillopt_ci.report.figures import plural, score, score_text, usage_text

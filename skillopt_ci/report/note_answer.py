@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from skillopt_ci.ledger.records.proposal import EditRecord
-from skillopt_ci.ledger.records.step import StepRecord
+from skillopt_ci.ledger.records import EditRecord, StepRecord
 from skillopt_ci.report.commit import edit_text
 from skillopt_ci.report.dashboard import SIMULATED, marker
 from skillopt_ci.report.figures import plural, score

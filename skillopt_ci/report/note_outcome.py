@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from skillopt_ci.ledger.records.proposal import EditRecord, ProposalRecord, ReviewerNoteRecord
-from skillopt_ci.ledger.records.step import StepRecord
+from skillopt_ci.ledger.records import EditRecord, ProposalRecord, ReviewerNoteRecord, StepRecord
 from skillopt_ci.sanitize import one_line
 
 _MOST_FOLLOWED = 5

@@ -1,7 +1,6 @@
 """The commit of notes that stay although the edits of their step were reverted."""
 
-from skillopt_ci.ledger.records.run import HistoryEntry
-from skillopt_ci.ledger.records.step import Decision, StepRecord
+from skillopt_ci.ledger.records import Decision, HistoryEntry, StepRecord
 from skillopt_ci.report.commit import CommitText, arrow, exact, flips, paragraphs, simulated_note
 from skillopt_ci.report.reminders import notes_gist, reminders
 

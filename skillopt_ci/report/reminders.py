@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from skillopt_ci.ledger.records.proposal import ProposalRecord
-from skillopt_ci.ledger.records.step import Decision
+from skillopt_ci.ledger.records import Decision, ProposalRecord
 from skillopt_ci.report.figures import plural, score
 from skillopt_ci.sanitize import one_line
 

@@ -1,6 +1,6 @@
 """What has to be said beside a score: what was not measured, and the number that counts it."""
 
-from skillopt_ci.ledger.records.measurement import Measurement
+from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.report.figures import plural, score
 from skillopt_ci.sanitize import one_line
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from skillopt_ci.ledger.records.proposal import ProposalRecord, SuggestionRecord
+from skillopt_ci.ledger.records import ProposalRecord, SuggestionRecord
 from skillopt_ci.sanitize import one_line
 
 

@@ -4,10 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from skillopt_ci.ledger.records.epoch import BoundaryRecord
-from skillopt_ci.ledger.records.run import HistoryEntry, State
-from skillopt_ci.ledger.records.step import StepRecord
-from skillopt_ci.ledger.records.summary import Summary
+from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord, Summary
 from skillopt_ci.report.status import tally
 from skillopt_ci.report.verdict import better
 

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from skillopt_ci.ledger.records.measurement import Snapshot
-from skillopt_ci.ledger.records.run import HistoryEntry, State
+from skillopt_ci.ledger.records import HistoryEntry, Snapshot, State
 from skillopt_ci.report.accounts import account_json, account_rows
 from skillopt_ci.report.figures import score_text, usage_text
 from skillopt_ci.report.reservations import with_pessimistic

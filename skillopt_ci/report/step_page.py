@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from skillopt_ci.ledger.records.proposal import EditRecord, ProposalRecord
-from skillopt_ci.ledger.records.step import Decision, StepRecord
+from skillopt_ci.ledger.records import Decision, EditRecord, ProposalRecord, StepRecord
 from skillopt_ci.report.accounts import stage_rows
 from skillopt_ci.report.arithmetic import after_text, arithmetic
 from skillopt_ci.report.attempted import training_score

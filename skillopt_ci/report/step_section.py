@@ -2,9 +2,13 @@
 
 from collections.abc import Iterator
 
-from skillopt_ci.ledger.records.proposal import PatternRecord, ProposalRecord
-from skillopt_ci.ledger.records.run import HistoryEntry
-from skillopt_ci.ledger.records.step import Decision, StepRecord
+from skillopt_ci.ledger.records import (
+    Decision,
+    HistoryEntry,
+    PatternRecord,
+    ProposalRecord,
+    StepRecord,
+)
 from skillopt_ci.report.accounts import stage_gist
 from skillopt_ci.report.arithmetic import after_text, arithmetic, race_text, tasks_text
 from skillopt_ci.report.attempted import attempted

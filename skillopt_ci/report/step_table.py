@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator
 
-from skillopt_ci.ledger.records.proposal import ProposalRecord
-from skillopt_ci.ledger.records.run import State
-from skillopt_ci.ledger.records.step import Decision, StepRecord
+from skillopt_ci.ledger.records import Decision, ProposalRecord, State, StepRecord
 from skillopt_ci.report.arithmetic import after_text, arithmetic
 from skillopt_ci.report.attempted import training_score
 from skillopt_ci.report.commit import applied_edits, change_count, gist

@@ -6,7 +6,7 @@ Origins are words of SkillOpt's: ``step_0003``, ``slow_update_momentum``.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from skillopt_ci.ledger.records.run import HistoryEntry
+from skillopt_ci.ledger.records import HistoryEntry
 
 
 @dataclass(frozen=True, slots=True)

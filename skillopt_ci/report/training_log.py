@@ -1,6 +1,6 @@
 """The training log as a table: one row per event."""
 
-from skillopt_ci.ledger.records.run import HistoryEntry
+from skillopt_ci.ledger.records import HistoryEntry
 from skillopt_ci.report.figures import score
 from skillopt_ci.report.verdict import verdict
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from skillopt_ci.aio import map_ordered
-from skillopt_ci.ledger.records.rollout import BatchRecord
+from skillopt_ci.ledger.records import BatchRecord
 from skillopt_ci.progress import Event, Observer, StageEvent
 from skillopt_ci.rollout.metrics import aggregate
 from skillopt_ci.rollout.types import Rollout

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from skillopt_ci.aio import map_ordered
-from skillopt_ci.ledger.records.step import StepRecord
+from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.tasks.task import Task

@@ -11,10 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from skillopt_ci.ledger.records.gate import GateRecord
-from skillopt_ci.ledger.records.proposal import EditRecord
-from skillopt_ci.ledger.records.race import HeatRecord
-from skillopt_ci.ledger.records.step import StepRecord
+from skillopt_ci.ledger.records import EditRecord, GateRecord, HeatRecord, StepRecord
 from skillopt_ci.skill.edits import Edit
 from skillopt_ci.stats import Belief, Effect, Observation, believe
 

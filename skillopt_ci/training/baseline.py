@@ -1,8 +1,7 @@
 """Baseline: the score that later candidates are held against, once a candidate is accepted."""
 
 from skillopt_ci.config.config import Evaluation
-from skillopt_ci.ledger.records.measurement import Measurement
-from skillopt_ci.ledger.records.step import Decision
+from skillopt_ci.ledger.records import Decision, Measurement
 from skillopt_ci.training.gates.tally import Tally, tallies
 from skillopt_ci.training.measure import measure, measurement_of
 from skillopt_ci.training.session import Bench, Session

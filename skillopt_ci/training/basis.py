@@ -3,7 +3,7 @@
 import hashlib
 
 from skillopt_ci.config.reference import changed_keys, recordable
-from skillopt_ci.ledger.records.run import Basis
+from skillopt_ci.ledger.records import Basis
 from skillopt_ci.training.session import Session
 
 

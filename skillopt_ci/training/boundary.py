@@ -10,10 +10,7 @@ from dataclasses import dataclass, replace
 
 from skillopt_ci.config.config import Evaluation
 from skillopt_ci.ledger.folder import document
-from skillopt_ci.ledger.records.epoch import BoundaryRecord
-from skillopt_ci.ledger.records.run import State
-from skillopt_ci.ledger.records.step import Decision
-from skillopt_ci.ledger.records.usage import UsageRecord, account_records
+from skillopt_ci.ledger.records import BoundaryRecord, Decision, State, UsageRecord, account_records
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.progress import StageFinished
 from skillopt_ci.report.boundary import boundary_proposed

@@ -1,10 +1,14 @@
 """How an epoch's end is recorded: one commit with its verdict, state, history and memory."""
 
 from skillopt_ci.ledger.folder import document, line
-from skillopt_ci.ledger.records.epoch import BoundaryRecord
-from skillopt_ci.ledger.records.measurement import Snapshot
-from skillopt_ci.ledger.records.run import HistoryEntry, State
-from skillopt_ci.ledger.records.usage import UsageRecord, with_accounts
+from skillopt_ci.ledger.records import (
+    BoundaryRecord,
+    HistoryEntry,
+    Snapshot,
+    State,
+    UsageRecord,
+    with_accounts,
+)
 from skillopt_ci.report.boundary import boundary_landed, boundary_reason
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.skill.regions import reading_sha256

@@ -13,7 +13,7 @@ from itertools import permutations
 from skillopt_ci.aio import map_ordered
 from skillopt_ci.config.config import GateSettings
 from skillopt_ci.errors import UsageError
-from skillopt_ci.ledger.records.measurement import Measurement
+from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.model.types import Usage
 from skillopt_ci.training.calibrated import Calibration, Need, Setting
 from skillopt_ci.training.gate import decide

@@ -1,7 +1,7 @@
 """Epochs: which end of an epoch is due."""
 
 from skillopt_ci.config.config import Config
-from skillopt_ci.ledger.records.run import State
+from skillopt_ci.ledger.records import State
 from skillopt_ci.training.plan import steps_per_epoch
 from skillopt_ci.training.session import Session
 from skillopt_ci.training.standing import Settled

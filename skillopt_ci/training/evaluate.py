@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from skillopt_ci.ledger.records.measurement import Measurement
+from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.metrics import (
     OTHER,

@@ -10,12 +10,19 @@ from functools import partial
 
 from skillopt_ci.errors import UsageError
 from skillopt_ci.ledger.folder import document, line
-from skillopt_ci.ledger.records.epoch import BoundaryRecord
-from skillopt_ci.ledger.records.measurement import Measurement, Snapshot
-from skillopt_ci.ledger.records.run import HistoryEntry, State
-from skillopt_ci.ledger.records.step import StepRecord
-from skillopt_ci.ledger.records.summary import FinalSkill, Summary
-from skillopt_ci.ledger.records.usage import UsageRecord, account_records, with_accounts
+from skillopt_ci.ledger.records import (
+    BoundaryRecord,
+    FinalSkill,
+    HistoryEntry,
+    Measurement,
+    Snapshot,
+    State,
+    StepRecord,
+    Summary,
+    UsageRecord,
+    account_records,
+    with_accounts,
+)
 from skillopt_ci.model.types import Accounts, total
 from skillopt_ci.progress import Note, StageFinished
 from skillopt_ci.report.finish import finished

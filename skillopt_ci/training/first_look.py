@@ -5,7 +5,7 @@ from pathlib import Path
 
 from skillopt_ci.config.config import Config
 from skillopt_ci.errors import NothingToLearn
-from skillopt_ci.ledger.records.measurement import Measurement, Snapshot
+from skillopt_ci.ledger.records import Measurement, Snapshot
 from skillopt_ci.progress import Note
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.validation import unloadable

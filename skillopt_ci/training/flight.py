@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from skillopt_ci.ledger.folder import document, line
-from skillopt_ci.ledger.reading import parents
-from skillopt_ci.ledger.records.epoch import BoundaryRecord
-from skillopt_ci.ledger.records.run import HistoryEntry, State
-from skillopt_ci.ledger.records.step import StepRecord
-from skillopt_ci.ledger.records.usage import (
+from skillopt_ci.ledger.inspect import parents
+from skillopt_ci.ledger.records import (
     AccountRecord,
+    BoundaryRecord,
+    HistoryEntry,
+    State,
+    StepRecord,
     UsageRecord,
     account_records,
     accounts_of,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from skillopt_ci.config.config import Config, Evaluation, Limits
 from skillopt_ci.config.rollout import ChatSettings, HumanSettings, LocalExecutor
 from skillopt_ci.errors import SkilloptError
-from skillopt_ci.ledger.records.step import StepRecord
+from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.cache import UNCLAIMED
 from skillopt_ci.model.types import Account, Role, Usage

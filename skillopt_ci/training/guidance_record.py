@@ -5,7 +5,7 @@ The guard reads them first: of a refused one nothing is recorded but the reason.
 
 from dataclasses import replace
 
-from skillopt_ci.ledger.records.epoch import MetaSkillRecord, SlowUpdateRecord
+from skillopt_ci.ledger.records import MetaSkillRecord, SlowUpdateRecord
 from skillopt_ci.progress import Note, Observer
 from skillopt_ci.skill.regions import SLOW_UPDATE, region_text, with_region
 from skillopt_ci.training.guard import GuardContext, refuse_document

@@ -1,9 +1,7 @@
 """The second half of a step: measure the candidate and let the gate decide."""
 
 from skillopt_ci.config.config import Evaluation
-from skillopt_ci.ledger.records.measurement import Measurement
-from skillopt_ci.ledger.records.proposal import ProposalRecord
-from skillopt_ci.ledger.records.step import Action, Decision
+from skillopt_ci.ledger.records import Action, Decision, Measurement, ProposalRecord
 from skillopt_ci.progress import StageFinished
 from skillopt_ci.report.verdict import verdict as in_words
 from skillopt_ci.rollout.metrics import paired

@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from skillopt_ci.ledger.records.measurement import Measurement, Snapshot
-from skillopt_ci.ledger.records.run import State
-from skillopt_ci.ledger.records.step import Decision
+from skillopt_ci.ledger.records import Decision, Measurement, Snapshot, State
 from skillopt_ci.report.commit import CommitText
 from skillopt_ci.training.session import Session
 from skillopt_ci.training.standing import Settled, write

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skillopt_ci.ledger.records.proposal import LearningRateRecord
+from skillopt_ci.ledger.records import LearningRateRecord
 from skillopt_ci.messages import fenced
 from skillopt_ci.progress import StageFinished, StageStarted
 from skillopt_ci.prompts import library

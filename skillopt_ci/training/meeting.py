@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from skillopt_ci.config.config import Evaluation
-from skillopt_ci.ledger.records.measurement import Measurement
+from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.rollout.types import Order
 from skillopt_ci.training.contest import Side, fight, orders_of
 from skillopt_ci.training.gate import Gate, decide

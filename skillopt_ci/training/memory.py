@@ -3,10 +3,13 @@
 from collections.abc import Iterator
 from functools import partial
 
-from skillopt_ci.ledger.records.measurement import Measurement
-from skillopt_ci.ledger.records.proposal import ProposalRecord
-from skillopt_ci.ledger.records.run import HistoryEntry
-from skillopt_ci.ledger.records.step import Decision, StepRecord
+from skillopt_ci.ledger.records import (
+    Decision,
+    HistoryEntry,
+    Measurement,
+    ProposalRecord,
+    StepRecord,
+)
 from skillopt_ci.report.commit import applied_edits
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.edits import Edit

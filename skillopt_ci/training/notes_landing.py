@@ -3,10 +3,14 @@
 from collections.abc import Sequence
 
 from skillopt_ci.ledger.folder import document, line
-from skillopt_ci.ledger.records.measurement import Snapshot
-from skillopt_ci.ledger.records.proposal import NotesRecord
-from skillopt_ci.ledger.records.run import HistoryEntry, State
-from skillopt_ci.ledger.records.step import Decision, StepRecord
+from skillopt_ci.ledger.records import (
+    Decision,
+    HistoryEntry,
+    NotesRecord,
+    Snapshot,
+    State,
+    StepRecord,
+)
 from skillopt_ci.report.noted import noted
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.skill.regions import reading_sha256, with_notes

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from skillopt_ci.ledger.records.epoch import PairRecord, PairSide
+from skillopt_ci.ledger.records import PairRecord, PairSide
 from skillopt_ci.training.pairs import Pair
 
 

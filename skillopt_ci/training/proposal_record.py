@@ -4,17 +4,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from skillopt_ci.ledger.records.proposal import (
+from skillopt_ci.ledger.records import (
     EditRecord,
     LearningRateRecord,
     NotesRecord,
     PatternRecord,
     ProposalRecord,
+    RaceRecord,
+    RolloutRecord,
     SuggestionRecord,
+    TaskOutcome,
+    UsageRecord,
 )
-from skillopt_ci.ledger.records.race import RaceRecord
-from skillopt_ci.ledger.records.rollout import RolloutRecord, TaskOutcome
-from skillopt_ci.ledger.records.usage import UsageRecord
 from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.metrics import aggregate as mean_of
 from skillopt_ci.rollout.types import Rollout

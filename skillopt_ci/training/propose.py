@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from skillopt_ci.ledger.records.proposal import LearningRateRecord, ProposalRecord
+from skillopt_ci.ledger.records import LearningRateRecord, ProposalRecord
 from skillopt_ci.progress import StageFinished
 from skillopt_ci.report.figures import plural
 from skillopt_ci.rollout.metrics import aggregate as mean_of

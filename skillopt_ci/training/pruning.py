@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from skillopt_ci.ledger.records.proposal import EditRecord
-from skillopt_ci.ledger.records.step import StepRecord
+from skillopt_ci.ledger.records import EditRecord, StepRecord
 from skillopt_ci.skill.edits import Edit
 from skillopt_ci.training.attribution import Comparison, attribute, rule_name
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from skillopt_ci.config.config import Race
-from skillopt_ci.ledger.records.race import ArmRecord, EffectRecord, HeatRecord, RaceRecord
+from skillopt_ci.ledger.records import ArmRecord, EffectRecord, HeatRecord, RaceRecord
 from skillopt_ci.skill.edits import Edit
 from skillopt_ci.stats import Effect, balanced_subsets
 from skillopt_ci.training.attribution import Comparison, attribute, compared_in_heat, rules_of

@@ -8,8 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from skillopt_ci.errors import UsageError
-from skillopt_ci.ledger.records.proposal import ReviewerNoteRecord
-from skillopt_ci.ledger.records.run import State
+from skillopt_ci.ledger.records import ReviewerNoteRecord, State
 from skillopt_ci.prompts import library
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.util import write_atomically

@@ -6,9 +6,7 @@ from fractions import Fraction
 
 from skillopt_ci.config.config import Evaluation
 from skillopt_ci.errors import TooManyErrors
-from skillopt_ci.ledger.records.gate import GateRecord
-from skillopt_ci.ledger.records.measurement import Measurement
-from skillopt_ci.ledger.records.run import State
+from skillopt_ci.ledger.records import GateRecord, Measurement, State
 from skillopt_ci.training.gate import Contender, Gate, Verdict, admit_notes, exact, score
 from skillopt_ci.training.gates.record import gate_record
 from skillopt_ci.training.gates.regression import losses

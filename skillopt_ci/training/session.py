@@ -7,9 +7,8 @@ from functools import cached_property
 from pathlib import Path
 
 from skillopt_ci.config.config import Config, GeneratedTasks
-from skillopt_ci.ledger.folder import RunFolder
+from skillopt_ci.ledger.folder import RecordMemory, RunFolder
 from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.ledger.record_memory import RecordMemory
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.middleware import ScheduledClient
 from skillopt_ci.model.types import ChatClient, Usage

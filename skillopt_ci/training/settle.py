@@ -5,9 +5,15 @@ something that scores depend on changed (selection tasks, scorers, target model,
 """
 
 from skillopt_ci.ledger.folder import document, line
-from skillopt_ci.ledger.records.measurement import Measurement, Snapshot
-from skillopt_ci.ledger.records.run import HistoryEntry, State
-from skillopt_ci.ledger.records.usage import UsageRecord, account_records, with_accounts
+from skillopt_ci.ledger.records import (
+    HistoryEntry,
+    Measurement,
+    Snapshot,
+    State,
+    UsageRecord,
+    account_records,
+    with_accounts,
+)
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import Note

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from skillopt_ci.aio import siblings
-from skillopt_ci.ledger.records.epoch import BoundaryRecord, MetaSkillRecord, SlowUpdateRecord
+from skillopt_ci.ledger.records import BoundaryRecord, MetaSkillRecord, SlowUpdateRecord
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import SLOW_UPDATE, region_text, with_region
 from skillopt_ci.training.guard_context import guard_context

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from skillopt_ci.errors import RepositoryError, SkillError
+from skillopt_ci.git.history import message
 from skillopt_ci.ledger.ledger import Ledger, Position
-from skillopt_ci.ledger.records.run import HistoryEntry, State
-from skillopt_ci.ledger.trailers import message
+from skillopt_ci.ledger.records import HistoryEntry, State
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report.commit import CommitText, took_in_base
 from skillopt_ci.skill.document import sha256

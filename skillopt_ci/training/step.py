@@ -4,10 +4,17 @@ import asyncio
 from dataclasses import dataclass, replace
 
 from skillopt_ci.ledger.folder import document, line
-from skillopt_ci.ledger.records.measurement import Snapshot
-from skillopt_ci.ledger.records.run import Basis, HistoryEntry, State
-from skillopt_ci.ledger.records.step import Decision, StepRecord
-from skillopt_ci.ledger.records.usage import UsageRecord, account_records, with_accounts
+from skillopt_ci.ledger.records import (
+    Basis,
+    Decision,
+    HistoryEntry,
+    Snapshot,
+    State,
+    StepRecord,
+    UsageRecord,
+    account_records,
+    with_accounts,
+)
 from skillopt_ci.progress import StageFinished, StepStarted
 from skillopt_ci.report.commit import CommitText, change_count, merged, reverted, unchanged
 from skillopt_ci.report.verdict import verdict

@@ -3,11 +3,14 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from skillopt_ci.ledger.records.epoch import BoundaryRecord
-from skillopt_ci.ledger.records.run import HistoryEntry
-from skillopt_ci.ledger.records.step import StepRecord
-from skillopt_ci.ledger.records.summary import EpochSummary
-from skillopt_ci.ledger.records.usage import UsageRecord, accounts_of
+from skillopt_ci.ledger.records import (
+    BoundaryRecord,
+    EpochSummary,
+    HistoryEntry,
+    StepRecord,
+    UsageRecord,
+    accounts_of,
+)
 from skillopt_ci.model.types import Usage, by_stage
 from skillopt_ci.report.timeline import Moment, stays, timeline
 

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from skillopt_ci.aio import map_ordered
-from skillopt_ci.ledger.records.measurement import Measurement
-from skillopt_ci.ledger.records.summary import DifferenceRecord, FinalSkill, Summary, TypeScore
+from skillopt_ci.ledger.records import DifferenceRecord, FinalSkill, Measurement, Summary, TypeScore
 from skillopt_ci.rollout.metrics import paired
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.stats import wilson

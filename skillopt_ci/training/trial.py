@@ -6,7 +6,7 @@ from typing import Any
 
 from skillopt_ci.aio import map_ordered
 from skillopt_ci.config.config import Config
-from skillopt_ci.ledger.records.race import RaceRecord
+from skillopt_ci.ledger.records import RaceRecord
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.report.figures import plural
 from skillopt_ci.rollout.runner import refuse_too_many_errors

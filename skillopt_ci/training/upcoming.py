@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from skillopt_ci.config.config import Config
-from skillopt_ci.ledger.records.run import HistoryEntry, State
+from skillopt_ci.ledger.records import HistoryEntry, State
 from skillopt_ci.training.epochs import completed_epoch
 from skillopt_ci.training.first_look import no_score_is_higher
 from skillopt_ci.training.plan import total_steps

@@ -4,7 +4,7 @@ from pathlib import Path
 from github_server.state import Hub
 
 from skillopt_ci.action.git_access import as_environment, authorize, identify, repositories, trust
-from skillopt_ci.ledger.git import Git
+from skillopt_ci.git.process import Git
 
 
 def clone(hub: Hub, folder: Path) -> Path:

@@ -18,7 +18,7 @@ from skillopt_ci.action.workflow_commands import JobLog
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.demo.quickstart import write_example
 from skillopt_ci.errors import InfrastructureError, UsageError
-from skillopt_ci.ledger.git import Git
+from skillopt_ci.git.process import Git
 
 SMALL = (
     "git.author_name=Ada",

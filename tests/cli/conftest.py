@@ -12,7 +12,7 @@ import pytest
 
 from skillopt_ci.cli.main import main
 from skillopt_ci.cli.quickstart import make_repository
-from skillopt_ci.ledger.git import Git
+from skillopt_ci.git.process import Git
 
 CONFIG = "skillopt.yaml"
 BRANCH = "skillopt/quickstart"

@@ -11,7 +11,7 @@ import pytest
 from skillopt_ci.cli.assemble import open_session
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.cli.outcome import outcome_json, print_outcome, summary
-from skillopt_ci.ledger.records.usage import UsageRecord
+from skillopt_ci.ledger.records import UsageRecord
 from skillopt_ci.progress import silent
 from skillopt_ci.training.advance import advance
 from skillopt_ci.training.step import StepOutcome

@@ -3,9 +3,7 @@
 from run_views import plain_run
 
 from skillopt_ci.cli.page_effects import edit_effects
-from skillopt_ci.ledger.records.gate import GateRecord
-from skillopt_ci.ledger.records.proposal import EditRecord
-from skillopt_ci.ledger.records.step import StepRecord
+from skillopt_ci.ledger.records import EditRecord, GateRecord, StepRecord
 
 
 def step(number: int, content: str, gain: float) -> StepRecord:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.ledger.git import Git
+from skillopt_ci.git.process import Git
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Cli

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from skillopt_ci.cli.quickstart import make_repository
-from skillopt_ci.ledger.git import Git
+from skillopt_ci.git.process import Git
 
 pytestmark = pytest.mark.end_to_end
 

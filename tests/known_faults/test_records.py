@@ -94,7 +94,7 @@ def compared(broken: int) -> str:
     """The comment on a change that fails so many of sixteen tasks which were solved."""
     from run_views import REPOSITORY, SHA
 
-    from skillopt_ci.ledger.records.measurement import Measurement
+    from skillopt_ci.ledger.records import Measurement
     from skillopt_ci.report.comparison import Finding
     from skillopt_ci.report.evaluation_comment import EvaluationView, Side, evaluation_comment
     from skillopt_ci.report.links import Links

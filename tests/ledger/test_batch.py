@@ -3,8 +3,8 @@
 import subprocess
 from pathlib import Path
 
-from skillopt_ci.ledger.batch import read_texts
-from skillopt_ci.ledger.git import Git
+from skillopt_ci.git.objects import read_texts
+from skillopt_ci.git.process import Git
 
 
 def test_each_file_comes_in_its_place(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from skillopt_ci.errors import RepositoryError
-from skillopt_ci.ledger.change import change_tree
-from skillopt_ci.ledger.git import Git
+from skillopt_ci.git.objects import change_tree
+from skillopt_ci.git.process import Git
 
 #: Few names, so that files and folders meet: the order of "a", "a.b", "a/…" and "a0" is fine print.
 PATHS = st.lists(st.sampled_from(["a", "a.b", "a0", "b", "ü"]), min_size=1, max_size=3).map(

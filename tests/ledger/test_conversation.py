@@ -10,7 +10,7 @@ from typing import IO
 
 import pytest
 
-from skillopt_ci.ledger.conversation import Conversation, Ended
+from skillopt_ci.git.process import Conversation, Ended
 
 #: Answers each line with its process id and the line.
 ECHO = ("sh", "-c", 'while read -r line; do echo "$$ $line"; done')
@@ -86,7 +86,7 @@ def test_process_ends_when_nobody_can_ask_any_more() -> None:
 def test_process_ends_with_ours_even_if_that_is_killed(repository: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path; from skillopt_ci.ledger import store\n"
-        "from skillopt_ci.ledger.git import Git\n"
+        "from skillopt_ci.git.process import Git\n"
         "git = Git(Path(sys.argv[1])); store.find(git, 'HEAD')\n"
         "partner = next(iter(git._conversations.values()))._partner\n"
         "print(partner.process.pid, flush=True); sys.stdin.read()"

@@ -4,8 +4,7 @@ import pytest
 
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger.folder import RunFolder, document, line
-from skillopt_ci.ledger.records.measurement import Measurement, Snapshot
-from skillopt_ci.ledger.records.run import HistoryEntry, State
+from skillopt_ci.ledger.records import HistoryEntry, Measurement, Snapshot, State
 
 FOLDER = RunFolder("demo")
 ENTRY = HistoryEntry(

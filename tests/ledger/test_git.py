@@ -6,8 +6,8 @@ from typing import IO
 import pytest
 
 from skillopt_ci.errors import RepositoryError
-from skillopt_ci.ledger import store
-from skillopt_ci.ledger.git import Git, redact
+from skillopt_ci.git import objects
+from skillopt_ci.git.process import Git, redact
 
 
 def read_line(answers: IO[bytes]) -> bytes:
@@ -46,7 +46,7 @@ def test_no_is_not_an_error_but_failure_is(tmp_path: Path) -> None:
 
 def test_missing_git_is_said(tmp_path: Path) -> None:
     code = (
-        "from pathlib import Path\nfrom skillopt_ci.ledger.git import Git\n"
+        "from pathlib import Path\nfrom skillopt_ci.git.process import Git\n"
         "from skillopt_ci.errors import RepositoryError\n"
         "try: Git(Path('.')).run('version')\nexcept RepositoryError as error: print(error.message)"
     )
@@ -68,7 +68,7 @@ def test_process_that_stays_answers_each_request(repository: Path) -> None:
 
 def test_process_that_cannot_answer_says_command_folder_and_git_s_words(tmp_path: Path) -> None:
     with pytest.raises(RepositoryError, match=rf"git cat-file failed in {tmp_path}: fatal: not a"):
-        store.find(Git(tmp_path), "HEAD")
+        objects.find(Git(tmp_path), "HEAD")
 
 
 def test_setting_is_asked_for_once(repository: Path) -> None:

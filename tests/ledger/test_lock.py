@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.errors import LostRace, RepositoryError
-from skillopt_ci.ledger import refs
-from skillopt_ci.ledger.git import Git
-from skillopt_ci.ledger.lock import STALE_SECONDS, clear_stale_locks, is_held, run_lock
+from skillopt_ci.git import refs
+from skillopt_ci.git.process import Git
+from skillopt_ci.git.sync import STALE_SECONDS, clear_stale_locks, is_held, run_lock
 
 if TYPE_CHECKING:
     from tests.ledger.conftest import Bench
@@ -24,7 +24,7 @@ SKILLS = "refs/heads/skillopt/demo"
 HOLDER = """
 import sys
 from pathlib import Path
-from skillopt_ci.ledger.lock import run_lock
+from skillopt_ci.git.sync import run_lock
 with run_lock(Path(sys.argv[1]), "demo"):
     print("held", flush=True)
     sys.stdin.read()

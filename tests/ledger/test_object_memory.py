@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_ci.ledger import store
-from skillopt_ci.ledger.git import Git
-from skillopt_ci.ledger.object_memory import Object, ObjectMemory
+from skillopt_ci.git import objects
+from skillopt_ci.git.process import Git, Object, ObjectMemory
 
 NAME = "a" * 40
 
@@ -43,18 +42,18 @@ def test_the_oldest_goes_where_there_is_no_room_and_what_is_too_large_is_not_kep
 
 def test_an_object_is_read_from_the_repository_once(repository: Path) -> None:
     git = Git(repository)
-    oid = store.write_blob(git, b"text")
-    assert store.find(git, oid) == store.find(git, oid)
+    oid = objects.write_blob(git, b"text")
+    assert objects.find(git, oid) == objects.find(git, oid)
     (repository / ".git" / "objects" / oid[:2] / oid[2:]).unlink()
-    found = store.find(git, oid)
+    found = objects.find(git, oid)
     assert found is not None
     assert found.content == b"text"
-    assert store.find(Git(repository), oid) is None
+    assert objects.find(Git(repository), oid) is None
 
 
 def test_what_is_missing_is_looked_for_again(repository: Path) -> None:
     git, other = Git(repository), Git(repository)
     oid = git.run("hash-object", "--stdin", stdin=b"later").text
-    assert store.find(git, oid) is None
-    store.write_blob(other, b"later")
-    assert store.find(git, oid) is not None
+    assert objects.find(git, oid) is None
+    objects.write_blob(other, b"later")
+    assert objects.find(git, oid) is not None

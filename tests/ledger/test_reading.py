@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.errors import RepositoryError
-from skillopt_ci.ledger.reading import newest, parents, resolve, runs
+from skillopt_ci.ledger.inspect import newest, parents, resolve, runs
 
 if TYPE_CHECKING:
     from tests.ledger.conftest import Bench

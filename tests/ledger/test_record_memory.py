@@ -1,8 +1,8 @@
 import pytest
 from pydantic import ValidationError
 
-from skillopt_ci.ledger.record_memory import RecordMemory
-from skillopt_ci.ledger.records.base import Record
+from skillopt_ci.ledger.folder import RecordMemory
+from skillopt_ci.ledger.records import Record
 
 
 class Apple(Record):

@@ -3,12 +3,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from skillopt_ci.ledger.records.measurement import Measurement
-from skillopt_ci.ledger.records.proposal import EditRecord, ProposalRecord
-from skillopt_ci.ledger.records.rollout import RolloutRecord, TaskOutcome
-from skillopt_ci.ledger.records.run import HistoryEntry
-from skillopt_ci.ledger.records.step import Decision, StepRecord
-from skillopt_ci.ledger.records.usage import UsageRecord
+from skillopt_ci.ledger.records import (
+    Decision,
+    EditRecord,
+    HistoryEntry,
+    Measurement,
+    ProposalRecord,
+    RolloutRecord,
+    StepRecord,
+    TaskOutcome,
+    UsageRecord,
+)
 from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.types import Status
 

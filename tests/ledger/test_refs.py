@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.errors import LostRace, RepositoryError
-from skillopt_ci.ledger import refs
-from skillopt_ci.ledger.git import Git
-from skillopt_ci.ledger.refs import Move
+from skillopt_ci.git import refs
+from skillopt_ci.git.process import Git
+from skillopt_ci.git.refs import Move
 
 if TYPE_CHECKING:
     from tests.ledger.conftest import Bench

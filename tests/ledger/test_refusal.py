@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.errors import InfrastructureError, LostRace, PushRefused, RepositoryError
-from skillopt_ci.ledger import refusal, remote
-from skillopt_ci.ledger.git import Result
+from skillopt_ci.git import refs
+from skillopt_ci.git.process import Result
 
 if TYPE_CHECKING:
     from tests.ledger.conftest import Bench
@@ -58,7 +58,7 @@ def test_refused_deletion_is_a_rule_too(bench: Bench, here: Path, origin: Path) 
 )
 def test_lease_that_failed_is_a_race(reason: str) -> None:
     lines = f"To origin\n!\tabc:refs/heads/skillopt/demo\t{reason}\n"
-    assert isinstance(refusal.of_push("origin", Result(1, lines.encode(), "")), LostRace)
+    assert isinstance(refs.of_push("origin", Result(1, lines.encode(), "")), LostRace)
 
 
 #: What another push does between this one's look at the refs and its transaction; a hook of the
@@ -87,7 +87,7 @@ def test_push_that_meets_another_one_lost_a_race(
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """What a push slept between its tries, in no time."""
     slept: list[float] = []
-    monkeypatch.setattr(remote, "sleep", slept.append)
+    monkeypatch.setattr(refs, "sleep", slept.append)
     return slept
 
 
@@ -127,7 +127,7 @@ def test_lock_that_another_push_lets_go_of_is_waited_for(
         if moves:
             bench.git(origin, "update-ref", "refs/heads/skillopt-candidate/demo", "main")
 
-    monkeypatch.setattr(remote, "sleep", other_push_ends)
+    monkeypatch.setattr(refs, "sleep", other_push_ends)
     if moves:
         with pytest.raises(LostRace, match="moved this run's branches"):
             ledger.advance(None, commit, commit)
@@ -170,11 +170,11 @@ def test_fetch_that_refs_of_this_repository_stop_blames_them(
 
 def test_words_of_a_hook_are_not_taken_for_a_network_failure() -> None:
     line = b"!\tabc:refs/heads/x\t[remote rejected] (pre-receive hook declined)\n"
-    error = refusal.of_push("origin", Result(1, line, "remote: connection refused by policy"))
+    error = refs.of_push("origin", Result(1, line, "remote: connection refused by policy"))
     assert "a hook on the server declined it" in error.message
 
 
 def test_unknown_reason_is_passed_on() -> None:
-    error = refusal.of_fetch("origin", Result(128, b"", "fatal: the moon is full"))
+    error = refs.of_fetch("origin", Result(128, b"", "fatal: the moon is full"))
     assert isinstance(error, InfrastructureError)
     assert "git gives this reason\nfatal: the moon is full" in error.message

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skillopt_ci.ledger.trailers import message, parse_trailers
+from skillopt_ci.git.history import message, parse_trailers
 
 FACTS = {"Skillopt-Step": "3", "Skillopt-Action": "accept"}
 

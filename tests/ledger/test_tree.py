@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.ledger.tree import FOLDER, SUBMODULE, Entry, lines, parse
+from skillopt_ci.git.process import FOLDER, SUBMODULE, Entry, lines, parse
 
 NAMES = st.binary(min_size=1, max_size=20).filter(lambda name: not set(name) & {0, ord("/")})
 MODES = st.sampled_from(["100644", "100755", "120000", FOLDER, SUBMODULE])

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from skillopt_ci.ledger.records.run import State
-from skillopt_ci.ledger.records.usage import (
+from skillopt_ci.ledger.records import (
     AccountRecord,
+    State,
     UsageRecord,
     account_records,
     accounts_of,

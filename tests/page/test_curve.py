@@ -3,7 +3,7 @@
 from hypothesis import given
 from run_views import runs
 
-from skillopt_ci.ledger.records.run import HistoryEntry
+from skillopt_ci.ledger.records import HistoryEntry
 from skillopt_ci.page.curve import HEIGHT, WIDTH, curve
 from skillopt_ci.report.run_view import RunView
 

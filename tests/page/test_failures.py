@@ -1,6 +1,6 @@
 """Failure patterns, each told once."""
 
-from skillopt_ci.ledger.records.proposal import PatternRecord
+from skillopt_ci.ledger.records import PatternRecord
 from skillopt_ci.page.failures import failures
 
 

@@ -13,8 +13,7 @@ from hostile import HOSTILE
 from hypothesis import given, settings
 from run_views import plain_run, runs
 
-from skillopt_ci.ledger.records.measurement import Measurement
-from skillopt_ci.ledger.records.rollout import TaskOutcome
+from skillopt_ci.ledger.records import Measurement, TaskOutcome
 from skillopt_ci.page.build import build_page
 from skillopt_ci.page.effects import EditEffect
 from skillopt_ci.page.evidence import Evidence

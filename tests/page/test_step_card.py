@@ -2,13 +2,23 @@
 
 from run_views import SHA, plain_run
 
-from skillopt_ci.ledger.records.epoch import BoundaryRecord, PairRecord, PairSide
-from skillopt_ci.ledger.records.gate import GateRecord
-from skillopt_ci.ledger.records.measurement import Measurement
-from skillopt_ci.ledger.records.proposal import EditRecord, ProposalRecord, ReviewerNoteRecord
-from skillopt_ci.ledger.records.race import ArmRecord, EffectRecord, HeatRecord, RaceRecord
-from skillopt_ci.ledger.records.step import StepRecord
-from skillopt_ci.ledger.records.usage import AccountRecord, UsageRecord
+from skillopt_ci.ledger.records import (
+    AccountRecord,
+    ArmRecord,
+    BoundaryRecord,
+    EditRecord,
+    EffectRecord,
+    GateRecord,
+    HeatRecord,
+    Measurement,
+    PairRecord,
+    PairSide,
+    ProposalRecord,
+    RaceRecord,
+    ReviewerNoteRecord,
+    StepRecord,
+    UsageRecord,
+)
 from skillopt_ci.page.effects import EditEffect
 from skillopt_ci.page.gate_rows import gain, gate_rows
 from skillopt_ci.page.race_table import race_table

@@ -6,12 +6,19 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from skillopt_ci.ledger.records.measurement import Measurement, Snapshot
-from skillopt_ci.ledger.records.proposal import EditRecord, ProposalRecord
-from skillopt_ci.ledger.records.rollout import RolloutRecord, TaskOutcome
-from skillopt_ci.ledger.records.run import HistoryEntry, State
-from skillopt_ci.ledger.records.step import Decision, StepRecord
-from skillopt_ci.ledger.records.usage import UsageRecord
+from skillopt_ci.ledger.records import (
+    Decision,
+    EditRecord,
+    HistoryEntry,
+    Measurement,
+    ProposalRecord,
+    RolloutRecord,
+    Snapshot,
+    State,
+    StepRecord,
+    TaskOutcome,
+    UsageRecord,
+)
 from skillopt_ci.rollout.types import Status
 
 Make = Callable[..., Any]

@@ -1,4 +1,4 @@
-from skillopt_ci.ledger.records.usage import UsageRecord, account_records
+from skillopt_ci.ledger.records import UsageRecord, account_records
 from skillopt_ci.model.types import Account, Usage
 from skillopt_ci.report.accounts import account_json, account_rows, detailed, stage_gist, stage_rows
 

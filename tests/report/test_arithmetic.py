@@ -2,11 +2,16 @@
 
 import pytest
 
-from skillopt_ci.ledger.records.gate import GateRecord
-from skillopt_ci.ledger.records.measurement import Measurement
-from skillopt_ci.ledger.records.race import ArmRecord, EffectRecord, HeatRecord, RaceRecord
-from skillopt_ci.ledger.records.run import HistoryEntry
-from skillopt_ci.ledger.records.step import Decision
+from skillopt_ci.ledger.records import (
+    ArmRecord,
+    Decision,
+    EffectRecord,
+    GateRecord,
+    HeatRecord,
+    HistoryEntry,
+    Measurement,
+    RaceRecord,
+)
 from skillopt_ci.report.arithmetic import _race, after_text, arithmetic, tasks_text
 from skillopt_ci.report.commit import arrow
 from skillopt_ci.report.figures import score

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.ledger.records.epoch import (
+from skillopt_ci.ledger.records import (
     BoundaryRecord,
     MetaSkillRecord,
     PairRecord,
     PairSide,
     SlowUpdateRecord,
+    UsageRecord,
 )
-from skillopt_ci.ledger.records.usage import UsageRecord
 from skillopt_ci.report.boundary import (
     boundary_gist,
     boundary_landed,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from skillopt_ci.ledger.records.measurement import Measurement
-from skillopt_ci.ledger.trailers import message, parse_trailers
+from skillopt_ci.git.history import message, parse_trailers
+from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.report.commit import (
     CommitText,
     edit_text,

@@ -2,7 +2,7 @@ from hostile import problems
 from hypothesis import HealthCheck, given, settings
 from run_views import REPOSITORY, SHA, boundaries, entry, record
 
-from skillopt_ci.ledger.records.epoch import BoundaryRecord, PairRecord, PairSide, SlowUpdateRecord
+from skillopt_ci.ledger.records import BoundaryRecord, PairRecord, PairSide, SlowUpdateRecord
 from skillopt_ci.report.epoch_section import epoch_section, pair_table
 from skillopt_ci.report.links import Links
 from skillopt_ci.report.run_view import StepPlace

@@ -4,7 +4,7 @@ import pytest
 from hostile import HOSTILE, problems
 from run_views import REPOSITORY, SHA
 
-from skillopt_ci.ledger.records.measurement import Measurement
+from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.report.check import TaskPlace
 from skillopt_ci.report.comparison import Finding
 from skillopt_ci.report.evaluation_comment import (

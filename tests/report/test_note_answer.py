@@ -4,9 +4,14 @@ import pytest
 from hostile import HOSTILE
 from run_views import SHA
 
-from skillopt_ci.ledger.records.proposal import EditRecord, ProposalRecord, ReviewerNoteRecord
-from skillopt_ci.ledger.records.rollout import RolloutRecord
-from skillopt_ci.ledger.records.step import Decision, StepRecord
+from skillopt_ci.ledger.records import (
+    Decision,
+    EditRecord,
+    ProposalRecord,
+    ReviewerNoteRecord,
+    RolloutRecord,
+    StepRecord,
+)
 from skillopt_ci.report.links import Links
 from skillopt_ci.report.note_answer import note_answers
 from skillopt_ci.report.note_outcome import Fate, guidance_lines, note_outcomes

@@ -1,6 +1,11 @@
-from skillopt_ci.ledger.records.proposal import EditRecord, NotesRecord, ProposalRecord, RefusedNote
-from skillopt_ci.ledger.records.rollout import RolloutRecord
-from skillopt_ci.ledger.records.step import Decision
+from skillopt_ci.ledger.records import (
+    Decision,
+    EditRecord,
+    NotesRecord,
+    ProposalRecord,
+    RefusedNote,
+    RolloutRecord,
+)
 from skillopt_ci.report.commit import headline
 from skillopt_ci.report.reminders import notes_gist, notes_verdict, refusals, reminders
 

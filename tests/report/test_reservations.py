@@ -1,4 +1,4 @@
-from skillopt_ci.ledger.records.measurement import Measurement
+from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.report.reservations import error_rows, reservations, with_pessimistic
 
 LOST = {

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.ledger.records.proposal import SuggestionRecord
+from skillopt_ci.ledger.records import SuggestionRecord
 from skillopt_ci.report.commit import change_count, headline, merged, proposed
 from skillopt_ci.report.rewriting import rewriting, suggestion_rows
 

@@ -3,9 +3,7 @@ from dataclasses import replace
 import pytest
 from run_views import REPOSITORY, SHA, entry, plain_run, record
 
-from skillopt_ci.ledger.records.proposal import ReviewerNoteRecord
-from skillopt_ci.ledger.records.rollout import TaskOutcome
-from skillopt_ci.ledger.records.step import StepRecord
+from skillopt_ci.ledger.records import ReviewerNoteRecord, StepRecord, TaskOutcome
 from skillopt_ci.report.links import Links
 from skillopt_ci.report.run_view import StepPlace
 from skillopt_ci.report.step_section import step_body, step_headline, step_row

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from skillopt_ci.ledger.records.run import State
+from skillopt_ci.ledger.records import State
 from skillopt_ci.report.step_table import step_rows
 
 if TYPE_CHECKING:

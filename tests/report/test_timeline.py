@@ -1,4 +1,4 @@
-from skillopt_ci.ledger.records.run import HistoryEntry
+from skillopt_ci.ledger.records import HistoryEntry
 from skillopt_ci.report.timeline import Moment, timeline
 
 

@@ -3,21 +3,28 @@
 from hostile import HOSTILE
 from hypothesis import strategies as st
 
-from skillopt_ci.ledger.records.epoch import BoundaryRecord, PairRecord, PairSide, SlowUpdateRecord
-from skillopt_ci.ledger.records.measurement import Measurement, Snapshot
-from skillopt_ci.ledger.records.proposal import (
+from skillopt_ci.ledger.records import (
+    BoundaryRecord,
+    Decision,
     EditRecord,
+    HistoryEntry,
+    Measurement,
     NotesRecord,
+    PairRecord,
+    PairSide,
     PatternRecord,
     ProposalRecord,
     RefusedNote,
     ReviewerNoteRecord,
+    RolloutRecord,
+    SlowUpdateRecord,
+    Snapshot,
+    State,
+    StepRecord,
     SuggestionRecord,
+    TaskOutcome,
+    UsageRecord,
 )
-from skillopt_ci.ledger.records.rollout import RolloutRecord, TaskOutcome
-from skillopt_ci.ledger.records.run import HistoryEntry, State
-from skillopt_ci.ledger.records.step import Decision, StepRecord
-from skillopt_ci.ledger.records.usage import UsageRecord
 from skillopt_ci.report.run_view import RunView, StepPlace
 from skillopt_ci.rollout.types import Status
 

@@ -6,12 +6,19 @@ import random
 
 import pytest
 
-from skillopt_ci.ledger.records.gate import GateRecord
-from skillopt_ci.ledger.records.measurement import Measurement
-from skillopt_ci.ledger.records.proposal import EditRecord, ProposalRecord
-from skillopt_ci.ledger.records.race import ArmRecord, EffectRecord, HeatRecord, RaceRecord
-from skillopt_ci.ledger.records.rollout import RolloutRecord
-from skillopt_ci.ledger.records.step import Decision, StepRecord
+from skillopt_ci.ledger.records import (
+    ArmRecord,
+    Decision,
+    EditRecord,
+    EffectRecord,
+    GateRecord,
+    HeatRecord,
+    Measurement,
+    ProposalRecord,
+    RaceRecord,
+    RolloutRecord,
+    StepRecord,
+)
 from skillopt_ci.skill.edits import Edit
 from skillopt_ci.training.attribution import attribute, compared_in, compared_in_heat, rules_of
 from skillopt_ci.training.pruning import removals

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.errors import TooManyErrors
-from skillopt_ci.ledger.records.measurement import Measurement
+from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.messages import Message
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.evaluate import Evaluation, NamedSkill, by_type, evaluate, tasks_of

@@ -9,8 +9,7 @@ import pytest
 
 from skillopt_ci.errors import TooManyErrors, UsageError
 from skillopt_ci.ledger.folder import RunFolder, document
-from skillopt_ci.ledger.records.measurement import Measurement, Snapshot
-from skillopt_ci.ledger.records.summary import Summary
+from skillopt_ci.ledger.records import Measurement, Snapshot, Summary
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import StageFinished
 from skillopt_ci.skill.document import sha256

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from skillopt_ci.errors import ExitCode, NothingToLearn
-from skillopt_ci.ledger.records.measurement import Measurement, Snapshot
-from skillopt_ci.ledger.records.run import State
-from skillopt_ci.ledger.records.usage import UsageRecord
+from skillopt_ci.ledger.records import Measurement, Snapshot, State, UsageRecord
 from skillopt_ci.rollout.types import Status
 from skillopt_ci.training.first_look import (
     NEARLY,

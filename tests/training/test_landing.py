@@ -2,9 +2,7 @@
 
 import pytest
 
-from skillopt_ci.ledger.records.measurement import Measurement, Snapshot
-from skillopt_ci.ledger.records.run import State
-from skillopt_ci.ledger.records.step import Decision
+from skillopt_ci.ledger.records import Decision, Measurement, Snapshot, State
 from skillopt_ci.training.landing import snapshots
 
 MEASURED = Measurement(hard=0.5, soft=0.5, score=0.5)

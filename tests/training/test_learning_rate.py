@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.ledger.records.proposal import LearningRateRecord
+from skillopt_ci.ledger.records import LearningRateRecord
 from skillopt_ci.model.types import ModelUnavailable
 from skillopt_ci.progress import Observer
 from skillopt_ci.prompts.library import Prompts

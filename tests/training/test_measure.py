@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.config.config import Evaluation
-from skillopt_ci.ledger.records.measurement import Measurement
+from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.rollout.types import Limit, Status
 from skillopt_ci.training.measure import measurement
 

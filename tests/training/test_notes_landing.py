@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.ledger.records.step import StepRecord
+from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.progress import Event, StageFinished
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import notes_of

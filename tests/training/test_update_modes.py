@@ -14,7 +14,7 @@ from skillopt_ci.cli.assemble import open_session
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.demo.quickstart import write_example
 from skillopt_ci.ledger.folder import RunFolder
-from skillopt_ci.ledger.records.step import StepRecord
+from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.progress import silent
 from skillopt_ci.skill.regions import protected_spans
 from skillopt_ci.training.run import train, train_once

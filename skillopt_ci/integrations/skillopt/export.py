@@ -6,19 +6,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from skillopt_ci import __version__
-from skillopt_ci.ledger.records.epoch import BoundaryRecord, PairRecord
-from skillopt_ci.ledger.records.measurement import Measurement
-from skillopt_ci.ledger.records.proposal import (
+from skillopt_ci.ledger.records import (
+    BoundaryRecord,
+    Decision,
     EditRecord,
+    FinalSkill,
+    HistoryEntry,
     LearningRateRecord,
+    Measurement,
     NotesRecord,
+    PairRecord,
     ProposalRecord,
+    State,
+    StepRecord,
     SuggestionRecord,
+    Summary,
+    UsageRecord,
 )
-from skillopt_ci.ledger.records.run import HistoryEntry, State
-from skillopt_ci.ledger.records.step import Decision, StepRecord
-from skillopt_ci.ledger.records.summary import FinalSkill, Summary
-from skillopt_ci.ledger.records.usage import UsageRecord
 from skillopt_ci.report.timeline import Moment, timeline
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from skillopt_ci.ledger.records.gate import GateRecord
+from skillopt_ci.ledger.records import GateRecord
 from skillopt_ci.training.gates.duel import Outcome, Terms
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from skillopt_ci.config.config import Evaluation
-from skillopt_ci.ledger.records.measurement import Measurement
+from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.training.gate import exact, gate_score
 
 

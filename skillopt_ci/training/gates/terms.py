@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from skillopt_ci.config.config import Evaluation, GateSettings
-from skillopt_ci.ledger.records.measurement import Measurement
+from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.training.gate import Gate, admit_notes, exact
 from skillopt_ci.training.gates.duel import Terms
 from skillopt_ci.training.gates.tally import Tallies, Tally, tallies, worth_in

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from skillopt_ci.config.config import Git
 from skillopt_ci.errors import RepositoryError
-from skillopt_ci.ledger import history, refs, remote, repository
-from skillopt_ci.ledger.history import Commit
+from skillopt_ci.git import history, refs
+from skillopt_ci.git.history import Commit
 from skillopt_ci.ledger.ledger import Ledger
 
 _SKILLS_BRANCHES = ("refs/heads/skillopt/*", "refs/remotes/*/skillopt/*")
@@ -52,14 +52,14 @@ def runs(start: Path) -> tuple[str, ...]:
     Where there is neither (a single-branch clone) the remote is asked. Raises InfrastructureError
     if it cannot be.
     """
-    git = repository.find(start, Git()).git
+    git = refs.find(start, Git()).git
     branches = git.text("for-each-ref", "--format=%(refname)", *_SKILLS_BRANCHES).splitlines()
     # branches may be gone after a merge, the folder stays
     folders = git.text("ls-tree", "-d", "--full-tree", "--name-only", "HEAD", ".skillopt/")
     found = [*branches, *folders.splitlines()]
-    remote_name = repository.choose_remote(git, Git().remote)
+    remote_name = refs.choose_remote(git, Git().remote)
     if not found and remote_name is not None:
-        found = list(remote.heads(git, remote_name, _SKILLS_BRANCHES[0]))
+        found = list(refs.heads(git, remote_name, _SKILLS_BRANCHES[0]))
     return tuple(sorted({line.rpartition("/")[2] for line in found}))
 
 

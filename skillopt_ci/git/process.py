@@ -2,20 +2,227 @@
 
 import os
 import re
+import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from types import MappingProxyType
-from typing import IO
+from typing import IO, Generic, TypeVar
 
 from skillopt_ci.confinement import git_credentials
 from skillopt_ci.errors import RepositoryError
-from skillopt_ci.ledger.conversation import Answer, Conversation, Ended
-from skillopt_ci.ledger.object_memory import ObjectMemory
-from skillopt_ci.ledger.recent import Recent
-from skillopt_ci.ledger.tree import Entry
+
+# A git process that stays, and answers one request after the other.
+
+Answer = TypeVar("Answer")
+
+
+class Ended(Exception):
+    """The process ended instead of answering; the message is what it wrote on standard error."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Partner:
+    """A running process; its complaints go to a file, which never fills up as a pipe does."""
+
+    process: subprocess.Popen[bytes]
+    requests: IO[bytes]
+    answers: IO[bytes]
+    complaints: IO[bytes]
+
+    @classmethod
+    def begin(cls, command: Sequence[str], environ: Mapping[str, str]) -> "_Partner":
+        complaints = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
+        try:
+            process = subprocess.Popen(  # noqa: S603
+                command,
+                env=environ,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=complaints,
+            )
+        except BaseException:
+            complaints.close()
+            raise
+        assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018
+        return cls(process, process.stdin, process.stdout, complaints)
+
+    def exchange(self, request: bytes, answer: Callable[[IO[bytes]], Answer]) -> Answer:
+        """Raises Ended if the process is gone."""
+        try:
+            self.requests.write(request)
+            self.requests.flush()
+            return answer(self.answers)
+        except (BrokenPipeError, EOFError):
+            self.process.wait()
+            self.complaints.seek(0)
+            raise Ended(self.complaints.read().decode("utf-8", "replace").strip()) from None
+
+    def end(self) -> None:
+        self.process.terminate()
+        with suppress(BrokenPipeError):
+            self.requests.close()
+        self.answers.close()
+        self.complaints.close()
+        self.process.wait()
+
+
+class Conversation:
+    """Requests to one process, which begins with the first of them.
+
+    It ends when this object is let go of, and with us, however we end: its standard input ends
+    then. One that ended by itself is begun again: Ctrl-C, for one, reaches the whole
+    process group.
+    """
+
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
+        self._command = command
+        self._environ = environ
+        self._partner: _Partner | None = None
+        self._lock = Lock()
+
+    def ask(self, request: bytes, answer: Callable[[IO[bytes]], Answer]) -> Answer:
+        """Send ``request`` and return what ``answer`` reads; that must be the whole answer.
+
+        ``answer`` raises EOFError where the stream ends too early. A request may be sent twice.
+        Raises Ended if the process cannot answer, OSError if it cannot be begun.
+        """
+        with self._lock:
+            try:
+                return self._exchange(request, answer)
+            except Ended:
+                return self._exchange(request, answer)
+
+    def _exchange(self, request: bytes, answer: Callable[[IO[bytes]], Answer]) -> Answer:
+        partner = self._partner or _Partner.begin(self._command, self._environ)
+        # Until the answer is read to its end the process is not ours to ask again: after an
+        # interrupt the rest of this answer would be taken for the next one.
+        self._partner = None
+        try:
+            found = partner.exchange(request, answer)
+        except BaseException:
+            partner.end()
+            raise
+        self._partner = partner
+        return found
+
+    def __del__(self) -> None:
+        if self._partner is not None:
+            self._partner.end()
+
+
+# What was read of late: one stage after the other asks for the same.
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class Recent(Generic[Key, Value]):
+    """Remembers values as long as there is ``room`` for their sizes: the oldest go first.
+
+    It may be asked from several threads.
+    """
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._known: dict[Key, tuple[Value, int]] = {}
+        self._lock = Lock()
+
+    def get(self, key: Key) -> Value | None:
+        """The value of this key, if it is remembered."""
+        found = self._known.get(key)
+        return None if found is None else found[0]
+
+    def put(self, key: Key, value: Value, size: int) -> None:
+        """Remember what ``key`` stands for; the first value of a key stays."""
+        with self._lock:
+            if key in self._known:
+                return
+            self._known[key] = value, size
+            self._room -= size
+            while self._room < 0:
+                _, gone = self._known.pop(next(iter(self._known)))
+                self._room += gone
+
+
+# Objects of the repository that were read of late.
+
+#: Names that mean the same object for ever, unlike those of refs.
+_LASTING = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?(?:\^\{tree\})?")
+#: So many bytes are kept at most.
+_ROOM = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """What the database has under a name; ``kind`` is blob, tree, commit or tag."""
+
+    oid: str
+    kind: str
+    content: bytes
+
+
+class ObjectMemory:
+    """Remembers objects by name, in ``room`` bytes; it may be asked from several threads."""
+
+    def __init__(self, room: int = _ROOM) -> None:
+        self._known = Recent[str, Object](room)
+
+    def get(self, name: str) -> Object | None:
+        """The object of this name, if it is remembered."""
+        return self._known.get(name)
+
+    def put(self, name: str, found: Object) -> None:
+        """Remember an object; one whose name may come to mean another is not."""
+        if _LASTING.fullmatch(name):
+            self._known.put(name, found, len(found.content))
+
+
+# A folder as git stores it: names, and the mode and object of each.
+
+FOLDER = "040000"
+SUBMODULE = "160000"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a tree has at a path: mode as git writes it, and the object's name."""
+
+    mode: str
+    oid: str
+
+
+def parse(content: bytes, oid: str) -> dict[str, Entry]:
+    """Return the entries of the tree object ``oid``, whose name says how long names are."""
+    return dict(_entries(content, len(oid) // 2))
+
+
+def lines(entries: Mapping[str, Entry]) -> bytes:
+    """Word the entries for ``git mktree -z``, which puts them in order."""
+    found = (
+        f"{entry.mode} {_kind(entry.mode)} {entry.oid}\t{name}\0" for name, entry in entries.items()
+    )
+    return "".join(found).encode("utf-8", "surrogateescape")
+
+
+def _entries(content: bytes, width: int) -> Iterator[tuple[str, Entry]]:
+    start = 0
+    while start < len(content):
+        end = content.index(b"\0", start)
+        mode, _, name = content[start:end].partition(b" ")
+        start = end + 1 + width
+        oid = content[end + 1 : start].hex()
+        entry = Entry(mode.decode("ascii").zfill(6), oid)
+        yield name.decode("utf-8", "surrogateescape"), entry
+
+
+def _kind(mode: str) -> str:
+    return {FOLDER: "tree", SUBMODULE: "commit"}.get(mode, "blob")
+
 
 #: What git hooks and aliases hand to their children; it would redirect us to their repository or
 #: index. ``GIT_CONFIG_*`` stays: credentials travel in it.

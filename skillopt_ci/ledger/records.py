@@ -1,0 +1,781 @@
+"""What the skills branch remembers, in ``.skillopt/<run>/``: state, history, evidence per step.
+
+These files are read back from a branch that people can push to, so they are validated. Nothing
+in them depends on the clock or on which calls were answered from the cache: an interrupted step
+and an uninterrupted one write the same bytes.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+from types import MappingProxyType
+from typing import Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
+
+from skillopt_ci.model.types import Account, Accounts, Usage
+from skillopt_ci.rollout.types import FAILURE_BELOW, Status
+
+# What every record has in common.
+
+#: Version of these files; a newer one is refused rather than misread.
+RECORD_VERSION = 1
+
+
+class Record(BaseModel):
+    """Immutable; unknown keys of a later version are an error, not silently lost."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+# What calls consumed.
+
+
+class UsageRecord(Record):
+    """Calls, tokens and cost, as in :class:`~skillopt_ci.model.types.Usage`."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost_usd: float | None = 0.0
+    estimated: bool = False
+    cache_write_tokens: int = 0
+
+    @classmethod
+    def of(cls, usage: Usage) -> "UsageRecord":
+        """The record of ``usage``."""
+        return cls(**asdict(_rounded(usage)))
+
+    def usage(self) -> Usage:
+        """The value that was recorded."""
+        return Usage(**dict(self))
+
+
+class AccountRecord(Record):
+    """What one role consumed in one stage."""
+
+    role: str
+    stage: str
+    usage: UsageRecord
+
+
+def account_records(accounts: Accounts) -> tuple[AccountRecord, ...]:
+    """The records of ``accounts``, in the order of roles and stages."""
+    return tuple(
+        AccountRecord(role=account.role, stage=account.stage, usage=UsageRecord.of(usage))
+        for account, usage in sorted(accounts.items())
+    )
+
+
+def with_accounts(
+    records: Iterable[AccountRecord], more: Iterable[AccountRecord]
+) -> tuple[AccountRecord, ...]:
+    """Both together, each role and stage once."""
+    return account_records(accounts_of((*records, *more)))
+
+
+def accounts_of(records: Iterable[AccountRecord]) -> dict[Account, Usage]:
+    """The accounts that were recorded; those of the same name together."""
+    accounts: dict[Account, Usage] = {}
+    for one in records:
+        account = Account(one.role, one.stage)
+        accounts[account] = accounts.get(account, Usage()) + one.usage.usage()
+    return accounts
+
+
+def _rounded(usage: Usage) -> Usage:
+    # sums of floats differ in their last digits with the order in which calls were answered
+    return usage if usage.cost_usd is None else replace(usage, cost_usd=round(usage.cost_usd, 9))
+
+
+# A skill text on the selection tasks.
+
+#: What is left out of the file where it is so: a record without errors stays what it always was.
+_USUAL: Mapping[str, object] = MappingProxyType(
+    {
+        "planned": 0,
+        "attempts": {},
+        "first_attempt": 0,
+        "attempts_each": 1,
+        "pessimistic_hard": None,
+        "pessimistic_soft": None,
+        "unmeasured": {},
+        "limits": {},
+        "caveat": "",
+    }
+)
+
+
+class Measurement(Record):
+    """One skill text on the selection tasks.
+
+    ``score`` is in the gate's metric; ``tasks`` maps each measured task to (hard, soft), the means
+    of its measured attempts; ``errors`` names the tasks that infrastructure or the grader kept from
+    being measured in any. ``density`` is the text's share of leading words (0 where that counts for
+    nothing), ``words`` its length as the target reads it. ``planned`` is the number of tasks that
+    were to be measured, where measuring stopped before all of them were (0 elsewhere): such a score
+    is partial, and compares with no other. ``pessimistic_hard`` and ``pessimistic_soft`` count what
+    was not measured as 0 (None where everything was), and ``unmeasured`` says why it was not: how
+    many attempts for each reason. ``limits`` says how many attempts each limit ended. ``caveat`` is
+    what the computers of the attempts did not guarantee.
+    """
+
+    hard: float
+    soft: float
+    score: float
+    density: float = 0.0
+    words: int = 0
+    tasks: dict[str, tuple[float, float]] = Field(default_factory=dict)
+    errors: tuple[str, ...] = ()
+    planned: int = 0
+    attempts: dict[str, int] = Field(default_factory=dict)
+    """Rounds of attempts that a task's scores are the mean of, where there were several."""
+    first_attempt: int = 0
+    """Number of the first round that counts: earlier ones were put aside."""
+    attempts_each: int = 1
+    """Attempts at each task in one round."""
+    pessimistic_hard: float | None = None
+    pessimistic_soft: float | None = None
+    unmeasured: dict[str, int] = Field(default_factory=dict)
+    limits: dict[str, int] = Field(default_factory=dict)
+    caveat: str = ""
+
+    @model_serializer(mode="wrap")
+    def _without_the_usual(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        content: dict[str, object] = handler(self)
+        return {key: one for key, one in content.items() if _USUAL.get(key, ...) != one}
+
+    @property
+    def partial(self) -> bool:
+        """Whether some tasks were left out because the verdict was clear without them."""
+        return self.planned > 0
+
+    @property
+    def next_attempt(self) -> int:
+        """Number of a round of attempts that was made at no task yet."""
+        return self.first_attempt + max(self.attempts.values(), default=1)
+
+    @property
+    def n(self) -> int:
+        """Number of measured tasks."""
+        return len(self.tasks)
+
+
+class Snapshot(Record):
+    """A skill text that was measured: ``origin`` says where it came from, in words."""
+
+    sha256: str
+    step: int
+    origin: str
+    measurement: Measurement
+
+
+# Training attempts.
+
+
+class TaskOutcome(Record):
+    """One training attempt."""
+
+    id: str
+    status: Status
+    hard: float
+    soft: float
+    reason: str = ""
+    task_type: str = ""
+    attempt: int = 0
+    """Which attempt under this skill it was, from 0."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the model is known to have failed the task."""
+        return self.status.measured and self.hard < FAILURE_BELOW
+
+
+class RolloutRecord(Record):
+    """The training rollouts of a step."""
+
+    hard: float
+    soft: float
+    n: int
+    errors: int
+    tasks: tuple[TaskOutcome, ...] = ()
+
+
+class BatchRecord(Record):
+    """One batch of a step: its seed, its rollouts, the patches made from them."""
+
+    seed: int
+    hard: float
+    soft: float
+    n: int
+    n_failure_patches: int
+    n_success_patches: int
+
+
+# The arithmetic of a verdict.
+
+
+class GateRecord(Record):
+    """How a candidate was compared with the current skill, and what that took.
+
+    ``difference`` is the mean of candidate minus current over the ``compared`` of ``planned``
+    tasks, with its standard error over tasks. ``p_value`` is that of the sign-flip test; a round
+    accepts at ``alpha`` or less, and ``margin`` is the gain that it must be sure of.
+    """
+
+    policy: Literal["strict", "paired", "sequential"]
+    planned: int
+    compared: int
+    difference: float
+    standard_error: float | None = None
+    p_value: float | None = None
+    alpha: float | None = None
+    margin: float = 0.0
+    confidence: float | None = None
+    rounds: int = 1
+    """Rounds of attempts that were begun."""
+    end: Literal["measured", "certain", "futile", "convinced"] = "measured"
+    """Why measuring ended: all was measured; no outcome could have changed the verdict; another
+    verdict was unlikely; the candidate was sure enough to be better."""
+    candidate_attempts: int = 0
+    current_attempts: int = 0
+    """Fresh attempts under the current skill, beside those that were known."""
+    baseline_attempts: int = 0
+    """Attempts that measured the accepted skill afresh, or completed its measurement."""
+    saved: int = 0
+    """Attempts at planned tasks that were not needed."""
+    losses: dict[str, float] = Field(default_factory=dict)
+    """Types of task whose mean score fell by more than is allowed, and by how much."""
+
+
+# The race of a step's edits.
+
+
+class ArmRecord(Record):
+    """A subset of the edits, by their numbers from 0, and its score on each task that was tried."""
+
+    edits: tuple[int, ...]
+    scores: dict[str, float] = Field(default_factory=dict)
+
+
+class HeatRecord(Record):
+    """Subsets that were tried on the same tasks; ``errors`` counts attempts without a score."""
+
+    arms: tuple[ArmRecord, ...] = ()
+    errors: int = 0
+
+
+class EffectRecord(Record):
+    """What is believed of an edit after the race: what it adds to the mean score, give or take.
+
+    ``helpful`` is the probability that it adds anything.
+    """
+
+    mean: float
+    sd: float
+    helpful: float
+    kept: bool
+
+
+class RaceRecord(Record):
+    """How the edits of a step were tried against each other on training tasks.
+
+    ``effects`` has one entry for each edit of the proposal, in order.
+    """
+
+    heats: tuple[HeatRecord, ...] = ()
+    effects: tuple[EffectRecord, ...] = ()
+
+    @property
+    def attempts(self) -> int:
+        """Attempts that the race took."""
+        scored = sum(len(arm.scores) for heat in self.heats for arm in heat.arms)
+        return scored + sum(heat.errors for heat in self.heats)
+
+
+# How a candidate came about.
+
+
+class PatternRecord(Record):
+    """A failure pattern that an analyst named, with the tasks that it had before it."""
+
+    description: str
+    count: int
+    task_ids: tuple[str, ...] = ()
+
+
+class EditRecord(Record):
+    """An edit of the selected patch and what became of it."""
+
+    op: str
+    target: str = ""
+    content: str = ""
+    source_type: str = "failure"
+    support_count: int = 1
+    status: str
+    reason: str = ""
+    """Why the guard refused it, if it did."""
+    note_ids: tuple[str, ...] = ()
+    """The reviewers' notes that it follows."""
+
+    @property
+    def applied(self) -> bool:
+        """Whether it changed the document."""
+        return self.status.startswith("applied")
+
+
+class SuggestionRecord(Record):
+    """A suggestion that the optimizer was given to rewrite the document by."""
+
+    type: str
+    title: str
+    instruction: str
+    motivation: str = ""
+    priority_hint: str = ""
+    source_type: str = "failure"
+    support_count: int = 1
+
+
+class LearningRateRecord(Record):
+    """How many changes the optimizer wanted applied: ``raw``, of the ``available`` ones.
+
+    ``clamped`` says that it wanted more than there are, ``fallback`` that it gave no usable answer
+    (``raw`` is null and nothing is applied).
+    """
+
+    learning_rate: int
+    raw: int | None = None
+    available: int
+    clamped: bool = False
+    fallback: bool = False
+    reasoning: str = ""
+    confidence: str = ""
+    risk_notes: tuple[str, ...] = ()
+
+
+class RefusedNote(Record):
+    """A note that the guard refused, and why."""
+
+    note: str
+    reason: str
+
+
+class NotesRecord(Record):
+    """The reminders of a step: how many analysts ``proposed``, which ones are new."""
+
+    proposed: int
+    added: tuple[str, ...] = ()
+    refused: tuple[RefusedNote, ...] = ()
+    appendix: tuple[str, ...] = ()
+    """All notes of the candidate."""
+    consolidated_from: int = 0
+    """How many notes were condensed into `appendix`; 0 if none were."""
+    alone: bool = False
+    """The candidate differs from the skill by its notes only."""
+
+
+class ReviewerNoteRecord(Record):
+    """A reviewer's note that the analysts of a step were given.
+
+    ``proposed`` counts the edits that analysts proposed to follow it, ``taken`` those of them that
+    went into the candidate.
+    """
+
+    id: str
+    author: str
+    text: str
+    path: str = ""
+    line: int | None = None
+    url: str = ""
+    proposed: int = 0
+    taken: int = 0
+
+
+class ProposalRecord(Record):
+    """How a step's candidate came about: written with the candidate, before it is measured."""
+
+    rollout: RolloutRecord
+    batches: tuple[BatchRecord, ...] = ()
+    """The batches that `rollout` joins."""
+    patterns: tuple[PatternRecord, ...] = ()
+    n_failure_patches: int
+    n_success_patches: int
+    n_edits_merged: int
+    mode: str = "patch"
+    """The update mode, by which `edits`, `suggestions` or only `change_summary` is there."""
+    edit_budget: int | None
+    """Most changes that could be selected; null is no limit."""
+    learning_rate: LearningRateRecord | None = None
+    """How the optimizer came to `edit_budget`, if the choice was its own."""
+    selection: str
+    """How edits were selected: `untouched`, `ranked` or `truncated`."""
+    reasoning: str = ""
+    edits: tuple[EditRecord, ...] = ()
+    suggestions: tuple[SuggestionRecord, ...] = ()
+    change_summary: tuple[str, ...] = ()
+    """What a rewritten document says of itself."""
+    notes: NotesRecord | None = None
+    """Reminders for the appendix, where they were asked for and there were any."""
+    reviewer_notes: tuple[ReviewerNoteRecord, ...] = ()
+    """What reviewers asked for, where they did."""
+    race: RaceRecord | None = None
+    """How `edits` were tried against each other, where they were."""
+    outcome: Literal["updated", "skip_no_rewrite"] = "updated"
+    refused: str = ""
+    """Why the guard refused the rewritten document, if it did."""
+    screened: tuple[str, ...] = ()
+    """Why the guard dropped suggestions and documents of single analysts."""
+    diff: str = ""
+    """What the update did to the document, as a unified diff."""
+    skill_before: str
+    skill_after: str
+    """SHA-256 of the skill before and after the edits."""
+    skill_attempted: str = ""
+    """SHA-256 of the skill that the batches were attempted under, if that was an older one."""
+    config_sha256: str
+    usage: dict[str, UsageRecord] = Field(default_factory=dict)
+
+    @property
+    def attempted_under(self) -> str:
+        """SHA-256 of the skill that the batches were attempted under."""
+        return self.skill_attempted or self.skill_before
+
+    @property
+    def changed(self) -> bool:
+        """Whether the candidate differs from the skill that it was made from."""
+        return self.skill_before != self.skill_after
+
+    @property
+    def body_changed(self) -> bool:
+        """Whether it differs by more than its notes."""
+        return self.changed and not (self.notes is not None and self.notes.alone)
+
+
+# A step: its candidate and the verdict on it.
+
+Action = Literal[
+    "accept_new_best",
+    "accept",
+    "accept_notes",
+    "force_accept",
+    "reject",
+    "skip_no_patches",
+    "skip_no_rewrite",
+]
+
+
+class Decision(Record):
+    """The gate's verdict, with its arithmetic in words."""
+
+    action: Action
+    reason: str
+    metric: str
+    score_before: float
+    score_after: float | None
+    """None when nothing was measured: no edit was proposed, or none changed the text."""
+    measurement: Measurement | None = None
+    compared: int = 0
+    """Number of tasks that both sides measured."""
+    fixed: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+    measured_under: str = ""
+    """Fingerprint of what the scores depend on besides the skill; see :class:`State`."""
+    reused_from: int | None = None
+    """The step that had measured the same text under the same conditions."""
+    beats_best: bool = False
+    """The candidate is better than the best skill so far: it takes that one's place if it stays."""
+    gate: GateRecord | None = None
+    """The arithmetic; absent in records of before it was kept."""
+    baseline: Measurement | None = None
+    """What later candidates are held against if this one stays, where it is not `measurement`."""
+    incumbent: Measurement | None = None
+    """The current skill's measurement with the attempts that this verdict added."""
+    notes: "Decision | None" = None
+    """The verdict on the notes alone, where they came with edits that were rejected."""
+
+    @property
+    def keeps_notes(self) -> bool:
+        """Whether the notes become part of the current skill although the edits do not."""
+        return self.notes is not None and self.notes.stays
+
+    @property
+    def partial(self) -> bool:
+        """Whether `score_after` is an estimate: tasks not measured are taken as unchanged."""
+        return self.measurement is not None and self.measurement.partial
+
+    @property
+    def stays(self) -> bool:
+        """Whether the candidate becomes the current skill."""
+        return "accept" in self.action
+
+
+class StepRecord(Record):
+    """``steps/NNNN.json``: all the evidence of one step."""
+
+    version: int = RECORD_VERSION
+    step: int
+    epoch: int
+    step_in_epoch: int
+    simulated: bool
+    changes: tuple[str, ...] = ()
+    """What changed in the configuration and the training tasks since the step before."""
+    basis_sha256: str = ""
+    """Hash of the :class:`Basis` that the candidate was made under."""
+    proposal: ProposalRecord
+    decision: Decision | None = None
+    """None while the candidate is in flight."""
+    usage: UsageRecord = UsageRecord()
+    accounts: tuple[AccountRecord, ...] = ()
+    """`usage` by role and stage; records of earlier versions have none."""
+
+    @property
+    def merged(self) -> bool:
+        """Whether the candidate stayed."""
+        return self.decision is not None and self.decision.stays
+
+
+# An epoch's end.
+
+
+class PairSide(Record):
+    """A task's result under one of two compared skills."""
+
+    hard: float
+    soft: float
+
+
+class PairRecord(Record):
+    """A training task under the last epoch's skill and under this one's."""
+
+    id: str
+    category: str
+    previous: PairSide
+    current: PairSide
+
+
+class SlowUpdateRecord(Record):
+    """The guidance of an epoch's end.
+
+    ``action`` is ``inject_placeholder`` (first epoch), ``propose`` (``content`` is the new
+    guidance, the decision stands beside) or ``no_content``.
+    """
+
+    action: Literal["inject_placeholder", "propose", "no_content"]
+    previous_content: str = ""
+    content: str = ""
+    reasoning: str = ""
+    refused: str = ""
+    """Why the guard refused the guidance, if it did."""
+
+
+class MetaSkillRecord(Record):
+    """The optimizer's memory of an epoch's end; without new content the old one stays."""
+
+    action: Literal["skip_first_epoch", "write_meta_skill", "no_content"]
+    content: str = ""
+    reasoning: str = ""
+    refused: str = ""
+    """Why the guard refused the memory, if it did."""
+
+
+class BoundaryRecord(Record):
+    """``epochs/EE.json``: all the evidence of an epoch's end."""
+
+    version: int = RECORD_VERSION
+    epoch: int
+    step: int
+    simulated: bool
+    policy: str = ""
+    pairs: tuple[PairRecord, ...] = ()
+    previous_hard: float | None = None
+    current_hard: float | None = None
+    slow_update: SlowUpdateRecord | None = None
+    meta_skill: MetaSkillRecord | None = None
+    skill_before: str
+    skill_after: str
+    config_sha256: str
+    stages: dict[str, UsageRecord] = Field(default_factory=dict)
+    """Usage by stage up to the candidate."""
+    decision: Decision | None = None
+    """None while the candidate is in flight, and when the skill did not change."""
+    usage: UsageRecord = UsageRecord()
+    accounts: tuple[AccountRecord, ...] = ()
+    """`usage` by role and stage; records of earlier versions have none."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether the epoch's end proposes another text."""
+        return self.skill_before != self.skill_after
+
+    @property
+    def action(self) -> str:
+        """The gate's action; without a candidate, what became of the guidance (or the memory)."""
+        if self.decision is not None:
+            return self.decision.action
+        part = self.slow_update or self.meta_skill
+        return "no_content" if part is None else part.action
+
+
+# Where training stands, and what happened so far.
+
+
+class HistoryEntry(Record):
+    """One line of ``history.jsonl``: what happened, in the order in which it happened.
+
+    ``kind`` is ``start`` (first measurement), ``step``, ``measure`` (the skill, the tasks or the
+    configuration changed under way and the current skill was measured anew) or ``set_aside`` (a
+    candidate whose ground had changed), ``notes`` (of a step whose edits were rejected),
+    ``slow_update`` (the end of an epoch) or ``finish`` (the end of the run).
+    """
+
+    kind: Literal["start", "step", "notes", "measure", "set_aside", "slow_update", "finish"]
+    step: int
+    epoch: int
+    action: str
+    reason: str = ""
+    score_before: float | None = None
+    score_after: float | None = None
+    best_score: float | None = None
+    tasks: int = 0
+    edits: int = 0
+    skill_sha256: str = ""
+    """The current skill after this entry."""
+    candidate_sha256: str = ""
+    candidate_reading: str = ""
+    """Hash of what the target reads of the candidate, spacing apart."""
+    planned: int = 0
+    """Tasks that were to be measured, where fewer settled the verdict: the score is partial."""
+    words: int = 0
+    """Length of the current skill."""
+    config_sha256: str = ""
+    usage: UsageRecord = UsageRecord()
+    simulated: bool = False
+
+
+class Basis(Record):
+    """What a step was proposed under, so that the next one can name what has changed.
+
+    ``config`` is what of the configuration influences training, ``train_size`` the number of
+    training tasks and ``train_sha256`` a hash over them.
+    """
+
+    config: dict[str, JsonValue]
+    train_size: int
+    train_sha256: str
+
+
+class State(Record):
+    """``state.json``: where training stands.
+
+    ``measured_under`` is the fingerprint of everything that a score depends on besides the skill
+    (target model, prompts, scorers, selection tasks, metric): scores are compared only under the
+    same one. ``usage`` is the whole run's so far.
+    """
+
+    version: int = RECORD_VERSION
+    run: str
+    skill: str
+    step: int
+    epoch: int
+    current: Snapshot
+    best: Snapshot
+    boundary: int = 0
+    """The last epoch whose end has been worked on (slow update, meta skill)."""
+    measured_under: str
+    config_sha256: str
+    basis: Basis | None = None
+    """What the last step was proposed under."""
+    heard_notes: tuple[str, ...] = ()
+    """Ids of the reviewers' notes that some step was given: none is given twice."""
+    usage: UsageRecord = UsageRecord()
+    accounts: tuple[AccountRecord, ...] = ()
+    """What of `usage` each role consumed in each stage; the rest is from before this was kept."""
+    simulated: bool = False
+
+
+# The end of a run.
+
+
+class TypeScore(Record):
+    """Mean hard score over the ``n`` measured tasks of one type."""
+
+    hard: float
+    n: int
+
+
+class FinalSkill(Record):
+    """One of the three skills that a run is summed up by: the initial, the best or the last.
+
+    ``score`` is the gate's, on the selection tasks; ``test`` was measured on the test tasks, which
+    no decision of training looked at. ``interval`` is the 95 % interval of its mean hard score.
+    """
+
+    sha256: str
+    step: int
+    origin: str
+    score: float | None = None
+    test: Measurement | None = None
+    interval: tuple[float, float] | None = None
+    by_type: dict[str, TypeScore] = Field(default_factory=dict)
+
+
+class DifferenceRecord(Record):
+    """Hard score of a skill minus that of the initial one, over the ``n`` tasks both measured."""
+
+    mean: float
+    standard_error: float | None
+    n: int
+    fixed: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+
+
+class EpochSummary(Record):
+    """The steps of one epoch, and the gate's scores at its end."""
+
+    epoch: int
+    steps: int
+    accepts: int
+    rejects: int
+    skips: int
+    best_score: float | None
+    current_score: float | None
+
+
+class Summary(Record):
+    """``summary.json``: what came of a run. ``stages`` sorts its whole usage by stage."""
+
+    version: int = RECORD_VERSION
+    run: str
+    skill: str
+    simulated: bool
+    step: int
+    total_steps: int
+    epoch: int
+    metric: str
+    initial: FinalSkill
+    best: FinalSkill
+    last: FinalSkill
+    promoted: bool
+    """The last skill had a higher score than the best one and took its place."""
+    best_gain: DifferenceRecord | None = None
+    last_gain: DifferenceRecord | None = None
+    epochs: tuple[EpochSummary, ...] = ()
+    stages: dict[str, UsageRecord] = Field(default_factory=dict)
+    usage: UsageRecord = UsageRecord()
+    accounts: tuple[AccountRecord, ...] = ()
+    """What of `usage` each role consumed in each stage; the rest is from before this was kept."""
+    tested_under: str = ""
+    """Fingerprint of what the test scores depend on besides the skill; empty without a test."""
+
+    @property
+    def tested(self) -> tuple[FinalSkill, ...]:
+        """The skills that have a test score."""
+        return tuple(one for one in (self.initial, self.best, self.last) if one.test is not None)
