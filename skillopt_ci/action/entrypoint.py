@@ -29,8 +29,8 @@ from skillopt_ci.cli.known_secrets import learn_secrets
 from skillopt_ci.cli.main import terminate_is_interrupt
 from skillopt_ci.confinement import close_process, keep_back, whole_environment
 from skillopt_ci.git.process import Git
-from skillopt_ci.github.access import Access
-from skillopt_ci.github.github_forge import GitHubForge
+from skillopt_ci.github.client import Access
+from skillopt_ci.github.github import GitHubForge
 from skillopt_ci.redaction import Redactor, named_secrets
 
 REPORT = "report.md"

@@ -9,7 +9,7 @@ from skillopt_ci.cli.configured import load_configured
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.errors import SkilloptError
-from skillopt_ci.github.forge import may_write
+from skillopt_ci.github.types import may_write
 from skillopt_ci.model.keys import required_variable
 
 

@@ -14,7 +14,7 @@ from skillopt_ci.action.job import Job, Shown
 from skillopt_ci.action.outputs import Outputs, Result, fold
 from skillopt_ci.errors import SkilloptError, UsageError
 from skillopt_ci.git.process import Git
-from skillopt_ci.github.forge import CommentRef, Reaction
+from skillopt_ci.github.types import CommentRef, Reaction
 from skillopt_ci.sanitize import harmless, one_line
 
 #: What reviewers said, for the next step.

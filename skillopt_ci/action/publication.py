@@ -10,7 +10,7 @@ from skillopt_ci.cli.reader import RunReader, open_reader
 from skillopt_ci.cli.run_view import view
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.errors import SkilloptError
-from skillopt_ci.github.forge import Forge
+from skillopt_ci.github.types import Forge
 from skillopt_ci.report.check import TaskPlace
 from skillopt_ci.report.links import Links
 from skillopt_ci.tasks.loading import load_splits

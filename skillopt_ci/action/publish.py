@@ -11,7 +11,7 @@ from typing import TypeVar
 from skillopt_ci.action.guidance import answer_notes
 from skillopt_ci.config.config import GitHub
 from skillopt_ci.errors import SkilloptError
-from skillopt_ci.github.forge import (
+from skillopt_ci.github.types import (
     Change,
     Forge,
     KeptPullRequest,

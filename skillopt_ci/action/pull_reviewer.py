@@ -27,7 +27,7 @@ from skillopt_ci.errors import (
     SkilloptError,
     UsageError,
 )
-from skillopt_ci.github.forge import Forge
+from skillopt_ci.github.types import Forge
 from skillopt_ci.ledger.inspect import resolve
 from skillopt_ci.report.comparison import Finding, judge
 from skillopt_ci.report.evaluation_comment import (

@@ -10,8 +10,8 @@ from skillopt_ci.cli.context import Globals, global_options
 from skillopt_ci.cli.reader import open_reader
 from skillopt_ci.cli.run_view import view
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.github.access import from_environ
-from skillopt_ci.github.github_forge import GitHubForge
+from skillopt_ci.github.client import from_environ
+from skillopt_ci.github.github import GitHubForge
 from skillopt_ci.sanitize import harmless
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from skillopt_ci.github.forge import Annotation, Conclusion, WantedCheck
+from skillopt_ci.github.types import Annotation, Conclusion, WantedCheck
 from skillopt_ci.ledger.records import Decision, StepRecord
 from skillopt_ci.report.dashboard import dashboard, footer, interruption
 from skillopt_ci.report.links import Links

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from skillopt_ci.github.forge import Annotation, Conclusion, WantedCheck
+from skillopt_ci.github.types import Annotation, Conclusion, WantedCheck
 from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report.check import TaskPlace

@@ -14,8 +14,8 @@ from skillopt_ci.action.runner import Runner
 from skillopt_ci.action.workflow_commands import JobLog
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.demo.quickstart import write_example
-from skillopt_ci.github.forge import WantedPullRequest
-from skillopt_ci.github.github_forge import GitHubForge
+from skillopt_ci.github.github import GitHubForge
+from skillopt_ci.github.types import WantedPullRequest
 
 SKILL = "skills/ledger/SKILL.md"
 WANTED = WantedPullRequest("better", "main", "Better", "Body")

@@ -11,7 +11,7 @@ from run_views import REPOSITORY, plain_run
 
 from skillopt_ci.action.publish import Published, Showing, publish
 from skillopt_ci.config.config import GitHub
-from skillopt_ci.github.forge import WantedPullRequest
+from skillopt_ci.github.types import WantedPullRequest
 from skillopt_ci.report.links import Links
 from skillopt_ci.report.run_view import RunView
 

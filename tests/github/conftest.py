@@ -4,7 +4,7 @@ import pytest
 from github_server.scene import SKILL, Scene
 from github_server.state import Hub
 
-from skillopt_ci.github.github_forge import GitHubForge
+from skillopt_ci.github.github import GitHubForge
 
 
 @pytest.fixture

@@ -4,10 +4,16 @@ import pytest
 from github_server.scene import Scene
 
 from skillopt_ci.errors import UsageError
-from skillopt_ci.github.access import Access, from_environ
-from skillopt_ci.github.failure import AnswerLost, NotFound, PermissionMissing, Unavailable
-from skillopt_ci.github.github_forge import GitHubForge
-from skillopt_ci.github.patience import Patience
+from skillopt_ci.github.client import (
+    Access,
+    AnswerLost,
+    NotFound,
+    Patience,
+    PermissionMissing,
+    Unavailable,
+    from_environ,
+)
+from skillopt_ci.github.github import GitHubForge
 
 ENVIRON = {"GITHUB_REPOSITORY": "octo/skills", "GITHUB_TOKEN": "job"}
 

@@ -10,8 +10,8 @@ from skillopt_ci.cli.assemble import open_ledger
 from skillopt_ci.config import config
 from skillopt_ci.config.loading import load
 from skillopt_ci.errors import LostRace, UsageError
-from skillopt_ci.github.api_commits import ApiCommits
-from skillopt_ci.github.failure import PermissionMissing
+from skillopt_ci.github.client import PermissionMissing
+from skillopt_ci.github.commits import ApiCommits
 from skillopt_ci.ledger.ledger import Ledger
 
 BASIC = b64encode(b"x-access-token:job").decode()

@@ -3,9 +3,9 @@ from dataclasses import replace
 import pytest
 from github_server.scene import Scene
 
-from skillopt_ci.github.failure import PermissionMissing
-from skillopt_ci.github.forge import Annotation, Change, Conclusion, WantedCheck
-from skillopt_ci.github.github_forge import GitHubForge
+from skillopt_ci.github.client import PermissionMissing
+from skillopt_ci.github.github import GitHubForge
+from skillopt_ci.github.types import Annotation, Change, Conclusion, WantedCheck
 
 
 def wanted(scene: Scene, annotations: int = 0, conclusion: Conclusion | None = None) -> WantedCheck:

@@ -4,9 +4,9 @@ import pytest
 from github_server.scene import Scene
 from github_server.state import ACTIONS
 
-from skillopt_ci.github.failure import AnswerLost, ConversationLocked, PermissionMissing
-from skillopt_ci.github.forge import Change, CommentRef
-from skillopt_ci.github.github_forge import GitHubForge
+from skillopt_ci.github.client import AnswerLost, ConversationLocked, PermissionMissing
+from skillopt_ci.github.github import GitHubForge
+from skillopt_ci.github.types import Change, CommentRef
 
 MARKER = "<!-- skillopt-ci:v1 key=demo -->"
 BODY = f"{MARKER}\nStep 1"

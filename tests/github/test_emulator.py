@@ -8,11 +8,9 @@ from github_server.emulator import INSTALLED, emulating
 from github_server.exchanges import recording
 from github_server.scene import SKILL, WANTED
 
-from skillopt_ci.github.access import Access
-from skillopt_ci.github.client import Client, connect
-from skillopt_ci.github.forge import Annotation, Change, Merging, PullRequest, WantedCheck
-from skillopt_ci.github.github_forge import GitHubForge
-from skillopt_ci.github.patience import Patience
+from skillopt_ci.github.client import Access, Client, Patience, connect
+from skillopt_ci.github.github import GitHubForge
+from skillopt_ci.github.types import Annotation, Change, Merging, PullRequest, WantedCheck
 
 pytestmark = pytest.mark.skipif(not INSTALLED, reason="npm has not installed the emulator")
 

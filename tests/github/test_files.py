@@ -1,8 +1,8 @@
 from github_server import pulls
 from github_server.scene import SKILL, Scene
 
-from skillopt_ci.github.forge import ChangedFile
-from skillopt_ci.github.github_forge import GitHubForge
+from skillopt_ci.github.github import GitHubForge
+from skillopt_ci.github.types import ChangedFile
 
 
 def test_changed_files_are_listed(scene: Scene, forge: GitHubForge) -> None:

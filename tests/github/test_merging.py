@@ -1,8 +1,8 @@
 import pytest
 from github_server.scene import SKILL, Scene
 
-from skillopt_ci.github.forge import Merging, WantedCheck
-from skillopt_ci.github.github_forge import GitHubForge
+from skillopt_ci.github.github import GitHubForge
+from skillopt_ci.github.types import Merging, WantedCheck
 
 
 @pytest.fixture

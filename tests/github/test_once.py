@@ -1,7 +1,6 @@
 import pytest
 
-from skillopt_ci.github.failure import AnswerLost, Refused
-from skillopt_ci.github.once import create_once
+from skillopt_ci.github.client import AnswerLost, Refused, create_once
 
 
 class Shop:

@@ -3,7 +3,7 @@ import time
 import pytest
 from github_server.scene import Scene
 
-from skillopt_ci.github.failure import AnswerLost, Unavailable
+from skillopt_ci.github.client import AnswerLost, Unavailable
 
 SHOW = "GET /pulls/{pull_number}"
 CREATE = "POST /issues/{issue_number}/comments"

@@ -5,9 +5,9 @@ import pytest
 from github_server import pulls
 from github_server.scene import SKILL, WANTED, Scene
 
-from skillopt_ci.github.failure import NotFound, PermissionMissing, Refused
-from skillopt_ci.github.forge import Change
-from skillopt_ci.github.github_forge import GitHubForge
+from skillopt_ci.github.client import NotFound, PermissionMissing, Refused
+from skillopt_ci.github.github import GitHubForge
+from skillopt_ci.github.types import Change
 
 READY = replace(WANTED, draft=False)
 

@@ -2,8 +2,8 @@ import pytest
 from github_server.scene import SKILL, Scene
 from github_server.state import ACTIONS
 
-from skillopt_ci.github.forge import Change, CommentRef
-from skillopt_ci.github.github_forge import GitHubForge
+from skillopt_ci.github.github import GitHubForge
+from skillopt_ci.github.types import Change, CommentRef
 
 ANSWER = "<!-- skillopt-ci:v1 note -->\nMerged in step 3."
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.github.texts import clip_line, clip_text, same_text
+from skillopt_ci.github.client import clip_line, clip_text, same_text
 
 LIMITS = st.integers(60, 200)
 

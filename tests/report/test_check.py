@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from run_views import REPOSITORY, SHA, plain_run, runs
 
-from skillopt_ci.github.forge import WantedCheck
+from skillopt_ci.github.types import WantedCheck
 from skillopt_ci.report.check import TaskPlace, step_check
 from skillopt_ci.report.links import Links
 from skillopt_ci.report.run_view import RunView

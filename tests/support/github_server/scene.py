@@ -3,11 +3,9 @@
 from dataclasses import dataclass, field
 
 from github_server.state import Hub
-from skillopt_ci.github.access import Access
-from skillopt_ci.github.client import Client, connect
-from skillopt_ci.github.forge import WantedPullRequest
-from skillopt_ci.github.github_forge import GitHubForge
-from skillopt_ci.github.patience import Patience
+from skillopt_ci.github.client import Access, Client, Patience, connect
+from skillopt_ci.github.github import GitHubForge
+from skillopt_ci.github.types import WantedPullRequest
 
 SKILL = "skills/SKILL.md"
 WANTED = WantedPullRequest("skillopt/demo", "main", "Train demo", "Body", draft=True)

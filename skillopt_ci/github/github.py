@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 
-from skillopt_ci.github import account, check, comment, files, merging, pull_request, review
-from skillopt_ci.github.access import Access
-from skillopt_ci.github.asking import asking
-from skillopt_ci.github.client import Client, connect
-from skillopt_ci.github.forge import (
+from skillopt_ci.github import checks, client, comments, pull_requests
+from skillopt_ci.github.client import Access, Client, Patience, asking, connect
+from skillopt_ci.github.types import (
     ChangedFiles,
     CommentRef,
     KeptCheck,
@@ -23,7 +21,6 @@ from skillopt_ci.github.forge import (
     WantedCheck,
     WantedPullRequest,
 )
-from skillopt_ci.github.patience import Patience
 from skillopt_ci.redaction import Redact, unchanged
 
 
@@ -47,28 +44,28 @@ class GitHubForge:
 
     @cached_property
     def _login(self) -> str:
-        return account.login(self._client)
+        return client.login(self._client)
 
     def login(self) -> str:  # noqa: D102
         return self._login
 
     def pull_request(self, number: int) -> PullRequest:  # noqa: D102
-        return pull_request.value(pull_request.read(self._client, number))
+        return pull_requests.value(pull_requests.read(self._client, number))
 
     def open_pull_request(self, head: str, base: str) -> PullRequest | None:  # noqa: D102
-        return pull_request.open_of(self._client, head, base)
+        return pull_requests.open_of(self._client, head, base)
 
     def keep_pull_request(self, wanted: WantedPullRequest) -> KeptPullRequest:  # noqa: D102
         title, body = self._redact(wanted.title), self._redact(wanted.body)
-        return pull_request.keep(self._client, replace(wanted, title=title, body=body))
+        return pull_requests.keep(self._client, replace(wanted, title=title, body=body))
 
     def merge(  # noqa: D102
         self, number: int, head_sha: str, method: MergeMethod = "merge", title: str = ""
     ) -> MergeOutcome:
-        return merging.merge(self._client, number, head_sha, method, self._redact(title))
+        return pull_requests.merge(self._client, number, head_sha, method, self._redact(title))
 
     def keep_comment(self, number: int, body: str) -> KeptComment:  # noqa: D102
-        return comment.keep(self._client, self._login, number, self._redact(body))
+        return comments.keep(self._client, self._login, number, self._redact(body))
 
     def keep_check(self, wanted: WantedCheck) -> KeptCheck:  # noqa: D102
         annotations = tuple(
@@ -77,25 +74,25 @@ class GitHubForge:
         )
         title, summary = self._redact(wanted.title), self._redact(wanted.summary)
         clean = replace(wanted, title=title, summary=summary, annotations=annotations)
-        return check.keep_check(self._client, self._login, clean)
+        return checks.keep_check(self._client, self._login, clean)
 
     def review_notes(self, number: int, path: str) -> tuple[ReviewNote, ...]:  # noqa: D102
-        return review.notes(self._client, self._login, number, path)
+        return comments.notes(self._client, self._login, number, path)
 
     def answer(self, number: int, note: ReviewNote, body: str) -> KeptComment:  # noqa: D102
-        return review.answer(self._client, self._login, number, note, self._redact(body))
+        return comments.answer(self._client, self._login, number, note, self._redact(body))
 
     def react(self, comment_ref: CommentRef, reaction: Reaction) -> None:  # noqa: D102
-        comment.react(self._client, comment_ref, reaction)
+        comments.react(self._client, comment_ref, reaction)
 
     def permission_of(self, login: str) -> Permission:  # noqa: D102
-        return account.permission_of(self._client, login)
+        return client.permission_of(self._client, login)
 
     def changed_files(self, number: int) -> ChangedFiles:  # noqa: D102
-        return files.changed(self._client, number)
+        return pull_requests.changed(self._client, number)
 
     def file_at(self, path: str, ref: str) -> bytes | None:  # noqa: D102
-        return files.at(self._client, path, ref)
+        return pull_requests.at(self._client, path, ref)
 
     def dispatch(self, event: str, payload: Mapping[str, object]) -> None:  # noqa: D102
         with asking(f"dispatch {event}", "contents: write"):

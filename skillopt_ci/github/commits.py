@@ -13,10 +13,7 @@ from typing import Any
 from skillopt_ci.git import objects
 from skillopt_ci.git.process import Git
 from skillopt_ci.git.refs import fetch_object
-from skillopt_ci.github.asking import asking
-from skillopt_ci.github.client import Client
-from skillopt_ci.github.failure import NotFound, Refused, Unavailable
-from skillopt_ci.github.once import create_once
+from skillopt_ci.github.client import Client, NotFound, Refused, Unavailable, asking, create_once
 
 _WRITE = "contents: write"
 _SUBMODULE = "160000"

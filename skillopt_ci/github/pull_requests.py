@@ -4,17 +4,37 @@ What people did to it decides: one that they closed stays closed as long as its 
 deleting the branch, or merging, makes room for a new one.
 """
 
+from base64 import b64decode
 from dataclasses import replace
 from functools import partial
 
+from github.GithubObject import NotSet
 from github.PullRequest import PullRequest as HubPullRequest
 
-from skillopt_ci.github.asking import asking
-from skillopt_ci.github.client import Client
-from skillopt_ci.github.failure import Refused, Unavailable
-from skillopt_ci.github.forge import Change, KeptPullRequest, PullRequest, WantedPullRequest
-from skillopt_ci.github.once import create_once
-from skillopt_ci.github.texts import BODY, TITLE, clip_line, clip_text, same_text
+from skillopt_ci.github.client import (
+    BODY,
+    TITLE,
+    Client,
+    NotFound,
+    Refused,
+    Unavailable,
+    asking,
+    clip_line,
+    clip_text,
+    create_once,
+    same_text,
+)
+from skillopt_ci.github.types import (
+    Change,
+    ChangedFile,
+    ChangedFiles,
+    KeptPullRequest,
+    MergeMethod,
+    MergeOutcome,
+    Merging,
+    PullRequest,
+    WantedPullRequest,
+)
 
 WRITE = "pull-requests: write"
 _READ = "pull-requests: read"
@@ -175,3 +195,120 @@ def _add_labels(client: Client, now: PullRequest, wanted: WantedPullRequest) -> 
     with asking(f"label #{now.number}", WRITE):
         client.send("POST", f"/issues/{now.number}/labels", {"labels": missing})
     return replace(now, labels=now.labels + missing)
+
+
+# Merge a pull request the way a careful person would: through everything that protects base.
+
+_WRITE = "contents: write` and `pull-requests: write"
+_POLLS = 5
+_PAUSE = 2.0
+#: What GitHub says when there is nothing that auto-merge could wait for.
+_NOTHING_TO_WAIT_FOR = (
+    "clean status",
+    "auto merge is not allowed",
+    "auto-merge is not allowed",
+    "protected branch rules not configured",
+)
+_OBSTACLES = {
+    "behind": "its branch has to take in base first",
+    "blocked": "what protects base is not satisfied yet",
+    "dirty": "it conflicts with base",
+    "draft": "it is a draft",
+    "unknown": "GitHub has not found out yet whether it can be merged",
+    "unstable": "one of its checks has not succeeded",
+}
+
+
+def merge(
+    client: Client, number: int, head_sha: str, method: MergeMethod, title: str
+) -> MergeOutcome:
+    """Let GitHub merge by itself when it may; at once only if nothing is left to wait for."""
+    pull = read(client, number)
+    if pull.merged:
+        return MergeOutcome(Merging.MERGED)
+    obstacle = _obstacle(pull, head_sha)
+    if obstacle:
+        return MergeOutcome(Merging.WITHHELD, f"#{number} was not merged: {obstacle}.")
+    if pull.raw_data.get("auto_merge"):
+        return MergeOutcome(Merging.SCHEDULED)
+    try:
+        _schedule(pull, head_sha, method, title)
+    except Refused as refused:
+        if any(sign in refused.words.lower() for sign in _NOTHING_TO_WAIT_FOR):
+            return _merge_now(client, pull, head_sha, method, title)
+        return MergeOutcome(Merging.WITHHELD, " ".join(str(refused).split()))
+    return MergeOutcome(Merging.SCHEDULED)
+
+
+def _obstacle(pull: HubPullRequest, head_sha: str) -> str:
+    if pull.state != "open":
+        return "it is closed"
+    if pull.draft:
+        return "it is a draft"
+    return "" if pull.head.sha == head_sha else "its branch moved on"
+
+
+def _schedule(pull: HubPullRequest, head_sha: str, method: MergeMethod, title: str) -> None:
+    with asking(f"schedule the merge of #{pull.number}", _WRITE):
+        pull.enable_automerge(
+            method.upper(), expected_head_oid=head_sha, commit_headline=title or NotSet
+        )
+
+
+def _merge_now(
+    client: Client, pull: HubPullRequest, head_sha: str, method: MergeMethod, title: str
+) -> MergeOutcome:
+    """Merge unless something is in the way, which those with more rights could override."""
+    state = _settled_state(client, pull)
+    if state not in ("clean", "has_hooks"):
+        reason = _OBSTACLES.get(state, f"GitHub calls it {state}")
+        return MergeOutcome(Merging.WITHHELD, f"#{pull.number} was not merged: {reason}.")
+    try:
+        with asking(f"merge #{pull.number}", _WRITE):
+            pull.merge(sha=head_sha, merge_method=method, commit_title=title or NotSet)
+    except Refused as refused:
+        # An answer that was lost and asked for again: the first request did it.
+        done = read(client, pull.number).merged
+        return MergeOutcome(
+            Merging.MERGED if done else Merging.WITHHELD, "" if done else str(refused)
+        )
+    return MergeOutcome(Merging.MERGED)
+
+
+def _settled_state(client: Client, pull: HubPullRequest) -> str:
+    """Return what GitHub finds in the way; it computes that only after having been asked."""
+    for _ in range(_POLLS):
+        if pull.mergeable_state not in (None, "unknown"):
+            break
+        client.patience.wait(_PAUSE)
+        with asking(f"show pull request #{pull.number}", "pull-requests: read"):
+            pull.update()
+    return pull.mergeable_state or "unknown"
+
+
+# Files of a pull request, read as data and never checked out.
+
+
+def changed(client: Client, number: int) -> ChangedFiles:
+    """Return the files that a pull request changes; GitHub lists at most 3,000."""
+    with asking(f"list the files of #{number}", "pull-requests: read"):
+        pull = client.repo.get_pull(number).complete()
+        files = tuple(
+            ChangedFile(file.filename, file.status, file.previous_filename or None)
+            for file in pull.get_files()
+        )
+        return ChangedFiles(files, complete=len(files) >= pull.changed_files)
+
+
+def at(client: Client, path: str, ref: str) -> bytes | None:
+    """Return the content of a file at ``ref``, None if there is no regular file at ``path``."""
+    try:
+        with asking(f"show {path} at {ref}", "contents: read"):
+            found = client.repo.get_contents(path, ref)
+            if isinstance(found, list) or found.type != "file":
+                return None
+            # Above one megabyte the content is left out and has to be fetched as an object.
+            complete = found if found.encoding == "base64" else client.repo.get_git_blob(found.sha)
+            return b64decode(complete.content)
+    except NotFound:
+        return None
