@@ -9,9 +9,9 @@ from skillopt_ci.cli.known_secrets import learn_secrets
 from skillopt_ci.github.types import Forge, ReviewNote
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.redaction import Redact
-from skillopt_ci.report.links import Links
-from skillopt_ci.report.note_answer import note_answers
-from skillopt_ci.report.run_view import RunView
+from skillopt_ci.report.comment import note_answers
+from skillopt_ci.report.text import Links
+from skillopt_ci.report.view import RunView
 from skillopt_ci.training.reviewer_notes import ReviewerNote, write_notes
 
 #: The newest steps whose notes are answered: an older one was, unless its job died right then.

@@ -12,7 +12,7 @@ from skillopt_ci.config.loading import Loaded
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.github.types import Forge
 from skillopt_ci.report.check import TaskPlace
-from skillopt_ci.report.links import Links
+from skillopt_ci.report.text import Links
 from skillopt_ci.tasks.loading import load_splits
 
 

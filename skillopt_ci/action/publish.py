@@ -20,10 +20,9 @@ from skillopt_ci.github.types import (
     WantedPullRequest,
 )
 from skillopt_ci.report.check import TaskPlace, step_check
-from skillopt_ci.report.dashboard import pinned_comment, step_comment
-from skillopt_ci.report.links import Links
-from skillopt_ci.report.pull_request import body, title
-from skillopt_ci.report.run_view import RunView
+from skillopt_ci.report.comment import body, pinned_comment, step_comment, title
+from skillopt_ci.report.text import Links
+from skillopt_ci.report.view import RunView
 
 Asked = TypeVar("Asked")
 

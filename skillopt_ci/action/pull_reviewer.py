@@ -29,13 +29,8 @@ from skillopt_ci.errors import (
 )
 from skillopt_ci.github.types import Forge
 from skillopt_ci.ledger.inspect import resolve
-from skillopt_ci.report.comparison import Finding, judge
-from skillopt_ci.report.evaluation_comment import (
-    EvaluationView,
-    Side,
-    evaluation_check,
-    evaluation_comment,
-)
+from skillopt_ci.report.evaluation import EvaluationView, Side, evaluation_check, evaluation_comment
+from skillopt_ci.report.words import Finding, judge
 from skillopt_ci.training.evaluate import Evaluation, NamedSkill, evaluate
 from skillopt_ci.training.session import Session
 

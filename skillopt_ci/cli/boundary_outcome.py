@@ -8,8 +8,8 @@ import click
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.cli.outcome import print_outcome
 from skillopt_ci.cli.table import print_rows
-from skillopt_ci.report.boundary import boundary_gist
-from skillopt_ci.report.boundary_page import (
+from skillopt_ci.report.commits import boundary_gist
+from skillopt_ci.report.terminal import (
     boundary_rows,
     boundary_rows_in_full,
     boundary_title,

@@ -18,7 +18,7 @@ from skillopt_ci.model.cache import base_url_of
 from skillopt_ci.model.keys import api_key, key_variable
 from skillopt_ci.model.types import ChatReply, ChatRequest, Role
 from skillopt_ci.redaction import Redact
-from skillopt_ci.report.figures import cost_text, plural
+from skillopt_ci.report.text import cost_text, plural
 from skillopt_ci.training import reply_schema
 from skillopt_ci.training.wire import parse_ranking
 from skillopt_ci.training.wire_json import WireError

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from skillopt_ci.cli.console import build_console, wants_colour
-from skillopt_ci.report.figures import plural
+from skillopt_ci.report.text import plural
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.skill.diff import DiffRow, diff_rows
 from skillopt_ci.skill.document import word_count

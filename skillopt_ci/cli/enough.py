@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from skillopt_ci.report.figures import plural
+from skillopt_ci.report.text import plural
 from skillopt_ci.stats import wilson
 
 #: From so many on the 95 % interval of a score is no wider than ±0.2.

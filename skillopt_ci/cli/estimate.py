@@ -14,7 +14,7 @@ from skillopt_ci.config.config import Budget, Limits
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.estimate.estimate import Estimate, Part, estimate
 from skillopt_ci.model.types import Usage
-from skillopt_ci.report.estimate import ESTIMATE_HEADINGS, estimate_json, part_rows
+from skillopt_ci.report.terminal import ESTIMATE_HEADINGS, estimate_json, part_rows
 from skillopt_ci.training.session import Session
 from skillopt_ci.training.standing import foresee_standing
 

@@ -14,8 +14,8 @@ from skillopt_ci.cli.live import build_observer
 from skillopt_ci.cli.skill_source import find_skill
 from skillopt_ci.cli.table import print_table
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.report.figures import plural, score
-from skillopt_ci.report.summary import as_values, estimate_text, interval_values, remarks
+from skillopt_ci.report.terminal import as_values, estimate_text, interval_values, remarks
+from skillopt_ci.report.text import plural, score
 from skillopt_ci.sanitize import harmless_line
 from skillopt_ci.training.evaluate import Evaluated, Evaluation, evaluate, tasks_of
 

@@ -26,7 +26,7 @@ from skillopt_ci.ledger.ledger import Ledger, Position
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.keys import api_key
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.report.figures import plural, score_text
+from skillopt_ci.report.text import plural, score_text
 from skillopt_ci.rollout.computers import open_places
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.graders import TaskScorers

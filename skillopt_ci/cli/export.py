@@ -13,7 +13,7 @@ from skillopt_ci.cli.evidence import gather
 from skillopt_ci.cli.reader import open_reader
 from skillopt_ci.errors import ExitCode, UsageError
 from skillopt_ci.integrations.skillopt.export import skillopt_files
-from skillopt_ci.report.figures import plural
+from skillopt_ci.report.text import plural
 
 
 @click.command()

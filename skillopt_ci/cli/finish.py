@@ -11,7 +11,7 @@ from skillopt_ci.cli.context import Globals, global_options
 from skillopt_ci.cli.live import build_observer
 from skillopt_ci.cli.table import print_rows
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.report.finish import summary_rows
+from skillopt_ci.report.commits import summary_rows
 from skillopt_ci.training.finish import FinishOutcome, finish
 from skillopt_ci.training.run import patiently
 

@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 from threading import Lock
 
-from skillopt_ci.report.figures import plural
+from skillopt_ci.report.text import plural
 
 _WORDS = {
     "rollout": "training tasks",

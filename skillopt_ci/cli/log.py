@@ -8,7 +8,7 @@ from skillopt_ci.cli.context import Globals, global_options
 from skillopt_ci.cli.reader import RunReader, open_reader
 from skillopt_ci.cli.table import print_table
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.report.training_log import LOG_HEADINGS, log_row
+from skillopt_ci.report.terminal import LOG_HEADINGS, log_row
 
 #: Events listed unless somebody asks for more, or another number.
 _NEWEST = 40

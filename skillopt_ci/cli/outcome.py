@@ -8,10 +8,9 @@ import click
 
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.cli.table import print_rows
-from skillopt_ci.report.commit import arrow, change_count
-from skillopt_ci.report.step_page import step_rows_in_full
-from skillopt_ci.report.step_table import step_rows
-from skillopt_ci.report.verdict import verdict
+from skillopt_ci.report.commits import arrow, change_count
+from skillopt_ci.report.terminal import step_rows, step_rows_in_full
+from skillopt_ci.report.text import verdict
 from skillopt_ci.training.step import StepOutcome
 
 

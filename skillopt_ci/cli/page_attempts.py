@@ -4,12 +4,11 @@ from collections.abc import Iterator
 
 from skillopt_ci.cli.assemble import events_path
 from skillopt_ci.cli.reader import RunReader
-from skillopt_ci.page.trajectories import Recorded, Trajectory, Turn, recorded
-from skillopt_ci.page.wishes import wishes
 from skillopt_ci.redaction import Redact
-from skillopt_ci.report.course_text import course_lines, shortened
-from skillopt_ci.report.figures import score
-from skillopt_ci.report.run_view import RunView
+from skillopt_ci.report.html_attempts import Recorded, Trajectory, Turn, recorded, wishes
+from skillopt_ci.report.terminal import course_lines, shortened
+from skillopt_ci.report.text import score
+from skillopt_ci.report.view import RunView
 from skillopt_ci.rollout.events import Course, courses, read_events
 from skillopt_ci.rollout.types import Status
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from skillopt_ci.ledger.records import StepRecord
-from skillopt_ci.page.effects import EditEffect, Effects
+from skillopt_ci.report.html_data import EditEffect, Effects
 from skillopt_ci.training.attribution import attribute, compared_in, rules_of
 
 #: At so many moments the belief is told, the last one being now: each is a regression of its own.

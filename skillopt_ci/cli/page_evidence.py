@@ -8,11 +8,10 @@ from skillopt_ci.cli.page_effects import edit_effects
 from skillopt_ci.cli.reader import RunReader
 from skillopt_ci.cli.run_view import view
 from skillopt_ci.ledger.records import HistoryEntry
-from skillopt_ci.page.curve import anchor
-from skillopt_ci.page.evidence import Evidence
-from skillopt_ci.page.versions import Version
 from skillopt_ci.redaction import Redact, unchanged
-from skillopt_ci.report.run_view import RunView
+from skillopt_ci.report.html_charts import anchor
+from skillopt_ci.report.html_data import Evidence, Version
+from skillopt_ci.report.view import RunView
 
 
 def page_evidence(reader: RunReader, redact: Redact = unchanged) -> Evidence:

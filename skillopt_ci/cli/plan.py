@@ -8,7 +8,7 @@ from skillopt_ci.cli.assemble import open_session
 from skillopt_ci.cli.context import Globals, global_options
 from skillopt_ci.cli.live import build_observer
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.report.figures import plural
+from skillopt_ci.report.text import plural
 from skillopt_ci.training.outlook import Outlook, look_ahead
 from skillopt_ci.training.shard import Shard, shards
 

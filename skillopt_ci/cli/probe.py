@@ -11,7 +11,7 @@ from skillopt_ci.messages import Message
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import open_models
 from skillopt_ci.model.types import ChatClient, ChatRequest, Role
-from skillopt_ci.report.figures import plural
+from skillopt_ci.report.text import plural
 
 _QUESTION = (Message("user", "Reply with the single word: ready"),)
 

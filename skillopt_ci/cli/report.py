@@ -9,7 +9,7 @@ from skillopt_ci.cli.context import Globals, global_options
 from skillopt_ci.cli.page_evidence import page_evidence
 from skillopt_ci.cli.reader import open_reader
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.page.build import build_page
+from skillopt_ci.report.html_page import build_page
 from skillopt_ci.util import write_atomically
 
 

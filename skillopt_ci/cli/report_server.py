@@ -15,7 +15,7 @@ from skillopt_ci.cli.page_evidence import page_evidence
 from skillopt_ci.cli.reader import open_reader
 from skillopt_ci.errors import ExitCode, SkilloptError, UsageError
 from skillopt_ci.ledger.inspect import newest
-from skillopt_ci.page.build import build_page
+from skillopt_ci.report.html_page import build_page
 
 #: Only this machine may ask: the page shows tasks and models' words.
 HOST = "127.0.0.1"

@@ -15,7 +15,7 @@ from skillopt_ci.cli.context import Globals, global_options
 from skillopt_ci.cli.live import build_observer
 from skillopt_ci.cli.table import print_table
 from skillopt_ci.errors import ConfigError, ExitCode
-from skillopt_ci.report.figures import plural, score
+from skillopt_ci.report.text import plural, score
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.training.rescore import Regraded, Rescored, rescore
 

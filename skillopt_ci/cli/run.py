@@ -13,7 +13,7 @@ from skillopt_ci.cli.finish import print_finish
 from skillopt_ci.cli.live import build_observer
 from skillopt_ci.cli.notes import notes_option, with_notes
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.report.figures import plural
+from skillopt_ci.report.text import plural
 from skillopt_ci.training.advance import Outcome
 from skillopt_ci.training.boundary import BoundaryOutcome
 from skillopt_ci.training.finish import FinishOutcome, finish

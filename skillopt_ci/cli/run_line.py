@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from skillopt_ci.cli.stages import rate_text
 from skillopt_ci.progress import CallPaid, Event, StepStarted
-from skillopt_ci.report.figures import plural
+from skillopt_ci.report.text import plural
 from skillopt_ci.sanitize import harmless_line
 
 _THOUSAND, _MILLION = 1_000, 1_000_000

@@ -8,7 +8,7 @@ from skillopt_ci.git.history import Commit
 from skillopt_ci.ledger.inspect import resolve
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.ledger.records import HistoryEntry
-from skillopt_ci.report.run_view import EventKind, RunView, StepPlace
+from skillopt_ci.report.view import EventKind, RunView, StepPlace
 
 #: What a verdict's commit is known by. Action and hash belong to it: in the same repository another
 #: run may have a step of the same number.

@@ -10,8 +10,7 @@ from skillopt_ci.cli.reader import open_reader
 from skillopt_ci.cli.table import print_rows
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.ledger.records import BoundaryRecord, StepRecord
-from skillopt_ci.report.boundary_page import boundary_rows_in_full, boundary_title
-from skillopt_ci.report.step_page import step_rows_in_full
+from skillopt_ci.report.terminal import boundary_rows_in_full, boundary_title, step_rows_in_full
 from skillopt_ci.sanitize import harmless
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}

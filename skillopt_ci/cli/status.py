@@ -14,7 +14,7 @@ from skillopt_ci.config.config import GeneratedTasks
 from skillopt_ci.errors import ExitCode, SkilloptError
 from skillopt_ci.git.sync import is_held
 from skillopt_ci.ledger.inspect import candidate
-from skillopt_ci.report.status import status_json, status_rows
+from skillopt_ci.report.terminal import status_json, status_rows
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.loading import load_splits
 from skillopt_ci.training.upcoming import Upcoming, upcoming

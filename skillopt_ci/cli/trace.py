@@ -12,7 +12,7 @@ from skillopt_ci.cli.context import Globals, global_options
 from skillopt_ci.config.loading import load
 from skillopt_ci.errors import ExitCode, UsageError
 from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.report.course_text import course_lines
+from skillopt_ci.report.terminal import course_lines
 from skillopt_ci.rollout.events import Course, courses, read_events
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.tasks.files import did_you_mean

@@ -14,7 +14,7 @@ from skillopt_ci.cli.context import Globals, global_options
 from skillopt_ci.cli.examine import Finding, examine
 from skillopt_ci.cli.probe import probe_models
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.report.figures import plural
+from skillopt_ci.report.text import plural
 from skillopt_ci.sanitize import harmless
 
 _COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}

@@ -5,13 +5,9 @@ from dataclasses import dataclass
 
 from skillopt_ci.github.types import Annotation, Conclusion, WantedCheck
 from skillopt_ci.ledger.records import Decision, StepRecord
-from skillopt_ci.report.dashboard import dashboard, footer, interruption
-from skillopt_ci.report.links import Links
-from skillopt_ci.report.markdown import clip, single_line
-from skillopt_ci.report.run_view import RunView
-from skillopt_ci.report.size import COMMENT_BYTES, cut
-from skillopt_ci.report.step_section import step_body, step_headline
-from skillopt_ci.report.verdict import better
+from skillopt_ci.report.comment import dashboard, footer, interruption, step_body, step_headline
+from skillopt_ci.report.text import COMMENT_BYTES, Links, better, clip, cut, single_line
+from skillopt_ci.report.view import RunView
 
 _MOST_ANNOTATIONS = 50
 

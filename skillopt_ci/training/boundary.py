@@ -13,7 +13,7 @@ from skillopt_ci.ledger.folder import document
 from skillopt_ci.ledger.records import BoundaryRecord, Decision, State, UsageRecord, account_records
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.progress import StageFinished
-from skillopt_ci.report.boundary import boundary_proposed
+from skillopt_ci.report.commits import boundary_proposed
 from skillopt_ci.training.boundary_landing import conclude_boundary
 from skillopt_ci.training.flight import BoundaryFlight, put_forward, recharge
 from skillopt_ci.training.foresight import (

@@ -9,7 +9,7 @@ from skillopt_ci.ledger.records import (
     UsageRecord,
     with_accounts,
 )
-from skillopt_ci.report.boundary import boundary_landed, boundary_reason
+from skillopt_ci.report.commits import boundary_landed, boundary_reason
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.skill.regions import reading_sha256
 from skillopt_ci.training.flight import BoundaryFlight

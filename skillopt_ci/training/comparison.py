@@ -6,7 +6,7 @@ from types import MappingProxyType
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.messages import fenced
 from skillopt_ci.prompts import library
-from skillopt_ci.report.figures import plural
+from skillopt_ci.report.text import plural
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.pairs import Category, Pair, Side

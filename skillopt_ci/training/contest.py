@@ -6,7 +6,7 @@ from functools import partial
 
 from skillopt_ci.aio import Begun, begun, map_ordered
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
-from skillopt_ci.report.figures import plural
+from skillopt_ci.report.text import plural
 from skillopt_ci.rollout.runner import refuse_too_many_errors
 from skillopt_ci.rollout.types import Order, Rollout
 from skillopt_ci.training.attempts import Numbered, roll_out_numbered, round_of

@@ -8,7 +8,7 @@ from skillopt_ci.config.config import Gradient
 from skillopt_ci.environments import api
 from skillopt_ci.progress import Note, Observer, StageAdvanced, StageStarted
 from skillopt_ci.prompts import library
-from skillopt_ci.report.figures import plural
+from skillopt_ci.report.text import plural
 from skillopt_ci.rollout.environment import Environment, Reflecting
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.edits import Source

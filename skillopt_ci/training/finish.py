@@ -25,7 +25,7 @@ from skillopt_ci.ledger.records import (
 )
 from skillopt_ci.model.types import Accounts, total
 from skillopt_ci.progress import Note, StageFinished
-from skillopt_ci.report.finish import finished
+from skillopt_ci.report.commits import finished
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.training.advance import prepare
 from skillopt_ci.training.landing import Landing, land

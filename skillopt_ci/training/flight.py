@@ -21,7 +21,7 @@ from skillopt_ci.ledger.records import (
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.types import Account, role_of
 from skillopt_ci.progress import Note, StageFinished
-from skillopt_ci.report.commit import CommitText, proposed, set_aside
+from skillopt_ci.report.commits import CommitText, proposed, set_aside
 from skillopt_ci.skill.document import word_count
 from skillopt_ci.training.basis import basis_of, basis_sha256, changes_since
 from skillopt_ci.training.plan import StepPlan

@@ -11,7 +11,7 @@ from skillopt_ci.model.types import ChatClient
 from skillopt_ci.progress import Observer, StageFinished, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.report.figures import plural
+from skillopt_ci.report.text import plural
 from skillopt_ci.skill.document import word_count
 from skillopt_ci.skill.regions import strip_markers
 from skillopt_ci.training import reply_schema

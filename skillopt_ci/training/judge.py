@@ -3,7 +3,7 @@
 from skillopt_ci.config.config import Evaluation
 from skillopt_ci.ledger.records import Action, Decision, Measurement, ProposalRecord
 from skillopt_ci.progress import StageFinished
-from skillopt_ci.report.verdict import verdict as in_words
+from skillopt_ci.report.text import verdict as in_words
 from skillopt_ci.rollout.metrics import paired
 from skillopt_ci.skill.regions import reading, with_notes
 from skillopt_ci.training.baseline import with_baseline

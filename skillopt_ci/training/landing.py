@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from skillopt_ci.ledger.records import Decision, Measurement, Snapshot, State
-from skillopt_ci.report.commit import CommitText
+from skillopt_ci.report.commits import CommitText
 from skillopt_ci.training.session import Session
 from skillopt_ci.training.standing import Settled, write
 

@@ -7,7 +7,7 @@ from typing import Generic
 
 from skillopt_ci.aio import begun
 from skillopt_ci.progress import Observer, StageAdvanced, StageFinished, StageStarted
-from skillopt_ci.report.figures import plural, score_text
+from skillopt_ci.report.text import plural, score_text
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.metrics import aggregate as mean_of
 from skillopt_ci.rollout.runner import refuse_too_many_errors

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from skillopt_ci.config.config import Evaluation
 from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.progress import Note, Observer, StageAdvanced, StageFinished, StageStarted
-from skillopt_ci.report.figures import score_text
+from skillopt_ci.report.text import score_text
 from skillopt_ci.rollout.runner import Runner, refuse_errors
 from skillopt_ci.rollout.types import Rollout, Status
 from skillopt_ci.scorers.base import one_line

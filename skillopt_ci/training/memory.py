@@ -10,7 +10,7 @@ from skillopt_ci.ledger.records import (
     ProposalRecord,
     StepRecord,
 )
-from skillopt_ci.report.commit import applied_edits
+from skillopt_ci.report.commits import applied_edits
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.edits import Edit
 from skillopt_ci.skill.regions import reading_sha256

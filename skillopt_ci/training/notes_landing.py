@@ -11,7 +11,7 @@ from skillopt_ci.ledger.records import (
     State,
     StepRecord,
 )
-from skillopt_ci.report.noted import noted
+from skillopt_ci.report.commits import noted
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.skill.regions import reading_sha256, with_notes
 from skillopt_ci.training.footing import remembered

@@ -7,7 +7,7 @@ from typing import Any
 
 from skillopt_ci.ledger.records import LearningRateRecord, ProposalRecord
 from skillopt_ci.progress import StageFinished
-from skillopt_ci.report.figures import plural
+from skillopt_ci.report.text import plural
 from skillopt_ci.rollout.metrics import aggregate as mean_of
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.regions import with_notes

@@ -9,7 +9,7 @@ from skillopt_ci.config.config import Gradient
 from skillopt_ci.model.types import ModelUnavailable
 from skillopt_ci.progress import StageAdvanced, StageStarted
 from skillopt_ci.prompts import library
-from skillopt_ci.report.figures import plural
+from skillopt_ci.report.text import plural
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.diff import unified_diff
 from skillopt_ci.skill.edits import Source

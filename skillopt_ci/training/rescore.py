@@ -7,7 +7,7 @@ from skillopt_ci.aio import map_ordered
 from skillopt_ci.errors import UsageError
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
-from skillopt_ci.report.figures import plural
+from skillopt_ci.report.text import plural
 from skillopt_ci.rollout.attempt import Attempting
 from skillopt_ci.rollout.events import Course, courses, read_events
 from skillopt_ci.rollout.types import Attempt, Status

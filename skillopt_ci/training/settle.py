@@ -17,7 +17,7 @@ from skillopt_ci.ledger.records import (
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import Note
-from skillopt_ci.report.commit import measured, started
+from skillopt_ci.report.commits import measured, started
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.training.basis import basis_of, changes_since
 from skillopt_ci.training.first_look import first_impression, hardly_loaded

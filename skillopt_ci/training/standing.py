@@ -9,7 +9,7 @@ from skillopt_ci.git.history import message
 from skillopt_ci.ledger.ledger import Ledger, Position
 from skillopt_ci.ledger.records import HistoryEntry, State
 from skillopt_ci.model.types import Usage
-from skillopt_ci.report.commit import CommitText, took_in_base
+from skillopt_ci.report.commits import CommitText, took_in_base
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.session import Session
 

@@ -16,8 +16,8 @@ from skillopt_ci.ledger.records import (
     with_accounts,
 )
 from skillopt_ci.progress import StageFinished, StepStarted
-from skillopt_ci.report.commit import CommitText, change_count, merged, reverted, unchanged
-from skillopt_ci.report.verdict import verdict
+from skillopt_ci.report.commits import CommitText, change_count, merged, reverted, unchanged
+from skillopt_ci.report.text import verdict
 from skillopt_ci.skill.document import word_count
 from skillopt_ci.skill.regions import reading_sha256, with_notes
 from skillopt_ci.training.basis import basis_of, basis_sha256

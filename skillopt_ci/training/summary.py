@@ -12,7 +12,7 @@ from skillopt_ci.ledger.records import (
     accounts_of,
 )
 from skillopt_ci.model.types import Usage, by_stage
-from skillopt_ci.report.timeline import Moment, stays, timeline
+from skillopt_ci.report.words import Moment, stays, timeline
 
 #: Where calls are booked that no stage of a record accounts for.
 _REST: Mapping[str, str] = {"finish": "test"}

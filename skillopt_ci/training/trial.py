@@ -8,7 +8,7 @@ from skillopt_ci.aio import map_ordered
 from skillopt_ci.config.config import Config
 from skillopt_ci.ledger.records import RaceRecord
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
-from skillopt_ci.report.figures import plural
+from skillopt_ci.report.text import plural
 from skillopt_ci.rollout.runner import refuse_too_many_errors
 from skillopt_ci.skill.edits import Edit, apply_edits
 from skillopt_ci.training.attribution import Comparison, compared_in

@@ -12,8 +12,8 @@ from run_views import REPOSITORY, plain_run
 from skillopt_ci.action.publish import Published, Showing, publish
 from skillopt_ci.config.config import GitHub
 from skillopt_ci.github.types import WantedPullRequest
-from skillopt_ci.report.links import Links
-from skillopt_ci.report.run_view import RunView
+from skillopt_ci.report.text import Links
+from skillopt_ci.report.view import RunView
 
 COMMENT = "POST /issues/{issue_number}/comments"
 FORBIDDEN = "Resource not accessible by integration"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.report.training_log import LOG_HEADINGS
+from skillopt_ci.report.terminal import LOG_HEADINGS
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Cli

@@ -9,7 +9,7 @@ import pytest
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.cli.reader import open_reader
 from skillopt_ci.cli.run_view import view
-from skillopt_ci.report.run_view import RunView, StepPlace
+from skillopt_ci.report.view import RunView, StepPlace
 
 if TYPE_CHECKING:
     from tests.conftest import Checkout

@@ -107,7 +107,7 @@ def test_what_a_failure_quotes_does_not_act_in_the_summary(world: World) -> None
 def test_the_title_after_a_merge_is_relative_to_base() -> None:
     from run_views import plain_run
 
-    from skillopt_ci.report.pull_request import title
+    from skillopt_ci.report.comment import title
 
     run = plain_run(5)
     # base has the start and three steps, the last of which came to 0.30; step 5 comes to 0.40
@@ -120,8 +120,8 @@ def test_the_title_after_a_merge_is_relative_to_base() -> None:
 def test_the_body_after_a_merge_is_relative_to_base() -> None:
     from run_views import REPOSITORY, plain_run
 
-    from skillopt_ci.report.links import Links
-    from skillopt_ci.report.pull_request import body
+    from skillopt_ci.report.comment import body
+    from skillopt_ci.report.text import Links
 
     run = replace(plain_run(5), base_events=4)
     told = body(run, Links(REPOSITORY, f"{REPOSITORY}/actions/runs/7"))

@@ -95,9 +95,9 @@ def compared(broken: int) -> str:
     from run_views import REPOSITORY, SHA
 
     from skillopt_ci.ledger.records import Measurement
-    from skillopt_ci.report.comparison import Finding
-    from skillopt_ci.report.evaluation_comment import EvaluationView, Side, evaluation_comment
-    from skillopt_ci.report.links import Links
+    from skillopt_ci.report.evaluation import EvaluationView, Side, evaluation_comment
+    from skillopt_ci.report.text import Links
+    from skillopt_ci.report.words import Finding
     from skillopt_ci.rollout.metrics import paired
 
     base = {f"t{number}": 1.0 for number in range(16)}
@@ -125,7 +125,7 @@ def compared(broken: int) -> str:
 def test_the_title_of_a_pull_request_rounds_half_up() -> None:
     from run_views import plain_run, state
 
-    from skillopt_ci.report.pull_request import title
+    from skillopt_ci.report.comment import title
 
     run = replace(plain_run(1), state=state(39 / 40, 1))
     assert re.search(r"0\.98|0\.975", title(run)), title(run)
@@ -135,7 +135,7 @@ def test_the_title_of_a_pull_request_rounds_half_up() -> None:
 def test_a_step_without_a_candidate_is_no_bar_at_zero() -> None:
     from run_views import entry, plain_run
 
-    from skillopt_ci.report.chart import chart
+    from skillopt_ci.report.comment import chart
 
     run = plain_run(3)
     start, first, _, third = run.history

@@ -4,8 +4,8 @@ from hypothesis import given
 from run_views import runs
 
 from skillopt_ci.ledger.records import HistoryEntry
-from skillopt_ci.page.curve import HEIGHT, WIDTH, curve
-from skillopt_ci.report.run_view import RunView
+from skillopt_ci.report.html_charts import HEIGHT, WIDTH, curve
+from skillopt_ci.report.view import RunView
 
 
 def entry(kind: str, step: int, action: str, after: float | None, sha: str = "a") -> HistoryEntry:

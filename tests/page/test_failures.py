@@ -1,7 +1,7 @@
 """Failure patterns, each told once."""
 
 from skillopt_ci.ledger.records import PatternRecord
-from skillopt_ci.page.failures import failures
+from skillopt_ci.report.html_data import failures
 
 
 def pattern(description: str, count: int, *tasks: str) -> PatternRecord:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.ledger.records import Measurement
-from skillopt_ci.page.outcome_map import Column, outcome_map
+from skillopt_ci.report.html_charts import Column, outcome_map
 
 
 def column(**tasks: tuple[float, float]) -> Column:

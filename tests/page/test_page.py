@@ -14,12 +14,10 @@ from hypothesis import given, settings
 from run_views import plain_run, runs
 
 from skillopt_ci.ledger.records import Measurement, TaskOutcome
-from skillopt_ci.page.build import build_page
-from skillopt_ci.page.effects import EditEffect
-from skillopt_ci.page.evidence import Evidence
-from skillopt_ci.page.trajectories import Recorded, Trajectory, Turn, recorded
-from skillopt_ci.page.versions import Version
-from skillopt_ci.report.run_view import RunView
+from skillopt_ci.report.html_attempts import Recorded, Trajectory, Turn, recorded
+from skillopt_ci.report.html_data import EditEffect, Evidence, Version
+from skillopt_ci.report.html_page import build_page
+from skillopt_ci.report.view import RunView
 from skillopt_ci.rollout.types import Status
 
 if TYPE_CHECKING:

@@ -19,11 +19,9 @@ from skillopt_ci.ledger.records import (
     StepRecord,
     UsageRecord,
 )
-from skillopt_ci.page.effects import EditEffect
-from skillopt_ci.page.gate_rows import gain, gate_rows
-from skillopt_ci.page.race_table import race_table
-from skillopt_ci.page.step_card import Card, epoch_card, step_card
-from skillopt_ci.report.run_view import StepPlace
+from skillopt_ci.report.html_data import EditEffect
+from skillopt_ci.report.html_step import Card, epoch_card, gain, gate_rows, race_table, step_card
+from skillopt_ci.report.view import StepPlace
 
 GATE = GateRecord(
     policy="sequential",

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.page.versions import Version, library, passages
+from skillopt_ci.report.html_data import Version, library, passages
 
 TEXTS = st.lists(
     st.lists(st.sampled_from(["one", "two", "three", "", "four"]), max_size=8).map("\n".join),

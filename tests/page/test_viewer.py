@@ -5,12 +5,20 @@ import shlex
 from hypothesis import given
 from run_views import plain_run, runs
 
-from skillopt_ci.page.outcome_map import Column, outcome_map
-from skillopt_ci.page.trajectories import Recorded, Trajectory, Turn, recorded
-from skillopt_ci.page.viewer import MOST, MOST_CHARACTERS, Shown, viewer
-from skillopt_ci.page.wishes import MOST as MOST_WISHES
-from skillopt_ci.page.wishes import wishes
-from skillopt_ci.report.run_view import RunView
+from skillopt_ci.report.html_attempts import (
+    MOST_CHARACTERS,
+    VIEWER_MOST,
+    Recorded,
+    Shown,
+    Trajectory,
+    Turn,
+    recorded,
+    viewer,
+    wishes,
+)
+from skillopt_ci.report.html_attempts import WISHES_MOST as MOST_WISHES
+from skillopt_ci.report.html_charts import Column, outcome_map
+from skillopt_ci.report.view import RunView
 
 
 def attempt(task: str, stage: str, skill: str, *, solved: bool | None, size: int = 5) -> Trajectory:
@@ -81,7 +89,7 @@ def test_attempts_before_and_after_a_change_are_told_apart() -> None:
 def test_every_step_has_its_most_telling_attempt_before_any_has_more() -> None:
     run = grown(200)
     found = viewer(run, everything(run))
-    assert len(found.shown) == MOST
+    assert len(found.shown) == VIEWER_MOST
     sections = [one.section for one in found.shown]
     assert {f"step-{number}" for number in range(1, 201)} <= set(sections)
     assert found.left_out > 0

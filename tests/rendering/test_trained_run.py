@@ -12,10 +12,9 @@ from skillopt_ci.cli.context import Globals
 from skillopt_ci.cli.reader import open_reader
 from skillopt_ci.cli.run_view import view
 from skillopt_ci.report.check import step_check
-from skillopt_ci.report.dashboard import pinned_comment, step_comment
-from skillopt_ci.report.links import Links
-from skillopt_ci.report.pull_request import body
-from skillopt_ci.report.run_view import RunView
+from skillopt_ci.report.comment import body, pinned_comment, step_comment
+from skillopt_ci.report.text import Links
+from skillopt_ci.report.view import RunView
 
 if TYPE_CHECKING:
     from tests.conftest import Checkout, ModelServer

@@ -1,6 +1,6 @@
 from skillopt_ci.ledger.records import UsageRecord, account_records
 from skillopt_ci.model.types import Account, Usage
-from skillopt_ci.report.accounts import account_json, account_rows, detailed, stage_gist, stage_rows
+from skillopt_ci.report.words import account_json, account_rows, detailed, stage_gist, stage_rows
 
 ACCOUNTS = account_records(
     {

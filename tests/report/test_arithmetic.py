@@ -12,10 +12,10 @@ from skillopt_ci.ledger.records import (
     Measurement,
     RaceRecord,
 )
-from skillopt_ci.report.arithmetic import _race, after_text, arithmetic, tasks_text
-from skillopt_ci.report.commit import arrow
-from skillopt_ci.report.figures import score
-from skillopt_ci.report.training_log import log_row
+from skillopt_ci.report.commits import arrow
+from skillopt_ci.report.terminal import log_row
+from skillopt_ci.report.text import score
+from skillopt_ci.report.words import _race, after_text, arithmetic, tasks_text
 
 WHOLE = Measurement(hard=0.5, soft=0.5, score=0.5, tasks={"a": (1.0, 1.0), "b": (0.0, 0.0)})
 PARTIAL = WHOLE.model_copy(update={"planned": 8})

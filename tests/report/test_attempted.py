@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.report.attempted import attempted, training_score
-from skillopt_ci.report.commit import proposed
+from skillopt_ci.report.commits import proposed
+from skillopt_ci.report.words import attempted, training_score
 
 if TYPE_CHECKING:
     from tests.report.conftest import Make

@@ -13,14 +13,14 @@ from skillopt_ci.ledger.records import (
     SlowUpdateRecord,
     UsageRecord,
 )
-from skillopt_ci.report.boundary import (
+from skillopt_ci.report.commits import (
     boundary_gist,
     boundary_landed,
     boundary_proposed,
     boundary_reason,
     categories,
 )
-from skillopt_ci.report.boundary_page import (
+from skillopt_ci.report.terminal import (
     boundary_rows,
     boundary_rows_in_full,
     boundary_title,

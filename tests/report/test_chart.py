@@ -3,8 +3,8 @@ from dataclasses import replace
 
 from run_views import entry, plain_run
 
-from skillopt_ci.report.chart import chart
-from skillopt_ci.report.run_view import RunView
+from skillopt_ci.report.comment import chart
+from skillopt_ci.report.view import RunView
 
 
 def series(run: RunView, name: str) -> list[str]:

@@ -6,8 +6,8 @@ from run_views import REPOSITORY, SHA, plain_run, runs
 
 from skillopt_ci.github.types import WantedCheck
 from skillopt_ci.report.check import TaskPlace, step_check
-from skillopt_ci.report.links import Links
-from skillopt_ci.report.run_view import RunView
+from skillopt_ci.report.text import Links
+from skillopt_ci.report.view import RunView
 
 LINKS = Links(REPOSITORY, f"{REPOSITORY}/actions/runs/7")
 TASKS = {f"task-{n}": TaskPlace("tasks/selection.jsonl", n + 1) for n in range(40)}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from skillopt_ci.git.history import message, parse_trailers
 from skillopt_ci.ledger.records import Measurement
-from skillopt_ci.report.commit import (
+from skillopt_ci.report.commits import (
     CommitText,
     edit_text,
     gist,

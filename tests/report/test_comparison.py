@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.report.comparison import Finding, chance, judge
+from skillopt_ci.report.words import Finding, chance, judge
 from skillopt_ci.rollout.metrics import PairedDifference, paired
 
 

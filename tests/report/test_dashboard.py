@@ -4,10 +4,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from run_views import REPOSITORY, SHA, TEXTS, entry, plain_run, runs
 
-from skillopt_ci.report.dashboard import marker, pinned_comment, step_comment
-from skillopt_ci.report.links import Links
-from skillopt_ci.report.run_view import RunView
-from skillopt_ci.report.size import size
+from skillopt_ci.report.comment import marker, pinned_comment, step_comment
+from skillopt_ci.report.text import Links, size
+from skillopt_ci.report.view import RunView
 
 LINKS = Links(REPOSITORY, f"{REPOSITORY}/actions/runs/7")
 slow = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))

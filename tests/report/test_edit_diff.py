@@ -2,7 +2,7 @@ import pytest
 from run_views import entry, record
 
 from skillopt_ci.ledger.records import EditRecord, ReviewerNoteRecord
-from skillopt_ci.report.edit_diff import edit_parts
+from skillopt_ci.report.comment import edit_parts
 
 PROPOSAL = record(entry(1, action="accept", score_before=0.1, score_after=0.2)).proposal
 

@@ -3,9 +3,9 @@ from hypothesis import HealthCheck, given, settings
 from run_views import REPOSITORY, SHA, boundaries, entry, record
 
 from skillopt_ci.ledger.records import BoundaryRecord, PairRecord, PairSide, SlowUpdateRecord
-from skillopt_ci.report.epoch_section import epoch_section, pair_table
-from skillopt_ci.report.links import Links
-from skillopt_ci.report.run_view import StepPlace
+from skillopt_ci.report.comment import epoch_section, pair_table
+from skillopt_ci.report.text import Links
+from skillopt_ci.report.view import StepPlace
 
 LINKS, PLACE = Links(REPOSITORY), StepPlace(SHA, SHA[::-1])
 

@@ -6,15 +6,9 @@ from run_views import REPOSITORY, SHA
 
 from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.report.check import TaskPlace
-from skillopt_ci.report.comparison import Finding
-from skillopt_ci.report.evaluation_comment import (
-    EvaluationView,
-    Side,
-    evaluation_check,
-    evaluation_comment,
-)
-from skillopt_ci.report.links import Links
-from skillopt_ci.report.size import size
+from skillopt_ci.report.evaluation import EvaluationView, Side, evaluation_check, evaluation_comment
+from skillopt_ci.report.text import Links, size
+from skillopt_ci.report.words import Finding
 from skillopt_ci.rollout.metrics import paired
 
 LINKS = Links(REPOSITORY, f"{REPOSITORY}/actions/runs/7")

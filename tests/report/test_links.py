@@ -1,7 +1,7 @@
 import pytest
 from run_views import REPOSITORY, SHA
 
-from skillopt_ci.report.links import Links
+from skillopt_ci.report.text import Links
 
 
 def test_commits_are_linked_by_their_short_hash() -> None:

@@ -5,16 +5,7 @@ from hostile import HOSTILE, problems, shown
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.report.markdown import (
-    block,
-    code,
-    codes,
-    details,
-    inline,
-    quote,
-    single_line,
-    table,
-)
+from skillopt_ci.report.text import block, code, codes, details, inline, quote, single_line, table
 
 FORMS = {
     "inline": inline,

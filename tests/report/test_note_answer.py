@@ -12,9 +12,9 @@ from skillopt_ci.ledger.records import (
     RolloutRecord,
     StepRecord,
 )
-from skillopt_ci.report.links import Links
-from skillopt_ci.report.note_answer import note_answers
-from skillopt_ci.report.note_outcome import Fate, guidance_lines, note_outcomes
+from skillopt_ci.report.comment import note_answers
+from skillopt_ci.report.text import Links
+from skillopt_ci.report.words import Fate, guidance_lines, note_outcomes
 
 LINKS = Links("https://github.com/octo/skills")
 EDIT = EditRecord(op="append", content="- Be kind", status="applied_append", note_ids=("issue-1",))

@@ -5,10 +5,9 @@ from hostile import HOSTILE, problems
 from hypothesis import HealthCheck, given, settings
 from run_views import REPOSITORY, plain_run, runs
 
-from skillopt_ci.report.links import Links
-from skillopt_ci.report.pull_request import body, title
-from skillopt_ci.report.run_view import RunView
-from skillopt_ci.report.size import size
+from skillopt_ci.report.comment import body, title
+from skillopt_ci.report.text import Links, size
+from skillopt_ci.report.view import RunView
 
 LINKS = Links(REPOSITORY)
 

@@ -6,8 +6,8 @@ from skillopt_ci.ledger.records import (
     RefusedNote,
     RolloutRecord,
 )
-from skillopt_ci.report.commit import headline
-from skillopt_ci.report.reminders import notes_gist, notes_verdict, refusals, reminders
+from skillopt_ci.report.commits import headline
+from skillopt_ci.report.words import notes_gist, notes_verdict, refusals, reminders
 
 APPLIED = EditRecord(op="append", content="A rule.", status="applied_append")
 REFUSED = EditRecord(op="append", content="x", status="skipped_guard", reason="it is\nevil")

@@ -1,5 +1,5 @@
 from skillopt_ci.ledger.records import Measurement
-from skillopt_ci.report.reservations import error_rows, reservations, with_pessimistic
+from skillopt_ci.report.words import error_rows, reservations, with_pessimistic
 
 LOST = {
     "attempts": 2,

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.ledger.records import SuggestionRecord
-from skillopt_ci.report.commit import change_count, headline, merged, proposed
-from skillopt_ci.report.rewriting import rewriting, suggestion_rows
+from skillopt_ci.report.commits import change_count, headline, merged, proposed
+from skillopt_ci.report.words import rewriting, suggestion_rows
 
 if TYPE_CHECKING:
     from tests.report.conftest import Make

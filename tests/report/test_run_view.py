@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 from run_views import entry, plain_run
 
-from skillopt_ci.report.run_view import StepPlace
+from skillopt_ci.report.view import StepPlace
 
 MEASURE = {"kind": "measure", "action": "measure", "score_after": 0.5}
 

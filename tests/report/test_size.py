@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.report.size import Section, compose, cut, size
+from skillopt_ci.report.text import Section, compose, cut, size
 
 ROWS = "| a |\n| - |"
 

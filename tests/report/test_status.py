@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from skillopt_ci.ledger.records import State
-from skillopt_ci.report.status import status_json, status_rows, tally
+from skillopt_ci.report.terminal import status_json, status_rows, tally
 
 if TYPE_CHECKING:
     from tests.report.conftest import Make

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from skillopt_ci.ledger.records import LearningRateRecord, PatternRecord, TaskOutcome
-from skillopt_ci.report.step_page import step_rows_in_full
+from skillopt_ci.report.terminal import step_rows_in_full
 from skillopt_ci.rollout.types import Status
 
 if TYPE_CHECKING:

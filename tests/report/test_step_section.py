@@ -4,9 +4,9 @@ import pytest
 from run_views import REPOSITORY, SHA, entry, plain_run, record
 
 from skillopt_ci.ledger.records import ReviewerNoteRecord, StepRecord, TaskOutcome
-from skillopt_ci.report.links import Links
-from skillopt_ci.report.run_view import StepPlace
-from skillopt_ci.report.step_section import step_body, step_headline, step_row
+from skillopt_ci.report.comment import step_body, step_headline, step_row
+from skillopt_ci.report.text import Links
+from skillopt_ci.report.view import StepPlace
 from skillopt_ci.rollout.types import Status
 
 LINKS, PLACE = Links(REPOSITORY), StepPlace(SHA, SHA[::-1], 12.5)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from skillopt_ci.ledger.records import State
-from skillopt_ci.report.step_table import step_rows
+from skillopt_ci.report.terminal import step_rows
 
 if TYPE_CHECKING:
     from tests.report.conftest import Make

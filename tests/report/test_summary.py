@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from skillopt_ci.report.summary import as_values, estimate_text, remarks
+from skillopt_ci.report.terminal import as_values, estimate_text, remarks
 from skillopt_ci.rollout.metrics import estimate, summarise
 from skillopt_ci.rollout.types import Limit, Rollout, Status
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from skillopt_ci.report.training_log import LOG_HEADINGS, log_row
+from skillopt_ci.report.terminal import LOG_HEADINGS, log_row
 
 if TYPE_CHECKING:
     from tests.report.conftest import Make

@@ -1,6 +1,6 @@
 import pytest
 
-from skillopt_ci.report.verdict import verdict
+from skillopt_ci.report.text import verdict
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from skillopt_ci.ledger.records import (
     TaskOutcome,
     UsageRecord,
 )
-from skillopt_ci.report.run_view import RunView, StepPlace
+from skillopt_ci.report.view import RunView, StepPlace
 from skillopt_ci.rollout.types import Status
 
 SHA = "0123456789abcdef0123456789abcdef01234567"

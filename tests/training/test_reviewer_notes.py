@@ -10,7 +10,7 @@ import pytest
 
 from skillopt_ci.errors import NothingToLearn, UsageError
 from skillopt_ci.progress import StageFinished
-from skillopt_ci.report.note_outcome import Fate, note_outcomes
+from skillopt_ci.report.words import Fate, note_outcomes
 from skillopt_ci.training.reviewer_notes import (
     MOST_NOTES,
     ReviewerNote,

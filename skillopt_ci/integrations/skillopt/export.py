@@ -23,7 +23,7 @@ from skillopt_ci.ledger.records import (
     Summary,
     UsageRecord,
 )
-from skillopt_ci.report.timeline import Moment, timeline
+from skillopt_ci.report.words import Moment, timeline
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,12 @@
 """The texts that the skill had one after the other, and which of them each line came from."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+
+from skillopt_ci.ledger.records import Measurement, PatternRecord
+from skillopt_ci.report.html_attempts import Recorded
+from skillopt_ci.report.view import RunView
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +82,70 @@ def library(texts: Sequence[str]) -> Library:
         tuple(known.setdefault(line, len(known)) for line in text.split("\n")) for text in texts
     )
     return Library(tuple(known), stored)
+
+
+# What is believed of single edits, by all comparisons of the run.
+
+
+@dataclass(frozen=True, slots=True)
+class EditEffect:
+    """What an edit adds to the mean score, give or take, by what was measured up to ``step``.
+
+    ``helpful`` is the probability that it adds anything.
+    """
+
+    step: int
+    mean: float
+    sd: float
+    helpful: float
+
+
+#: The effects of an edit, oldest first, by the step that proposed it and its number from 0.
+Effects = Mapping[tuple[int, int], tuple[EditEffect, ...]]
+
+
+def effect_text(mean: float, sd: float, helpful: float) -> str:
+    """An effect in words: ``+0.042 ± 0.031, helps with 91 %``."""
+    return f"{mean:+.3f} ± {sd:.3f}, helps with {helpful:.0%}".replace("%", " %")
+
+
+# All that a report tells of: the whole record of a run, and the texts of its skill.
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A run with every step's evidence, the skill's ``versions`` oldest first (the last is now).
+
+    ``candidates`` has the text before and after each candidate, by the anchor of its section; a
+    candidate whose commits cannot be reached any more is missing there. ``attempts`` are those that
+    this machine has on record, ``effects`` what is believed of single edits, ``first`` is the
+    measurement that training began with.
+    """
+
+    run: RunView
+    versions: tuple[Version, ...]
+    candidates: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    meta_skill: str = ""
+    attempts: Recorded = field(default_factory=Recorded)
+    effects: Effects = field(default_factory=dict)
+    first: Measurement | None = None
+
+
+# The failure patterns of a step, each once: analysts of several minibatches may name the same.
+
+
+def failures(patterns: Iterable[PatternRecord]) -> tuple[PatternRecord, ...]:
+    """Patterns of one description together, the most frequent first."""
+    found: dict[str, PatternRecord] = {}
+    for one in patterns:
+        known = found.get(one.description)
+        found[one.description] = one if known is None else _together(known, one)
+    return tuple(sorted(found.values(), key=lambda one: -one.count))
+
+
+def _together(one: PatternRecord, other: PatternRecord) -> PatternRecord:
+    return PatternRecord(
+        description=one.description,
+        count=one.count + other.count,
+        task_ids=tuple(dict.fromkeys((*one.task_ids, *other.task_ids))),
+    )

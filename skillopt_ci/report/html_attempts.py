@@ -1,17 +1,147 @@
-"""The attempts that the report shows: a choice in bounds, and where they are linked from."""
+"""What the target did, as far as this machine remembers it."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 
-from skillopt_ci.page.outcome_map import Column, Outcome, Row
-from skillopt_ci.page.trajectories import Recorded, Trajectory, Wish
-from skillopt_ci.page.wishes import wishes
-from skillopt_ci.report.run_view import RunView
+from skillopt_ci.ledger.records import BoundaryRecord, Decision, StepRecord
+from skillopt_ci.report.html_charts import Column, Outcome, Row
+from skillopt_ci.report.view import RunView
+from skillopt_ci.rollout.types import FAILURE_BELOW
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One thing that was said or done.
+
+    ``kind`` is ``system``, ``user``, ``model``, ``tool``, ``result`` or ``outcome``; ``heading``
+    says who or what it was in words.
+    """
+
+    kind: str
+    heading: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One attempt at a task; ``outcome`` says in words how it ended.
+
+    ``skill`` is the SHA-256 of the text that it was made with; ``solved`` is None where nothing
+    was measured.
+    """
+
+    task: str
+    stage: str
+    attempt: int
+    skill: str
+    outcome: str
+    solved: bool | None
+    turns: tuple[Turn, ...]
+
+    @property
+    def size(self) -> int:
+        """Characters that it takes up."""
+        return sum(len(turn.text) for turn in self.turns)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """An attempt that a section of the report would like to show, by what it should be like."""
+
+    stage: str
+    task: str
+    skill: str
+    solved: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The attempts that are on record here: the last one of each kind, and how many in all."""
+
+    attempts: Mapping[tuple[str, str, str, bool | None], Trajectory] = field(default_factory=dict)
+    count: int = 0
+
+    def find(self, wish: Wish) -> Trajectory | None:
+        """The attempt that fits best: one with the other outcome rather than none."""
+        place = wish.stage, wish.task, wish.skill
+        found = (
+            self.attempts.get((*place, solved)) for solved in (wish.solved, not wish.solved, None)
+        )
+        return next(filter(None, found), None)
+
+
+def recorded(attempts: Iterator[Trajectory], count: int = 0) -> Recorded:
+    """Keep the last attempt of each stage, task, skill and outcome."""
+    kept = {(one.stage, one.task, one.skill, one.solved): one for one in attempts}
+    return Recorded(kept, max(count, len(kept)))
+
+
+# Which attempts tell most of a step: what it broke, what it learned from, what it fixed.
+
+#: A section asks for so many attempts at most.
+WISHES_MOST = 24
+
+
+def wishes(run: RunView) -> dict[str, tuple[Wish, ...]]:
+    """The wishes of each step and each epoch's end, most telling first, by its section.
+
+    The newest come first. Attempts at test tasks are never among them: whoever reads those and
+    edits the skill has trained on them.
+    """
+    steps = {f"step-{one.step}": _of_step(one) for one in run.steps}
+    ends = {f"epoch-{one.epoch}": _of_epoch(one) for one in run.epochs}
+    last = {f"step-{one.step}": (one.epoch, 0, one.step) for one in run.steps}
+    last |= {f"epoch-{one.epoch}": (one.epoch, 1, one.step) for one in run.epochs}
+    found = steps | ends
+    return {name: found[name] for name in sorted(found, key=last.__getitem__, reverse=True)}
+
+
+def _of_step(record: StepRecord) -> tuple[Wish, ...]:
+    proposal = record.proposal
+    tasks = dict.fromkeys(task.id for task in proposal.rollout.tasks if task.failed)
+    failed = [Wish("rollout", task, proposal.attempted_under, solved=False) for task in tasks]
+    return _in_turn(failed, record.decision, proposal.skill_before, proposal.skill_after)
+
+
+def _of_epoch(record: BoundaryRecord) -> tuple[Wish, ...]:
+    failed = [
+        Wish("slow_rollout", pair.id, record.skill_before, solved=False)
+        for pair in record.pairs
+        if pair.current.hard < FAILURE_BELOW
+    ]
+    return _in_turn(failed, record.decision, record.skill_before, record.skill_after)
+
+
+def _in_turn(
+    failed: Sequence[Wish], decision: Decision | None, before: str, after: str
+) -> tuple[Wish, ...]:
+    """What was broken, learned from and fixed in turn, each change with the attempt before it."""
+    if decision is None:
+        return tuple(failed[:WISHES_MOST])
+    broken = list(_changes(decision.broken, before, after, solved=False))
+    fixed = list(_changes(decision.fixed, before, after, solved=True))
+    measured = {} if decision.measurement is None else decision.measurement.tasks
+    open_still = [
+        Wish("selection", task, after, solved=False)
+        for task, (hard, _) in measured.items()
+        if hard < FAILURE_BELOW and task not in decision.broken
+    ]
+    mixed = chain.from_iterable(zip_longest(broken, failed, fixed))
+    return tuple(dict.fromkeys(filter(None, chain(mixed, open_still))))[:WISHES_MOST]
+
+
+def _changes(tasks: Sequence[str], before: str, after: str, *, solved: bool) -> Iterator[Wish]:
+    for task in tasks:
+        yield Wish("selection", task, after, solved=solved)
+        yield Wish("selection", task, before, solved=not solved)
+
+
+# The attempts that the report shows: a choice in bounds, and where they are linked from.
 
 #: So many attempts are shown, of so many characters in all: the page has to stay small.
-MOST, MOST_CHARACTERS = 240, 400_000
+VIEWER_MOST, MOST_CHARACTERS = 240, 400_000
 
 _STAGES = {
     "rollout": "training task",
@@ -137,7 +267,7 @@ def _within_bounds(attempts: Iterator[Trajectory]) -> Iterator[Trajectory]:
         if one in taken:
             continue
         size += one.size
-        if len(taken) == MOST or size > MOST_CHARACTERS:
+        if len(taken) == VIEWER_MOST or size > MOST_CHARACTERS:
             return
         taken.add(one)
         yield one

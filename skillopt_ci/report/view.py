@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord, Summary
-from skillopt_ci.report.status import tally
-from skillopt_ci.report.verdict import better
+from skillopt_ci.report.terminal import tally
+from skillopt_ci.report.text import better
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from skillopt_ci.ledger.records import EditRecord, StepRecord
-from skillopt_ci.page.effects import Effects, effect_text
-from skillopt_ci.page.evidence import Evidence
-from skillopt_ci.page.failures import failures
-from skillopt_ci.page.versions import Passage, Version, passages
-from skillopt_ci.report.figures import plural
+from skillopt_ci.report.html_data import (
+    Effects,
+    Evidence,
+    Passage,
+    Version,
+    effect_text,
+    failures,
+    passages,
+)
+from skillopt_ci.report.text import plural
 
 
 @dataclass(frozen=True, slots=True)

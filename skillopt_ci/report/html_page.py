@@ -10,16 +10,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from skillopt_ci import __version__
 from skillopt_ci.ledger.records import BoundaryRecord, FinalSkill, HistoryEntry, StepRecord
-from skillopt_ci.page.blame import blame
-from skillopt_ci.page.curve import anchor, curve
-from skillopt_ci.page.evidence import Evidence
-from skillopt_ci.page.outcome_map import Column, OutcomeMap, outcome_map
-from skillopt_ci.page.step_card import Card, epoch_card, step_card
-from skillopt_ci.page.versions import Version, library
-from skillopt_ci.page.viewer import Viewer, section_name, viewer
-from skillopt_ci.report.figures import plural, score, score_text, usage_text
-from skillopt_ci.report.run_view import RunView
-from skillopt_ci.report.verdict import verdict
+from skillopt_ci.report.html_attempts import Viewer, section_name, viewer
+from skillopt_ci.report.html_charts import Column, OutcomeMap, anchor, curve, outcome_map
+from skillopt_ci.report.html_data import Evidence, Version, library
+from skillopt_ci.report.html_skill import blame
+from skillopt_ci.report.html_step import Card, epoch_card, step_card
+from skillopt_ci.report.text import plural, score, score_text, usage_text, verdict
+from skillopt_ci.report.view import RunView
 from skillopt_ci.sanitize import visible
 
 
@@ -61,7 +58,7 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
 
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("skillopt_ci.page"),
+        loader=PackageLoader("skillopt_ci.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -82,7 +79,7 @@ def _shown(value: object) -> object:
 
 
 def _policy(*, live: bool) -> str:
-    script = (resources.files("skillopt_ci.page") / "templates" / "page.js").read_bytes()
+    script = (resources.files("skillopt_ci.report") / "templates" / "page.js").read_bytes()
     digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
     rules = {
         "default-src": "'none'",

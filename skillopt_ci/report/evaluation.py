@@ -7,13 +7,23 @@ from skillopt_ci.github.types import Annotation, Conclusion, WantedCheck
 from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report.check import TaskPlace
-from skillopt_ci.report.comparison import Finding, chance
-from skillopt_ci.report.dashboard import SIMULATED, marker
-from skillopt_ci.report.figures import plural, score_text, usage_text
-from skillopt_ci.report.links import Links
-from skillopt_ci.report.markdown import clip, code, codes, details, inline, single_line, table
-from skillopt_ci.report.reservations import reservations, with_pessimistic
-from skillopt_ci.report.size import COMMENT_BYTES, cut
+from skillopt_ci.report.comment import SIMULATED, marker
+from skillopt_ci.report.text import (
+    COMMENT_BYTES,
+    Links,
+    clip,
+    code,
+    codes,
+    cut,
+    details,
+    inline,
+    plural,
+    score_text,
+    single_line,
+    table,
+    usage_text,
+)
+from skillopt_ci.report.words import Finding, chance, reservations, with_pessimistic
 from skillopt_ci.rollout.metrics import PairedDifference
 
 _ICONS = {

@@ -1,25 +1,38 @@
 """Commit messages: the subject says in words what changed, the trailers carry the facts."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from skillopt_ci.ledger.records import (
+    BoundaryRecord,
     Decision,
+    DifferenceRecord,
     EditRecord,
+    FinalSkill,
     HistoryEntry,
     Measurement,
     ProposalRecord,
+    SlowUpdateRecord,
     StepRecord,
+    Summary,
     UsageRecord,
 )
-from skillopt_ci.report.arithmetic import arithmetic, race_text
-from skillopt_ci.report.figures import plural, score, score_text, usage_text
-from skillopt_ci.report.note_outcome import guidance_lines
-from skillopt_ci.report.reminders import notes_gist, notes_verdict, refusals, reminders
-from skillopt_ci.report.reservations import reservations
-from skillopt_ci.report.rewriting import rewriting
-from skillopt_ci.report.verdict import verdict
+from skillopt_ci.report.text import plural, score, score_text, usage_text, verdict
+from skillopt_ci.report.words import (
+    arithmetic,
+    guidance_lines,
+    notes_gist,
+    notes_verdict,
+    race_text,
+    refusals,
+    reminders,
+    reservations,
+    rewriting,
+    stage_rows,
+)
 from skillopt_ci.sanitize import one_line
+from skillopt_ci.stats import t_quantile
 
 _SIMULATED = "The models were simulated: these scores say nothing about a real model."
 
@@ -313,3 +326,265 @@ def _changed(changes: Sequence[str]) -> str:
 def paragraphs(*parts: str) -> str:
     """The parts that say something, with blank lines between them."""
     return "\n\n".join(part for part in parts if part)
+
+
+# Commit messages of an epoch's end, and what they say in words.
+
+
+def boundary_proposed(record: BoundaryRecord) -> CommitText:
+    """The candidate of an epoch's end, before it is measured."""
+    return CommitText(
+        subject=f"End of epoch {record.epoch}: {boundary_gist(record)}",
+        body=paragraphs(*_evidence(record), simulated_note(record.simulated)),
+        trailers=_boundary_trailers(record, "proposed", record.skill_after),
+    )
+
+
+def boundary_landed(record: BoundaryRecord, candidate: str | None, seconds: float) -> CommitText:
+    """The end of an epoch with its verdict."""
+    decision = record.decision
+    if decision is None or candidate is None:
+        return _plain(record, seconds)
+    verb = "Merge" if decision.stays else "Revert"
+    after = record.skill_after if decision.stays else record.skill_before
+    return CommitText(
+        subject=f"{verb} end of epoch {record.epoch} ({arrow(decision)}): {boundary_gist(record)}",
+        body=paragraphs(
+            "" if decision.stays else f"This reverts commit {candidate}.",
+            f"Verdict: {decision.action}. {decision.reason}",
+            arithmetic(decision),
+            *_evidence(record),
+            f"Used {usage_text(record.usage.usage())}.",
+            simulated_note(record.simulated),
+        ),
+        trailers={
+            **_boundary_trailers(record, decision.action, after),
+            **_score_trailers(decision),
+            "Skillopt-Seconds": f"{seconds:.1f}",
+        },
+    )
+
+
+def boundary_reason(record: BoundaryRecord) -> str:
+    """Why the epoch's end came out as it did, in words."""
+    if record.decision is not None:
+        return record.decision.reason
+    slow, meta = record.slow_update, record.meta_skill
+    if slow is not None:
+        return _without_candidate(slow)
+    if meta is None or meta.action == "skip_first_epoch":
+        return "the first epoch has nothing to compare with"
+    return f"notes refused: {meta.refused}" if meta.refused else boundary_gist(record)
+
+
+def boundary_gist(record: BoundaryRecord) -> str:
+    """What the optimizer had to say, in a few of its own words."""
+    slow, meta = record.slow_update, record.meta_skill
+    noted = meta is not None and bool(meta.content)
+    if slow is None:
+        return "notes for the optimizer" if noted else "no notes for the optimizer"
+    if slow.action == "inject_placeholder":
+        return "make room for guidance" if record.changed else "there is room for guidance"
+    if slow.content:
+        return one_line(slow.content.lstrip("#-*> "), 60)
+    return "no new guidance, but notes for the optimizer" if noted else "no new guidance"
+
+
+def categories(record: BoundaryRecord) -> str:
+    """How many of the compared tasks fell into each category."""
+    counts = Counter(pair.category for pair in record.pairs)
+    return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.most_common())
+
+
+def _plain(record: BoundaryRecord, seconds: float) -> CommitText:
+    return CommitText(
+        subject=f"End of epoch {record.epoch}: {boundary_gist(record)}",
+        body=paragraphs(
+            *_evidence(record),
+            f"Used {usage_text(record.usage.usage())}.",
+            simulated_note(record.simulated),
+        ),
+        trailers={
+            **_boundary_trailers(record, record.action, record.skill_before),
+            "Skillopt-Seconds": f"{seconds:.1f}",
+        },
+    )
+
+
+def _evidence(record: BoundaryRecord) -> tuple[str, ...]:
+    slow, meta = record.slow_update, record.meta_skill
+    compared = (
+        f"Compared on {plural(len(record.pairs), 'training task')}: {categories(record)}; "
+        f"{score(record.previous_hard)} under the last epoch's skill, "
+        f"{score(record.current_hard)} under this one's."
+    )
+    return (
+        compared if record.pairs else "",
+        f"Guidance: {one_line(slow.content, 600)}" if slow and slow.content else "",
+        f"Why: {one_line(slow.reasoning, 600)}" if slow and slow.reasoning else "",
+        f"Guidance refused: {one_line(slow.refused, 300)}" if slow and slow.refused else "",
+        f"For the optimizer: {one_line(meta.content, 600)}" if meta and meta.content else "",
+        f"Notes refused: {one_line(meta.refused, 300)}" if meta and meta.refused else "",
+    )
+
+
+def _without_candidate(slow: SlowUpdateRecord) -> str:
+    if slow.refused:
+        return f"guidance refused: {slow.refused}"
+    if slow.action == "inject_placeholder":
+        return "the skill has a place for guidance already"
+    return "no new guidance"
+
+
+def _boundary_trailers(record: BoundaryRecord, action: str, skill: str) -> dict[str, str]:
+    return {
+        "Skillopt-Step": str(record.step),
+        "Skillopt-Epoch": str(record.epoch),
+        "Skillopt-Epoch-End": "true",
+        "Skillopt-Action": action,
+        "Skillopt-Skill-Sha256": skill,
+        "Skillopt-Config-Sha256": record.config_sha256,
+        **usage_trailers(record.usage, record.simulated),
+    }
+
+
+def _score_trailers(decision: Decision) -> dict[str, str]:
+    return {
+        "Skillopt-Score-Before": exact(decision.score_before),
+        "Skillopt-Score-After": exact(decision.score_after),
+        "Skillopt-Tasks": str(decision.compared),
+    }
+
+
+# The commit of notes that stay although the edits of their step were reverted.
+
+
+def noted(record: StepRecord, decision: Decision, entry: HistoryEntry) -> CommitText:
+    """Its message; ``decision`` is the one on the notes alone."""
+    return CommitText(
+        subject=f"Step {record.step} ({arrow(decision)}): {notes_gist(record.proposal)}",
+        body=paragraphs(
+            f"The edits of step {record.step} did not stay, its reminders do. "
+            f"{decision.reason[:1].upper()}{decision.reason[1:]}.",
+            "\n".join(f"- {text}" for text in reminders(record.proposal)),
+            flips(decision),
+            simulated_note(record.simulated),
+        ),
+        trailers=_noted_trailers(entry),
+    )
+
+
+def _noted_trailers(entry: HistoryEntry) -> dict[str, str]:
+    """The facts; what the step consumed is counted in the verdict on its edits."""
+    return {
+        "Skillopt-Step": str(entry.step),
+        "Skillopt-Epoch": str(entry.epoch),
+        "Skillopt-Action": entry.action,
+        "Skillopt-Score-Before": exact(entry.score_before),
+        "Skillopt-Score-After": exact(entry.score_after),
+        "Skillopt-Tasks": str(entry.tasks),
+        "Skillopt-Skill-Sha256": entry.skill_sha256,
+        "Skillopt-Config-Sha256": entry.config_sha256,
+        **({"Skillopt-Simulated": "true"} if entry.simulated else {}),
+    }
+
+
+# Commit message and rows of the end of a run.
+
+_Rows = Iterator[tuple[str, str]]
+
+
+def finished(entry: HistoryEntry, summary: Summary, seconds: float) -> CommitText:
+    """The commit that ends a run; ``seconds`` is the time that all of the run took."""
+    return CommitText(
+        subject=f"Finish training: {_headline(summary)}",
+        body=paragraphs(
+            "\n".join(map(_bullet, summary_rows(summary, seconds))),
+            simulated_note(entry.simulated),
+        ),
+        trailers={
+            "Skillopt-Step": str(entry.step),
+            "Skillopt-Epoch": str(entry.epoch),
+            "Skillopt-Action": entry.action,
+            "Skillopt-Score-Before": exact(_shown(summary.initial)),
+            "Skillopt-Score-After": exact(_shown(summary.best)),
+            "Skillopt-Tasks": str(_count(summary)),
+            "Skillopt-Skill-Sha256": entry.skill_sha256,
+            "Skillopt-Config-Sha256": entry.config_sha256,
+            **usage_trailers(entry.usage, entry.simulated),
+        },
+    )
+
+
+def summary_rows(summary: Summary, seconds: float) -> tuple[tuple[str, str], ...]:
+    """A run at a glance; ``seconds`` is the time that all of it took."""
+    return (
+        ("steps", f"{summary.step} of {summary.total_steps}"),
+        *_skill_rows(summary),
+        *_gain_rows(summary),
+        *_type_rows(summary.best),
+        *_epoch_rows(summary),
+        ("used", f"{usage_text(summary.usage.usage())}, {seconds:.1f} s"),
+        *stage_rows(summary.accounts, summary.usage, summary.stages),
+    )
+
+
+def _bullet(row: tuple[str, str]) -> str:
+    label = row[0].lstrip()
+    return f"{row[0][: -len(label)]}- {label}: {row[1]}"
+
+
+def _skill_rows(summary: Summary) -> _Rows:
+    for name, skill in (("initial", summary.initial), ("best", summary.best)):
+        yield name, _scores(skill)
+    same = summary.last.sha256 == summary.best.sha256
+    yield "last", "the same text as the best" if same else _scores(summary.last)
+
+
+def _scores(skill: FinalSkill) -> str:
+    tested = "" if skill.test is None else f"test {score_text(skill.test.hard, skill.test.n)}, "
+    return f"{tested}selection {score(skill.score)} ({skill.origin})"
+
+
+def _gain_rows(summary: Summary) -> _Rows:
+    if summary.best_gain is not None:
+        yield "best − initial", _gain(summary.best_gain)
+    if summary.last_gain is not None and summary.last.sha256 != summary.best.sha256:
+        yield "last − initial", _gain(summary.last_gain)
+
+
+def _gain(gain: DifferenceRecord) -> str:
+    error = gain.standard_error
+    spread = "" if error is None else f" ± {t_quantile(0.95, gain.n - 1) * error:.3f}"
+    return (
+        f"{gain.mean:+.3f}{spread} on {plural(gain.n, 'test task')}, "
+        f"{len(gain.fixed)} fixed, {len(gain.broken)} broken"
+    )
+
+
+def _type_rows(skill: FinalSkill) -> _Rows:
+    if len(skill.by_type) > 1:
+        for kind, found in sorted(skill.by_type.items()):
+            yield f"  {kind}", f"best: {score_text(found.hard, found.n)}"
+
+
+def _epoch_rows(summary: Summary) -> _Rows:
+    for one in summary.epochs:
+        steps = f"{one.accepts} merged, {one.rejects} reverted, {one.skips} without a proposal"
+        scores = f"best {score(one.best_score)}, current {score(one.current_score)}"
+        yield f"epoch {one.epoch}", f"{plural(one.steps, 'step')}: {steps}; {scores}"
+
+
+def _headline(summary: Summary) -> str:
+    what = "test task" if summary.best.test is not None else "selection task"
+    arrow = f"{score(_shown(summary.initial))} → {score(_shown(summary.best))}"
+    count = _count(summary)
+    return f"{arrow} on {plural(count, what)}" if count else f"{arrow} on the {what}s"
+
+
+def _shown(skill: FinalSkill) -> float | None:
+    return skill.score if skill.test is None else skill.test.hard
+
+
+def _count(summary: Summary) -> int:
+    return 0 if summary.best.test is None else summary.best.test.n

@@ -1,0 +1,339 @@
+"""Text that a model, a task or a stranger wrote, made inert in GitHub Markdown.
+
+What comes back is shown as it was written, and nothing of it acts: no mention, reference, link,
+image, HTML, emoji, formula or fence. Everything is written with character references, which mean
+the same in Markdown, in a table's cell and between HTML tags.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, islice
+from urllib.parse import quote as parse_quote
+
+from skillopt_ci.model.types import Usage
+from skillopt_ci.sanitize import visible
+from skillopt_ci.stats import wilson
+
+#: A zero-width space where GitHub would otherwise see a mention, a reference or an address. It
+#: looks for these after Markdown is done, so that escaping alone does not stop it.
+_BREAK = "&#8203;"
+_ENTITIES = {
+    "&": "&amp;",
+    "<": "&lt;",
+    ">": "&gt;",
+    '"': "&quot;",
+    "$": "<span>$</span>",
+    "@": f"&#64;{_BREAK}",
+    "#": f"&#35;{_BREAK}",
+    **{character: f"&#{ord(character)};" for character in "\\`*_[]!|~{}^"},
+}
+_ACTING = re.compile(
+    r"""[&<>"$@#\\`*_\[\]!|~{}^]
+      | :(?=\S)                                     # addresses, emoji, runner commands
+      | (?i:\bwww)(?=\.)
+      | (?i:(?<![^\W_])GH)(?=-\d)
+      | \b(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b   # the hash of a commit
+      | ^[-+=] | (?<=^\d)[.)](?!\S) | (?<=^\d\d)[.)](?!\S)   # a list, the line of a heading
+    """,
+    re.VERBOSE,
+)
+#: Drawn as nothing at all, though Unicode counts them as letters, marks or symbols.
+_BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+_MARKS = "[\u0300-\u036f\u0483-\u0489\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
+#: More than a few marks on one letter hide the lines around it.
+_PILED_MARKS = re.compile(f"({_MARKS}{{2}}){_MARKS}+")
+#: What GitHub's runner obeys if a comment is printed in a job's log.
+_COMMAND = re.compile(r"^(\s*):(?=:)|##(?=\[)")
+
+
+def inline(text: str, limit: int = 200) -> str:
+    """``text`` on one line, at most ``limit`` characters of it, inert."""
+    return _ACTING.sub(_escaped, clip(single_line(text), limit))
+
+
+def code(text: str, limit: int = 80) -> str:
+    """``text`` set as code: a name, a path."""
+    return f"<code>{inline(text, limit) or '–'}</code>"
+
+
+def codes(texts: Sequence[str], most: int = 12, limit: int = 60) -> str:
+    """A list of names, with the number of those that are left out; a word if there are none."""
+    if not texts:
+        return "none"
+    rest = len(texts) - most
+    shown = ", ".join(code(text, limit) for text in texts[:most])
+    return f"{shown} and {rest:,} more" if rest > 0 else shown
+
+
+def quote(text: str, limit: int = 1_000) -> str:
+    """``text`` as a block quotation, paragraph by paragraph."""
+    lines = (single_line(line) for line in clip(_clean(text).strip(), limit).split("\n"))
+    return "\n>\n".join(f"> {inline(line, limit)}" for line in lines if line)
+
+
+def block(text: str, info: str = "", *, lines: int = 60, width: int = 300) -> str:
+    """``text`` in a fence that it cannot close, cut to so many lines of so many characters."""
+    found = [line.rstrip() for line in _clean(text).strip("\n").split("\n")]
+    shown = [clip(_COMMAND.sub(_spaced, line), width) for line in found[:lines]]
+    if len(found) > lines:
+        shown.append(f"… {len(found) - lines:,} more lines")
+    longest = max((len(run) for line in shown for run in re.findall(r"`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join((f"{fence}{info}", *shown, fence))
+
+
+def details(summary: str, body: str, *, opened: bool = False) -> str:
+    """A folded section. ``summary`` and ``body`` are ours or inert already."""
+    tag = "<details open>" if opened else "<details>"
+    return f"{tag}\n<summary>{summary}</summary>\n\n{body.strip()}\n\n</details>"
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]], align: str = "") -> str:
+    """A table of cells that are ours or inert already; ``align`` has a letter l or r a column."""
+    marks = [("--:" if side == "r" else ":--") for side in align.ljust(len(headings), "l")]
+    lines = (headings, marks, *rows)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def single_line(text: str) -> str:
+    """``text`` without line breaks and without characters that nobody sees."""
+    return " ".join(_clean(text).split())
+
+
+def clip(text: str, limit: int) -> str:
+    """At most ``limit`` characters of ``text``, the last one telling that there was more."""
+    return text if len(text) <= limit else text[: max(limit - 1, 0)].rstrip() + "…"
+
+
+def _clean(text: str) -> str:
+    seen = _BLANK.sub("", visible(text)).replace("\u2028", "\n").replace("\u2029", "\n")
+    return _PILED_MARKS.sub(r"\1", seen)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    text = found[0]
+    if text in _ENTITIES:
+        return _ENTITIES[text]
+    if text in "-+=.)":
+        return f"&#{ord(text)};"
+    return text[:6] + _BREAK + text[6:]
+
+
+def _spaced(found: re.Match[str]) -> str:
+    return f"{found[0]} "
+
+
+# Numbers as people read them: always with how many tasks they stand on and how sure they are.
+
+_MOST_NAMES, _MOST_CHARACTERS = 30, 600
+
+
+def score_text(score: float, n: int) -> str:
+    """A mean score with its 95 % interval: ``0.625 [0.47, 0.76] n=40``."""
+    interval = wilson(score, n)
+    return f"{score:.3f} [{interval.low:.2f}, {interval.high:.2f}] n={n}"
+
+
+def score(value: float | None, *, estimated: bool = False) -> str:
+    """A bare score, or a dash where nothing was measured; ``~`` marks one that is ``estimated``."""
+    if value is None:
+        return "–"
+    return f"~{value:.3f}" if estimated else f"{value:.3f}"
+
+
+def cost_text(cost_usd: float | None) -> str:
+    """Dollars, or the honest word."""
+    if cost_usd is None:
+        return "unknown (no price known)"
+    return f"${cost_usd:.4f}" if 0 < cost_usd < 1 else f"${cost_usd:,.2f}"
+
+
+def usage_text(usage: Usage) -> str:
+    """Calls, tokens and cost on one line."""
+    about = "about " if usage.estimated else ""
+    calls, tokens = plural(usage.calls, "call"), plural(usage.tokens, "token")
+    return f"{calls}, {about}{tokens}, cost {cost_text(usage.cost_usd)}"
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 edit``, ``2 edits``, ``1,200 edits``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def names_text(names: Sequence[str]) -> str:
+    """As many names as a person reads, and how many more there are: ``a, b and 198 more``."""
+    lengths = accumulate(len(name) for name in names)
+    fit = sum(length <= _MOST_CHARACTERS for length in islice(lengths, _MOST_NAMES))
+    shown = names[: max(fit, 1)]
+    more = len(names) - len(shown)
+    return (", ".join(shown) or "none") + (f" and {more} more" if more else "")
+
+
+# The gate's verdict in plain words.
+
+_VERDICTS = {
+    "accept_new_best": "merged, new best",
+    "accept": "merged",
+    "accept_notes": "merged, notes only",
+    "force_accept": "merged, the gate was open",
+    "reject": "reverted",
+    "skip_no_patches": "nothing proposed",
+    "skip_no_rewrite": "nothing rewritten",
+}
+
+
+def better(action: str, before: float | None, after: float | None) -> bool:
+    """Whether something was merged because it was better, not because a gate stood open."""
+    if action in ("accept_new_best", "accept"):
+        return True
+    return "accept" in action and after is not None and after > (before or 0.0)
+
+
+def verdict(action: str, score_after: float | None) -> str:
+    """What became of a step; ``score_after`` is None where no candidate was measured."""
+    if action == "reject" and score_after is None:
+        return "nothing changed"
+    return _VERDICTS.get(action, action)
+
+
+# Addresses of what a report talks about.
+
+_PLAIN = re.compile(r"[\w./#-]+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Where the repository is seen on the web. Without ``repository`` names are not linked."""
+
+    repository: str = ""
+    """Address of the repository, such as ``https://github.com/owner/name``."""
+    workflow_run: str = ""
+    """Address of the job that speaks, if a job does."""
+
+    def commit(self, sha: str, words: str = "") -> str:
+        """A commit, linked; its short hash unless ``words`` say it better."""
+        name = words or sha[:7]
+        if not self.repository:
+            return f"{words} <code>{sha[:7]}</code>".strip()
+        return f"[{name}]({self.repository}/commit/{sha})"
+
+    def compare(self, base: str, head: str, words: str) -> str:
+        """The difference between two branches or commits."""
+        address = (
+            f"{self.repository}/compare/{parse_quote(base, safe='')}...{parse_quote(head, safe='')}"
+        )
+        return f"[{words}]({address})" if self.repository else words
+
+    def within(self, address: str, words: str) -> str:
+        """A page of the repository, linked; an ``address`` from a record may be anything."""
+        inside = self.repository and address.startswith(f"{self.repository}/")
+        rest = address.removeprefix(self.repository)
+        return f"[{words}]({address})" if inside and _PLAIN.fullmatch(rest) else words
+
+    def run(self, words: str) -> str:
+        """The workflow run; nothing where there is none."""
+        return f"[{words}]({self.workflow_run})" if self.workflow_run else ""
+
+
+# Keep a report within GitHub's limits: what matters least is told shorter, then left out.
+
+#: Bytes of a comment; GitHub takes 65,536 characters, and a character has one byte at least.
+COMMENT_BYTES = 60_000
+_CUT = "\n\n<sub>The rest did not fit.</sub>\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The same thing at three lengths; ``row`` is a line of a table, and may be all there is."""
+
+    full: str
+    short: str
+    row: str
+
+
+def size(text: str) -> int:
+    """Bytes that ``text`` takes."""
+    return len(text.encode("utf-8"))
+
+
+def compose(
+    head: str,
+    sections: Sequence[Section],
+    tail: str,
+    *,
+    row_heading: str,
+    limit: int = COMMENT_BYTES,
+) -> str:
+    """Join ``head``, ``sections`` and ``tail`` within ``limit`` bytes.
+
+    Sections stand in the order of their importance: the first are told in full, some more in
+    short, the others become rows of one table, and the last ones a number.
+    """
+    room = limit - size(head) - size(tail) - size(row_heading) - 200
+    shown = list(_fitting(sections, room))
+    room -= sum(size(text) + 2 for text in shown)
+    rows = list(_rows(sections[len(shown) :], room))
+    left_out = len(sections) - len(shown) - len(rows)
+    parts = [head, *shown]
+    if rows:
+        parts.append("\n".join((row_heading, *rows)))
+    if left_out:
+        parts.append(f"<sub>and {left_out:,} more before that</sub>")
+    return cut("\n\n".join((*parts, tail)) if tail else "\n\n".join(parts), limit)
+
+
+def cut(text: str, limit: int) -> str:
+    """``text``, or as many of its whole lines as ``limit`` bytes hold, with nothing left open.
+
+    The last resort: whoever writes a report keeps to less.
+    """
+    if size(text) <= limit:
+        return text
+    room, lines = limit - size(_CUT) - 100, list[str]()
+    for line in text.split("\n"):
+        room -= size(line) + 1
+        if room < 0:
+            break
+        lines.append(line)
+    return "\n".join(lines) + _closing(lines) + _CUT
+
+
+def _fitting(sections: Sequence[Section], room: int) -> Iterator[str]:
+    """The first sections, as long as the rows of all others fit behind them."""
+    reserve = sum(size(section.row) + 1 for section in sections)
+    reserve = min(reserve, room // 3)
+    for section in sections:
+        reserve = max(0, reserve - size(section.row) - 1)
+        text = next(
+            (text for text in (section.full, section.short) if size(text) + 2 + reserve <= room),
+            None,
+        )
+        if not text:
+            return
+        room -= size(text) + 2
+        yield text
+
+
+def _rows(sections: Sequence[Section], room: int) -> Iterator[str]:
+    for section in sections:
+        room -= size(section.row) + 1
+        if room < 0:
+            return
+        yield section.row
+
+
+def _closing(lines: Sequence[str]) -> str:
+    """What closes the fence and the folded sections that are still open."""
+    fence, folded = "", 0
+    for line in lines:
+        ticks = line[: len(line) - len(line.lstrip("`"))]
+        if not fence and len(ticks) >= 3:  # noqa: PLR2004 - the shortest fence
+            fence = ticks
+        elif fence and line.rstrip() == fence:
+            fence = ""
+        elif not fence:
+            folded += line.startswith("<details") - line.startswith("</details>")
+    return (f"\n{fence}" if fence else "") + "\n\n</details>" * folded
