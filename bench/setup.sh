@@ -15,6 +15,6 @@ cp -n "$(dirname "$0")"/../skillopt_ci/prompts/*.md "$prompts"
 # Ours without the packages of development: some of them are imported where they are found.
 "$python" -m venv "$cache/ours"
 "$cache/ours/bin/pip" install --quiet "$(dirname "$0")/.."
-"$cache/ours/bin/python" -c 'import openai, skillopt_ci.training.run'
+"$cache/ours/bin/python" -c 'import openai, skillopt_ci.training.trainer'
 "$cache/skillopt/bin/python" -c 'import skillopt.engine.trainer'
 "$cache/gepa/bin/python" -c 'import gepa, httpx'

@@ -25,11 +25,10 @@ from skillopt_ci.cli.context import Globals
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord
 from skillopt_ci.progress import Observer, silent
-from skillopt_ci.training.advance import Outcome, cross_boundary
-from skillopt_ci.training.boundary import BoundaryOutcome
-from skillopt_ci.training.run import train, train_once
-from skillopt_ci.training.session import Session
+from skillopt_ci.training.epoch_end import BoundaryOutcome
+from skillopt_ci.training.run_context import Session
 from skillopt_ci.training.step import StepOutcome
+from skillopt_ci.training.trainer import Outcome, cross_boundary, train, train_once
 
 pytest_plugins = ("github_server.fixtures",)
 

@@ -32,9 +32,9 @@ from skillopt_ci.cli.context import Globals
 from skillopt_ci.model import openai_provider
 from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
 from skillopt_ci.progress import silent
-from skillopt_ci.training.finish import finish
-from skillopt_ci.training.run import patiently, train
-from skillopt_ci.training.session import equipped
+from skillopt_ci.training.final_evaluation import finish
+from skillopt_ci.training.run_context import equipped
+from skillopt_ci.training.trainer import patiently, train
 
 
 def run_command(

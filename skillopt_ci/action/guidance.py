@@ -12,7 +12,7 @@ from skillopt_ci.redaction import Redact
 from skillopt_ci.report.comment import note_answers
 from skillopt_ci.report.text import Links
 from skillopt_ci.report.view import RunView
-from skillopt_ci.training.reviewer_notes import ReviewerNote, write_notes
+from skillopt_ci.training.review_comments import ReviewerNote, write_notes
 
 #: The newest steps whose notes are answered: an older one was, unless its job died right then.
 _ANSWERED_STEPS = 3

@@ -31,8 +31,8 @@ from skillopt_ci.github.types import Forge
 from skillopt_ci.ledger.inspect import resolve
 from skillopt_ci.report.evaluation import EvaluationView, Side, evaluation_check, evaluation_comment
 from skillopt_ci.report.words import Finding, judge
-from skillopt_ci.training.evaluate import Evaluation, NamedSkill, evaluate
-from skillopt_ci.training.session import Session
+from skillopt_ci.training.offline_eval import Evaluation, NamedSkill, evaluate
+from skillopt_ci.training.run_context import Session
 
 _SPLIT = "selection"
 #: A longer document is no skill, and each of its bytes would be paid for once per task.

@@ -20,9 +20,8 @@ from skillopt_ci.rollout.computers import Places, open_places
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.scorers.build import check_scorers
 from skillopt_ci.tasks.task import Splits
-from skillopt_ci.training.fingerprint import grader_folders, measurement_fingerprint
-from skillopt_ci.training.session import Session, first
-from skillopt_ci.training.working_facts import working_facts
+from skillopt_ci.training.fingerprint import grader_folders, measurement_fingerprint, working_facts
+from skillopt_ci.training.run_context import Session, first
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from skillopt_ci.report.terminal import (
     boundary_title,
     boundary_verdict,
 )
-from skillopt_ci.training.advance import Outcome
-from skillopt_ci.training.boundary import BoundaryOutcome
+from skillopt_ci.training.epoch_end import BoundaryOutcome
+from skillopt_ci.training.trainer import Outcome
 
 
 def tell_outcome(outcome: Outcome, settings: Globals) -> None:

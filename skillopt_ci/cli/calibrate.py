@@ -16,8 +16,7 @@ from skillopt_ci.cli.skill_source import find_skill
 from skillopt_ci.cli.table import print_table
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.report.text import plural, usage_text
-from skillopt_ci.training.calibrate import POWER, Plan, calibrate
-from skillopt_ci.training.calibrated import Calibration, Need, Setting
+from skillopt_ci.training.calibrate import POWER, Calibration, Need, Plan, Setting, calibrate
 
 
 @click.command()

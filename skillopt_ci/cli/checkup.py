@@ -19,9 +19,8 @@ from skillopt_ci.model.keys import api_key, key_variable
 from skillopt_ci.model.types import ChatReply, ChatRequest, Role
 from skillopt_ci.redaction import Redact
 from skillopt_ci.report.text import cost_text, plural
-from skillopt_ci.training import reply_schema
-from skillopt_ci.training.wire import parse_ranking
-from skillopt_ci.training.wire_json import WireError
+from skillopt_ci.training import replies
+from skillopt_ci.training.replies import WireError, parse_ranking
 
 #: Nobody waits longer for a doctor.
 LONGEST_CALL = 120.0
@@ -141,7 +140,7 @@ async def _asked(
     impatient = config.model_copy(
         update={"retries": min(1, config.retries), "timeout": min(LONGEST_CALL, config.timeout)}
     )
-    request = ChatRequest(role, "doctor", _QUESTION, reply_schema=reply_schema.ranking())
+    request = ChatRequest(role, "doctor", _QUESTION, reply_schema=replies.ranking())
     opened = open_models(
         _alone(role, impatient),
         environ,

@@ -13,7 +13,7 @@ from skillopt_ci.cli.skill_source import find_skill
 from skillopt_ci.errors import ExitCode, UsageError
 from skillopt_ci.skill.diff import diff_rows, unified_diff
 from skillopt_ci.skill.document import word_count
-from skillopt_ci.training.evaluate import NamedSkill
+from skillopt_ci.training.offline_eval import NamedSkill
 
 _MOST_DIGITS = 6
 

@@ -11,7 +11,7 @@ from skillopt_ci.report.text import plural
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.skill.diff import DiffRow, diff_rows
 from skillopt_ci.skill.document import word_count
-from skillopt_ci.training.evaluate import NamedSkill
+from skillopt_ci.training.offline_eval import NamedSkill
 
 _STYLES = {"same": "default", "removed": "red", "added": "green", "gap": "dim"}
 #: What git puts around changed words where there are no colours.

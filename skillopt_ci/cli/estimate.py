@@ -15,8 +15,8 @@ from skillopt_ci.errors import ExitCode
 from skillopt_ci.estimate.estimate import Estimate, Part, estimate
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report.terminal import ESTIMATE_HEADINGS, estimate_json, part_rows
-from skillopt_ci.training.session import Session
-from skillopt_ci.training.standing import foresee_standing
+from skillopt_ci.training.run_context import Session
+from skillopt_ci.training.state import foresee_standing
 
 #: What the tables go without on a narrow terminal, the least missed first.
 _DISPENSABLE = ("tokens a call",)

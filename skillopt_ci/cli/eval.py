@@ -17,7 +17,7 @@ from skillopt_ci.errors import ExitCode
 from skillopt_ci.report.terminal import as_values, estimate_text, interval_values, remarks
 from skillopt_ci.report.text import plural, score
 from skillopt_ci.sanitize import harmless_line
-from skillopt_ci.training.evaluate import Evaluated, Evaluation, evaluate, tasks_of
+from skillopt_ci.training.offline_eval import Evaluated, Evaluation, evaluate, tasks_of
 
 
 @click.command()

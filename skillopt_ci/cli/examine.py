@@ -35,7 +35,7 @@ from skillopt_ci.scorers.build import check_scorers
 from skillopt_ci.skill.validation import Problem, problems
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.training.plan import total_steps
-from skillopt_ci.training.session import first
+from skillopt_ci.training.run_context import first
 
 #: A run's graders are mostly one and the same; where each task has its own, these stand for all.
 _MOST_TRIED = 16

@@ -12,8 +12,8 @@ from skillopt_ci.cli.live import build_observer
 from skillopt_ci.cli.table import print_rows
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.report.commits import summary_rows
-from skillopt_ci.training.finish import FinishOutcome, finish
-from skillopt_ci.training.run import patiently
+from skillopt_ci.training.final_evaluation import FinishOutcome, finish
+from skillopt_ci.training.trainer import patiently
 
 
 @click.command()

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.redaction import Redactor
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.run_secrets import run_secrets
+from skillopt_ci.training.fingerprint import run_secrets
 
 
 def learn_secrets(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from skillopt_ci.training.upcoming import Upcoming
+from skillopt_ci.training.trainer import Upcoming
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from skillopt_ci.cli.context import Globals
-from skillopt_ci.training.reviewer_notes import read_notes
-from skillopt_ci.training.session import Session
+from skillopt_ci.training.review_comments import read_notes
+from skillopt_ci.training.run_context import Session
 
 notes_option = click.option(
     "--notes",

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.report.html_data import EditEffect, Effects
-from skillopt_ci.training.attribution import attribute, compared_in, rules_of
+from skillopt_ci.training.edit_ablation import attribute, compared_in, rules_of
 
 #: At so many moments the belief is told, the last one being now: each is a regression of its own.
 _MOMENTS = 5

@@ -9,7 +9,7 @@ from skillopt_ci.cli.context import Globals, global_options
 from skillopt_ci.cli.live import build_observer
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.report.text import plural
-from skillopt_ci.training.outlook import Outlook, look_ahead
+from skillopt_ci.training.prefetch_plan import Outlook, look_ahead
 from skillopt_ci.training.shard import Shard, shards
 
 _PURPOSES = {

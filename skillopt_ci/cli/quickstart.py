@@ -23,9 +23,9 @@ from skillopt_ci.errors import ExitCode
 from skillopt_ci.git.process import Git
 from skillopt_ci.ledger.inspect import newest
 from skillopt_ci.sanitize import harmless_line
-from skillopt_ci.training.evaluate import Evaluation, evaluate
-from skillopt_ci.training.run import train
-from skillopt_ci.training.session import Session
+from skillopt_ci.training.offline_eval import Evaluation, evaluate
+from skillopt_ci.training.run_context import Session
+from skillopt_ci.training.trainer import train
 
 #: The example is the same on every machine: nobody's name, signature or hooks are in it.
 _SETTINGS = (

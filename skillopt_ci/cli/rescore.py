@@ -17,7 +17,7 @@ from skillopt_ci.cli.table import print_table
 from skillopt_ci.errors import ConfigError, ExitCode
 from skillopt_ci.report.text import plural, score
 from skillopt_ci.scorers.base import Score
-from skillopt_ci.training.rescore import Regraded, Rescored, rescore
+from skillopt_ci.training.offline_eval import Regraded, Rescored, rescore
 
 
 @click.command()

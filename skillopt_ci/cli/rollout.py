@@ -11,7 +11,7 @@ from skillopt_ci.cli.context import Globals, global_options
 from skillopt_ci.cli.live import build_observer
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.report.text import plural, usage_text
-from skillopt_ci.training.outlook import look_ahead
+from skillopt_ci.training.prefetch_plan import look_ahead
 from skillopt_ci.training.shard import Shard, ShardOutcome, roll_out_shard
 
 

@@ -14,11 +14,10 @@ from skillopt_ci.cli.live import build_observer
 from skillopt_ci.cli.notes import notes_option, with_notes
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.report.text import plural
-from skillopt_ci.training.advance import Outcome
-from skillopt_ci.training.boundary import BoundaryOutcome
-from skillopt_ci.training.finish import FinishOutcome, finish
-from skillopt_ci.training.run import patiently, train
-from skillopt_ci.training.session import Session, equipped
+from skillopt_ci.training.epoch_end import BoundaryOutcome
+from skillopt_ci.training.final_evaluation import FinishOutcome, finish
+from skillopt_ci.training.run_context import Session, equipped
+from skillopt_ci.training.trainer import Outcome, patiently, train
 
 
 @click.command()

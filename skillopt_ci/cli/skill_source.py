@@ -9,7 +9,7 @@ from skillopt_ci.errors import UsageError
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.inspect import newest, resolve
 from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.training.evaluate import NamedSkill
+from skillopt_ci.training.offline_eval import NamedSkill
 
 #: Words for texts that the run's folder keeps.
 KEPT = ("best", "current", "initial")

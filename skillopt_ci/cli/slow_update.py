@@ -9,7 +9,7 @@ from skillopt_ci.cli.boundary_outcome import print_boundary
 from skillopt_ci.cli.context import Globals, global_options
 from skillopt_ci.cli.live import build_observer
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.training.advance import cross_boundary
+from skillopt_ci.training.trainer import cross_boundary
 
 
 @click.command("slow-update")

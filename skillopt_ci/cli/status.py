@@ -17,7 +17,7 @@ from skillopt_ci.ledger.inspect import candidate
 from skillopt_ci.report.terminal import status_json, status_rows
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.loading import load_splits
-from skillopt_ci.training.upcoming import Upcoming, upcoming
+from skillopt_ci.training.trainer import Upcoming, upcoming
 
 
 @click.command()

@@ -12,12 +12,10 @@ from skillopt_ci.cli.context import Globals, global_options
 from skillopt_ci.cli.live import build_observer
 from skillopt_ci.cli.notes import notes_option, with_notes
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.training.advance import Outcome
-from skillopt_ci.training.flight import BoundaryFlight, Flight
-from skillopt_ci.training.halfway import train_until_candidate
-from skillopt_ci.training.run import train_once
-from skillopt_ci.training.session import Session
+from skillopt_ci.training.resume import BoundaryFlight, Flight
+from skillopt_ci.training.run_context import Session
 from skillopt_ci.training.shard import take_over
+from skillopt_ci.training.trainer import Outcome, train_once, train_until_candidate
 
 
 @click.command()

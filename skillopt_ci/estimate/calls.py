@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from skillopt_ci.config.config import Config, Gradient
 from skillopt_ci.estimate.spread import Spread
 from skillopt_ci.model.types import Account
-from skillopt_ci.training.notes import notes_from
-from skillopt_ci.training.plan import StepPlan
-from skillopt_ci.training.schedule import analyst_budget, edit_budget, lr_control
-from skillopt_ci.training.trial import races
+from skillopt_ci.training.appendix import notes_from
+from skillopt_ci.training.edit_ablation import races
+from skillopt_ci.training.plan import StepPlan, analyst_budget, edit_budget, lr_control
 
 Calls = Mapping[Account, Spread]
 

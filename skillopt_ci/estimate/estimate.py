@@ -32,11 +32,11 @@ from skillopt_ci.estimate.spread import Spread
 from skillopt_ci.ledger.records import accounts_of
 from skillopt_ci.model.budget import Tariff, tariffs
 from skillopt_ci.model.types import Account, Usage
-from skillopt_ci.training.evidence import attempts_so_far
 from skillopt_ci.training.memory import all_steps
 from skillopt_ci.training.plan import StepPlan, plan_step, total_steps
-from skillopt_ci.training.session import Session
-from skillopt_ci.training.standing import Standing
+from skillopt_ci.training.rollout_stage import attempts_so_far
+from skillopt_ci.training.run_context import Session
+from skillopt_ci.training.state import Standing
 
 #: A stretch of work: what its rules allow, and what is likely.
 Work = tuple[Calls, Mapping[Account, float]]

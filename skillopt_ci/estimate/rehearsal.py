@@ -16,11 +16,16 @@ from skillopt_ci.estimate.assumed import GAIN, Assumed
 from skillopt_ci.estimate.calls import Situation, fitting, merged, minibatch_counts
 from skillopt_ci.model.types import Account
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.notes import notes_from
-from skillopt_ci.training.pairs import sampling_order
-from skillopt_ci.training.plan import EPOCH_STRIDE, StepPlan
-from skillopt_ci.training.schedule import analyst_budget, edit_budget, lr_control
-from skillopt_ci.training.trial import races
+from skillopt_ci.training.appendix import notes_from
+from skillopt_ci.training.edit_ablation import races
+from skillopt_ci.training.plan import (
+    EPOCH_STRIDE,
+    StepPlan,
+    analyst_budget,
+    edit_budget,
+    lr_control,
+)
+from skillopt_ci.training.slow_update import sampling_order
 
 _COURSES = 100
 _SEED = 20_240_229

@@ -8,7 +8,7 @@ from skillopt_ci.estimate import calls
 from skillopt_ci.model.types import Account, Accounts, Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.modes.choose import update_mode
+from skillopt_ci.training.modes import update_mode
 
 #: English text; code and other languages have fewer characters a token.
 CHARACTERS_PER_TOKEN = 4

@@ -39,10 +39,8 @@ from skillopt_ci.rollout.store import AttemptStore
 from skillopt_ci.rollout.types import CarryOut, Executor, Order, Rollout
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import task_sha256
-from skillopt_ci.training.rig import open_runner
-from skillopt_ci.training.rig_parts import RigParts
-from skillopt_ci.training.run_secrets import run_secrets
-from skillopt_ci.training.working_facts import working_facts
+from skillopt_ci.training.fingerprint import run_secrets, working_facts
+from skillopt_ci.training.run_context import RigParts, open_runner
 
 # The Ray cluster: found, joined or started.
 
@@ -228,7 +226,7 @@ def _handed_over(done: asyncio.Future[Handover]) -> Handover:
 
 @dataclass(frozen=True, slots=True)
 class WorkerParts:
-    """What the attempt is made from, see :class:`~skillopt_ci.training.rig_parts.RigParts`."""
+    """What the attempt is made from, see :class:`~skillopt_ci.training.run_context.RigParts`."""
 
     config: Config
     root: Path

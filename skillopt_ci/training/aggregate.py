@@ -13,11 +13,10 @@ from skillopt_ci.progress import Observer, StageAdvanced, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.edits import Source
-from skillopt_ci.training import reply_schema
+from skillopt_ci.training import replies
 from skillopt_ci.training.ask import Lost, ask, optimizer_request
-from skillopt_ci.training.modes.mode import UpdateMode
-from skillopt_ci.training.patch import Item, Patch, Reflection, as_json
-from skillopt_ci.training.wire import parse_merge
+from skillopt_ci.training.modes import UpdateMode
+from skillopt_ci.training.replies import Item, Patch, Reflection, as_json, parse_merge
 
 _FINAL = "merge_final"
 _PROMPT: Mapping[Source, str] = {"failure": "merge_failure", "success": "merge_success"}
@@ -135,7 +134,7 @@ class _Merger(Generic[Item]):
         wishes = library.merged_wishes() if followed else ""
         user = library.joined(self.stable, wishes, *parts)
         name, tokens = prompt + self.mode.prompt_suffix, self.mode.reply_tokens
-        schema = reply_schema.merge(self.mode.payload.key, final=prompt == _FINAL, wishes=followed)
+        schema = replies.merge(self.mode.payload.key, final=prompt == _FINAL, wishes=followed)
         request = optimizer_request(self.prompts, name, "merge", user, tokens, reply_schema=schema)
         reply = await ask(
             self.client,

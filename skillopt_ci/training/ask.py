@@ -17,7 +17,7 @@ from skillopt_ci.model.types import (
 )
 from skillopt_ci.progress import Note, Observer
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.training.wire_json import WireError
+from skillopt_ci.training.replies import WireError
 
 MAX_OUTPUT_TOKENS = 16_384
 

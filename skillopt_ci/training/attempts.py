@@ -1,6 +1,8 @@
 """Attempts: rollouts that are told apart by their number, so that none is made twice unawares."""
 
-from collections.abc import Callable, Iterable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from skillopt_ci.aio import map_ordered
@@ -71,3 +73,45 @@ def next_rounds(
     """Fresh attempts at ``tasks``: a step that repeats known answers would learn nothing new."""
     last = dict(sorted(made, key=lambda one: one[1]))
     return tuple(Numbered(task, last.get(task.id, -1) // each + 1) for task in tasks)
+
+
+# Arrivals: results of attempts under way, each as soon as it and all before it are there.
+
+
+class Arrivals:
+    """The results of the attempts ``expected`` (task and number), in that order.
+
+    So whoever takes them sees the same whatever the order of arrival. It belongs to one event
+    loop and is taken from once.
+    """
+
+    def __init__(self, expected: Iterable[tuple[str, int]]) -> None:
+        loop = asyncio.get_running_loop()
+        self._results = {key: loop.create_future() for key in expected}
+        self._end: asyncio.Future[None] = loop.create_future()
+
+    def came(self, rollout: Rollout) -> None:
+        """Tell of a result."""
+        result = self._results[rollout.task_id, rollout.attempt]
+        if not result.done():
+            result.set_result(rollout)
+
+    @contextmanager
+    def complete(self) -> Iterator[None]:
+        """Nothing comes after the body; a failure of it is that of the arrivals."""
+        try:
+            yield
+        except Exception as failure:
+            self._end.set_exception(failure)
+            self._end.exception()  # whoever made the attempts raises it, taken or not
+            raise
+        self._end.set_result(None)
+
+    async def in_order(self) -> AsyncIterator[Rollout]:
+        """Yield each result when its turn has come; raises the failure that ended them."""
+        for result in self._results.values():
+            await asyncio.wait((result, self._end), return_when=asyncio.FIRST_COMPLETED)
+            if not result.done():
+                break
+            yield result.result()
+        await self._end

@@ -2,15 +2,28 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+from skillopt_ci.agents.build import build_solver
+from skillopt_ci.agents.cli_agents import AGENTS, visible_names
+from skillopt_ci.config.base import Section
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.models import ModelRole
-from skillopt_ci.config.rollout import RolloutSettings
-from skillopt_ci.config.scorers import ComputerScorer
+from skillopt_ci.config.rollout import ChatSettings, ExternalSettings, RolloutSettings
+from skillopt_ci.config.scorers import (
+    AllScorer,
+    AnyScorer,
+    CommandScorer,
+    ComputerScorer,
+    WeightedScorer,
+)
+from skillopt_ci.model.keys import resolved_key_values, secret_values
+from skillopt_ci.model.types import ChatReply, ChatRequest
 from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.rollout.computers import Places
+from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.graders import grader_files, parts_of
 from skillopt_ci.tasks.task import ComputerTask, Task, task_sha256
 
@@ -120,3 +133,65 @@ def model_facts(role: ModelRole) -> dict[str, object]:
 def _uses_judge(config: Config, selection: Sequence[Task]) -> bool:
     specs = [config.scorer, *(task.scorer for task in selection)]
     return any("rubric" in spec.model_dump_json() for spec in specs if spec is not None)
+
+
+# How this run makes attempts, as facts that scores and stored attempts depend on.
+
+
+class Unasked:
+    """Stands for a client where nobody is asked."""
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Raise: there is no model here."""
+        raise AssertionError(f"no model is here to answer {request.stage}")
+
+
+def working_facts(
+    config: Config,
+    root: Path,
+    environ: Mapping[str, str],
+    *,
+    prompts: Prompts,
+    environment: Environment | None,
+    places: Places | None,
+) -> Mapping[str, object]:
+    """The facts of the solver, environment and computers; ``root`` is the configuration's folder.
+
+    Raises what building the solver raises.
+    """
+    solver = None
+    if not isinstance(config.rollout.solver, ChatSettings):
+        built = build_solver(config, Unasked(), prompts, root, environ)
+        solver = {"name": built.name, **built.identity()}
+    return rollout_facts(
+        config.rollout,
+        solver=solver,
+        environment=None if environment is None else environment.identity(),
+        common=None if places is None else places.common,
+    )
+
+
+# Which secrets a run has: the keys of its models, and what its programs are given.
+
+
+def run_secrets(
+    config: Config, root: Path, environ: Mapping[str, str], tasks: Iterable[Task] = ()
+) -> Iterator[str]:
+    """The values of the configuration's secrets, and of those that its tasks' scorers are given."""
+    yield from resolved_key_values(config.model, environ, root)
+    solver = config.rollout.solver
+    if isinstance(solver, ExternalSettings):
+        yield from secret_values(visible_names(AGENTS[solver.agent], solver), environ)
+    for spec in filter(None, (config.scorer, *(task.scorer for task in tasks))):
+        yield from secret_values(_variables(spec), environ)
+
+
+def _variables(spec: Section) -> Iterator[str]:
+    match spec:
+        case CommandScorer():
+            yield from spec.env
+        case AllScorer() | AnyScorer() | WeightedScorer():
+            for part in spec.of:
+                yield from _variables(part)
+        case _:
+            return

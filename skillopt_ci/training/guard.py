@@ -4,16 +4,298 @@ Judged are the lines that a change adds. What stood in a skill of the run before
 never refused. A reason names the rule and where it applies, and never repeats what was refused.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import math
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from skillopt_ci.config.config import Guard
+from skillopt_ci.progress import Note, Observer
+from skillopt_ci.redaction import HIDDEN
 from skillopt_ci.skill.document import word_count
+from skillopt_ci.skill.edits import Refuse
 from skillopt_ci.skill.regions import strip_markers
-from skillopt_ci.training.guard_answers import Answers
-from skillopt_ci.training.guard_orders import order_to_the_optimizer
-from skillopt_ci.training.guard_secrets import secret_in
-from skillopt_ci.training.guard_text import hidden_character, new_address
+from skillopt_ci.tasks.task import Task
+from skillopt_ci.training.replies import Item, Patch, Reflection, SkillCandidate, Suggestion
+from skillopt_ci.training.run_context import Session
+from skillopt_ci.training.state import Standing
+
+# Reference answers in a text: a skill that knows the answers has learned nothing.
+
+#: So many letters and digits, or so many digits alone, are no coincidence.
+_TELLING = 12
+_TELLING_DIGITS = 5
+#: Of a longer answer so many words in a row are looked for.
+_RUN = 8
+
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The answers of ``tasks``, in normalised words, by the ids of the tasks that have them."""
+
+    tasks: Sequence[Task] = ()
+    owners: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, tasks: Iterable[Task]) -> "Answers":
+        """The answers of all ``tasks``, long-form references included."""
+        listed = tuple(tasks)
+        owners: dict[str, set[str]] = {}
+        for task in listed:
+            for reference in (*task.references, task.reference_text):
+                if _tells(answer := normalised(reference)):
+                    owners.setdefault(answer, set()).add(task.id)
+        return cls(listed, {answer: frozenset(ids) for answer, ids in owners.items()})
+
+    def given_away(self, text: str, known: str) -> str:
+        """Return the id of a task whose answer stands in ``text`` and not in ``known``."""
+        shown, familiar = normalised(text), normalised(known)
+        runs = _runs(shown)
+        for answer in self.owners:
+            for phrase in (answer,) if answer.count(" ") <= _RUN + 1 else runs:
+                held = phrase in answer and phrase in shown
+                if held and phrase not in familiar and (owner := self._owner(phrase)):
+                    return owner
+        return ""
+
+    def _owner(self, phrase: str) -> str:
+        """The one task that ``phrase`` is the answer of, if nothing else speaks of it."""
+        owners = {one for answer, ids in self.owners.items() if phrase in answer for one in ids}
+        if len(owners) != 1:
+            return ""
+        (owner,) = owners
+        others = (task for task in self.tasks if task.id != owner)
+        return "" if any(phrase in normalised(_asked(task)) for task in others) else owner
+
+
+def normalised(text: str) -> str:
+    """Return the words of ``text`` in lower case, a space before and after each."""
+    words = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+    return f" {' '.join(words)} "
+
+
+def _runs(words: str) -> tuple[str, ...]:
+    listed = words.split()
+    runs = (listed[start : start + _RUN] for start in range(len(listed) - _RUN + 1))
+    return tuple(phrase for run in runs if _tells(phrase := f" {' '.join(run)} "))
+
+
+def _tells(answer: str) -> bool:
+    compact = answer.replace(" ", "")
+    return len(compact) >= _TELLING or sum(map(str.isdigit, compact)) >= _TELLING_DIGITS
+
+
+def _asked(task: Task) -> str:
+    said = (message.content for message in task.messages)
+    return "\n".join((*said, *(file.content for file in task.files)))
+
+
+# Orders to the optimizer: text that would steer training if it stood in the skill.
+
+_WHO = r"(?:optimi[sz]er|(?:failure|success|skill)[ -]analyst|skill[ -]trainer)"
+
+_ORDERS: Mapping[str, re.Pattern[str]] = {
+    "it would override other instructions": re.compile(
+        r"\b(?:ignore|disregard|forget|override|bypass)\b[^.\n]{0,30}"
+        r"\b(?:previous|prior|above|earlier|preceding|foregoing|system)\b[^.\n]{0,20}"
+        r"\b(?:instructions?|prompts?|messages?|directives?|guidelines?)\b",
+        re.IGNORECASE,
+    ),
+    "it addresses the optimizer by name": re.compile(
+        r"\b(?:as|you are|act as|dear|attention|note to|message (?:to|for)|instructions? (?:to|for)"
+        rf"|tell|hey)[ ,:]{{1,3}}(?:an? |the |all )?{_WHO}s?\b|^\W*{_WHO}s?\s*[:,]",
+        re.IGNORECASE | re.MULTILINE,
+    ),
+    "it addresses an analyst": re.compile(
+        r"\b(?:as|you are|dear|attention|note to|message (?:to|for))[ ,:]{1,3}(?:an? |the |all )?"
+        r"analysts?\b",
+        re.IGNORECASE,
+    ),
+    "it imitates the head of a prompt": re.compile(
+        r"^\W*Stage:\s*(?:target|analyst|merge|ranking|rewrite|lr_autonomous|slow_update"
+        r"|meta_skill|appendix)\w*"
+        r"|^\W*#{1,6} (?:Current Skill|(?:Edits|Suggestions) Budget|Hidden Reference"
+        r"|Optimizer Meta Skill|Previous Steps in This Epoch|Patches to merge"
+        r"|(?:Failed|Successful) Trajectories)\b",
+        re.IGNORECASE | re.MULTILINE,
+    ),
+    "it imitates a reply": re.compile(
+        r"\b(?:selected_indices|failure_summary|success_patterns|revise_suggestions"
+        r"|skill_candidates|appendix_notes|slow_update_content|meta_skill_content|support_count)\b"
+        r"|[\"']op[\"']\s*:\s*[\"'](?:append|insert_after|replace|delete)\b|[\"']new_skill[\"']\s*:"
+    ),
+    "it holds a marker of a protected region": re.compile(
+        r"<!--\s*(?:SLOW_UPDATE|APPENDIX)_(?:START|END)\s*-->", re.IGNORECASE
+    ),
+    "it imitates a change of speaker": re.compile(
+        r"<\|\w+\|>|\[/?INST\]|<</?SYS>>|^\W*\[(?:system|assistant)\]", re.IGNORECASE | re.MULTILINE
+    ),
+}
+
+
+def order_to_the_optimizer(text: str, known: str) -> str:
+    """Return how ``text`` speaks to the optimizer, empty if it does not.
+
+    Words that ``known`` has as well are the skill's own business, such as an analyst's handbook.
+    """
+    familiar = " ".join(known.casefold().split())
+    for what, pattern in _ORDERS.items():
+        for found in pattern.finditer(text):
+            if " ".join(found[0].casefold().split()) not in familiar:
+                return what
+    return ""
+
+
+# Secrets in a text: the formats of well-known keys, random values under a telling name, own
+# keys.
+
+_FORMATS: Mapping[str, re.Pattern[str]] = {
+    "a private key": re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----"),
+    "an AWS access key": re.compile(r"\b(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{16}\b"),
+    "a GitHub token": re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_\w{40,})\b"),
+    "a GitLab token": re.compile(r"\bgl(?:pat|ptt|rt)-[\w-]{20,}"),
+    "an API key": re.compile(r"\bsk-(?=[\w-]*\d)[\w-]{20,}|\b[sr]k_(?:live|test)_[A-Za-z0-9]{16,}"),
+    "a Google API key": re.compile(r"\bAIza[\w-]{35}"),
+    "a Slack token": re.compile(r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}"),
+    "a Hugging Face token": re.compile(r"\bhf_[A-Za-z0-9]{30,}\b"),
+    "a package registry token": re.compile(r"\b(?:npm_[A-Za-z0-9]{36}|pypi-[\w-]{50,})"),
+    "a web token": re.compile(r"\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"),
+    "a password in a web address": re.compile(r"\b[A-Za-z][\w+.-]*://[^\s/:@]+:[^\s/@]{4,}@"),
+}
+_NAMED = re.compile(
+    r"(?:api[ _-]?key|access[ _-]?key|secret|token|passw(?:or)?d|passphrase|credential|bearer|auth)"
+    r"[\w-]*[\"'`]?\s*(?:[:=]+|\bis\b|\s)\s*[\"'`]?(?P<value>[A-Za-z0-9+/=_.~$!@#%^&*-]{12,})",
+    re.IGNORECASE,
+)
+_HEX = re.compile(r"[0-9a-fA-F-]+")
+_JOINT = re.compile(r"[._=/-]")
+#: A random value has a part of so many characters, and so many bits in each of them.
+_RANDOM_CHARS, _RANDOM = 8, 2.5
+#: A shorter value of an environment variable may be a word like any other.
+_SHORTEST_KEY = 8
+
+
+def secret_in(text: str, known: str, keys: Iterable[str] = ()) -> str:
+    """Return what kind of secret ``text`` holds that ``known`` does not, empty for none."""
+    for kind, found in _secrets(text, keys):
+        if found not in known:
+            return kind
+    return ""
+
+
+def without_secrets(text: str, keys: Iterable[str] = ()) -> str:
+    """Return ``text`` with every secret replaced by a word for it."""
+    for kind, found in _secrets(text, keys):
+        text = text.replace(found, f"[{kind} was here]")
+    return text
+
+
+def _secrets(text: str, keys: Iterable[str]) -> Iterable[tuple[str, str]]:
+    for key in keys:
+        if len(key) >= _SHORTEST_KEY and key in text:
+            yield "a key of this run", key
+    if HIDDEN in text:
+        yield "a key of this run", HIDDEN
+    for kind, pattern in _FORMATS.items():
+        yield from ((kind, found[0]) for found in pattern.finditer(text))
+    for found in _NAMED.finditer(text):
+        if _looks_random(found["value"]):
+            yield "what looks like a password or a key", found["value"]
+
+
+def _looks_random(value: str) -> bool:
+    """Whether a part of the value mixes letters and digits as no word does."""
+    parts = (value.replace("-", ""),) if _HEX.fullmatch(value) else _JOINT.split(value)
+    return any(len(part) >= _RANDOM_CHARS and _mixed(part) for part in parts)
+
+
+def _mixed(part: str) -> bool:
+    counts = Counter(part).values()
+    bits = -sum(n / len(part) * math.log2(n / len(part)) for n in counts)
+    return bits >= _RANDOM and any(map(str.isdigit, part)) and any(map(str.isalpha, part))
+
+
+# What the guard sees in a text's characters: those that hide, and addresses that are new.
+
+_PLAIN_CONTROLS = "\t\n\r"
+#: Ordinary between letters of some scripts, and inside of emoji.
+_JOINERS = "\u200c\u200d"
+_EMOJI_STYLE = "\ufe0f"
+#: Categories whose characters nobody sees: control, format, lone surrogate, private, separators.
+_UNSEEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+#: Letters, marks and symbols of other categories that leave no ink.
+_BLANK = re.compile(
+    r"[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]"
+)
+
+_ENDINGS = (
+    "ai|app|biz|cc|click|cloud|co|com|dev|edu|eu|gg|gov|info|io|link|ly|me|net|online|org|ru|sh|"
+    "shop|site|store|tech|tk|to|top|uk|us|xyz"
+)
+_ADDRESS = re.compile(
+    r"(?:\b[a-z][a-z0-9+.-]*://|(?<![\w:/])//(?=[\w-]+\.)|\bwww\.)[^\s<>\"'`)\]}]+"
+    r"|\b(?:data:\w+/|javascript:|mailto:)[^\s<>\"'`)\]}]+"
+    rf"|(?<![\w.@/-])(?:[a-z0-9-]+\.)+(?:{_ENDINGS})(?=[/:?#]\S)[^\s<>\"'`)\]}}]*"
+    r"|(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?=[/:]\w)[^\s<>\"'`)\]}]*",
+    re.IGNORECASE,
+)
+_HOST = re.compile(
+    r"(?:[a-z][a-z0-9+.-]*://|//|data:|javascript:|mailto:)?(?:[^/?#@]*@)?([^/?#]*)", re.IGNORECASE
+)
+
+
+def hidden_character(text: str, known: str) -> str:
+    """Return the first character of ``text`` that people do not see and models read, by name.
+
+    Empty if there is none, or if ``known`` has them too. Joiners and emoji styles pass where
+    they do their work.
+    """
+    for position, character in enumerate(text):
+        if _hides(text, position) and character not in known:
+            return f"U+{ord(character):04X} {unicodedata.name(character, '')}".strip()
+    return ""
+
+
+def new_address(text: str, known: str) -> str:
+    """Return the host of the first web address in ``text`` that is not in ``known``, or nothing.
+
+    Addresses are compared whole: a known host is no licence for other pages of it.
+    """
+    old = {_canonical(found[0]) for found in _ADDRESS.finditer(known)}
+    for found in _ADDRESS.finditer(text):
+        if _canonical(found[0]) not in old:
+            host = _HOST.match(found[0])
+            return (host[1] if host else "")[:80].rstrip(".,;:!") or "no host"
+    return ""
+
+
+def _hides(text: str, position: int) -> bool:
+    character = text[position]
+    if character in _PLAIN_CONTROLS or (character.isprintable() and not _BLANK.match(character)):
+        return False
+    around = text[max(0, position - 1) : position], text[position + 1 : position + 2]
+    if character in _JOINERS:
+        return not all(map(_joinable, around))
+    if character == _EMOJI_STYLE:
+        return not (around[0] and (_joinable(around[0]) or around[0] in "#*0123456789"))
+    return bool(_BLANK.match(character)) or unicodedata.category(character) in _UNSEEN
+
+
+def _joinable(character: str) -> bool:
+    """Whether the character is one that joiners stand beside: a letter, mark or pictogram."""
+    pictogram = character == _EMOJI_STYLE
+    return character > "\x7f" and (pictogram or character.isprintable())
+
+
+def _canonical(address: str) -> str:
+    scheme, mark, rest = address.rstrip(".,;:!?*_").rpartition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme.lower()}{mark}{host.lower()}{slash}{path}".rstrip("/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +353,65 @@ def _too_long(before: str, after: str, rules: Guard) -> str | None:
     if not limit or words <= limit or words <= word_count(before):
         return None
     return f"the document would have {words} words, more than the {limit} allowed"
+
+
+# What the guard knows of a run: its skills, its tasks' answers, the keys of its models.
+
+#: What the name of a variable that holds a secret tells of it.
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
+
+
+def guard_context(session: Session, standing: Standing) -> GuardContext:
+    """The context for changes of the skill at ``standing``.
+
+    Known is what stands in the initial, the best or the current skill. Guarded are the answers of
+    all splits: the optimizer sees only those of training tasks, but may know or guess others.
+    """
+    read, folder = partial(session.ledger.read, standing.commit), session.folder
+    earlier = (read(path) or "" for path in (folder.initial_skill, folder.best_skill))
+    splits = session.splits
+    return GuardContext(
+        rules=session.config.guard,
+        known="\n".join((standing.skill, *earlier)),
+        answers=Answers.of((*splits.train, *splits.selection, *splits.test)),
+        keys=tuple(_keys(session)),
+    )
+
+
+def _keys(session: Session) -> Iterator[str]:
+    models = session.config.model
+    for role in filter(None, (models.target, models.optimizer, models.judge)):
+        names = [role.api_key_env or "", *filter(_SECRET_NAME.search, role.env)]
+        yield from (session.environ[name] for name in names if session.environ.get(name))
+
+
+# Screen: proposals that the guard refuses are dropped before they are merged with others.
+
+
+def screened(
+    reflections: Iterable[Reflection[Item]], skill: str, refuse: Refuse, observer: Observer
+) -> tuple[Reflection[Item], ...]:
+    """Return the reflections without refused suggestions and documents, but with the reasons."""
+    return tuple(_screened(one, skill, refuse, observer) for one in reflections)
+
+
+def _screened(
+    reflection: Reflection[Item], skill: str, refuse: Refuse, observer: Observer
+) -> Reflection[Item]:
+    judged = [(item, _reason(item, skill, refuse)) for item in reflection.patch.edits]
+    reasons = tuple(reason for _, reason in judged if reason)
+    if not reasons:
+        return reflection
+    for reason in reasons:
+        observer(Note(f"A proposal is refused: {reason}.", level="warning"))
+    kept = tuple(item for item, reason in judged if not reason)
+    return replace(reflection, patch=Patch(kept, reflection.patch.reasoning), refused=reasons)
+
+
+def _reason(item: Item, skill: str, refuse: Refuse) -> str | None:
+    match item:
+        case Suggestion():
+            return refuse(skill, f"{item.title}\n{item.instruction}")
+        case SkillCandidate():
+            return refuse(skill, item.new_skill)
+    return None

@@ -7,13 +7,26 @@ counting across epochs.
 
 import math
 import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar
 
-from skillopt_ci.config.config import Train
+from skillopt_ci.config.config import Config, Optimizer, Train
 from skillopt_ci.errors import ConfigError
+from skillopt_ci.ledger.records import LearningRateRecord, State
+from skillopt_ci.messages import fenced
+from skillopt_ci.progress import StageFinished, StageStarted
+from skillopt_ci.prompts import library
+from skillopt_ci.rollout.metrics import Aggregate
 from skillopt_ci.tasks.task import Task
+from skillopt_ci.training import replies
+from skillopt_ci.training.ask import Lost, ask_vital, optimizer_request
+from skillopt_ci.training.modes import Desk, UpdateMode
+from skillopt_ci.training.replies import Item as replies_Item
+from skillopt_ci.training.replies import LearningRateShape, WireError, extract_json, validated
+from skillopt_ci.training.run_context import Session
+from skillopt_ci.training.state import Settled
 
 Item = TypeVar("Item")
 
@@ -120,3 +133,165 @@ def _shuffled(items: Sequence[Item], seed: int) -> list[Item]:
     order = list(items)
     random.Random(seed).shuffle(order)
     return order
+
+
+# Epochs: which end of an epoch is due.
+
+
+def boundary_due(session: Session, standing: Settled) -> int | None:
+    """The epoch whose end is due, if any; see :func:`completed_epoch`."""
+    return completed_epoch(session.config, len(session.splits.train), standing.state)
+
+
+def completed_epoch(config: Config, n_train: int, state: State) -> int | None:
+    """The last completed epoch if its end was not worked on yet, of a run that has such ends.
+
+    Epochs that were passed over (a scheduler that never came) are not made up for.
+    """
+    optimizer, train = config.optimizer, config.train
+    if not (optimizer.use_slow_update or optimizer.use_meta_skill):
+        return None
+    completed = state.step // steps_per_epoch(n_train, train.batch_size, train.accumulation)
+    return completed if completed > state.boundary else None
+
+
+# Schedule: who limits the edits of a step, and how, as a pure function of the step's number.
+
+
+def lr_control(optimizer: Optimizer) -> Literal["fixed", "autonomous", "none"]:
+    """Who sets the number of edits: the schedule, the optimizer model, or nobody.
+
+    Of whole documents there is one, so that there is nothing to limit.
+    """
+    if optimizer.skill_update_mode == "full_rewrite_minibatch":
+        return "none"
+    if optimizer.lr_scheduler == "autonomous" and optimizer.lr_control_mode == "fixed":
+        return "autonomous"
+    return optimizer.lr_control_mode
+
+
+def analyst_budget(optimizer: Optimizer) -> int | None:
+    """Most edits that one analyst may propose, the same in every step; None is no limit."""
+    return None if lr_control(optimizer) == "none" else optimizer.learning_rate
+
+
+def edit_budget(optimizer: Optimizer, step: int, total: int) -> int:
+    """Most edits that step ``step`` of ``total`` may apply, where the schedule is in control.
+
+    Falls from ``learning_rate`` to ``min_learning_rate`` (never above the former) along a line or
+    half a cosine; the first step is already a little way down, the last is at the bottom. A run
+    of one step has no way to go and keeps the maximum.
+    """
+    top = optimizer.learning_rate
+    bottom = min(optimizer.min_learning_rate, top)
+    if optimizer.lr_scheduler == "constant" or total <= 1:
+        return top
+    elapsed = min(step, total) / total
+    if optimizer.lr_scheduler == "linear":
+        return round(top + (bottom - top) * elapsed)
+    return round(bottom + 0.5 * (top - bottom) * (1 + math.cos(math.pi * elapsed)))
+
+
+# Learning rate: the optimizer decides how many of the merged changes are applied.
+
+_INTEGER = re.compile(r"-?\d{1,9}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    number: int
+    told: LearningRateShape
+
+
+async def decide_learning_rate(
+    skill: str,
+    edits: Sequence[replies_Item],
+    means: Aggregate,
+    *,
+    mode: UpdateMode[replies_Item],
+    desk: Desk,
+) -> LearningRateRecord:
+    """Let the optimizer choose how many of ``edits`` are applied, given the rollouts' ``means``.
+
+    Without a usable answer none is. Raises
+    :class:`~skillopt_ci.model.types.ModelUnavailable`: that says nothing about the edits.
+    """
+    desk.observer(StageStarted("step size"))
+    user = library.joined(
+        library.meta_skill(desk.meta_skill),
+        library.current_skill(skill),
+        _evidence(means, len(edits), mode.noun),
+        _proposed(edits, mode),
+        library.previous_steps(desk.step_buffer),
+    )
+    name, schema = "lr_autonomous", replies.learning_rate()
+    request = optimizer_request(desk.prompts, name, name, user, reply_schema=schema)
+    reply = await ask_vital(
+        desk.client, request, _parse, what="learning rate", observer=desk.observer
+    )
+    record = _fallback(reply, len(edits)) if isinstance(reply, Lost) else _record(reply, len(edits))
+    desk.observer(StageFinished("step size", str(record.learning_rate)))
+    return record
+
+
+def _evidence(means: Aggregate, count: int, noun: str) -> str:
+    worst = means.pessimistic()
+    lost = (
+        f"rollout_errors: {means.errors} of {worst.n} attempts could not be measured; they count "
+        f"as failed here. Without them: hard {means.hard:.6f}, soft {means.soft:.6f}"
+    )
+    facts = (
+        f"rollout_n: {worst.n}",
+        f"rollout_hard: {worst.hard:.6f}",
+        f"rollout_soft: {worst.soft:.6f}",
+        *([lost] if means.errors else []),
+        f"proposed_update_items: {count}",
+        f"update_item_type: {noun}",
+    )
+    return library.section("Evidence", "\n".join(f"- {fact}" for fact in facts))
+
+
+def _proposed(edits: Sequence[replies_Item], mode: UpdateMode[replies_Item]) -> str:
+    lines = "\n".join(mode.pool_line(index, edit) for index, edit in enumerate(edits))
+    return library.section(f"Proposed items ({len(edits)} total)", fenced(lines))
+
+
+def _parse(text: str) -> _Choice:
+    reply = validated(LearningRateShape, extract_json(text))
+    number = coerced(reply.learning_rate)
+    if number is None:
+        raise WireError("`learning_rate`: expected a whole number, 0 or more.")
+    return _Choice(number, reply)
+
+
+def coerced(value: object) -> int | None:
+    """Read a learning rate, however it is written; a truth value or no number at all is None.
+
+    A number below 0 means 0; of a text the first whole number counts.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if isinstance(value, int):
+        return max(0, value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    found = _INTEGER.search(f"{value:f}" if isinstance(value, float) else value)
+    return max(0, int(found[0])) if found else None
+
+
+def _record(choice: _Choice, available: int) -> LearningRateRecord:
+    told = choice.told
+    return LearningRateRecord(
+        learning_rate=min(choice.number, available),
+        raw=choice.number,
+        available=available,
+        clamped=choice.number > available,
+        reasoning=told.reasoning,
+        confidence=told.confidence,
+        risk_notes=told.risk_notes,
+    )
+
+
+def _fallback(lost: Lost, available: int) -> LearningRateRecord:
+    reason = f"no usable answer: {lost.error.message}"
+    return LearningRateRecord(learning_rate=0, available=available, fallback=True, reasoning=reason)

@@ -1,27 +1,255 @@
 """Reflect: analysts read minibatches of trajectories and propose edits of the skill."""
 
-from collections.abc import AsyncIterable, Collection, Mapping, Sequence
+import hashlib
+import json
+from base64 import b64decode
+from collections import Counter
+from collections.abc import AsyncIterable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic
 
 from skillopt_ci.aio import Begun, begun
 from skillopt_ci.config.config import Gradient
+from skillopt_ci.environments import api
+from skillopt_ci.messages import Message, fenced
 from skillopt_ci.model.types import ModelUnavailable
-from skillopt_ci.progress import StageAdvanced, StageStarted
+from skillopt_ci.progress import Note, Observer, StageAdvanced, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.report.text import plural
+from skillopt_ci.rollout.environment import Environment, Reflecting
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.diff import unified_diff
 from skillopt_ci.skill.edits import Source
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training import reply_schema
+from skillopt_ci.training import replies
 from skillopt_ci.training.ask import Lost, ask, optimizer_request
-from skillopt_ci.training.minibatch import Dealer, Minibatch, minibatches
-from skillopt_ci.training.modes.mode import Desk, UpdateMode
-from skillopt_ci.training.patch import Item, Patch, Reflection
-from skillopt_ci.training.trajectory import FORMER_REFERENCE, SKILL_REFERENCE, render_trajectories
-from skillopt_ci.training.wire import AnalystReply, parse_analyst
+from skillopt_ci.training.modes import Desk, UpdateMode
+from skillopt_ci.training.replies import (
+    AnalystReply,
+    Item,
+    Patch,
+    Reflection,
+    WireError,
+    parse_analyst,
+    whole_number,
+)
+
+# Minibatches: the trajectories that one analyst reads together.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Minibatch:
+    """Trajectories of one kind that one analyst reads; ``name`` is for people."""
+
+    source_type: Source
+    rollouts: tuple[Rollout, ...]
+    name: str
+
+
+class Dealer:
+    """Deals measured trajectories to minibatches of failures and of successes, as they come.
+
+    Attempts that ended in an error, or of which there is no conversation, belong to neither. A
+    minibatch is complete when it is full, or when the next trajectory would make it too long.
+    """
+
+    def __init__(self, gradient: Gradient) -> None:
+        self._gradient = gradient
+        self._open: dict[Source, list[Rollout]] = {"failure": [], "success": []}
+        self._room = dict.fromkeys(self._open, gradient.max_minibatch_chars)
+        self._count: Counter[Source] = Counter()
+
+    def deal(self, rollout: Rollout) -> Iterator[Minibatch]:
+        """Take a trajectory; yield the minibatches that are complete by it."""
+        source = self._source(rollout)
+        if source is None:
+            return
+        size = _shown_chars(rollout, self._gradient)
+        if size > self._room[source]:
+            yield from self._closed(source)
+        self._open[source].append(rollout)
+        self._room[source] -= size
+        if len(self._open[source]) == self._gradient.minibatch_size:
+            yield from self._closed(source)
+
+    def rest(self) -> Iterator[Minibatch]:
+        """Yield what is left, when no more trajectories come."""
+        for source in self._open:
+            yield from self._closed(source)
+
+    def _source(self, rollout: Rollout) -> Source | None:
+        if not rollout.messages:
+            return None
+        if rollout.failed:
+            return "failure"
+        return "success" if rollout.succeeded and not self._gradient.failure_only else None
+
+    def _closed(self, source: Source) -> Iterator[Minibatch]:
+        self._room[source] = self._gradient.max_minibatch_chars
+        if self._open[source]:
+            self._count[source] += 1
+            name = f"{source} minibatch {self._count[source]}"
+            yield Minibatch(source, tuple(self._open[source]), name)
+            self._open[source] = []
+
+
+def minibatches(rollouts: Iterable[Rollout], gradient: Gradient) -> list[Minibatch]:
+    """The minibatches of ``rollouts``, failures first."""
+    dealer = Dealer(gradient)
+    work = [complete for rollout in rollouts for complete in dealer.deal(rollout)]
+    return sorted((*work, *dealer.rest()), key=lambda one: one.source_type)
+
+
+def _shown_chars(rollout: Rollout, gradient: Gradient) -> int:
+    """About how much of a prompt a trajectory takes up; the system prompt is shown only once."""
+    said = sum(len(one.content) for one in rollout.messages if one.role != "system")
+    return min(said + len(rollout.trace), gradient.max_trajectory_chars)
+
+
+# Trajectories as text for the analysts: everything that is not ours stands in a fence, as data.
+
+#: Stands where the target's system prompt repeats the skill.
+SKILL_REFERENCE = "[current skill as above]"
+#: Stands where it has the skill before the last change.
+FORMER_REFERENCE = "[former skill, see above]"
+
+
+def render_trajectories(
+    rollouts: Sequence[Rollout],
+    tasks: Mapping[str, Task],
+    shown: Mapping[str, str],
+    max_chars: int,
+    *,
+    traces: bool = False,
+) -> str:
+    """Return one block for each of ``rollouts``, in order, numbered from 1.
+
+    ``tasks`` must be training tasks: their reference answers are shown. A document that the prompt
+    has ``shown`` already is not repeated: what it is called stands there. With ``traces`` what an
+    agent told of its work stands before the conversation. Of each part that is longer than
+    ``max_chars`` characters (conversation, references, trace) the head and the tail stay.
+    """
+    return "\n\n---\n\n".join(
+        _trajectory(number, rollout, tasks[rollout.task_id], shown, max_chars, traces)
+        for number, rollout in enumerate(rollouts, start=1)
+    )
+
+
+def keep_ends(texts: Sequence[str], limit: int) -> list[str]:
+    """Leave out the middle of ``texts``, taken as one, so that ``limit`` characters remain.
+
+    Returns as many texts; a note in the first one that lost something says how much is missing.
+    """
+    total = sum(map(len, texts))
+    if total <= limit:
+        return list(texts)
+    head, tail = limit - limit // 2, total - limit // 2
+    note = f"[… {tail - head} characters left out …]"
+    kept = []
+    start = 0
+    for text in texts:
+        until, since = max(0, head - start), max(0, tail - start)
+        cut_here = start <= head < start + len(text)
+        kept.append(text[:until] + (note if cut_here else "") + text[since:])
+        start += len(text)
+    return kept
+
+
+def _trajectory(
+    number: int,
+    rollout: Rollout,
+    task: Task,
+    shown: Mapping[str, str],
+    max_chars: int,
+    traces: bool,
+) -> str:
+    parts = [
+        f"### Trajectory {number} (id={_one_line(rollout.task_id)})",
+        fenced("\n".join(_facts(rollout, max_chars))),
+    ]
+    answers = "\n".join(map(_listed, task.references))
+    hidden = list(filter(None, (answers, task.reference_text)))
+    if hidden:
+        parts += ["#### Hidden Reference", *map(fenced, filter(None, keep_ends(hidden, max_chars)))]
+    if traces and rollout.trace:
+        parts += ["#### Trace", fenced(keep_ends([rollout.trace], max_chars)[0])]
+    entries = conversation(rollout.messages, shown, max_chars)
+    return "\n\n".join([*parts, "#### Conversation", *map(fenced, entries)])
+
+
+def _facts(rollout: Rollout, max_chars: int) -> Iterator[str]:
+    if rollout.task_type:
+        yield f"Task type: {_one_line(rollout.task_type)}"
+    if rollout.failed and rollout.reason:
+        yield f"Failure reason: {keep_ends([_one_line(rollout.reason)], max_chars)[0]}"
+    yield f"Steps: {rollout.n_turns}"
+    if rollout.limit is not None:
+        yield f"Cut off by the limit of {rollout.limit}; what there was by then is graded"
+    if rollout.progress:
+        scores = ", ".join(f"{score.soft:.2f}" for score in rollout.progress)
+        yield f"Score after each tool use: {scores}"
+
+
+def conversation(
+    messages: Sequence[Message], shown: Mapping[str, str], max_chars: int
+) -> Iterable[str]:
+    """Return the messages as ``[role] content``; skills that were ``shown`` go by their names.
+
+    Of all together ``max_chars`` characters stay, head and tail; a message wholly left out is no
+    entry.
+
+    Each entry gets a fence of its own, so that no message can pass for the next one.
+    """
+    # a longer text first: it may hold a shorter one
+    documents = sorted(((as_read(text).strip(), name) for text, name in shown.items()), key=_size)
+    texts = [_trajectory_told(message, documents) for message in messages]
+    tools = {call.id: call.name for message in messages for call in message.tool_calls}
+    for message, text, kept in zip(messages, texts, keep_ends(texts, max_chars), strict=True):
+        if kept or not text:
+            yield f"[{_who(message, tools)}] {kept}"
+
+
+def _who(message: Message, tools: Mapping[str, str]) -> str:
+    name = tools.get(message.tool_call_id) if message.role == "tool" else None
+    return f"{message.role} {_one_line(name)}" if name else message.role
+
+
+def _size(document: tuple[str, str]) -> int:
+    return -len(document[0])
+
+
+def _trajectory_told(message: Message, documents: Sequence[tuple[str, str]]) -> str:
+    """What the message says, and the tools that it asks for."""
+    calls = (f"→ {_one_line(call.name)} {call.arguments}" for call in message.tool_calls)
+    text = _without(documents, message) + _pictures(message)
+    return "\n".join([*filter(None, (text,)), *calls]) if message.tool_calls else text
+
+
+def _without(documents: Sequence[tuple[str, str]], message: Message) -> str:
+    text = message.content
+    for document, name in documents if message.role == "system" else ():
+        text = text.replace(document, name) if len(document) > len(name) else text
+    return text
+
+
+def _pictures(message: Message) -> str:
+    """What stands for the pictures of a message: their kinds and the hashes of their files."""
+    hashes = (hashlib.sha256(b64decode(image.data)).hexdigest() for image in message.images)
+    kinds = (image.media_type for image in message.images)
+    return "".join(
+        f"\n[a picture, {kind}, sha256 {digest[:12]}]"
+        for kind, digest in zip(kinds, hashes, strict=True)
+    )
+
+
+def _listed(reference: str) -> str:
+    return "- " + reference.replace("\n", "\n  ")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
 
 _PROMPT: Mapping[Source, str] = {"failure": "analyst_error", "success": "analyst_success"}
 _HEADING: Mapping[Source, str] = {"failure": "Failed", "success": "Successful"}
@@ -114,7 +342,7 @@ class _Analysts(Generic[Item]):
         notes = source in self.notes_from
         supplement = f"{_PROMPT[source]}_skill_aware" if notes else ""
         key = self.mode.payload.key
-        schema = reply_schema.analyst(key, source, notes=notes, wishes=bool(desk.guidance))
+        schema = replies.analyst(key, source, notes=notes, wishes=bool(desk.guidance))
         reply = await ask(
             desk.client,
             optimizer_request(desk.prompts, prompt, "analyst", user, tokens, supplement, schema),
@@ -123,7 +351,7 @@ class _Analysts(Generic[Item]):
             observer=desk.observer,
         )
         result = reply if isinstance(reply, Lost) else reflection_of(reply, minibatch, self.budget)
-        desk.observer(StageAdvanced("reflect", _told(minibatch, result, self.mode.noun)))
+        desk.observer(StageAdvanced("reflect", _reflect_told(minibatch, result, self.mode.noun)))
         return result
 
     def _opening(self) -> str:
@@ -169,7 +397,7 @@ def reflection_of(
     )
 
 
-def _told(minibatch: Minibatch, result: Reflection[Item] | Lost, noun: str) -> str:
+def _reflect_told(minibatch: Minibatch, result: Reflection[Item] | Lost, noun: str) -> str:
     if isinstance(result, Lost):
         return f"{minibatch.name}: no answer"
     notes = f", {plural(len(result.notes), 'note')}" if result.notes else ""
@@ -181,3 +409,77 @@ def _refuse_unreachable(results: Sequence[Reflection[Item] | Lost]) -> None:
     unreachable = [error for error in errors if isinstance(error, ModelUnavailable)]
     if unreachable and len(unreachable) == len(results):
         raise unreachable[0]
+
+
+# Reflect as the environment does it: its patches in the place of our analysts'.
+
+
+async def reflect_there(
+    environment: Environment,
+    rollouts: Sequence[Rollout],
+    skill: str,
+    *,
+    mode: UpdateMode[Item],
+    gradient: Gradient,
+    learning_rate: int | None,
+    seed: int,
+    desk: Desk,
+    notes_from: Collection[Source] = (),
+) -> tuple[Reflection[Item], ...]:
+    """Let the ``environment`` read the ``rollouts`` of one batch; as :func:`~.reflect.reflect`.
+
+    All of the batch goes into one call, and the patches come back in its order. A patch that
+    cannot be used is noted and left out. Where the optimizer cannot be reached, that is raised:
+    what it had answered by then is in the cache.
+    """
+    shown = [one for one in rollouts if one.messages and (one.failed or one.succeeded)]
+    if not shown or learning_rate == 0:
+        return ()
+    desk.observer(StageStarted("reflect", 1))
+    asked = Reflecting(
+        rollouts=tuple(shown),
+        skill=skill,
+        update_mode=mode.name,
+        budget=learning_rate,
+        gradient=gradient,
+        seed=seed,
+        step_buffer=library.joined(desk.step_buffer, desk.guidance),
+        meta_skill=desk.meta_skill,
+        notes_from=notes_from,
+    )
+    patches = await api.reflect(environment, asked, desk.client)
+    desk.observer(
+        StageAdvanced("reflect", f"{plural(len(patches), 'proposal')} of the environment")
+    )
+    numbered = enumerate(patches, start=1)
+    found = [
+        _reflection(n, one, shown, mode, learning_rate, notes_from, desk.observer)
+        for n, one in numbered
+    ]
+    return tuple(one for one in found if one is not None)
+
+
+def _reflection(
+    number: int,
+    patch: Mapping[str, object],
+    shown: Sequence[Rollout],
+    mode: UpdateMode[Item],
+    budget: int | None,
+    notes_from: Collection[Source],
+    observer: Observer,
+) -> Reflection[Item] | None:
+    """Read a patch; it may have been drawn from any rollout of its kind, and states how many."""
+    source: Source = "success" if patch.get("source_type") == "success" else "failure"
+    seen = tuple(one for one in shown if one.succeeded == (source == "success"))
+    name = f"patch {number} of the environment"
+    stated = whole_number(patch.get("batch_size")) or len(seen)
+    size = max(1, min(stated, len(seen)))
+    try:
+        reply = parse_analyst(
+            mode.payload, json.dumps(patch), source, size, notes=source in notes_from
+        )
+    except WireError as error:
+        observer(Note(f"{name} cannot be used. {error.message}", level="warning"))
+        return None
+    found = reflection_of(reply, Minibatch(source, seen, name), budget)
+    return replace(found, batch_size=size)

@@ -9,11 +9,10 @@ from skillopt_ci.model.types import ChatClient
 from skillopt_ci.progress import Observer, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.training import reply_schema
+from skillopt_ci.training import replies
 from skillopt_ci.training.ask import Lost, ask, optimizer_request
-from skillopt_ci.training.modes.mode import UpdateMode
-from skillopt_ci.training.patch import Item, Patch
-from skillopt_ci.training.wire import Ranking, parse_ranking
+from skillopt_ci.training.modes import UpdateMode
+from skillopt_ci.training.replies import Item, Patch, Ranking, parse_ranking
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ async def select(
             f"ranking{mode.prompt_suffix}",
             "ranking",
             user,
-            reply_schema=reply_schema.ranking(),
+            reply_schema=replies.ranking(),
         ),
         lambda text: parse_ranking(text, len(pool), budget),
         what="ranking",

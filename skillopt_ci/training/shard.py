@@ -22,8 +22,8 @@ from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.store import AttemptStore
 from skillopt_ci.rollout.types import Order, Rollout
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.outlook import Outlook
-from skillopt_ci.training.session import Bench, Session
+from skillopt_ci.training.prefetch_plan import Outlook
+from skillopt_ci.training.run_context import Bench, Session
 
 _SHARD = re.compile(r"([1-9]\d{0,4})/([1-9]\d{0,4})", re.ASCII)
 

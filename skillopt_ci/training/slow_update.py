@@ -1,20 +1,481 @@
 """Slow update and meta skill: what an epoch's end proposes (SkillOpt, reference 1.11 and 1.12)."""
 
-from collections.abc import Sequence
+import math
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from fractions import Fraction
+from functools import partial
+from types import MappingProxyType
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
 
 from skillopt_ci.aio import siblings
-from skillopt_ci.ledger.records import BoundaryRecord, MetaSkillRecord, SlowUpdateRecord
-from skillopt_ci.skill.document import sha256
-from skillopt_ci.skill.regions import SLOW_UPDATE, region_text, with_region
-from skillopt_ci.training.guard_context import guard_context
-from skillopt_ci.training.guidance import Advisor
-from skillopt_ci.training.guidance_record import meta_record, slow_record
-from skillopt_ci.training.longitudinal import compare_epochs, earlier_skill
+from skillopt_ci.config.config import Gradient
+from skillopt_ci.ledger.records import (
+    BoundaryRecord,
+    MetaSkillRecord,
+    PairRecord,
+    PairSide,
+    SlowUpdateRecord,
+)
+from skillopt_ci.messages import fenced
+from skillopt_ci.model.types import ChatClient
+from skillopt_ci.progress import Note, Observer, StageAdvanced, StageFinished, StageStarted
+from skillopt_ci.prompts import library
+from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.report.text import plural
+from skillopt_ci.rollout.runner import refuse_too_many_errors
+from skillopt_ci.rollout.types import Rollout
+from skillopt_ci.skill.document import sha256, word_count
+from skillopt_ci.skill.regions import SLOW_UPDATE, region_text, strip_markers, with_region
+from skillopt_ci.tasks.task import Task
+from skillopt_ci.training import replies
+from skillopt_ci.training.ask import Lost, ask_vital, optimizer_request
+from skillopt_ci.training.guard import GuardContext, guard_context, refuse_document
 from skillopt_ci.training.memory import meta_skill
-from skillopt_ci.training.pair_record import means, pair_records
-from skillopt_ci.training.pairs import Pair
-from skillopt_ci.training.session import Bench, Session
-from skillopt_ci.training.standing import Settled
+from skillopt_ci.training.plan import EPOCH_STRIDE
+from skillopt_ci.training.reflect import conversation, keep_ends
+from skillopt_ci.training.replies import clean, extract_json, validated
+from skillopt_ci.training.run_context import Bench, Session
+from skillopt_ci.training.state import Settled
+
+# Comparison pairs: the same tasks under the last epoch's skill and under this one's.
+
+Policy = Literal["mixed", "changed", "unchanged"]
+
+#: Rolls the given tasks out under both skills: results of the earlier and of the later one.
+RollOutBoth = Callable[[Sequence[Task]], Awaitable[tuple[Sequence[Rollout], Sequence[Rollout]]]]
+
+
+class Category(StrEnum):
+    """What happened to a task from one epoch to the next."""
+
+    REGRESSED = "regressed"
+    PERSISTENT_FAIL = "persistent_fail"
+    IMPROVED = "improved"
+    STABLE_SUCCESS = "stable_success"
+
+    @property
+    def changed(self) -> bool:
+        """Whether the outcome differs between the two skills."""
+        return self in (Category.REGRESSED, Category.IMPROVED)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The measured attempts at a task under one skill, at least one."""
+
+    attempts: tuple[Rollout, ...]
+
+    @property
+    def solved(self) -> Fraction:
+        """The share of attempts that succeeded."""
+        return Fraction(sum(one.succeeded for one in self.attempts), len(self.attempts))
+
+    @property
+    def hard(self) -> float:
+        """The mean hard score."""
+        return math.fsum(one.hard for one in self.attempts) / len(self.attempts)
+
+    @property
+    def soft(self) -> float:
+        """The mean soft score."""
+        return math.fsum(one.soft for one in self.attempts) / len(self.attempts)
+
+    @property
+    def telling(self) -> Rollout:
+        """The attempt that is shown: the first that failed, if any did."""
+        return next((one for one in self.attempts if one.failed), self.attempts[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One task under both skills."""
+
+    task: Task
+    before: Side
+    after: Side
+
+    @property
+    def category(self) -> Category:
+        """Solved more or less often than before; if neither, whether it mostly is."""
+        before, after = self.before.solved, self.after.solved
+        if before != after:
+            return Category.IMPROVED if after > before else Category.REGRESSED
+        mostly = after >= Fraction(1, 2)
+        return Category.STABLE_SUCCESS if mostly else Category.PERSISTENT_FAIL
+
+
+def pair_up(
+    tasks: Sequence[Task], before: Iterable[Rollout], after: Iterable[Rollout]
+) -> tuple[Pair, ...]:
+    """Pair the results by task, in task order.
+
+    A task of which infrastructure kept every attempt from being measured, on either side, says
+    nothing about the skills and is left out (SkillOpt counts it as failed).
+    """
+    earlier, later = _measured(before), _measured(after)
+    return tuple(
+        Pair(task, earlier[task.id], later[task.id])
+        for task in tasks
+        if task.id in earlier and task.id in later
+    )
+
+
+async def sample_pairs(
+    train: Sequence[Task], size: int, seed: int, policy: Policy, roll_out: RollOutBoth
+) -> tuple[Pair, ...]:
+    """Compare the skills on ``size`` training tasks, drawn by a shuffle with ``seed``.
+
+    ``changed`` keeps tasks whose outcome changed and goes on through the shuffled rest, ``size``
+    tasks at a time, until ``size`` of them are found or none is left. ``unchanged`` keeps the
+    others. ``mixed`` keeps all.
+    """
+    order = sampling_order(train, seed)
+    found: list[Pair] = []
+    for start in range(0, len(order), size):
+        drawn = order[start : start + size]
+        pairs = pair_up(drawn, *await roll_out(drawn))
+        found += [pair for pair in pairs if _wanted(pair, policy)]
+        if policy != "changed" or len(found) >= size:
+            break
+    return tuple(found[:size])
+
+
+def sampling_order(train: Sequence[Task], seed: int) -> list[Task]:
+    """The tasks in the order in which they are drawn."""
+    order = list(train)
+    random.Random(seed).shuffle(order)
+    return order
+
+
+def _wanted(pair: Pair, policy: Policy) -> bool:
+    return policy == "mixed" or pair.category.changed == (policy == "changed")
+
+
+def _measured(rollouts: Iterable[Rollout]) -> Mapping[str, Side]:
+    found: dict[str, list[Rollout]] = {}
+    for rollout in rollouts:
+        if rollout.status.measured:
+            found.setdefault(rollout.task_id, []).append(rollout)
+    return {task: Side(tuple(attempts)) for task, attempts in found.items()}
+
+
+# Comparison pairs as text for the optimizer: regressions first, everything untrusted in fences.
+
+_TITLES: Mapping[Category, str] = MappingProxyType(
+    {
+        Category.REGRESSED: "Regressions (HIGHEST PRIORITY)",
+        Category.PERSISTENT_FAIL: "Persistent failures",
+        Category.IMPROVED: "Improvements",
+        Category.STABLE_SUCCESS: "Stable successes",
+    }
+)
+
+
+def render_pairs(
+    pairs: Sequence[Pair], earlier_skill: str, current_skill: str, gradient: Gradient
+) -> str:
+    """Return the comparison section: counts, then the pairs by category.
+
+    All but stable successes come with both conversations, each of at most
+    ``gradient.max_trajectory_chars`` characters. The tasks must be training tasks: their reference
+    answers are shown.
+    """
+    groups = {kind: [pair for pair in pairs if pair.category is kind] for kind in _TITLES}
+    counts = ", ".join(f"{len(group)} {_words(kind)}" for kind, group in groups.items())
+    parts = [f"{plural(len(pairs), 'task')}: {counts}."]
+    for category, group in groups.items():
+        if group:
+            parts.append(f"### {_TITLES[category]}: {len(group)}")
+            skills = (earlier_skill, current_skill)
+            parts += [_block(pair, skills, gradient) for pair in group]
+    return library.section("Comparison", *parts)
+
+
+def _block(pair: Pair, skills: tuple[str, str], gradient: Gradient) -> str:
+    limit = gradient.max_trajectory_chars
+    parts = [f"#### Task {_one_line(pair.task.id)}", fenced("\n".join(_facts(pair, limit)))]
+    if pair.category is not Category.STABLE_SUCCESS:
+        parts += _references(pair.task, limit)
+        sides = (("previous", pair.before), ("current", pair.after))
+        for (name, side), skill in zip(sides, skills, strict=True):
+            rollout = side.telling
+            if gradient.trace_to_optimizer and rollout.trace:
+                parts += [f"##### Trace under the {name} skill"]
+                parts += [fenced(keep_ends([rollout.trace], limit)[0])]
+            entries = conversation(rollout.messages, {skill: f"[{name} skill as above]"}, limit)
+            parts += [f"##### Conversation under the {name} skill", *map(fenced, entries)]
+    return "\n\n".join(parts)
+
+
+def _references(task: Task, limit: int) -> list[str]:
+    listed = "\n".join(f"- {reference}" for reference in task.references)
+    hidden = [text for text in (listed, task.reference_text) if text]
+    kept = list(filter(None, keep_ends(hidden, limit)))
+    return ["##### Hidden Reference", *map(fenced, kept)] if kept else []
+
+
+def _facts(pair: Pair, max_chars: int) -> Iterator[str]:
+    for name, side in (("previous", pair.before), ("current", pair.after)):
+        shown = side.telling
+        yield f"{name}: {_verdict(side)}, soft {side.soft:.2f}, answer {_answer(shown, max_chars)}"
+        if shown.failed and shown.reason:
+            yield f"{name} failure reason: {keep_ends([_one_line(shown.reason)], max_chars)[0]}"
+
+
+def _verdict(side: Side) -> str:
+    """In one word, where all attempts came to the same."""
+    solved, made = sum(one.succeeded for one in side.attempts), len(side.attempts)
+    if 0 < solved < made:
+        return f"PASS in {solved} of {made} attempts"
+    return "PASS" if solved else "FAIL"
+
+
+def _answer(rollout: Rollout, max_chars: int) -> str:
+    return keep_ends([_one_line(rollout.answer) or "(none)"], max_chars)[0]
+
+
+def _words(category: Category) -> str:
+    return category.value.replace("_", " ")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+# What the optimizer writes at an epoch's end: guidance for the target, memory for itself.
+
+_FIRST = "There is none yet: this is the first slow update of the run."
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A text with the reasoning behind it; blank when there was nothing to say."""
+
+    content: str = ""
+    reasoning: str = ""
+
+
+class _SlowUpdateShape(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    slow_update_content: str
+    reasoning: str = ""
+
+
+class _MetaSkillShape(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    meta_skill_content: str
+    reasoning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Advisor:
+    """Asks for guidance and memory; ``gradient`` says what is shown of the conversations.
+
+    Without pairs there is no evidence: nobody is asked, and nothing is written. The same comes of
+    a reply that cannot be used. A model that is unavailable raises
+    :class:`~skillopt_ci.model.types.ModelUnavailable`, so that an outage costs no epoch its end.
+    """
+
+    client: ChatClient
+    prompts: Prompts
+    observer: Observer
+    gradient: Gradient
+
+    async def slow_update(
+        self, earlier: str, current: str, guidance: str, pairs: Sequence[Pair]
+    ) -> Written:
+        """Return the guidance that is to replace ``guidance``."""
+        user = library.joined(
+            library.section("Previous Epoch's Skill", fenced(earlier, "markdown")),
+            library.current_skill(current),
+            library.section("Previous Guidance", fenced(guidance) if guidance else _FIRST),
+            render_pairs(pairs, earlier, current, self.gradient),
+        )
+        return await self._ask("slow_update", user, pairs, _parse_slow_update)
+
+    async def meta_skill(
+        self, earlier: str, current: str, memory: str, pairs: Sequence[Pair]
+    ) -> Written:
+        """Return the memory that is to replace ``memory``."""
+        user = library.joined(
+            library.section("Previous Epoch's Skill", fenced(earlier, "markdown")),
+            library.current_skill(current),
+            library.section(
+                "Previous Meta Skill", fenced(memory.strip()) if memory else "None yet."
+            ),
+            render_pairs(pairs, earlier, current, self.gradient),
+        )
+        return await self._ask("meta_skill", user, pairs, _parse_meta_skill)
+
+    async def _ask(
+        self, stage: str, user: str, pairs: Sequence[Pair], parse: Callable[[str], Written]
+    ) -> Written:
+        if not pairs:
+            return Written()
+        what = stage.replace("_", " ")
+        self.observer(StageStarted(what))
+        schema = replies.written(stage)
+        request = optimizer_request(self.prompts, stage, stage, user, reply_schema=schema)
+        reply = await ask_vital(self.client, request, parse, what=what, observer=self.observer)
+        written = Written() if isinstance(reply, Lost) else reply
+        self.observer(StageFinished(what, plural(word_count(written.content), "word")))
+        return written
+
+
+def _parse_slow_update(text: str) -> Written:
+    reply = validated(_SlowUpdateShape, extract_json(text))
+    return _written(reply.slow_update_content, reply.reasoning)
+
+
+def _parse_meta_skill(text: str) -> Written:
+    reply = validated(_MetaSkillShape, extract_json(text))
+    return _written(reply.meta_skill_content, reply.reasoning)
+
+
+def _written(content: str, reasoning: str) -> Written:
+    return Written(strip_markers(clean(content)).strip(), clean(reasoning).strip())
+
+
+# What becomes of the texts that the optimizer wrote at an epoch's end.
+
+
+def slow_record(
+    skill: str, written: Written, guard: GuardContext, observer: Observer
+) -> SlowUpdateRecord:
+    """The guidance: none, the same as in ``skill`` or a refused one proposes nothing."""
+    guidance = region_text(skill, SLOW_UPDATE) or ""
+    if written.content in ("", guidance):
+        return SlowUpdateRecord(
+            action="no_content", previous_content=guidance, reasoning=written.reasoning
+        )
+    before, after = (with_region(skill, SLOW_UPDATE, one) for one in (guidance, written.content))
+    refused = _refused("guidance", before, after, guard, observer)
+    if refused:
+        return SlowUpdateRecord(action="no_content", previous_content=guidance, refused=refused)
+    return SlowUpdateRecord(
+        action="propose",
+        previous_content=guidance,
+        content=written.content,
+        reasoning=written.reasoning,
+    )
+
+
+def meta_record(
+    memory: str, written: Written, guard: GuardContext, observer: Observer
+) -> MetaSkillRecord:
+    """The memory; it may speak to the optimizer, for which it is written."""
+    if not written.content:
+        return MetaSkillRecord(action="no_content", reasoning=written.reasoning)
+    rules = guard.rules.model_copy(update={"optimizer_instructions": False, "max_words": 0})
+    lenient = replace(guard, rules=rules)
+    refused = _refused("memory", memory, written.content, lenient, observer)
+    if refused:
+        return MetaSkillRecord(action="no_content", refused=refused)
+    return MetaSkillRecord(
+        action="write_meta_skill", content=written.content, reasoning=written.reasoning
+    )
+
+
+def _refused(what: str, before: str, after: str, guard: GuardContext, observer: Observer) -> str:
+    """Why the guard refuses the text; empty if it does not."""
+    reason = refuse_document(before, after, guard)
+    if reason:
+        observer(Note(f"The optimizer's {what} is refused: {reason}.", level="warning"))
+    return reason or ""
+
+
+# Comparison pairs as they are recorded: outcomes only, no texts of tasks or answers.
+
+
+def pair_records(pairs: Sequence[Pair]) -> tuple[PairRecord, ...]:
+    """The record of each pair."""
+    return tuple(
+        PairRecord(
+            id=pair.task.id,
+            category=pair.category.value,
+            previous=PairSide(hard=pair.before.hard, soft=pair.before.soft),
+            current=PairSide(hard=pair.after.hard, soft=pair.after.soft),
+        )
+        for pair in pairs
+    )
+
+
+def means(pairs: Sequence[Pair]) -> tuple[float | None, float | None]:
+    """Mean hard score before and after; None without pairs."""
+    if not pairs:
+        return None, None
+    before = math.fsum(pair.before.hard for pair in pairs) / len(pairs)
+    after = math.fsum(pair.after.hard for pair in pairs) / len(pairs)
+    return before, after
+
+
+# Compare: the same training tasks under the last epoch's skill and under the current one.
+
+
+def earlier_skill(session: Session, standing: Settled, epoch: int) -> str:
+    """The skill with which the last epoch ended that was worked on; the initial one if none was."""
+    folder = session.folder
+    paths = [folder.epoch_skill(number) for number in range(epoch - 1, 0, -1)]
+    for path in (*paths, folder.initial_skill):
+        text = session.ledger.read(standing.commit, path)
+        if text is not None:
+            return text
+    return standing.skill
+
+
+async def compare_epochs(
+    session: Session, earlier: str, current: str, epoch: int, bench: Bench
+) -> tuple[Pair, ...]:
+    """Roll a sample of the training tasks out under both skills and pair the results.
+
+    Raises :class:`~skillopt_ci.errors.TooManyErrors` when too many attempts were not measured.
+    """
+    optimizer, train = session.config.optimizer, session.splits.train
+    observer, limit = session.observer, session.config.evaluation.max_error_rate
+    sample = min(optimizer.slow_update_samples, len(train))
+    observer(StageStarted("compare", 2 * sample * bench.runner.attempts))
+
+    async def both(tasks: Sequence[Task]) -> tuple[Sequence[Rollout], Sequence[Rollout]]:
+        roll_out = partial(
+            bench.runner.roll_out,
+            tasks,
+            stage="slow_rollout",
+            done=lambda one: observer(StageAdvanced("compare", one.task_id)),
+        )
+        async with siblings() as sides:
+            before = sides.create_task(roll_out(earlier))
+            after = sides.create_task(roll_out(current))
+        refuse_too_many_errors((*before.result(), *after.result()), limit, "comparison")
+        return before.result(), after.result()
+
+    pairs = await sample_pairs(
+        train,
+        optimizer.slow_update_samples,
+        sampling_seed(session, epoch),
+        optimizer.longitudinal_pair_policy,
+        both,
+    )
+    observer(StageFinished("compare", _counted(pairs)))
+    return pairs
+
+
+def sampling_seed(session: Session, epoch: int) -> int:
+    """The seed of the sample at the end of ``epoch``."""
+    return session.config.train.seed + 2 * EPOCH_STRIDE * epoch
+
+
+def _counted(pairs: Sequence[Pair]) -> str:
+    counts = Counter(pair.category for pair in pairs)
+    named = (f"{counts[one]} {one.value.replace('_', ' ')}" for one in Category if counts[one])
+    return ", ".join(named) or "no task that is wanted"
 
 
 def first_epoch(session: Session, standing: Settled) -> tuple[str, BoundaryRecord]:

@@ -1,6 +1,7 @@
 """One training step: propose a candidate, measure it, and merge or revert it."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from skillopt_ci.ledger.folder import document, line
@@ -8,6 +9,7 @@ from skillopt_ci.ledger.records import (
     Basis,
     Decision,
     HistoryEntry,
+    NotesRecord,
     Snapshot,
     State,
     StepRecord,
@@ -16,26 +18,96 @@ from skillopt_ci.ledger.records import (
     with_accounts,
 )
 from skillopt_ci.progress import StageFinished, StepStarted
-from skillopt_ci.report.commits import CommitText, change_count, merged, reverted, unchanged
+from skillopt_ci.report.commits import CommitText, change_count, merged, noted, reverted, unchanged
 from skillopt_ci.report.text import verdict
-from skillopt_ci.skill.document import word_count
+from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.skill.regions import reading_sha256, with_notes
-from skillopt_ci.training.basis import basis_of, basis_sha256
-from skillopt_ci.training.flight import Flight, launch, recharge, scope, work_out
-from skillopt_ci.training.footing import remembered
-from skillopt_ci.training.foresight import (
+from skillopt_ci.training.evaluate import judge
+from skillopt_ci.training.plan import plan_step
+from skillopt_ci.training.prefetch_plan import (
     account_for_lost,
     foresee_after_step,
     foresee_measuring,
     foresee_rejection,
     foresee_verdict,
 )
-from skillopt_ci.training.judge import judge
-from skillopt_ci.training.landing import Landing, land, planned, snapshots
-from skillopt_ci.training.notes_landing import notes_afterwards
-from skillopt_ci.training.plan import plan_step
-from skillopt_ci.training.session import Session
-from skillopt_ci.training.standing import Settled
+from skillopt_ci.training.resume import Flight, launch, recharge, scope, work_out
+from skillopt_ci.training.rollout_stage import remembered
+from skillopt_ci.training.run_context import Session
+from skillopt_ci.training.state import (
+    Afterwards,
+    Landing,
+    Settled,
+    basis_of,
+    basis_sha256,
+    land,
+    planned,
+    snapshots,
+)
+
+# How notes are recorded whose edits were rejected: a commit of their own on top of the revert.
+
+
+def notes_afterwards(
+    session: Session,
+    standing: Settled,
+    record: StepRecord,
+    decision: Decision,
+    state: State,
+    history: Sequence[HistoryEntry],
+) -> tuple[State, Afterwards]:
+    """Return the state with the notes in the current skill, and the commit that puts them there.
+
+    ``state`` and ``history`` are those after the verdict on the edits.
+    """
+    notes, kept = record.proposal.notes or NotesRecord(proposed=0), decision.notes or decision
+    skill = with_notes(standing.skill, notes.appendix)
+    state = _with_notes(state, record, kept, sha256(skill))
+    entry = _notes_landing_entry(record, kept, state, skill)
+    folder = session.folder
+    changes: dict[str, str | None] = {
+        session.skill_path: skill,
+        folder.state: document(state),
+        folder.history: "".join(map(line, (*history, entry))),
+        **remembered(session, standing),
+    }
+    if kept.beats_best:
+        changes[folder.best_skill] = skill
+    return state, Afterwards(changes, noted(record, kept, entry))
+
+
+def _with_notes(state: State, record: StepRecord, kept: Decision, skill: str) -> State:
+    if kept.measurement is None:
+        return state
+    after = Snapshot(
+        sha256=skill,
+        step=record.step,
+        origin=f"notes of step {record.step}",
+        measurement=kept.measurement,
+    )
+    return state.model_copy(update=snapshots(state, kept, after))
+
+
+def _notes_landing_entry(
+    record: StepRecord, kept: Decision, state: State, skill: str
+) -> HistoryEntry:
+    return HistoryEntry(
+        kind="notes",
+        step=record.step,
+        epoch=record.epoch,
+        action=kept.action,
+        reason=kept.reason,
+        score_before=kept.score_before,
+        score_after=kept.score_after,
+        best_score=state.best.measurement.score,
+        tasks=kept.compared,
+        skill_sha256=state.current.sha256,
+        candidate_sha256=state.current.sha256,
+        candidate_reading=reading_sha256(skill),
+        words=word_count(skill),
+        config_sha256=record.proposal.config_sha256,
+        simulated=record.simulated,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +190,7 @@ def _conclude(
 ) -> tuple[str, State]:
     """Commit the verdict and move the skills branch there, in one push with the candidate's end."""
     state = _next_state(session, standing, record, decision)
-    entry = _entry(standing, flight, record, decision, state)
+    entry = _step_entry(standing, flight, record, decision, state)
     changes = _changes(session, standing, flight, record, entry, state)
     text = _text(flight, record, decision, seconds)
     landing = Landing(flight.commit, decision.stays, changes, text)
@@ -191,7 +263,7 @@ def _changes(
     return changes
 
 
-def _entry(
+def _step_entry(
     standing: Settled, flight: Flight, record: StepRecord, decision: Decision, state: State
 ) -> HistoryEntry:
     return HistoryEntry(

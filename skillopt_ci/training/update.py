@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from skillopt_ci.skill.edits import Edit, EditReport, EditStatus
 from skillopt_ci.skill.regions import restore_regions
-from skillopt_ci.training.modes.mode import Desk, Updated, UpdateMode
-from skillopt_ci.training.patch import Item
+from skillopt_ci.training.modes import Desk, Updated, UpdateMode
+from skillopt_ci.training.replies import Item
 
 
 async def update(

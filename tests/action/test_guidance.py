@@ -15,8 +15,8 @@ from skillopt_ci.action.guidance import leave_notes
 from skillopt_ci.action.publication import publish_run
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.redaction import HIDDEN
-from skillopt_ci.training.reviewer_notes import read_notes
-from skillopt_ci.training.run import train_once
+from skillopt_ci.training.review_comments import read_notes
+from skillopt_ci.training.trainer import train_once
 
 if TYPE_CHECKING:
     from tests.conftest import Checkout, ModelServer, Workshop

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.cli.diff_text import print_diff
-from skillopt_ci.training.evaluate import NamedSkill
+from skillopt_ci.training.offline_eval import NamedSkill
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Cli

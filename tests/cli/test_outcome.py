@@ -13,8 +13,8 @@ from skillopt_ci.cli.context import Globals
 from skillopt_ci.cli.outcome import outcome_json, print_outcome, summary
 from skillopt_ci.ledger.records import UsageRecord
 from skillopt_ci.progress import silent
-from skillopt_ci.training.advance import advance
 from skillopt_ci.training.step import StepOutcome
+from skillopt_ci.training.trainer import advance
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from skillopt_ci.cli.context import Globals
 from skillopt_ci.cli.skill_source import find_skill
 from skillopt_ci.errors import UsageError
 from skillopt_ci.progress import silent
-from skillopt_ci.training.session import Session
+from skillopt_ci.training.run_context import Session
 
 SKILL = "skills/ledger/SKILL.md"
 GitText = Callable[..., str]

@@ -13,9 +13,9 @@ from pathlib import Path
 from skillopt_ci.cli.assemble import open_session
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.progress import Event
-from skillopt_ci.training.finish import finish
-from skillopt_ci.training.run import train
-from skillopt_ci.training.session import Session
+from skillopt_ci.training.final_evaluation import finish
+from skillopt_ci.training.run_context import Session
+from skillopt_ci.training.trainer import train
 
 
 async def train_and_finish(session: Session) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from skillopt_ci.cli.assemble import open_session
 from skillopt_ci.cli.context import Globals
 from skillopt_ci.progress import Event, StageFinished
-from skillopt_ci.training.run import train
+from skillopt_ci.training.trainer import train
 
 
 def main(folder: str, last: str) -> None:

@@ -62,7 +62,7 @@ def test_git_and_log_show_that_replies_could_not_be_used(checkout: Checkout) -> 
 def test_of_a_cut_off_draft_and_an_object_the_object_counts(reply: str, last: str) -> None:
     from json import loads
 
-    from skillopt_ci.training.wire_json import extract_json
+    from skillopt_ci.training.replies import extract_json
 
     assert extract_json(reply) == loads(last)
 
@@ -70,7 +70,7 @@ def test_of_a_cut_off_draft_and_an_object_the_object_counts(reply: str, last: st
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.7: half a text is an edit")
 @pytest.mark.parametrize("end", ["}", "}\n```"], ids=["plain", "in a fence"])
 def test_a_text_without_its_end_becomes_no_edit(end: str) -> None:
-    from skillopt_ci.training.wire_json import WireError, extract_json
+    from skillopt_ci.training.replies import WireError, extract_json
 
     opening = "```json\n" if "```" in end else ""
     try:

@@ -14,7 +14,7 @@ import pytest
     reason="issue 16.27: every fence is looked for from the beginning",
 )
 def test_many_fences_are_read_in_linear_time() -> None:
-    from skillopt_ci.training.wire_json import extract_json
+    from skillopt_ci.training.replies import extract_json
 
     text = "```\n" * 6_000 + '{"a": 1}\n' * 3_000
     began = time.process_time()
@@ -27,9 +27,7 @@ def test_many_fences_are_read_in_linear_time() -> None:
     strict=True, raises=AssertionError, reason="issue 16.27: a reply may hold any number of edits"
 )
 def test_a_reply_holds_a_limited_number_of_edits() -> None:
-    from skillopt_ci.training.payload import EDITS
-    from skillopt_ci.training.wire import parse_analyst
-    from skillopt_ci.training.wire_json import WireError
+    from skillopt_ci.training.replies import EDITS, WireError, parse_analyst
 
     edits = [{"op": "append", "content": f"- rule {number}"} for number in range(20_000)]
     text = json.dumps({"patch": {"reasoning": "", "edits": edits}})

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from skillopt_ci.errors import UsageError
 from skillopt_ci.prompts.library import FOR_THE_TARGET, NAMES, Prompts
-from skillopt_ci.training.wire_json import extract_json
+from skillopt_ci.training.replies import extract_json
 
 SUPPLEMENTS = [name for name in NAMES if name.endswith("_skill_aware")]
 WORKERS = (*FOR_THE_TARGET, "agent_reminder")

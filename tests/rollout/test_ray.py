@@ -31,7 +31,7 @@ from skillopt_ci.rollout.types import Order
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from skillopt_ci.training.session import Session
+    from skillopt_ci.training.run_context import Session
     from tests.conftest import Checkout, ModelServer, Workshop
 
 RAY = "rollout.executor={type: ray, cpus: 0.5}"

@@ -9,9 +9,9 @@ import pytest
 
 from skillopt_ci.progress import Note, StageFinished, StageStarted
 from skillopt_ci.skill.edits import Edit
-from skillopt_ci.training.accumulate import batch_record, work_on
-from skillopt_ci.training.patch import Patch, Reflection
 from skillopt_ci.training.plan import Batch
+from skillopt_ci.training.replies import Patch, Reflection
+from skillopt_ci.training.rollout_stage import batch_record, work_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -70,7 +70,7 @@ def test_batches_are_told_apart_only_where_there_are_several(
 
 
 def test_a_batch_remembers_its_patches(make_rollout: Callable[..., Rollout]) -> None:
-    from skillopt_ci.training.accumulate import WorkedBatch
+    from skillopt_ci.training.rollout_stage import WorkedBatch
 
     rollouts = [make_rollout("a", hard=1.0), make_rollout("b")]
     edit = Patch((Edit("append", "", "x"),))

@@ -16,9 +16,9 @@ import pytest
 import shell_agent
 
 from skillopt_ci.progress import Note
-from skillopt_ci.training.outlook import look_ahead
-from skillopt_ci.training.run import train_once
+from skillopt_ci.training.prefetch_plan import look_ahead
 from skillopt_ci.training.shard import Shard, roll_out_shard, take_over
+from skillopt_ci.training.trainer import train_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,10 +13,8 @@ from skillopt_ci.progress import Event, Note, Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.edits import Edit, Source
 from skillopt_ci.training.aggregate import merge
-from skillopt_ci.training.modes.full_rewrite import FullRewriteMode
-from skillopt_ci.training.modes.patch import PatchMode
-from skillopt_ci.training.modes.rewrite import RewriteMode
-from skillopt_ci.training.patch import Patch, Reflection, SkillCandidate, Suggestion
+from skillopt_ci.training.modes import FullRewriteMode, PatchMode, RewriteMode
+from skillopt_ci.training.replies import Patch, Reflection, SkillCandidate, Suggestion
 
 Scripted = Callable[..., Any]
 Merged = Callable[..., Patch[Any]]

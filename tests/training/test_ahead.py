@@ -14,7 +14,7 @@ from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.types import Order
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.ahead import NothingAhead, WorkAhead
+from skillopt_ci.training.prefetcher import NothingAhead, WorkAhead
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -10,7 +10,7 @@ from skillopt_ci.model.types import ChatRequest, ModelRefusal, ModelUnavailable
 from skillopt_ci.progress import Event, Note, Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.training.ask import Lost, ask, optimizer_request
-from skillopt_ci.training.wire_json import WireError
+from skillopt_ci.training.replies import WireError
 
 Scripted = Callable[..., Any]
 Asked = Callable[[Any], int | Lost]

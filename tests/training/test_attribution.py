@@ -20,8 +20,13 @@ from skillopt_ci.ledger.records import (
     StepRecord,
 )
 from skillopt_ci.skill.edits import Edit
-from skillopt_ci.training.attribution import attribute, compared_in, compared_in_heat, rules_of
-from skillopt_ci.training.pruning import removals
+from skillopt_ci.training.edit_ablation import (
+    attribute,
+    compared_in,
+    compared_in_heat,
+    removals,
+    rules_of,
+)
 
 GOOD, BAD = "Sign every page.", "Skip the totals."
 MEASURED = Measurement(hard=0.5, soft=0.5, score=0.5, tasks={"a": (1.0, 1.0)})

@@ -7,8 +7,7 @@ import pytest
 
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.messages import Message
-from skillopt_ci.training.comparison import render_pairs
-from skillopt_ci.training.pairs import Pair, Side
+from skillopt_ci.training.slow_update import Pair, Side, render_pairs
 
 Make = Callable[..., Any]
 

@@ -14,9 +14,8 @@ from skillopt_ci.progress import Event, Note, Observer, StageAdvanced
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.environment import Environment, Reflecting
 from skillopt_ci.rollout.types import Rollout, Status
-from skillopt_ci.training.environment_reflect import reflect_there
-from skillopt_ci.training.modes.mode import Desk
-from skillopt_ci.training.modes.patch import PatchMode
+from skillopt_ci.training.modes import Desk, PatchMode
+from skillopt_ci.training.reflect import reflect_there
 
 Made = Callable[..., Any]
 

@@ -10,7 +10,7 @@ import pytest
 
 from skillopt_ci.errors import InfrastructureError
 from skillopt_ci.model.types import Usage
-from skillopt_ci.training.session import equipped
+from skillopt_ci.training.run_context import equipped
 
 if TYPE_CHECKING:
     from tests.conftest import Checkout, ModelServer

@@ -9,7 +9,7 @@ from skillopt_ci.errors import TooManyErrors
 from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.messages import Message
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.evaluate import Evaluation, NamedSkill, by_type, evaluate, tasks_of
+from skillopt_ci.training.offline_eval import Evaluation, NamedSkill, by_type, evaluate, tasks_of
 
 if TYPE_CHECKING:
     from tests.conftest import Checkout, ModelServer

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.training import three_way
+from skillopt_ci.training import final_evaluation
 
 if TYPE_CHECKING:
     from tests.conftest import Checkout
@@ -70,7 +70,7 @@ def test_the_files_of_a_graders_folder_count(checkout: Checkout) -> None:
 
     def under() -> tuple[str, str]:
         session = checkout.session(*settings)
-        return session.measured_under, three_way.tested_under(session)
+        return session.measured_under, final_evaluation.tested_under(session)
 
     before = under()
     assert under() == before

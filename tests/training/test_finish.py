@@ -13,7 +13,7 @@ from skillopt_ci.ledger.records import Measurement, Snapshot, Summary
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import StageFinished
 from skillopt_ci.skill.document import sha256
-from skillopt_ci.training.finish import FinishOutcome, beats, finish
+from skillopt_ci.training.final_evaluation import FinishOutcome, beats, finish
 
 if TYPE_CHECKING:
     from skillopt_ci.progress import Event

@@ -10,7 +10,7 @@ import pytest
 from skillopt_ci.errors import ExitCode, NothingToLearn
 from skillopt_ci.ledger.records import Measurement, Snapshot, State, UsageRecord
 from skillopt_ci.rollout.types import Status
-from skillopt_ci.training.first_look import (
+from skillopt_ci.training.baseline import (
     NEARLY,
     all_solved,
     first_impression,
@@ -19,8 +19,8 @@ from skillopt_ci.training.first_look import (
     refuse_to_learn_nothing,
 )
 from skillopt_ci.training.measure import all_empty
-from skillopt_ci.training.reviewer_notes import ReviewerNote
-from skillopt_ci.training.standing import Settled
+from skillopt_ci.training.review_comments import ReviewerNote
+from skillopt_ci.training.state import Settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import as_read, reading
-from skillopt_ci.training.outlook import look_ahead
+from skillopt_ci.training.prefetch_plan import look_ahead
 from tests.conftest import BRANCH, EPOCH_ENDS
 from tests.training.test_foresight import (
     IDS,

@@ -12,11 +12,10 @@ from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.progress import StepStarted
 from skillopt_ci.rollout.events import read_events
 from skillopt_ci.skill.regions import as_read
-from skillopt_ci.training.foresight import STAGE, may_work_ahead
-from skillopt_ci.training.outlook import earlier_side, look_ahead
+from skillopt_ci.training.baseline import as_settled
 from skillopt_ci.training.plan import plan_step
-from skillopt_ci.training.settle import as_settled
-from skillopt_ci.training.standing import find_standing
+from skillopt_ci.training.prefetch_plan import STAGE, earlier_side, look_ahead, may_work_ahead
+from skillopt_ci.training.state import find_standing
 from tests.conftest import EPOCH_ENDS, RULES
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.config.config import Evaluation
-from skillopt_ci.training.gate import Contender, Verdict, admit_notes, decide, gate_score
+from skillopt_ci.training.measure import Contender, Verdict, admit_notes, decide, gate_score
 
 HARD = Evaluation(gate_metric="hard")
 SOFT = Evaluation(gate_metric="soft")

@@ -6,8 +6,13 @@ from skillopt_ci.config.config import Guard
 from skillopt_ci.messages import Message
 from skillopt_ci.skill.regions import APPENDIX, with_region
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.guard import GuardContext, added_text, refuse_document, refuse_text
-from skillopt_ci.training.guard_answers import Answers
+from skillopt_ci.training.guard import (
+    Answers,
+    GuardContext,
+    added_text,
+    refuse_document,
+    refuse_text,
+)
 
 TASK = Task("t1", (Message("user", "ask"),), ("Blue Heron Press 2026",))
 CONTEXT = GuardContext(

@@ -1,6 +1,6 @@
 from skillopt_ci.messages import Message
 from skillopt_ci.tasks.task import Task, TaskFile
-from skillopt_ci.training.guard_answers import Answers, normalised
+from skillopt_ci.training.guard import Answers, normalised
 
 LONG = "First take the inner sum, then divide the result by seven and round it down to an integer."
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.training.advance import prepare
-from skillopt_ci.training.guard_context import guard_context
+from skillopt_ci.training.guard import guard_context
+from skillopt_ci.training.trainer import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,6 +1,6 @@
 import pytest
 
-from skillopt_ci.training.guard_orders import order_to_the_optimizer
+from skillopt_ci.training.guard import order_to_the_optimizer
 
 
 @pytest.mark.parametrize(

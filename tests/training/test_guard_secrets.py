@@ -1,7 +1,7 @@
 import pytest
 
 from skillopt_ci.redaction import HIDDEN
-from skillopt_ci.training.guard_secrets import secret_in, without_secrets
+from skillopt_ci.training.guard import secret_in, without_secrets
 
 KEYS = {
     "an AWS access key": "AKIA" + "ABCDEFGHIJKLMNOP",

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.training.guard_text import hidden_character, new_address
+from skillopt_ci.training.guard import hidden_character, new_address
 
 SAFE = st.text(st.characters(categories=("L", "N", "P", "S"), exclude_characters="⠀ᅟᅠㅤﾠ"))
 

@@ -12,8 +12,7 @@ from skillopt_ci.errors import SkilloptError
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
 from skillopt_ci.progress import Event, Note, Observer
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.training.guidance import Advisor, Written
-from skillopt_ci.training.pairs import Pair, Side
+from skillopt_ci.training.slow_update import Advisor, Pair, Side, Written
 
 Make = Callable[..., Any]
 Ask = Callable[..., Written]

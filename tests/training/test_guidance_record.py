@@ -6,10 +6,8 @@ from skillopt_ci.config.config import Guard
 from skillopt_ci.progress import Event, Note, Observer
 from skillopt_ci.skill.regions import SLOW_UPDATE, with_region
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.guard import GuardContext
-from skillopt_ci.training.guard_answers import Answers
-from skillopt_ci.training.guidance import Written
-from skillopt_ci.training.guidance_record import meta_record, slow_record
+from skillopt_ci.training.guard import Answers, GuardContext
+from skillopt_ci.training.slow_update import Written, meta_record, slow_record
 
 SKILL = "# Skill\n"
 TOKEN = "ghp_" + "a1B2c3D4e5F6" * 3

@@ -2,7 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 from skillopt_ci.rollout.types import Rollout, Status
-from skillopt_ci.training.incoming import Incoming
+from skillopt_ci.training.evaluate import Incoming
 
 MakeRollout = Callable[..., Rollout]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from skillopt_ci.ledger.records import Decision, Measurement, Snapshot, State
-from skillopt_ci.training.landing import snapshots
+from skillopt_ci.training.state import snapshots
 
 MEASURED = Measurement(hard=0.5, soft=0.5, score=0.5)
 AFTER = Snapshot(sha256="b" * 64, step=2, origin="step 2", measurement=MEASURED)

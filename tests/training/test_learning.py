@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from skillopt_ci.training.learning import dealt
 from skillopt_ci.training.plan import Batch
+from skillopt_ci.training.rollout_stage import dealt
 
 if TYPE_CHECKING:
     from tests.conftest import Checkout, ModelServer, Workshop

@@ -13,9 +13,8 @@ from skillopt_ci.progress import Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.metrics import Aggregate
 from skillopt_ci.skill.edits import Edit
-from skillopt_ci.training.learning_rate import coerced, decide_learning_rate
-from skillopt_ci.training.modes.mode import Desk
-from skillopt_ci.training.modes.patch import PatchMode
+from skillopt_ci.training.modes import Desk, PatchMode
+from skillopt_ci.training.plan import coerced, decide_learning_rate
 
 Scripted = Callable[..., Any]
 Decide = Callable[..., LearningRateRecord]

@@ -9,12 +9,12 @@ import pytest
 
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
-from skillopt_ci.training.advance import prepare
-from skillopt_ci.training.longitudinal import compare_epochs, earlier_skill
+from skillopt_ci.training.slow_update import compare_epochs, earlier_skill
+from skillopt_ci.training.trainer import prepare
 
 if TYPE_CHECKING:
     from skillopt_ci.progress import Event
-    from skillopt_ci.training.pairs import Pair
+    from skillopt_ci.training.slow_update import Pair
     from tests.conftest import Checkout
 
 OLD = "# Items\n"

@@ -11,9 +11,9 @@ from skillopt_ci.model.types import ChatRequest, ModelUnavailable
 from skillopt_ci.progress import Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.regions import with_notes
-from skillopt_ci.training.modes.mode import Desk
-from skillopt_ci.training.notes import notes_from, take_notes
-from skillopt_ci.training.patch import Patch, Reflection
+from skillopt_ci.training.appendix import notes_from, take_notes
+from skillopt_ci.training.modes import Desk
+from skillopt_ci.training.replies import Patch, Reflection
 
 BODY = "# Skill\n\n- A rule.\n"
 EDITED = "# Skill\n\n- A rule.\n\n- Another.\n"

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.training.pair_record import means, pair_records
-from skillopt_ci.training.pairs import Pair, Side
+from skillopt_ci.training.slow_update import Pair, Side, means, pair_records
 
 Make = Callable[..., Any]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from skillopt_ci.rollout.types import Rollout, Status
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.pairs import Category, Policy, pair_up, sample_pairs
+from skillopt_ci.training.slow_update import Category, Policy, pair_up, sample_pairs
 
 Make = Callable[..., Any]
 

@@ -5,10 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.skill.regions import SLOW_UPDATE
-from skillopt_ci.training.patch import SkillCandidate, Suggestion
-from skillopt_ci.training.payload import CANDIDATES, SUGGESTIONS
-from skillopt_ci.training.wire import parse_analyst, parse_merge
-from skillopt_ci.training.wire_json import WireError
+from skillopt_ci.training.replies import (
+    CANDIDATES,
+    SUGGESTIONS,
+    SkillCandidate,
+    Suggestion,
+    WireError,
+    parse_analyst,
+    parse_merge,
+)
 
 ADD = {"type": "add_rule", "title": "Dates", "instruction": "Write dates as ISO."}
 NEW = {"title": "Dates", "change_summary": ["ISO dates"], "new_skill": "# New\n"}

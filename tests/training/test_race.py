@@ -10,8 +10,7 @@ import pytest
 
 from skillopt_ci.config.config import Race
 from skillopt_ci.skill.edits import Edit, apply_edits
-from skillopt_ci.training.attribution import Comparison
-from skillopt_ci.training.race import Field, race
+from skillopt_ci.training.edit_ablation import Comparison, Field, race
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -16,13 +16,9 @@ from skillopt_ci.progress import Event, Note, Observer, StageAdvanced, StageStar
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.types import Rollout, Status
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.minibatch import minibatches
-from skillopt_ci.training.modes.full_rewrite import FullRewriteMode
-from skillopt_ci.training.modes.mode import Desk
-from skillopt_ci.training.modes.patch import PatchMode
-from skillopt_ci.training.modes.rewrite import RewriteMode
-from skillopt_ci.training.patch import Reflection
-from skillopt_ci.training.reflect import reflect
+from skillopt_ci.training.modes import Desk, FullRewriteMode, PatchMode, RewriteMode
+from skillopt_ci.training.reflect import minibatches, reflect
+from skillopt_ci.training.replies import Reflection
 
 Scripted = Callable[..., Any]
 Reflect = Callable[..., tuple[Reflection[Any], ...]]

@@ -10,12 +10,9 @@ from jsonschema import Draft202012Validator, ValidationError
 
 from skillopt_ci.model.types import ReplySchema
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.training import reply_schema
-from skillopt_ci.training.modes.full_rewrite import FullRewriteMode
-from skillopt_ci.training.modes.mode import UpdateMode
-from skillopt_ci.training.modes.patch import PatchMode
-from skillopt_ci.training.modes.rewrite import RewriteMode
-from skillopt_ci.training.wire import parse_analyst, parse_merge, parse_ranking
+from skillopt_ci.training import replies
+from skillopt_ci.training.modes import FullRewriteMode, PatchMode, RewriteMode, UpdateMode
+from skillopt_ci.training.replies import parse_analyst, parse_merge, parse_ranking
 
 PROMPTS = Prompts.load()
 MODES: list[UpdateMode[Any]] = [PatchMode(), RewriteMode(9), FullRewriteMode(9)]
@@ -36,21 +33,21 @@ def cases() -> Iterator[tuple[str, ReplySchema, Any]]:
         key, end = mode.payload.key, mode.prompt_suffix
         for source, name in (("failure", "analyst_error"), ("success", "analyst_success")):
             for notes in (False, True):
-                schema = reply_schema.analyst(key, source, notes=notes, wishes=False)  # type: ignore[arg-type]
+                schema = replies.analyst(key, source, notes=notes, wishes=False)  # type: ignore[arg-type]
                 more = [f"{name}_skill_aware"] if notes else []
                 yield f"{name}{end}-{notes}", schema, example(name + end, *more)
         for name in ("merge_failure", "merge_success"):
-            schema = reply_schema.merge(key, final=False, wishes=False)
+            schema = replies.merge(key, final=False, wishes=False)
             yield f"{name}{end}", schema, example(name + end)
-        schema = reply_schema.merge(key, final=True, wishes=False)
+        schema = replies.merge(key, final=True, wishes=False)
         yield f"merge_final{end}", schema, example(f"merge_final{end}")
-    yield "ranking", reply_schema.ranking(), example("ranking")
-    yield "ranking_rewrite", reply_schema.ranking(), example("ranking_rewrite")
-    yield "lr_autonomous", reply_schema.learning_rate(), example("lr_autonomous")
-    yield "rewrite", reply_schema.rewrite(), example("rewrite")
-    yield "appendix", reply_schema.reminders(), example("appendix_consolidate")
+    yield "ranking", replies.ranking(), example("ranking")
+    yield "ranking_rewrite", replies.ranking(), example("ranking_rewrite")
+    yield "lr_autonomous", replies.learning_rate(), example("lr_autonomous")
+    yield "rewrite", replies.rewrite(), example("rewrite")
+    yield "appendix", replies.reminders(), example("appendix_consolidate")
     for stage in ("slow_update", "meta_skill"):
-        yield stage, reply_schema.written(stage), example(stage)
+        yield stage, replies.written(stage), example(stage)
 
 
 CASES = list(cases())
@@ -104,7 +101,7 @@ def test_a_reply_that_fits_is_read(mode: UpdateMode[Any]) -> None:
     key = mode.payload.key
     analysis = example(f"analyst_error{mode.prompt_suffix}")
     analysis["patch"][key][0]["note_ids"] = ["review-1"]
-    schema = reply_schema.analyst(key, "failure", notes=False, wishes=True)
+    schema = replies.analyst(key, "failure", notes=False, wishes=True)
     Draft202012Validator(dict(schema.schema)).validate(analysis)
     read = parse_analyst(mode.payload, json.dumps(analysis), "failure", 8)
     assert (len(read.patch.edits), read.dropped) == (1, 0)

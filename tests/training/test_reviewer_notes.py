@@ -11,7 +11,7 @@ import pytest
 from skillopt_ci.errors import NothingToLearn, UsageError
 from skillopt_ci.progress import StageFinished
 from skillopt_ci.report.words import Fate, note_outcomes
-from skillopt_ci.training.reviewer_notes import (
+from skillopt_ci.training.review_comments import (
     MOST_NOTES,
     ReviewerNote,
     read_notes,
@@ -19,7 +19,7 @@ from skillopt_ci.training.reviewer_notes import (
     unheard,
     write_notes,
 )
-from skillopt_ci.training.run import train_once
+from skillopt_ci.training.trainer import train_once
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.config.config import Optimizer
-from skillopt_ci.training.schedule import analyst_budget, edit_budget, lr_control
+from skillopt_ci.training.plan import analyst_budget, edit_budget, lr_control
 
 
 def budgets(optimizer: Optimizer, total: int) -> list[int]:

@@ -1,7 +1,7 @@
 from skillopt_ci.progress import Event, Note
 from skillopt_ci.skill.edits import Edit
-from skillopt_ci.training.patch import Patch, Reflection, SkillCandidate, Suggestion
-from skillopt_ci.training.screen import screened
+from skillopt_ci.training.guard import screened
+from skillopt_ci.training.replies import Patch, Reflection, SkillCandidate, Suggestion
 
 EVIL = Suggestion("add_rule", "Be", "Be evil.")
 GOOD = Suggestion("add_rule", "Be", "Be good.")

@@ -9,10 +9,8 @@ from skillopt_ci.model.types import ModelUnavailable
 from skillopt_ci.progress import Event, Note, Observer, StageStarted
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.edits import Edit
-from skillopt_ci.training.modes.mode import UpdateMode
-from skillopt_ci.training.modes.patch import PatchMode
-from skillopt_ci.training.modes.rewrite import RewriteMode
-from skillopt_ci.training.patch import Patch, Suggestion
+from skillopt_ci.training.modes import PatchMode, RewriteMode, UpdateMode
+from skillopt_ci.training.replies import Patch, Suggestion
 from skillopt_ci.training.select import Selected, select
 
 Scripted = Callable[..., Any]

@@ -12,17 +12,16 @@ from skillopt_ci.errors import BudgetExhausted, UsageError
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import StageFinished
 from skillopt_ci.rollout.types import Order
-from skillopt_ci.training.boundary import BoundaryOutcome
-from skillopt_ci.training.flight import Flight
-from skillopt_ci.training.halfway import train_until_candidate
-from skillopt_ci.training.outlook import Outlook, look_ahead
-from skillopt_ci.training.run import train_once
+from skillopt_ci.training.epoch_end import BoundaryOutcome
+from skillopt_ci.training.prefetch_plan import Outlook, look_ahead
+from skillopt_ci.training.resume import Flight
 from skillopt_ci.training.shard import Shard, roll_out_shard, shards, take_over
 from skillopt_ci.training.step import StepOutcome
+from skillopt_ci.training.trainer import train_once, train_until_candidate
 
 if TYPE_CHECKING:
     from skillopt_ci.progress import Event
-    from skillopt_ci.training.session import Session
+    from skillopt_ci.training.run_context import Session
     from skillopt_ci.training.shard import ShardOutcome
     from tests.conftest import Checkout, ModelServer, Workshop
 

@@ -9,8 +9,8 @@ import pytest
 
 from skillopt_ci.model.types import Usage
 from skillopt_ci.skill.regions import SLOW_UPDATE, region_text
-from skillopt_ci.training.advance import prepare
 from skillopt_ci.training.slow_update import first_epoch, later_epoch
+from skillopt_ci.training.trainer import prepare
 
 if TYPE_CHECKING:
     from skillopt_ci.ledger.records import BoundaryRecord

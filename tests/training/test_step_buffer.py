@@ -1,6 +1,6 @@
 from skillopt_ci.skill.edits import Edit
-from skillopt_ci.training.patch import FailurePattern, SkillCandidate, Suggestion
-from skillopt_ci.training.step_buffer import MAX_VALUE_CHARS, BufferedStep, render
+from skillopt_ci.training.memory import MAX_VALUE_CHARS, BufferedStep, render
+from skillopt_ci.training.replies import FailurePattern, SkillCandidate, Suggestion
 
 REJECTED = BufferedStep(
     step=3,

@@ -8,7 +8,7 @@ from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.rollout.types import Limit, Rollout, Status
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.trajectory import (
+from skillopt_ci.training.reflect import (
     FORMER_REFERENCE,
     SKILL_REFERENCE,
     keep_ends,

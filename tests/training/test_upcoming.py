@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from skillopt_ci.training.upcoming import Upcoming, upcoming
+from skillopt_ci.training.trainer import Upcoming, upcoming
 
 if TYPE_CHECKING:
     from tests.conftest import Checkout

@@ -11,11 +11,15 @@ from skillopt_ci.progress import silent
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.edits import Edit
 from skillopt_ci.skill.regions import REGIONS, protected_spans
-from skillopt_ci.training.modes.full_rewrite import FullRewriteMode
-from skillopt_ci.training.modes.mode import Desk, Updated, UpdateMode
-from skillopt_ci.training.modes.patch import PatchMode
-from skillopt_ci.training.modes.rewrite import RewriteMode
-from skillopt_ci.training.patch import SkillCandidate, Suggestion
+from skillopt_ci.training.modes import (
+    Desk,
+    FullRewriteMode,
+    PatchMode,
+    RewriteMode,
+    Updated,
+    UpdateMode,
+)
+from skillopt_ci.training.replies import SkillCandidate, Suggestion
 from skillopt_ci.training.update import update
 
 PROMPTS = Prompts.load()

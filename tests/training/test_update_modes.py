@@ -17,7 +17,7 @@ from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.progress import silent
 from skillopt_ci.skill.regions import protected_spans
-from skillopt_ci.training.run import train, train_once
+from skillopt_ci.training.trainer import train, train_once
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,10 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.skill.edits import Edit
-from skillopt_ci.training.patch import FailurePattern
-from skillopt_ci.training.payload import EDITS
-from skillopt_ci.training.wire import parse_analyst, parse_merge, parse_ranking
-from skillopt_ci.training.wire_json import WireError
+from skillopt_ci.training.replies import (
+    EDITS,
+    FailurePattern,
+    WireError,
+    parse_analyst,
+    parse_merge,
+    parse_ranking,
+)
 
 APPEND = {"op": "append", "content": "rule"}
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.training.wire_json import WireError, extract_json
+from skillopt_ci.training.replies import WireError, extract_json
 
 words = st.text(max_size=8)
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | words

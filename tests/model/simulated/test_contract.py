@@ -27,13 +27,10 @@ from skillopt_ci.rollout.types import Rollout, Status
 from skillopt_ci.skill.edits import Edit
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.aggregate import merge
-from skillopt_ci.training.learning_rate import decide_learning_rate
-from skillopt_ci.training.modes.full_rewrite import FullRewriteMode
-from skillopt_ci.training.modes.mode import Desk, UpdateMode
-from skillopt_ci.training.modes.patch import PatchMode
-from skillopt_ci.training.modes.rewrite import RewriteMode
-from skillopt_ci.training.patch import Patch, Reflection
+from skillopt_ci.training.modes import Desk, FullRewriteMode, PatchMode, RewriteMode, UpdateMode
+from skillopt_ci.training.plan import decide_learning_rate
 from skillopt_ci.training.reflect import reflect
+from skillopt_ci.training.replies import Patch, Reflection
 from skillopt_ci.training.select import select
 from skillopt_ci.training.update import update
 

@@ -30,8 +30,7 @@ from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.types import Rollout, Status
 from skillopt_ci.skill.regions import SLOW_UPDATE, with_region
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.comparison import render_pairs
-from skillopt_ci.training.pairs import Pair, Side
+from skillopt_ci.training.slow_update import Pair, Side, render_pairs
 
 ALERT = replace(STEADY, vigilance=1.0)
 BARE = "# Ledger lines\n"

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillopt_ci.config.config import Evaluation, GateSettings
-from skillopt_ci.training.gate import Contender, admit_notes, decide
-from skillopt_ci.training.gates.duel import Answer, Ask, Outcome, Terms, duel
-from skillopt_ci.training.gates.tally import Tally, worth_in
+from skillopt_ci.training.gate import Answer, Ask, Outcome, Terms, duel
+from skillopt_ci.training.measure import Contender, Tally, admit_notes, decide, worth_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -3,9 +3,8 @@
 import pytest
 
 from skillopt_ci.config.config import Evaluation, GateSettings
-from skillopt_ci.training.gates.duel import Standoff, Terms
-from skillopt_ci.training.gates.regression import losses
-from skillopt_ci.training.gates.tally import Tally, worth_in
+from skillopt_ci.training.gate import Standoff, Terms, losses
+from skillopt_ci.training.measure import Tally, worth_in
 
 TYPES = {"a": "claims", "b": "claims", "c": "notes", "d": "", "e": "notes"}
 BEFORE = {"a": 1.0, "b": 1.0, "c": 0.0, "d": 1.0, "e": 1.0}

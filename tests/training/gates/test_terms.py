@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 from skillopt_ci.config.config import Evaluation, GateSettings
 from skillopt_ci.ledger.records import Measurement
-from skillopt_ci.training.gate import admit_notes, decide
-from skillopt_ci.training.gates.tally import Tally
-from skillopt_ci.training.gates.terms import rotated, terms_of
+from skillopt_ci.training.gate import rotated, terms_of
+from skillopt_ci.training.measure import Tally, admit_notes, decide
 
 PLANNED = ("a", "b", "c", "d")
 

@@ -7,7 +7,7 @@ import pytest
 
 from skillopt_ci.progress import Observer
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.training.modes.mode import Desk
+from skillopt_ci.training.modes import Desk
 
 
 @pytest.fixture

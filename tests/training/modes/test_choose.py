@@ -3,7 +3,7 @@ import pytest
 from skillopt_ci.config.config import Optimizer
 from skillopt_ci.prompts.library import NAMES
 from skillopt_ci.training.ask import MAX_OUTPUT_TOKENS
-from skillopt_ci.training.modes.choose import update_mode
+from skillopt_ci.training.modes import update_mode
 
 MODES = ["patch", "rewrite_from_suggestions", "full_rewrite_minibatch"]
 STAGES = ["analyst_error", "analyst_success", "merge_failure", "merge_success", "merge_final"]

@@ -2,9 +2,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from skillopt_ci.training.modes.full_rewrite import FullRewriteMode
-from skillopt_ci.training.modes.mode import Desk, Updated
-from skillopt_ci.training.patch import SkillCandidate
+from skillopt_ci.training.modes import Desk, FullRewriteMode, Updated
+from skillopt_ci.training.replies import SkillCandidate
 
 MODE = FullRewriteMode(9_000)
 

@@ -3,8 +3,7 @@ from collections.abc import Callable
 from typing import Any
 
 from skillopt_ci.skill.edits import Edit, EditStatus
-from skillopt_ci.training.modes.mode import Desk
-from skillopt_ci.training.modes.patch import PatchMode
+from skillopt_ci.training.modes import Desk, PatchMode
 
 
 def test_edits_are_applied_and_nobody_is_asked(

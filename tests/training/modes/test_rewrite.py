@@ -7,9 +7,8 @@ import pytest
 
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.training.modes.mode import Desk, Updated
-from skillopt_ci.training.modes.rewrite import RewriteMode
-from skillopt_ci.training.patch import Suggestion
+from skillopt_ci.training.modes import Desk, RewriteMode, Updated
+from skillopt_ci.training.replies import Suggestion
 
 Scripted = Callable[..., Any]
 Rewrite = Callable[..., Updated]

@@ -1,0 +1,105 @@
+"""Notes: reminders of rules that the skill has and that were not followed, for its appendix.
+
+After "skill-aware reflection" of SkillOpt (reference 1.13), with one difference: notes pass the
+gate as well, together with the step's edits and, where those are rejected, by themselves.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from skillopt_ci.config.config import Optimizer
+from skillopt_ci.ledger.records import NotesRecord, RefusedNote
+from skillopt_ci.messages import fenced
+from skillopt_ci.progress import StageFinished
+from skillopt_ci.prompts import library
+from skillopt_ci.report.text import plural
+from skillopt_ci.skill.edits import Source
+from skillopt_ci.skill.regions import merge_notes, notes_of, with_notes
+from skillopt_ci.training import replies
+from skillopt_ci.training.ask import Lost, ask, optimizer_request
+from skillopt_ci.training.modes import Desk
+from skillopt_ci.training.replies import Reflection, RemindersShape, extract_json, validated
+
+MAX_OUTPUT_TOKENS = 4_096
+
+
+def notes_from(optimizer: Optimizer) -> Collection[Source]:
+    """Whose notes are wanted; nobody's where whole documents are written."""
+    whole = optimizer.skill_update_mode == "full_rewrite_minibatch"
+    if whole or not optimizer.use_skill_aware_reflection:
+        return ()
+    both: tuple[Source, ...] = ("failure", "success")
+    return both if optimizer.skill_aware_appendix_source == "both" else ("failure",)
+
+
+async def take_notes(
+    before: str, body: str, reflections: Iterable[Reflection[Any]], threshold: int, desk: Desk
+) -> NotesRecord | None:
+    """Return what the analysts' notes add to the appendix; None if they wrote none.
+
+    ``before`` is the current skill and ``body`` the same after its update. More notes than
+    ``threshold`` (0: any number) are condensed by the optimizer; if it gives no shorter list,
+    all of them stay.
+    """
+    proposed = [note for reflection in reflections for note in reflection.notes]
+    if not proposed:
+        return None
+    existing = notes_of(body)
+    appendix, refused = _admitted(body, existing, proposed, desk)
+    added = tuple(note for note in appendix if note not in existing)
+    desk.observer(StageFinished("notes", f"{plural(len(added), 'new note')}"))
+    condensed: tuple[str, ...] = ()
+    if added and 0 < threshold < len(appendix):
+        condensed = await _condensed(body, appendix, desk)
+    kept = condensed or appendix
+    return NotesRecord(
+        proposed=len(proposed),
+        added=added,
+        refused=refused,
+        appendix=kept,
+        consolidated_from=len(appendix) if condensed else 0,
+        alone=body == before and kept != existing,
+    )
+
+
+def _admitted(
+    body: str, existing: tuple[str, ...], proposed: Iterable[str], desk: Desk
+) -> tuple[tuple[str, ...], tuple[RefusedNote, ...]]:
+    """The appendix with those notes that the guard has nothing against, and the others."""
+    appendix, refused = merge_notes((), existing), []
+    for note in merge_notes((), proposed):
+        longer = merge_notes(appendix, (note,))
+        reason = desk.refuse(with_notes(body, appendix), with_notes(body, longer))
+        if reason is None:
+            appendix = longer
+        else:
+            refused.append(RefusedNote(note=note, reason=reason))
+    return appendix, tuple(refused)
+
+
+async def _condensed(body: str, appendix: Sequence[str], desk: Desk) -> tuple[str, ...]:
+    """A shorter list that says the same; empty if there is none that may stand in the skill."""
+    listed = "\n".join(f"- {note}" for note in appendix)
+    user = library.joined(
+        library.current_skill(with_notes(body, ())),
+        library.section(f"Reminders ({len(appendix)} total)", fenced(listed)),
+    )
+    name = "appendix_consolidate"
+    reply = await ask(
+        desk.client,
+        optimizer_request(
+            desk.prompts, name, name, user, MAX_OUTPUT_TOKENS, reply_schema=replies.reminders()
+        ),
+        _parse,
+        what="condensing the notes",
+        observer=desk.observer,
+    )
+    shorter = () if isinstance(reply, Lost) else merge_notes((), reply)
+    if not shorter or len(shorter) >= len(appendix):
+        return ()
+    refused = desk.refuse(with_notes(body, appendix), with_notes(body, shorter))
+    return () if refused else shorter
+
+
+def _parse(text: str) -> tuple[str, ...]:
+    return validated(RemindersShape, extract_json(text)).appendix_notes

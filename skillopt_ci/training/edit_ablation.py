@@ -1,0 +1,354 @@
+"""Race: which of the proposed edits go into the candidate, by what subsets of them do on tasks.
+
+A candidate of many edits stands or falls as a whole, so that one that harms sinks those that help.
+Here many subsets are tried on the same few training tasks, each edit being in half of them: every
+attempt says something about every edit. Edits that are unlikely to help drop out after each heat,
+those that are sure stay in, and what is left is told apart by the next heat. The selection tasks
+are not touched; the gate asks them about the winner alone.
+"""
+
+import math
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from skillopt_ci.aio import map_ordered
+from skillopt_ci.config.config import Config, Race
+from skillopt_ci.ledger.records import (
+    ArmRecord,
+    EditRecord,
+    EffectRecord,
+    GateRecord,
+    HeatRecord,
+    RaceRecord,
+    StepRecord,
+)
+from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
+from skillopt_ci.report.text import plural
+from skillopt_ci.rollout.runner import refuse_too_many_errors
+from skillopt_ci.skill.edits import Edit, apply_edits
+from skillopt_ci.stats import Belief, Effect, Observation, balanced_subsets, believe
+from skillopt_ci.training.measure import Scores, Tally, worth_in
+from skillopt_ci.training.memory import all_steps
+from skillopt_ci.training.modes import Desk
+from skillopt_ci.training.plan import StepPlan
+from skillopt_ci.training.replies import Patch
+from skillopt_ci.training.run_context import Bench, Session
+from skillopt_ci.training.state import Standing
+
+# Attribution: what single rules do to the score, by all comparisons that were recorded.
+
+#: How far from 0 a rule's effect on the mean score is thought to be before it was tried.
+PRIOR_SD = 0.08
+
+#: The variance of a score is never believed to be less, for want of attempts to show it.
+_LEAST_VARIANCE = 0.04
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A measured difference of scores, and how much more of each rule was in force."""
+
+    rules: Mapping[str, float]
+    difference: float
+    variance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """What is believed of all rules that were ever tried."""
+
+    rules: tuple[str, ...]
+    belief: Belief
+
+    def effect(self, rules: Mapping[str, float]) -> Effect:
+        """What the change does that brings ``rules`` in (1) and takes them out (-1)."""
+        return self.belief.effect([rules.get(rule, 0.0) for rule in self.rules])
+
+
+def attribute(comparisons: Sequence[Comparison], rules: Iterable[str] = ()) -> Attribution:
+    """The belief that follows from ``comparisons``; it also covers ``rules``."""
+    named = chain((rule for one in comparisons for rule in one.rules), rules)
+    names = tuple(dict.fromkeys(named))
+    seen = [
+        Observation([one.rules.get(name, 0.0) for name in names], one.difference, one.variance)
+        for one in comparisons
+    ]
+    return Attribution(names, believe(seen, len(names), PRIOR_SD))
+
+
+def rules_of(edit: Edit | EditRecord) -> dict[str, float]:
+    """What an edit brings in and takes out."""
+    op, rules = edit.op.strip().lower(), dict[str, float]()
+    if op != "delete" and (brought := rule_name(edit.content)):
+        rules[brought] = 1.0
+    if op in ("delete", "replace") and (gone := rule_name(edit.target)):
+        rules[gone] = rules.get(gone, 0.0) - 1.0
+    return rules
+
+
+def rule_name(text: str) -> str:
+    """A rule's text, spacing apart."""
+    return " ".join(text.split())
+
+
+def compared_in(records: Iterable[StepRecord]) -> Iterator[Comparison]:
+    """What the steps' races and verdicts tell."""
+    for record in records:
+        edits = record.proposal.edits
+        if record.proposal.race is not None:
+            for heat in record.proposal.race.heats:
+                yield from compared_in_heat(heat, list(map(rules_of, edits)))
+        decision = record.decision
+        if decision is not None and decision.gate is not None and not decision.partial:
+            yield from _compared_at_gate(decision.gate, edits)
+
+
+def compared_in_heat(
+    heat: HeatRecord, rules: Sequence[Mapping[str, float]]
+) -> Iterator[Comparison]:
+    """Each subset against the mean of all subsets, on the tasks that both were tried on."""
+    arms = [arm for arm in heat.arms if arm.scores]
+    if not arms:
+        return
+    means = _task_means([arm.scores for arm in arms])
+    usual = {n: sum(n in arm.edits for arm in arms) / len(arms) for n in range(len(rules))}
+    variance = max(_LEAST_VARIANCE, _variance([arm.scores for arm in arms], means))
+    for arm in arms:
+        gains = [score - means[task] for task, score in arm.scores.items()]
+        present = {n: (n in arm.edits) - share for n, share in usual.items()}
+        yield Comparison(
+            _summed((rules[n], weight) for n, weight in present.items() if weight),
+            math.fsum(gains) / len(gains),
+            variance / len(gains),
+        )
+
+
+def _compared_at_gate(gate: GateRecord, edits: Sequence[EditRecord]) -> Iterator[Comparison]:
+    rules = _summed((rules_of(edit), 1.0) for edit in edits if edit.applied)
+    if rules and gate.compared:
+        error = gate.standard_error or 0.0
+        yield Comparison(rules, gate.difference, max(error**2, 2 * _LEAST_VARIANCE / gate.compared))
+
+
+def _summed(parts: Iterable[tuple[Mapping[str, float], float]]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for rules, weight in parts:
+        for rule, amount in rules.items():
+            total[rule] = total.get(rule, 0.0) + weight * amount
+    return total
+
+
+def _task_means(arms: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
+    for scores in arms:
+        for task, score in scores.items():
+            found.setdefault(task, []).append(score)
+    return {task: math.fsum(scores) / len(scores) for task, scores in found.items()}
+
+
+def _variance(arms: Sequence[Mapping[str, float]], means: Mapping[str, float]) -> float:
+    """The variance of one attempt at a task, whichever subset it was made under."""
+    squares = [(score - means[task]) ** 2 for arm in arms for task, score in arm.items()]
+    return math.fsum(squares) / max(1, len(squares) - len(means))
+
+
+#: Between these probabilities of being helpful an edit is worth another heat.
+_OUT, _SURE = 0.2, 0.9
+
+#: Scores by task of each of the documents, in the gate's metric; tasks in error are left out.
+Try = Callable[[Sequence[str], Sequence[str]], Awaitable[Sequence[Mapping[str, float]]]]
+#: The document with some of the edits, and those that really changed it.
+Apply = Callable[[Sequence[int]], tuple[str, tuple[int, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """What is raced: the ``edits``, how documents are made of them, and on which ``tasks``.
+
+    ``past`` is what earlier steps told about rules, ``seed`` deals edits to subsets.
+    """
+
+    edits: Sequence[Edit]
+    apply: Apply
+    tasks: Sequence[str]
+    past: Sequence[Comparison]
+    seed: int
+
+
+async def race(field: Field, settings: Race, attempt: Try) -> RaceRecord:
+    """Try subsets of the edits and say which of them are worth keeping."""
+    rules = [rules_of(edit) for edit in field.edits]
+    heats: list[HeatRecord] = []
+    for number in range(settings.heats):
+        effects = _effects(field, rules, heats)
+        undecided = [n for n, one in enumerate(effects) if _OUT <= one.helpful <= _SURE]
+        fixed = [n for n, one in enumerate(effects) if one.helpful > _SURE]
+        if not undecided:
+            break
+        chosen = balanced_subsets(len(undecided), settings.arms, field.seed + number)
+        subsets = [sorted([*fixed, *(undecided[i] for i in one)]) for one in chosen]
+        heats.append(await _heat(field, subsets, _race_tasks(field, settings, number), attempt))
+    effects = _effects(field, rules, heats)
+    return RaceRecord(
+        heats=tuple(heats),
+        effects=tuple(_record(one, one.helpful >= settings.keep) for one in effects),
+    )
+
+
+async def _heat(
+    field: Field, subsets: Sequence[Sequence[int]], tasks: Sequence[str], attempt: Try
+) -> HeatRecord:
+    """Subsets that come to the same document are tried once."""
+    made = [field.apply(subset) for subset in subsets]
+    documents = dict(made)
+    scores = await attempt(list(documents), tasks)
+    arms = tuple(
+        ArmRecord(edits=applied, scores=dict(found))
+        for applied, found in zip(documents.values(), scores, strict=True)
+    )
+    return HeatRecord(arms=arms, errors=sum(len(tasks) - len(arm.scores) for arm in arms))
+
+
+def _effects(
+    field: Field, rules: Sequence[Mapping[str, float]], heats: Sequence[HeatRecord]
+) -> list[Effect]:
+    seen = [*field.past, *(one for heat in heats for one in compared_in_heat(heat, rules))]
+    known = attribute(seen, (rule for one in rules for rule in one))
+    return [known.effect(one) for one in rules]
+
+
+def _race_tasks(field: Field, settings: Race, heat: int) -> list[str]:
+    """Other tasks in each heat, as long as there are any."""
+    size = min(settings.tasks, len(field.tasks))
+    start = heat * size % max(1, len(field.tasks))
+    return [*field.tasks, *field.tasks][start : start + size]
+
+
+def _record(effect: Effect, kept: bool) -> EffectRecord:
+    return EffectRecord(
+        mean=round(effect.mean, 6),
+        sd=round(effect.sd, 6),
+        helpful=round(effect.helpful, 6),
+        kept=kept,
+    )
+
+
+# Pruning: rules that did harm, by all that was measured, are put up for removal.
+
+#: Most rules that are put up for removal at once.
+_MOST = 4
+
+
+def removals(
+    skill: str, records: Sequence[StepRecord], past: Sequence[Comparison], sure: float
+) -> tuple[Edit, ...]:
+    """Deletions of rules that are harmful with a probability of at least ``sure``, worst first.
+
+    Only texts that an edit of this run brought in, and that stand in ``skill`` as they were
+    written, are proposed: nothing else was ever measured alone.
+    """
+    if sure >= 1:
+        return ()
+    brought = {rule_name(edit.content): edit.content.strip() for edit in _applied(records)}
+    known = attribute(past)
+    doubtful = [
+        (effect.helpful, text)
+        for rule, text in brought.items()
+        if rule and text in skill and rule in known.rules
+        for effect in (known.effect({rule: 1.0}),)
+        if 1 - effect.helpful >= sure
+    ]
+    return tuple(
+        Edit("delete", target=text, source_type="attribution", support_count=0)
+        for _, text in sorted(doubtful)[:_MOST]
+    )
+
+
+def _applied(records: Iterable[StepRecord]) -> Iterable[EditRecord]:
+    return (edit for one in records for edit in one.proposal.edits if edit.applied)
+
+
+# Trial: the race of a step's edits, on the step's own training tasks.
+
+STAGE = "race"
+
+
+def races(config: Config) -> bool:
+    """Whether the edits of a step are raced: there are arms for it, and single edits."""
+    patches = config.optimizer.skill_update_mode == "patch"
+    return patches and config.evaluation.use_gate and config.evaluation.race.arms > 1
+
+
+def pool_size(config: Config, budget: int | None) -> int | None:
+    """How many edits a step may select: the ``budget``, or as many as a race takes."""
+    pool = config.evaluation.race.pool
+    return pool if races(config) and pool and budget != 0 else budget
+
+
+async def try_edits(
+    session: Session,
+    standing: Standing,
+    plan: StepPlan,
+    patch: Patch[Any],
+    bench: Bench,
+    desk: Desk,
+) -> tuple[Patch[Any], RaceRecord | None]:
+    """The patch with doubtful rules put up for removal, and how its edits fared in a race."""
+    if not races(session.config):
+        return patch, None
+    records = all_steps(session, standing)
+    past, settings = list(compared_in(records)), session.config.evaluation.race
+    gone = removals(standing.skill, records, past, settings.prune)
+    touched = {edit.target.strip() for edit in patch.edits}
+    edits = (*patch.edits, *(one for one in gone if one.target not in touched))
+    if not edits:
+        return patch, None
+    field = _field(standing.skill, edits, plan, past, desk)
+    found = await race(field, settings, partial(_attempt, session, plan, bench))
+    kept = sum(one.kept for one in found.effects)
+    session.observer(StageFinished(STAGE, f"{kept} of {plural(len(edits), 'edit')} kept"))
+    return Patch(edits, patch.reasoning), found
+
+
+def _field(
+    skill: str, edits: Sequence[Edit], plan: StepPlan, past: Sequence[Comparison], desk: Desk
+) -> Field:
+    def apply(chosen: Sequence[int]) -> tuple[str, tuple[int, ...]]:
+        text, reports = apply_edits(skill, [edits[n] for n in chosen], desk.refuse)
+        done = [n for n, one in zip(chosen, reports, strict=True) if one.status.applied]
+        return text, tuple(done)
+
+    tasks = dict.fromkeys(task.id for batch in plan.batches for task in batch.tasks)
+    return Field(edits, apply, list(tasks), past, plan.batches[0].seed)
+
+
+async def _attempt(
+    session: Session, plan: StepPlan, bench: Bench, skills: Sequence[str], names: Sequence[str]
+) -> list[Mapping[str, float]]:
+    """Roll out the tasks under each of the documents, all at once."""
+    evaluation, tasks = session.config.evaluation, _trial_tasks(plan, names)
+    worth = worth_in(evaluation)
+    session.observer(StageStarted(STAGE, len(skills) * len(names)))
+
+    async def one(skill: str) -> Mapping[str, float]:
+        rollouts = await bench.runner.roll_out(
+            tasks,
+            skill,
+            stage=STAGE,
+            done=lambda one: session.observer(StageAdvanced(STAGE, one.task_id)),
+        )
+        refuse_too_many_errors(rollouts, evaluation.max_error_rate, STAGE)
+        return {
+            name: float(worth(Tally(hard, soft)))
+            for name, (hard, soft) in Scores.of(rollouts).means().items()
+        }
+
+    return await map_ordered(one, skills, limit=max(1, len(skills)))
+
+
+def _trial_tasks(plan: StepPlan, names: Sequence[str]) -> list[Any]:
+    known = {task.id: task for batch in plan.batches for task in batch.tasks}
+    return [known[name] for name in names]

@@ -1,1 +1,0 @@
-"""Update modes: what analysts propose, and how the next skill is made of it."""

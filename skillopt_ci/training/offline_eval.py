@@ -1,0 +1,240 @@
+"""Measure skills outside of training: any text on any split, two of them pair by pair."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from skillopt_ci.aio import map_ordered
+from skillopt_ci.errors import UsageError
+from skillopt_ci.ledger.records import Measurement
+from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage
+from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
+from skillopt_ci.report.text import plural
+from skillopt_ci.rollout.attempt import Attempting
+from skillopt_ci.rollout.events import Course, courses, read_events
+from skillopt_ci.rollout.metrics import (
+    OTHER,
+    Outcome,
+    PairedDifference,
+    Summary,
+    outcome_of,
+    paired,
+    summary_of,
+)
+from skillopt_ci.rollout.types import Attempt, Status
+from skillopt_ci.scorers.base import GraderError, Score
+from skillopt_ci.skill.document import sha256
+from skillopt_ci.tasks.task import Task
+from skillopt_ci.training.measure import measure
+from skillopt_ci.training.run_context import Session
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSkill:
+    """A skill text under the name that the user gave it."""
+
+    name: str
+    text: str
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the text."""
+        return sha256(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """A skill with its measurement, and all that its attempts amount to."""
+
+    skill: NamedSkill
+    measurement: Measurement
+    summary: Summary
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One or two skills on the same tasks; ``difference`` is the second minus the first (hard)."""
+
+    split: str
+    skills: tuple[Evaluated, ...]
+    difference: PairedDifference | None
+    usage: Usage
+    simulated: bool
+
+
+async def evaluate(session: Session, skills: Sequence[NamedSkill], split: str) -> Evaluation:
+    """Roll out the tasks of ``split`` under each skill; equal texts are measured once."""
+    tasks = tasks_of(session, split)
+    meter = session.meter(session.clock(), Usage())
+    clusters = clusters_of(tasks)
+    measured: dict[str, Evaluated] = {}
+    async with session.bench("eval", meter) as bench:
+        for skill in skills:
+            if skill.sha256 not in measured:
+                outcomes: list[Outcome] = []
+                found = await measure(
+                    skill.text,
+                    tasks,
+                    runner=bench.runner,
+                    evaluation=session.config.evaluation,
+                    observer=session.observer,
+                    stage=split,
+                    seen=lambda one, kept=outcomes: kept.append(outcome_of(one)),  # type: ignore[misc]
+                )
+                due = dict.fromkeys((task.id for task in tasks), bench.runner.attempts)
+                summary = summary_of(outcomes, expected=due, clusters=clusters)
+                measured[skill.sha256] = Evaluated(skill, found, summary)
+    each = tuple(replace(measured[skill.sha256], skill=skill) for skill in skills)
+    difference = _difference(each, clusters)
+    return Evaluation(split, each, difference, meter.total(), session.simulated)
+
+
+def tasks_of(session: Session, split: str) -> tuple[Task, ...]:
+    """The tasks of a split by its name; ``all`` joins the three."""
+    splits = {
+        "train": session.splits.train,
+        "selection": session.selection,
+        "test": session.test,
+    }
+    return (
+        splits[split]
+        if split in splits
+        else tuple(task for part in splits.values() for task in part)
+    )
+
+
+def by_type(tasks: Sequence[Task], measurement: Measurement) -> dict[str, tuple[float, int]]:
+    """Mean hard score and number of measured tasks per task type, ``other`` for those without."""
+    groups: dict[str, list[float]] = {}
+    for task in tasks:
+        if task.id in measurement.tasks:
+            groups.setdefault(task.task_type or OTHER, []).append(measurement.tasks[task.id][0])
+    return {kind: (sum(hard) / len(hard), len(hard)) for kind, hard in sorted(groups.items())}
+
+
+def clusters_of(tasks: Sequence[Task]) -> dict[str, str] | None:
+    """The cluster of each task, as its metadata names it; None unless all tasks name one."""
+    named = {task.id: task.metadata.get("cluster") for task in tasks}
+    if any(name is None for name in named.values()):
+        return None
+    return {task: str(name) for task, name in named.items()}
+
+
+def _difference(
+    found: Sequence[Evaluated], clusters: Mapping[str, str] | None
+) -> PairedDifference | None:
+    if len(found) < 2:  # noqa: PLR2004 - a comparison takes two
+        return None
+    one, other = (
+        {task: hard for task, (hard, _) in skill.measurement.tasks.items()} for skill in found[:2]
+    )
+    return paired(one, other, clusters)
+
+
+# Grade attempts that were made before, without making them again.
+
+#: An attempt that ended so left something to grade.
+_GRADED = (Status.SCORED, Status.LIMIT, Status.GRADER_ERROR)
+
+
+@dataclass(frozen=True, slots=True)
+class Regraded:
+    """An attempt with its score then and now; either is None where the grader failed.
+
+    ``reason`` says why the score is what it is now, or why there is none.
+    """
+
+    course: Course
+    before: Score | None
+    after: Score | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rescored:
+    """All attempts that were graded again; ``gone`` counts those whose files are not stored."""
+
+    attempts: tuple[Regraded, ...]
+    gone: int
+    usage: Usage
+
+
+async def rescore(
+    session: Session, *, stage: str | None = None, own_scorers: bool = True
+) -> Rescored:
+    """Grade the recorded attempts at the run's tasks with the scorers of ``session``.
+
+    Of each attempt at a task under a skill the latest one counts. Without ``own_scorers`` the run's
+    scorer grades tasks that have one of their own too. Raises UsageError if nothing is recorded.
+    """
+    tasks = {
+        task.id: task if own_scorers else replace(task, scorer=None)
+        for part in (session.splits.train, session.splits.selection, session.splits.test)
+        for task in part
+    }
+    found = _recorded(session, tasks, stage)
+    meter = session.meter(session.clock(), Usage())
+    session.observer(StageStarted("rescore", len(found)))
+    async with session.bench("rescore", meter) as bench:
+
+        async def one(course: Course) -> Regraded | None:
+            regraded = await _regrade(bench.runner.attempting, tasks[course.task], course)
+            session.observer(StageAdvanced("rescore", course.task))
+            return regraded
+
+        results = await map_ordered(one, found, limit=bench.runner.places.most)
+    graded = tuple(result for result in results if result is not None)
+    session.observer(StageFinished("rescore", plural(len(graded), "attempt")))
+    return Rescored(graded, len(results) - len(graded), meter.total())
+
+
+def _recorded(session: Session, tasks: Mapping[str, Task], stage: str | None) -> list[Course]:
+    events = [] if session.events is None else read_events(session.events)
+    latest: dict[tuple[object, ...], Course] = {}
+    for course in _with_work(courses(events)):
+        if course.task in tasks and stage in (None, course.stage):
+            key = (course.stage, course.task, course.attempt, course.skill_sha256)
+            latest[key] = course
+    if not latest:
+        raise UsageError(
+            "No attempt is recorded that could be graded again.",
+            hint="Attempts are recorded in the clone that makes them.",
+        )
+    return list(latest.values())
+
+
+def _with_work(found: Iterable[Course]) -> Iterable[Course]:
+    """The attempts that left something to grade, with only the events that say so."""
+    for course in found:
+        work, end = course.work, course.end
+        if work is not None and end is not None and end.get("status") in _GRADED:
+            yield replace(course, events=[{**work, "response": course.response}, end])
+
+
+async def _regrade(attempting: Attempting, task: Task, course: Course) -> Regraded | None:
+    attempt = _attempt(attempting, course)
+    if attempt is None:
+        return None
+    before = _before(course)
+    try:
+        after = await attempting.grading.grade(task, attempt)
+    except (GraderError, ModelUnavailable, ModelRefusal) as failure:
+        return Regraded(course, before, None, failure.message)
+    return Regraded(course, before, after, after.reason)
+
+
+def _attempt(attempting: Attempting, course: Course) -> Attempt | None:
+    """What was left behind: in the store for agents, in the record itself for answers."""
+    work = course.work or {}
+    key = str(work.get("key") or "")
+    if not key:
+        return Attempt((), course.response)
+    stored = attempting.shelf.store.get(key) if attempting.shelf else None
+    return None if stored is None else stored.worked.attempt
+
+
+def _before(course: Course) -> Score | None:
+    end = course.end or {}
+    if end.get("status") == Status.GRADER_ERROR:
+        return None
+    hard, soft = float(end.get("hard") or 0.0), float(end.get("soft") or 0.0)
+    return Score(hard, soft, str(end.get("reason", "")), "")

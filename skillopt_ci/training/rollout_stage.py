@@ -1,0 +1,304 @@
+"""Learning from a batch: attempts at its tasks, and analysts who read them as they come."""
+
+import random
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic
+
+from skillopt_ci.aio import begun, map_ordered
+from skillopt_ci.ledger.records import BatchRecord
+from skillopt_ci.progress import (
+    Event,
+    Observer,
+    StageAdvanced,
+    StageEvent,
+    StageFinished,
+    StageStarted,
+)
+from skillopt_ci.report.text import plural, score_text
+from skillopt_ci.rollout.environment import Environment
+from skillopt_ci.rollout.metrics import aggregate as mean_of
+from skillopt_ci.rollout.runner import refuse_too_many_errors
+from skillopt_ci.rollout.types import Rollout
+from skillopt_ci.skill.document import sha256
+from skillopt_ci.tasks.task import Task
+from skillopt_ci.training.appendix import notes_from
+from skillopt_ci.training.attempts import (
+    Arrivals,
+    Numbered,
+    made_under,
+    next_rounds,
+    roll_out_numbered,
+    round_of,
+)
+from skillopt_ci.training.guard import screened
+from skillopt_ci.training.memory import all_steps
+from skillopt_ci.training.modes import Desk, UpdateMode
+from skillopt_ci.training.plan import Batch, analyst_budget
+from skillopt_ci.training.reflect import reflect, reflect_there
+from skillopt_ci.training.replies import Item, Reflection
+from skillopt_ci.training.run_context import Bench, Session
+from skillopt_ci.training.state import Standing, basis_of, basis_sha256
+
+# Evidence: earlier attempts under the same skill, which analysts look at beside a step's own.
+
+#: Attempts under one skill, oldest first: the task's id and the attempt's number.
+Made = Sequence[tuple[str, int]]
+
+
+def attempts_so_far(session: Session, standing: Standing, skill: str | None = None) -> Made:
+    """The training attempts that earlier steps made under ``skill``, by default as it stands."""
+    name = sha256(standing.skill if skill is None else skill)
+    return made_under(name, basis_sha256(basis_of(session)), all_steps(session, standing))
+
+
+async def recall(
+    session: Session, skill: str, made: Made, most: int, bench: Bench
+) -> tuple[Rollout, ...]:
+    """The latest earlier attempts, at most as many as ``most``."""
+    tasks = {task.id: task for task in session.splits.train}
+    each = bench.runner.attempts
+    rounds = dict.fromkeys((name, number // each) for name, number in made if name in tasks)
+    latest = [Numbered(tasks[name], number) for name, number in rounds]
+    chosen = latest[-most:] if most > 0 else []
+    return await roll_out_numbered(bench.runner, chosen, skill, stage="rollout")
+
+
+# Footing: the skill that a batch is attempted under, the current one or the one before it.
+
+#: Events that a verdict is part of; after others (a change by hand) the current skill counts.
+_VERDICTS = ("step", "notes", "slow_update")
+
+
+@dataclass(frozen=True, slots=True)
+class Footing:
+    """What a batch is attempted under; ``made`` are the attempts that were made under it before."""
+
+    skill: str
+    made: Made
+
+
+def find_footing(session: Session, standing: Standing) -> Footing:
+    """The footing of the next batch.
+
+    With `train.staleness: 1` that is the skill before the latest verdict, as in asynchronous
+    reinforcement learning, where actors are one update behind the learner.
+    """
+    former = _former(session, standing)
+    skill = standing.skill if former is None else former
+    return Footing(skill, attempts_so_far(session, standing, skill))
+
+
+def remembered(session: Session, standing: Standing) -> dict[str, str | None]:
+    """The file that :func:`find_footing` needs after a verdict that changes the skill."""
+    if session.config.train.staleness == 0:
+        return {}
+    return {session.folder.former_skill: standing.skill}
+
+
+def _former(session: Session, standing: Standing) -> str | None:
+    """The text before the latest verdict, if that changed it and nobody did since."""
+    events = standing.history
+    # a run begins with another event than a verdict, so a verdict has one before it
+    if session.config.train.staleness == 0 or not events or events[-1].kind not in _VERDICTS:
+        return None
+    before, last = events[-2:]
+    if last.skill_sha256 != standing.sha256:
+        return None
+    text = session.ledger.read(standing.commit, session.folder.former_skill)
+    return text if text is not None and sha256(text) == before.skill_sha256 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson(Generic[Item]):
+    """What the batches of a step are worked on with.
+
+    ``made`` are earlier attempts under ``skill``; the batches are attempted on ``footing``.
+    """
+
+    session: Session
+    skill: str
+    made: Made
+    footing: Footing
+    mode: UpdateMode[Item]
+    desk: Desk
+    bench: Bench
+
+
+async def learn(
+    lesson: Lesson[Item], batch: Batch, observer: Observer, *, recalls: bool
+) -> tuple[tuple[Rollout, ...], tuple[Reflection[Item], ...]]:
+    """Attempt the tasks of ``batch`` and reflect on them; the attempts are in its order.
+
+    Analysts read the attempts in an order that the batch's seed gives, in which they begin as
+    well: so the first minibatch is complete long before the last attempt. With ``recalls`` they
+    read earlier attempts too, before these.
+    """
+    runner = lesson.bench.runner
+    attempts = next_rounds(dealt(batch), lesson.footing.made, runner.attempts)
+    arrivals = Arrivals(
+        (one.task.id, number)
+        for one in attempts
+        for number in round_of(one.number, runner.attempts)
+    )
+
+    async def roll_out(_: int) -> tuple[Rollout, ...]:
+        with arrivals.complete():
+            return await _roll_out(lesson, attempts, arrivals.came, observer)
+
+    async def remember(most: int) -> tuple[Rollout, ...]:
+        return await recall(lesson.session, lesson.skill, lesson.made, most, lesson.bench)
+
+    room = lesson.session.config.gradient.evidence - len(attempts) * runner.attempts
+    async with begun(roll_out) as rolling, begun(remember) as recalling:
+        rolling.begin(batch.seed)
+        earlier = recalling.result(room if recalls else 0)
+        reflections = await _reflect(lesson, batch, _after(earlier, arrivals), observer)
+        rollouts = await rolling.result(batch.seed)
+    places = {task.id: number for number, task in enumerate(batch.tasks)}
+    return tuple(sorted(rollouts, key=lambda one: places[one.task_id])), reflections
+
+
+def dealt(batch: Batch) -> list[Task]:
+    """The tasks of ``batch`` in the order in which analysts read them: a shuffle by its seed."""
+    order = list(batch.tasks)
+    random.Random(batch.seed).shuffle(order)
+    return order
+
+
+async def _after(
+    earlier: Awaitable[Sequence[Rollout]], arrivals: Arrivals
+) -> AsyncIterator[Rollout]:
+    for rollout in await earlier:
+        yield rollout
+    async for rollout in arrivals.in_order():
+        yield rollout
+
+
+async def _roll_out(
+    lesson: Lesson[Item],
+    attempts: Sequence[Numbered],
+    came: Callable[[Rollout], None],
+    observer: Observer,
+) -> tuple[Rollout, ...]:
+    runner, limit = lesson.bench.runner, lesson.session.config.evaluation.max_error_rate
+
+    def done(rollout: Rollout) -> None:
+        came(rollout)
+        observer(StageAdvanced("rollout", rollout.task_id))
+
+    observer(StageStarted("rollout", len(attempts) * runner.attempts))
+    skill = lesson.footing.skill
+    rollouts = await roll_out_numbered(runner, attempts, skill, stage="rollout", done=done)
+    refuse_too_many_errors(rollouts, limit, "training")
+    means = mean_of(rollouts)
+    observer(StageFinished("rollout", score_text(means.hard, means.n)))
+    return rollouts
+
+
+async def _reflect(
+    lesson: Lesson[Item], batch: Batch, rollouts: AsyncIterable[Rollout], observer: Observer
+) -> tuple[Reflection[Item], ...]:
+    there = lesson.session.environment
+    if there is not None and there.reflects:
+        found = await _reflect_there(lesson, there, batch, rollouts, observer)
+    else:
+        found = await _analysed(lesson, rollouts, observer)
+    found = screened(found, lesson.skill, lesson.desk.refuse, observer)
+    edits = sum(len(one.patch.edits) for one in found)
+    observer(StageFinished("reflect", f"{plural(edits, lesson.mode.noun)} proposed"))
+    return found
+
+
+async def _reflect_there(
+    lesson: Lesson[Item],
+    there: Environment,
+    batch: Batch,
+    rollouts: AsyncIterable[Rollout],
+    observer: Observer,
+) -> tuple[Reflection[Item], ...]:
+    """What the environment itself makes of a whole batch, once that is there."""
+    config = lesson.session.config
+    return await reflect_there(
+        there,
+        [one async for one in rollouts],
+        lesson.skill,
+        mode=lesson.mode,
+        gradient=config.gradient,
+        learning_rate=analyst_budget(config.optimizer),
+        seed=batch.seed,
+        desk=replace(lesson.desk, observer=observer),
+        notes_from=notes_from(config.optimizer),
+    )
+
+
+async def _analysed(
+    lesson: Lesson[Item], rollouts: AsyncIterable[Rollout], observer: Observer
+) -> tuple[Reflection[Item], ...]:
+    """What our analysts make of the attempts, a minibatch as soon as it is complete."""
+    session, config = lesson.session, lesson.session.config
+    return await reflect(
+        rollouts,
+        {task.id: task for task in session.splits.train},
+        lesson.skill,
+        former=lesson.footing.skill,
+        mode=lesson.mode,
+        gradient=config.gradient,
+        learning_rate=analyst_budget(config.optimizer),
+        desk=replace(lesson.desk, observer=observer),
+        notes_from=notes_from(config.optimizer),
+    )
+
+
+# Accumulate: the batches of a step are worked on at the same time, and keep their order.
+
+Work = Callable[[Batch, Observer], Awaitable[tuple[Sequence[Rollout], Sequence[Reflection[Any]]]]]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkedBatch:
+    """A batch with its rollouts and what the analysts made of them."""
+
+    batch: Batch
+    rollouts: Sequence[Rollout]
+    reflections: Sequence[Reflection[Any]]
+
+
+async def work_on(batches: Sequence[Batch], work: Work, observer: Observer) -> list[WorkedBatch]:
+    """Roll out and reflect on all ``batches`` at once; the results are in the batches' order.
+
+    Of several batches each reports its stages under a number of its own.
+    """
+
+    async def one(numbered: tuple[int, Batch]) -> WorkedBatch:
+        number, batch = numbered
+        return WorkedBatch(batch, *await work(batch, _numbered(observer, number, len(batches))))
+
+    return await map_ordered(one, enumerate(batches, start=1), limit=len(batches))
+
+
+def batch_record(worked: WorkedBatch) -> BatchRecord:
+    """What is remembered of one batch."""
+    means = mean_of(worked.rollouts)
+    sources = [one.source_type for one in worked.reflections if one.patch.edits]
+    return BatchRecord(
+        seed=worked.batch.seed,
+        hard=means.hard,
+        soft=means.soft,
+        n=means.n,
+        n_failure_patches=sources.count("failure"),
+        n_success_patches=sources.count("success"),
+    )
+
+
+def _numbered(observer: Observer, number: int, count: int) -> Observer:
+    if count == 1:
+        return observer
+
+    def observe(event: Event) -> None:
+        if isinstance(event, StageEvent):
+            observer(replace(event, stage=f"{event.stage} {number}/{count}"))
+        else:
+            observer(event)
+
+    return observe
