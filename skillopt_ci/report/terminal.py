@@ -5,8 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from skillopt_ci.estimate.estimate import Estimate as estimate_Estimate
-from skillopt_ci.estimate.estimate import Part
-from skillopt_ci.estimate.spread import Spread
+from skillopt_ci.estimate.estimate import Part, Spread
 from skillopt_ci.ledger.records import (
     BoundaryRecord,
     Decision,

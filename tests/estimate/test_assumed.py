@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from skillopt_ci.config.config import Config
-from skillopt_ci.estimate.assumed import Assumed, assumed
+from skillopt_ci.estimate.estimate import Assumed, assumed
 
 
 def config(**sections: Any) -> Config:

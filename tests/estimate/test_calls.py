@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.config.config import Config, Gradient
-from skillopt_ci.estimate.calls import (
+from skillopt_ci.estimate.estimate import (
     ANALYST,
     JUDGE,
     LEARNING_RATE,
@@ -19,6 +19,7 @@ from skillopt_ci.estimate.calls import (
     SLOW_ROLLOUT,
     TEST,
     Situation,
+    Spread,
     boundary_calls,
     finish_calls,
     fitting,
@@ -30,7 +31,6 @@ from skillopt_ci.estimate.calls import (
     start_calls,
     step_calls,
 )
-from skillopt_ci.estimate.spread import Spread
 from skillopt_ci.messages import Message
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.plan import plan_step, total_steps

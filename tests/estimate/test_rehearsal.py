@@ -3,9 +3,18 @@
 from typing import Any
 
 from skillopt_ci.config.config import Config
-from skillopt_ci.estimate.assumed import Assumed
-from skillopt_ci.estimate.calls import ANALYST, RACE, ROLLOUT, SELECTION, SLOW_ROLLOUT, Situation
-from skillopt_ci.estimate.rehearsal import Likely, Schedule, rehearse
+from skillopt_ci.estimate.estimate import (
+    ANALYST,
+    RACE,
+    ROLLOUT,
+    SELECTION,
+    SLOW_ROLLOUT,
+    Assumed,
+    Likely,
+    Schedule,
+    Situation,
+    rehearse,
+)
 from skillopt_ci.messages import Message
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.plan import plan_step, total_steps
