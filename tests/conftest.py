@@ -20,8 +20,8 @@ from threading import Thread
 
 import pytest
 
-from skillopt_ci.cli.assemble import open_session
-from skillopt_ci.cli.context import Globals
+from skillopt_ci.cli.build import open_session
+from skillopt_ci.cli.options import Globals
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord
 from skillopt_ci.progress import Observer, silent

@@ -27,8 +27,8 @@ from bench.world.answering import Oracle
 from bench.world.catalogue import INITIAL_SKILL
 from bench.world.parameters import Parameters
 from bench.world.world import SPLITS, World, make_world
-from skillopt_ci.cli.assemble import open_session
-from skillopt_ci.cli.context import Globals
+from skillopt_ci.cli.build import open_session
+from skillopt_ci.cli.options import Globals
 from skillopt_ci.model import openai_provider
 from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
 from skillopt_ci.progress import silent

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt_ci.action.workflow_commands import JobLog, Level
-from skillopt_ci.cli.failure import Failure
+from skillopt_ci.cli.main import Failure
 from skillopt_ci.errors import ExitCode, LocatedError
 from skillopt_ci.sanitize import harmless
 

@@ -23,10 +23,8 @@ from skillopt_ci.action.run_publisher import RunPublisher
 from skillopt_ci.action.runner import Runner
 from skillopt_ci.action.runner_files import append_outputs, append_summary
 from skillopt_ci.action.workflow_commands import JobLog
-from skillopt_ci.cli.crash import secrets_of
-from skillopt_ci.cli.failure import describe
-from skillopt_ci.cli.known_secrets import learn_secrets
-from skillopt_ci.cli.main import terminate_is_interrupt
+from skillopt_ci.cli.build import learn_secrets
+from skillopt_ci.cli.main import describe, secrets_of, terminate_is_interrupt
 from skillopt_ci.confinement import close_process, keep_back, whole_environment
 from skillopt_ci.git.process import Git
 from skillopt_ci.github.client import Access

@@ -11,9 +11,8 @@ from typing import TextIO, cast
 from skillopt_ci.action.inputs import Command, Inputs
 from skillopt_ci.action.outputs import Result
 from skillopt_ci.action.workflow_commands import JobLog
-from skillopt_ci.cli.context import Globals
-from skillopt_ci.cli.failure import Failure, describe
-from skillopt_ci.cli.main import invoke
+from skillopt_ci.cli.main import Failure, describe, invoke
+from skillopt_ci.cli.options import Globals
 from skillopt_ci.redaction import RedactedStream
 from skillopt_ci.sanitize import harmless
 

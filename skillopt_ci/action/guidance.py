@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-from skillopt_ci.cli.assemble import skill_path
-from skillopt_ci.cli.configured import load_configured
-from skillopt_ci.cli.context import Globals
-from skillopt_ci.cli.known_secrets import learn_secrets
+from skillopt_ci.cli.build import learn_secrets, load_configured, skill_path
+from skillopt_ci.cli.options import Globals
 from skillopt_ci.github.types import Forge, ReviewNote
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.redaction import Redact

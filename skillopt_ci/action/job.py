@@ -11,7 +11,7 @@ from skillopt_ci.action.inputs import Inputs
 from skillopt_ci.action.outputs import Outputs
 from skillopt_ci.action.runner import Runner
 from skillopt_ci.action.workflow_commands import JobLog
-from skillopt_ci.cli.context import Globals
+from skillopt_ci.cli.options import Globals
 from skillopt_ci.github.types import Forge
 from skillopt_ci.redaction import Redactor
 

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from skillopt_ci.action.publish import Published, Showing, publish
-from skillopt_ci.cli.configured import load_configured
-from skillopt_ci.cli.context import Globals
-from skillopt_ci.cli.reader import RunReader, open_reader
-from skillopt_ci.cli.run_view import view
+from skillopt_ci.cli.build import load_configured
+from skillopt_ci.cli.options import Globals
+from skillopt_ci.cli.read import RunReader, open_reader, view
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.github.types import Forge

@@ -13,12 +13,10 @@ from skillopt_ci.action.commands import requested
 from skillopt_ci.action.job import Shown
 from skillopt_ci.action.outputs import fold
 from skillopt_ci.action.publication import links_of, task_places
-from skillopt_ci.cli.assemble import open_session
-from skillopt_ci.cli.configured import load_configured
-from skillopt_ci.cli.context import Globals
-from skillopt_ci.cli.eval import evaluation_json
-from skillopt_ci.cli.live import build_observer
-from skillopt_ci.cli.workplaces import unconfined_programs
+from skillopt_ci.cli.build import load_configured, open_session, unconfined_programs
+from skillopt_ci.cli.evaluate import evaluation_json
+from skillopt_ci.cli.options import Globals
+from skillopt_ci.cli.progress import build_observer
 from skillopt_ci.errors import (
     BudgetExhausted,
     ExitCode,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from skillopt_ci.action.job import Shown
 from skillopt_ci.action.publication import links_of, publish_run
-from skillopt_ci.cli.context import Globals
+from skillopt_ci.cli.options import Globals
 from skillopt_ci.github.types import Forge
 
 

@@ -6,9 +6,8 @@ import click
 
 from skillopt_ci.action.publication import links_of, publish_run, showing
 from skillopt_ci.action.publish import Published, report
-from skillopt_ci.cli.context import Globals, global_options
-from skillopt_ci.cli.reader import open_reader
-from skillopt_ci.cli.run_view import view
+from skillopt_ci.cli.options import Globals, global_options
+from skillopt_ci.cli.read import open_reader, view
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.github.client import from_environ
 from skillopt_ci.github.github import GitHubForge

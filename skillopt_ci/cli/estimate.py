@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import click
 
-from skillopt_ci.cli.assemble import open_session
-from skillopt_ci.cli.context import Globals, global_options
-from skillopt_ci.cli.live import build_observer
+from skillopt_ci.cli.build import open_session
+from skillopt_ci.cli.options import Globals, global_options
+from skillopt_ci.cli.progress import build_observer
 from skillopt_ci.cli.table import print_table
 from skillopt_ci.config.config import Budget, Limits
 from skillopt_ci.errors import ExitCode

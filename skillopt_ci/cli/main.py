@@ -1,31 +1,246 @@
 """The entry point: finds the command, and turns whatever ends it into an exit code."""
 
+import difflib
+import json
+import platform
+import re
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+import tempfile
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
 from types import FrameType
+from typing import Any, NamedTuple, cast
 
 import click
 
-from skillopt_ci.cli.context import Globals, global_options
-from skillopt_ci.cli.failure import describe, tell
-from skillopt_ci.cli.lazy import Lazy, LazyGroup
+from skillopt_ci import __version__
+from skillopt_ci.cli.options import Globals, global_options, wants_colour
 from skillopt_ci.confinement import close_process
-from skillopt_ci.errors import ExitCode
-from skillopt_ci.redaction import Redact, RedactedStream
+from skillopt_ci.errors import ExitCode, SkilloptError
+from skillopt_ci.redaction import Redact, RedactedStream, unchanged
+from skillopt_ci.sanitize import harmless
+from skillopt_ci.util import lasting_import
+
+# A command group that knows its commands by name and imports one only when it is asked for.
+
+
+class Lazy(NamedTuple):
+    """A command that is imported when it is asked for: ``package.module.attribute``, and its help.
+
+    The help is one line, so that ``--help`` and a misspelt name cost no import.
+    """
+
+    place: str
+    help: str
+
+
+class LazyGroup(click.Group):
+    """A group of commands by name; ``aliases`` maps further names to those."""
+
+    def __init__(
+        self,
+        *args: Any,
+        commands_by_name: Mapping[str, Lazy],
+        aliases: Mapping[str, str] | None = None,
+        **how: Any,
+    ) -> None:
+        super().__init__(*args, **how)
+        self.lazy = commands_by_name
+        self.aliases = dict(aliases or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands' names in the order of the table."""
+        del ctx
+        return list(self.lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command called ``cmd_name``, if there is one."""
+        del ctx
+        name = self.aliases.get(cmd_name, cmd_name)
+        if name not in self.lazy:
+            return None
+        module, _, attribute = self.lazy[name].place.rpartition(".")
+        return cast("click.Command", getattr(lasting_import(module), attribute))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that ``args`` start with; a name that is not one gets the nearest."""
+        known = {*self.lazy, *self.aliases}
+        if args and args[0] not in known and not args[0].startswith("-"):
+            nearest = difflib.get_close_matches(args[0], self.lazy, n=1)
+            meant = f" Did you mean {nearest[0]}?" if nearest else ""
+            ctx.fail(f"there is no command {args[0]!r}.{meant}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table of commands without importing them."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, lazy.help) for name, lazy in self.lazy.items()])
+
+
+# The crash report: all that a maintainer needs to find a defect, and none of the secrets.
+
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH", re.IGNORECASE)
+_SECRET_TEXT = re.compile(
+    r"""\b(?:sk|ghp|gho|ghs|ghu|github_pat|glpat|xox[a-z])[-_][\w-]{8,}  # keys by their prefix
+    | (?<=Bearer\s)[^\s'"]+                                             # HTTP authorisation
+    | (?<=://)[^\s/@'"]+(?=@)                                            # user:password@host""",
+    re.VERBOSE,
+)
+_SHORTEST_SECRET = 6
+_LIBRARIES = ("click", "GitPython", "httpx2", "openai", "pydantic", "rich")
+
+
+def secrets_of(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the values of variables that look like secrets, with their names."""
+    return {
+        value: name
+        for name, value in environ.items()
+        if _SECRET_NAME.search(name) and len(value) >= _SHORTEST_SECRET
+    }
+
+
+def without_secrets(text: str, environ: Mapping[str, str]) -> str:
+    """Return ``text`` without the values of secret-looking variables and without known keys."""
+    secrets = secrets_of(environ)
+    for value in sorted(secrets, key=len, reverse=True):
+        text = text.replace(value, f"<{secrets[value]}>")
+    return _SECRET_TEXT.sub("<redacted>", text)
+
+
+def compose(error: BaseException, words: list[str], environ: Mapping[str, str]) -> str:
+    """Write the report on ``error``, which ended the command line ``words``."""
+    facts = [
+        f"skillopt-ci {__version__}",
+        f"Python {platform.python_version()} on {platform.platform()}",
+        *(f"{name} {_version(name)}" for name in _LIBRARIES),
+        f"command: skillopt-ci {' '.join(words)}",
+    ]
+    trace = "".join(traceback.format_exception(error))
+    return without_secrets("\n".join([*facts, "", trace]), environ)
+
+
+def write_report(
+    error: BaseException,
+    words: list[str],
+    environ: Mapping[str, str],
+    folder: Path | None = None,
+    redact: Redact = unchanged,
+) -> str:
+    """Leave the report in ``folder`` (for temporary files) and return a line that says where.
+
+    On a CI runner, whose files vanish with it, and where no file can be written, the line is
+    followed by the report itself.
+    """
+    report = redact(compose(error, words, environ))
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w",
+            encoding="utf-8",
+            errors="backslashreplace",
+            prefix="skillopt-ci-crash-",
+            suffix=".txt",
+            dir=folder,
+            delete=False,
+        ) as file:
+            file.write(report)
+    except OSError as failure:
+        return f"No report could be written ({failure.strerror}); this is it:\n\n{report}"
+    where = f"Please report it with {Path(file.name)}, which holds no secrets that we know of."
+    return f"{where}\n\n{report}" if environ.get("CI") else where
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+# How a command that failed says so: one message, one hint, one exit code.
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What ended a command, in words; ``kind`` is the error's name for programs."""
+
+    kind: str
+    message: str
+    hint: str
+    exit_code: ExitCode
+
+
+def describe(
+    error: BaseException,
+    words: list[str],
+    environ: Mapping[str, str],
+    redact: Redact = unchanged,
+) -> Failure:
+    """Put ``error`` into words; one that nobody foresaw leaves a crash report behind."""
+    if isinstance(error, SkilloptError):
+        said = redact(error.message), redact(error.hint)
+        return Failure(type(error).__name__, *said, error.exit_code)
+    if isinstance(error, click.ClickException):
+        return _usage(error)
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        return Failure(
+            "Interrupted",
+            "interrupted",
+            "What was done is saved; the same command goes on from there.",
+            ExitCode.INTERRUPTED,
+        )
+    return Failure(
+        "Defect",
+        f"skillopt-ci itself failed ({type(error).__name__}): this is a defect",
+        write_report(error, words, environ, redact=redact),
+        ExitCode.DEFECT,
+    )
+
+
+def tell(failure: Failure, *, as_json: bool, environ: Mapping[str, str]) -> None:
+    """Print ``failure`` on standard error, and as JSON on standard output if asked to.
+
+    Raises BrokenPipeError when nobody reads standard output any more.
+    """
+    colour = wants_colour(sys.stderr, environ)
+    # that there is nothing to do is no error, though it ends the command
+    nothing = failure.exit_code is ExitCode.NOTHING_TO_DO
+    label = click.style(
+        "stopped:" if nothing else "error:", fg="yellow" if nothing else "red", bold=True
+    )
+    click.echo(f"{label} {harmless(failure.message)}", err=True, color=colour)
+    if failure.hint:
+        click.echo(click.style(harmless(failure.hint), dim=True), err=True, color=colour)
+    if as_json:
+        error = {"type": failure.kind, "message": failure.message, "hint": failure.hint}
+        click.echo(json.dumps({"error": error, "exit_code": int(failure.exit_code)}))
+
+
+def _usage(error: click.ClickException) -> Failure:
+    ctx = getattr(error, "ctx", None)
+    hint = f"See `{ctx.command_path} --help`." if ctx is not None else ""
+    return Failure("UsageError", error.format_message(), hint, ExitCode.USAGE)
+
 
 #: Where each command stands, and its line of help.
 COMMANDS = {
     "init": Lazy(
-        "skillopt_ci.cli.init.command", "Write a configuration and example tasks to start from."
+        "skillopt_ci.cli.init.init_command",
+        "Write a configuration and example tasks to start from.",
     ),
     "new-env": Lazy(
-        "skillopt_ci.cli.new_env.command",
+        "skillopt_ci.cli.init.new_env_command",
         "Write an environment to start from: tasks, grading, a test.",
     ),
     "quickstart": Lazy(
-        "skillopt_ci.cli.quickstart.command",
+        "skillopt_ci.cli.init.quickstart_command",
         "See a whole training run in a minute, without any key or account.",
     ),
     "discover": Lazy(
@@ -33,11 +248,11 @@ COMMANDS = {
         "Find the skills of this repository, and the runs that train them.",
     ),
     "validate": Lazy(
-        "skillopt_ci.cli.validate.command",
+        "skillopt_ci.cli.check.validate_command",
         "Check configuration, tasks, skill and repository; call no model.",
     ),
     "doctor": Lazy(
-        "skillopt_ci.cli.doctor.command",
+        "skillopt_ci.cli.check.doctor_command",
         "Ask models, tools and prices whether they are ready; change nothing.",
     ),
     "estimate": Lazy(
@@ -45,57 +260,67 @@ COMMANDS = {
         "Say what a step, an epoch and the run will call and cost.",
     ),
     "step": Lazy(
-        "skillopt_ci.cli.step.command", "Do one training step, or go on with the one in flight."
+        "skillopt_ci.cli.train.step_command",
+        "Do one training step, or go on with the one in flight.",
     ),
-    "run": Lazy("skillopt_ci.cli.run.command", "Do the steps that are left, up to a budget."),
+    "run": Lazy("skillopt_ci.cli.train.run_command", "Do the steps that are left, up to a budget."),
     "plan": Lazy(
-        "skillopt_ci.cli.plan.command", "Say which attempts come next, shared out over machines."
+        "skillopt_ci.cli.shard.plan_command",
+        "Say which attempts come next, shared out over machines.",
     ),
     "rollout": Lazy(
-        "skillopt_ci.cli.rollout.command",
+        "skillopt_ci.cli.shard.rollout_command",
         "Make one machine's share of the attempts that come next.",
     ),
     "finish": Lazy(
-        "skillopt_ci.cli.finish.command",
+        "skillopt_ci.cli.train.finish_command",
         "End the run: validate and test the skills, and sum it up.",
     ),
     "slow-update": Lazy(
-        "skillopt_ci.cli.slow_update.command",
+        "skillopt_ci.cli.train.slow_update_command",
         "Do the end of an epoch, if one is due: guidance and notes (epoch-end).",
     ),
-    "eval": Lazy("skillopt_ci.cli.eval.command", "Measure a skill on one of the splits."),
+    "eval": Lazy("skillopt_ci.cli.evaluate.eval_command", "Measure a skill on one of the splits."),
     "trace": Lazy(
-        "skillopt_ci.cli.trace.command", "Show how an attempt at a task went, step by step."
+        "skillopt_ci.cli.evaluate.trace_command",
+        "Show how an attempt at a task went, step by step.",
     ),
     "rescore": Lazy(
-        "skillopt_ci.cli.rescore.command",
+        "skillopt_ci.cli.evaluate.rescore_command",
         "Grade the attempts that were made with the scorer as it is now.",
     ),
     "calibrate": Lazy(
-        "skillopt_ci.cli.calibrate.command",
+        "skillopt_ci.cli.evaluate.calibrate_command",
         "Say how often the gate errs on your tasks, and what it needs.",
     ),
-    "status": Lazy("skillopt_ci.cli.status.command", "Say where training stands."),
-    "log": Lazy("skillopt_ci.cli.log.command", "List the steps of the run."),
+    "status": Lazy("skillopt_ci.cli.show.status_command", "Say where training stands."),
+    "log": Lazy("skillopt_ci.cli.show.log_command", "List the steps of the run."),
     "diff": Lazy(
-        "skillopt_ci.cli.diff.command",
+        "skillopt_ci.cli.show.diff_command",
         "Show what changed in the skill between two of its versions.",
     ),
-    "show": Lazy("skillopt_ci.cli.show.command", "Show one step: results, edits, gate arithmetic."),
+    "show": Lazy(
+        "skillopt_ci.cli.show.show_command", "Show one step: results, edits, gate arithmetic."
+    ),
     "comment": Lazy(
         "skillopt_ci.cli.comment.command",
         "Print what the pull request's comment says, or publish it.",
     ),
-    "best": Lazy("skillopt_ci.cli.best.command", "Print or write the best skill so far."),
+    "best": Lazy("skillopt_ci.cli.show.best_command", "Print or write the best skill so far."),
     "report": Lazy(
-        "skillopt_ci.cli.report.command",
+        "skillopt_ci.cli.report.report_command",
         "Write an HTML page that shows what was learned, or serve it live.",
     ),
-    "export": Lazy("skillopt_ci.cli.export.command", "Write the run as another program's files."),
-    "config": Lazy(
-        "skillopt_ci.cli.config.command", "Print the effective configuration, or its JSON Schema."
+    "export": Lazy(
+        "skillopt_ci.cli.report.export_command", "Write the run as another program's files."
     ),
-    "simulate": Lazy("skillopt_ci.cli.simulate.command", "Serve a simulated model over HTTP."),
+    "config": Lazy(
+        "skillopt_ci.cli.config.config_command",
+        "Print the effective configuration, or its JSON Schema.",
+    ),
+    "simulate": Lazy(
+        "skillopt_ci.cli.config.simulate_command", "Serve a simulated model over HTTP."
+    ),
 }
 
 CLOSED_PIPE = 128 + signal.SIGPIPE

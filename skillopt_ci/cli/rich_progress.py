@@ -12,8 +12,17 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.table import Column
 from rich.text import Text
 
-from skillopt_ci.cli.run_line import RunLine, noted, run_line_text
-from skillopt_ci.cli.stages import NAME_WIDTH, Stages, after, finished_text, rate_text, time_text
+from skillopt_ci.cli.progress import (
+    NAME_WIDTH,
+    RunLine,
+    Stages,
+    after,
+    finished_text,
+    noted,
+    rate_text,
+    run_line_text,
+    time_text,
+)
 from skillopt_ci.progress import (
     CallPaid,
     Event,

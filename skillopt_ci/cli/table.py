@@ -7,7 +7,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.table import Table
 from rich.text import Text
 
-from skillopt_ci.cli.console import build_console
+from skillopt_ci.cli.options import build_console
 from skillopt_ci.sanitize import harmless
 
 _GAP = "  "

@@ -5,7 +5,7 @@ import pytest
 
 from skillopt_ci.action.ending import announce, meaning
 from skillopt_ci.action.workflow_commands import JobLog
-from skillopt_ci.cli.failure import describe
+from skillopt_ci.cli.main import describe
 from skillopt_ci.errors import BudgetExhausted, ConfigError, ExitCode, SkilloptError
 
 

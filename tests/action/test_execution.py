@@ -5,7 +5,7 @@ from skillopt_ci.action.execution import Ended, execute, words
 from skillopt_ci.action.inputs import Command, Inputs
 from skillopt_ci.action.outputs import Result
 from skillopt_ci.action.workflow_commands import JobLog
-from skillopt_ci.cli.context import Globals
+from skillopt_ci.cli.options import Globals
 from skillopt_ci.demo.quickstart import write_example
 from skillopt_ci.errors import ExitCode
 

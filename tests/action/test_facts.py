@@ -12,7 +12,7 @@ from skillopt_ci.action.inputs import Inputs
 from skillopt_ci.action.job import Job, Shown
 from skillopt_ci.action.runner import Runner
 from skillopt_ci.action.workflow_commands import JobLog
-from skillopt_ci.cli.context import Globals
+from skillopt_ci.cli.options import Globals
 from skillopt_ci.demo.quickstart import write_example
 from skillopt_ci.github.github import GitHubForge
 from skillopt_ci.github.types import WantedPullRequest

@@ -15,7 +15,7 @@ from skillopt_ci.action.outputs import Outputs
 from skillopt_ci.action.perform import perform
 from skillopt_ci.action.runner import Runner
 from skillopt_ci.action.workflow_commands import JobLog
-from skillopt_ci.cli.context import Globals
+from skillopt_ci.cli.options import Globals
 from skillopt_ci.demo.quickstart import write_example
 from skillopt_ci.errors import InfrastructureError, UsageError
 from skillopt_ci.git.process import Git

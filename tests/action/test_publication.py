@@ -10,7 +10,7 @@ from github_server.state import Hub
 
 from skillopt_ci.action.publication import links_of, publish_run
 from skillopt_ci.action.publish import Published
-from skillopt_ci.cli.context import Globals
+from skillopt_ci.cli.options import Globals
 from skillopt_ci.errors import RepositoryError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from github_server.state import Hub
 from skillopt_ci.action.activity import Evaluate
 from skillopt_ci.action.outputs import Outputs
 from skillopt_ci.action.pull_reviewer import PullReviewer
-from skillopt_ci.cli.context import Globals
+from skillopt_ci.cli.options import Globals
 from skillopt_ci.errors import ExitCode
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from skillopt_ci.cli.init import make_repository
 from skillopt_ci.cli.main import main
-from skillopt_ci.cli.quickstart import make_repository
 from skillopt_ci.git.process import Git
 
 CONFIG = "skillopt.yaml"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_ci.cli.assemble import open_session
-from skillopt_ci.cli.context import Globals
+from skillopt_ci.cli.build import open_session
+from skillopt_ci.cli.options import Globals
 from skillopt_ci.errors import ConfigError, SkilloptError
 from skillopt_ci.progress import Event, Note, silent
 

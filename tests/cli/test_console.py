@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from skillopt_ci.cli.console import build_console, wants_colour
+from skillopt_ci.cli.options import build_console, wants_colour
 
 
 class Terminal(io.StringIO):

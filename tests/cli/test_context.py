@@ -3,8 +3,8 @@ from pathlib import Path
 import click
 import pytest
 
-from skillopt_ci.cli.context import Globals, global_options
 from skillopt_ci.cli.main import main
+from skillopt_ci.cli.options import Globals, global_options
 
 
 @click.group()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.cli.crash import compose, without_secrets, write_report
+from skillopt_ci.cli.main import compose, without_secrets, write_report
 
 
 def test_the_report_holds_versions_command_and_traceback() -> None:

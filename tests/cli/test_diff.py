@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.cli.diff_text import print_diff
+from skillopt_ci.cli.show import print_diff
 from skillopt_ci.training.offline_eval import NamedSkill
 
 if TYPE_CHECKING:

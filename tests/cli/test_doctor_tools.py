@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from computer_kinds import computers
 
-from skillopt_ci.cli.tools import judged_git
+from skillopt_ci.cli.check import judged_git
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Cli, Done

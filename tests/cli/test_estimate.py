@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from skillopt_ci.cli.quickstart import make_repository
+from skillopt_ci.cli.init import make_repository
 
 if TYPE_CHECKING:
     from pathlib import Path

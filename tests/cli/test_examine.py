@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_ci.cli.context import Globals
-from skillopt_ci.cli.examine import Examined, Finding, examine
+from skillopt_ci.cli.check import Examined, Finding, examine
+from skillopt_ci.cli.options import Globals
 from skillopt_ci.errors import ExitCode
 
 Edit = Callable[[Path, str, str], None]

@@ -8,9 +8,8 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from skillopt_ci.cli.context import Globals
-from skillopt_ci.cli.init import choose, command, decider
-from skillopt_ci.cli.providers import PRESETS
+from skillopt_ci.cli.init import PRESETS, choose, decider, init_command
+from skillopt_ci.cli.options import Globals
 from skillopt_ci.config.loading import load
 
 KEYS = ["run", "skill", "provider", "base_url", "target_model", "optimizer_model", "api_key_env"]
@@ -18,7 +17,7 @@ KEYS = ["run", "skill", "provider", "base_url", "target_model", "optimizer_model
 
 def init(folder: Path, *words: str) -> Result:
     settings = replace(Globals.of_process(), cwd=folder)
-    return CliRunner().invoke(command, words, obj=settings, standalone_mode=False)
+    return CliRunner().invoke(init_command, words, obj=settings, standalone_mode=False)
 
 
 @pytest.mark.parametrize("provider", PRESETS)

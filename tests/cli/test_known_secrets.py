@@ -1,7 +1,7 @@
 from pathlib import Path
 from typing import Any
 
-from skillopt_ci.cli.known_secrets import learn_secrets
+from skillopt_ci.cli.build import learn_secrets
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.redaction import HIDDEN, Redactor

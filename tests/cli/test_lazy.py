@@ -4,7 +4,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from skillopt_ci.cli.lazy import Lazy, LazyGroup
+from skillopt_ci.cli.main import Lazy, LazyGroup
 
 BROKEN = 'raise RuntimeError("imported")\n'
 GREET = """import click

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from skillopt_ci.cli.context import Globals
-from skillopt_ci.cli.live import build_observer
+from skillopt_ci.cli.options import Globals
+from skillopt_ci.cli.progress import build_observer
 from skillopt_ci.progress import Note, StageFinished, StageStarted
 
 EVENTS = (StageStarted("rollout", 2), Note("hello"), Note("careful", "warning"))

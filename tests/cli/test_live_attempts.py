@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from skillopt_ci.cli.live_attempts import LiveAttempts
+from skillopt_ci.cli.report import LiveAttempts
 
 
 def ended(stage: str, hard: float) -> str:

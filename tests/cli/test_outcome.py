@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_ci.cli.assemble import open_session
-from skillopt_ci.cli.context import Globals
-from skillopt_ci.cli.outcome import outcome_json, print_outcome, summary
+from skillopt_ci.cli.build import open_session
+from skillopt_ci.cli.options import Globals
+from skillopt_ci.cli.train import outcome_json, print_outcome, summary
 from skillopt_ci.ledger.records import UsageRecord
 from skillopt_ci.progress import silent
 from skillopt_ci.training.step import StepOutcome

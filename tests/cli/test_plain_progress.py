@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.cli.plain_progress import NotesOnly, PlainProgress
+from skillopt_ci.cli.progress import NotesOnly, PlainProgress
 from skillopt_ci.progress import Event, Note, StageAdvanced, StageFinished, StageStarted
 
 

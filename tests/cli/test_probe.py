@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.cli.examine import Finding
-from skillopt_ci.cli.probe import probe_models
+from skillopt_ci.cli.check import Finding, probe_models
 from skillopt_ci.config.models import Models
 from skillopt_ci.errors import ExitCode
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.cli.quickstart import make_repository
+from skillopt_ci.cli.init import make_repository
 from skillopt_ci.errors import UsageError
 
 if TYPE_CHECKING:

@@ -5,9 +5,8 @@ from functools import reduce
 import pytest
 from rich.console import Console
 
-from skillopt_ci.cli.plain_progress import PlainProgress
+from skillopt_ci.cli.progress import PlainProgress, RunLine, noted, run_line_text
 from skillopt_ci.cli.rich_progress import RichProgress
-from skillopt_ci.cli.run_line import RunLine, noted, run_line_text
 from skillopt_ci.progress import CallPaid, Event, StageFinished, StageStarted, StepStarted
 
 STEP = StepStarted(3, 12, 1, 0.675, 40, "merged")

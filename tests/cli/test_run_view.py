@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.cli.context import Globals
-from skillopt_ci.cli.reader import open_reader
-from skillopt_ci.cli.run_view import view
+from skillopt_ci.cli.options import Globals
+from skillopt_ci.cli.read import open_reader, view
 from skillopt_ci.report.view import RunView, StepPlace
 
 if TYPE_CHECKING:

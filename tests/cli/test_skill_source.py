@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_ci.cli.assemble import open_session
-from skillopt_ci.cli.context import Globals
-from skillopt_ci.cli.skill_source import find_skill
+from skillopt_ci.cli.build import find_skill, open_session
+from skillopt_ci.cli.options import Globals
 from skillopt_ci.errors import UsageError
 from skillopt_ci.progress import silent
 from skillopt_ci.training.run_context import Session

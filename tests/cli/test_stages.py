@@ -1,6 +1,6 @@
 import pytest
 
-from skillopt_ci.cli.stages import Stage, after, count_text, finished_text, rate_text, time_text
+from skillopt_ci.cli.progress import Stage, after, count_text, finished_text, rate_text, time_text
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 
 

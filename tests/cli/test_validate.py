@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.cli.examine import Finding
-from skillopt_ci.cli.validate import exit_code
+from skillopt_ci.cli.check import Finding, exit_code
 from skillopt_ci.errors import ExitCode
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 import yaml
 
-from skillopt_ci.cli.workflows import NAMES, Place, workflow_files
+from skillopt_ci.cli.init import NAMES, Place, workflow_files
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "workflows"
 PLACE = Place(PurePosixPath("skillopt.yaml"), PurePosixPath("skills/a/SKILL.md"), key="A_KEY")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.cli.workplaces import check_places
+from skillopt_ci.cli.build import check_places
 from skillopt_ci.config.loading import load
 from skillopt_ci.config.rollout import ComputerBlock
 from skillopt_ci.errors import UsageError

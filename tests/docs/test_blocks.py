@@ -20,8 +20,8 @@ import yaml
 from check_jsonschema.builtin_schemas import get_builtin_schema
 from doc_blocks import Block, all_blocks, commands, documents, run_in
 
-from skillopt_ci.cli.context import Globals
 from skillopt_ci.cli.main import cli
+from skillopt_ci.cli.options import Globals
 from skillopt_ci.config.loading import load
 from skillopt_ci.config.reference import json_schema
 from skillopt_ci.tasks.loading import load_tasks

@@ -10,8 +10,8 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from skillopt_ci.cli.assemble import open_session
-from skillopt_ci.cli.context import Globals
+from skillopt_ci.cli.build import open_session
+from skillopt_ci.cli.options import Globals
 from skillopt_ci.progress import Event
 from skillopt_ci.training.final_evaluation import finish
 from skillopt_ci.training.run_context import Session

@@ -11,8 +11,8 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from skillopt_ci.cli.assemble import open_session
-from skillopt_ci.cli.context import Globals
+from skillopt_ci.cli.build import open_session
+from skillopt_ci.cli.options import Globals
 from skillopt_ci.progress import Event, StageFinished
 from skillopt_ci.training.trainer import train
 

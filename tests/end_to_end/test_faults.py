@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.cli.quickstart import make_repository
+from skillopt_ci.cli.init import make_repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

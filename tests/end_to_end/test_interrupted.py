@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.cli.quickstart import make_repository
+from skillopt_ci.cli.init import make_repository
 from skillopt_ci.demo.models import Behaviour, running
 
 if TYPE_CHECKING:

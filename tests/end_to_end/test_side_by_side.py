@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_ci.cli.quickstart import make_repository
+from skillopt_ci.cli.init import make_repository
 from skillopt_ci.git.process import Git
 
 pytestmark = pytest.mark.end_to_end

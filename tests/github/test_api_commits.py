@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from github_server.scene import SKILL, Scene
 
-from skillopt_ci.cli.assemble import open_ledger
+from skillopt_ci.cli.build import open_ledger
 from skillopt_ci.config import config
 from skillopt_ci.config.loading import load
 from skillopt_ci.errors import LostRace, UsageError

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hostile import HOSTILE, problems
 
-from skillopt_ci.cli.context import Globals
-from skillopt_ci.cli.reader import open_reader
-from skillopt_ci.cli.run_view import view
+from skillopt_ci.cli.options import Globals
+from skillopt_ci.cli.read import open_reader, view
 from skillopt_ci.report.check import step_check
 from skillopt_ci.report.comment import body, pinned_comment, step_comment
 from skillopt_ci.report.text import Links

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from doc_blocks import Block, Command, commands
 
-from skillopt_ci.cli.quickstart import make_repository
+from skillopt_ci.cli.init import make_repository
 
 _GIT = "[user]\nname = Ada\nemail = ada@example.org\n[init]\ndefaultBranch = main\n"
 #: What differs from one run to the next.

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.cli.assemble import open_session
-from skillopt_ci.cli.context import Globals
+from skillopt_ci.cli.build import open_session
+from skillopt_ci.cli.options import Globals
 from skillopt_ci.demo.quickstart import write_example
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.records import StepRecord

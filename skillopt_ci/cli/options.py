@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TextIO, TypeVar
 
 import click
 
@@ -118,3 +118,36 @@ _OPTIONS = (
     ),
     click.version_option(__version__, prog_name="skillopt-ci", message="%(prog)s %(version)s"),
 )
+
+
+# The terminal: whether it takes colour, and the console that draws on it.
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def is_live(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Say whether ``stream`` is a terminal on which lines can be redrawn."""
+    return stream.isatty() and environ.get("TERM") != "dumb"
+
+
+def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Say whether to colour ``stream``: a capable terminal, and no ``NO_COLOR``."""
+    return is_live(stream, environ) and not environ.get("NO_COLOR")
+
+
+def build_console(stream: TextIO, environ: Mapping[str, str]) -> "Console":
+    """Build the console for messages and progress on ``stream`` (standard error, as a rule)."""
+    from rich.console import Console  # noqa: PLC0415 - only commands that draw pay for it
+
+    live = is_live(stream, environ)
+    return Console(
+        file=stream,
+        force_terminal=live,
+        no_color=not wants_colour(stream, environ),
+        highlight=False,
+        markup=False,
+        emoji=False,
+        soft_wrap=not live,
+        _environ=environ,
+    )
