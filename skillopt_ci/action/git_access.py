@@ -4,7 +4,9 @@ The runner mounts a checkout that belongs to another user, and a home without an
 """
 
 import base64
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 BOT_NAME = "github-actions[bot]"
@@ -53,3 +55,34 @@ def repositories(workspace: Path, folder: Path) -> list[Path]:
     inside = [place for place in (folder, *folder.parents) if place.is_relative_to(workspace)]
     nested = next((place for place in inside if (place / ".git").exists()), workspace)
     return list(dict.fromkeys([workspace, nested]))
+
+
+# Leave the files of a mounted workspace to the user who owns them.
+
+
+@contextmanager
+def owner_kept(workspace: Path, user: int) -> Iterator[None]:
+    """Give what ``user`` (ours) creates below ``workspace`` inside the block to its owner.
+
+    Does nothing where we own the workspace ourselves or may not give files away.
+    """
+    found = workspace.stat()
+    if user != 0 or found.st_uid == user:
+        yield
+        return
+    before = frozenset(_owned(workspace, user))
+    try:
+        yield
+    finally:
+        for path in set(_owned(workspace, user)) - before:
+            # some mounts refuse it: then the files stay ours, as with any other action
+            with suppress(OSError):
+                os.chown(path, found.st_uid, found.st_gid, follow_symlinks=False)
+
+
+def _owned(folder: Path, user: int) -> Iterator[str]:
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = os.path.join(place, name)  # noqa: PTH118 - a workspace can hold many files
+            if os.lstat(path).st_uid == user:
+                yield path

@@ -1,9 +1,14 @@
 """The action's outputs, folded from the JSON objects that a command printed."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from pathlib import Path, PurePath
+from typing import Any, Literal, TextIO
+
+from skillopt_ci.errors import UsageError
+from skillopt_ci.sanitize import harmless_line
 
 Result = Mapping[str, Any]
 
@@ -143,3 +148,181 @@ def _text(value: Any) -> str:
 
 def _compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
+
+
+# What the runner tells a job about itself.
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """The job's surroundings, from the variables that every runner sets."""
+
+    workspace: Path
+    event_name: str
+    event_path: Path
+    repository: str
+    server_url: str
+    api_url: str
+    run_url: str
+    output: Path | None
+    summary: Path | None
+    debug: bool
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> "Runner":
+        """Read the variables; raises UsageError that names those that are missing."""
+        needed = ("GITHUB_WORKSPACE", "GITHUB_EVENT_NAME", "GITHUB_EVENT_PATH", "GITHUB_REPOSITORY")
+        missing = [name for name in needed if not environ.get(name)]
+        if missing:
+            raise UsageError(
+                f"this is no job of a GitHub runner: {', '.join(missing)} not set",
+                hint="Elsewhere, call the command line: `skillopt-ci --help`.",
+            )
+        server = environ.get("GITHUB_SERVER_URL") or "https://github.com"
+        repository = environ["GITHUB_REPOSITORY"]
+        return cls(
+            workspace=Path(environ["GITHUB_WORKSPACE"]),
+            event_name=environ["GITHUB_EVENT_NAME"],
+            event_path=Path(environ["GITHUB_EVENT_PATH"]),
+            repository=repository,
+            server_url=server,
+            api_url=environ.get("GITHUB_API_URL") or "https://api.github.com",
+            run_url=_run_url(f"{server}/{repository}", environ.get("GITHUB_RUN_ID", "")),
+            output=_file(environ, "GITHUB_OUTPUT"),
+            summary=_file(environ, "GITHUB_STEP_SUMMARY"),
+            debug=environ.get("RUNNER_DEBUG") == "1",
+        )
+
+
+def _run_url(repository: str, run: str) -> str:
+    return f"{repository}/actions/runs/{run}" if run else ""
+
+
+def _file(environ: Mapping[str, str], name: str) -> Path | None:
+    return Path(environ[name]) if environ.get(name) else None
+
+
+# The files through which a job hands outputs and its summary to the runner.
+
+#: GitHub drops a step's summary that is longer than this many bytes.
+SUMMARY_LIMIT = 1024 * 1024
+_CUT = "\n\n*This summary was cut here: it is longer than GitHub shows.*\n"
+
+
+def append_outputs(file: Path, outputs: Mapping[str, str], token: Callable[[], str]) -> None:
+    """Set the step's outputs, each between delimiters that its value does not contain.
+
+    Empty ones are left out: reading them gives the same. ``token`` makes words that nobody can
+    guess, a new one for every call.
+    """
+    with file.open("a", encoding="utf-8", newline="\n") as stream:
+        for name, value in outputs.items():
+            if not value:
+                continue
+            delimiter = _delimiter(value, token)
+            stream.write(f"{name}<<{delimiter}\n{value}\n{delimiter}\n")
+
+
+def append_summary(file: Path, markdown: str) -> None:
+    """Add to the step's summary what still fits, cut at the end of a line."""
+    used = file.stat().st_size if file.exists() else 0
+    room = max(0, SUMMARY_LIMIT - used - 1)
+    with file.open("a", encoding="utf-8", newline="\n") as stream:
+        stream.write(_fitting(markdown, room))
+
+
+def _delimiter(value: str, token: Callable[[], str]) -> str:
+    while True:
+        delimiter = f"skillopt_{token()}"
+        if delimiter not in value:
+            return delimiter
+
+
+def _fitting(markdown: str, room: int) -> str:
+    data = (markdown.rstrip("\n") + "\n").encode("utf-8")
+    if len(data) <= room:
+        return data.decode("utf-8")
+    kept = data[: max(0, room - len(_CUT))].rpartition(b"\n")[0]
+    return (kept.decode("utf-8") + _CUT) if kept else ""
+
+
+# Workflow commands: lines by which a job speaks to the runner that reads its log.
+
+Level = Literal["notice", "warning", "error"]
+
+#: GitHub shows no more of one message.
+_LONGEST = 4_000
+
+
+def escape_data(text: str) -> str:
+    """``text`` as the part of a command after the second ``::``."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def escape_property(text: str) -> str:
+    """``text`` as the value of a command's property."""
+    return escape_data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def command(name: str, text: str = "", **properties: str) -> str:
+    """A workflow command; properties without a value are left out."""
+    given = [f"{key}={escape_property(value)}" for key, value in properties.items() if value]
+    return f"::{' '.join([name, ','.join(given)]).strip()}::{escape_data(text)}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobLog:
+    """The job's log. ``token`` makes words that nobody can guess."""
+
+    stream: TextIO
+    token: Callable[[], str]
+
+    def say(self, text: str) -> None:
+        """Write a line of our own."""
+        self._write(harmless_line(text))
+
+    def mask(self, secret: str) -> None:
+        """Have the runner hide ``secret`` from here on, each of its lines by itself."""
+        for line in secret.splitlines():
+            if line.strip():
+                self._write(command("add-mask", line))
+
+    def annotate(
+        self,
+        level: Level,
+        message: str,
+        *,
+        title: str = "",
+        file: PurePath | None = None,
+        line: int | None = None,
+    ) -> None:
+        """Show ``message`` on the run's page and, if a file is given, at that line of it."""
+        place = {
+            "file": "" if file is None else str(file),
+            "line": "" if file is None or line is None else str(line),
+        }
+        self._write(command(level, message[:_LONGEST], title=title, **place))
+
+    @contextmanager
+    def group(self, title: str) -> Iterator[None]:
+        """Fold what is written inside; groups do not nest."""
+        self._write(f"::group::{harmless_line(title)}")
+        try:
+            yield
+        finally:
+            self._write("::endgroup::")
+
+    @contextmanager
+    def untrusted(self) -> Iterator[TextIO]:
+        """Give a stream on which nothing is taken for a command."""
+        token = self.token()
+        self._write(command("stop-commands", token))
+        try:
+            yield self.stream
+        finally:
+            # text that ended in the middle of a line must not swallow the token
+            self._write(f"\n::{token}::")
+
+    def _write(self, line: str) -> None:
+        self.stream.write(f"{line}\n")
+        self.stream.flush()

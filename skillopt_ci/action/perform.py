@@ -4,14 +4,11 @@ from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 
-from skillopt_ci.action.activity import Acknowledge, Activity, Evaluate, Nothing, Perform
-from skillopt_ci.action.ending import announce, meaning
-from skillopt_ci.action.event import Comment
-from skillopt_ci.action.execution import Ended, execute, page_name, words
-from skillopt_ci.action.guidance import leave_notes
+from skillopt_ci.action.event import Acknowledge, Activity, Comment, Evaluate, Nothing, Perform
 from skillopt_ci.action.inputs import Command
-from skillopt_ci.action.job import Job, Shown
+from skillopt_ci.action.job import Ended, Job, Shown, announce, execute, meaning, page_name, words
 from skillopt_ci.action.outputs import Outputs, Result, fold
+from skillopt_ci.action.publish import leave_notes
 from skillopt_ci.errors import SkilloptError, UsageError
 from skillopt_ci.git.process import Git
 from skillopt_ci.github.types import CommentRef, Reaction

@@ -4,8 +4,7 @@ import json
 
 import click
 
-from skillopt_ci.action.publication import links_of, publish_run, showing
-from skillopt_ci.action.publish import Published, report
+from skillopt_ci.action.publish import Published, links_of, publish_run, report, showing
 from skillopt_ci.cli.options import Globals, global_options
 from skillopt_ci.cli.read import open_reader, view
 from skillopt_ci.errors import ExitCode

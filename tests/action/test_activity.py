@@ -2,16 +2,18 @@ from dataclasses import replace
 
 import pytest
 
-from skillopt_ci.action.activity import (
+from skillopt_ci.action.event import (
     Acknowledge,
     Activity,
+    Comment,
     Evaluate,
+    Event,
     Facts,
     Nothing,
     Perform,
+    Pull,
     decide,
 )
-from skillopt_ci.action.event import Comment, Event, Pull
 from skillopt_ci.action.inputs import Command, Inputs
 
 NOTHING = "nothing"

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.action.commands import REQUESTS, requested
+from skillopt_ci.action.event import REQUESTS, requested
 
 
 @pytest.mark.parametrize("word", ["step", "eval", "slow-update", "status"])

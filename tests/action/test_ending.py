@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_ci.action.ending import announce, meaning
-from skillopt_ci.action.workflow_commands import JobLog
+from skillopt_ci.action.job import announce, meaning
+from skillopt_ci.action.outputs import JobLog
 from skillopt_ci.cli.main import describe
 from skillopt_ci.errors import BudgetExhausted, ConfigError, ExitCode, SkilloptError
 

@@ -1,10 +1,9 @@
 import io
 from pathlib import Path
 
-from skillopt_ci.action.execution import Ended, execute, words
 from skillopt_ci.action.inputs import Command, Inputs
-from skillopt_ci.action.outputs import Result
-from skillopt_ci.action.workflow_commands import JobLog
+from skillopt_ci.action.job import Ended, execute, words
+from skillopt_ci.action.outputs import JobLog, Result
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.demo.quickstart import write_example
 from skillopt_ci.errors import ExitCode

@@ -7,11 +7,10 @@ from github_server.scene import Scene
 from github_server.state import Hub
 
 from skillopt_ci.action.event import Comment, Event, Pull
-from skillopt_ci.action.facts import configured, gather
+from skillopt_ci.action.event_context import configured, gather
 from skillopt_ci.action.inputs import Inputs
 from skillopt_ci.action.job import Job, Shown
-from skillopt_ci.action.runner import Runner
-from skillopt_ci.action.workflow_commands import JobLog
+from skillopt_ci.action.outputs import JobLog, Runner
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.demo.quickstart import write_example
 from skillopt_ci.github.github import GitHubForge

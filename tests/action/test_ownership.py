@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_ci.action.ownership import owner_kept
+from skillopt_ci.action.git_access import owner_kept
 
 RUNNER = 1001
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")

@@ -7,14 +7,11 @@ import pytest
 from github_server.scene import Scene
 from github_server.state import Hub
 
-from skillopt_ci.action.activity import Acknowledge, Evaluate, Nothing, Perform
-from skillopt_ci.action.event import Comment
+from skillopt_ci.action.event import Acknowledge, Comment, Evaluate, Nothing, Perform
 from skillopt_ci.action.inputs import Command, Inputs
 from skillopt_ci.action.job import Job, Shown
-from skillopt_ci.action.outputs import Outputs
+from skillopt_ci.action.outputs import JobLog, Outputs, Runner
 from skillopt_ci.action.perform import perform
-from skillopt_ci.action.runner import Runner
-from skillopt_ci.action.workflow_commands import JobLog
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.demo.quickstart import write_example
 from skillopt_ci.errors import InfrastructureError, UsageError

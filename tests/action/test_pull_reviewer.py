@@ -8,9 +8,9 @@ import pytest
 from github_server.scene import Scene
 from github_server.state import Hub
 
-from skillopt_ci.action.activity import Evaluate
+from skillopt_ci.action.event import Evaluate
 from skillopt_ci.action.outputs import Outputs
-from skillopt_ci.action.pull_reviewer import PullReviewer
+from skillopt_ci.action.review import PullReviewer
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.errors import ExitCode
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_ci.action.runner import Runner
+from skillopt_ci.action.outputs import Runner
 from skillopt_ci.errors import UsageError
 
 VARIABLES = {

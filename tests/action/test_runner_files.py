@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.action.runner_files import SUMMARY_LIMIT, append_outputs, append_summary
+from skillopt_ci.action.outputs import SUMMARY_LIMIT, append_outputs, append_summary
 
 
 def numbers() -> Callable[[], str]:

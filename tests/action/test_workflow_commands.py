@@ -5,7 +5,7 @@ from pathlib import PurePath
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.action.workflow_commands import JobLog, command
+from skillopt_ci.action.outputs import JobLog, command
 
 ANY_TEXT = st.text() | st.text(alphabet=":#[]%\r\n,=abc")
 

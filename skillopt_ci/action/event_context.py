@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from skillopt_ci.action.activity import Facts
-from skillopt_ci.action.event import Event
+from skillopt_ci.action.event import Event, Facts
 from skillopt_ci.action.job import Job
 from skillopt_ci.cli.build import load_configured
 from skillopt_ci.config.config import Config

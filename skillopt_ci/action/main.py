@@ -9,20 +9,15 @@ from functools import partial
 from pathlib import Path
 
 from skillopt_ci.action import git_access
-from skillopt_ci.action.activity import decide
-from skillopt_ci.action.ending import announce
-from skillopt_ci.action.event import read_event
-from skillopt_ci.action.facts import configured, gather, model_keys
+from skillopt_ci.action.event import decide, read_event
+from skillopt_ci.action.event_context import configured, gather, model_keys
+from skillopt_ci.action.git_access import owner_kept
 from skillopt_ci.action.inputs import Inputs, read_inputs
-from skillopt_ci.action.job import Job
-from skillopt_ci.action.outputs import Outputs
-from skillopt_ci.action.ownership import owner_kept
+from skillopt_ci.action.job import Job, announce
+from skillopt_ci.action.outputs import JobLog, Outputs, Runner, append_outputs, append_summary
 from skillopt_ci.action.perform import Outcome, perform
-from skillopt_ci.action.pull_reviewer import PullReviewer
-from skillopt_ci.action.run_publisher import RunPublisher
-from skillopt_ci.action.runner import Runner
-from skillopt_ci.action.runner_files import append_outputs, append_summary
-from skillopt_ci.action.workflow_commands import JobLog
+from skillopt_ci.action.publish import RunPublisher
+from skillopt_ci.action.review import PullReviewer
 from skillopt_ci.cli.build import learn_secrets
 from skillopt_ci.cli.main import describe, secrets_of, terminate_is_interrupt
 from skillopt_ci.confinement import close_process, keep_back, whole_environment
