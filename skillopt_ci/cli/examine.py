@@ -101,9 +101,7 @@ def _tasks(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
     yield from _programs(splits, loaded, environment)
 
 
-def _programs(
-    splits: Splits, loaded: Loaded, environment: Environment | None
-) -> Iterator[Finding]:
+def _programs(splits: Splits, loaded: Loaded, environment: Environment | None) -> Iterator[Finding]:
     """What keeps the programs of this run from our secrets, and what is left where nothing does."""
     tasks = (*splits.train, *splits.selection, *splits.test)
     starts, left = unconfined_programs(loaded.config, tasks, environment)

@@ -44,7 +44,9 @@ def read_tasks(loaded: Loaded, environ: Mapping[str, str]) -> tuple[Splits, Envi
 
 def keep_secrets(config: Config, root: Path, environ: Mapping[str, str]) -> None:
     """See to it that programs which this configuration starts reach no secret of ours."""
-    roles = [one for one in (config.model.target, config.model.optimizer, config.model.judge) if one]
+    roles = [
+        one for one in (config.model.target, config.model.optimizer, config.model.judge) if one
+    ]
     withhold(filter(None, (key_variable(role) for role in roles)))
     files = [role.api_key_file for role in roles if role.api_key_file]
     home = Path(environ.get("HOME") or "/nonexistent")

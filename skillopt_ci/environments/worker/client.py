@@ -153,7 +153,9 @@ def _result(folder: int) -> dict[str, Any]:
     text = _written(folder, "result.json")
     if not text:
         said = " ".join(_written(folder, "output.txt")[-_TAIL_BYTES:].split()[-40:])
-        raise EnvironmentFailure(f"the attempt's process ended without a result: {said}".rstrip(": "))
+        raise EnvironmentFailure(
+            f"the attempt's process ended without a result: {said}".rstrip(": ")
+        )
     found = json.loads(text)
     if "result" not in found:
         raise EnvironmentFailure(str(found["failed"]))
