@@ -35,6 +35,8 @@ _ENVIRON_START, _ENVIRON_END = 47, 48
 
 #: Numbers that no distribution gives to anybody: above systemd's containers, below 2³¹.
 _FIRST_USER, _USERS = 1_900_000_000, 200_000_000
+#: Folders that are empty, and writable, in every sandbox.
+_FRESH = ("/run", "/tmp", "/var/tmp")  # noqa: S108
 _PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 #: What of /etc is bound: nothing of it is secret.
 _SETTINGS = (
@@ -50,12 +52,14 @@ _CREDENTIALS = (
     *(".local/share/keyrings", ".netrc", ".npmrc", ".password-store", ".pypirc", ".ssh"),
 )
 _SOCKETS = ("/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock")
-_RUNNER_FILES = (
-    *("GITHUB_ENV", "GITHUB_PATH", "GITHUB_OUTPUT", "GITHUB_STATE", "GITHUB_STEP_SUMMARY"),
+_RUNNER_FILES = tuple(
+    f"GITHUB_{name}" for name in ("ENV", "PATH", "OUTPUT", "STATE", "STEP_SUMMARY")
 )
 #: Checkouts are looked for so deep below the workspace.
 _DEPTH = 3
 _PATIENCE = 60
+#: A status beyond this is how bubblewrap tells the number of a signal.
+_KILLED, _SIGNALS = 128, 64
 
 #: Names each path that can be read or written although it is hidden; the first is the folder that
 #: programs start in, which they must be able to read.
@@ -167,13 +171,14 @@ class Cell:
 
     def give(self, *paths: Path) -> None:
         """Let the program own these files and folders."""
-        for path in paths if self.user is not None else ():
-            os.chown(path, self.user, self.user, follow_symlinks=False)
+        if self.user is not None:
+            for path in paths:
+                os.chown(path, self.user, self.user, follow_symlinks=False)
 
     def status(self, status: int) -> int:
         """An exit status as without a sandbox, which has a number in the place of a signal."""
-        killed = self.confinement.kind == "sandbox" and 128 < status <= 128 + 64
-        return 128 - status if killed else status
+        killed = self.confinement.kind == "sandbox" and 0 < status - _KILLED <= _SIGNALS
+        return _KILLED - status if killed else status
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +206,7 @@ class Confinement:
     ) -> tuple[str, ...]:
         """The words of bubblewrap that show what a program may see, see bwrap(1)."""
         home = Path(environ.get("HOME", "/"))
-        layers: dict[Path, tuple[str, ...]] = {
-            path: ("--tmpfs",)
-            for path in map(Path, ("/tmp", "/var/tmp", "/run"))  # noqa: S108
-        }
+        layers: dict[Path, tuple[str, ...]] = dict.fromkeys(map(Path, _FRESH), ("--tmpfs",))
         if home.is_absolute() and home != Path("/") and not home.is_relative_to(folder):
             kept = keeps_home and home not in self.hidden
             layers[home] = ("--bind", str(home)) if kept else ("--tmpfs",)
@@ -328,10 +330,9 @@ def _hidden(
     needed = [checkout, *map(Path, (sys.prefix, sys.base_prefix))]
     workspace = Path(environ.get("GITHUB_WORKSPACE") or checkout)
     places = [*own, *_git_folders(checkout), *_git_folders(workspace)]
-    for name in _RUNNER_FILES:
-        if environ.get(name):
-            places.append(Path(environ[name]).parent)
-    places += [Path(environ[name]) for name in ("RUNNER_TEMP",) if environ.get(name)]
+    places += [Path(environ[name]).parent for name in _RUNNER_FILES if environ.get(name)]
+    if environ.get("RUNNER_TEMP"):
+        places.append(Path(environ["RUNNER_TEMP"]))
     places += [home / name for name in _CREDENTIALS]
     if environ.get("GITHUB_ACTIONS"):
         places.append(home)
@@ -427,13 +428,11 @@ def _installed(words: Iterable[str], environ: Mapping[str, str], home: Path) -> 
 
 def _prefix(folder: Path, home: Path) -> Iterator[Path]:
     """A folder of programs, with the libraries that are installed beside them."""
-    beside = [folder.parent / name for name in ("lib", "lib64", "libexec", "share")]
-    whole = folder.parent not in (Path("/"), home, home / ".local")
     if not folder.is_absolute() or not folder.is_dir() or _is_system(folder):
         return
-    if (whole and (folder.parent / "pyvenv.cfg").is_file()) or (
-        whole and (any(one.is_dir() for one in beside[:3]) or folder.parent.name == "node_modules")
-    ):
+    beside = [folder.parent / name for name in ("lib", "lib64", "libexec", "pyvenv.cfg")]
+    installed = folder.parent.name == "node_modules" or any(one.exists() for one in beside)
+    if installed and folder.parent not in (Path("/"), home, home / ".local"):
         yield folder.parent
     else:
         yield folder

@@ -249,8 +249,8 @@ def _tried(splits: Splits, loaded: Loaded, environ: Mapping[str, str]) -> Iterat
     if faults:
         yield Finding("scorers", "error", f"{faults[0]}\n{_ANY_WORK}", ExitCode.USAGE)
     else:
-        some = "" if len(tried) <= _MOST_TRIED else f", the first {_MOST_TRIED}"
-        text = f"{plural(len(tried), 'grader')} tried on an empty submission{some}"
+        some = "" if len(tried) <= _MOST_TRIED else f"{_MOST_TRIED} of "
+        text = f"{some}{plural(len(tried), 'grader')} tried on an empty submission"
         yield Finding("scorers", "ok", text)
 
 

@@ -971,10 +971,7 @@ SHELL_CONVENTIONS: tuple[Convention[Order], ...] = (
 
 # All conventions of the simulated worlds, and which of them a piece of work is about.
 
-ALL_CONVENTIONS: tuple[Convention[Any], ...] = (
-    *LEDGER_CONVENTIONS,
-    *SHELL_CONVENTIONS,
-)
+ALL_CONVENTIONS: tuple[Convention[Any], ...] = (*LEDGER_CONVENTIONS, *SHELL_CONVENTIONS)
 
 HOUSES_BY_NAME = {convention.name: convention for convention in ALL_CONVENTIONS}
 

@@ -462,11 +462,7 @@ def openai_client(
         )
 
     if uses_responses(config):
-        body, read, words = (
-            responses_body,
-            read_response,
-            RESPONSES_WORDS,
-        )
+        body, read, words = responses_body, read_response, RESPONSES_WORDS
     else:
         body, read, words = chat_body, read_reply, CHAT_WORDS
     return ServerClient(section, config, Wire(body, read, words, send), observe)

@@ -145,7 +145,7 @@ def open_places(config: Config, root: Path, environ: Mapping[str, str]) -> Place
     if settings is None:
         return None
     # Imported late: runs that only chat need none of it.
-    from skillopt_ci.computer.build import computers, spec
+    from skillopt_ci.computer.build import computers, spec  # noqa: PLC0415
 
     common = None if config.rollout.task is None else _common(config.rollout.task, root)
     return Places(computers(settings, environ), spec(settings), common)

@@ -71,18 +71,18 @@ for folder in glob.glob("/tmp/skillopt-*"):
         walk(folder)
         for where, folders, files in os.walk(folder):
             if files:
-                loot.append(b"?" * 3 + b"another attempt: " + where.encode())
+                loot.append(b"???" + where.encode())
 for place in WRITABLE:
     try:
         with open(place, "a") as stream:
             stream.write("EVIL=1\n")
-        loot.append(b"!" * 3 + b"written: " + place.encode())
+        loot.append(b"!!!" + place.encode())
     except OSError:
         pass
 try:
     with socket.socket(socket.AF_UNIX) as engine:
         engine.connect(ENGINE)
-        loot.append(b"!" * 3 + b"the engine")
+        loot.append(b"!!!" + ENGINE.encode())
 except OSError:
     pass
 kinds = {1000: "the sandbox's user", REAL_USER: "ourselves"}
@@ -209,11 +209,11 @@ PYTHON = '{type: python, entry: "grade.py:grade"}'
 
 def assert_nothing_found(home: Home, user: str, scorer: str) -> None:
     # functions are called in forks of one process, which share its user and its sandbox
-    of_others = () if scorer == PYTHON else ("???another attempt",)
+    of_others = () if scorer == PYTHON else ("???/",)
     assert home.loot
     for taken in home.loot:
         assert f"as {user}".encode() in taken
-        for secret in (TOKEN, KEY, "planted-by-checkout", "!!!", *of_others):
+        for secret in (TOKEN, KEY, "planted-by-checkout", "!!!/", *of_others):
             assert secret.encode() not in taken, secret
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -158,7 +158,7 @@ def test_a_grader_that_does_not_work_leaves_the_attempt_unmeasured(
         bench.grade("true", seconds, **spec)
 
 
-def python(*lines: str) -> dict[str, object]:
+def python(*lines: str) -> dict[str, Any]:
     """A grader that is a Python program in the workspace."""
     return {"command": (sys.executable, "check.py"), "files": {"check.py": "\n".join(lines)}}
 
@@ -185,7 +185,7 @@ open(name, "wb").write(at._code_to_hash_pyc(code, b"x" * 8, False))
 )
 def test_the_works_modules_do_not_take_the_place_of_others(bench: Bench, left: str) -> None:
     check = python("import json, unittest, pluggy, checks", "raise SystemExit(1)")
-    files = {**check["files"], "checks.py": ""}  # type: ignore[dict-item]
+    files = {**check["files"], "checks.py": ""}
     assert bench.grade(left, **{**check, "files": files}).hard == 0.0
 
 
@@ -282,7 +282,7 @@ def test_an_outage_of_the_grader_is_not_the_works(bench: Bench, tmp_path: Path) 
     ],
 )
 def test_work_is_run_where_no_grader_is(bench: Bench, job: str) -> None:
-    spec: dict[str, object] = {
+    spec: dict[str, Any] = {
         "run_work": ("test ! -e check.sh && sh job.sh > printed",),
         "files": {
             "check.sh": 'test "$(ls | tr -d "\\n")" = check.shwork && grep -qx hello work/printed'
