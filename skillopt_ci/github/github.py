@@ -39,35 +39,35 @@ class GitHubForge:
         return cls(connect(access, patience), redact)
 
     @property
-    def repository(self) -> str:  # noqa: D102 (documented by Forge, like all that follow)
+    def repository(self) -> str:
         return self._client.name
 
     @cached_property
     def _login(self) -> str:
         return client.login(self._client)
 
-    def login(self) -> str:  # noqa: D102
+    def login(self) -> str:
         return self._login
 
-    def pull_request(self, number: int) -> PullRequest:  # noqa: D102
+    def pull_request(self, number: int) -> PullRequest:
         return pull_requests.value(pull_requests.read(self._client, number))
 
-    def open_pull_request(self, head: str, base: str) -> PullRequest | None:  # noqa: D102
+    def open_pull_request(self, head: str, base: str) -> PullRequest | None:
         return pull_requests.open_of(self._client, head, base)
 
-    def keep_pull_request(self, wanted: WantedPullRequest) -> KeptPullRequest:  # noqa: D102
+    def keep_pull_request(self, wanted: WantedPullRequest) -> KeptPullRequest:
         title, body = self._redact(wanted.title), self._redact(wanted.body)
         return pull_requests.keep(self._client, replace(wanted, title=title, body=body))
 
-    def merge(  # noqa: D102
+    def merge(
         self, number: int, head_sha: str, method: MergeMethod = "merge", title: str = ""
     ) -> MergeOutcome:
         return pull_requests.merge(self._client, number, head_sha, method, self._redact(title))
 
-    def keep_comment(self, number: int, body: str) -> KeptComment:  # noqa: D102
+    def keep_comment(self, number: int, body: str) -> KeptComment:
         return comments.keep(self._client, self._login, number, self._redact(body))
 
-    def keep_check(self, wanted: WantedCheck) -> KeptCheck:  # noqa: D102
+    def keep_check(self, wanted: WantedCheck) -> KeptCheck:
         annotations = tuple(
             replace(one, message=self._redact(one.message), title=self._redact(one.title))
             for one in wanted.annotations
@@ -76,25 +76,25 @@ class GitHubForge:
         clean = replace(wanted, title=title, summary=summary, annotations=annotations)
         return checks.keep_check(self._client, self._login, clean)
 
-    def review_notes(self, number: int, path: str) -> tuple[ReviewNote, ...]:  # noqa: D102
+    def review_notes(self, number: int, path: str) -> tuple[ReviewNote, ...]:
         return comments.notes(self._client, self._login, number, path)
 
-    def answer(self, number: int, note: ReviewNote, body: str) -> KeptComment:  # noqa: D102
+    def answer(self, number: int, note: ReviewNote, body: str) -> KeptComment:
         return comments.answer(self._client, self._login, number, note, self._redact(body))
 
-    def react(self, comment_ref: CommentRef, reaction: Reaction) -> None:  # noqa: D102
+    def react(self, comment_ref: CommentRef, reaction: Reaction) -> None:
         comments.react(self._client, comment_ref, reaction)
 
-    def permission_of(self, login: str) -> Permission:  # noqa: D102
+    def permission_of(self, login: str) -> Permission:
         return client.permission_of(self._client, login)
 
-    def changed_files(self, number: int) -> ChangedFiles:  # noqa: D102
+    def changed_files(self, number: int) -> ChangedFiles:
         return pull_requests.changed(self._client, number)
 
-    def file_at(self, path: str, ref: str) -> bytes | None:  # noqa: D102
+    def file_at(self, path: str, ref: str) -> bytes | None:
         return pull_requests.at(self._client, path, ref)
 
-    def dispatch(self, event: str, payload: Mapping[str, object]) -> None:  # noqa: D102
+    def dispatch(self, event: str, payload: Mapping[str, object]) -> None:
         with asking(f"dispatch {event}", "contents: write"):
             content = {"event_type": event, "client_payload": dict(payload)}
             self._client.send("POST", "/dispatches", content)
