@@ -24,8 +24,8 @@ from skillopt_ci.config.scorers import ExactScorer
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.attempt import Attempting
-from skillopt_ci.rollout.events import EventLog, nobody
+from skillopt_ci.rollout.attempt import AttemptRunner
+from skillopt_ci.rollout.events import EventLog, ignore_event
 from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.solver import ChatSolver, conversation
@@ -59,7 +59,9 @@ async def layer(tasks: int, concurrency: int, size: int, events: Path | None) ->
     solver = ChatSolver(Model(size), Prompts.load())
     log = None if events is None else EventLog(events, "bench")
     try:
-        runner = Runner(Attempting(solver, scorers, record=log or nobody), Places(concurrency))
+        runner = Runner(
+            AttemptRunner(solver, scorers, record=log or ignore_event), Places(concurrency)
+        )
         scores = Scores(())
         results = runner.stream(map(task, range(tasks)), "Be exact.", stage="bench")
         async with aclosing(results):

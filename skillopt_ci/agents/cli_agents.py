@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from skillopt_ci.agents import streams
-from skillopt_ci.agents.streams import Account, Reader
+from skillopt_ci.agents.streams import AgentTranscript, Reader
 from skillopt_ci.computer.computer import CommandResult, Computer, FileRefused
 from skillopt_ci.config.rollout import AttemptLimits, ExternalSettings
 from skillopt_ci.errors import ModelSetupError, SkillError, UsageError
@@ -19,7 +19,7 @@ from skillopt_ci.model.budget import cost_usd
 from skillopt_ci.model.keys import redact, secret_values
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.limits import Allowance, LimitReached
+from skillopt_ci.rollout.limits import LimitReached, LimitTracker
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import AgentError, Asked, Attempt, Limit, ModelSaid, Step, Told
 from skillopt_ci.skill.document import body, frontmatter
@@ -296,7 +296,7 @@ _WRONG_SETTING = re.compile(
 _WAITING = re.compile(r"Attempt \d+ failed(?: with status \d+)?\.[^\n]*")
 
 
-def failure(
+def agent_failure(
     agent: str, program: str, status: int, told: str, *, worked: bool, silent: bool = False
 ) -> Exception:
     """Return what to raise for a program that ended with ``status`` and said ``told``.
@@ -417,7 +417,7 @@ def read_skill_folder(path: Path) -> SkillFolder:
     return SkillFolder(path.name, path.parent.name, files)
 
 
-def place_of(folder: SkillFolder, skill: str, facts: AgentFacts, skill_as: str) -> str:
+def skill_path(folder: SkillFolder, skill: str, facts: AgentFacts, skill_as: str) -> str:
     """Return the path in the workspace where an agent finds ``skill``."""
     kind = skill_as
     if kind == "auto":
@@ -545,7 +545,7 @@ class ExternalSolver:
         """
         computer = _computer(place, task)
         read = as_read(skill).strip()
-        where = place_of(self.folder, skill, self.facts, self.settings.skill_as) if read else ""
+        where = skill_path(self.folder, skill, self.facts, self.settings.skill_as) if read else ""
         prompt = f"{self.prompts.with_skill('external', where)}\n\n# Task\n\n{_put(task)}\n"
         asked = (*_shown(where, read), Message("user", prompt))
         yield Asked(asked)
@@ -595,7 +595,7 @@ class ExternalSolver:
             output_bytes=_OUTPUT_BYTES,
         )
 
-    def _read(self, result: CommandResult) -> Account:
+    def _read(self, result: CommandResult) -> AgentTranscript:
         return READERS[self._speaks](redact(result.stdout, self._secrets))
 
     @property
@@ -604,13 +604,13 @@ class ExternalSolver:
             return self.settings.output
         return "text" if self.settings.agent == "command" else self.settings.agent
 
-    def _limit(self, result: CommandResult, account: Account) -> Limit | None:
+    def _limit(self, result: CommandResult, account: AgentTranscript) -> Limit | None:
         if result.timed_out:
             return Limit.TIME
         ran_out = result.exit_code == self.facts.turns_status
         return Limit.STEPS if ran_out else account.limit
 
-    def _refuse_failure(self, result: CommandResult, account: Account) -> None:
+    def _refuse_failure(self, result: CommandResult, account: AgentTranscript) -> None:
         if result.exit_code == 0 and account.response is not None and not account.error:
             return
         if result.exit_code == 0 and not account.error and not self._silent(account):
@@ -620,7 +620,7 @@ class ExternalSolver:
             result, account, account.error or account.trouble or errors or self._unread(result)
         )
 
-    def _refuse_waiting(self, result: CommandResult, account: Account) -> None:
+    def _refuse_waiting(self, result: CommandResult, account: AgentTranscript) -> None:
         """Raise if time ran out while the model's server was in trouble, or never answered."""
         told = account.trouble or waiting_for_server(redact(result.stderr, self._secrets))
         if told or self._silent(account):
@@ -628,12 +628,14 @@ class ExternalSolver:
             if not isinstance(caught, AgentError):
                 raise caught
 
-    def _failure(self, result: CommandResult, account: Account, told: str) -> Exception:
+    def _failure(self, result: CommandResult, account: AgentTranscript, told: str) -> Exception:
         program = (*self.settings.command, self.facts.program)[0]
         worked, silent = account.turns > 0, self._silent(account)
-        return failure(self.name, program, result.exit_code, told, worked=worked, silent=silent)
+        return agent_failure(
+            self.name, program, result.exit_code, told, worked=worked, silent=silent
+        )
 
-    def _silent(self, account: Account) -> bool:
+    def _silent(self, account: AgentTranscript) -> bool:
         return self._speaks != "text" and not account.turns
 
     def _unread(self, result: CommandResult) -> str:
@@ -645,7 +647,7 @@ class ExternalSolver:
     def _secrets(self) -> tuple[str, ...]:
         return secret_values(visible_names(self.facts, self.settings), self.environ)
 
-    def _usage(self, account: Account, prompt: str) -> Usage:
+    def _usage(self, account: AgentTranscript, prompt: str) -> Usage:
         told = account.usage or _estimate(account, prompt)
         # Some count the whole run as one.
         usage = replace(told, calls=max(told.calls, account.turns))
@@ -659,7 +661,7 @@ def _within(limits: AttemptLimits, steps: Sequence[Step]) -> tuple[Sequence[Step
 
     They lie behind and are paid for: all that is left is to say so.
     """
-    allowance = Allowance(limits)
+    allowance = LimitTracker(limits)
     for number, step in enumerate(steps):
         if isinstance(step, ModelSaid):
             try:
@@ -694,7 +696,7 @@ def _put(task: Task) -> str:
     return "\n\n".join([*turns, *files])
 
 
-def _estimate(account: Account, prompt: str) -> Usage:
+def _estimate(account: AgentTranscript, prompt: str) -> Usage:
     said = sum(len(message.content) for message in account.messages)
     return Usage(
         calls=max(1, account.turns),

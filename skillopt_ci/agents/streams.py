@@ -21,7 +21,7 @@ _MOST = 1e15
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class AgentTranscript:
     """A stream, read to its end.
 
     ``response`` is None where the agent gave no answer. ``usage`` is what it reports in all, None
@@ -53,11 +53,11 @@ class Account:
 
 
 #: Reads the text that a program wrote to its standard output; never fails on it.
-Reader = Callable[[str], Account]
+Reader = Callable[[str], AgentTranscript]
 
 
 @dataclass(slots=True)
-class Scribe:
+class TranscriptBuilder:
     """Gathers an account from events in the order in which they come."""
 
     response: str | None = None
@@ -118,7 +118,7 @@ class Scribe:
         """Whether the model's last answer so far has words in it."""
         return bool("".join(self._text).strip())
 
-    def finished(self) -> Account:
+    def finished(self) -> AgentTranscript:
         """Return what was gathered; without an answer of its own, the last words are the answer."""
         self._end_turn()
         self._steps += [ToolUsed(call, "[no result was told]") for call in self._open.values()]
@@ -126,7 +126,7 @@ class Scribe:
         response = self.response
         if response is None and said and said[-1].strip():
             response = said[-1]
-        return Account(
+        return AgentTranscript(
             tuple(self._steps), response, self.usage, self.error, self.limit, self.trouble
         )
 
@@ -187,9 +187,9 @@ _NO_MODEL = "<synthetic>"
 _LIMITS = {"error_max_turns": Limit.STEPS, "error_max_budget_usd": Limit.COST}
 
 
-def read_claude_code(output: str) -> Account:
+def read_claude_code(output: str) -> AgentTranscript:
     """Read messages of assistant and user (tool results), and the result at the end."""
-    scribe = Scribe()
+    scribe = TranscriptBuilder()
     for event in events(output):
         if event.get("parent_tool_use_id"):
             continue  # a helper that the agent started: its work is the result of that tool
@@ -209,7 +209,7 @@ def read_claude_code(output: str) -> Account:
     return scribe.finished()
 
 
-def _assistant(scribe: Scribe, message: Event) -> None:
+def _assistant(scribe: TranscriptBuilder, message: Event) -> None:
     # A message of several blocks comes as several events with the same id and the same usage.
     scribe.turn(text(message.get("id")), _claude_code_usage(part(message, "usage")))
     for block in parts(message.get("content")):
@@ -220,7 +220,7 @@ def _assistant(scribe: Scribe, message: Event) -> None:
                 scribe.call(text(block.get("id")), text(block.get("name")), block.get("input"))
 
 
-def _tool_result(scribe: Scribe, block: Event) -> None:
+def _tool_result(scribe: TranscriptBuilder, block: Event) -> None:
     if block.get("type") == "tool_result":
         content = block.get("content")
         blocks = parts(content)
@@ -228,7 +228,7 @@ def _tool_result(scribe: Scribe, block: Event) -> None:
         scribe.result(text(block.get("tool_use_id")), shown)
 
 
-def _claude_code_result(scribe: Scribe, event: Event) -> None:
+def _claude_code_result(scribe: TranscriptBuilder, event: Event) -> None:
     subtype = text(event.get("subtype"))
     scribe.limit = _LIMITS.get(subtype)
     told = _claude_code_usage(part(event, "usage"))
@@ -266,9 +266,9 @@ def _claude_code_usage(usage: Event) -> Usage:
 # Codex: `codex exec --json`.
 
 
-def read_codex(output: str) -> Account:
+def read_codex(output: str) -> AgentTranscript:
     """Read completed items, the turns' usage, and errors."""
-    scribe = Scribe()
+    scribe = TranscriptBuilder()
     for event in events(output):
         match event.get("type"):
             case "item.completed":
@@ -283,7 +283,7 @@ def read_codex(output: str) -> Account:
     return scribe.finished()
 
 
-def _item(scribe: Scribe, item: Event) -> None:
+def _item(scribe: TranscriptBuilder, item: Event) -> None:
     key = text(item.get("id"))
     match item.get("type"):
         case "agent_message":
@@ -324,9 +324,9 @@ def _codex_usage(usage: Event) -> Usage:
 # GitHub Copilot CLI: `--output-format json`, in either of the two forms that it writes.
 
 
-def read_copilot(output: str) -> Account:
+def read_copilot(output: str) -> AgentTranscript:
     """Read session events (`assistant.message`, …) and flat ones (`message`, `tool_use`, …)."""
-    scribe = Scribe()
+    scribe = TranscriptBuilder()
     for event in events(output):
         data = part(event, "data")
         match event.get("type"):
@@ -351,7 +351,7 @@ def read_copilot(output: str) -> Account:
     return scribe.finished()
 
 
-def _message(scribe: Scribe, data: Event) -> None:
+def _message(scribe: TranscriptBuilder, data: Event) -> None:
     tokens = number(data.get("outputTokens"))
     scribe.turn(text(data.get("messageId")))
     scribe.say(text(data.get("content")))
@@ -364,7 +364,7 @@ def _message(scribe: Scribe, data: Event) -> None:
         scribe.usage = (scribe.usage or Usage()) + spent
 
 
-def _completed(scribe: Scribe, data: Event) -> None:
+def _completed(scribe: TranscriptBuilder, data: Event) -> None:
     result = part(data, "result")
     ended = [part(data, "shellExecution"), *parts(result.get("contents"))]
     codes = [each.get("exitCode") for each in ended]
@@ -398,9 +398,9 @@ def _copilot_usage(event: Event) -> Usage:
 # Cursor's agent: `--output-format stream-json`.
 
 
-def read_cursor(output: str) -> Account:
+def read_cursor(output: str) -> AgentTranscript:
     """Read the assistant's messages, tool calls that began and ended, and the result."""
-    scribe = Scribe()
+    scribe = TranscriptBuilder()
     for event in events(output):
         match event.get("type"):
             case "assistant":
@@ -413,7 +413,7 @@ def read_cursor(output: str) -> Account:
     return scribe.finished()
 
 
-def _tool_call(scribe: Scribe, event: Event) -> None:
+def _tool_call(scribe: TranscriptBuilder, event: Event) -> None:
     key, called = text(event.get("call_id")), part(event, "tool_call")
     # The one key besides particulars says which tool it is: readToolCall, shellToolCall, …
     name = next((name for name, value in called.items() if isinstance(value, Mapping)), "tool")
@@ -429,7 +429,7 @@ def _tool_call(scribe: Scribe, event: Event) -> None:
         scribe.result(key, text(shown or outcome), code if isinstance(code, int) else None)
 
 
-def _cursor_result(scribe: Scribe, event: Event) -> None:
+def _cursor_result(scribe: TranscriptBuilder, event: Event) -> None:
     said = text(event.get("result"))
     if event.get("is_error") is True:
         scribe.error = said or "it failed"
@@ -452,9 +452,9 @@ def _cursor_result(scribe: Scribe, event: Event) -> None:
 # Gemini CLI: `--output-format stream-json`.
 
 
-def read_gemini(output: str) -> Account:
+def read_gemini(output: str) -> AgentTranscript:
     """Read messages (whole or in pieces), tool calls, tool results, and the result at the end."""
-    scribe = Scribe()
+    scribe = TranscriptBuilder()
     for event in events(output):
         match event.get("type"):
             case "message" if event.get("role") == "assistant":
@@ -493,9 +493,9 @@ def _gemini_usage(stats: Event) -> Usage | None:
 # A program that prints its answer and nothing else.
 
 
-def read_plain(output: str) -> Account:
+def read_plain(output: str) -> AgentTranscript:
     """Take all of ``output`` for the answer."""
-    scribe = Scribe()
+    scribe = TranscriptBuilder()
     if output.strip():
         scribe.say(output.strip())
     return scribe.finished()

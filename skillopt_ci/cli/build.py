@@ -28,7 +28,7 @@ from skillopt_ci.model.keys import key_variable
 from skillopt_ci.progress import Note, Observer, TerminalLent
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redactor
-from skillopt_ci.rollout.computers import Places, open_places
+from skillopt_ci.rollout.computer_pool import ComputerPool, open_computer_pool
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.graders import parts_of
 from skillopt_ci.scorers.build import NEEDS_COMPUTER, check_scorers
@@ -141,7 +141,7 @@ def unconfined_programs(
     return any(starts.values()), found
 
 
-def check_places(splits: Splits, config: Config, places: Places | None) -> None:
+def check_places(splits: Splits, config: Config, places: ComputerPool | None) -> None:
     """Refuse a run whose tasks, solver or scorers need a computer that is not configured.
 
     None at all, or a container without an image.
@@ -214,7 +214,7 @@ class Material:
     splits: Splits
     prompts: Prompts
     environment: Environment | None
-    places: Places | None
+    places: ComputerPool | None
 
 
 def read_material(settings: Globals) -> Material:
@@ -232,7 +232,7 @@ def read_material(settings: Globals) -> Material:
         None if config.prompts is None else root / config.prompts,
         {} if environment is None else environment.prompts(),
     )
-    places = open_places(config, root, settings.environ)
+    places = open_computer_pool(config, root, settings.environ)
     if environment is None or not environment.grades:
         check_scorers(splits, config.scorer, root=root, environ=settings.environ)
     check_places(splits, config, places)

@@ -38,7 +38,7 @@ from skillopt_ci.computer.computer import (
     ComputerUnavailable,
     Network,
 )
-from skillopt_ci.computer.docker import attempt, connect
+from skillopt_ci.computer.docker import call_engine, connect
 from skillopt_ci.computer.sandbox_limits import find_programs, usable_hierarchies
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.loading import Loaded
@@ -59,7 +59,7 @@ from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, Role
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redact, can_be_hidden
 from skillopt_ci.report.text import cost_text, plural, score_text
-from skillopt_ci.rollout.computers import Places, open_places
+from skillopt_ci.rollout.computer_pool import ComputerPool, open_computer_pool
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.sanitize import harmless
@@ -230,7 +230,7 @@ def _scorers(splits: Splits, loaded: Loaded, environ: Mapping[str, str]) -> Iter
 def _tried(splits: Splits, loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Whether the scorers that are programs can grade an empty submission."""
     config = loaded.config
-    places = open_places(config, loaded.root, environ)
+    places = open_computer_pool(config, loaded.root, environ)
     scorers = TaskScorers(
         config.scorer,
         judge=None,
@@ -264,7 +264,7 @@ async def _fault(scorers: TaskScorers, part: ScorerSpec, task: Task) -> str:
 
 def _computers(splits: Splits, loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
     try:
-        places = open_places(loaded.config, loaded.root, environ)
+        places = open_computer_pool(loaded.config, loaded.root, environ)
         check_places(splits, loaded.config, places)
         if places is not None:
             places.computers.check()
@@ -781,10 +781,10 @@ def _sandbox(environ: Mapping[str, str]) -> Finding:
 def _docker(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
     engine = connect(environ)
     try:
-        facts = attempt(engine.api.version)
+        facts = call_engine(engine.api.version)
         yield Finding("computer", "ok", f"Docker engine {facts.get('Version', 'of some version')}")
         for image in _images(loaded, environ):
-            there = bool(attempt(engine.api.images, image))
+            there = bool(call_engine(engine.api.images, image))
             state = "is there" if there else "is not there: the first attempt pulls it"
             yield Finding("computer", "ok" if there else "warning", f"the image {image} {state}")
     finally:
@@ -793,7 +793,7 @@ def _docker(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
 
 def _images(loaded: Loaded, environ: Mapping[str, str]) -> list[str]:
     """The images that the configuration and the tasks of its files name."""
-    places = open_places(loaded.config, loaded.root, environ)
+    places = open_computer_pool(loaded.config, loaded.root, environ)
     if places is None:
         return []
     named = {places.base.image: None}
@@ -852,7 +852,7 @@ def agent_findings(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Findi
     settings = loaded.config.rollout.solver
     if not isinstance(settings, ExternalSettings):
         return
-    places = open_places(loaded.config, loaded.root, environ)
+    places = open_computer_pool(loaded.config, loaded.root, environ)
     if places is None:
         return
     try:
@@ -862,7 +862,7 @@ def agent_findings(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Findi
     yield from _reach(settings, places, environ)
 
 
-async def _program(settings: ExternalSettings, places: Places, loaded: Loaded) -> Finding:
+async def _program(settings: ExternalSettings, places: ComputerPool, loaded: Loaded) -> Finding:
     facts, root = AGENTS[settings.agent], loaded.root.resolve()
     program = agent_program(facts, settings, root)
     seen = agent_environ(facts, settings, root, {})
@@ -884,7 +884,7 @@ def _absent(result: CommandResult, *, known: bool) -> bool:
     return result.exit_code in _NOT_FOUND if known else bool(result.exit_code)
 
 
-def _agent_check_remedy(places: Places) -> str:
+def _agent_check_remedy(places: ComputerPool) -> str:
     if places.computers.name == "docker":
         return "Build an image that has it, and set rollout.computer.image."
     return (
@@ -894,7 +894,7 @@ def _agent_check_remedy(places: Places) -> str:
 
 
 def _reach(
-    settings: ExternalSettings, places: Places, environ: Mapping[str, str]
+    settings: ExternalSettings, places: ComputerPool, environ: Mapping[str, str]
 ) -> Iterator[Finding]:
     """What a known agent needs to ask its model; a program of one's own may need neither."""
     if settings.agent == "command":

@@ -28,7 +28,7 @@ from skillopt_ci.report.terminal import (
     remarks,
 )
 from skillopt_ci.report.text import plural, score, usage_text
-from skillopt_ci.rollout.events import Course, courses, read_events
+from skillopt_ci.rollout.events import AttemptTrace, attempt_traces, read_events
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.tasks.files import did_you_mean
@@ -284,12 +284,12 @@ def trace_command(
 
 def _find(
     settings: Globals, task: str, attempt: int | None, stage: str | None, skill: str
-) -> Course:
+) -> AttemptTrace:
     loaded = load(settings.cwd / settings.config, settings.overrides)
     ledger = Ledger.open(loaded.root, loaded.config.run, loaded.config.git)
     folder = events_path(ledger, loaded.config.run)
     found, known = None, dict[str, None]()
-    for course in courses(read_events(folder)):
+    for course in attempt_traces(read_events(folder)):
         known[course.task] = None
         if (
             course.task == task

@@ -29,7 +29,7 @@ from skillopt_ci.report.html_page import build_page
 from skillopt_ci.report.terminal import course_lines, shortened
 from skillopt_ci.report.text import plural, score
 from skillopt_ci.report.view import RunView
-from skillopt_ci.rollout.events import Course, courses, read_events
+from skillopt_ci.rollout.events import AttemptTrace, attempt_traces, read_events
 from skillopt_ci.rollout.types import Status
 from skillopt_ci.training.edit_ablation import attribute, compared_in, rules_of
 from skillopt_ci.util import write_atomically
@@ -53,7 +53,7 @@ def recorded_attempts(reader: RunReader, run: RunView, redact: Redact) -> Record
 
     def wished() -> Iterator[Trajectory]:
         nonlocal count
-        for course in courses(read_events(events_path(reader.ledger, reader.state.run))):
+        for course in attempt_traces(read_events(events_path(reader.ledger, reader.state.run))):
             count += 1
             if (course.stage, course.task, course.skill_sha256) in wanted:
                 yield trajectory(course, redact)
@@ -62,7 +62,7 @@ def recorded_attempts(reader: RunReader, run: RunView, redact: Redact) -> Record
     return Recorded(found.attempts, count)
 
 
-def trajectory(course: Course, redact: Redact) -> Trajectory:
+def trajectory(course: AttemptTrace, redact: Redact) -> Trajectory:
     """An attempt as the report shows it, shortened, without the secrets that are known by now."""
     end = course.end or {}
     measured = str(end.get("status", "")) in [one for one in Status if one.measured]
@@ -84,13 +84,13 @@ def _outcome(hard: float, soft: float) -> str:
     return f"solved in part ({score(max(hard, soft))})" if hard > 0 or soft > 0 else "failed"
 
 
-def _unmeasured(course: Course) -> str:
+def _unmeasured(course: AttemptTrace) -> str:
     if course.end is None:
         return "not ended"
     return f"not measured: {str(course.end.get('status')).replace('_', ' ')}"
 
 
-def _turns(course: Course, redact: Redact) -> Iterator[Turn]:
+def _turns(course: AttemptTrace, redact: Redact) -> Iterator[Turn]:
     """What was said and done. The instructions are the same for all tasks, but for the skill."""
     first, *rest = course_lines(course, whole=True)
     del first

@@ -60,7 +60,7 @@ class Engine:
 
         A call that was begun is always waited for: nobody may clean up before it has had effect.
         """
-        work = functools.partial(attempt, method, *args, **options)
+        work = functools.partial(call_engine, method, *args, **options)
         return await undisturbed(asyncio.get_running_loop().run_in_executor(self.threads, work))
 
 
@@ -92,7 +92,7 @@ def connect(environ: Mapping[str, str]) -> Engine:
             hint="Start it, set DOCKER_HOST, or choose another `rollout.computer.type`.",
         ) from error
     try:
-        _refuse_what_cannot_limit(attempt(engine.api.info))
+        _refuse_what_cannot_limit(call_engine(engine.api.info))
     except (ComputerUnavailable, ComputerFailure):
         engine.close()
         raise
@@ -106,7 +106,7 @@ def _knock(host: str) -> None:
             door.connect(host.removeprefix("unix://"))
 
 
-def attempt(method: Callable[..., Result], *args: Any, **options: Any) -> Result:
+def call_engine(method: Callable[..., Result], *args: Any, **options: Any) -> Result:
     """Make a call. Raises ComputerFailure."""
     from docker.errors import DockerException  # noqa: PLC0415
 
@@ -485,11 +485,11 @@ def sweep(engine: Engine) -> None:
     Containers of live runs, and of other machines on the same engine, are left alone.
     Raises ComputerFailure.
     """
-    found = attempt(engine.api.containers, all=True, filters={"label": LABEL})
+    found = call_engine(engine.api.containers, all=True, filters={"label": LABEL})
     for one in found:
         whose = computer.parse(one["Labels"].get(LABEL, ""))
         if whose is not None and computer.is_gone(whose):
-            attempt(_sweep_remove, engine, one["Id"])
+            call_engine(_sweep_remove, engine, one["Id"])
 
 
 def _sweep_remove(engine: Engine, container: str) -> None:

@@ -29,12 +29,12 @@ from skillopt_ci.computer.sandbox_limits import (
     STAGE,
     ControlGroup,
     Hierarchy,
-    Holder,
+    NamespaceHolder,
     Programs,
     Rights,
     control_group,
     find_programs,
-    holder,
+    namespace_holder,
     own_rights,
     seccomp_filter,
     sweep,
@@ -147,7 +147,7 @@ class SandboxShell:
     spec: ComputerSpec
     programs: Programs
     rights: Rights
-    holder: Holder
+    holder: NamespaceHolder
     group: ControlGroup | None
 
     async def __call__(self, command: Command) -> Ended:
@@ -343,7 +343,7 @@ class Sandboxes:
         hierarchies = self.hierarchies()
         with ExitStack() as limits:
             group = hierarchies and limits.enter_context(control_group(hierarchies, spec))
-            async with holder(
+            async with namespace_holder(
                 programs, rights, disk_mb=spec.disk_mb, readable=spec.readable
             ) as held:
                 yield ShellComputer(SandboxShell(spec, programs, rights, held, group or None))

@@ -434,7 +434,7 @@ wait "$!"
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class NamespaceHolder:
     """A holder at work; ``pid`` is its parent's, whose namespaces for children are the holder's."""
 
     pid: int
@@ -455,9 +455,9 @@ class Holder:
 
 
 @asynccontextmanager
-async def holder(
+async def namespace_holder(
     programs: Programs, rights: Rights, *, disk_mb: int, readable: Sequence[Path]
-) -> AsyncIterator[Holder]:
+) -> AsyncIterator[NamespaceHolder]:
     """Start a holder; at the end it is gone with everything inside.
 
     Raises ComputerFailure if it does not start, with what the system says.
@@ -487,7 +487,7 @@ async def holder(
     process = await started(starting)
     try:
         await _await_readiness(process)
-        yield Holder(process.pid)
+        yield NamespaceHolder(process.pid)
     finally:
         if process.stdin is not None:
             process.stdin.close()

@@ -29,8 +29,8 @@ from skillopt_ci.config.rollout import ScriptedSettings
 from skillopt_ci.errors import EnvironmentFailure, SkilloptError, TaskFileError, UsageError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatClient
-from skillopt_ci.rollout.attempt import Attempting
-from skillopt_ci.rollout.computers import open_places
+from skillopt_ci.rollout.attempt import AttemptRunner
+from skillopt_ci.rollout.computer_pool import open_computer_pool
 from skillopt_ci.rollout.environment import Environment, Parts, Reflecting, Split
 from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.rollout.runner import Runner
@@ -255,7 +255,7 @@ def try_solutions(
     UsageError where none is configured.
     """
     settings = loaded.config.rollout
-    places = open_places(loaded.config, loaded.root, environ)
+    places = open_computer_pool(loaded.config, loaded.root, environ)
     if places is None:
         raise UsageError("Solutions are commands, and no computer is configured for them")
     places.computers.check()
@@ -268,7 +268,7 @@ def try_solutions(
         limits=settings.limits,
     )
     solver = ScriptedSolver(ScriptedSettings(type="scripted", answer="done"))
-    attempting = Attempting(solver, scorers, settings, places)
+    attempting = AttemptRunner(solver, scorers, settings, places)
     scripted = [_with_script(task, solutions.get(task.id, ())) for task in tasks]
     runner = Runner(attempting, Places(_AT_A_TIME))
     made = asyncio.run(runner.roll_out(scripted, "", stage="trial", attempts=(0,)))

@@ -30,13 +30,13 @@ from skillopt_ci.model.types import ChatRequest
 from skillopt_ci.progress import Note, Observer, silent
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redact, Redactor, named_secrets
-from skillopt_ci.rollout.attempt import Attempting
-from skillopt_ci.rollout.computers import Places, open_places
+from skillopt_ci.rollout.attempt import AttemptRunner
+from skillopt_ci.rollout.computer_pool import ComputerPool, open_computer_pool
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.solver import ChatSolver, Solver, chat_request, conversation
 from skillopt_ci.rollout.store import AttemptStore
-from skillopt_ci.rollout.types import CarryOut, Executor, Order, Rollout
+from skillopt_ci.rollout.types import AttemptRequest, Executor, MakeAttempt, Rollout
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import task_sha256
 from skillopt_ci.training.fingerprint import run_secrets, working_facts
@@ -114,7 +114,7 @@ class Parcel:
     name: str
     config: str
     root: str
-    order: Order
+    order: AttemptRequest
     limits: Limits
 
 
@@ -146,8 +146,8 @@ class ClusterExecutor:
 
     settings: RayExecutor
     work: Callable[[Parcel], Handover]
-    parcel: Callable[[Order, Limits], Parcel]
-    known: Callable[[Order], bool]
+    parcel: Callable[[AttemptRequest, Limits], Parcel]
+    known: Callable[[AttemptRequest], bool]
     take: Callable[[Handover], object]
     meter: Meter
     parts: int
@@ -156,7 +156,7 @@ class ClusterExecutor:
     _tasks: list[Any] = field(default_factory=list, init=False, repr=False)
     _told: set[str] = field(default_factory=set, init=False, repr=False)
 
-    async def __call__(self, order: Order, here: CarryOut) -> Rollout:
+    async def __call__(self, order: AttemptRequest, here: MakeAttempt) -> Rollout:
         """Return what came of ``order``.
 
         Raises InfrastructureError where there is no cluster, and what ``here`` raises.
@@ -232,7 +232,7 @@ class WorkerParts:
     root: Path
     prompts: Prompts
     environ: Mapping[str, str]
-    places: Places | None
+    places: ComputerPool | None
     environment: Environment | None
     rollout_facts: Mapping[str, object]
     cache_path: Path
@@ -271,7 +271,7 @@ async def _made(parcel: Parcel, folder: Path, environ: Mapping[str, str]) -> Han
     return Handover(_answers(folder, keys), redact(trouble))
 
 
-async def _trouble(runner: Runner, order: Order) -> str:
+async def _trouble(runner: Runner, order: AttemptRequest) -> str:
     rollout = await runner.attempting(order)
     return "" if rollout.status.measured else rollout.reason
 
@@ -295,7 +295,7 @@ def _parts(
     try:
         instead = {} if environment is None else environment.prompts()
         own = None if config.prompts is None else root / config.prompts
-        prompts, places = Prompts.load(own, instead), open_places(config, root, environ)
+        prompts, places = Prompts.load(own, instead), open_computer_pool(config, root, environ)
         facts = working_facts(
             config, root, environ, prompts=prompts, environment=environment, places=places
         )
@@ -354,7 +354,7 @@ def _folder(name: str) -> Path:
 
 
 def ray_executor(
-    parts: RigParts, settings: RayExecutor, attempting: Attempting, resources: ExitStack
+    parts: RigParts, settings: RayExecutor, attempting: AttemptRunner, resources: ExitStack
 ) -> Executor:
     """An executor that joins the cluster when there is something to do; nothing is started yet.
 
@@ -390,12 +390,12 @@ def ray_executor(
     )
 
 
-def _packer(config: Config, root: Path) -> Callable[[Order, Limits], Parcel]:
+def _packer(config: Config, root: Path) -> Callable[[AttemptRequest, Limits], Parcel]:
     rollout = config.rollout.model_copy(update={"executor": LocalExecutor()})
     text = config.model_copy(update={"rollout": rollout}).model_dump_json()
     place = str(root.resolve())
 
-    def pack(order: Order, limits: Limits) -> Parcel:
+    def pack(order: AttemptRequest, limits: Limits) -> Parcel:
         facts = [text, place, task_sha256(order.task), as_read(order.skill), order.attempt]
         name = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
         return Parcel(name, text, place, order, limits)
@@ -403,7 +403,9 @@ def _packer(config: Config, root: Path) -> Callable[[Order, Limits], Parcel]:
     return pack
 
 
-def _known(order: Order, config: Config, attempting: Attempting, cache: CallCache) -> bool:
+def _known(
+    order: AttemptRequest, config: Config, attempting: AttemptRunner, cache: CallCache
+) -> bool:
     """Whether it costs nothing more to make the attempt here, or not all of it anew.
 
     An agent's attempt that was begun here and broken off goes on here: its answers are here, and a
@@ -415,7 +417,7 @@ def _known(order: Order, config: Config, attempting: Attempting, cache: CallCach
     return request is not None and cache.get(call_key(config.model.target, request)) is not None
 
 
-def _first_request(order: Order, solver: Solver) -> ChatRequest | None:
+def _first_request(order: AttemptRequest, solver: Solver) -> ChatRequest | None:
     """What an attempt asks first; None where another program decides that."""
     match solver:
         case ChatSolver():

@@ -52,7 +52,7 @@ from skillopt_ci.report.words import (
     training_score,
     with_pessimistic,
 )
-from skillopt_ci.rollout.events import Course
+from skillopt_ci.rollout.events import AttemptTrace
 from skillopt_ci.rollout.metrics import Estimate, Summary
 from skillopt_ci.stats import Interval
 
@@ -421,7 +421,7 @@ def _training_log_outcome(entry: HistoryEntry) -> str:
 SHORT = 2_000
 
 
-def course_lines(course: Course, *, whole: bool = False) -> Iterator[tuple[str, str]]:
+def course_lines(course: AttemptTrace, *, whole: bool = False) -> Iterator[tuple[str, str]]:
     """Headings and texts, in order: who did what. ``whole`` leaves nothing out."""
     yield "attempt", _head(course)
     for event in course.events:
@@ -431,7 +431,7 @@ def course_lines(course: Course, *, whole: bool = False) -> Iterator[tuple[str, 
         yield "unfinished", "the record ends here"
 
 
-def _head(course: Course) -> str:
+def _head(course: AttemptTrace) -> str:
     return (
         f"task {course.task}, attempt {course.attempt}, stage {course.stage}, "
         f"solver {course.solver}, skill {course.skill_sha256[:12]}"

@@ -16,7 +16,7 @@ from skillopt_ci.model.middleware import redacted_message
 from skillopt_ci.model.retry import backoff
 from skillopt_ci.model.types import Account, ModelRefusal, ModelUnavailable, Role, Usage
 from skillopt_ci.redaction import Redact, unchanged
-from skillopt_ci.rollout.computers import Places, ended
+from skillopt_ci.rollout.computer_pool import ComputerPool, how_it_ended
 from skillopt_ci.rollout.events import (
     AttemptEnded,
     AttemptStarted,
@@ -24,12 +24,12 @@ from skillopt_ci.rollout.events import (
     StepTaken,
     TryFailed,
     WorkEnded,
-    nobody,
+    ignore_event,
 )
-from skillopt_ci.rollout.limits import Transcript, Worked, work
+from skillopt_ci.rollout.limits import Transcript, WorkResult, run_solver
 from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
-from skillopt_ci.rollout.store import Shelf, sha256_of
-from skillopt_ci.rollout.types import Attempt, Order, Rollout, Status, labelled, retried
+from skillopt_ci.rollout.store import AttemptCache, sha256_of
+from skillopt_ci.rollout.types import Attempt, AttemptRequest, Rollout, Status, in_attempt, in_retry
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.scorers.build import NEEDS_COMPUTER
 from skillopt_ci.skill.document import sha256
@@ -38,7 +38,7 @@ from skillopt_ci.tasks.task import Task
 # What came of work on a task, without the secrets that an agent may have come across.
 
 
-def redacted_work(worked: Worked, redact: Redact) -> Worked:
+def redacted_work(worked: WorkResult, redact: Redact) -> WorkResult:
     """``worked`` as it may be kept, graded, recorded and shown to the optimizer.
 
     It is done before grading, so that a kept attempt is graded as a fresh one is.
@@ -91,7 +91,7 @@ ARTIFACT_BYTES = 100_000_000
 
 
 async def submission_fault(
-    places: Places, task: Task, limits: AttemptLimits, computer: Computer
+    places: ComputerPool, task: Task, limits: AttemptLimits, computer: Computer
 ) -> str | None:
     """Why there is no valid submission yet; None if there is one, or none is asked for."""
     submission = places.block(task).submission
@@ -100,12 +100,13 @@ async def submission_fault(
     result = await computer.run(submission.command, timeout=limits.grading_seconds)
     if not result.exit_code and not result.timed_out:
         return None
-    return submission.message or (
-        f"There is no valid submission yet: the check {ended(result, limits.grading_seconds)}"
-    )
+    how = how_it_ended(result, limits.grading_seconds)
+    return submission.message or f"There is no valid submission yet: the check {how}"
 
 
-async def with_artifacts(worked: Worked, places: Places, task: Task, computer: Computer) -> Worked:
+async def with_artifacts(
+    worked: WorkResult, places: ComputerPool, task: Task, computer: Computer
+) -> WorkResult:
     """Return the work with what it left behind; more than can be taken is the agent's own error."""
     if worked.attempt.artifacts:
         return worked
@@ -142,7 +143,7 @@ class Regrading:
     """Grades with ``grading``: the work is never done again for its sake."""
 
     grading: Grading
-    shelf: Shelf | None
+    shelf: AttemptCache | None
     retries: int
     record: Recorder
     sleep: Callable[[float], Awaitable[None]]
@@ -175,13 +176,13 @@ class Regrading:
 # From what came of the work to the result of the attempt.
 
 
-def graded_rollout(order: Order, worked: Worked, score: Score) -> Rollout:
+def graded_rollout(order: AttemptRequest, worked: WorkResult, score: Score) -> Rollout:
     """An attempt that was graded."""
     status = Status.SCORED if worked.attempt.limit is None else Status.LIMIT
     return _rollout(order, worked, status, score)
 
 
-def ungraded_rollout(order: Order, worked: Worked, fault: str = "") -> Rollout:
+def ungraded_rollout(order: AttemptRequest, worked: WorkResult, fault: str = "") -> Rollout:
     """An attempt with an ending of its own, or whose grader has the ``fault``."""
     status = {
         "done": Status.GRADER_ERROR,
@@ -192,7 +193,7 @@ def ungraded_rollout(order: Order, worked: Worked, fault: str = "") -> Rollout:
     return _rollout(order, worked, status, Score(0.0, 0.0, fault or worked.reason, answer))
 
 
-def failed_rollout(order: Order, status: Status, reason: str, retries: int) -> Rollout:
+def failed_rollout(order: AttemptRequest, status: Status, reason: str, retries: int) -> Rollout:
     """An attempt of which nothing is left; ``retries`` were made in vain."""
     return Rollout(
         task_id=order.task.id,
@@ -208,7 +209,7 @@ def failed_rollout(order: Order, status: Status, reason: str, retries: int) -> R
     )
 
 
-def _rollout(order: Order, worked: Worked, status: Status, score: Score) -> Rollout:
+def _rollout(order: AttemptRequest, worked: WorkResult, status: Status, score: Score) -> Rollout:
     attempt = worked.attempt
     return Rollout(
         task_id=order.task.id,
@@ -229,7 +230,7 @@ def _rollout(order: Order, worked: Worked, status: Status, score: Score) -> Roll
 
 
 @dataclass(frozen=True, slots=True)
-class Attempting:
+class AttemptRunner:
     """Makes attempts.
 
     Without ``places`` there are no computers, without a ``shelf`` nothing is kept. What an agent
@@ -241,21 +242,21 @@ class Attempting:
     solver: Solver
     grading: Grading
     settings: RolloutSettings = field(default_factory=RolloutSettings)
-    places: Places | None = None
-    shelf: Shelf | None = None
+    places: ComputerPool | None = None
+    shelf: AttemptCache | None = None
     meter: Meter | None = None
-    record: Recorder = nobody
+    record: Recorder = ignore_event
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     draw: Callable[[], float] = random.random
     evidence: Collection[str] = ()
     redact: Redact = unchanged
 
-    async def __call__(self, order: Order) -> Rollout:
+    async def __call__(self, order: AttemptRequest) -> Rollout:
         """Return what came of ``order``.
 
         Raises what says nothing about the task: a wrong configuration, a used-up budget.
         """
-        with labelled(order):
+        with in_attempt(order):
             self.record(AttemptStarted(self.solver.name, sha256(order.skill)))
             try:
                 rollout = await self._tries(order)
@@ -266,19 +267,19 @@ class Attempting:
             self.record(AttemptEnded.of(rollout))
             return rollout
 
-    def kept(self, order: Order) -> bool:
+    def kept(self, order: AttemptRequest) -> bool:
         """Whether the work of ``order`` was done and kept before; a chat answer never is."""
         key = self._key(order, self._limits(order.task))
         return self.shelf is not None and bool(key) and self.shelf.holds(key)
 
-    async def _tries(self, order: Order) -> Rollout:
+    async def _tries(self, order: AttemptRequest) -> Rollout:
         failure = ""
         # a chat answer was tried as often as `model.target.retries` says already
         retries = 0 if self._chats else self.settings.retries
         for number in range(retries + 1):
             if number:
                 await self.sleep(backoff(number, None, self.draw))
-            with retried(number):
+            with in_retry(number):
                 try:
                     return replace(await self._attempt(order), retries=number)
                 except (ModelUnavailable, ComputerFailure, EnvironmentFailure) as error:
@@ -286,7 +287,7 @@ class Attempting:
                     self.record(TryFailed(failure))
         return failed_rollout(order, Status.ERROR, failure, retries)
 
-    async def _attempt(self, order: Order) -> Rollout:
+    async def _attempt(self, order: AttemptRequest) -> Rollout:
         limits = self._limits(order.task)
         key = self._key(order, limits)
         known = self.shelf.find(key, order.stage) if self.shelf and key else None
@@ -305,8 +306,8 @@ class Attempting:
         return await self._graded(order, kept, key)
 
     async def _solve(
-        self, order: Order, limits: AttemptLimits, computer: Computer | None
-    ) -> tuple[Worked, Usage]:
+        self, order: AttemptRequest, limits: AttemptLimits, computer: Computer | None
+    ) -> tuple[WorkResult, Usage]:
         """What came of the work, with its artifacts, and what was charged for it."""
         if self.meter is None:
             return await self._work(
@@ -328,9 +329,13 @@ class Attempting:
             return worked, share.charged
 
     async def _work(
-        self, order: Order, limits: AttemptLimits, computer: Computer | None, so_far: Transcript
-    ) -> Worked:
-        worked = await work(
+        self,
+        order: AttemptRequest,
+        limits: AttemptLimits,
+        computer: Computer | None,
+        so_far: Transcript,
+    ) -> WorkResult:
+        worked = await run_solver(
             self.solver,
             order.task,
             order.skill,
@@ -348,7 +353,11 @@ class Attempting:
         return redacted_work(worked, self.redact)
 
     def _workplace(
-        self, order: Order, limits: AttemptLimits, computer: Computer | None, so_far: Transcript
+        self,
+        order: AttemptRequest,
+        limits: AttemptLimits,
+        computer: Computer | None,
+        so_far: Transcript,
     ) -> Workplace:
         async def check_submission() -> str | None:
             if computer is None:
@@ -356,7 +365,7 @@ class Attempting:
             return await submission_fault(self._place(), order.task, limits, computer)
 
         async def grade_now() -> Score | None:
-            worked = Worked(so_far.attempt())
+            worked = WorkResult(so_far.attempt())
             if computer is not None:
                 worked = await with_artifacts(worked, self._place(), order.task, computer)
             return await self.grading.grade(order.task, worked.attempt)
@@ -371,13 +380,13 @@ class Attempting:
             grade_now=grade_now,
         )
 
-    async def _kept(self, key: str, worked: Worked, charged: Usage) -> Worked:
+    async def _kept(self, key: str, worked: WorkResult, charged: Usage) -> WorkResult:
         if self.shelf is not None and key:
             await self.shelf.keep(key, worked, charged)
         self._tell_end(worked, key, stored=False)
         return worked
 
-    async def _graded(self, order: Order, worked: Worked, key: str) -> Rollout:
+    async def _graded(self, order: AttemptRequest, worked: WorkResult, key: str) -> Rollout:
         if worked.ending != "done":
             return ungraded_rollout(order, worked)
         try:
@@ -401,7 +410,7 @@ class Attempting:
         own = None if self.places is None else self.places.limits(task)
         return self.settings.limits.changed(own)
 
-    def _key(self, order: Order, limits: AttemptLimits) -> str:
+    def _key(self, order: AttemptRequest, limits: AttemptLimits) -> str:
         if self.shelf is None or self._chats:
             return ""
         return self.shelf.key(order, limits.model_dump(exclude={"grading_seconds"}))
@@ -413,12 +422,12 @@ class Attempting:
             or (self.places is not None and self.places.needed(task))
         )
 
-    def _place(self) -> Places:
+    def _place(self) -> ComputerPool:
         if self.places is None:
             raise UsageError("This run's tasks need a computer.", hint=NEEDS_COMPUTER)
         return self.places
 
-    def _tell_end(self, worked: Worked, key: str, *, stored: bool) -> None:
+    def _tell_end(self, worked: WorkResult, key: str, *, stored: bool) -> None:
         attempt, last = worked.attempt, worked.attempt.messages[-1:]
         told = not stored and any(one.content == attempt.response for one in last)
         response = None if told else attempt.response

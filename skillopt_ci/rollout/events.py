@@ -27,7 +27,7 @@ from skillopt_ci.rollout.types import (
     Step,
     Told,
     ToolUsed,
-    labels,
+    attempt_context,
 )
 
 #: Version of the events' keys; a reader leaves out what it does not know.
@@ -113,7 +113,7 @@ class Recorder(Protocol):
         ...
 
 
-def nobody(event: RolloutEvent) -> None:
+def ignore_event(event: RolloutEvent) -> None:
     """Record nothing."""
     del event
 
@@ -223,7 +223,7 @@ class EventLog:
             "seq": next(self._numbers),
             "ts": now.isoformat(timespec="microseconds"),
             "run": self._run,
-            **shallow(labels()),
+            **shallow(attempt_context()),
             **self._once(as_json(event)),
         }
         try:
@@ -310,7 +310,7 @@ def _complete(event: dict[str, Any], known: dict[str, str]) -> None:
 
 
 @dataclass(slots=True)
-class Course:
+class AttemptTrace:
     """One attempt as it was recorded: ``events`` in order, those of all its tries."""
 
     stage: str
@@ -341,16 +341,16 @@ class Course:
         return next((one for one in reversed(self.events) if one.get("type") == kind), None)
 
 
-def courses(events: Iterable[Mapping[str, Any]]) -> Iterator[Course]:
+def attempt_traces(events: Iterable[Mapping[str, Any]]) -> Iterator[AttemptTrace]:
     """The attempts that ``events`` tell of, each when it is over; the unfinished ones last."""
-    under_way: dict[tuple[object, object, object], Course] = {}
+    under_way: dict[tuple[object, object, object], AttemptTrace] = {}
     for event in events:
         key = (event.get("stage"), event.get("task"), event.get("attempt"))
         if event.get("type") == "attempt_started":
             left = under_way.pop(key, None)
             if left is not None:
                 yield left
-            under_way[key] = Course(
+            under_way[key] = AttemptTrace(
                 str(key[0]),
                 str(key[1]),
                 int(event.get("attempt") or 0),

@@ -30,7 +30,7 @@ from skillopt_ci.config.scorers import (
 )
 from skillopt_ci.errors import UsageError
 from skillopt_ci.rollout.attempt import ARTIFACT_BYTES
-from skillopt_ci.rollout.computers import Places, ended
+from skillopt_ci.rollout.computer_pool import ComputerPool, how_it_ended
 from skillopt_ci.rollout.types import Attempt
 from skillopt_ci.scorers.base import (
     GraderBroke,
@@ -165,7 +165,7 @@ class ComputerGrader:
 
     spec: ComputerScorer
     attempt: Attempt
-    places: Places
+    places: ComputerPool
     root: Path
     limits: AttemptLimits
 
@@ -218,7 +218,10 @@ class ComputerGrader:
             for command in self.spec.run_work or ():
                 result = await computer.run(command, timeout=self.limits.grading_seconds)
                 if result.timed_out or result.limit:
-                    return b"", f"running the work {ended(result, self.limits.grading_seconds)}"
+                    return (
+                        b"",
+                        f"running the work {how_it_ended(result, self.limits.grading_seconds)}",
+                    )
             found = unpack(await computer.export(["**"], max_bytes=ARTIFACT_BYTES))
         below = (replace(member, name=f"work/{member.name}") for member in found)
         return pack([Member("work", folder=True), *below]), ""
@@ -243,7 +246,7 @@ class ComputerGrader:
                 ["sh", "-c", _CLEAR, "sh", *files, *stale], timeout=seconds
             )
             if cleared.exit_code or cleared.timed_out:
-                raise GraderBroke(f"making room for the grader {ended(cleared, seconds)}")
+                raise GraderBroke(f"making room for the grader {how_it_ended(cleared, seconds)}")
         for name, content in files.items():
             await computer.write(name, content)
         # A name that nobody can have guessed, on the agent's own computer neither.
@@ -256,14 +259,14 @@ class ComputerGrader:
         for number, command in enumerate(self.spec.setup, start=1):
             result = await grading.run(command)
             if result.exit_code or result.timed_out:
-                how = ended(result, grading.seconds)
+                how = how_it_ended(result, grading.seconds)
                 failure = ComputerFailure(f"Set-up command {number} of the grader {how}")
                 raise GraderBroke(failure.message) from failure
 
     async def _verdict(self, grading: "_Grading", response: str) -> Score:
         report, command = self.spec.report, self.spec.command
         result = await grading.run(report.command if report else command or ())
-        how = f"the grading command {ended(result, grading.seconds)}"
+        how = f"the grading command {how_it_ended(result, grading.seconds)}"
         if result.timed_out and self.spec.on_timeout == "error":
             raise GraderError(how)
         if result.timed_out or result.limit:
@@ -363,7 +366,7 @@ class TaskScorers:
         judge: Judge | None,
         root: Path,
         environ: Mapping[str, str],
-        places: Places | None = None,
+        places: ComputerPool | None = None,
         limits: AttemptLimits | None = None,
     ) -> None:
         self._default = default
@@ -449,7 +452,7 @@ class TaskScorers:
     def _build(
         self,
         spec: ScorerSpec,
-        places: Places | None,
+        places: ComputerPool | None,
         attempt: Attempt | None = None,
         task: Task | None = None,
     ) -> Scorer:

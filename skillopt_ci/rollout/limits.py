@@ -83,7 +83,7 @@ class LimitReached(Exception):
         self.limit = limit
 
 
-class Allowance:
+class LimitTracker:
     """Counts the steps of one attempt, and what they consume, against its limits.
 
     A limit of 3 steps admits exactly 3.
@@ -119,7 +119,7 @@ class Allowance:
             _ALLOWANCE.reset(token)
 
 
-_ALLOWANCE: ContextVar[Allowance | None] = ContextVar("allowance", default=None)
+_ALLOWANCE: ContextVar[LimitTracker | None] = ContextVar("allowance", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ Ending = Literal["done", "refused", "agent_error"]
 
 
 @dataclass(frozen=True, slots=True)
-class Worked:
+class WorkResult:
     """What came of the work before it is graded; ``reason`` says why there is nothing to grade.
 
     ``progress`` are the scores after each step, where every step is graded.
@@ -156,7 +156,7 @@ class Worked:
     progress: tuple[Score, ...] = ()
 
 
-async def work(
+async def run_solver(
     solver: Solver,
     task: Task,
     skill: str,
@@ -166,13 +166,13 @@ async def work(
     grade_every_step: bool,
     told: Callable[[Step], None],
     so_far: Transcript,
-) -> Worked:
+) -> WorkResult:
     """Let ``solver`` work on ``task``; what it has done is in ``so_far``, even when this raises.
 
     ``limits`` None leaves it to the solver how long it takes. ``told`` hears of every step. Raises
     what solvers raise that is neither the agent's own failure nor the prompt's.
     """
-    allowance = Allowance(limits or AttemptLimits(steps=None))
+    allowance = LimitTracker(limits or AttemptLimits(steps=None))
     steps = _Steps(place, allowance, so_far, told, grade_every_step)
     try:
         async with working_time(None if limits is None else limits.rollout_seconds):
@@ -186,7 +186,7 @@ async def work(
         return _ended(so_far, "refused", refusal.message)
     except AgentError as error:
         return _ended(so_far, "agent_error", str(error))
-    return Worked(attempt, progress=tuple(so_far.progress))
+    return WorkResult(attempt, progress=tuple(so_far.progress))
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,14 +194,14 @@ class _Steps:
     """Follows the steps of one attempt."""
 
     place: Workplace
-    allowance: Allowance
+    allowance: LimitTracker
     so_far: Transcript
     told: Callable[[Step], None]
     grade_every_step: bool
 
     async def follow(self, steps: AsyncIterator[Step | Attempt]) -> Attempt:
         """Return the result that ends ``steps``; raises AgentError if there is none, or another."""
-        own = Allowance(self.place.limits)
+        own = LimitTracker(self.place.limits)
         result: Attempt | None = None
         async with aclosing(steps) as followed:  # type: ignore[type-var]  # solvers are generators
             async for step in followed:
@@ -215,7 +215,7 @@ class _Steps:
             raise AgentError("The solver ended without a result.")
         return self._whole(result)
 
-    async def _take(self, step: Step, own: Allowance) -> None:
+    async def _take(self, step: Step, own: LimitTracker) -> None:
         """Take a step; one that no call of ours announced is counted here."""
         if isinstance(step, ModelSaid):
             if not self.allowance.steps:
@@ -244,5 +244,5 @@ class _Steps:
         return replace(attempt, messages=attempt.messages or known.messages, usage=usage)
 
 
-def _ended(so_far: Transcript, ending: Ending, reason: str) -> Worked:
-    return Worked(so_far.attempt(), ending, reason, tuple(so_far.progress))
+def _ended(so_far: Transcript, ending: Ending, reason: str) -> WorkResult:
+    return WorkResult(so_far.attempt(), ending, reason, tuple(so_far.progress))

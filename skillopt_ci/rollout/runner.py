@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from skillopt_ci.aio import Places, map_ordered, stream
 from skillopt_ci.errors import TooManyErrors
-from skillopt_ci.rollout.attempt import Attempting
-from skillopt_ci.rollout.types import Executor, Order, Rollout, by_nobody, local
+from skillopt_ci.rollout.attempt import AttemptRunner
+from skillopt_ci.rollout.types import AttemptRequest, Executor, Rollout, no_wait, run_locally
 from skillopt_ci.tasks.task import Task
 
 
@@ -21,10 +21,10 @@ class Runner:
     attempt is made by somebody else: what comes of it is then found where attempts are kept.
     """
 
-    attempting: Attempting
+    attempting: AttemptRunner
     places: Places
-    executor: Executor = local
-    begun: Callable[[Order], Awaitable[None]] = by_nobody
+    executor: Executor = run_locally
+    begun: Callable[[AttemptRequest], Awaitable[None]] = no_wait
 
     @property
     def attempts(self) -> int:
@@ -53,7 +53,7 @@ class Runner:
         configuration or a used-up budget cancels the rest and is raised.
         """
 
-        async def one(order: Order) -> Rollout:
+        async def one(order: AttemptRequest) -> Rollout:
             rollout = await self._carry_out(order)
             if done is not None:
                 done(rollout)
@@ -81,16 +81,16 @@ class Runner:
             async for rollout in results:
                 yield rollout
 
-    async def _carry_out(self, order: Order) -> Rollout:
+    async def _carry_out(self, order: AttemptRequest) -> Rollout:
         await self.begun(order)
         async with self.places.place():
             return await self.executor(order, self.attempting)
 
     def _orders(
         self, tasks: Iterable[Task], skill: str, stage: str, attempts: Sequence[int] | None
-    ) -> Iterator[Order]:
+    ) -> Iterator[AttemptRequest]:
         numbers = range(self.attempts) if attempts is None else attempts
-        return (Order(task, skill, stage, number) for task in tasks for number in numbers)
+        return (AttemptRequest(task, skill, stage, number) for task in tasks for number in numbers)
 
 
 def refuse_too_many_errors(rollouts: Sequence[Rollout], limit: float, what: str) -> None:

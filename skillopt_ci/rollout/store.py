@@ -20,8 +20,8 @@ from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.cache import UNCLAIMED, open_cache_file
 from skillopt_ci.model.types import Account, Role, Usage
 from skillopt_ci.progress import Observer, silent
-from skillopt_ci.rollout.limits import Worked
-from skillopt_ci.rollout.types import Attempt, Limit, Order
+from skillopt_ci.rollout.limits import WorkResult
+from skillopt_ci.rollout.types import Attempt, AttemptRequest, Limit
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import task_sha256
@@ -121,7 +121,7 @@ class ScoreShape(_Shape):
         return Score(**self.model_dump())
 
 
-class WorkedShape(_Shape):
+class WorkSchema(_Shape):
     """What came of the work on a task, without its artifacts."""
 
     messages: tuple[_MessageShape, ...]
@@ -135,7 +135,7 @@ class WorkedShape(_Shape):
     progress: tuple[ScoreShape, ...] = ()
 
     @classmethod
-    def of(cls, worked: Worked) -> "WorkedShape":
+    def of(cls, worked: WorkResult) -> "WorkSchema":
         """The shape of ``worked``."""
         attempt = worked.attempt
         return cls(
@@ -150,7 +150,7 @@ class WorkedShape(_Shape):
             progress=tuple(map(ScoreShape.of, worked.progress)),
         )
 
-    def value(self, artifacts: bytes) -> Worked:
+    def value(self, artifacts: bytes) -> WorkResult:
         """The value, with the ``artifacts`` that belong to it."""
         attempt = Attempt(
             messages=tuple(one.value() for one in self.messages),
@@ -162,7 +162,7 @@ class WorkedShape(_Shape):
             usage=self.usage.value(),
         )
         progress = tuple(one.value() for one in self.progress)
-        return Worked(attempt, self.ending, self.reason, progress)
+        return WorkResult(attempt, self.ending, self.reason, progress)
 
 
 class AttemptLine(_Shape):
@@ -171,7 +171,7 @@ class AttemptLine(_Shape):
     attempt: _Key
     paid_by: Annotated[str, Field(max_length=1_000)]
     usage: UsageShape
-    worked: WorkedShape
+    worked: WorkSchema
     artifacts: Annotated[str, Field(max_length=2 * ARTIFACT_BYTES)] = ""
 
     def packed_artifacts(self) -> bytes:
@@ -230,7 +230,7 @@ CREATE TABLE IF NOT EXISTS grades (
 class StoredAttempt:
     """``usage`` is what the scope ``paid_by`` was charged for it."""
 
-    worked: Worked
+    worked: WorkResult
     usage: Usage
     paid_by: str
 
@@ -254,7 +254,7 @@ class AttemptStore:
         if row is None:
             return None
         try:
-            worked = WorkedShape.model_validate_json(row[0]).value(unpacked(row[1]))
+            worked = WorkSchema.model_validate_json(row[0]).value(unpacked(row[1]))
         except ValueError:
             # of another version: done again, and then kept in today's form
             with self._failures_named():
@@ -265,7 +265,7 @@ class AttemptStore:
     def put(
         self,
         key: str,
-        worked: Worked,
+        worked: WorkResult,
         *,
         usage: Usage,
         paid_by: str,
@@ -273,7 +273,7 @@ class AttemptStore:
     ) -> None:
         """Keep an attempt durably; ``artifacts`` are its own, compressed, where that was done."""
         content = packed(worked.attempt.artifacts) if artifacts is None else artifacts
-        self._insert_attempt(key, WorkedShape.of(worked), content, UsageShape.of(usage), paid_by)
+        self._insert_attempt(key, WorkSchema.of(worked), content, UsageShape.of(usage), paid_by)
 
     def grade(self, key: str, scorer: str) -> Score | None:
         """The grade that ``scorer`` gave the attempt with this key, if it did."""
@@ -302,7 +302,7 @@ class AttemptStore:
                 continue
             yield AttemptLine(
                 attempt=key,
-                worked=WorkedShape.model_validate_json(row[0]),
+                worked=WorkSchema.model_validate_json(row[0]),
                 artifacts=base64.b64encode(row[1]).decode("ascii"),
                 usage=UsageShape.model_validate_json(row[2]),
                 paid_by=row[3],
@@ -336,7 +336,7 @@ class AttemptStore:
             yield GradeLine(grade=key, scorer=scorer, score=shape).model_dump_json()
 
     def _insert_attempt(
-        self, key: str, worked: WorkedShape, artifacts: bytes, usage: UsageShape, paid_by: str
+        self, key: str, worked: WorkSchema, artifacts: bytes, usage: UsageShape, paid_by: str
     ) -> None:
         with self._failures_named():
             self._connection.execute(
@@ -377,7 +377,7 @@ _LARGE = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class AttemptCache:
     """The attempts of one ``scope``.
 
     ``facts`` are the JSON facts that determine attempts besides task, skill and number. What this
@@ -392,7 +392,7 @@ class Shelf:
     used: Callable[[str], object] = lambda _: None
     accounted: set[str] = field(default_factory=set)
 
-    def key(self, order: Order, limits: Mapping[str, object]) -> str:
+    def key(self, order: AttemptRequest, limits: Mapping[str, object]) -> str:
         """SHA-256 in hex over everything that determines the attempt."""
         return sha256_of(
             {
@@ -408,7 +408,7 @@ class Shelf:
         """Whether the attempt with this key was made before; nobody is charged for the question."""
         return self.store.get(key) is not None
 
-    def find(self, key: str, stage: str) -> Worked | None:
+    def find(self, key: str, stage: str) -> WorkResult | None:
         """The attempt with this key, if it was made before."""
         known = self.store.get(key)
         if known is None:
@@ -417,7 +417,7 @@ class Shelf:
         self._account(key, known.paid_by, known.usage, stage)
         return known.worked
 
-    async def keep(self, key: str, worked: Worked, usage: Usage) -> None:
+    async def keep(self, key: str, worked: WorkResult, usage: Usage) -> None:
         """Keep an attempt for which ``usage`` was charged."""
         artifacts = worked.attempt.artifacts
         content = await asyncio.to_thread(packed, artifacts) if len(artifacts) > _LARGE else None

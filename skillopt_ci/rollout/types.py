@@ -172,7 +172,7 @@ class Rollout:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class AttemptRequest:
     """One attempt at ``task`` under ``skill``; ``stage`` is what its calls are booked under."""
 
     task: Task
@@ -181,23 +181,23 @@ class Order:
     attempt: int = 0
 
 
-CarryOut = Callable[[Order], Awaitable[Rollout]]
+MakeAttempt = Callable[[AttemptRequest], Awaitable[Rollout]]
 
 
 class Executor(Protocol):
     """Decides where an attempt is made."""
 
-    async def __call__(self, order: Order, here: CarryOut) -> Rollout:
+    async def __call__(self, order: AttemptRequest, here: MakeAttempt) -> Rollout:
         """Return what came of ``order``; ``here`` makes the attempt in this process."""
         ...
 
 
-async def local(order: Order, here: CarryOut) -> Rollout:
+async def run_locally(order: AttemptRequest, here: MakeAttempt) -> Rollout:
     """Make the attempt in this process."""
     return await here(order)
 
 
-async def by_nobody(order: Order) -> None:
+async def no_wait(order: AttemptRequest) -> None:
     """Nobody else makes ``order``: there is nothing to wait for."""
 
 
@@ -205,7 +205,7 @@ async def by_nobody(order: Order) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Labels:
+class AttemptContext:
     """One try at one attempt; ``retry`` counts the tries before it."""
 
     stage: str = ""
@@ -214,18 +214,18 @@ class Labels:
     retry: int = 0
 
 
-_LABELS: ContextVar[Labels] = ContextVar("labels")
+_LABELS: ContextVar[AttemptContext] = ContextVar("labels")
 
 
-def labels() -> Labels:
+def attempt_context() -> AttemptContext:
     """The labels of the work under way; empty ones outside of an attempt."""
-    return _LABELS.get(Labels())
+    return _LABELS.get(AttemptContext())
 
 
 @contextmanager
-def labelled(order: Order) -> Iterator[None]:
+def in_attempt(order: AttemptRequest) -> Iterator[None]:
     """Label what the body does, in tasks of its own too, as part of ``order``."""
-    token = _LABELS.set(Labels(order.stage, order.task.id, order.attempt))
+    token = _LABELS.set(AttemptContext(order.stage, order.task.id, order.attempt))
     try:
         yield
     finally:
@@ -233,9 +233,9 @@ def labelled(order: Order) -> Iterator[None]:
 
 
 @contextmanager
-def retried(number: int) -> Iterator[None]:
+def in_retry(number: int) -> Iterator[None]:
     """Label what the body does as the retry ``number``."""
-    token = _LABELS.set(replace(labels(), retry=number))
+    token = _LABELS.set(replace(attempt_context(), retry=number))
     try:
         yield
     finally:

@@ -21,7 +21,7 @@ from skillopt_ci.report.text import plural
 from skillopt_ci.report.text import verdict as in_words
 from skillopt_ci.rollout.metrics import paired
 from skillopt_ci.rollout.runner import refuse_too_many_errors
-from skillopt_ci.rollout.types import Order, Rollout
+from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.regions import reading, with_notes
 from skillopt_ci.training.attempts import Numbered, roll_out_numbered, round_of
 from skillopt_ci.training.gate import (
@@ -149,12 +149,12 @@ async def fight(
     return outcome, scores
 
 
-def orders_of(session: Session, side: Side, lot: _Lot) -> Iterator[Order]:
+def orders_of(session: Session, side: Side, lot: _Lot) -> Iterator[AttemptRequest]:
     """The attempts of a lot."""
     tasks = {task.id: task for task in session.selection}
     for name, earlier in lot:
         for number in round_of(side.first + earlier, session.config.rollout.attempts):
-            yield Order(tasks[name], side.skill, STAGE, number)
+            yield AttemptRequest(tasks[name], side.skill, STAGE, number)
 
 
 async def _contest_asked(
@@ -285,7 +285,7 @@ async def meet(
 
 def first_attempts(
     session: Session, standing: Settled, skill: str, evaluation: Evaluation
-) -> tuple[Order, ...]:
+) -> tuple[AttemptRequest, ...]:
     """The attempts with which :func:`meet` begins for a candidate of which nothing is known."""
     planned = planned_tasks(session, standing, evaluation)
     terms = _terms(session, standing, skill, planned, evaluation, decide)

@@ -22,7 +22,7 @@ from skillopt_ci.config.scorers import (
 from skillopt_ci.model.keys import resolved_key_values, secret_values
 from skillopt_ci.model.types import ChatReply, ChatRequest
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.computers import Places
+from skillopt_ci.rollout.computer_pool import ComputerPool
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.graders import grader_files, parts_of
 from skillopt_ci.tasks.task import ComputerTask, Task, task_sha256
@@ -153,7 +153,7 @@ def working_facts(
     *,
     prompts: Prompts,
     environment: Environment | None,
-    places: Places | None,
+    places: ComputerPool | None,
 ) -> Mapping[str, object]:
     """The facts of the solver, environment and computers; ``root`` is the configuration's folder.
 

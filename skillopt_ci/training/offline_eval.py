@@ -9,8 +9,8 @@ from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.report.text import plural
-from skillopt_ci.rollout.attempt import Attempting
-from skillopt_ci.rollout.events import Course, courses, read_events
+from skillopt_ci.rollout.attempt import AttemptRunner
+from skillopt_ci.rollout.events import AttemptTrace, attempt_traces, read_events
 from skillopt_ci.rollout.metrics import (
     OTHER,
     Outcome,
@@ -143,7 +143,7 @@ class Regraded:
     ``reason`` says why the score is what it is now, or why there is none.
     """
 
-    course: Course
+    course: AttemptTrace
     before: Score | None
     after: Score | None
     reason: str
@@ -176,7 +176,7 @@ async def rescore(
     session.observer(StageStarted("rescore", len(found)))
     async with session.bench("rescore", meter) as bench:
 
-        async def one(course: Course) -> Regraded | None:
+        async def one(course: AttemptTrace) -> Regraded | None:
             regraded = await _regrade(bench.runner.attempting, tasks[course.task], course)
             session.observer(StageAdvanced("rescore", course.task))
             return regraded
@@ -187,10 +187,10 @@ async def rescore(
     return Rescored(graded, len(results) - len(graded), meter.total())
 
 
-def _recorded(session: Session, tasks: Mapping[str, Task], stage: str | None) -> list[Course]:
+def _recorded(session: Session, tasks: Mapping[str, Task], stage: str | None) -> list[AttemptTrace]:
     events = [] if session.events is None else read_events(session.events)
-    latest: dict[tuple[object, ...], Course] = {}
-    for course in _with_work(courses(events)):
+    latest: dict[tuple[object, ...], AttemptTrace] = {}
+    for course in _with_work(attempt_traces(events)):
         if course.task in tasks and stage in (None, course.stage):
             key = (course.stage, course.task, course.attempt, course.skill_sha256)
             latest[key] = course
@@ -202,7 +202,7 @@ def _recorded(session: Session, tasks: Mapping[str, Task], stage: str | None) ->
     return list(latest.values())
 
 
-def _with_work(found: Iterable[Course]) -> Iterable[Course]:
+def _with_work(found: Iterable[AttemptTrace]) -> Iterable[AttemptTrace]:
     """The attempts that left something to grade, with only the events that say so."""
     for course in found:
         work, end = course.work, course.end
@@ -210,7 +210,7 @@ def _with_work(found: Iterable[Course]) -> Iterable[Course]:
             yield replace(course, events=[{**work, "response": course.response}, end])
 
 
-async def _regrade(attempting: Attempting, task: Task, course: Course) -> Regraded | None:
+async def _regrade(attempting: AttemptRunner, task: Task, course: AttemptTrace) -> Regraded | None:
     attempt = _attempt(attempting, course)
     if attempt is None:
         return None
@@ -222,7 +222,7 @@ async def _regrade(attempting: Attempting, task: Task, course: Course) -> Regrad
     return Regraded(course, before, after, after.reason)
 
 
-def _attempt(attempting: Attempting, course: Course) -> Attempt | None:
+def _attempt(attempting: AttemptRunner, course: AttemptTrace) -> Attempt | None:
     """What was left behind: in the store for agents, in the record itself for answers."""
     work = course.work or {}
     key = str(work.get("key") or "")
@@ -232,7 +232,7 @@ def _attempt(attempting: Attempting, course: Course) -> Attempt | None:
     return None if stored is None else stored.worked.attempt
 
 
-def _before(course: Course) -> Score | None:
+def _before(course: AttemptTrace) -> Score | None:
     end = course.end or {}
     if end.get("status") == Status.GRADER_ERROR:
         return None

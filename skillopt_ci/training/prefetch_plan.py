@@ -14,7 +14,7 @@ from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.cache import UNCLAIMED
 from skillopt_ci.model.types import Account, Role, Usage
 from skillopt_ci.progress import CallPaid
-from skillopt_ci.rollout.types import Order
+from skillopt_ci.rollout.types import AttemptRequest
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.attempts import made_under, next_rounds, round_of
@@ -50,7 +50,7 @@ class Outlook:
 
     phase: Phase
     step: int
-    attempts: tuple[Order, ...]
+    attempts: tuple[AttemptRequest, ...]
     spent: Usage
 
 
@@ -99,19 +99,19 @@ def boundary_before_batch(session: Session, standing: Settled) -> int | None:
     return boundary_due(session, standing) if inline else None
 
 
-def batch_orders(session: Session, footing: Footing, step: int) -> tuple[Order, ...]:
+def batch_orders(session: Session, footing: Footing, step: int) -> tuple[AttemptRequest, ...]:
     """The attempts at the tasks of step ``step`` on ``footing``."""
     plan = plan_step(session.splits.train, session.config.train, step, session.first_seed)
     tasks = {task.id: task for batch in plan.batches for task in batch.tasks}
     each = session.config.rollout.attempts
     return tuple(
-        Order(one.task, footing.skill, "rollout", number)
+        AttemptRequest(one.task, footing.skill, "rollout", number)
         for one in next_rounds(tasks.values(), footing.made, each)
         for number in round_of(one.number, each)
     )
 
 
-def _to_measure(session: Session, standing: Standing) -> Iterator[Order]:
+def _to_measure(session: Session, standing: Standing) -> Iterator[AttemptRequest]:
     attempts = session.config.rollout.attempts
     yield from _attempts(session.selection, standing.skill, "selection", attempts)
     state, best = standing.state, best_text(session, standing)
@@ -130,7 +130,7 @@ def _evaluation(session: Session, standing: Settled, flight: Flight | BoundaryFl
     return Outlook("evaluation", flight.record.step, tuple(attempts), standing.spent)
 
 
-def earlier_side(session: Session, standing: Settled, epoch: int) -> tuple[Order, ...]:
+def earlier_side(session: Session, standing: Settled, epoch: int) -> tuple[AttemptRequest, ...]:
     """The attempts of a comparison that are made under the skill of the epoch before."""
     return _side(session, earlier_skill(session, standing, epoch), epoch)
 
@@ -140,7 +140,7 @@ def _comparison(session: Session, standing: Settled, epoch: int) -> Outlook:
     return Outlook("comparison", standing.state.step, both, standing.spent)
 
 
-def _side(session: Session, skill: str, epoch: int) -> tuple[Order, ...]:
+def _side(session: Session, skill: str, epoch: int) -> tuple[AttemptRequest, ...]:
     size = session.config.optimizer.slow_update_samples
     drawn = sampling_order(session.splits.train, sampling_seed(session, epoch))[:size]
     return tuple(_attempts(drawn, skill, "slow_rollout", session.config.rollout.attempts))
@@ -154,8 +154,12 @@ def _rollout(session: Session, standing: Settled, footing: Footing) -> Outlook |
     return Outlook("rollout", step, batch_orders(session, footing, step), standing.spent)
 
 
-def _attempts(tasks: Sequence[Task], skill: str, stage: str, attempts: int) -> Iterator[Order]:
-    return (Order(task, skill, stage, number) for task in tasks for number in range(attempts))
+def _attempts(
+    tasks: Sequence[Task], skill: str, stage: str, attempts: int
+) -> Iterator[AttemptRequest]:
+    return (
+        AttemptRequest(task, skill, stage, number) for task in tasks for number in range(attempts)
+    )
 
 
 #: What attempts of no use are booked under.
@@ -276,7 +280,7 @@ def account_for_lost(session: Session, meter: Meter) -> None:
         meter.charge(Account(Role.TARGET, STAGE), lost)
 
 
-def _after(session: Session, standing: Settled, ground: Settled) -> tuple[Order, ...]:
+def _after(session: Session, standing: Settled, ground: Settled) -> tuple[AttemptRequest, ...]:
     """What comes after the work at hand, whose own attempts no record has yet."""
     skill = _attempted_next(session, standing, ground)
     made, own = attempts_so_far(session, ground, skill), find_footing(session, standing)
@@ -286,7 +290,7 @@ def _after(session: Session, standing: Settled, ground: Settled) -> tuple[Order,
     return _beyond(session, ground, Footing(skill, made))
 
 
-def _beyond(session: Session, ground: Settled, footing: Footing) -> tuple[Order, ...]:
+def _beyond(session: Session, ground: Settled, footing: Footing) -> tuple[AttemptRequest, ...]:
     outlook = look_beyond(session, ground, footing)
     return () if outlook is None else outlook.attempts
 
@@ -325,7 +329,7 @@ class _Maker:
         self._bench: Bench | None = None
         self._opening = asyncio.Lock()
 
-    async def __call__(self, order: Order) -> Usage:
+    async def __call__(self, order: AttemptRequest) -> Usage:
         """Make the attempt of ``order``, and keep what it came to unclaimed."""
         bench = await self._opened()
         with bench.meter.shared() as share:

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 from skillopt_ci.aio import Scheduler
 from skillopt_ci.model.types import Usage
-from skillopt_ci.rollout.types import Order
+from skillopt_ci.rollout.types import AttemptRequest
 from skillopt_ci.skill.regions import reading_sha256
 
 Reach = Literal["none", "sure", "likely"]
@@ -25,14 +25,14 @@ class Ahead(Protocol):
     reach: Reach
     """What is made early: nothing, what is sure to be needed, or what is likely to be."""
 
-    def expect(self, orders: Iterable[Order], *, sure: bool) -> None:
+    def expect(self, orders: Iterable[AttemptRequest], *, sure: bool) -> None:
         """Make ``orders`` from now on, and begin nothing else; ``sure`` are to be needed.
 
         Those are made as soon as there are places, the others in places that stay empty.
         """
         ...
 
-    def fork(self, *, merged: Sequence[Order], rejected: Sequence[Order]) -> None:
+    def fork(self, *, merged: Sequence[AttemptRequest], rejected: Sequence[AttemptRequest]) -> None:
         """Know what is needed after either verdict; nothing is made of it yet."""
         ...
 
@@ -40,7 +40,7 @@ class Ahead(Protocol):
         """Expect what is needed if the candidate is merged, or if it is not: it looks like it."""
         ...
 
-    async def begun(self, order: Order) -> None:
+    async def begun(self, order: AttemptRequest) -> None:
         """Return when ``order`` is not under way: it was made, or is to be made by the caller."""
         ...
 
@@ -54,16 +54,16 @@ class NothingAhead:
 
     reach: Reach = "none"
 
-    def expect(self, orders: Iterable[Order], *, sure: bool) -> None:
+    def expect(self, orders: Iterable[AttemptRequest], *, sure: bool) -> None:
         """Make nothing."""
 
-    def fork(self, *, merged: Sequence[Order], rejected: Sequence[Order]) -> None:
+    def fork(self, *, merged: Sequence[AttemptRequest], rejected: Sequence[AttemptRequest]) -> None:
         """Make nothing of either."""
 
     def favour(self, *, merged: bool) -> None:
         """Make nothing."""
 
-    async def begun(self, order: Order) -> None:
+    async def begun(self, order: AttemptRequest) -> None:
         """Nothing was."""
 
     def lost(self) -> Usage:
@@ -75,7 +75,7 @@ class NothingAhead:
 class _Early:
     """An attempt that is to be made early; ``spent`` is None as long as it is not made."""
 
-    order: Order
+    order: AttemptRequest
     sure: bool
     begun: bool = False
     taken: bool = False
@@ -96,7 +96,7 @@ class WorkAhead:
 
     def __init__(
         self,
-        make: Callable[[Order], Awaitable[Usage]],
+        make: Callable[[AttemptRequest], Awaitable[Usage]],
         scheduler: Scheduler,
         reach: Reach = "sure",
     ) -> None:
@@ -105,10 +105,10 @@ class WorkAhead:
         self._scheduler = scheduler
         self._known: dict[_Key, _Early] = {}
         self._wanted: set[_Key] = set()
-        self._fork: dict[bool, Sequence[Order]] = {}
+        self._fork: dict[bool, Sequence[AttemptRequest]] = {}
         self._names: dict[str, str] = {}
 
-    def expect(self, orders: Iterable[Order], *, sure: bool) -> None:
+    def expect(self, orders: Iterable[AttemptRequest], *, sure: bool) -> None:
         """Make ``orders`` from now on; what was expected and is not begun is forgotten."""
         wanted = {self._key(order): order for order in orders}
         if sure:
@@ -123,7 +123,7 @@ class WorkAhead:
                 self._known[key] = early = _Early(order, sure)
                 early.task = asyncio.create_task(self._work(early))
 
-    def fork(self, *, merged: Sequence[Order], rejected: Sequence[Order]) -> None:
+    def fork(self, *, merged: Sequence[AttemptRequest], rejected: Sequence[AttemptRequest]) -> None:
         """Know what :meth:`favour` is to expect."""
         self._fork = {True: merged, False: rejected}
 
@@ -132,7 +132,7 @@ class WorkAhead:
         if merged in self._fork:
             self.expect(self._fork[merged], sure=False)
 
-    async def begun(self, order: Order) -> None:
+    async def begun(self, order: AttemptRequest) -> None:
         """Wait for ``order`` if it is under way; raises what went wrong with it."""
         key = self._key(order)
         early = self._known.get(key)
@@ -177,7 +177,7 @@ class WorkAhead:
             if early.spent is not None and not early.taken and key not in self._wanted:
                 yield key, early.spent
 
-    def _key(self, order: Order) -> _Key:
+    def _key(self, order: AttemptRequest) -> _Key:
         name = self._names.get(order.skill)
         if name is None:
             name = self._names[order.skill] = reading_sha256(order.skill)

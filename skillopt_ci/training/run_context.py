@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from skillopt_ci.agents.build import build_solver
-from skillopt_ci.aio import Places as aio_Places
-from skillopt_ci.aio import Scheduler
+from skillopt_ci.aio import Places, Scheduler
 from skillopt_ci.config.config import Config, GeneratedTasks
 from skillopt_ci.config.rollout import LocalExecutor
 from skillopt_ci.environments.api import grade
@@ -24,16 +23,16 @@ from skillopt_ci.model.types import ChatClient, Usage
 from skillopt_ci.progress import CallPaid, Note, Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redact, unchanged
-from skillopt_ci.rollout.attempt import Attempting, Grading
-from skillopt_ci.rollout.computers import Places
+from skillopt_ci.rollout.attempt import AttemptRunner, Grading
+from skillopt_ci.rollout.computer_pool import ComputerPool
 from skillopt_ci.rollout.environment import Environment, Parts
-from skillopt_ci.rollout.events import EventLog, Recorder, event_file, nobody
+from skillopt_ci.rollout.events import EventLog, Recorder, event_file, ignore_event
 from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.rollout.limits import LimitedClient
 from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.solver import Solver
-from skillopt_ci.rollout.store import AttemptStore, Shelf
-from skillopt_ci.rollout.types import Attempt, Executor, local
+from skillopt_ci.rollout.store import AttemptCache, AttemptStore
+from skillopt_ci.rollout.types import Attempt, Executor, run_locally
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.tasks.task import Splits, Task, lessons_sha256
 from skillopt_ci.training.fingerprint import model_facts
@@ -106,7 +105,7 @@ class RigParts(Protocol):
         ...
 
     @property
-    def places(self) -> Places | None:
+    def places(self) -> ComputerPool | None:
         """The computers, if there are any."""
         ...
 
@@ -194,7 +193,7 @@ async def open_runner(
     client: ChatClient,
     scope: str,
     meter: Meter,
-    places: aio_Places,
+    places: Places,
     store: AttemptStore | None,
     used: Callable[[str], object] = lambda _: None,
 ) -> AsyncIterator[Runner]:
@@ -213,8 +212,8 @@ async def open_runner(
         solver, grading = _equipment(session, LimitedClient(client))
         shelf = None
         if store is not None:
-            shelf = Shelf(store, attempt_facts(session, solver), scope, meter, used)
-        attempting = Attempting(
+            shelf = AttemptCache(store, attempt_facts(session, solver), scope, meter, used)
+        attempting = AttemptRunner(
             solver,
             grading,
             settings=session.config.rollout,
@@ -295,10 +294,10 @@ class EnvironmentGrading:
         return self.scorers.keeps_computer(task)
 
 
-def _executor(parts: RigParts, attempting: Attempting, resources: ExitStack) -> Executor:
+def _executor(parts: RigParts, attempting: AttemptRunner, resources: ExitStack) -> Executor:
     settings = parts.config.rollout.executor
     if isinstance(settings, LocalExecutor):
-        return local
+        return run_locally
     # Imported late: few runs have a cluster.
     from skillopt_ci.integrations.ray_executor import ray_executor  # noqa: PLC0415
 
@@ -307,7 +306,7 @@ def _executor(parts: RigParts, attempting: Attempting, resources: ExitStack) -> 
 
 def _recorder(session: RigParts, scope: str, resources: AsyncExitStack) -> Recorder:
     if session.events is None or not session.config.rollout.events:
-        return nobody
+        return ignore_event
     log = EventLog(
         event_file(session.events, scope, datetime.now(UTC)),
         session.config.run,
@@ -347,7 +346,7 @@ class Session:
     measured_under: str
     notes: tuple[ReviewerNote, ...] = ()
     redact: Redact = unchanged
-    places: Places | None = None
+    places: ComputerPool | None = None
     environment: Environment | None = None
     rollout_facts: Mapping[str, object] = field(default_factory=dict)
     events: Path | None = None

@@ -20,7 +20,7 @@ from skillopt_ci.model.cache_transfer import export_answers, import_answers
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.store import AttemptStore
-from skillopt_ci.rollout.types import Order, Rollout
+from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.prefetch_plan import Outlook
 from skillopt_ci.training.run_context import Bench, Session
@@ -97,7 +97,7 @@ def take_over(session: Session, files: Iterable[Path]) -> int:
         return import_answers(cache, files, attempts.take)
 
 
-def _together(order: Order) -> tuple[str, str, int]:
+def _together(order: AttemptRequest) -> tuple[str, str, int]:
     return order.skill, order.stage, order.attempt
 
 

@@ -13,15 +13,15 @@ from skillopt_ci.cli.read import open_reader
 from skillopt_ci.cli.report import page_evidence, recorded_attempts, trajectory
 from skillopt_ci.redaction import HIDDEN, Redactor, unchanged
 from skillopt_ci.report.html_attempts import viewer
-from skillopt_ci.rollout.events import Course
+from skillopt_ci.rollout.events import AttemptTrace
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Cli
 
 
-def course(*events: dict[str, object], status: str = "scored", hard: float = 0.0) -> Course:
+def course(*events: dict[str, object], status: str = "scored", hard: float = 0.0) -> AttemptTrace:
     end = {"type": "attempt_ended", "status": status, "hard": hard, "soft": hard, "reason": "so"}
-    return Course("rollout", "task", 0, "chat", "sha", [*events, end])
+    return AttemptTrace("rollout", "task", 0, "chat", "sha", [*events, end])
 
 
 def said(text: str) -> dict[str, object]:
@@ -78,7 +78,7 @@ def test_an_outcome_is_put_into_words(
 
 
 def test_an_attempt_that_never_ended_is_told_so() -> None:
-    left = Course("rollout", "task", 0, "chat", "sha", [said("hm")])
+    left = AttemptTrace("rollout", "task", 0, "chat", "sha", [said("hm")])
     assert trajectory(left, unchanged).outcome == "not ended"
 
 

@@ -12,7 +12,7 @@ from skillopt_ci.config.loading import load
 from skillopt_ci.config.rollout import ComputerBlock
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message
-from skillopt_ci.rollout.computers import open_places
+from skillopt_ci.rollout.computer_pool import open_computer_pool
 from skillopt_ci.tasks.task import ComputerTask, Splits, Task
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def check(root: Path, block: ComputerBlock | None, *overrides: str) -> None:
     own = None if block is None else ComputerTask(block)
     task = Task("greet", (Message("user", "Say hello."),), computer=own)
     loaded = load(root / "skillopt.yaml", overrides)
-    places = open_places(loaded.config, root, dict(os.environ))
+    places = open_computer_pool(loaded.config, root, dict(os.environ))
     check_places(Splits((task,), (), ()), loaded.config, places)
 
 

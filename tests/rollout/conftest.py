@@ -11,7 +11,7 @@ import pytest
 from skillopt_ci.computer.local import Unconfined
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
-from skillopt_ci.rollout.computers import Places
+from skillopt_ci.rollout.computer_pool import ComputerPool
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.store import AttemptStore
 from skillopt_ci.rollout.types import Attempt, Rollout, Status, Step
@@ -65,9 +65,9 @@ def solving() -> type[Solving]:
 
 
 @pytest.fixture
-def places() -> Places:
+def places() -> ComputerPool:
     """Real computers, but not confined: quick, and there everywhere."""
-    return Places(Unconfined(os.environ["PATH"]))
+    return ComputerPool(Unconfined(os.environ["PATH"]))
 
 
 @pytest.fixture

@@ -20,18 +20,18 @@ from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import HIDDEN, Redactor
-from skillopt_ci.rollout.attempt import Attempting
-from skillopt_ci.rollout.computers import Places
+from skillopt_ci.rollout.attempt import AttemptRunner
+from skillopt_ci.rollout.computer_pool import ComputerPool
 from skillopt_ci.rollout.events import AttemptEnded, RolloutEvent, TryFailed, WorkEnded
 from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
-from skillopt_ci.rollout.store import AttemptStore, Shelf
+from skillopt_ci.rollout.store import AttemptCache, AttemptStore
 from skillopt_ci.rollout.types import (
     AgentError,
     Attempt,
+    AttemptRequest,
     Limit,
     ModelSaid,
-    Order,
     Rollout,
     Status,
     Step,
@@ -51,7 +51,7 @@ SOLVED = ComputerScorer(type="computer", command=("grep", "-qx", "done", "result
 class Lab:
     """An attempt's surroundings; ``events`` were recorded, ``pauses`` are those that were made."""
 
-    places: Places | None = None
+    places: ComputerPool | None = None
     store: AttemptStore | None = None
     scorer: ScorerSpec = field(default_factory=lambda: ExactScorer(type="exact"))
     scope: str = "step 1"
@@ -60,15 +60,15 @@ class Lab:
     events: list[RolloutEvent] = field(default_factory=list)
     pauses: list[float] = field(default_factory=list)
 
-    def attempting(self, solver: Solver) -> Attempting:
+    def attempting(self, solver: Solver) -> AttemptRunner:
         async def sleep(seconds: float) -> None:
             self.pauses.append(seconds)
 
         scorers = TaskScorers(self.scorer, judge=None, root=Path(), environ={}, places=self.places)
         shelf = None
         if self.store is not None:
-            shelf = Shelf(self.store, {"solver": solver.identity()}, self.scope, self.meter)
-        return Attempting(
+            shelf = AttemptCache(self.store, {"solver": solver.identity()}, self.scope, self.meter)
+        return AttemptRunner(
             solver,
             scorers,
             self.settings,
@@ -81,7 +81,7 @@ class Lab:
         )
 
     def attempt(self, solver: Solver, task: Task, number: int = 0, skill: str = "S") -> Rollout:
-        return asyncio.run(self.attempting(solver)(Order(task, skill, "rollout", number)))
+        return asyncio.run(self.attempting(solver)(AttemptRequest(task, skill, "rollout", number)))
 
 
 def answering(*endings: object) -> object:
@@ -115,12 +115,12 @@ def on_computer(task: Task, **block: object) -> Task:
 
 
 def test_what_is_kept_and_graded_holds_no_secret(
-    store: AttemptStore, places: Places, solving: type[Solving], make_task: MakeTask
+    store: AttemptStore, places: ComputerPool, solving: type[Solving], make_task: MakeTask
 ) -> None:
     secret = "sk-planted-4711"
     lab = Lab(places, store, ComputerScorer(type="computer", command=("cat", "result.txt")))
     attempting = replace(lab.attempting(solving(writing(secret))), redact=Redactor([secret]))
-    order = Order(on_computer(make_task("t")), "S", "rollout")
+    order = AttemptRequest(on_computer(make_task("t")), "S", "rollout")
     asyncio.run(attempting(order))
     key = attempting._key(order, attempting._limits(order.task))
     assert HIDDEN.encode() in store.get(key).worked.attempt.artifacts  # type: ignore[union-attr]
@@ -179,7 +179,7 @@ def test_cancelling_burns_no_retry_and_is_told(make_task: MakeTask, solving: typ
     lab, solver = Lab(), solving(waits)
 
     async def work() -> None:
-        task = asyncio.create_task(lab.attempting(solver)(Order(make_task("a"), "", "s")))
+        task = asyncio.create_task(lab.attempting(solver)(AttemptRequest(make_task("a"), "", "s")))
         await begun.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -192,7 +192,7 @@ def test_cancelling_burns_no_retry_and_is_told(make_task: MakeTask, solving: typ
 
 
 def test_work_on_a_computer_is_graded_on_another_one(
-    make_task: MakeTask, solving: type[Solving], places: Places
+    make_task: MakeTask, solving: type[Solving], places: ComputerPool
 ) -> None:
     lab = Lab(places=places, scorer=SOLVED)
     good = lab.attempt(solving(writing("done\n")), on_computer(make_task("a")))
@@ -200,14 +200,16 @@ def test_work_on_a_computer_is_graded_on_another_one(
     assert (good.status, good.hard, bad.hard) == (Status.SCORED, 1.0, 0.0)
 
 
-def test_a_limit_is_graded(make_task: MakeTask, solving: type[Solving], places: Places) -> None:
+def test_a_limit_is_graded(
+    make_task: MakeTask, solving: type[Solving], places: ComputerPool
+) -> None:
     lab = Lab(places=places, scorer=SOLVED)
     found = lab.attempt(solving(writing("done\n", Limit.STEPS)), on_computer(make_task("a")))
     assert (found.status, found.hard, found.limit) == (Status.LIMIT, 1.0, Limit.STEPS)
 
 
 def test_time_is_up_and_the_artifacts_count(
-    make_task: MakeTask, solving: type[Solving], places: Places
+    make_task: MakeTask, solving: type[Solving], places: ComputerPool
 ) -> None:
     async def hangs(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         assert place.computer is not None
@@ -224,7 +226,7 @@ def test_time_is_up_and_the_artifacts_count(
 
 
 def test_files_and_setup_are_there_before_the_work(
-    make_task: MakeTask, solving: type[Solving], places: Places
+    make_task: MakeTask, solving: type[Solving], places: ComputerPool
 ) -> None:
     async def looks(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         assert place.computer is not None
@@ -242,7 +244,7 @@ def test_files_and_setup_are_there_before_the_work(
 
 
 def test_a_setup_that_fails_is_no_failure_of_the_model(
-    make_task: MakeTask, solving: type[Solving], places: Places
+    make_task: MakeTask, solving: type[Solving], places: ComputerPool
 ) -> None:
     solver = solving(writing("done"))
     lab = Lab(places=places, scorer=SOLVED)
@@ -252,7 +254,7 @@ def test_a_setup_that_fails_is_no_failure_of_the_model(
 
 
 def test_a_setup_has_its_own_time(
-    make_task: MakeTask, solving: type[Solving], places: Places
+    make_task: MakeTask, solving: type[Solving], places: ComputerPool
 ) -> None:
     task = on_computer(make_task("a"), setup=("sleep 60",), limits={"setup_seconds": 0.2})
     lab = Lab(places=places, scorer=SOLVED, settings=RolloutSettings(retries=0))
@@ -262,7 +264,7 @@ def test_a_setup_has_its_own_time(
 
 
 def test_the_solver_hears_why_there_is_no_submission_yet(
-    make_task: MakeTask, solving: type[Solving], places: Places
+    make_task: MakeTask, solving: type[Solving], places: ComputerPool
 ) -> None:
     faults = []
 
@@ -287,7 +289,10 @@ def test_without_a_computer_the_configuration_is_at_fault(
 
 
 def test_more_than_can_be_taken_is_the_agents_own_error(
-    make_task: MakeTask, solving: type[Solving], places: Places, monkeypatch: pytest.MonkeyPatch
+    make_task: MakeTask,
+    solving: type[Solving],
+    places: ComputerPool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("skillopt_ci.rollout.attempt.ARTIFACT_BYTES", 3)
     found = Lab(places=places, scorer=SOLVED).attempt(
@@ -298,7 +303,7 @@ def test_more_than_can_be_taken_is_the_agents_own_error(
 
 
 def test_an_attempt_that_was_made_is_not_made_again(
-    make_task: MakeTask, solving: type[Solving], places: Places, store: AttemptStore
+    make_task: MakeTask, solving: type[Solving], places: ComputerPool, store: AttemptStore
 ) -> None:
     task = on_computer(make_task("a"))
     first, second = solving(writing("done\n")), solving(writing("nothing"))
@@ -353,7 +358,7 @@ def test_what_an_agent_spent_by_itself_is_charged_once_and_again_when_resumed(
     for lab in (first, resumed, later):
         attempting, order = (
             lab.attempting(solving(answering())),
-            Order(make_task("a"), "S", "rollout"),
+            AttemptRequest(make_task("a"), "S", "rollout"),
         )
         asyncio.run(attempting(order))
         asyncio.run(attempting(order))
@@ -425,7 +430,7 @@ def test_a_grader_error_is_graded_again_without_the_work(
     lab, solver = Lab(store=store), solving(answering())
     grader = Moody([GraderError("no report")])
     attempting = replace(lab.attempting(solver), grading=grader)
-    order = Order(make_task("a"), "S", "rollout")
+    order = AttemptRequest(make_task("a"), "S", "rollout")
     first, second = asyncio.run(attempting(order)), asyncio.run(attempting(order))
     assert (first.status, second.status) == (Status.GRADER_ERROR, Status.SCORED)
     assert (first.answer, solver.done) == ("a", ["a"])
@@ -438,7 +443,7 @@ def test_a_grader_that_infrastructure_spoils_is_tried_again(
     spoilt.__cause__ = ComputerFailure("gone")
     lab, solver = Lab(), solving(answering())
     attempting = replace(lab.attempting(solver), grading=Moody([spoilt, spoilt]))
-    found = asyncio.run(attempting(Order(make_task("a"), "S", "rollout")))
+    found = asyncio.run(attempting(AttemptRequest(make_task("a"), "S", "rollout")))
     assert (found.hard, solver.done, lab.pauses) == (1.0, ["a"], [1.0, 2.0])
 
 
@@ -449,5 +454,5 @@ def test_a_grade_is_kept_where_it_is_known_what_it_depends_on(
     for grader in (known, unknown):
         for _ in range(2):
             attempting = replace(Lab(store=store).attempting(solving(answering())), grading=grader)
-            asyncio.run(attempting(Order(make_task("a"), "S", "rollout")))
+            asyncio.run(attempting(AttemptRequest(make_task("a"), "S", "rollout")))
     assert (known.asked, unknown.asked) == (1, 2)

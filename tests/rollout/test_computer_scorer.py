@@ -12,7 +12,7 @@ import pytest
 from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.config.scorers import AllScorer, ComputerScorer, ExactScorer, ScorerSpec
 from skillopt_ci.errors import UsageError
-from skillopt_ci.rollout.computers import Places
+from skillopt_ci.rollout.computer_pool import ComputerPool
 from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.rollout.types import Attempt
 from skillopt_ci.scorers.base import GraderError, Score
@@ -27,7 +27,7 @@ HALF = "<testsuite><testcase name='a'/><testcase name='b'><failure/></testcase><
 class Bench:
     """Leaves something behind as an agent would, and grades it."""
 
-    def __init__(self, places: Places, make_task: MakeTask, root: Path) -> None:
+    def __init__(self, places: ComputerPool, make_task: MakeTask, root: Path) -> None:
         self.places, self.root = places, root
         self.task = make_task("t", references=("done",))
 
@@ -59,7 +59,7 @@ class Bench:
 
 
 @pytest.fixture
-def bench(places: Places, make_task: MakeTask, tmp_path: Path) -> Bench:
+def bench(places: ComputerPool, make_task: MakeTask, tmp_path: Path) -> Bench:
     return Bench(places, make_task, tmp_path)
 
 
@@ -337,7 +337,7 @@ def test_without_computers_the_configuration_is_at_fault(make_task: MakeTask) ->
 
 
 def test_the_agents_own_computer_is_graded_on_where_that_is_asked_for(
-    places: Places, make_task: MakeTask
+    places: ComputerPool, make_task: MakeTask
 ) -> None:
     spec = ComputerScorer(type="computer", command=("test", "-e", "seen"), same_computer=True)
     scorers = TaskScorers(spec, judge=None, root=Path(), environ={}, places=places)
@@ -354,7 +354,7 @@ def test_the_agents_own_computer_is_graded_on_where_that_is_asked_for(
 
 
 def test_what_a_grade_depends_on_is_known_for_computers_only(
-    places: Places, make_task: MakeTask, tmp_path: Path
+    places: ComputerPool, make_task: MakeTask, tmp_path: Path
 ) -> None:
     (tmp_path / "grader").mkdir()
     file = tmp_path / "grader/check.sh"

@@ -22,21 +22,21 @@ from skillopt_ci.rollout.events import (
     StepTaken,
     TryFailed,
     WorkEnded,
-    courses,
+    attempt_traces,
     event_file,
     read_events,
 )
 from skillopt_ci.rollout.types import (
     Asked,
+    AttemptRequest,
     GradedStep,
     ModelSaid,
     Nudged,
-    Order,
     Status,
     Told,
     ToolUsed,
-    labelled,
-    retried,
+    in_attempt,
+    in_retry,
 )
 from skillopt_ci.scorers.base import Score
 
@@ -54,10 +54,10 @@ def written(file: Path) -> list[dict[str, object]]:
 
 def test_every_event_says_what_it_belongs_to(tmp_path: Path, make_task: MakeTask) -> None:
     file = tmp_path / "run/events.jsonl"
-    order = Order(make_task("a/b:c"), "", "rollout", 3)
-    with closing(EventLog(file, "demo", now=lambda: 0.0)) as log, labelled(order):
+    order = AttemptRequest(make_task("a/b:c"), "", "rollout", 3)
+    with closing(EventLog(file, "demo", now=lambda: 0.0)) as log, in_attempt(order):
         log(STARTED)
-        with retried(1):
+        with in_retry(1):
             log(TryFailed("down"))
     first, second = written(file)
     assert {key: first[key] for key in ("run", "stage", "task", "attempt", "retry", "seq")} == {
@@ -77,7 +77,7 @@ def test_attempts_at_the_same_time_keep_their_labels(tmp_path: Path, make_task: 
     log = EventLog(file, "demo")
 
     async def attempt(name: str) -> None:
-        with labelled(Order(make_task(name), "", "s")):
+        with in_attempt(AttemptRequest(make_task(name), "", "s")):
             for _ in range(5):
                 await asyncio.sleep(0)
                 log(TryFailed(name))
@@ -181,7 +181,7 @@ def test_only_the_newest_files_are_kept(tmp_path: Path) -> None:
 
 
 def test_events_of_mixed_attempts_make_whole_courses(tmp_path: Path, make_task: MakeTask) -> None:
-    one, other = Order(make_task("a"), "", "s"), Order(make_task("b"), "", "s")
+    one, other = AttemptRequest(make_task("a"), "", "s"), AttemptRequest(make_task("b"), "", "s")
     said = StepTaken(ModelSaid(Message("assistant", "42"), Usage()))
     with closing(EventLog(tmp_path / "e.jsonl", "demo")) as log:
         for order, event in (
@@ -192,9 +192,9 @@ def test_events_of_mixed_attempts_make_whole_courses(tmp_path: Path, make_task: 
             (one, ENDED),
             (other, StepTaken(ASKED)),
         ):
-            with labelled(order):
+            with in_attempt(order):
                 log(event)
-    first, second = courses(read_events(tmp_path))
+    first, second = attempt_traces(read_events(tmp_path))
     assert (first.task, first.response, len(first.events)) == ("a", "42", 4)
     assert first.end is not None
     assert (second.task, second.end, len(second.events)) == ("b", None, 2)

@@ -26,7 +26,7 @@ from skillopt_ci.integrations.ray_executor import Parcel, join
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import Event, Note
 from skillopt_ci.redaction import HIDDEN
-from skillopt_ci.rollout.types import Order
+from skillopt_ci.rollout.types import AttemptRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -349,7 +349,7 @@ def _troubles(notes: list[Event]) -> list[str]:
 
 def _parcel(checkout: Checkout, *overrides: str, limits: Limits | None = None) -> Parcel:
     config = Config.model_validate_json(_loaded(checkout, overrides))
-    order = Order(checkout.session().selection[0], "# Items\n", "evaluate")
+    order = AttemptRequest(checkout.session().selection[0], "# Items\n", "evaluate")
     root = str(checkout.folder)
     return Parcel("name", config.model_dump_json(), root, order, limits or Limits())
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.redaction import HIDDEN, Redactor, redacted_values, unchanged
 from skillopt_ci.rollout.attempt import redacted_tar, redacted_work
-from skillopt_ci.rollout.limits import Worked
+from skillopt_ci.rollout.limits import WorkResult
 from skillopt_ci.rollout.types import Attempt
 
 SECRET = "sk-planted-4711-ÄÖ"
@@ -47,7 +47,7 @@ def test_every_text_of_the_work_is_clean() -> None:
     picture = Image("image/png", "aGk=")
     said = Message("assistant", f"It is {SECRET}", images=(picture,), tool_calls=(call,))
     attempt = Attempt((said,), SECRET, trace=f"saw {SECRET}", artifacts=tar({"a": SECRET.encode()}))
-    clean = redacted_work(Worked(attempt, "agent_error", f"died of {SECRET}"), REDACT)
+    clean = redacted_work(WorkResult(attempt, "agent_error", f"died of {SECRET}"), REDACT)
     assert SECRET not in repr(clean)
     assert SECRET.encode() not in clean.attempt.artifacts
     assert clean.attempt.response == HIDDEN
@@ -56,7 +56,7 @@ def test_every_text_of_the_work_is_clean() -> None:
 
 
 def test_without_secrets_nothing_is_touched() -> None:
-    worked = Worked(Attempt((), SECRET, artifacts=b"no tar at all"))
+    worked = WorkResult(Attempt((), SECRET, artifacts=b"no tar at all"))
     assert redacted_work(worked, unchanged) is worked
     archive = tar({"a": b"harmless", "b": b"\xff\x00"})
     assert redacted_tar(archive, REDACT) is archive

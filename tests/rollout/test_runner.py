@@ -14,11 +14,11 @@ from skillopt_ci.config.scorers import CommandScorer, ExactScorer
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError, TooManyErrors
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.attempt import Attempting
+from skillopt_ci.rollout.attempt import AttemptRunner
 from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.rollout.runner import Runner, refuse_too_many_errors
 from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
-from skillopt_ci.rollout.types import Attempt, CarryOut, Order, Rollout, Status
+from skillopt_ci.rollout.types import Attempt, AttemptRequest, MakeAttempt, Rollout, Status
 from skillopt_ci.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ SCORERS = TaskScorers(ExactScorer(type="exact"), judge=None, root=Path(), enviro
 
 
 def runner(solver: Solver, concurrency: int = 3, **settings: int) -> Runner:
-    return Runner(Attempting(solver, SCORERS, RolloutSettings(**settings)), Places(concurrency))
+    return Runner(AttemptRunner(solver, SCORERS, RolloutSettings(**settings)), Places(concurrency))
 
 
 def roll_out(
@@ -282,13 +282,13 @@ def test_a_failure_of_all_tasks_ends_a_stream(
 def test_an_executor_may_make_attempts_elsewhere(
     make_task: MakeTask, scripted: type[ScriptedModel]
 ) -> None:
-    sent: list[Order] = []
+    sent: list[AttemptRequest] = []
 
-    async def elsewhere(order: Order, here: CarryOut) -> Rollout:
+    async def elsewhere(order: AttemptRequest, here: MakeAttempt) -> Rollout:
         sent.append(order)
         return await here(order)
 
-    attempting = Attempting(ChatSolver(scripted(str), Prompts.load()), SCORERS)
+    attempting = AttemptRunner(ChatSolver(scripted(str), Prompts.load()), SCORERS)
     work = Runner(attempting, Places(2), executor=elsewhere)
     found = asyncio.run(work.roll_out([make_task("a")], "Skill.", stage="rollout"))
     assert [(order.task.id, order.skill, order.stage) for order in sent] == [

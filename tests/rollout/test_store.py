@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import Event
-from skillopt_ci.rollout.limits import Worked
-from skillopt_ci.rollout.store import AttemptStore, WorkedShape, packed, unpacked
+from skillopt_ci.rollout.limits import WorkResult
+from skillopt_ci.rollout.store import AttemptStore, WorkSchema, packed, unpacked
 from skillopt_ci.rollout.types import Attempt, Limit
 from skillopt_ci.scorers.base import Score
 
 KEY, SCORER = "a" * 64, "b" * 64
 USED = Usage(calls=3, prompt_tokens=10, completion_tokens=4, cost_usd=0.5)
-WORKED = Worked(
+WORKED = WorkResult(
     Attempt(
         messages=(
             Message("system", "Work."),
@@ -125,13 +125,13 @@ def test_a_damaged_file_is_moved_aside_and_told(tmp_path: Path) -> None:
 @given(st.text(max_size=50), st.binary(max_size=500))
 @settings(deadline=None, max_examples=100)
 def test_whatever_was_said_and_left_has_a_shape(text: str, left: bytes) -> None:
-    worked = Worked(Attempt((Message("assistant", text),), text, artifacts=left, trace=text))
-    written = WorkedShape.of(worked).model_dump_json()
-    assert WorkedShape.model_validate_json(written).value(unpacked(packed(left))) == worked
+    worked = WorkResult(Attempt((Message("assistant", text),), text, artifacts=left, trace=text))
+    written = WorkSchema.of(worked).model_dump_json()
+    assert WorkSchema.model_validate_json(written).value(unpacked(packed(left))) == worked
 
 
 def test_half_a_surrogate_pair_is_marked_and_not_fatal(store: AttemptStore) -> None:
-    store.put(KEY, Worked(Attempt((), "a\ud800b")), usage=Usage(), paid_by="")
+    store.put(KEY, WorkResult(Attempt((), "a\ud800b")), usage=Usage(), paid_by="")
     found = store.get(KEY)
     assert found is not None
     assert found.worked.attempt.response == "a?b"

@@ -20,7 +20,7 @@ from skillopt_ci.model.types import (
     Role,
     Usage,
 )
-from skillopt_ci.rollout.limits import LimitedClient, Transcript, Worked, work
+from skillopt_ci.rollout.limits import LimitedClient, Transcript, WorkResult, run_solver
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import (
     AgentError,
@@ -58,11 +58,11 @@ def do(make_task: MakeTask, solving: type[Solving]):  # type: ignore[no-untyped-
         behaviour: Behaviour,
         limits: AttemptLimits | None = AttemptLimits(),  # noqa: B008 - immutable
         **place: object,
-    ) -> tuple[Worked, list[Step]]:
+    ) -> tuple[WorkResult, list[Step]]:
         told: list[Step] = []
         task = make_task("a")
         place_ = replace(Workplace("s", limits=limits or AttemptLimits()), **place)  # type: ignore[arg-type]
-        done = work(
+        done = run_solver(
             solving(behaviour),
             task,
             "Skill.",

@@ -12,7 +12,7 @@ import pytest
 from skillopt_ci.aio import Scheduler
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.types import Usage
-from skillopt_ci.rollout.types import Order
+from skillopt_ci.rollout.types import AttemptRequest
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.prefetcher import NothingAhead, WorkAhead
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 
-def order(name: str, skill: str = "Do.\n", attempt: int = 0) -> Order:
-    return Order(Task(name, ()), skill, "rollout", attempt)
+def order(name: str, skill: str = "Do.\n", attempt: int = 0) -> AttemptRequest:
+    return AttemptRequest(Task(name, ()), skill, "rollout", attempt)
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Hands:
     )
     failure: Exception | None = None
 
-    async def __call__(self, one: Order) -> Usage:
+    async def __call__(self, one: AttemptRequest) -> Usage:
         self.asked.append(one.task.id)
         await self.ends[one.task.id].wait()
         if self.failure is not None:

@@ -11,7 +11,7 @@ import pytest
 from skillopt_ci.errors import BudgetExhausted, UsageError
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import StageFinished
-from skillopt_ci.rollout.types import Order
+from skillopt_ci.rollout.types import AttemptRequest
 from skillopt_ci.training.epoch_end import BoundaryOutcome
 from skillopt_ci.training.prefetch_plan import Outlook, look_ahead
 from skillopt_ci.training.resume import Flight
@@ -274,6 +274,6 @@ def test_what_is_no_shard_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(("attempts", "of"), [(0, 1), (3, 3), (9, 4)])
 def test_no_shard_is_idle_if_it_need_not_be(attempts: int, of: int) -> None:
-    attempt = Order(task=None, skill="", stage="rollout")  # type: ignore[arg-type]
+    attempt = AttemptRequest(task=None, skill="", stage="rollout")  # type: ignore[arg-type]
     parts = shards(Outlook("rollout", 1, (attempt,) * attempts, Usage()), 4)
     assert [str(part) for part in parts] == [f"{number}/{of}" for number in range(1, of + 1)]

@@ -1,6 +1,6 @@
 import pytest
 
-from skillopt_ci.agents.cli_agents import failure, waiting_for_server
+from skillopt_ci.agents.cli_agents import agent_failure, waiting_for_server
 from skillopt_ci.errors import InfrastructureError, ModelSetupError
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
 from skillopt_ci.rollout.types import AgentError
@@ -45,30 +45,30 @@ REFUSED = [
 
 @pytest.mark.parametrize("told", BUSY)
 def test_a_server_in_trouble_is_no_failure_of_the_agent(told: str) -> None:
-    raised = failure("codex", "codex", 1, told, worked=True)
+    raised = agent_failure("codex", "codex", 1, told, worked=True)
     assert isinstance(raised, ModelUnavailable)
     assert isinstance(raised, InfrastructureError)
 
 
 @pytest.mark.parametrize("told", NO_KEY)
 def test_a_missing_key_stops_the_run(told: str) -> None:
-    assert isinstance(failure("codex", "codex", 1, told, worked=False), ModelSetupError)
+    assert isinstance(agent_failure("codex", "codex", 1, told, worked=False), ModelSetupError)
 
 
 @pytest.mark.parametrize("told", WRONG_SETTING)
 def test_a_setting_that_cannot_work_stops_the_run(told: str) -> None:
-    assert isinstance(failure("codex", "codex", 1, told, worked=False), ModelSetupError)
+    assert isinstance(agent_failure("codex", "codex", 1, told, worked=False), ModelSetupError)
 
 
 @pytest.mark.parametrize("told", REFUSED)
 def test_a_prompt_that_the_server_refuses_is_the_tasks_outcome(told: str) -> None:
-    raised = failure("codex", "codex", 1, told, worked=False, silent=True)
+    raised = agent_failure("codex", "codex", 1, told, worked=False, silent=True)
     assert isinstance(raised, ModelRefusal)
-    assert isinstance(failure("codex", "codex", 1, told, worked=True), AgentError)
+    assert isinstance(agent_failure("codex", "codex", 1, told, worked=True), AgentError)
 
 
 def test_before_the_model_has_answered_nothing_is_the_agents_failure() -> None:
-    raised = failure("codex", "codex", 139, "core dumped", worked=False, silent=True)
+    raised = agent_failure("codex", "codex", 139, "core dumped", worked=False, silent=True)
     assert isinstance(raised, ModelUnavailable)
 
 
@@ -80,16 +80,16 @@ def test_only_the_last_wait_for_a_server_is_told() -> None:
 
 @pytest.mark.parametrize("told", NO_KEY)
 def test_but_not_once_the_agent_has_worked(told: str) -> None:
-    assert isinstance(failure("codex", "codex", 1, told, worked=True), AgentError)
+    assert isinstance(agent_failure("codex", "codex", 1, told, worked=True), AgentError)
 
 
 @pytest.mark.parametrize("status", [126, 127])
 def test_a_program_that_cannot_be_run_stops_the_run(status: int) -> None:
-    assert isinstance(failure("a", "/x/a", status, "", worked=False), ModelSetupError)
-    assert isinstance(failure("a", "/x/a", status, "", worked=True), AgentError)
+    assert isinstance(agent_failure("a", "/x/a", status, "", worked=False), ModelSetupError)
+    assert isinstance(agent_failure("a", "/x/a", status, "", worked=True), AgentError)
 
 
 def test_only_the_end_of_a_long_message_is_told_on_one_line() -> None:
-    raised = failure("a", "a", 1, "x\n" * 5000 + "the end", worked=True)
+    raised = agent_failure("a", "a", 1, "x\n" * 5000 + "the end", worked=True)
     assert str(raised).endswith("x x the end")
     assert len(str(raised)) < 600

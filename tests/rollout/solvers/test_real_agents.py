@@ -14,7 +14,7 @@ from real_agents import ABOUT, AGENTS, KEY, RULE, Run
 from recorded_streams import FOLDER, recorded, scrubbed
 
 from skillopt_ci.agents.cli_agents import READERS
-from skillopt_ci.agents.streams import Account
+from skillopt_ci.agents.streams import AgentTranscript
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
 from skillopt_ci.rollout.types import Limit, ModelSaid, ToolUsed
@@ -128,7 +128,7 @@ def test_its_stream_reads_as_the_recorded_one(agent: str, ending: str, model: Ag
     assert _shape(READERS[agent](written)) == _shape(READERS[agent](recorded(name)))
 
 
-def _shape(account: Account) -> list[object]:
+def _shape(account: AgentTranscript) -> list[object]:
     """What an account says, without the numbers of calls."""
     said = [
         ([call.name for call in step.message.tool_calls], step.message.content)

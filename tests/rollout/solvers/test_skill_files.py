@@ -8,9 +8,9 @@ from skillopt_ci.agents import cli_agents
 from skillopt_ci.agents.cli_agents import (
     AGENTS,
     SkillFolder,
-    place_of,
     read_skill_folder,
     skill_name,
+    skill_path,
 )
 from skillopt_ci.errors import SkillError
 
@@ -36,7 +36,7 @@ IN_FOLDER = SkillFolder("SKILL.md", "Some Folder")
 def test_the_place_is_where_the_agent_looks(
     document: str, agent: str, skill_as: str, place: str
 ) -> None:
-    assert place_of(SkillFolder(document, "x"), NAMED, AGENTS[agent], skill_as) == place
+    assert skill_path(SkillFolder(document, "x"), NAMED, AGENTS[agent], skill_as) == place
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 from recorded_streams import recorded, scrubbed
 
 from skillopt_ci.agents.cli_agents import READERS
-from skillopt_ci.agents.streams import Account
+from skillopt_ci.agents.streams import AgentTranscript
 from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.types import Limit, ModelSaid, Told, ToolUsed
 
 
-def read(agent: str, *events: object) -> Account:
+def read(agent: str, *events: object) -> AgentTranscript:
     return READERS[agent]("\n".join(json.dumps(event) for event in events))
 
 
-def shown(account: Account) -> list[object]:
+def shown(account: AgentTranscript) -> list[object]:
     """The steps in short: words and calls of the model, results, and what else was told."""
     short: list[object] = []
     for step in account.steps:

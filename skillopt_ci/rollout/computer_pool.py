@@ -26,7 +26,7 @@ _NOTHING = ComputerTask(ComputerBlock())
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ComputerPool:
     """Computers for tasks: ``base`` is what each gets, ``common`` what every task adds to that."""
 
     computers: Computers
@@ -107,10 +107,12 @@ async def run_setup(
     for number, command in enumerate(commands, start=1):
         result = await computer.run(command, timeout=seconds)
         if result.exit_code or result.timed_out:
-            raise ComputerFailure(f"Set-up command {number} of {whose} {ended(result, seconds)}")
+            raise ComputerFailure(
+                f"Set-up command {number} of {whose} {how_it_ended(result, seconds)}"
+            )
 
 
-def ended(result: CommandResult, seconds: float) -> str:
+def how_it_ended(result: CommandResult, seconds: float) -> str:
     """How a command ended, in words."""
     said = last_words(result.stderr.strip() or result.stdout)
     if result.timed_out:
@@ -136,7 +138,9 @@ async def _within(seconds: float, task: Task) -> AsyncIterator[None]:
 # The computers that a configuration asks for.
 
 
-def open_places(config: Config, root: Path, environ: Mapping[str, str]) -> Places | None:
+def open_computer_pool(
+    config: Config, root: Path, environ: Mapping[str, str]
+) -> ComputerPool | None:
     """The computers that are configured; None if none are.
 
     Raises UsageError for files in `rollout.task` that are not there.
@@ -148,7 +152,7 @@ def open_places(config: Config, root: Path, environ: Mapping[str, str]) -> Place
     from skillopt_ci.computer.build import computers, spec  # noqa: PLC0415
 
     common = None if config.rollout.task is None else _common(config.rollout.task, root)
-    return Places(computers(settings, environ), spec(settings), common)
+    return ComputerPool(computers(settings, environ), spec(settings), common)
 
 
 def _common(block: ComputerBlock, root: Path) -> ComputerTask:
