@@ -12,12 +12,12 @@ import pytest
 
 from skillopt_ci.config.config import EnvironmentSettings
 from skillopt_ci.environments.find import open_environment
-from skillopt_ci.errors import BudgetExhausted, UsageError
+from skillopt_ci.errors import BudgetExhausted, EnvironmentFailure, UsageError
 from skillopt_ci.integrations.bridge import unpacked
 from skillopt_ci.integrations.inspect import InspectEnvironment
 from skillopt_ci.messages import ToolCall
 from skillopt_ci.model.types import ChatRequest, ModelUnavailable, Role
-from skillopt_ci.rollout.environment import Environment, EnvironmentFailure
+from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.types import Asked, Attempt, Limit, ModelSaid, ToolUsed
 from skillopt_ci.scorers.base import GraderError
 from tests.environments.conftest import OpenEnvironment, attempt_now, reply

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci.errors import EnvironmentFailure
 from skillopt_ci.integrations.endpoint import (
     BadRequestError,
     Conversation,
@@ -23,7 +24,6 @@ from skillopt_ci.integrations.endpoint import (
 from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.providers import as_sent
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Role
-from skillopt_ci.rollout.environment import EnvironmentFailure
 from skillopt_ci.rollout.types import Asked, ModelSaid, Nudged, ToolUsed
 from tests.environments.conftest import ScriptedModel, reply
 

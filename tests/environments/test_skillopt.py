@@ -13,12 +13,12 @@ import pytest
 
 from skillopt_ci.config.config import EnvironmentSettings, Gradient
 from skillopt_ci.environments.find import open_environment
-from skillopt_ci.errors import UsageError
+from skillopt_ci.errors import EnvironmentFailure, UsageError
 from skillopt_ci.integrations.bridge import unpacked
 from skillopt_ci.integrations.skillopt.adapter import SkillOptEnvironment
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatRequest, ModelRefusal, ModelUnavailable, Role
-from skillopt_ci.rollout.environment import EnvironmentFailure, Reflecting
+from skillopt_ci.rollout.environment import Reflecting
 from skillopt_ci.rollout.types import Rollout, Status
 from skillopt_ci.scorers.base import GraderError
 from tests.environments.conftest import OpenEnvironment, Script, ScriptedModel, attempt_now

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from openpyxl import Workbook
 
+from skillopt_ci.errors import EnvironmentFailure
 from skillopt_ci.model.types import ChatRequest
-from skillopt_ci.rollout.environment import EnvironmentFailure
 from tests.environments.conftest import OpenEnvironment, attempt_now
 
 pytest.importorskip("skillopt", reason="the extra `skillopt` is not installed")

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.errors import UsageError
-from skillopt_ci.rollout.environment import EnvironmentFailure
+from skillopt_ci.errors import EnvironmentFailure, UsageError
 from skillopt_ci.worker import Worker
 
 SIDE = """
