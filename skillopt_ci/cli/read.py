@@ -12,12 +12,11 @@ from skillopt_ci.config.loading import run_names
 from skillopt_ci.errors import RepositoryError, UsageError
 from skillopt_ci.git.history import Commit
 from skillopt_ci.git.objects import read_texts
-from skillopt_ci.integrations.skillopt.export import Evidence
 from skillopt_ci.ledger.folder import Reader, RunFolder
 from skillopt_ci.ledger.inspect import newest, resolve, runs
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, Measurement, State, StepRecord
-from skillopt_ci.report.view import EventKind, RunView, StepPlace
+from skillopt_ci.report.view import EventKind, RunRecords, RunView, StepPlace
 from skillopt_ci.skill.document import sha256
 
 _DEFAULT_CONFIG = Globals(environ={}, cwd=Path()).config
@@ -222,7 +221,7 @@ def _base_commit(ledger: Ledger) -> str | None:
 _GENERATIONS = (50, 500, 0)
 
 
-def gather(reader: RunReader) -> Evidence:
+def gather(reader: RunReader) -> RunRecords:
     """Read a run; a shallow clone is deepened as far as skill texts are missing."""
     steps = {
         entry.step: reader.step(entry.step) for entry in reader.history if entry.kind == "step"
@@ -237,7 +236,7 @@ def gather(reader: RunReader) -> Evidence:
     wanted |= {record.proposal.skill_after for record in steps.values()}
     wanted |= {record.skill_after for record in boundaries.values()}
     commits, texts = _with_texts(reader, wanted)
-    return Evidence(
+    return RunRecords(
         state=reader.state,
         history=reader.history,
         steps=steps,

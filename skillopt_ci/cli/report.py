@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
+from pkgutil import resolve_name
 from threading import Lock
+from types import MappingProxyType
 
 import click
 
@@ -18,7 +20,6 @@ from skillopt_ci.cli.build import events_path
 from skillopt_ci.cli.options import Globals, global_options
 from skillopt_ci.cli.read import RunReader, gather, open_reader, view
 from skillopt_ci.errors import ExitCode, SkilloptError, UsageError
-from skillopt_ci.integrations.skillopt.export import skillopt_files
 from skillopt_ci.ledger.inspect import newest
 from skillopt_ci.ledger.records import HistoryEntry, StepRecord
 from skillopt_ci.redaction import Redact, unchanged
@@ -434,13 +435,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 # ``skillopt-ci export``: a run as the files of another program.
 
+#: Writers of other programs' run folders, imported only by the export.
+_EXPORTS = MappingProxyType({"skillopt": "skillopt_ci.integrations.skillopt.export:skillopt_files"})
+
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 @click.option(
     "--format",
     "layout",
-    type=click.Choice(["skillopt"]),
+    type=click.Choice(list(_EXPORTS)),
     default="skillopt",
     show_default=True,
     help="Whose files to write.",
@@ -451,7 +455,7 @@ def export_command(settings: Globals, folder: Path, layout: str) -> ExitCode:
     target = settings.cwd / folder
     refuse_occupied(target)
     evidence = gather(open_reader(settings))
-    files = skillopt_files(evidence, str(folder))
+    files = resolve_name(_EXPORTS[layout])(evidence, str(folder))
     write_folder(target, files)
     told = {"run": evidence.state.run, "format": layout, "folder": str(folder), "files": len(files)}
     if settings.json:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path, PurePosixPath
+from pkgutil import resolve_name
 from types import MappingProxyType
 
 from pydantic import ValidationError
@@ -30,7 +31,6 @@ from skillopt_ci.config.yaml import (
     reading_order,
 )
 from skillopt_ci.errors import ConfigError
-from skillopt_ci.integrations.skillopt.config import Translation, is_skillopt, structured, translate
 
 # `-o section.key=value`: one key of the configuration, set on the command line.
 
@@ -240,6 +240,27 @@ class Loaded:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """Another tool's configuration in our own form: what is wrong with it, what was left out."""
+
+    tree: Node
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+#: Readers of other tools' configuration files, imported only here: each takes the layers, the
+#: overrides and the environment, and returns None for files that are not of its tool.
+_TRANSLATORS = ("skillopt_ci.integrations.skillopt.config:translated",)
+
+
+def _translated(
+    layers: Sequence[Node], overrides: Sequence[Node], environ: Mapping[str, str]
+) -> Translation | None:
+    found = (resolve_name(name)(layers, overrides, environ) for name in _TRANSLATORS)
+    return next((one for one in found if one is not None), None)
+
+
 def load(
     file: Path,
     overrides: Sequence[str] = (),
@@ -254,9 +275,8 @@ def load(
     problem at once, a line for each.
     """
     layers, above = list(read_layers(file)), [parse_override(text) for text in overrides]
-    if is_skillopt(layers):
-        translation = translate(reduce(merge, map(structured, [*layers, *above])), environ)
-        found = replace(translation, tree=choose_run(translation.tree, run))
+    if found := _translated(layers, above, environ):
+        found = replace(found, tree=choose_run(found.tree, run))
     else:
         chosen = choose_run(reduce(merge, map(with_long_roles, layers)), run)
         found = Translation(reduce(merge, map(with_long_roles, [chosen, *above])))
@@ -275,6 +295,6 @@ def run_names(file: Path) -> tuple[str, ...]:
     Raises :class:`~skillopt_ci.errors.ConfigError` if the file cannot be read.
     """
     layers = list(read_layers(file))
-    if is_skillopt(layers):
+    if _translated(layers, (), {}):
         return (load(file).config.run,)
     return tuple(run.name for run in runs_of(reduce(merge, layers)) if run.name)

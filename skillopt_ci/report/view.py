@@ -1,12 +1,20 @@
 """A run as reports see it: its record, and where in git each step is found."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord, Summary
+from skillopt_ci.ledger.records import (
+    BoundaryRecord,
+    HistoryEntry,
+    Measurement,
+    State,
+    StepRecord,
+    Summary,
+)
 from skillopt_ci.report.terminal import tally
 from skillopt_ci.report.text import better
+from skillopt_ci.report.words import Moment, timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +101,36 @@ class RunView:
     def place(self, number: int, kind: EventKind = "step") -> StepPlace:
         """Where a step, or an epoch's end, is in git."""
         return self.places.get((kind, number), StepPlace())
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecords:
+    """All records of a run, and what only its commits know.
+
+    ``texts`` are skill texts by their SHA-256, ``seconds`` what each step took, ``baseline`` the
+    first measurement of the initial skill: each as far as the history reaches.
+    """
+
+    state: State
+    history: Sequence[HistoryEntry]
+    steps: Mapping[int, StepRecord]
+    boundaries: Mapping[int, BoundaryRecord]
+    summary: Summary | None
+    texts: Mapping[str, str]
+    seconds: Mapping[int, float]
+    baseline: Measurement | None = None
+
+    @property
+    def moments(self) -> tuple[Moment, ...]:
+        """How things stood after each event."""
+        return tuple(timeline(self.history))
+
+    @property
+    def config(self) -> Mapping[str, object]:
+        """The configuration of the last step, without what may hold a secret."""
+        return {} if self.state.basis is None else self.state.basis.config
+
+    def skills(self) -> dict[int, str]:
+        """The current skill after each step (0: before the first), where its text is known."""
+        hashes = {moment.entry.step: moment.skill_sha256 for moment in self.moments}
+        return {step: self.texts[key] for step, key in hashes.items() if key in self.texts}

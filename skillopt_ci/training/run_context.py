@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from pkgutil import resolve_name
+from types import MappingProxyType
 from typing import Protocol
 
 from skillopt_ci.agents.build import build_solver
@@ -294,14 +296,18 @@ class EnvironmentGrading:
         return self.scorers.keeps_computer(task)
 
 
+#: Where attempts are made if not in this process; imported only by runs that ask for it.
+_EXECUTORS = MappingProxyType({"ray": "skillopt_ci.integrations.ray_executor:ray_executor"})
+
+
 def _executor(parts: RigParts, attempting: AttemptRunner, resources: ExitStack) -> Executor:
     settings = parts.config.rollout.executor
     if isinstance(settings, LocalExecutor):
         return run_locally
-    # Imported late: few runs have a cluster.
-    from skillopt_ci.integrations.ray_executor import ray_executor  # noqa: PLC0415
-
-    return ray_executor(parts, settings, attempting, resources)
+    executor: Executor = resolve_name(_EXECUTORS[settings.type])(
+        parts, settings, attempting, resources
+    )
+    return executor
 
 
 def _recorder(session: RigParts, scope: str, resources: AsyncExitStack) -> Recorder:

@@ -7,6 +7,7 @@ from functools import reduce
 from types import MappingProxyType
 
 from skillopt_ci.config.config import Config
+from skillopt_ci.config.loading import Translation
 from skillopt_ci.config.providers import PROVIDERS
 from skillopt_ci.config.reference import fields, homes, sections
 from skillopt_ci.config.yaml import Mark, Node, Problem, Scalar, merge, nearest, nested, without
@@ -691,13 +692,16 @@ _OWN = frozenset({"run", "skill", "tasks"})
 _LONGEST_RUN = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Translation:
-    """A tree in skillopt-ci's own form, with what is wrong and what was left out."""
+def translated(
+    layers: Sequence[Node], overrides: Sequence[Node], environ: Mapping[str, str]
+) -> Translation | None:
+    """The merged configuration in skillopt-ci's own form; None if the files are not SkillOpt's.
 
-    tree: Node
-    problems: tuple[Problem, ...] = ()
-    warnings: tuple[Problem, ...] = ()
+    What the files leave unset SkillOpt's variables in ``environ`` may say.
+    """
+    if not is_skillopt(layers):
+        return None
+    return translate(reduce(merge, map(structured, [*layers, *overrides])), environ)
 
 
 def is_skillopt(layers: Sequence[Node]) -> bool:

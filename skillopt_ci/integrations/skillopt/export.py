@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from skillopt_ci import __version__
 from skillopt_ci.ledger.records import (
@@ -11,52 +10,18 @@ from skillopt_ci.ledger.records import (
     Decision,
     EditRecord,
     FinalSkill,
-    HistoryEntry,
     LearningRateRecord,
     Measurement,
     NotesRecord,
     PairRecord,
     ProposalRecord,
-    State,
     StepRecord,
     SuggestionRecord,
     Summary,
     UsageRecord,
 )
-from skillopt_ci.report.words import Moment, timeline
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """A run's records, and what only its commits know.
-
-    ``texts`` are skill texts by their SHA-256, ``seconds`` what each step took, ``baseline`` the
-    first measurement of the initial skill: each as far as the history reaches.
-    """
-
-    state: State
-    history: Sequence[HistoryEntry]
-    steps: Mapping[int, StepRecord]
-    boundaries: Mapping[int, BoundaryRecord]
-    summary: Summary | None
-    texts: Mapping[str, str]
-    seconds: Mapping[int, float]
-    baseline: Measurement | None = None
-
-    @property
-    def moments(self) -> tuple[Moment, ...]:
-        """How things stood after each event."""
-        return tuple(timeline(self.history))
-
-    @property
-    def config(self) -> Mapping[str, object]:
-        """The configuration of the last step, without what may hold a secret."""
-        return {} if self.state.basis is None else self.state.basis.config
-
-    def skills(self) -> dict[int, str]:
-        """The current skill after each step (0: before the first), where its text is known."""
-        hashes = {moment.entry.step: moment.skill_sha256 for moment in self.moments}
-        return {step: self.texts[key] for step, key in hashes.items() if key in self.texts}
+from skillopt_ci.report.view import RunRecords
+from skillopt_ci.report.words import Moment
 
 
 def short_hash(sha256: str) -> str:
@@ -78,7 +43,7 @@ _PAYLOAD: Mapping[str, str] = {
 }
 
 
-def step_record(evidence: Evidence, record: StepRecord, moment: Moment) -> dict[str, object]:
+def step_record(evidence: RunRecords, record: StepRecord, moment: Moment) -> dict[str, object]:
     """An entry of ``history.json``; what is not known is left out."""
     text = evidence.texts.get(record.proposal.skill_after)
     current = evidence.texts.get(moment.skill_sha256)
@@ -105,7 +70,7 @@ def step_record(evidence: Evidence, record: StepRecord, moment: Moment) -> dict[
 
 
 def step_files(
-    evidence: Evidence, record: StepRecord, entry: Mapping[str, object]
+    evidence: RunRecords, record: StepRecord, entry: Mapping[str, object]
 ) -> Iterator[tuple[str, str]]:
     """The files of ``steps/step_NNNN``, by their names; ``entry`` is the step's record."""
     proposal, decision = record.proposal, record.decision
@@ -340,7 +305,7 @@ _FLAT_NAMES: Mapping[str, str] = {
 _BACKENDS: Mapping[str, str] = {"openai": "openai_chat"}
 
 
-def flat_config(evidence: Evidence) -> dict[str, object]:
+def flat_config(evidence: RunRecords) -> dict[str, object]:
     """The configuration under SkillOpt's flat names, derived values included.
 
     Empty if the run was last written by a version that did not record it.
@@ -359,7 +324,7 @@ def flat_config(evidence: Evidence) -> dict[str, object]:
     return {**flat, **_derived(basis.train_size, _part(config, "train"))}
 
 
-def runtime_state(evidence: Evidence, root: str) -> dict[str, object]:
+def runtime_state(evidence: RunRecords, root: str) -> dict[str, object]:
     """The resume pointer; ``root`` is where the folder will stand."""
     last = evidence.moments[-1]
     return known(
@@ -376,7 +341,7 @@ def runtime_state(evidence: Evidence, root: str) -> dict[str, object]:
     )
 
 
-def run_summary(evidence: Evidence, summary: Summary) -> dict[str, object]:
+def run_summary(evidence: RunRecords, summary: Summary) -> dict[str, object]:
     """``summary.json`` of a run that was finished."""
     last, current = evidence.moments[-1], evidence.state.current.measurement
     epochs = summary.epochs
@@ -416,7 +381,7 @@ def skill_file(step: int) -> str:
     return f"skills/skill_v{step:04}.md"
 
 
-def _origins(evidence: Evidence, last: Moment) -> dict[str, object]:
+def _origins(evidence: RunRecords, last: Moment) -> dict[str, object]:
     return {
         "best_step": evidence.state.best.step,
         "current_origin": last.current_origin,
@@ -480,7 +445,7 @@ def _counted(used: UsageRecord) -> dict[str, int]:
 # A run as SkillOpt's run folder, so that its tools can read it (reference 1.0, 1.14, 1.15).
 
 
-def skillopt_files(evidence: Evidence, root: str) -> dict[str, str]:
+def skillopt_files(evidence: RunRecords, root: str) -> dict[str, str]:
     """The files of the run folder by their paths in it; ``root`` is where it will stand."""
     return dict(
         [
@@ -496,18 +461,18 @@ def skillopt_files(evidence: Evidence, root: str) -> dict[str, str]:
     )
 
 
-def _best(evidence: Evidence) -> Iterator[tuple[str, str]]:
+def _best(evidence: RunRecords) -> Iterator[tuple[str, str]]:
     text = evidence.texts.get(evidence.state.best.sha256)
     if text is not None:
         yield "best_skill.md", text
 
 
-def _baseline(evidence: Evidence) -> Iterator[tuple[str, str]]:
+def _baseline(evidence: RunRecords) -> Iterator[tuple[str, str]]:
     if evidence.baseline is not None:
         yield "selection_eval_baseline/results.jsonl", measured_lines(evidence.baseline)
 
 
-def _steps(evidence: Evidence) -> Iterator[tuple[str, str]]:
+def _steps(evidence: RunRecords) -> Iterator[tuple[str, str]]:
     kinds = ("step", "notes")
     moments = {one.entry.step: one for one in evidence.moments if one.entry.kind in kinds}
     done = [(evidence.steps[step], at) for step, at in moments.items() if step in evidence.steps]
@@ -521,7 +486,7 @@ def _steps(evidence: Evidence) -> Iterator[tuple[str, str]]:
         yield "lr_history.jsonl", json_lines(lr_decision(rate) for rate in rates)
 
 
-def _boundaries(evidence: Evidence) -> Iterator[tuple[str, str]]:
+def _boundaries(evidence: RunRecords) -> Iterator[tuple[str, str]]:
     for epoch, record in evidence.boundaries.items():
         if record.slow_update is not None:
             folder = f"slow_update/epoch_{epoch:02}"
@@ -539,7 +504,7 @@ def _boundaries(evidence: Evidence) -> Iterator[tuple[str, str]]:
             yield f"meta_skill/epoch_{epoch:02}/meta_skill_result.json", dumped(result)
 
 
-def _end(evidence: Evidence) -> Iterator[tuple[str, str]]:
+def _end(evidence: RunRecords) -> Iterator[tuple[str, str]]:
     summary = evidence.summary
     if summary is None:
         return
