@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from skillopt_ci.action.event import Evaluate, requested
 from skillopt_ci.action.job import Shown
 from skillopt_ci.action.outputs import fold
-from skillopt_ci.action.publish import links_of, task_places
 from skillopt_ci.cli.build import load_configured, open_session, unconfined_programs
+from skillopt_ci.cli.comment import links_of, task_places
 from skillopt_ci.cli.evaluate import evaluation_json
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.progress import build_observer

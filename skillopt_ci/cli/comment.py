@@ -1,49 +1,231 @@
-"""``skillopt-ci comment``: what the pull request says about the run."""
+"""``skillopt-ci comment``: bring pull request, comment and check on GitHub up to date.
 
-import json
+Publishing again changes nothing. What GitHub refuses becomes a note: the steps are paid for and
+recorded, and nothing about them depends on being seen.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
 
 import click
 
-from skillopt_ci.action.publish import Published, links_of, publish_run, report, showing
-from skillopt_ci.cli.options import Globals, global_options
-from skillopt_ci.cli.read import open_reader, view
-from skillopt_ci.errors import ExitCode
-from skillopt_ci.github.client import from_environ
-from skillopt_ci.github.github import GitHubForge
+from skillopt_ci.cli.build import load_configured
+from skillopt_ci.cli.options import Globals, global_options, print_json
+from skillopt_ci.cli.read import RunReader, open_reader, view
+from skillopt_ci.config.config import GitHub
+from skillopt_ci.config.loading import Loaded
+from skillopt_ci.errors import ExitCode, SkilloptError
+from skillopt_ci.github.types import (
+    Change,
+    Forge,
+    KeptPullRequest,
+    Merging,
+    PullRequest,
+    ReviewNote,
+    WantedPullRequest,
+)
+from skillopt_ci.report.check import TaskPlace, step_check
+from skillopt_ci.report.comment import body, note_answers, pinned_comment, step_comment, title
+from skillopt_ci.report.text import Links
+from skillopt_ci.report.view import RunView
 from skillopt_ci.sanitize import harmless
+from skillopt_ci.tasks.loading import load_splits
+
+#: Steps whose review comments are answered: an older one was, unless its job died right then.
+_ANSWERED_STEPS = 3
+
+Asked = TypeVar("Asked")
+
+
+@dataclass(frozen=True, slots=True)
+class Showing:
+    """What to show besides the run itself.
+
+    ``inconclusive`` says why the newest job came to no verdict, ``tasks`` where tasks are defined.
+    """
+
+    wishes: GitHub = field(default_factory=GitHub)
+    links: Links = field(default_factory=Links)
+    inconclusive: str = ""
+    tasks: Mapping[str, TaskPlace] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What stands on GitHub now. ``report`` is the comment's text, ``notes`` what was refused."""
+
+    report: str
+    pull_request: int | None = None
+    notes: tuple[str, ...] = ()
 
 
 @click.command()
 @click.option(
     "--publish",
+    "publishing",
     is_flag=True,
-    help="Bring pull request, comment and check on GitHub up to date; takes GITHUB_TOKEN and "
+    help="Update pull request, comment and check on GitHub; needs GITHUB_TOKEN and "
     "GITHUB_REPOSITORY.",
 )
 @global_options
-def command(settings: Globals, publish: bool) -> ExitCode:
+def command(settings: Globals, publishing: bool) -> ExitCode:
     """Print the comment that shows the run, read from git alone.
 
-    With --publish it is posted, with all that belongs to it. That can be repeated at any time:
-    what stands there already is not written again.
+    With --publish it is posted, together with the pull request and the check. Publishing twice
+    writes nothing twice.
     """
-
     links = links_of(settings.environ)
-    if publish:
-        forge = GitHubForge.open(from_environ(settings.environ), redact=settings.redact)
-        _tell(publish_run(settings, forge, links=links), settings)
+    if not publishing:
+        reader = open_reader(settings)
+        shown = showing(settings, reader, links)
+        text = pinned_comment(view(reader), shown.links, inconclusive=shown.inconclusive)
+        if settings.json:
+            print_json({"comment": text})
+        else:
+            click.echo(harmless(text))
         return ExitCode.DONE
-    reader = open_reader(settings)
-    text = report(view(reader), showing(settings, reader, links))
-    click.echo(json.dumps({"comment": text}) if settings.json else harmless(text))
-    return ExitCode.DONE
+    # Imported late: PyGithub costs half a second.
+    from skillopt_ci.github.client import from_environ  # noqa: PLC0415
+    from skillopt_ci.github.github import GitHubForge  # noqa: PLC0415
 
-
-def _tell(published: Published, settings: Globals) -> None:
+    forge = GitHubForge.open(from_environ(settings.environ), redact=settings.redact)
+    published = publish_run(settings, forge, links=links)
     for note in published.notes:
         click.echo(f"warning: {harmless(note)}", err=True)
     number = published.pull_request
     if settings.json:
-        click.echo(json.dumps({"pull_request": number, "notes": published.notes}))
+        print_json({"pull_request": number, "notes": published.notes})
     else:
         click.echo("no pull request" if number is None else f"pull request #{number}")
+    return ExitCode.DONE
+
+
+def publish_run(
+    settings: Globals, forge: Forge, *, links: Links | None = None, inconclusive: str = ""
+) -> Published:
+    """Show the run that ``settings`` name, as its record in git says.
+
+    Raises RepositoryError if it has not started; what GitHub refuses is a note, not an error.
+    """
+    reader = open_reader(settings)
+    return publish(view(reader), forge, showing(settings, reader, links or Links(), inconclusive))
+
+
+def publish(run: RunView, forge: Forge, showing: Showing) -> Published:
+    """Bring pull request, comment and check up to date, each as far as GitHub allows it."""
+    notes: list[str] = []
+    links, wishes, inconclusive = showing.links, showing.wishes, showing.inconclusive
+    report = pinned_comment(run, links, inconclusive=inconclusive)
+    kept = _try(notes, lambda: _keep_pull_request(run, forge, showing))
+    pull = None if kept is None else kept.pull_request
+    if kept is not None:
+        notes.extend(kept.notes)
+    # nobody reads on a pull request that people closed
+    if kept is not None and pull is not None and kept.change is not Change.DECLINED:
+        if wishes.comments == "sticky":
+            _try(notes, lambda: forge.keep_comment(pull.number, report))
+        elif wishes.comments == "per-step":
+            text = step_comment(run, links, inconclusive=inconclusive)
+            _try(notes, lambda: forge.keep_comment(pull.number, text))
+        _try(notes, lambda: answer_notes(run, forge, links, pull.number))
+    check = step_check(run, links, inconclusive=inconclusive, tasks=showing.tasks)
+    _try(notes, lambda: forge.keep_check(check))
+    if pull is not None and _may_merge(run, showing, pull):
+        method, subject = wishes.merge_method, title(run)
+        merged = _try(notes, lambda: forge.merge(pull.number, run.commit, method, subject))
+        if merged is not None and merged.merging is Merging.WITHHELD and merged.note:
+            notes.append(merged.note)
+    return Published(report, None if pull is None else pull.number, tuple(notes))
+
+
+def _try(notes: list[str], ask: Callable[[], Asked]) -> Asked | None:
+    try:
+        return ask()
+    except SkilloptError as error:
+        notes.append(str(error))
+        return None
+
+
+def _keep_pull_request(run: RunView, forge: Forge, showing: Showing) -> KeptPullRequest:
+    wishes = showing.wishes
+    text = body(
+        run,
+        showing.links,
+        inconclusive=showing.inconclusive,
+        with_chart=wishes.comments != "sticky",
+    )
+    return forge.keep_pull_request(
+        WantedPullRequest(
+            head=f"skillopt/{run.state.run}",
+            base=run.base,
+            title=title(run),
+            body=text,
+            draft=wishes.draft and not run.improved,
+            labels=wishes.labels,
+        )
+    )
+
+
+def _may_merge(run: RunView, showing: Showing, pull: PullRequest) -> bool:
+    """Only what was measured to be better merges by itself, never what waits for a verdict."""
+    asked = showing.wishes.merge == "auto" and not showing.inconclusive
+    return asked and run.improved and pull.open and not pull.draft
+
+
+def answer_notes(run: RunView, forge: Forge, links: Links, number: int) -> None:
+    """Answer the review comments that the newest steps took up, on pull request ``number``.
+
+    Each is answered once, however often asked. Raises what the forge raises.
+    """
+    answers = {
+        note: text
+        for record in run.steps[-_ANSWERED_STEPS:]
+        for note, text in note_answers(
+            run.state.run, record, run.place(record.step).verdict, links
+        ).items()
+    }
+    for note in forge.review_notes(number, run.state.skill) if answers else ():
+        if note_id(note) in answers:
+            forge.answer(number, note, answers[note_id(note)])
+
+
+def note_id(said: ReviewNote) -> str:
+    """How a review comment is known in records."""
+    return f"{said.ref.kind}-{said.ref.id}"
+
+
+def showing(settings: Globals, reader: RunReader, links: Links, inconclusive: str = "") -> Showing:
+    """What the configuration wants to be shown, and where its tasks are."""
+    if not (settings.cwd / settings.config).is_file():
+        return Showing(links=links, inconclusive=inconclusive)
+    loaded = load_configured(settings)
+    places = task_places(loaded, reader.ledger.root)
+    return Showing(loaded.config.github, links, inconclusive, places)
+
+
+def task_places(loaded: Loaded, repository: Path) -> Mapping[str, TaskPlace]:
+    """Where each task is defined in the repository; nothing if they cannot be read (any more)."""
+    if loaded.config.tasks is None:
+        return {}
+    try:
+        splits = load_splits(loaded.config.tasks, loaded.root)
+    except SkilloptError:
+        return {}
+    root, found = repository.resolve(), dict[str, TaskPlace]()
+    for task in (*splits.train, *splits.selection, *splits.test):
+        file = None if task.file is None else task.file.resolve()
+        if file is not None and task.line is not None and file.is_relative_to(root):
+            found[task.id] = TaskPlace(file.relative_to(root).as_posix(), task.line)
+    return found
+
+
+def links_of(environ: Mapping[str, str]) -> Links:
+    """The addresses that a workflow's environment names; none outside of one."""
+    repository = environ.get("GITHUB_REPOSITORY", "")
+    if not repository:
+        return Links()
+    address = f"{environ.get('GITHUB_SERVER_URL') or 'https://github.com'}/{repository}"
+    number = environ.get("GITHUB_RUN_ID", "")
+    return Links(address, f"{address}/actions/runs/{number}" if number else "")

@@ -1,5 +1,6 @@
 """The options that every command understands, before its name and after it."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -118,6 +119,11 @@ _OPTIONS = (
     ),
     click.version_option(__version__, prog_name="skillopt-ci", message="%(prog)s %(version)s"),
 )
+
+
+def print_json(value: object) -> None:
+    """Print ``value`` as one JSON object on a line of standard output."""
+    click.echo(json.dumps(value))
 
 
 # The terminal: whether it takes colour, and the console that draws on it.

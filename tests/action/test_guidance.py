@@ -11,7 +11,8 @@ import pytest
 from github_server.scene import Scene
 from github_server.state import Hub
 
-from skillopt_ci.action.publish import leave_notes, publish_run
+from skillopt_ci.action.publish import leave_notes
+from skillopt_ci.cli.comment import publish_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.redaction import HIDDEN
 from skillopt_ci.training.review_comments import read_notes

@@ -8,7 +8,7 @@ import pytest
 from github_server.scene import Scene
 from github_server.state import Hub
 
-from skillopt_ci.action.publish import Published, links_of, publish_run
+from skillopt_ci.cli.comment import Published, links_of, publish_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.errors import RepositoryError
 

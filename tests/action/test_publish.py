@@ -9,7 +9,7 @@ from github_server.scene import Scene
 from github_server.state import Hub
 from run_views import REPOSITORY, plain_run
 
-from skillopt_ci.action.publish import Published, Showing, publish
+from skillopt_ci.cli.comment import Published, Showing, publish
 from skillopt_ci.config.config import GitHub
 from skillopt_ci.github.types import WantedPullRequest
 from skillopt_ci.report.text import Links
