@@ -58,7 +58,6 @@ from skillopt_ci.model.keys import api_key, key_variable, resolved_key_values
 from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, Role
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redact, can_be_hidden
-from skillopt_ci.report.text import cost_text, plural, score_text
 from skillopt_ci.rollout.computer_pool import ComputerPool, open_computer_pool
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.graders import TaskScorers
@@ -69,6 +68,7 @@ from skillopt_ci.skill.validation import Problem, problems
 from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.loading import load_splits
 from skillopt_ci.tasks.task import Splits, Task
+from skillopt_ci.text import cost_text, plural, score_text
 from skillopt_ci.training import replies
 from skillopt_ci.training.plan import total_steps
 from skillopt_ci.training.replies import WireError, parse_ranking

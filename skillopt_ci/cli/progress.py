@@ -20,8 +20,8 @@ from skillopt_ci.progress import (
     TerminalLent,
     silent,
 )
-from skillopt_ci.report.text import plural
 from skillopt_ci.sanitize import harmless_line
+from skillopt_ci.text import plural
 
 # What is known of the stages under way, and the words for it.
 

@@ -28,10 +28,10 @@ from skillopt_ci.report.html_charts import anchor
 from skillopt_ci.report.html_data import EditEffect, Effects, Evidence, Version
 from skillopt_ci.report.html_page import build_page
 from skillopt_ci.report.terminal import course_lines, shortened
-from skillopt_ci.report.text import plural, score
 from skillopt_ci.report.view import RunView
 from skillopt_ci.rollout.events import AttemptTrace, attempt_traces, read_events
 from skillopt_ci.rollout.types import Status
+from skillopt_ci.text import plural, score
 from skillopt_ci.training.edit_ablation import attribute, compared_in, rules_of
 from skillopt_ci.util import write_atomically
 

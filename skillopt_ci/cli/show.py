@@ -29,11 +29,11 @@ from skillopt_ci.report.terminal import (
     status_rows,
     step_rows_in_full,
 )
-from skillopt_ci.report.text import plural
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.skill.diff import DiffRow, diff_rows, unified_diff
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.tasks.loading import load_splits
+from skillopt_ci.text import plural
 from skillopt_ci.training.offline_eval import NamedSkill
 from skillopt_ci.training.trainer import Upcoming, upcoming
 from skillopt_ci.util import write_atomically

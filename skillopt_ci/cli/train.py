@@ -14,7 +14,7 @@ from skillopt_ci.cli.options import Globals, global_options
 from skillopt_ci.cli.progress import build_observer
 from skillopt_ci.cli.table import print_rows
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.report.commits import arrow, boundary_gist, change_count, summary_rows
+from skillopt_ci.report.commits import arrow, summary_rows
 from skillopt_ci.report.terminal import (
     boundary_rows,
     boundary_rows_in_full,
@@ -23,7 +23,7 @@ from skillopt_ci.report.terminal import (
     step_rows,
     step_rows_in_full,
 )
-from skillopt_ci.report.text import plural, verdict
+from skillopt_ci.text import plural
 from skillopt_ci.training.epoch_end import BoundaryOutcome
 from skillopt_ci.training.final_evaluation import FinishOutcome, finish
 from skillopt_ci.training.resume import BoundaryFlight, Flight
@@ -67,7 +67,7 @@ def outcome_json(outcome: StepOutcome) -> dict[str, object]:
         "score_after": decision.score_after,
         "commit": outcome.commit,
         "tasks": decision.compared,
-        "edits": change_count(record.proposal),
+        "edits": record.proposal.change_count,
         "calls": usage.calls,
         "tokens": usage.tokens,
         "cost_usd": usage.cost_usd,
@@ -79,7 +79,7 @@ def outcome_json(outcome: StepOutcome) -> dict[str, object]:
 def summary(outcome: StepOutcome) -> str:
     """The step in one line."""
     decision = outcome.decision
-    return f"{_title(outcome)}: {verdict(decision.action, decision.score_after)}, {arrow(decision)}"
+    return f"{_title(outcome)}: {decision.verdict}, {arrow(decision)}"
 
 
 def _title(outcome: StepOutcome) -> str:
@@ -121,7 +121,7 @@ def print_boundary(outcome: BoundaryOutcome, settings: Globals) -> None:
         click.echo(json.dumps(boundary_json(outcome)))
     if settings.verbosity < 0:
         if not settings.json:
-            verdict, gist = boundary_verdict(record), boundary_gist(record)
+            verdict, gist = boundary_verdict(record), record.gist
             click.echo(f"{boundary_title(record)}: {verdict}, {gist}")
         return
     stream = sys.stderr if settings.json else sys.stdout

@@ -25,6 +25,15 @@ _MEANINGFUL_LINE = re.compile(r"(?=#|;|---|[A-Za-z0-9]+(?:-[A-Za-z0-9]+)+:)")
 _JOINER = "\u2060"
 
 
+@dataclass(frozen=True, slots=True)
+class CommitText:
+    """The parts of a commit message, before wrapping and escaping: see :func:`message`."""
+
+    subject: str
+    body: str
+    trailers: dict[str, str]
+
+
 def message(subject: str, body: str, trailers: Mapping[str, str]) -> str:
     """Compose a commit message; ``subject`` and ``body`` may hold text that nobody vouches for.
 

@@ -21,6 +21,7 @@ from pydantic import (
 
 from skillopt_ci.model.types import Account, Accounts, Usage
 from skillopt_ci.rollout.types import FAILURE_BELOW, Status
+from skillopt_ci.sanitize import one_line
 
 # What every record has in common.
 
@@ -458,8 +459,45 @@ class ProposalRecord(Record):
         """Whether it differs by more than its notes."""
         return self.changed and not (self.notes is not None and self.notes.alone)
 
+    @property
+    def applied_edits(self) -> tuple[EditRecord, ...]:
+        """The edits that changed the document."""
+        return tuple(edit for edit in self.edits if edit.applied)
+
+    @property
+    def change_count(self) -> int:
+        """How many changes went into the candidate: edits, suggestions, or one whole document."""
+        if self.mode == "patch":
+            return len(self.applied_edits)
+        return max(1, len(self.suggestions)) if self.body_changed else 0
+
 
 # A step: its candidate and the verdict on it.
+
+_VERDICTS = {
+    "accept_new_best": "merged, new best",
+    "accept": "merged",
+    "accept_notes": "merged, notes only",
+    "force_accept": "merged, the gate was open",
+    "reject": "reverted",
+    "skip_no_patches": "nothing proposed",
+    "skip_no_rewrite": "nothing rewritten",
+}
+
+
+def verdict(action: str, score_after: float | None) -> str:
+    """What became of a step; ``score_after`` is None where no candidate was measured."""
+    if action == "reject" and score_after is None:
+        return "nothing changed"
+    return _VERDICTS.get(action, action)
+
+
+def better(action: str, before: float | None, after: float | None) -> bool:
+    """Whether something was merged because it was better, not because a gate stood open."""
+    if action in ("accept_new_best", "accept"):
+        return True
+    return "accept" in action and after is not None and after > (before or 0.0)
+
 
 Action = Literal[
     "accept_new_best",
@@ -510,6 +548,16 @@ class Decision(Record):
     def partial(self) -> bool:
         """Whether `score_after` is an estimate: tasks not measured are taken as unchanged."""
         return self.measurement is not None and self.measurement.partial
+
+    @property
+    def verdict(self) -> str:
+        """What became of the candidate, in words."""
+        return verdict(self.action, self.score_after)
+
+    @property
+    def better(self) -> bool:
+        """Whether the candidate stays because it is better, not because a gate stood open."""
+        return better(self.action, self.score_before, self.score_after)
 
     @property
     def stays(self) -> bool:
@@ -623,6 +671,35 @@ class BoundaryRecord(Record):
         part = self.slow_update or self.meta_skill
         return "no_content" if part is None else part.action
 
+    @property
+    def gist(self) -> str:
+        """What the optimizer had to say, in a few of its own words."""
+        slow, meta = self.slow_update, self.meta_skill
+        noted = meta is not None and bool(meta.content)
+        if slow is None:
+            return "notes for the optimizer" if noted else "no notes for the optimizer"
+        if slow.action == "inject_placeholder":
+            return "make room for guidance" if self.changed else "there is room for guidance"
+        if slow.content:
+            return one_line(slow.content.lstrip("#-*> "), 60)
+        return "no new guidance, but notes for the optimizer" if noted else "no new guidance"
+
+    @property
+    def reason(self) -> str:
+        """Why the epoch's end came out as it did, in words."""
+        if self.decision is not None:
+            return self.decision.reason
+        slow, meta = self.slow_update, self.meta_skill
+        if slow is not None:
+            if slow.refused:
+                return f"guidance refused: {slow.refused}"
+            if slow.action == "inject_placeholder":
+                return "the skill has a place for guidance already"
+            return "no new guidance"
+        if meta is None or meta.action == "skip_first_epoch":
+            return "the first epoch has nothing to compare with"
+        return f"notes refused: {meta.refused}" if meta.refused else self.gist
+
 
 # Where training stands, and what happened so far.
 
@@ -658,6 +735,21 @@ class HistoryEntry(Record):
     config_sha256: str = ""
     usage: UsageRecord = UsageRecord()
     simulated: bool = False
+
+    @property
+    def stays(self) -> bool:
+        """Whether the event put a new skill in the place of the current one, through the gate."""
+        return "accept" in self.action
+
+    @property
+    def verdict(self) -> str:
+        """What became of a step, in words."""
+        return verdict(self.action, self.score_after)
+
+    @property
+    def better(self) -> bool:
+        """Whether something was merged because it was better, not because a gate stood open."""
+        return better(self.action, self.score_before, self.score_after)
 
 
 class Basis(Record):

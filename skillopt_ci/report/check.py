@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from skillopt_ci.github.types import Annotation, Conclusion, WantedCheck
 from skillopt_ci.ledger.records import Decision, StepRecord
 from skillopt_ci.report.comment import dashboard, footer, interruption, step_body, step_headline
-from skillopt_ci.report.text import COMMENT_BYTES, Links, better, clip, cut, single_line
+from skillopt_ci.report.text import COMMENT_BYTES, Links, clip, cut, single_line
 from skillopt_ci.report.view import RunView
 
 _MOST_ANNOTATIONS = 50
@@ -84,5 +84,5 @@ def _conclusion(newest: StepRecord | None, inconclusive: str) -> Conclusion:
     decision = None if newest is None else newest.decision
     if inconclusive or decision is None:
         return "neutral"
-    green = better(decision.action, decision.score_before, decision.score_after)
+    green = decision.better
     return "success" if green else "neutral"

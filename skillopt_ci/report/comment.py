@@ -16,13 +16,7 @@ from skillopt_ci.ledger.records import (
     accounts_of,
 )
 from skillopt_ci.model.types import by_role
-from skillopt_ci.report.commits import (
-    applied_edits,
-    boundary_reason,
-    categories,
-    change_count,
-    edit_text,
-)
+from skillopt_ci.report.commits import categories, edit_text
 from skillopt_ci.report.terminal import boundary_verdict
 from skillopt_ci.report.text import (
     COMMENT_BYTES,
@@ -33,18 +27,13 @@ from skillopt_ci.report.text import (
     code,
     codes,
     compose,
-    cost_text,
     cut,
     details,
     inline,
-    plural,
     quote,
-    score,
-    score_text,
     single_line,
     table,
     usage_text,
-    verdict,
 )
 from skillopt_ci.report.view import RunView, StepPlace
 from skillopt_ci.report.words import (
@@ -68,6 +57,7 @@ from skillopt_ci.report.words import (
     tasks_text,
     with_pessimistic,
 )
+from skillopt_ci.text import cost_text, plural, score, score_text
 
 # What a step changed in the document, as diffs, each with the evidence that it stands on.
 
@@ -77,7 +67,7 @@ _DIFF_LINES = 30
 
 def edit_parts(proposal: ProposalRecord) -> Iterator[str]:
     """Each edit with its diff, or a rewritten document with its own; then what was left out."""
-    applied = applied_edits(proposal)
+    applied = proposal.applied_edits
     for number, edit in enumerate(applied[:_MOST], start=1):
         wishes = inline(follows(edit, proposal), 500)
         title = " · ".join(filter(None, (f"**Edit {number}**", evidence(edit), wishes)))
@@ -170,7 +160,7 @@ def step_body(record: StepRecord, place: StepPlace, links: Links) -> str:
 
 def step_row(entry: HistoryEntry, place: StepPlace, links: Links) -> str:
     """A step as a row below :data:`ROW_HEADINGS`."""
-    what = inline(verdict(entry.action, entry.score_after))
+    what = inline(entry.verdict)
     where = f" · {links.commit(place.verdict)}" if place.verdict else ""
     cells = (
         f"{entry.step}",
@@ -186,7 +176,7 @@ def step_headline(record: StepRecord) -> str:
     decision = record.decision
     if decision is None:
         return f"Step {record.step} is in flight"
-    what = verdict(decision.action, decision.score_after)
+    what = decision.verdict
     if decision.score_after is None:
         return f"Step {record.step}: {what}"
     return (
@@ -205,7 +195,7 @@ def icon(action: str, score_after: float | None) -> str:
 def _summary(record: StepRecord) -> str:
     decision = record.decision
     picture = "⏳" if decision is None else icon(decision.action, decision.score_after)
-    count = change_count(record.proposal)
+    count = record.proposal.change_count
     changes = f" · {plural(count, 'change')}" if count else ""
     cost = inline(cost_text(record.usage.cost_usd))
     headline = inline(step_headline(record)).replace(
@@ -393,7 +383,7 @@ def _rank(category: str) -> int:
 def _epoch_section_facts(
     record: BoundaryRecord, place: StepPlace, links: Links
 ) -> Iterator[tuple[str, str]]:
-    yield "verdict", inline(boundary_reason(record), 300)
+    yield "verdict", inline(record.reason, 300)
     decision = record.decision
     if decision is not None and decision.measurement is not None:
         after = inline(after_text(decision))

@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from skillopt_ci.git.history import CommitText
 from skillopt_ci.ledger.records import (
     BoundaryRecord,
     Decision,
@@ -13,12 +13,11 @@ from skillopt_ci.ledger.records import (
     HistoryEntry,
     Measurement,
     ProposalRecord,
-    SlowUpdateRecord,
     StepRecord,
     Summary,
     UsageRecord,
 )
-from skillopt_ci.report.text import plural, score, score_text, usage_text, verdict
+from skillopt_ci.report.text import usage_text
 from skillopt_ci.report.words import (
     arithmetic,
     guidance_lines,
@@ -33,17 +32,9 @@ from skillopt_ci.report.words import (
 )
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.stats import t_quantile
+from skillopt_ci.text import plural, score, score_text
 
 _SIMULATED = "The models were simulated: these scores say nothing about a real model."
-
-
-@dataclass(frozen=True, slots=True)
-class CommitText:
-    """The parts of a commit message, before wrapping and escaping."""
-
-    subject: str
-    body: str
-    trailers: dict[str, str]
 
 
 def started(entry: HistoryEntry, skill: str, measurement: Measurement) -> CommitText:
@@ -150,21 +141,9 @@ def unchanged(record: StepRecord, decision: Decision, seconds: float) -> CommitT
     )
 
 
-def applied_edits(proposal: ProposalRecord) -> tuple[EditRecord, ...]:
-    """The edits that changed the document."""
-    return tuple(edit for edit in proposal.edits if edit.applied)
-
-
-def change_count(proposal: ProposalRecord) -> int:
-    """How many changes went into the candidate: edits, suggestions, or one whole document."""
-    if proposal.mode == "patch":
-        return len(applied_edits(proposal))
-    return max(1, len(proposal.suggestions)) if proposal.body_changed else 0
-
-
 def headline(proposal: ProposalRecord) -> str:
     """What a step did to the document, in a few words of the model's own."""
-    edits = gist(applied_edits(proposal)) if applied_edits(proposal) else ""
+    edits = gist(proposal.applied_edits) if proposal.applied_edits else ""
     body = edits if proposal.mode == "patch" else "; ".join(rewriting(proposal))
     return "; ".join(filter(None, (body, notes_gist(proposal)))) or "no change"
 
@@ -192,7 +171,7 @@ def edit_text(edit: EditRecord) -> str:
 
 def _changes(proposal: ProposalRecord) -> tuple[str, ...]:
     if proposal.mode == "patch":
-        return tuple(edit_text(edit) for edit in applied_edits(proposal))
+        return tuple(edit_text(edit) for edit in proposal.applied_edits)
     return rewriting(proposal)
 
 
@@ -210,8 +189,7 @@ def _quoted(text: str, limit: int) -> str:
 def _verdict(record: StepRecord, decision: Decision) -> str:
     measurement = decision.measurement
     return paragraphs(
-        f"Verdict: {verdict(decision.action, decision.score_after)}. "
-        f"{decision.reason[:1].upper()}{decision.reason[1:]}.",
+        f"Verdict: {decision.verdict}. {decision.reason[:1].upper()}{decision.reason[1:]}.",
         "" if measurement is None else flips(decision),
         arithmetic(decision),
         _raced(record.proposal),
@@ -280,7 +258,7 @@ def _step_trailers(
         "Skillopt-Epoch": str(record.epoch),
         "Skillopt-Action": action,
         **scores,
-        "Skillopt-Edits": str(change_count(record.proposal)),
+        "Skillopt-Edits": str(record.proposal.change_count),
         "Skillopt-Skill-Sha256": skill,
         "Skillopt-Config-Sha256": record.proposal.config_sha256,
         **usage_trailers(record.usage, record.simulated),
@@ -334,7 +312,7 @@ def paragraphs(*parts: str) -> str:
 def boundary_proposed(record: BoundaryRecord) -> CommitText:
     """The candidate of an epoch's end, before it is measured."""
     return CommitText(
-        subject=f"End of epoch {record.epoch}: {boundary_gist(record)}",
+        subject=f"End of epoch {record.epoch}: {record.gist}",
         body=paragraphs(*_evidence(record), simulated_note(record.simulated)),
         trailers=_boundary_trailers(record, "proposed", record.skill_after),
     )
@@ -348,7 +326,7 @@ def boundary_landed(record: BoundaryRecord, candidate: str | None, seconds: floa
     verb = "Merge" if decision.stays else "Revert"
     after = record.skill_after if decision.stays else record.skill_before
     return CommitText(
-        subject=f"{verb} end of epoch {record.epoch} ({arrow(decision)}): {boundary_gist(record)}",
+        subject=f"{verb} end of epoch {record.epoch} ({arrow(decision)}): {record.gist}",
         body=paragraphs(
             "" if decision.stays else f"This reverts commit {candidate}.",
             f"Verdict: {decision.action}. {decision.reason}",
@@ -365,31 +343,6 @@ def boundary_landed(record: BoundaryRecord, candidate: str | None, seconds: floa
     )
 
 
-def boundary_reason(record: BoundaryRecord) -> str:
-    """Why the epoch's end came out as it did, in words."""
-    if record.decision is not None:
-        return record.decision.reason
-    slow, meta = record.slow_update, record.meta_skill
-    if slow is not None:
-        return _without_candidate(slow)
-    if meta is None or meta.action == "skip_first_epoch":
-        return "the first epoch has nothing to compare with"
-    return f"notes refused: {meta.refused}" if meta.refused else boundary_gist(record)
-
-
-def boundary_gist(record: BoundaryRecord) -> str:
-    """What the optimizer had to say, in a few of its own words."""
-    slow, meta = record.slow_update, record.meta_skill
-    noted = meta is not None and bool(meta.content)
-    if slow is None:
-        return "notes for the optimizer" if noted else "no notes for the optimizer"
-    if slow.action == "inject_placeholder":
-        return "make room for guidance" if record.changed else "there is room for guidance"
-    if slow.content:
-        return one_line(slow.content.lstrip("#-*> "), 60)
-    return "no new guidance, but notes for the optimizer" if noted else "no new guidance"
-
-
 def categories(record: BoundaryRecord) -> str:
     """How many of the compared tasks fell into each category."""
     counts = Counter(pair.category for pair in record.pairs)
@@ -398,7 +351,7 @@ def categories(record: BoundaryRecord) -> str:
 
 def _plain(record: BoundaryRecord, seconds: float) -> CommitText:
     return CommitText(
-        subject=f"End of epoch {record.epoch}: {boundary_gist(record)}",
+        subject=f"End of epoch {record.epoch}: {record.gist}",
         body=paragraphs(
             *_evidence(record),
             f"Used {usage_text(record.usage.usage())}.",
@@ -426,14 +379,6 @@ def _evidence(record: BoundaryRecord) -> tuple[str, ...]:
         f"For the optimizer: {one_line(meta.content, 600)}" if meta and meta.content else "",
         f"Notes refused: {one_line(meta.refused, 300)}" if meta and meta.refused else "",
     )
-
-
-def _without_candidate(slow: SlowUpdateRecord) -> str:
-    if slow.refused:
-        return f"guidance refused: {slow.refused}"
-    if slow.action == "inject_placeholder":
-        return "the skill has a place for guidance already"
-    return "no new guidance"
 
 
 def _boundary_trailers(record: BoundaryRecord, action: str, skill: str) -> dict[str, str]:

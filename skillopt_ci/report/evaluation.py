@@ -17,14 +17,13 @@ from skillopt_ci.report.text import (
     cut,
     details,
     inline,
-    plural,
-    score_text,
     single_line,
     table,
     usage_text,
 )
 from skillopt_ci.report.words import Finding, chance, reservations, with_pessimistic
 from skillopt_ci.rollout.metrics import PairedDifference
+from skillopt_ci.text import plural, score_text
 
 _ICONS = {
     Finding.IMPROVEMENT: "✅",

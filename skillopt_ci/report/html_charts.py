@@ -7,9 +7,9 @@ from statistics import fmean
 from typing import Literal
 
 from skillopt_ci.ledger.records import HistoryEntry, Measurement
-from skillopt_ci.report.text import plural, score, verdict
-from skillopt_ci.report.words import Moment, stays, timeline
+from skillopt_ci.ledger.timeline import Moment, timeline
 from skillopt_ci.stats import wilson
+from skillopt_ci.text import plural, score
 
 WIDTH, HEIGHT = 960, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 14, 34
@@ -113,7 +113,7 @@ def _tasks(moment: Moment, points: Sequence[tuple[float, float, int]]) -> int:
     """The tasks that the current score stands on: a candidate that went says nothing of them."""
     before = points[-1][2] if points else 0
     entry = moment.entry
-    own = entry.kind in ("start", "measure") or stays(entry) or not before
+    own = entry.kind in ("start", "measure") or entry.stays or not before
     return entry.tasks if own and entry.tasks else before
 
 
@@ -144,7 +144,7 @@ def _mark(moment: Moment, x: float) -> Mark:
         "measured"
         if entry.kind in ("start", "measure")
         else "merged"
-        if stays(entry)
+        if entry.stays
         else "reverted"
     )
     told = f"{_name(entry)}: {_fate(entry)}, {score(entry.score_after)}"
@@ -155,7 +155,7 @@ def _mark(moment: Moment, x: float) -> Mark:
 def _fate(entry: HistoryEntry) -> str:
     if entry.kind in ("start", "measure"):
         return "the skill as it stands"
-    return verdict(entry.action, entry.score_after)
+    return entry.verdict
 
 
 def _name(entry: HistoryEntry) -> str:

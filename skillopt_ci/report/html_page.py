@@ -15,9 +15,10 @@ from skillopt_ci.report.html_charts import Column, OutcomeMap, anchor, curve, ou
 from skillopt_ci.report.html_data import Evidence, Version, library
 from skillopt_ci.report.html_skill import blame
 from skillopt_ci.report.html_step import Card, epoch_card, step_card
-from skillopt_ci.report.text import plural, score, score_text, usage_text, verdict
+from skillopt_ci.report.text import usage_text
 from skillopt_ci.report.view import RunView
 from skillopt_ci.sanitize import visible
+from skillopt_ci.text import plural, score, score_text
 
 
 def build_page(evidence: Evidence, *, live: bool = False) -> str:
@@ -125,7 +126,7 @@ def _test(skill: FinalSkill) -> str:
 def _row(entry: HistoryEntry) -> tuple[str, str, str, str, str]:
     names = {"slow_update": f"end of epoch {entry.epoch}", "step": f"step {entry.step}"}
     name = names.get(entry.kind, f"{entry.kind.replace('_', ' ')}")
-    what = verdict(entry.action, entry.score_after)
+    what = entry.verdict
     return name, score(entry.score_before), score(entry.score_after), what, anchor(entry)
 
 

@@ -13,7 +13,7 @@ from skillopt_ci.report.html_data import (
     failures,
     passages,
 )
-from skillopt_ci.report.text import plural
+from skillopt_ci.text import plural
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from skillopt_ci.ledger.records import (
 )
 from skillopt_ci.report.comment import evidence, step_headline
 from skillopt_ci.report.html_data import Effects, effect_text, failures
-from skillopt_ci.report.text import cost_text, plural, score, score_text, usage_text, verdict
+from skillopt_ci.report.text import usage_text
 from skillopt_ci.report.view import StepPlace
 from skillopt_ci.report.words import (
     after_text,
@@ -43,6 +43,7 @@ from skillopt_ci.report.words import (
 )
 from skillopt_ci.rollout.types import FAILURE_BELOW
 from skillopt_ci.skill.diff import DiffRow, diff_rows
+from skillopt_ci.text import cost_text, plural, score, score_text
 
 # The gate's arithmetic as a reviewer reads it: a row for each number, a drawing of the gain.
 
@@ -89,7 +90,7 @@ def gain(decision: Decision | None) -> Gain | None:
 
 
 def _rows(decision: Decision) -> Rows:
-    yield "verdict", f"{verdict(decision.action, decision.score_after)}: {decision.reason}"
+    yield "verdict", f"{decision.verdict}: {decision.reason}"
     measured = decision.measurement
     if measured is not None:
         yield from _measured(decision, measured)
@@ -98,7 +99,7 @@ def _rows(decision: Decision) -> Rows:
     if decision.beats_best:
         yield "best", "the candidate is better than the best skill so far"
     if (alone := decision.notes) is not None:
-        yield "reminders alone", f"{verdict(alone.action, alone.score_after)}: {alone.reason}"
+        yield "reminders alone", f"{alone.verdict}: {alone.reason}"
         if alone.gate is not None:
             yield from ((f"reminders, {name}", text) for name, text in _arithmetic(alone.gate))
 
@@ -288,7 +289,7 @@ def epoch_card(record: BoundaryRecord, place: StepPlace, texts: Texts | None) ->
     decision, slow, meta = record.decision, record.slow_update, record.meta_skill
     told = f"End of epoch {record.epoch}"
     if decision is not None and decision.score_after is not None:
-        told += f" {verdict(decision.action, decision.score_after)}: " + _journey(decision)
+        told += f" {decision.verdict}: " + _journey(decision)
     written = [
         ("guidance", slow.content if slow else ""),
         ("memory for the optimizer", meta.content if meta else ""),

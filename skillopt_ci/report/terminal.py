@@ -18,24 +18,8 @@ from skillopt_ci.ledger.records import (
     State,
     StepRecord,
 )
-from skillopt_ci.report.commits import (
-    applied_edits,
-    boundary_gist,
-    boundary_reason,
-    categories,
-    change_count,
-    edit_text,
-    gist,
-)
-from skillopt_ci.report.text import (
-    cost_text,
-    names_text,
-    plural,
-    score,
-    score_text,
-    usage_text,
-    verdict,
-)
+from skillopt_ci.report.commits import categories, edit_text, gist
+from skillopt_ci.report.text import usage_text
 from skillopt_ci.report.words import (
     account_json,
     account_rows,
@@ -55,6 +39,7 @@ from skillopt_ci.report.words import (
 from skillopt_ci.rollout.events import AttemptTrace
 from skillopt_ci.rollout.metrics import Estimate, Summary
 from skillopt_ci.stats import Interval
+from skillopt_ci.text import cost_text, names_text, plural, score, score_text
 
 #: How the edits were chosen, where there were more than the budget allows.
 _CHOICE = {"ranked": ", ranked by the optimizer", "truncated": ", the first ones taken"}
@@ -125,7 +110,7 @@ def _rate_rows(proposal: ProposalRecord) -> Iterator[tuple[str, str]]:
 
 def _step_page_decision_rows(decision: Decision) -> Iterator[tuple[str, str]]:
     measured = decision.measurement
-    yield "verdict", verdict(decision.action, decision.score_after)
+    yield "verdict", decision.verdict
     yield "because", decision.reason
     yield "before", score(decision.score_before)
     yield "after", after_text(decision)
@@ -139,7 +124,7 @@ def _step_page_decision_rows(decision: Decision) -> Iterator[tuple[str, str]]:
         yield from _unmeasured(measured.errors)
         yield from (("beware", sentence) for sentence in reservations(measured))
     if (alone := decision.notes) is not None:
-        yield "notes alone", f"{verdict(alone.action, alone.score_after)}: {alone.reason}"
+        yield "notes alone", f"{alone.verdict}: {alone.reason}"
 
 
 def _unmeasured(names: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -156,7 +141,7 @@ def step_rows(
     """What a step did, as rows of a table; a row without a label goes on with the one above."""
     proposal = record.proposal
     return (
-        ("verdict", verdict(decision.action, decision.score_after)),
+        ("verdict", decision.verdict),
         ("because", decision.reason),
         ("training tasks", training_score(proposal) + _errors(proposal.rollout.errors)),
         *_step_table_edit_rows(proposal),
@@ -168,9 +153,9 @@ def step_rows(
 
 def _step_table_edit_rows(proposal: ProposalRecord) -> Iterator[tuple[str, str]]:
     merged = plural(proposal.n_edits_merged, "proposal")
-    taken = f"{change_count(proposal)} of {merged}"
+    taken = f"{proposal.change_count} of {merged}"
     yield "edits", taken if proposal.n_edits_merged else "none proposed"
-    for edit in applied_edits(proposal):
+    for edit in proposal.applied_edits:
         yield "", gist((edit,))
     if proposal.mode != "patch":
         yield from (("", words) for words in rewriting(proposal))
@@ -222,16 +207,16 @@ def boundary_verdict(record: BoundaryRecord) -> str:
     """Whether the skill changed, in a word or two."""
     if record.decision is None:
         return "in flight" if record.changed else "nothing changed"
-    return verdict(record.decision.action, record.decision.score_after)
+    return record.decision.verdict
 
 
 def boundary_rows(record: BoundaryRecord, seconds: float) -> tuple[tuple[str, str], ...]:
     """An epoch's end at a glance."""
     return (
         ("verdict", boundary_verdict(record)),
-        ("because", boundary_reason(record)),
+        ("because", record.reason),
         ("compared", _compared(record)),
-        ("did", boundary_gist(record)),
+        ("did", record.gist),
         ("used", f"{usage_text(record.usage.usage())}, {seconds:.1f} s"),
     )
 
@@ -240,7 +225,7 @@ def boundary_rows_in_full(record: BoundaryRecord) -> tuple[tuple[str, str], ...]
     """All of an epoch's end, for `show`."""
     return (
         ("verdict", boundary_verdict(record)),
-        ("because", boundary_reason(record)),
+        ("because", record.reason),
         *(_boundary_page_decision_rows(record.decision) if record.decision else ()),
         ("compared", _compared(record)),
         *_pair_rows(record),
@@ -400,7 +385,7 @@ def log_row(entry: HistoryEntry) -> tuple[str, ...]:
 
 def _what(entry: HistoryEntry) -> str:
     if entry.kind == "step":
-        return verdict(entry.action, entry.score_after)
+        return entry.verdict
     if entry.kind == "notes":
         return f"notes of step {entry.step} kept"
     if entry.kind == "slow_update":
@@ -412,7 +397,7 @@ def _training_log_outcome(entry: HistoryEntry) -> str:
     if entry.score_after is None:
         return entry.reason
     # a placeholder, or guidance that is not gated: that no gate stood in its way says nothing
-    return "merged" if entry.action == "force_accept" else verdict(entry.action, entry.score_after)
+    return "merged" if entry.action == "force_accept" else entry.verdict
 
 
 # The course of an attempt as text for a terminal.

@@ -8,12 +8,11 @@ the same in Markdown, in a table's cell and between HTML tags.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice
 from urllib.parse import quote as parse_quote
 
 from skillopt_ci.model.types import Usage
 from skillopt_ci.sanitize import visible
-from skillopt_ci.stats import wilson
+from skillopt_ci.text import cost_text, plural
 
 #: A zero-width space where GitHub would otherwise see a mention, a reference or an address. It
 #: looks for these after Markdown is done, so that escaping alone does not stop it.
@@ -126,77 +125,11 @@ def _spaced(found: re.Match[str]) -> str:
     return f"{found[0]} "
 
 
-# Numbers as people read them: always with how many tasks they stand on and how sure they are.
-
-_MOST_NAMES, _MOST_CHARACTERS = 30, 600
-
-
-def score_text(score: float, n: int) -> str:
-    """A mean score with its 95 % interval: ``0.625 [0.47, 0.76] n=40``."""
-    interval = wilson(score, n)
-    return f"{score:.3f} [{interval.low:.2f}, {interval.high:.2f}] n={n}"
-
-
-def score(value: float | None, *, estimated: bool = False) -> str:
-    """A bare score, or a dash where nothing was measured; ``~`` marks one that is ``estimated``."""
-    if value is None:
-        return "–"
-    return f"~{value:.3f}" if estimated else f"{value:.3f}"
-
-
-def cost_text(cost_usd: float | None) -> str:
-    """Dollars, or the honest word."""
-    if cost_usd is None:
-        return "unknown (no price known)"
-    return f"${cost_usd:.4f}" if 0 < cost_usd < 1 else f"${cost_usd:,.2f}"
-
-
 def usage_text(usage: Usage) -> str:
     """Calls, tokens and cost on one line."""
     about = "about " if usage.estimated else ""
     calls, tokens = plural(usage.calls, "call"), plural(usage.tokens, "token")
     return f"{calls}, {about}{tokens}, cost {cost_text(usage.cost_usd)}"
-
-
-def plural(count: int, noun: str) -> str:
-    """``1 edit``, ``2 edits``, ``1,200 edits``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-def names_text(names: Sequence[str]) -> str:
-    """As many names as a person reads, and how many more there are: ``a, b and 198 more``."""
-    lengths = accumulate(len(name) for name in names)
-    fit = sum(length <= _MOST_CHARACTERS for length in islice(lengths, _MOST_NAMES))
-    shown = names[: max(fit, 1)]
-    more = len(names) - len(shown)
-    return (", ".join(shown) or "none") + (f" and {more} more" if more else "")
-
-
-# The gate's verdict in plain words.
-
-_VERDICTS = {
-    "accept_new_best": "merged, new best",
-    "accept": "merged",
-    "accept_notes": "merged, notes only",
-    "force_accept": "merged, the gate was open",
-    "reject": "reverted",
-    "skip_no_patches": "nothing proposed",
-    "skip_no_rewrite": "nothing rewritten",
-}
-
-
-def better(action: str, before: float | None, after: float | None) -> bool:
-    """Whether something was merged because it was better, not because a gate stood open."""
-    if action in ("accept_new_best", "accept"):
-        return True
-    return "accept" in action and after is not None and after > (before or 0.0)
-
-
-def verdict(action: str, score_after: float | None) -> str:
-    """What became of a step; ``score_after`` is None where no candidate was measured."""
-    if action == "reject" and score_after is None:
-        return "nothing changed"
-    return _VERDICTS.get(action, action)
 
 
 # Addresses of what a report talks about.

@@ -12,9 +12,8 @@ from skillopt_ci.ledger.records import (
     StepRecord,
     Summary,
 )
+from skillopt_ci.ledger.timeline import Moment, timeline
 from skillopt_ci.report.terminal import tally
-from skillopt_ci.report.text import better
-from skillopt_ci.report.words import Moment, timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +87,7 @@ class RunView:
     @property
     def improved(self) -> bool:
         """Whether the branch has something better that base has not."""
-        return any(
-            better(entry.action, entry.score_before, entry.score_after)
-            for entry in self.history[self.base_events :]
-        )
+        return any(entry.better for entry in self.history[self.base_events :])
 
     @property
     def newest(self) -> StepRecord | None:

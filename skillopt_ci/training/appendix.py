@@ -12,9 +12,9 @@ from skillopt_ci.ledger.records import NotesRecord, RefusedNote
 from skillopt_ci.messages import fenced
 from skillopt_ci.progress import StageFinished
 from skillopt_ci.prompts import library
-from skillopt_ci.report.text import plural
 from skillopt_ci.skill.edits import Source
 from skillopt_ci.skill.regions import merge_notes, notes_of, with_notes
+from skillopt_ci.text import plural
 from skillopt_ci.training import replies
 from skillopt_ci.training.ask import Lost, ask, optimizer_request
 from skillopt_ci.training.modes import Desk

@@ -22,7 +22,7 @@ from skillopt_ci.ledger.records import (
 )
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.progress import StageFinished
-from skillopt_ci.report.commits import boundary_landed, boundary_proposed, boundary_reason
+from skillopt_ci.report.commits import boundary_landed, boundary_proposed
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.skill.regions import reading_sha256
 from skillopt_ci.training.evaluate import judge_text
@@ -112,7 +112,7 @@ def _entry(record: BoundaryRecord, state: State, skill: str, candidate: str) -> 
         step=record.step,
         epoch=record.epoch,
         action=record.action,
-        reason=boundary_reason(record),
+        reason=record.reason,
         score_before=None if decision is None else decision.score_before,
         score_after=None if decision is None else decision.score_after,
         best_score=state.best.measurement.score,

@@ -16,13 +16,13 @@ from skillopt_ci.ledger.records import (
     ProposalRecord,
     State,
 )
+from skillopt_ci.ledger.records import verdict as in_words
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
-from skillopt_ci.report.text import plural
-from skillopt_ci.report.text import verdict as in_words
 from skillopt_ci.rollout.metrics import paired
 from skillopt_ci.rollout.runner import refuse_too_many_errors
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.regions import reading, with_notes
+from skillopt_ci.text import plural
 from skillopt_ci.training.attempts import Numbered, roll_out_numbered, round_of
 from skillopt_ci.training.gate import (
     Answer,

@@ -29,10 +29,10 @@ from skillopt_ci.ledger.records import (
     accounts_of,
     with_accounts,
 )
+from skillopt_ci.ledger.timeline import Moment, timeline
 from skillopt_ci.model.types import Accounts, Usage, by_stage, total
 from skillopt_ci.progress import Note, StageFinished
 from skillopt_ci.report.commits import finished
-from skillopt_ci.report.words import Moment, stays, timeline
 from skillopt_ci.rollout.metrics import paired
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.stats import wilson
@@ -142,7 +142,7 @@ def epoch_summaries(history: Sequence[HistoryEntry]) -> tuple[EpochSummary, ...]
 
 def outcome(entry: HistoryEntry) -> str:
     """``accept``, ``reject`` or ``skip``: what became of a step."""
-    if stays(entry):
+    if entry.stays:
         return "accept"
     return "skip" if entry.action.startswith("skip") else "reject"
 

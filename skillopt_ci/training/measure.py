@@ -12,13 +12,13 @@ from typing import Literal, Protocol, TypeVar
 from skillopt_ci.config.config import Evaluation
 from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.progress import Note, Observer, StageAdvanced, StageFinished, StageStarted
-from skillopt_ci.report.text import score_text
 from skillopt_ci.rollout.runner import Runner, refuse_errors
 from skillopt_ci.rollout.types import Rollout, Status
 from skillopt_ci.scorers.base import one_line
 from skillopt_ci.skill.document import word_count
 from skillopt_ci.skill.regions import as_read, semantic_density
 from skillopt_ci.tasks.task import Task
+from skillopt_ci.text import score_text
 from skillopt_ci.training.attempts import round_of
 
 # Gate: whether a candidate becomes the current skill.

@@ -13,7 +13,6 @@ from skillopt_ci.ledger.records import (
     StepRecord,
 )
 from skillopt_ci.messages import fenced
-from skillopt_ci.report.commits import applied_edits
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.edits import Edit
 from skillopt_ci.skill.regions import reading_sha256
@@ -203,7 +202,7 @@ def _decision(session: Session, standing: Standing, entry: HistoryEntry) -> Deci
 
 def _tried(proposal: ProposalRecord) -> Iterator[Tried]:
     """What was tried in vain: the edits, the suggestions, or the gist of the whole document."""
-    for edit in applied_edits(proposal):
+    for edit in proposal.applied_edits:
         yield Edit(edit.op, edit.target, edit.content)
     for told in proposal.suggestions:
         yield Suggestion(told.type, told.title, told.instruction)

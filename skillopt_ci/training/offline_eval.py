@@ -8,7 +8,6 @@ from skillopt_ci.errors import UsageError
 from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
-from skillopt_ci.report.text import plural
 from skillopt_ci.rollout.attempt import AttemptRunner
 from skillopt_ci.rollout.events import AttemptTrace, attempt_traces, read_events
 from skillopt_ci.rollout.metrics import (
@@ -24,6 +23,7 @@ from skillopt_ci.rollout.types import Attempt, Status
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.task import Task
+from skillopt_ci.text import plural
 from skillopt_ci.training.measure import measure
 from skillopt_ci.training.run_context import Session
 

@@ -19,13 +19,13 @@ from skillopt_ci.ledger.records import (
 )
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import StageFinished
-from skillopt_ci.report.text import plural
 from skillopt_ci.rollout.metrics import aggregate as mean_of
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.diff import unified_diff
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.edits import EditReport
 from skillopt_ci.skill.regions import with_notes
+from skillopt_ci.text import plural
 from skillopt_ci.training.aggregate import merge
 from skillopt_ci.training.appendix import take_notes
 from skillopt_ci.training.baseline import all_solved

@@ -15,13 +15,13 @@ from skillopt_ci.messages import Message, fenced
 from skillopt_ci.model.types import ModelUnavailable
 from skillopt_ci.progress import Note, Observer, StageAdvanced, StageStarted
 from skillopt_ci.prompts import library
-from skillopt_ci.report.text import plural
 from skillopt_ci.rollout.environment import Environment, Reflecting
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.diff import unified_diff
 from skillopt_ci.skill.edits import Source
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import Task
+from skillopt_ci.text import plural
 from skillopt_ci.training import replies
 from skillopt_ci.training.ask import Lost, ask, optimizer_request
 from skillopt_ci.training.modes import Desk, UpdateMode

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from skillopt_ci.git.history import CommitText
 from skillopt_ci.ledger.folder import document, line
 from skillopt_ci.ledger.inspect import parents
 from skillopt_ci.ledger.records import (
@@ -21,7 +22,7 @@ from skillopt_ci.ledger.records import (
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.types import Account, role_of
 from skillopt_ci.progress import Note, StageFinished
-from skillopt_ci.report.commits import CommitText, proposed, set_aside
+from skillopt_ci.report.commits import proposed, set_aside
 from skillopt_ci.skill.document import word_count
 from skillopt_ci.training.plan import StepPlan
 from skillopt_ci.training.propose import propose

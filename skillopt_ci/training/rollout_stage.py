@@ -15,13 +15,13 @@ from skillopt_ci.progress import (
     StageFinished,
     StageStarted,
 )
-from skillopt_ci.report.text import plural, score_text
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.metrics import aggregate as mean_of
 from skillopt_ci.rollout.runner import refuse_too_many_errors
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.task import Task
+from skillopt_ci.text import plural, score_text
 from skillopt_ci.training.appendix import notes_from
 from skillopt_ci.training.attempts import (
     Arrivals,

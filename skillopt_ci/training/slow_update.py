@@ -27,12 +27,12 @@ from skillopt_ci.model.types import ChatClient
 from skillopt_ci.progress import Note, Observer, StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.report.text import plural
 from skillopt_ci.rollout.runner import refuse_too_many_errors
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.skill.regions import SLOW_UPDATE, region_text, strip_markers, with_region
 from skillopt_ci.tasks.task import Task
+from skillopt_ci.text import plural
 from skillopt_ci.training import replies
 from skillopt_ci.training.ask import Lost, ask_vital, optimizer_request
 from skillopt_ci.training.guard import GuardContext, guard_context, refuse_document

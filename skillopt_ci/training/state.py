@@ -7,11 +7,11 @@ from functools import partial
 
 from skillopt_ci.config.reference import changed_keys, recordable
 from skillopt_ci.errors import RepositoryError, SkillError
-from skillopt_ci.git.history import message
+from skillopt_ci.git.history import CommitText, message
 from skillopt_ci.ledger.ledger import Ledger, Position
 from skillopt_ci.ledger.records import Basis, Decision, HistoryEntry, Measurement, Snapshot, State
 from skillopt_ci.model.types import Usage
-from skillopt_ci.report.commits import CommitText, took_in_base
+from skillopt_ci.report.commits import took_in_base
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.run_context import Session
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from skillopt_ci.git.history import CommitText
 from skillopt_ci.ledger.folder import document, line
 from skillopt_ci.ledger.records import (
     Basis,
@@ -18,8 +19,7 @@ from skillopt_ci.ledger.records import (
     with_accounts,
 )
 from skillopt_ci.progress import StageFinished, StepStarted
-from skillopt_ci.report.commits import CommitText, change_count, merged, noted, reverted, unchanged
-from skillopt_ci.report.text import verdict
+from skillopt_ci.report.commits import merged, noted, reverted, unchanged
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.skill.regions import reading_sha256, with_notes
 from skillopt_ci.training.evaluate import judge
@@ -174,7 +174,7 @@ def _starting(session: Session, standing: Settled, total: int) -> StepStarted:
     state = standing.state
     current = state.current.measurement
     steps = [entry for entry in standing.history if entry.kind == "step"]
-    last = verdict(steps[-1].action, steps[-1].score_after) if steps else ""
+    last = steps[-1].verdict if steps else ""
     number = state.step + 1
     epoch = (number - 1) * session.config.train.num_epochs // total + 1
     return StepStarted(number, total, epoch, current.score, current.n, last)
@@ -276,7 +276,7 @@ def _step_entry(
         score_after=decision.score_after,
         best_score=state.best.measurement.score,
         tasks=decision.compared,
-        edits=change_count(record.proposal),
+        edits=record.proposal.change_count,
         skill_sha256=state.current.sha256,
         candidate_sha256=record.proposal.skill_after,
         candidate_reading=reading_sha256(flight.skill),

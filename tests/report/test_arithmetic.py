@@ -14,8 +14,8 @@ from skillopt_ci.ledger.records import (
 )
 from skillopt_ci.report.commits import arrow
 from skillopt_ci.report.terminal import log_row
-from skillopt_ci.report.text import score
 from skillopt_ci.report.words import _race, after_text, arithmetic, tasks_text
+from skillopt_ci.text import score
 
 WHOLE = Measurement(hard=0.5, soft=0.5, score=0.5, tasks={"a": (1.0, 1.0), "b": (0.0, 0.0)})
 PARTIAL = WHOLE.model_copy(update={"planned": 8})

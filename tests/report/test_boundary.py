@@ -13,13 +13,7 @@ from skillopt_ci.ledger.records import (
     SlowUpdateRecord,
     UsageRecord,
 )
-from skillopt_ci.report.commits import (
-    boundary_gist,
-    boundary_landed,
-    boundary_proposed,
-    boundary_reason,
-    categories,
-)
+from skillopt_ci.report.commits import boundary_landed, boundary_proposed, categories
 from skillopt_ci.report.terminal import (
     boundary_rows,
     boundary_rows_in_full,
@@ -142,7 +136,7 @@ def test_unchanged_skill_has_a_reason(
     make_end: Make, slow: object, meta: object, gist: str, reason: str
 ) -> None:
     end = unchanged(make_end, slow_update=slow, meta_skill=meta)
-    assert (boundary_gist(end), boundary_reason(end)) == (gist, reason)
+    assert (end.gist, end.reason) == (gist, reason)
 
 
 def test_refusals_are_in_the_message(make_end: Make) -> None:

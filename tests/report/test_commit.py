@@ -6,10 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from skillopt_ci.git.history import message, parse_trailers
+from skillopt_ci.git.history import CommitText, message, parse_trailers
 from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.report.commits import (
-    CommitText,
     edit_text,
     gist,
     measured,

@@ -1,7 +1,8 @@
 import pytest
 
 from skillopt_ci.model.types import Usage
-from skillopt_ci.report.text import cost_text, names_text, plural, score, score_text, usage_text
+from skillopt_ci.report.text import usage_text
+from skillopt_ci.text import cost_text, names_text, plural, score, score_text
 
 
 def test_a_score_says_how_sure_it_is() -> None:

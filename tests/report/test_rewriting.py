@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.ledger.records import SuggestionRecord
-from skillopt_ci.report.commits import change_count, headline, merged, proposed
+from skillopt_ci.report.commits import headline, merged, proposed
 from skillopt_ci.report.words import rewriting, suggestion_rows
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ def test_a_text_that_stayed_has_no_changes(make_proposal: Make) -> None:
     same = make_proposal().skill_before
     proposal = make_proposal(**FULL, change_summary=("Add: x",), skill_after=same)
     assert (rewriting(proposal), headline(proposal)) == ((), "no change")
-    assert change_count(proposal) == 0
+    assert proposal.change_count == 0
 
 
 @pytest.mark.parametrize(("mode", "count"), [(REWRITE, 2), (FULL, 1), ({}, 1)])
 def test_changes_are_counted_by_mode(
     make_proposal: Make, mode: dict[str, object], count: int
 ) -> None:
-    assert change_count(make_proposal(**mode)) == count
+    assert make_proposal(**mode).change_count == count
 
 
 def test_commits_of_a_rewrite_read_like_those_of_edits(

@@ -1,6 +1,6 @@
 import pytest
 
-from skillopt_ci.report.text import verdict
+from skillopt_ci.ledger.records import verdict
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from skillopt_ci.ledger.records import (
     Summary,
     UsageRecord,
 )
+from skillopt_ci.ledger.timeline import Moment
 from skillopt_ci.report.view import RunRecords
-from skillopt_ci.report.words import Moment
 
 
 def short_hash(sha256: str) -> str:

@@ -1,5 +1,5 @@
 from skillopt_ci.ledger.records import HistoryEntry
-from skillopt_ci.report.words import Moment, timeline
+from skillopt_ci.ledger.timeline import Moment, timeline
 
 
 def entry(kind: str, step: int, action: str, after: float | None, best: float, sha: str):
