@@ -18,7 +18,7 @@ import time
 from contextlib import aclosing, closing
 from pathlib import Path
 
-from skillopt_ci.aio import Places
+from skillopt_ci.aio import Slots
 from skillopt_ci.config.config import Evaluation
 from skillopt_ci.config.scorers import ExactScorer
 from skillopt_ci.messages import Message
@@ -60,7 +60,7 @@ async def layer(tasks: int, concurrency: int, size: int, events: Path | None) ->
     log = None if events is None else EventLog(events, "bench")
     try:
         runner = Runner(
-            AttemptRunner(solver, scorers, record=log or ignore_event), Places(concurrency)
+            AttemptRunner(solver, scorers, record=log or ignore_event), Slots(concurrency)
         )
         scores = Scores(())
         results = runner.stream(map(task, range(tasks)), "Be exact.", stage="bench")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_ci.aio import Ended, run_program, signal_name, tail
+from skillopt_ci.program import Ended, run_program, signal_name, tail
 
 
 def run(folder: Path, code: str, timeout: float = 30.0, stdin: str = "") -> Ended:

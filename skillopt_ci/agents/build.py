@@ -9,11 +9,11 @@ from skillopt_ci.agents.cli_agents import ExternalSolver, read_skill_folder
 from skillopt_ci.agents.manual import HumanSolver, ScriptedSolver, StreamTerminal
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.rollout import (
-    AgentSettings,
-    ChatSettings,
-    ExternalSettings,
-    HumanSettings,
-    ScriptedSettings,
+    AgentConfig,
+    ChatConfig,
+    ExternalConfig,
+    HumanConfig,
+    ScriptedConfig,
 )
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.types import ChatClient
@@ -31,17 +31,17 @@ def build_solver(
     :class:`~skillopt_ci.errors.SkillError` for a skill's folder that cannot be handed out.
     """
     match config.rollout.solver:
-        case ChatSettings():
+        case ChatConfig():
             return ChatSolver(client, prompts)
-        case AgentSettings() as settings:
+        case AgentConfig() as settings:
             _refuse_command(config)
             return AgentSolver(client, prompts, settings)
-        case ExternalSettings() as settings:
+        case ExternalConfig() as settings:
             folder = read_skill_folder(root / config.skill)
             return ExternalSolver(settings, prompts, folder, root.resolve(), environ)
-        case ScriptedSettings() as settings:
+        case ScriptedConfig() as settings:
             return ScriptedSolver(settings)
-        case HumanSettings() as settings:
+        case HumanConfig() as settings:
             return HumanSolver(settings, StreamTerminal(sys.stdin, sys.stderr))
 
 

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from skillopt_ci.computer.computer import Capture, CommandResult, Computer, FileRefused
 from skillopt_ci.config.base import DescribedSchema, Section
-from skillopt_ci.config.rollout import AgentSettings, AttemptLimits
+from skillopt_ci.config.rollout import AgentConfig, AttemptLimits
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, Role, Tool, Usage
 from skillopt_ci.prompts.library import Prompts
@@ -89,7 +89,7 @@ class Toolbox:
     """Carries out calls on ``computer``; without one there is nothing but `submit`."""
 
     computer: Computer | None
-    settings: AgentSettings
+    settings: AgentConfig
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -209,7 +209,7 @@ class AgentSolver:
 
     client: ChatClient
     prompts: Prompts
-    settings: AgentSettings
+    settings: AgentConfig
 
     @property
     def name(self) -> str:

@@ -12,7 +12,7 @@ from typing import Literal
 from skillopt_ci.agents import streams
 from skillopt_ci.agents.streams import AgentTranscript, Reader
 from skillopt_ci.computer.computer import CommandResult, Computer, FileRefused
-from skillopt_ci.config.rollout import AttemptLimits, ExternalSettings
+from skillopt_ci.config.rollout import AttemptLimits, ExternalConfig
 from skillopt_ci.errors import ModelSetupError, SkillError, UsageError
 from skillopt_ci.messages import Message, fenced
 from skillopt_ci.model.budget import cost_usd
@@ -201,7 +201,7 @@ class AgentCommand:
 
 
 def agent_command(
-    facts: AgentFacts, settings: ExternalSettings, root: Path, prompt: str, limits: AttemptLimits
+    facts: AgentFacts, settings: ExternalConfig, root: Path, prompt: str, limits: AttemptLimits
 ) -> AgentCommand:
     """Return how the agent is told ``prompt``; limits that it knows itself are handed on."""
     if settings.agent == "command":
@@ -218,13 +218,13 @@ def agent_command(
     return AgentCommand((*arguments, *filter(None, [facts.last_argument])), prompt)
 
 
-def agent_program(facts: AgentFacts, settings: ExternalSettings, root: Path) -> str:
+def agent_program(facts: AgentFacts, settings: ExternalConfig, root: Path) -> str:
     """Return the program that is started."""
     return _placed(settings.command, root)[0] if settings.command else facts.program
 
 
 def agent_environ(
-    facts: AgentFacts, settings: ExternalSettings, root: Path, environ: Mapping[str, str]
+    facts: AgentFacts, settings: ExternalConfig, root: Path, environ: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the variables that the agent sees besides those of its computer.
 
@@ -241,12 +241,12 @@ def agent_environ(
     return {**path, **facts.environ, **passed_on}
 
 
-def visible_names(facts: AgentFacts, settings: ExternalSettings) -> tuple[str, ...]:
+def visible_names(facts: AgentFacts, settings: ExternalConfig) -> tuple[str, ...]:
     """Return the names of our variables that the agent may see."""
     return facts.keys if settings.env is None else settings.env
 
 
-def _own_command(settings: ExternalSettings, root: Path, prompt: str) -> AgentCommand:
+def _own_command(settings: ExternalConfig, root: Path, prompt: str) -> AgentCommand:
     filled = tuple(
         # The prompt last: nothing inside it is a placeholder.
         part.replace("{model}", settings.model).replace("{prompt}", prompt)
@@ -505,7 +505,7 @@ class ExternalSolver:
     agent sees what the settings name.
     """
 
-    settings: ExternalSettings
+    settings: ExternalConfig
     prompts: Prompts
     folder: SkillFolder
     root: Path

@@ -10,7 +10,7 @@ from typing import Protocol, TextIO
 
 from pydantic import ValidationError
 
-from skillopt_ci.config.rollout import HumanSettings, ScriptedSettings
+from skillopt_ci.config.rollout import HumanConfig, ScriptedConfig
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.types import Usage
@@ -37,7 +37,7 @@ class Terminal(Protocol):
 class HumanSolver:
     """Shows each task at ``terminal``, one at a time, and runs what is typed."""
 
-    settings: HumanSettings
+    settings: HumanConfig
     terminal: Terminal
     turn: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
 
@@ -124,7 +124,7 @@ def _harmless(char: str) -> str:
 class ScriptedSolver:
     """Runs its commands, or those of the task's metadata, and answers. Nothing is paid."""
 
-    settings: ScriptedSettings
+    settings: ScriptedConfig
 
     @property
     def name(self) -> str:
@@ -169,12 +169,12 @@ class ScriptedSolver:
         yield Attempt(tuple(talk), script.answer, n_turns=turns)
 
 
-def _script(task: Task, settings: ScriptedSettings) -> ScriptedSettings:
+def _script(task: Task, settings: ScriptedConfig) -> ScriptedConfig:
     own = task.metadata.get("script", {})
     if not isinstance(own, dict):
         raise _no_script(task)
     try:
-        return ScriptedSettings.model_validate({**settings.model_dump(), **own})
+        return ScriptedConfig.model_validate({**settings.model_dump(), **own})
     except ValidationError as error:
         raise _no_script(task) from error
 

@@ -17,7 +17,7 @@ from skillopt_ci.cli.options import Globals
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.loading import Loaded, load
 from skillopt_ci.config.reference import config_sha256
-from skillopt_ci.config.rollout import ChatSettings, HumanSettings
+from skillopt_ci.config.rollout import ChatConfig, HumanConfig
 from skillopt_ci.config.scorers import CommandScorer, ComputerScorer, PythonScorer
 from skillopt_ci.confinement import confine, current, withhold
 from skillopt_ci.errors import ConfigError, UsageError
@@ -167,7 +167,7 @@ def _config_needing(config: Config) -> Iterator[str]:
     settings = config.rollout
     if settings.task is not None:
         yield "rollout.task"
-    if not isinstance(settings.solver, ChatSettings) and settings.solver.type in (
+    if not isinstance(settings.solver, ChatConfig) and settings.solver.type in (
         "agent",
         "external",
     ):
@@ -246,7 +246,7 @@ def open_session(settings: Globals, observer: Observer) -> Session:
     for warning in loaded.warnings:
         observer(Note(warning, level="warning"))
     config = loaded.config
-    if isinstance(config.rollout.solver, HumanSettings):
+    if isinstance(config.rollout.solver, HumanConfig):
         observer(TerminalLent())
     ledger = replace(
         open_ledger(loaded, settings.environ),

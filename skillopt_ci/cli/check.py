@@ -21,7 +21,7 @@ import click
 
 from skillopt_ci import __version__
 from skillopt_ci.agents.cli_agents import AGENTS, agent_environ, agent_program, visible_names
-from skillopt_ci.aio import map_ordered, visible
+from skillopt_ci.aio import map_ordered
 from skillopt_ci.cli.build import (
     check_places,
     learn_secrets,
@@ -43,7 +43,7 @@ from skillopt_ci.computer.sandbox_limits import find_programs, usable_hierarchie
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.config.models import ModelRole, Models
-from skillopt_ci.config.rollout import ExternalSettings
+from skillopt_ci.config.rollout import ExternalConfig
 from skillopt_ci.config.scorers import ScorerSpec
 from skillopt_ci.confinement import current
 from skillopt_ci.errors import ExitCode, InfrastructureError, SkilloptError
@@ -56,6 +56,7 @@ from skillopt_ci.model.build import open_models
 from skillopt_ci.model.cache import base_url_of
 from skillopt_ci.model.keys import api_key, key_variable, resolved_key_values
 from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, Role
+from skillopt_ci.program import visible_environ
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redact, can_be_hidden
 from skillopt_ci.rollout.computer_pool import ComputerPool, open_computer_pool
@@ -822,7 +823,7 @@ def _version(program: str, environ: Mapping[str, str]) -> str:
             capture_output=True,
             check=False,
             timeout=_TOOLS_PATIENCE,
-            env=visible(environ, ()),
+            env=visible_environ(environ, ()),
         )
     except (OSError, subprocess.TimeoutExpired):
         return "unknown"
@@ -850,7 +851,7 @@ def agent_findings(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Findi
     that is told of the computer.
     """
     settings = loaded.config.rollout.solver
-    if not isinstance(settings, ExternalSettings):
+    if not isinstance(settings, ExternalConfig):
         return
     places = open_computer_pool(loaded.config, loaded.root, environ)
     if places is None:
@@ -862,7 +863,7 @@ def agent_findings(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Findi
     yield from _reach(settings, places, environ)
 
 
-async def _program(settings: ExternalSettings, places: ComputerPool, loaded: Loaded) -> Finding:
+async def _program(settings: ExternalConfig, places: ComputerPool, loaded: Loaded) -> Finding:
     facts, root = AGENTS[settings.agent], loaded.root.resolve()
     program = agent_program(facts, settings, root)
     seen = agent_environ(facts, settings, root, {})
@@ -894,7 +895,7 @@ def _agent_check_remedy(places: ComputerPool) -> str:
 
 
 def _reach(
-    settings: ExternalSettings, places: ComputerPool, environ: Mapping[str, str]
+    settings: ExternalConfig, places: ComputerPool, environ: Mapping[str, str]
 ) -> Iterator[Finding]:
     """What a known agent needs to ask its model; a program of one's own may need neither."""
     if settings.agent == "command":

@@ -6,12 +6,12 @@ from skillopt_ci.computer.computer import Computers, ComputerSpec, Network
 from skillopt_ci.computer.docker import Containers
 from skillopt_ci.computer.local import Unconfined
 from skillopt_ci.computer.sandbox import Sandboxes
-from skillopt_ci.config.rollout import ComputerSettings
+from skillopt_ci.config.rollout import ComputerConfig
 
 _USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
-def computers(settings: ComputerSettings, environ: Mapping[str, str]) -> Computers:
+def computers(settings: ComputerConfig, environ: Mapping[str, str]) -> Computers:
     """Return the kind of computer that is configured.
 
     ``environ`` says where programs are (PATH) and where Docker's engine is (DOCKER_HOST).
@@ -25,7 +25,7 @@ def computers(settings: ComputerSettings, environ: Mapping[str, str]) -> Compute
 
 
 def spec(
-    settings: ComputerSettings, *, image: str = "", environ: Mapping[str, str] | None = None
+    settings: ComputerConfig, *, image: str = "", environ: Mapping[str, str] | None = None
 ) -> ComputerSpec:
     """Return what is configured for one computer; ``image`` and ``environ`` are the task's own."""
     return ComputerSpec(

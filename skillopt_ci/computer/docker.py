@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from skillopt_ci.aio import undisturbed
+from skillopt_ci.aio import shielded
 from skillopt_ci.computer import computer
 from skillopt_ci.computer.computer import (
     HOME,
@@ -61,7 +61,7 @@ class Engine:
         A call that was begun is always waited for: nobody may clean up before it has had effect.
         """
         work = functools.partial(call_engine, method, *args, **options)
-        return await undisturbed(asyncio.get_running_loop().run_in_executor(self.threads, work))
+        return await shielded(asyncio.get_running_loop().run_in_executor(self.threads, work))
 
 
 def connect(environ: Mapping[str, str]) -> Engine:
@@ -341,7 +341,7 @@ class ContainerShell:
         finally:
             if code == _KILLED:
                 # Time is up, we are cancelled, or the shell that kills the rest was killed.
-                await undisturbed(self._kill_all())
+                await shielded(self._kill_all())
         seconds = round(self.clock() - begin, 3)
         return Ended(code, outputs[1], outputs[2], timed_out, seconds=seconds)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from skillopt_ci.aio import undisturbed
+from skillopt_ci.aio import shielded
 from skillopt_ci.computer.computer import Capture, sealed_file
 
 # Everything that a running program has started, in whatever process group or session.
@@ -150,7 +150,7 @@ async def started(starting: Coroutine[Any, Any, Process]) -> Process:
     """
     start = asyncio.ensure_future(starting)
     try:
-        return await undisturbed(start)
+        return await shielded(start)
     except asyncio.CancelledError:
         await _end(start.result())
         raise
@@ -175,7 +175,7 @@ async def _end(process: Process) -> None:
     else:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-    await undisturbed(process.wait())
+    await shielded(process.wait())
 
 
 @asynccontextmanager

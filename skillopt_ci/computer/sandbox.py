@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanag
 from dataclasses import dataclass
 from pathlib import Path
 
-from skillopt_ci.aio import undisturbed
+from skillopt_ci.aio import shielded
 from skillopt_ci.computer import process
 from skillopt_ci.computer.computer import (
     HOME,
@@ -188,7 +188,7 @@ class SandboxShell:
                     raise ComputerFailure(f"The sandbox cannot be entered: {error}.") from error
                 finally:
                     # The end of all that the command started, however it came about.
-                    await undisturbed(sync.drained())
+                    await shielded(sync.drained())
             return _exit_code(await status.drained()), done
 
     def _arguments(self, options_fd: int, command: Command) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from skillopt_ci.aio import undisturbed
+from skillopt_ci.aio import shielded
 from skillopt_ci.computer import computer
 from skillopt_ci.computer.computer import ComputerFailure, ComputerSpec, ComputerUnavailable
 from skillopt_ci.computer.process import started
@@ -491,7 +491,7 @@ async def namespace_holder(
     finally:
         if process.stdin is not None:
             process.stdin.close()
-        await undisturbed(process.wait())
+        await shielded(process.wait())
 
 
 async def _await_readiness(process: asyncio.subprocess.Process) -> None:

@@ -15,13 +15,13 @@ from pydantic_core import PydanticKnownError
 
 from skillopt_ci.config.base import Section, choose_alternative
 from skillopt_ci.config.models import Models
-from skillopt_ci.config.rollout import RolloutSettings
+from skillopt_ci.config.rollout import RolloutConfig
 from skillopt_ci.config.scorers import ScorerSpec
 
 # How it is decided whether a candidate becomes the current skill.
 
 
-class GateSettings(Section):
+class GateConfig(Section):
     """The gate: how a candidate is compared with the current skill, and at what expense."""
 
     policy: Literal["strict", "paired", "sequential"] = "strict"
@@ -113,7 +113,7 @@ class Race(Section):
 # The `environment` key: where tasks come from, where that is more than a task file.
 
 
-class EnvironmentSettings(Section):
+class EnvironmentConfig(Section):
     """An environment with options of its own."""
 
     model_config = ConfigDict(extra="allow")
@@ -122,7 +122,7 @@ class EnvironmentSettings(Section):
     """Name of an entry point, `package.module:Class` or `path/to/file.py:Class`."""
 
 
-EnvironmentSpec = str | EnvironmentSettings
+EnvironmentSpec = str | EnvironmentConfig
 
 
 FileName = Annotated[str, Field(min_length=1)]
@@ -296,7 +296,7 @@ class Evaluation(Section):
     """Validate the last skill and test the first, best and last one when the run ends."""
     max_error_rate: float = Field(default=0.2, ge=0, le=1)
     """Share of tasks that may end in infrastructure or grader errors before a step stops."""
-    gate: GateSettings = GateSettings()
+    gate: GateConfig = GateConfig()
     """How a candidate is compared with the current skill, and at what expense."""
     race: Race = Race()
     """Which of the proposed edits go into the candidate, by what they do on tasks."""
@@ -397,7 +397,7 @@ class Config(Section):
     """Who solves, who edits and who grades."""
     prompts: FileName | None = None
     """A folder whose files replace the built-in prompts of the same name."""
-    rollout: RolloutSettings = RolloutSettings()
+    rollout: RolloutConfig = RolloutConfig()
     train: Train = Train()
     gradient: Gradient = Gradient()
     optimizer: Optimizer = Optimizer()

@@ -13,7 +13,7 @@ from skillopt_ci.config.base import DescribedSchema, Section
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.layers import BASE, RUNS
 from skillopt_ci.config.providers import PROVIDERS
-from skillopt_ci.config.rollout import RolloutSettings
+from skillopt_ci.config.rollout import RolloutConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ def _facts(config: Config) -> dict[str, Any]:
     The usual attempt is one chat answer at a task of a task file.
     """
     facts = config.model_dump(mode="json", by_alias=True, exclude=_WITHOUT_INFLUENCE)
-    usual = RolloutSettings().model_dump(mode="json", exclude=_OF_ROLLOUTS)
+    usual = RolloutConfig().model_dump(mode="json", exclude=_OF_ROLLOUTS)
     if facts["rollout"] == usual:
         del facts["rollout"]
     if facts["environment"] is None:

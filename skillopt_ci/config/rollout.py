@@ -16,13 +16,13 @@ AgentTool = Literal["shell", "read", "write"]
 KnownAgent = Literal["claude-code", "codex", "copilot", "cursor", "gemini"]
 
 
-class ChatSettings(Section):
+class ChatConfig(Section):
     """One chat answer for each task."""
 
     type: Literal["chat"] = "chat"
 
 
-class AgentSettings(Section):
+class AgentConfig(Section):
     """The built-in agent: `model.target` with tools, on the task's computer.
 
     Its system prompt is the file `agent.md`, which a file of that name in the folder `prompts`
@@ -47,7 +47,7 @@ class AgentSettings(Section):
         return value
 
 
-class ExternalSettings(Section):
+class ExternalConfig(Section):
     """An agent with a program of its own, run on the task's computer for each attempt."""
 
     type: Literal["external"]
@@ -77,7 +77,7 @@ class ExternalSettings(Section):
     """For agents that report tokens and no cost."""
 
     @model_validator(mode="after")
-    def _fits_the_agent(self) -> "ExternalSettings":
+    def _fits_the_agent(self) -> "ExternalConfig":
         if self.agent == "command":
             if not self.command:
                 raise ValueError("`agent: command` needs `command`, a program with its arguments")
@@ -93,7 +93,7 @@ class ExternalSettings(Section):
         return value
 
 
-class ScriptedSettings(Section):
+class ScriptedConfig(Section):
     """The same commands and answer for every task: for tests, and as a baseline.
 
     A task may bring its own as `metadata: {script: {commands: […], answer: …}}`.
@@ -108,7 +108,7 @@ class ScriptedSettings(Section):
     """A command that takes longer is killed; the next one is run."""
 
 
-class HumanSettings(Section):
+class HumanConfig(Section):
     """A person at this terminal: shown the task, types commands for its computer, submits."""
 
     type: Literal["human"]
@@ -116,8 +116,8 @@ class HumanSettings(Section):
     """A command that takes longer is killed."""
 
 
-SolverSettings = Annotated[
-    ChatSettings | AgentSettings | ExternalSettings | ScriptedSettings | HumanSettings,
+SolverConfig = Annotated[
+    ChatConfig | AgentConfig | ExternalConfig | ScriptedConfig | HumanConfig,
     Field(discriminator="type"),
 ]
 
@@ -131,7 +131,7 @@ _TAKEN = ("/dev", "/etc", "/home/agent", "/proc", "/sys", "/tmp", "/workspace") 
 _TAKEN_AS_A_WHOLE = (*_TAKEN, "/usr", "/bin", "/lib")
 
 
-class ComputerSettings(Section):
+class ComputerConfig(Section):
     """The computers that agents work on: what confines them, and their limits."""
 
     type: Literal["sandbox", "docker", "unconfined"] = "sandbox"
@@ -298,15 +298,15 @@ class RayExecutor(Section):
     here."""
 
 
-ExecutorSettings = Annotated[LocalExecutor | RayExecutor, Field(discriminator="type")]
+ExecutorConfig = Annotated[LocalExecutor | RayExecutor, Field(discriminator="type")]
 
 
-class RolloutSettings(Section):
+class RolloutConfig(Section):
     """How the target works on tasks. The default is one chat answer for each."""
 
-    solver: SolverSettings = ChatSettings()
+    solver: SolverConfig = ChatConfig()
     """Who works: a chat answer, an agent with tools, a program of its own."""
-    computer: ComputerSettings | None = None
+    computer: ComputerConfig | None = None
     """Where agents work and their work is graded; null: tasks need no computer."""
     task: ComputerBlock | None = None
     """What stands in the `computer` block of every task that does not say otherwise; `files` as
@@ -320,7 +320,7 @@ class RolloutSettings(Section):
     retries: int = Field(default=2, ge=0)
     """Further tries of an attempt that infrastructure spoilt, with growing pauses."""
     limits: AttemptLimits = AttemptLimits()
-    executor: ExecutorSettings = LocalExecutor()
+    executor: ExecutorConfig = LocalExecutor()
     """Where attempts are run."""
     programs_can_read_secrets: bool = False
     """Run scorers' programs, environments and `unconfined` computers with all our rights: what a

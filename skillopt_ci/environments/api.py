@@ -22,10 +22,10 @@ from typing import TypeVar
 from pydantic import Field, ValidationError
 
 from skillopt_ci.agents.manual import ScriptedSolver
-from skillopt_ci.aio import Places
+from skillopt_ci.aio import Slots
 from skillopt_ci.config.base import Section
 from skillopt_ci.config.loading import Loaded
-from skillopt_ci.config.rollout import ScriptedSettings
+from skillopt_ci.config.rollout import ScriptedConfig
 from skillopt_ci.errors import EnvironmentFailure, SkilloptError, TaskFileError, UsageError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatClient
@@ -267,10 +267,10 @@ def try_solutions(
         places=places,
         limits=settings.limits,
     )
-    solver = ScriptedSolver(ScriptedSettings(type="scripted", answer="done"))
+    solver = ScriptedSolver(ScriptedConfig(type="scripted", answer="done"))
     attempting = AttemptRunner(solver, scorers, settings, places)
     scripted = [_with_script(task, solutions.get(task.id, ())) for task in tasks]
-    runner = Runner(attempting, Places(_AT_A_TIME))
+    runner = Runner(attempting, Slots(_AT_A_TIME))
     made = asyncio.run(runner.roll_out(scripted, "", stage="trial", attempts=(0,)))
     return {rollout.task_id: rollout for rollout in made}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import cast
 
-from skillopt_ci.config.config import EnvironmentSettings, EnvironmentSpec
+from skillopt_ci.config.config import EnvironmentConfig, EnvironmentSpec
 from skillopt_ci.errors import SkilloptError, UsageError
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.tasks.files import did_you_mean
@@ -38,7 +38,7 @@ def open_environment(spec: EnvironmentSpec, root: Path, environ: Mapping[str, st
     environment, and options that it does not accept.
     """
     name = spec if isinstance(spec, str) else spec.type
-    options = spec.model_extra or {} if isinstance(spec, EnvironmentSettings) else {}
+    options = spec.model_extra or {} if isinstance(spec, EnvironmentConfig) else {}
     if name in BUILT_IN:
         module, _, attribute = BUILT_IN[name].partition(":")
         factory = cast("Factory", getattr(importlib.import_module(module), attribute))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from skillopt_ci.config.config import Config, Gradient
-from skillopt_ci.config.rollout import ChatSettings, HumanSettings, ScriptedSettings
+from skillopt_ci.config.rollout import ChatConfig, HumanConfig, ScriptedConfig
 from skillopt_ci.config.scorers import AllScorer, AnyScorer, RubricScorer, WeightedScorer
 from skillopt_ci.ledger.records import HistoryEntry, StepRecord, accounts_of
 from skillopt_ci.model.budget import Tariff, tariffs
@@ -85,15 +85,15 @@ def _share(seen: int, of: int, before: float) -> float:
 def _calls(config: Config, steps: Sequence[StepRecord]) -> tuple[int, float, int]:
     """Calls of the target that an attempt takes; some environments have agents of their own."""
     solver, most = config.rollout.solver, config.rollout.limits.steps or _UNLIMITED_STEPS
-    if isinstance(solver, ChatSettings) and config.environment is None:
+    if isinstance(solver, ChatConfig) and config.environment is None:
         return 1, 1.0, 1
-    if isinstance(solver, ScriptedSettings | HumanSettings):
+    if isinstance(solver, ScriptedConfig | HumanConfig):
         return 0, 0.0, 0
     attempts = sum(len(one.proposal.rollout.tasks) for one in steps)
     used = sum(one.proposal.usage["rollout"].calls for one in steps if _tells(one))
     if attempts and used:
         return 0, used / attempts, most
-    return 0, 1.0 if isinstance(solver, ChatSettings) else float(min(_AGENT_STEPS, most)), most
+    return 0, 1.0 if isinstance(solver, ChatConfig) else float(min(_AGENT_STEPS, most)), most
 
 
 def _tells(step: StepRecord) -> bool:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from skillopt_ci.aio import visible
 from skillopt_ci.errors import EnvironmentFailure
 from skillopt_ci.integrations.endpoint import Conversation, Endpoint
 from skillopt_ci.model.types import ChatClient, Role
+from skillopt_ci.program import visible_environ
 from skillopt_ci.rollout.environment import Environment, Parts
 from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.types import Attempt, Limit, Step
@@ -120,7 +120,7 @@ class BridgeEnvironment(Environment):
                 self.module,
                 self.options,
                 self.root,
-                visible(self._environ, self.env),
+                visible_environ(self._environ, self.env),
                 f"environment {self.kind}",
             )
         return self._worker

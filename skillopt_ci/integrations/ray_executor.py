@@ -19,7 +19,7 @@ from typing import Any
 from skillopt_ci import aio
 from skillopt_ci.agents.builtin import AgentSolver
 from skillopt_ci.config.config import Config, Limits
-from skillopt_ci.config.rollout import HumanSettings, LocalExecutor, RayExecutor
+from skillopt_ci.config.rollout import HumanConfig, LocalExecutor, RayExecutor
 from skillopt_ci.environments.find import open_environment
 from skillopt_ci.errors import BudgetExhausted, InfrastructureError, SkilloptError, UsageError
 from skillopt_ci.model.budget import Meter
@@ -323,7 +323,7 @@ async def _runner(
         redact=parts.redact,
     )
     with closing(AttemptStore(parts.attempts_path, parts.observer)) as store:
-        places = aio.Places(1)
+        places = aio.Slots(1)
         async with (
             models as client,
             open_runner(parts, client, UNCLAIMED, meter, places, store, used) as runner,
@@ -361,7 +361,7 @@ def ray_executor(
     What it opens closes with ``resources``. Raises UsageError where this can never work.
     """
     require_ray()
-    if isinstance(parts.config.rollout.solver, HumanSettings):
+    if isinstance(parts.config.rollout.solver, HumanConfig):
         raise UsageError("rollout.executor: ray: a person can only work at this terminal.")
     shelf, meter = attempting.shelf, attempting.meter
     if parts.cache_path is None or shelf is None or meter is None:

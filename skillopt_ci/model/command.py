@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from skillopt_ci.aio import Ended, run_program, signal_name, tail, visible
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Image, Message
@@ -15,6 +14,7 @@ from skillopt_ci.model.keys import redact, secrets_of
 from skillopt_ci.model.providers import require_abilities, well_formed
 from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import ChatReply, ChatRequest, estimated_usage
+from skillopt_ci.program import Ended, run_program, signal_name, tail, visible_environ
 
 #: Longer answers are no answers.
 _MOST_OUTPUT_BYTES = 4_000_000
@@ -111,7 +111,7 @@ def rendered(messages: Sequence[Message]) -> str:
 
 
 def _environ(config: ModelRole, environ: Mapping[str, str]) -> dict[str, str]:
-    seen = visible(environ, config.variables)
+    seen = visible_environ(environ, config.variables)
     for name, other in config.preset.same_key.items():
         if other in seen:
             seen.setdefault(name, seen[other])

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from skillopt_ci.aio import Places
+from skillopt_ci.aio import Slots
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, Role
@@ -59,13 +59,13 @@ class ScheduledClient:
     """
 
     inner: ChatClient
-    questions: Places
+    questions: Slots
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer ``request``."""
         if request.role is not Role.OPTIMIZER:
             return await self.inner.complete(request)
-        async with self.questions.place():
+        async with self.questions.slot():
             return await self.inner.complete(request)
 
 

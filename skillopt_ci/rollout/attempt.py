@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from skillopt_ci.computer.computer import Computer, ComputerFailure, FileRefused
-from skillopt_ci.config.rollout import AttemptLimits, RolloutSettings
+from skillopt_ci.config.rollout import AttemptLimits, RolloutConfig
 from skillopt_ci.errors import EnvironmentFailure, UsageError
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.middleware import redacted_message
@@ -241,7 +241,7 @@ class AttemptRunner:
 
     solver: Solver
     grading: Grading
-    settings: RolloutSettings = field(default_factory=RolloutSettings)
+    settings: RolloutConfig = field(default_factory=RolloutConfig)
     places: ComputerPool | None = None
     shelf: AttemptCache | None = None
     meter: Meter | None = None

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Itera
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from skillopt_ci.aio import Places, map_ordered, stream
+from skillopt_ci.aio import Slots, map_ordered, stream
 from skillopt_ci.errors import TooManyErrors
 from skillopt_ci.rollout.attempt import AttemptRunner
 from skillopt_ci.rollout.types import AttemptRequest, Executor, Rollout, no_wait, run_locally
@@ -22,7 +22,7 @@ class Runner:
     """
 
     attempting: AttemptRunner
-    places: Places
+    places: Slots
     executor: Executor = run_locally
     begun: Callable[[AttemptRequest], Awaitable[None]] = no_wait
 
@@ -60,7 +60,7 @@ class Runner:
             return rollout
 
         orders = self._orders(tasks, skill, stage, attempts)
-        return tuple(await map_ordered(one, orders, limit=self.places.most))
+        return tuple(await map_ordered(one, orders, limit=self.places.limit))
 
     async def stream(
         self,
@@ -76,14 +76,14 @@ class Runner:
         Errors are as with :meth:`roll_out`. Close the generator if not all results are taken.
         """
         orders = self._orders(tasks, skill, stage, attempts)
-        results = stream(self._carry_out, orders, limit=self.places.most, ordered=ordered)
+        results = stream(self._carry_out, orders, limit=self.places.limit, ordered=ordered)
         async with aclosing(results):
             async for rollout in results:
                 yield rollout
 
     async def _carry_out(self, order: AttemptRequest) -> Rollout:
         await self.begun(order)
-        async with self.places.place():
+        async with self.places.slot():
             return await self.executor(order, self.attempting)
 
     def _orders(

@@ -14,10 +14,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from skillopt_ci.aio import Ended, run_program, signal_name, tail, visible
 from skillopt_ci.config.scorers import CommandScorer, PythonScorer
 from skillopt_ci.confinement import current, without_secrets
 from skillopt_ci.errors import EnvironmentFailure, UsageError
+from skillopt_ci.program import Ended, run_program, signal_name, tail, visible_environ
 from skillopt_ci.scorers.base import (
     GraderBroke,
     GraderError,
@@ -81,7 +81,7 @@ class CommandGrader:
                 folder=folder,
                 work=folder / "work",
                 cwd=self.root,
-                environ=visible(self.environ, self.spec.env),
+                environ=visible_environ(self.environ, self.spec.env),
                 timeout=self.spec.timeout,
             )
         except TimeoutError:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from skillopt_ci.aio import map_ordered
-from skillopt_ci.config.config import GateSettings
+from skillopt_ci.config.config import GateConfig
 from skillopt_ci.errors import UsageError
 from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.model.types import Usage
@@ -31,7 +31,7 @@ class Setting:
     are better by it.
     """
 
-    settings: GateSettings
+    settings: GateConfig
     configured: bool
     false_accepts: float
     worse_accepted: float
@@ -163,7 +163,7 @@ def _same_skill(session: Session, skill: str, drawn: Sequence[Measurement]) -> t
     return accepted, len(pairs)
 
 
-def _settings(rates: Sequence[float], configured: GateSettings, effect: float) -> Iterator[Setting]:
+def _settings(rates: Sequence[float], configured: GateConfig, effect: float) -> Iterator[Setting]:
     for settings in _alternatives(configured):
         same = rehearse(rates, 0.0, settings, _TRIALS, _SEED)
         worse = rehearse(rates, -effect, settings, _TRIALS, _SEED)
@@ -178,14 +178,14 @@ def _settings(rates: Sequence[float], configured: GateSettings, effect: float) -
         )
 
 
-def _alternatives(configured: GateSettings) -> Iterator[GateSettings]:
+def _alternatives(configured: GateConfig) -> Iterator[GateConfig]:
     yield configured
     for policy in ("strict", "paired", "sequential"):
         if policy != configured.policy:
             yield configured.model_copy(update={"policy": policy})
 
 
-def _needs(rates: Sequence[float], configured: GateSettings, effect: float) -> Iterator[Need]:
+def _needs(rates: Sequence[float], configured: GateConfig, effect: float) -> Iterator[Need]:
     """The fewest tasks with which a gain is found, for each number of attempts."""
     repeated = configured.policy == "sequential"
     for attempts in _ATTEMPTS if repeated else (1,):

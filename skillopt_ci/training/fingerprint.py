@@ -11,7 +11,7 @@ from skillopt_ci.agents.cli_agents import AGENTS, visible_names
 from skillopt_ci.config.base import Section
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.models import ModelRole
-from skillopt_ci.config.rollout import ChatSettings, ExternalSettings, RolloutSettings
+from skillopt_ci.config.rollout import ChatConfig, ExternalConfig, RolloutConfig
 from skillopt_ci.config.scorers import (
     AllScorer,
     AnyScorer,
@@ -95,7 +95,7 @@ def _sha256_of(files: Iterable[tuple[str, bytes]]) -> str:
 
 
 def rollout_facts(
-    settings: RolloutSettings,
+    settings: RolloutConfig,
     *,
     solver: Mapping[str, object] | None,
     environment: Mapping[str, object] | None,
@@ -160,7 +160,7 @@ def working_facts(
     Raises what building the solver raises.
     """
     solver = None
-    if not isinstance(config.rollout.solver, ChatSettings):
+    if not isinstance(config.rollout.solver, ChatConfig):
         built = build_solver(config, Unasked(), prompts, root, environ)
         solver = {"name": built.name, **built.identity()}
     return rollout_facts(
@@ -180,7 +180,7 @@ def run_secrets(
     """The values of the configuration's secrets, and of those that its tasks' scorers are given."""
     yield from resolved_key_values(config.model, environ, root)
     solver = config.rollout.solver
-    if isinstance(solver, ExternalSettings):
+    if isinstance(solver, ExternalConfig):
         yield from secret_values(visible_names(AGENTS[solver.agent], solver), environ)
     for spec in filter(None, (config.scorer, *(task.scorer for task in tasks))):
         yield from secret_values(_variables(spec), environ)

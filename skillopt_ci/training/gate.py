@@ -10,7 +10,7 @@ from itertools import pairwise
 from statistics import NormalDist
 from typing import Literal
 
-from skillopt_ci.config.config import Evaluation, GateSettings
+from skillopt_ci.config.config import Evaluation, GateConfig
 from skillopt_ci.ledger.records import GateRecord, Measurement
 from skillopt_ci.stats import normal_threshold, sign_flip_p
 from skillopt_ci.training.measure import (
@@ -169,7 +169,7 @@ class Terms:
     eligible: frozenset[str]
     rates: Mapping[str, float]
     worth: Worth
-    settings: GateSettings
+    settings: GateConfig
     bonus: Fraction = Fraction()
     tie_wins: bool = False
 
@@ -516,7 +516,7 @@ class Rehearsed:
 
 
 def rehearse(
-    rates: Sequence[float], lift: float, settings: GateSettings, trials: int, seed: int
+    rates: Sequence[float], lift: float, settings: GateConfig, trials: int, seed: int
 ) -> Rehearsed:
     """Let a candidate that is better by ``lift`` meet a skill that solves tasks at ``rates``."""
     known = {str(number): rate for number, rate in enumerate(rates)}
@@ -543,7 +543,7 @@ def lifted(rates: Sequence[float], lift: float) -> list[float]:
 def _fight(
     known: Mapping[str, float],
     better: Mapping[str, float],
-    settings: GateSettings,
+    settings: GateConfig,
     dice: random.Random,
 ) -> tuple[Outcome, int]:
     current = {task: _draw(rate, dice) for task, rate in known.items()}
@@ -570,7 +570,7 @@ def _fight(
     return outcome, made
 
 
-def _wins(outcome: Outcome, settings: GateSettings) -> bool:
+def _wins(outcome: Outcome, settings: GateConfig) -> bool:
     if settings.policy != "strict":
         return outcome.convincing
     both = (outcome.standoff.candidate, outcome.standoff.current)
@@ -622,7 +622,7 @@ def terms_of(
     )
 
 
-def _settings(evaluation: Evaluation, gate: Gate) -> GateSettings:
+def _settings(evaluation: Evaluation, gate: Gate) -> GateConfig:
     """Reminders stay unless they do harm, and an open gate wants to know the whole score."""
     changes: dict[str, object] = {}
     if gate is admit_notes or not evaluation.use_gate:

@@ -181,7 +181,7 @@ async def rescore(
             session.observer(StageAdvanced("rescore", course.task))
             return regraded
 
-        results = await map_ordered(one, found, limit=bench.runner.places.most)
+        results = await map_ordered(one, found, limit=bench.runner.places.limit)
     graded = tuple(result for result in results if result is not None)
     session.observer(StageFinished("rescore", plural(len(graded), "attempt")))
     return Rescored(graded, len(results) - len(graded), meter.total())

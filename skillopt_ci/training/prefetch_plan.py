@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from skillopt_ci.config.config import Config, Evaluation, Limits
-from skillopt_ci.config.rollout import ChatSettings, HumanSettings, LocalExecutor
+from skillopt_ci.config.rollout import ChatConfig, HumanConfig, LocalExecutor
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.model.budget import Meter
@@ -198,7 +198,7 @@ def may_work_ahead(config: Config) -> bool:
         config.schedule.ahead != "none"
         and config.cache.enabled
         and isinstance(config.rollout.executor, LocalExecutor)
-        and not isinstance(config.rollout.solver, HumanSettings)
+        and not isinstance(config.rollout.solver, HumanConfig)
         and not any(map(_limits_calls, (config.budget.run, config.budget.step)))
     )
 
@@ -312,7 +312,7 @@ def _is_stale(session: Session, ground: Settled) -> bool:
 
 def _recording(session: Session) -> Session:
     """Only agents' courses are recorded: a chat answer is, whole, by the work that needs it."""
-    chats = session.environment is None and isinstance(session.config.rollout.solver, ChatSettings)
+    chats = session.environment is None and isinstance(session.config.rollout.solver, ChatConfig)
     return replace(session, events=None) if chats else session
 
 

@@ -163,7 +163,7 @@ class WorkAhead:
 
     async def _work(self, early: _Early) -> None:
         places = self._scheduler
-        async with places.attempts.place() if early.sure else places.spare():
+        async with places.attempts.slot() if early.sure else places.spare():
             early.begun = True
             early.spent = await self._make(early.order)
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from skillopt_ci.agents.build import build_solver
-from skillopt_ci.aio import Places, Scheduler
+from skillopt_ci.aio import Scheduler, Slots
 from skillopt_ci.config.config import Config, GeneratedTasks
 from skillopt_ci.config.rollout import LocalExecutor
 from skillopt_ci.environments.api import grade
@@ -195,7 +195,7 @@ async def open_runner(
     client: ChatClient,
     scope: str,
     meter: Meter,
-    places: Places,
+    places: Slots,
     store: AttemptStore | None,
     used: Callable[[str], object] = lambda _: None,
 ) -> AsyncIterator[Runner]:

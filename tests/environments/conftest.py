@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.config.config import EnvironmentSettings
+from skillopt_ci.config.config import EnvironmentConfig
 from skillopt_ci.environments.find import open_environment
 from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
 from skillopt_ci.rollout.environment import Environment
@@ -107,7 +107,7 @@ def opened(tmp_path: Path) -> Any:
 
     def open_one(options: Mapping[str, Any], root: Path = tmp_path, **environ: str) -> Environment:
         seen = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **environ}
-        found = open_environment(EnvironmentSettings.model_validate(options), root, seen)
+        found = open_environment(EnvironmentConfig.model_validate(options), root, seen)
         environments.append(found)
         return found
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.config.config import EnvironmentSettings
+from skillopt_ci.config.config import EnvironmentConfig
 from skillopt_ci.environments.api import split_tasks
 from skillopt_ci.environments.find import open_environment
 from skillopt_ci.errors import UsageError
@@ -83,7 +83,7 @@ def test_a_class_in_a_module_of_the_repository(root: Path, monkeypatch: pytest.M
 )
 def test_mistakes_are_told_for_people(root: Path, name: str, said: str) -> None:
     with pytest.raises(UsageError) as error:
-        open_environment(EnvironmentSettings(type=name), root, {})
+        open_environment(EnvironmentConfig(type=name), root, {})
     assert said in str(error.value)
 
 
@@ -103,8 +103,8 @@ include = ["riddle_environment.py"]
 USE = """
 from pathlib import Path
 from skillopt_ci.environments.find import open_environment
-from skillopt_ci.config.config import EnvironmentSettings
-found = open_environment(EnvironmentSettings(type="riddles", count=1), Path(), {})
+from skillopt_ci.config.config import EnvironmentConfig
+found = open_environment(EnvironmentConfig(type="riddles", count=1), Path(), {})
 print([task.id for task in found.tasks("train")])
 """
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.config.config import EnvironmentSettings
+from skillopt_ci.config.config import EnvironmentConfig
 from skillopt_ci.environments.find import open_environment
 from skillopt_ci.errors import BudgetExhausted, EnvironmentFailure, UsageError
 from skillopt_ci.integrations.bridge import unpacked
@@ -100,7 +100,7 @@ def opened(root: Path) -> Iterator[OpenEnvironment]:
         key = json.dumps([given, environ])
         if key not in known:
             seen = {"PATH": os.environ["PATH"], "HOME": str(root), **environ}
-            known[key] = open_environment(EnvironmentSettings.model_validate(given), root, seen)
+            known[key] = open_environment(EnvironmentConfig.model_validate(given), root, seen)
         return known[key]
 
     yield open_one

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.config.config import EnvironmentSettings, Gradient
+from skillopt_ci.config.config import EnvironmentConfig, Gradient
 from skillopt_ci.environments.find import open_environment
 from skillopt_ci.errors import EnvironmentFailure, UsageError
 from skillopt_ci.integrations.bridge import unpacked
@@ -138,7 +138,7 @@ def opened(root: Path) -> Iterator[OpenEnvironment]:
         key = json.dumps([adapter, more])
         if key not in known:
             given = {"type": "skillopt", "adapter": adapter, **more}
-            settings = EnvironmentSettings.model_validate(given)
+            settings = EnvironmentConfig.model_validate(given)
             known[key] = open_environment(settings, root, {"PATH": "/usr/bin:/bin"})
         return known[key]
 

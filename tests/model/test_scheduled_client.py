@@ -1,7 +1,7 @@
 import asyncio
 from typing import Any
 
-from skillopt_ci.aio import Places, map_ordered
+from skillopt_ci.aio import Slots, map_ordered
 from skillopt_ci.model.middleware import ScheduledClient
 from skillopt_ci.model.types import ChatReply, ChatRequest, Role, Usage
 
@@ -24,7 +24,7 @@ class Counting:
 
 def test_questions_of_all_stages_share_the_places_and_attempts_need_none(ask: Any) -> None:
     counting = Counting()
-    client = ScheduledClient(counting, Places(2))
+    client = ScheduledClient(counting, Slots(2))
     requests = [ask(role=role) for role in (Role.OPTIMIZER, Role.TARGET, Role.JUDGE) * 5]
     asyncio.run(map_ordered(client.complete, requests, limit=len(requests)))
     assert counting.most == {Role.OPTIMIZER: 2, Role.TARGET: 5, Role.JUDGE: 5}

@@ -12,7 +12,7 @@ import pytest
 
 from skillopt_ci.computer.computer import ComputerFailure
 from skillopt_ci.config.config import Limits
-from skillopt_ci.config.rollout import AttemptLimits, ComputerBlock, RolloutSettings
+from skillopt_ci.config.rollout import AttemptLimits, ComputerBlock, RolloutConfig
 from skillopt_ci.config.scorers import ComputerScorer, ExactScorer, ScorerSpec
 from skillopt_ci.errors import BudgetExhausted, UsageError
 from skillopt_ci.messages import Message, ToolCall
@@ -55,7 +55,7 @@ class Lab:
     store: AttemptStore | None = None
     scorer: ScorerSpec = field(default_factory=lambda: ExactScorer(type="exact"))
     scope: str = "step 1"
-    settings: RolloutSettings = field(default_factory=RolloutSettings)
+    settings: RolloutConfig = field(default_factory=RolloutConfig)
     meter: Meter = field(default_factory=Meter)
     events: list[RolloutEvent] = field(default_factory=list)
     pauses: list[float] = field(default_factory=list)
@@ -141,7 +141,7 @@ def test_what_infrastructure_spoils_is_tried_again_with_growing_pauses(
 def test_infrastructure_that_stays_broken_is_never_scored(
     make_task: MakeTask, solving: type[Solving]
 ) -> None:
-    lab = Lab(settings=RolloutSettings(retries=1))
+    lab = Lab(settings=RolloutConfig(retries=1))
     found = lab.attempt(solving(answering(*[ModelUnavailable("down")] * 9)), make_task("a"))
     assert (found.status, found.status.measured, found.reason) == (Status.ERROR, False, "down")
     assert found.retries == 1
@@ -219,7 +219,7 @@ def test_time_is_up_and_the_artifacts_count(
         yield Attempt((), "")
 
     limits = AttemptLimits(rollout_seconds=0.3)
-    lab = Lab(places=places, scorer=SOLVED, settings=RolloutSettings(limits=limits))
+    lab = Lab(places=places, scorer=SOLVED, settings=RolloutConfig(limits=limits))
     found = lab.attempt(solving(hangs), on_computer(make_task("a")))
     assert (found.status, found.limit, found.hard) == (Status.LIMIT, Limit.TIME, 1.0)
     assert (found.answer, found.usage) == ("nearly", PAID)
@@ -257,7 +257,7 @@ def test_a_setup_has_its_own_time(
     make_task: MakeTask, solving: type[Solving], places: ComputerPool
 ) -> None:
     task = on_computer(make_task("a"), setup=("sleep 60",), limits={"setup_seconds": 0.2})
-    lab = Lab(places=places, scorer=SOLVED, settings=RolloutSettings(retries=0))
+    lab = Lab(places=places, scorer=SOLVED, settings=RolloutConfig(retries=0))
     found = lab.attempt(solving(writing("done")), task)
     assert found.status is Status.ERROR
     assert "0.2 s" in found.reason
@@ -276,7 +276,7 @@ def test_the_solver_hears_why_there_is_no_submission_yet(
         yield Attempt((), str(place.nudges))
 
     check = {"command": ["test", "-e", "out.txt"], "message": "Write out.txt."}
-    lab = Lab(places=places, settings=RolloutSettings(nudges=3))
+    lab = Lab(places=places, settings=RolloutConfig(nudges=3))
     found = lab.attempt(solving(asks), on_computer(make_task("3"), submission=check))
     assert (faults, found.hard) == (["Write out.txt.", None], 1.0)
 
@@ -323,7 +323,7 @@ def test_another_attempt_is_made(
     facts = {"model": "other"} if change == "solver" else {}
     limits = AttemptLimits(steps=7) if change == "limits" else AttemptLimits()
     solver = solving(answering(), facts=facts)
-    Lab(store=store, settings=RolloutSettings(limits=limits)).attempt(
+    Lab(store=store, settings=RolloutConfig(limits=limits)).attempt(
         solver,
         make_task("b" if change == "task" else "a"),
         number=int(change == "attempt"),
@@ -345,7 +345,7 @@ def test_an_ending_that_was_paid_for_is_kept_too(
 def test_infrastructure_errors_are_not_kept(
     make_task: MakeTask, solving: type[Solving], store: AttemptStore
 ) -> None:
-    Lab(store=store, settings=RolloutSettings(retries=0)).attempt(
+    Lab(store=store, settings=RolloutConfig(retries=0)).attempt(
         solving(answering(ModelUnavailable("down"))), make_task("a")
     )
     assert Lab(store=store).attempt(solving(answering()), make_task("a")).hard == 1.0
@@ -389,7 +389,7 @@ def test_what_was_spent_before_a_failure_is_charged(
         yield ModelSaid(Message("assistant", "hm"), PAID)
         raise ModelUnavailable("overloaded")
 
-    lab = Lab(settings=RolloutSettings(retries=1))
+    lab = Lab(settings=RolloutConfig(retries=1))
     lab.attempt(solving(fails), make_task("a"))
     assert lab.meter.total() == PAID + PAID
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import virtual_time
 
-from skillopt_ci.aio import Places
-from skillopt_ci.config.rollout import RolloutSettings
+from skillopt_ci.aio import Slots
+from skillopt_ci.config.rollout import RolloutConfig
 from skillopt_ci.config.scorers import CommandScorer, ExactScorer
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError, TooManyErrors
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
@@ -31,7 +31,7 @@ SCORERS = TaskScorers(ExactScorer(type="exact"), judge=None, root=Path(), enviro
 
 
 def runner(solver: Solver, concurrency: int = 3, **settings: int) -> Runner:
-    return Runner(AttemptRunner(solver, SCORERS, RolloutSettings(**settings)), Places(concurrency))
+    return Runner(AttemptRunner(solver, SCORERS, RolloutConfig(**settings)), Slots(concurrency))
 
 
 def roll_out(
@@ -289,7 +289,7 @@ def test_an_executor_may_make_attempts_elsewhere(
         return await here(order)
 
     attempting = AttemptRunner(ChatSolver(scripted(str), Prompts.load()), SCORERS)
-    work = Runner(attempting, Places(2), executor=elsewhere)
+    work = Runner(attempting, Slots(2), executor=elsewhere)
     found = asyncio.run(work.roll_out([make_task("a")], "Skill.", stage="rollout"))
     assert [(order.task.id, order.skill, order.stage) for order in sent] == [
         ("a", "Skill.", "rollout")

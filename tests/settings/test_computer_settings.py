@@ -5,28 +5,28 @@ from pydantic import ValidationError
 
 from skillopt_ci.computer.build import computers, spec
 from skillopt_ci.computer.computer import Network
-from skillopt_ci.config.rollout import ComputerSettings
+from skillopt_ci.config.rollout import ComputerConfig
 
 
 def test_the_usual_computer_is_a_sandbox_without_network() -> None:
-    settings = ComputerSettings()
+    settings = ComputerConfig()
     assert computers(settings, {}).name == "sandbox"
     assert spec(settings).network is Network.NONE
 
 
 @pytest.mark.parametrize("kind", ["sandbox", "docker", "unconfined"])
 def test_the_kind_is_what_is_configured(kind: str) -> None:
-    settings = ComputerSettings.model_validate({"type": kind})
+    settings = ComputerConfig.model_validate({"type": kind})
     assert computers(settings, {"PATH": "/bin"}).name == kind
 
 
 def test_only_the_unconfined_kind_always_has_a_caveat() -> None:
-    assert "not confined" in computers(ComputerSettings(type="unconfined"), {}).caveat
-    assert computers(ComputerSettings(type="docker"), {}).caveat == ""
+    assert "not confined" in computers(ComputerConfig(type="unconfined"), {}).caveat
+    assert computers(ComputerConfig(type="docker"), {}).caveat == ""
 
 
 def test_every_limit_reaches_the_computer() -> None:
-    settings = ComputerSettings.model_validate(
+    settings = ComputerConfig.model_validate(
         {
             "network": "open",
             "image": "python:3.12",
@@ -68,9 +68,9 @@ def test_every_limit_reaches_the_computer() -> None:
 )
 def test_what_no_computer_can_be_is_refused(key: str, value: object) -> None:
     with pytest.raises(ValidationError):
-        ComputerSettings.model_validate({key: value})
+        ComputerConfig.model_validate({key: value})
 
 
 @pytest.mark.parametrize("path", ["/opt/tool", "/home/runner/.local", "/usr/local/lib/tool"])
 def test_what_can_be_lent(path: str) -> None:
-    assert ComputerSettings.model_validate({"readable": [path]}).readable == (Path(path),)
+    assert ComputerConfig.model_validate({"readable": [path]}).readable == (Path(path),)

@@ -5,26 +5,26 @@ from pydantic import TypeAdapter, ValidationError
 
 from skillopt_ci.agents.cli_agents import AGENTS, READERS
 from skillopt_ci.config.rollout import (
-    AgentSettings,
-    ChatSettings,
-    ExternalSettings,
-    HumanSettings,
-    RolloutSettings,
-    ScriptedSettings,
-    SolverSettings,
+    AgentConfig,
+    ChatConfig,
+    ExternalConfig,
+    HumanConfig,
+    RolloutConfig,
+    ScriptedConfig,
+    SolverConfig,
 )
 
-SOLVER: TypeAdapter[Any] = TypeAdapter(SolverSettings)
+SOLVER: TypeAdapter[Any] = TypeAdapter(SolverConfig)
 
 
 @pytest.mark.parametrize(
     ("given", "kind"),
     [
-        ({"type": "chat"}, ChatSettings),
-        ({"type": "agent"}, AgentSettings),
-        ({"type": "external", "agent": "codex"}, ExternalSettings),
-        ({"type": "scripted", "commands": ["ls", ["echo", "a b"]]}, ScriptedSettings),
-        ({"type": "human"}, HumanSettings),
+        ({"type": "chat"}, ChatConfig),
+        ({"type": "agent"}, AgentConfig),
+        ({"type": "external", "agent": "codex"}, ExternalConfig),
+        ({"type": "scripted", "commands": ["ls", ["echo", "a b"]]}, ScriptedConfig),
+        ({"type": "human"}, HumanConfig),
     ],
 )
 def test_the_type_decides(given: dict[str, object], kind: type[object]) -> None:
@@ -32,7 +32,7 @@ def test_the_type_decides(given: dict[str, object], kind: type[object]) -> None:
 
 
 def test_a_chat_answer_is_the_default() -> None:
-    assert RolloutSettings().solver == ChatSettings()
+    assert RolloutConfig().solver == ChatConfig()
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_cannot_work_is_refused(given: dict[str, object], fault: str) -> No
 
 
 def test_every_agent_of_the_settings_is_known() -> None:
-    agents = ExternalSettings.model_json_schema()["properties"]["agent"]["anyOf"]
+    agents = ExternalConfig.model_json_schema()["properties"]["agent"]["anyOf"]
     named = {name for each in agents for name in each.get("enum", [each.get("const")])}
     assert named == set(AGENTS)
     assert set(READERS) == {*AGENTS, "text"} - {"command"}

@@ -18,7 +18,7 @@ from computer_kinds import desk
 
 from skillopt_ci.agents.cli_agents import ExternalSolver, SkillFolder
 from skillopt_ci.computer.computer import CommandResult, Computer, FileRefused, Network
-from skillopt_ci.config.rollout import AttemptLimits, ExternalSettings
+from skillopt_ci.config.rollout import AttemptLimits, ExternalConfig
 from skillopt_ci.messages import Message
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import Workplace
@@ -187,7 +187,7 @@ async def _solve(
 
 
 def _solver(agent: RealAgent, model: AgentModel, skill_as: str) -> ExternalSolver:
-    settings = ExternalSettings(
+    settings = ExternalConfig(
         type="external",
         agent=agent.name,  # type: ignore[arg-type]
         command=(str(programs() / agent.program),),

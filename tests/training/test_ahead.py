@@ -118,7 +118,7 @@ def test_what_is_likely_waits_for_a_place_that_stays_empty() -> None:
         ahead.expect([order("a")], sure=False)
         await turns()
         assert hands.asked == []
-        async with scheduler.questions.place():
+        async with scheduler.questions.slot():
             await turns()
             assert hands.asked == ["a"]
 
@@ -176,7 +176,7 @@ def test_what_went_wrong_is_told_to_who_needs_it() -> None:
 
 def test_the_side_that_leads_is_made_and_the_other_is_not() -> None:
     async def scenario(ahead: WorkAhead, hands: Hands, scheduler: Scheduler) -> None:
-        async with scheduler.questions.place():
+        async with scheduler.questions.slot():
             ahead.favour(merged=True)
             await turns()
             assert hands.asked == []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.agents.builtin import AgentSolver
-from skillopt_ci.config.rollout import AgentSettings, AttemptLimits
+from skillopt_ci.config.rollout import AgentConfig, AttemptLimits
 from skillopt_ci.model.types import ChatClient
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import Workplace
@@ -24,7 +24,7 @@ Agent = Callable[..., Callable[[], AbstractAsyncContextManager[AgentSolver]]]
 @pytest.fixture
 def agent(client: Callable[[], AbstractAsyncContextManager[ChatClient]]) -> Agent:
     def build(**settings: object) -> Callable[[], AbstractAsyncContextManager[AgentSolver]]:
-        chosen = AgentSettings.model_validate({"type": "agent", **settings})
+        chosen = AgentConfig.model_validate({"type": "agent", **settings})
 
         @asynccontextmanager
         async def opened() -> AsyncIterator[AgentSolver]:

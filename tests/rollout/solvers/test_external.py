@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.agents.cli_agents import ExternalSolver, SkillFile, SkillFolder
-from skillopt_ci.config.rollout import AttemptLimits, ExternalSettings
+from skillopt_ci.config.rollout import AttemptLimits, ExternalConfig
 from skillopt_ci.errors import ModelSetupError, UsageError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ModelUnavailable, Usage
@@ -38,7 +38,7 @@ def external(
     folder: SkillFolder = FOLDER,
     **settings: object,
 ) -> ExternalSolver:
-    chosen = ExternalSettings.model_validate({"type": "external", "agent": agent, **settings})
+    chosen = ExternalConfig.model_validate({"type": "external", "agent": agent, **settings})
     return ExternalSolver(chosen, Prompts.load(), folder, Path("/repo"), environ or {})
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.agents.manual import HumanSolver, StreamTerminal
-from skillopt_ci.config.rollout import HumanSettings
+from skillopt_ci.config.rollout import HumanConfig
 from skillopt_ci.messages import Message
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import AgentError, Nudged, ToolUsed
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 def at_terminal(typed: str) -> tuple[HumanSolver, io.StringIO]:
     shown = io.StringIO()
-    return HumanSolver(
-        HumanSettings(type="human"), StreamTerminal(io.StringIO(typed), shown)
-    ), shown
+    return HumanSolver(HumanConfig(type="human"), StreamTerminal(io.StringIO(typed), shown)), shown
 
 
 def test_a_person_reads_runs_and_submits(play: Play) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.agents.manual import ScriptedSolver
-from skillopt_ci.config.rollout import ScriptedSettings
+from skillopt_ci.config.rollout import ScriptedConfig
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message
 from skillopt_ci.rollout.types import ModelSaid, ToolUsed
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def scripted(**settings: object) -> ScriptedSolver:
-    return ScriptedSolver(ScriptedSettings.model_validate({"type": "scripted", **settings}))
+    return ScriptedSolver(ScriptedConfig.model_validate({"type": "scripted", **settings}))
 
 
 def test_its_commands_are_run_one_after_the_other(play: Play) -> None:

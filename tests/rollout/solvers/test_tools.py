@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from skillopt_ci.agents.builtin import BadArguments, Toolbox, submitted, tools
 from skillopt_ci.computer.computer import ComputerSpec
 from skillopt_ci.computer.local import Unconfined
-from skillopt_ci.config.rollout import AgentSettings
+from skillopt_ci.config.rollout import AgentConfig
 from skillopt_ci.messages import ToolCall
 from skillopt_ci.rollout.types import ToolUsed
 
@@ -24,7 +24,7 @@ def use(
         async with Unconfined(os.environ["PATH"]).open(ComputerSpec()) as computer:
             for path, content in (files or {}).items():
                 await computer.write(path, content)
-            chosen = AgentSettings.model_validate({"type": "agent", **settings})
+            chosen = AgentConfig.model_validate({"type": "agent", **settings})
             return await Toolbox(computer, chosen).use(ToolCall("1", name, json.dumps(given)))
 
     return asyncio.run(now())

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_ci.aio import visible
 from skillopt_ci.config.scorers import CommandScorer
+from skillopt_ci.program import visible_environ
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.scorers.code import CommandGrader
 from skillopt_ci.tasks.task import Task, TaskFile
@@ -63,7 +63,7 @@ def test_response_is_never_read_by_a_shell(grade: Grade, tmp_path: Path):
 def test_program_sees_only_the_allowed_environment():
     environ = {"PATH": "p", "HOME": "h", "LANG": "l", "API_KEY": "secret", "EXTRA": "e"}
     spec = CommandScorer(type="command", command=("true",), env=("EXTRA", "ABSENT"))
-    assert visible(environ, spec.env) == {
+    assert visible_environ(environ, spec.env) == {
         "PATH": "p",
         "HOME": "h",
         "LANG": "l",

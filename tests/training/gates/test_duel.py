@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skillopt_ci.config.config import Evaluation, GateSettings
+from skillopt_ci.config.config import Evaluation, GateConfig
 from skillopt_ci.training.gate import Answer, Ask, Outcome, Terms, duel
 from skillopt_ci.training.measure import Contender, Tally, admit_notes, decide, worth_in
 
@@ -25,11 +25,11 @@ scores = st.sampled_from([0.0, 0.25, 1.0])
 outcomes = st.lists(st.tuples(scores, st.none() | scores), min_size=1, max_size=24)
 
 
-def gate(policy: Policy = "strict", **changes: object) -> GateSettings:
-    return GateSettings.model_validate({"policy": policy, "look_every": 3, **changes})
+def gate(policy: Policy = "strict", **changes: object) -> GateConfig:
+    return GateConfig.model_validate({"policy": policy, "look_every": 3, **changes})
 
 
-def terms(current: Mapping[str, float], settings: GateSettings, **changes: object) -> Terms:
+def terms(current: Mapping[str, float], settings: GateConfig, **changes: object) -> Terms:
     values: dict[str, object] = {
         "order": tuple(current),
         "eligible": frozenset(current),
@@ -197,7 +197,7 @@ def rates(count: int, seed: int) -> dict[str, float]:
     return {f"t{number}": dice.choice((0.1, 0.3, 0.5, 0.7, 0.9)) for number in range(count)}
 
 
-def accepted(policy: GateSettings, gain: float, runs: int = 300) -> tuple[float, float]:
+def accepted(policy: GateConfig, gain: float, runs: int = 300) -> tuple[float, float]:
     """How often a candidate better by ``gain`` is accepted, and the attempts that it takes."""
     true, dice = rates(30, 1), random.Random(f"{policy}/{gain}")
 

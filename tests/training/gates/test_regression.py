@@ -2,7 +2,7 @@
 
 import pytest
 
-from skillopt_ci.config.config import Evaluation, GateSettings
+from skillopt_ci.config.config import Evaluation, GateConfig
 from skillopt_ci.training.gate import Standoff, Terms, losses
 from skillopt_ci.training.measure import Tally, worth_in
 
@@ -26,6 +26,6 @@ def test_types_that_lost_more_than_allowed_are_named(
         eligible=frozenset(BEFORE),
         rates=BEFORE,
         worth=worth_in(Evaluation()),
-        settings=GateSettings(),
+        settings=GateConfig(),
     )
     assert losses(standoff, terms, TYPES, allowed) == lost

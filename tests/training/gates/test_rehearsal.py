@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.config.config import GateSettings
+from skillopt_ci.config.config import GateConfig
 from skillopt_ci.training.gate import lifted, rehearse
 
 RATES = [0.2, 0.5, 0.8] * 10
@@ -26,7 +26,7 @@ def test_lifting_keeps_to_rates(rates: list[float], lift: float) -> None:
 def test_equal_skills_seldom_win_and_better_ones_often(
     policy: Literal["paired", "sequential"],
 ) -> None:
-    settings = GateSettings(policy=policy, confidence=0.8)
+    settings = GateConfig(policy=policy, confidence=0.8)
     same, better = (rehearse(RATES, lift, settings, 200, 1) for lift in (0.0, 0.25))
     assert same.accepted < 0.28
     assert better.accepted > 0.6
@@ -34,12 +34,10 @@ def test_equal_skills_seldom_win_and_better_ones_often(
 
 
 def test_the_strict_gate_takes_chance_for_a_gain() -> None:
-    same = rehearse(RATES, 0.0, GateSettings(), 300, 1)
+    same = rehearse(RATES, 0.0, GateConfig(), 300, 1)
     assert 0.3 < same.accepted < 0.55
     assert same.attempts < len(RATES)
 
 
 def test_the_seed_decides() -> None:
-    assert rehearse(RATES, 0.1, GateSettings(), 20, 1) == rehearse(
-        RATES, 0.1, GateSettings(), 20, 1
-    )
+    assert rehearse(RATES, 0.1, GateConfig(), 20, 1) == rehearse(RATES, 0.1, GateConfig(), 20, 1)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.config.config import Evaluation, GateSettings
+from skillopt_ci.config.config import Evaluation, GateConfig
 from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.training.gate import rotated, terms_of
 from skillopt_ci.training.measure import Tally, admit_notes, decide
@@ -35,7 +35,7 @@ def test_tasks_that_some_side_has_no_score_of_come_last_and_do_not_count() -> No
 
 
 def test_reminders_are_judged_strictly_and_may_tie() -> None:
-    evaluation = Evaluation(gate=GateSettings(policy="paired"))
+    evaluation = Evaluation(gate=GateConfig(policy="paired"))
     notes = terms_of("# S", PLANNED, CURRENT, CURRENT, (), evaluation, admit_notes)
     edits = terms_of("# S", PLANNED, CURRENT, CURRENT, (), evaluation, decide)
     assert (notes.settings.policy, notes.tie_wins) == ("strict", True)

@@ -1,0 +1,496 @@
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+
+import pytest
+import virtual_time
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_ci.aio import (
+    Scheduler,
+    Slots,
+    TimeUp,
+    begun,
+    map_ordered,
+    off_the_clock,
+    refund,
+    shielded,
+    siblings,
+    working_time,
+)
+from skillopt_ci.errors import BudgetExhausted
+
+ROUNDS = st.lists(st.integers(0, 5), max_size=30)
+LIMITS = st.integers(1, 8)
+
+
+async def rounds(count: int) -> None:
+    """Let the event loop turn ``count`` times."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+@given(ROUNDS, LIMITS)
+def test_map_ordered_returns_results_in_item_order(turns: list[int], limit: int) -> None:
+    async def work(item: tuple[int, int]) -> int:
+        await rounds(item[1])
+        return item[0]
+
+    items = list(enumerate(turns))
+    assert asyncio.run(map_ordered(work, items, limit=limit)) == list(range(len(turns)))
+
+
+@given(ROUNDS, LIMITS)
+def test_map_ordered_uses_its_limit_and_never_exceeds_it(turns: list[int], limit: int) -> None:
+    under_way, most = 0, 0
+
+    async def work(count: int) -> None:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await rounds(count + 1)
+        under_way -= 1
+
+    asyncio.run(map_ordered(work, turns, limit=limit))
+    assert most == min(limit, len(turns))
+
+
+def test_map_ordered_draws_items_as_workers_come_free() -> None:
+    drawn: list[int] = []
+
+    def items() -> Iterator[int]:
+        for number in range(10):
+            drawn.append(number)
+            yield number
+
+    async def work(number: int) -> None:
+        if number == 3:
+            raise ValueError("stop")
+        await asyncio.sleep(0)
+
+    with pytest.raises(ValueError, match="stop"):
+        asyncio.run(map_ordered(work, items(), limit=2))
+    assert len(drawn) < 10
+
+
+def test_map_ordered_raises_the_first_failure_and_cancels_the_rest() -> None:
+    stopped: list[int] = []
+
+    async def work(number: int) -> None:
+        if number == 0:
+            await asyncio.sleep(0)
+            raise KeyError("first")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            stopped.append(number)
+            raise
+
+    with pytest.raises(KeyError, match="first"):
+        asyncio.run(map_ordered(work, range(3), limit=3))
+    assert sorted(stopped) == [1, 2]
+
+
+def test_map_ordered_finishes_work_under_way_when_the_budget_runs_out() -> None:
+    finished: list[int] = []
+
+    async def work(number: int) -> None:
+        if number == 0:
+            raise BudgetExhausted("spent")
+        await rounds(3)
+        finished.append(number)
+
+    with pytest.raises(BudgetExhausted):
+        asyncio.run(map_ordered(work, range(9), limit=3))
+    assert finished == [1, 2]
+
+
+def test_map_ordered_passes_on_cancellation() -> None:
+    async def cancel_amid() -> int:
+        stopped = 0
+
+        async def work(_: int) -> None:
+            nonlocal stopped
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped += 1
+
+        whole = asyncio.create_task(map_ordered(work, range(4), limit=4))
+        await rounds(3)
+        whole.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await whole
+        return stopped
+
+    assert asyncio.run(cancel_amid()) == 4
+
+
+def test_map_ordered_of_nothing() -> None:
+    assert asyncio.run(map_ordered(rounds, [], limit=3)) == []
+
+
+def test_siblings_raise_the_innermost_failure() -> None:
+    async def nested() -> None:
+        async with siblings() as outer:
+            async with siblings() as inner:
+                inner.create_task(fail())
+            outer.create_task(rounds(1))
+
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(nested())
+
+
+def test_begun_does_each_item_once() -> None:
+    started: list[int] = []
+
+    async def work(number: int) -> int:
+        started.append(number)
+        await rounds(3 - number)
+        return number * 2
+
+    async def main() -> list[int]:
+        async with begun(work) as ahead:
+            for number in (2, 1):
+                ahead.begin(number)
+            return [await ahead.result(number) for number in (1, 2, 1)]
+
+    assert asyncio.run(main()) == [2, 4, 2]
+    assert started == [2, 1]
+
+
+@pytest.mark.parametrize(("failure", "end"), [(ValueError, "cancelled"), (BudgetExhausted, "done")])
+def test_begun_cancels_unneeded_work_unless_it_is_paid_for(
+    failure: type[Exception], end: str
+) -> None:
+    ends: list[str] = []
+
+    async def work(number: int) -> None:
+        if number == 0:
+            raise failure("stop")
+        try:
+            await rounds(5)
+            ends.append("done")
+        except asyncio.CancelledError:
+            ends.append("cancelled")
+            raise
+
+    async def main() -> None:
+        async with begun(work) as ahead:
+            ahead.begin(1)
+            await rounds(1)
+            await ahead.result(0)
+
+    with pytest.raises(failure, match="stop"):
+        asyncio.run(main())
+    assert ends == [end]
+
+
+def worked(slots: Slots, work: Sequence[int]) -> tuple[list[int], int]:
+    """The order in which work of so many turns began, and the most that was under way at once."""
+    began, under_way, most = list[int](), 0, 0
+
+    async def one(number: int, turns: int) -> None:
+        nonlocal under_way, most
+        async with slots.slot():
+            began.append(number)
+            under_way += 1
+            most = max(most, under_way)
+            await rounds(turns)
+            under_way -= 1
+
+    async def main() -> None:
+        await asyncio.gather(*(one(number, turns) for number, turns in enumerate(work)))
+
+    asyncio.run(main())
+    return began, most
+
+
+@given(
+    st.lists(st.integers(1, 5), max_size=30),
+    st.integers(1, 8),
+)
+def test_slots_are_all_used_and_never_exceeded(work: list[int], most: int) -> None:
+    began, under_way = worked(Slots(most), work)
+    assert sorted(began) == list(range(len(work)))
+    assert under_way == min(most, len(work))
+
+
+def test_slots_count_taken_and_free() -> None:
+    async def main() -> list[tuple[int, bool]]:
+        slots = Slots(2)
+        seen = [(slots.taken, slots.free)]
+        async with slots.slot():
+            seen.append((slots.taken, slots.free))
+            async with slots.slot():
+                seen.append((slots.taken, slots.free))
+        return [*seen, (slots.taken, slots.free)]
+
+    assert asyncio.run(main()) == [(0, True), (1, True), (2, False), (0, True)]
+
+
+def test_slots_serve_first_come_first() -> None:
+    began, _ = worked(Slots(2), [3, 1, 1, 5, 1])
+    assert began == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["waiting", "called in the same moment"])
+def test_slots_survive_a_cancelled_waiter(late: bool) -> None:
+    async def main() -> list[str]:
+        slots, began = Slots(1), list[str]()
+
+        async def one(name: str) -> None:
+            async with slots.slot():
+                began.append(name)
+
+        async with slots.slot():
+            first, second = (asyncio.create_task(one(name)) for name in ("first", "second"))
+            await rounds(1)
+            if not late:
+                first.cancel()
+        if late:
+            first.cancel()  # it was called, but has not heard of it yet
+        await asyncio.gather(first, second, return_exceptions=True)
+        async with asyncio.timeout(5), slots.slot():
+            return began
+
+    assert asyncio.run(main()) == ["second"]
+
+
+async def _keep(
+    context: AbstractAsyncContextManager[None], began: list[str], name: str, end: asyncio.Event
+) -> None:
+    async with context:
+        began.append(name)
+        await end.wait()
+
+
+def test_spare_slot_waits_while_nothing_else_is_under_way() -> None:
+    """The next stage is to find all slots free."""
+
+    async def scenario() -> None:
+        scheduler, began, end = Scheduler(2, 1, moment=0), list[str](), asyncio.Event()
+        early = asyncio.create_task(_keep(scheduler.spare(), began, "early", end))
+        await rounds(5)
+        assert not began
+        async with scheduler.questions.slot():
+            await rounds(5)
+            assert began == ["early"]
+        end.set()
+        await early
+
+    asyncio.run(scenario())
+
+
+def test_spare_slot_comes_after_everybody_who_waits() -> None:
+    async def scenario() -> None:
+        scheduler, began = Scheduler(2, 1, moment=0), list[str]()
+        end = {name: asyncio.Event() for name in ("one", "two", "three", "early")}
+        work = [
+            asyncio.create_task(_keep(scheduler.attempts.slot(), began, name, end[name]))
+            for name in ("one", "two", "three")
+        ]
+        work.append(asyncio.create_task(_keep(scheduler.spare(), began, "early", end["early"])))
+        await rounds(5)
+        end["one"].set()
+        await rounds(5)
+        assert began == ["one", "two", "three"]
+        end["two"].set()
+        await rounds(5)
+        assert began[3:] == ["early"]
+        for one in end.values():
+            one.set()
+        await asyncio.gather(*work)
+
+    asyncio.run(scenario())
+
+
+def test_spare_work_does_not_count_as_under_way() -> None:
+    async def scenario() -> None:
+        scheduler, began, end = Scheduler(3, 1, moment=0), list[str](), asyncio.Event()
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(scheduler.attempts.slot())
+            first = asyncio.create_task(_keep(scheduler.spare(), began, "first", end))
+            await rounds(5)
+        second = asyncio.create_task(_keep(scheduler.spare(), began, "second", end))
+        await rounds(5)
+        assert began == ["first"]
+        second.cancel()
+        end.set()
+        await asyncio.gather(first, second, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("asked", [False, True], ids=["attempts alone", "and a question"])
+def test_spare_slot_is_held_back_for_a_moment(asked: bool) -> None:
+    """Others may be asked for in a moment; while a question is under way nobody asks for any."""
+
+    async def scenario() -> list[str]:
+        scheduler, began, end = Scheduler(2, 1, moment=3600), list[str](), asyncio.Event()
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(scheduler.attempts.slot())
+            if asked:
+                await stack.enter_async_context(scheduler.questions.slot())
+            early = asyncio.create_task(_keep(scheduler.spare(), began, "early", end))
+            await rounds(5)
+        early.cancel()
+        await asyncio.gather(early, return_exceptions=True)
+        return began
+
+    assert asyncio.run(scenario()) == (["early"] if asked else [])
+
+
+def test_spare_slot_waits_again_if_the_slot_was_taken() -> None:
+    async def scenario() -> None:
+        scheduler, began, end = Scheduler(1, 1, moment=0), list[str](), asyncio.Event()
+        async with scheduler.questions.slot():
+            taken = asyncio.create_task(_keep(scheduler.attempts.slot(), began, "taken", end))
+            await rounds(1)
+            early = asyncio.create_task(_keep(scheduler.spare(), began, "early", end))
+            await rounds(5)
+            assert began == ["taken"]
+            end.set()
+            await asyncio.gather(taken, early)
+        assert began == ["taken", "early"]
+
+    asyncio.run(scenario())
+
+
+def test_working_time_ends_work_that_takes_too_long() -> None:
+    async def work() -> float:
+        with suppress(TimeUp):
+            async with working_time(3):
+                await asyncio.sleep(100)
+        return asyncio.get_running_loop().time()
+
+    assert virtual_time.run(work()) == pytest.approx(3)
+
+
+def test_off_the_clock_does_not_count() -> None:
+    async def work() -> float:
+        with suppress(TimeUp):
+            async with working_time(3):
+                await asyncio.sleep(1)
+                with off_the_clock():
+                    await asyncio.sleep(50)
+                await asyncio.sleep(100)
+        return asyncio.get_running_loop().time()
+
+    assert virtual_time.run(work()) == pytest.approx(53)
+
+
+def test_off_the_clock_lasts_while_anybody_waits() -> None:
+    async def wait(seconds: float) -> None:
+        with off_the_clock():
+            await asyncio.sleep(seconds)
+
+    async def work() -> float:
+        with suppress(TimeUp):
+            async with working_time(3):
+                await asyncio.gather(wait(10), wait(20))
+                await asyncio.sleep(100)
+        return asyncio.get_running_loop().time()
+
+    assert virtual_time.run(work()) == pytest.approx(23)
+
+
+def test_refund_gives_time_back() -> None:
+    async def work() -> float:
+        with suppress(TimeUp):
+            async with working_time(3):
+                await asyncio.sleep(2)
+                refund(2)
+                await asyncio.sleep(100)
+        return asyncio.get_running_loop().time()
+
+    assert virtual_time.run(work()) == pytest.approx(5)
+
+
+def test_working_time_without_a_limit() -> None:
+    async def work() -> float:
+        async with working_time(None):
+            with off_the_clock():
+                await asyncio.sleep(10_000)
+            refund(1)
+            await asyncio.sleep(10_000)
+        return asyncio.get_running_loop().time()
+
+    assert virtual_time.run(work()) == pytest.approx(20_000)
+
+
+def test_working_time_lets_other_timeouts_pass() -> None:
+    async def work() -> None:
+        async with working_time(3):
+            async with asyncio.timeout(1):
+                await asyncio.sleep(2)
+
+    with pytest.raises(TimeoutError):
+        virtual_time.run(work())
+
+
+def test_refund_without_a_clock_is_forgotten() -> None:
+    async def work() -> float:
+        with off_the_clock():
+            refund(5)
+            await asyncio.sleep(10)
+        with suppress(TimeUp):
+            async with working_time(3):
+                await asyncio.sleep(100)
+        return asyncio.get_running_loop().time()
+
+    assert virtual_time.run(work()) == pytest.approx(13)
+
+
+async def _disturb(work_fails: bool, cancellations: int) -> list[str]:
+    gate, told = asyncio.Event(), list[str]()
+
+    async def work() -> str:
+        await gate.wait()
+        told.append("done")
+        if work_fails:
+            raise LookupError
+        return "result"
+
+    async def wait() -> None:
+        try:
+            told.append(await shielded(work()))
+        except (asyncio.CancelledError, LookupError) as error:
+            told.append(type(error).__name__)
+
+    task = asyncio.create_task(wait())
+    for _ in range(cancellations):
+        await asyncio.sleep(0)
+        task.cancel()
+    await asyncio.sleep(0)
+    gate.set()
+    await task
+    return told
+
+
+@pytest.mark.parametrize(
+    ("fails", "cancellations", "told"),
+    [
+        (False, 0, "result"),
+        (True, 0, "LookupError"),
+        (False, 1, "CancelledError"),
+        (False, 3, "CancelledError"),
+        (True, 2, "CancelledError"),
+    ],
+)
+def test_shielded_finishes_work_first(fails: bool, cancellations: int, told: str) -> None:
+    assert asyncio.run(_disturb(fails, cancellations)) == ["done", told]
+
+
+def test_shielded_raises_the_cancellation_of_its_work() -> None:
+    async def cancel() -> None:
+        task = asyncio.ensure_future(asyncio.Event().wait())
+        asyncio.get_running_loop().call_soon(task.cancel)
+        await shielded(task)
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancel())
