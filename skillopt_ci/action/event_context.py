@@ -8,14 +8,14 @@ from skillopt_ci.cli.build import load_configured
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.errors import SkilloptError
-from skillopt_ci.github.types import may_write
+from skillopt_ci.github.pull_requests import changed_paths
 from skillopt_ci.model.keys import required_variable
 
 
 def gather(job: Job, event: Event) -> Facts:
     """Ask GitHub and the configuration what ``event`` leaves open.
 
-    Raises the errors of a forge that cannot tell who may write.
+    Raises the errors of GitHub if it cannot tell who may write.
     """
     if event.name == "issue_comment" and event.comment is not None:
         request = job.reviewer.requested(event.comment.body) if job.reviewer else ""
@@ -49,7 +49,7 @@ def configured(job: Job) -> Loaded | None:
 
 
 def _may_write(job: Job, login: str) -> bool:
-    return job.forge is not None and may_write(job.forge.permission_of(login))
+    return job.client is not None and job.client.may_write(login)
 
 
 def _keys_missing(job: Job) -> tuple[str, ...]:
@@ -61,12 +61,11 @@ def _keys_missing(job: Job) -> tuple[str, ...]:
 
 def _skill_changed(job: Job, number: int) -> bool:
     loaded = configured(job)
-    if loaded is None or job.forge is None:
+    if loaded is None or job.client is None:
         return True
     skill = _inside(job.runner.workspace, loaded.root / loaded.config.skill)
-    changed = job.forge.changed_files(number)
-    names = {name for file in changed.files for name in (file.path, file.previous_path)}
-    return not changed.complete or skill in names
+    changed = changed_paths(job.client, number)
+    return changed is None or skill in changed
 
 
 def _inside(workspace: Path, file: Path) -> str | None:

@@ -15,7 +15,7 @@ from skillopt_ci.action.outputs import JobLog, Level, Outputs, Result, Runner
 from skillopt_ci.cli.main import Failure, describe, invoke
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.errors import ExitCode, LocatedError
-from skillopt_ci.github.types import Forge
+from skillopt_ci.github.client import Client
 from skillopt_ci.redaction import RedactedStream, Redactor
 from skillopt_ci.sanitize import harmless
 
@@ -54,13 +54,13 @@ class Reviewer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One start of the action. Without a token there is no forge, and nothing that needs one."""
+    """One start of the action. Without a token there is no client, and nothing that needs one."""
 
     runner: Runner
     inputs: Inputs
     log: JobLog
     environ: Mapping[str, str] = field(repr=False)
-    forge: Forge | None = None
+    client: Client | None = None
     publisher: Publisher | None = None
     reviewer: Reviewer | None = None
     redact: Redactor = field(default_factory=Redactor, repr=False)

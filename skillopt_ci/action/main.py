@@ -22,8 +22,7 @@ from skillopt_ci.cli.build import learn_secrets
 from skillopt_ci.cli.main import describe, secrets_of, terminate_is_interrupt
 from skillopt_ci.confinement import close_process, keep_back, whole_environment
 from skillopt_ci.git.process import Git
-from skillopt_ci.github.client import Access
-from skillopt_ci.github.github import GitHubForge
+from skillopt_ci.github.client import Access, connect
 from skillopt_ci.redaction import Redactor, named_secrets
 
 REPORT = "report.md"
@@ -88,8 +87,10 @@ def _job(runner: Runner, inputs: Inputs, log: JobLog) -> Job:
     if not inputs.token:
         return job
     access = Access(runner.repository, inputs.token, runner.api_url)
-    forge = GitHubForge.open(access, redact=redact)
-    return replace(job, forge=forge, publisher=RunPublisher(forge), reviewer=PullReviewer(forge))
+    client = connect(access, redact=redact)
+    return replace(
+        job, client=client, publisher=RunPublisher(client), reviewer=PullReviewer(client)
+    )
 
 
 def _secrets(inputs: Inputs, environ: Mapping[str, str]) -> list[str]:

@@ -11,6 +11,7 @@ from skillopt_ci.action.outputs import Outputs, Result, fold
 from skillopt_ci.action.publish import leave_notes
 from skillopt_ci.errors import SkilloptError, UsageError
 from skillopt_ci.git.process import Git
+from skillopt_ci.github.comments import react
 from skillopt_ci.github.types import CommentRef, Reaction
 from skillopt_ci.sanitize import harmless, one_line
 
@@ -61,8 +62,8 @@ def _acknowledged(job: Job, comment: Comment | None, work: Callable[[], Outcome]
 def _react(job: Job, comment: Comment, reaction: Reaction) -> None:
     # a reaction is a courtesy: no job fails for want of it
     with suppress(SkilloptError):
-        if job.forge is not None:
-            job.forge.react(CommentRef("issue", comment.id), reaction)
+        if job.client is not None:
+            react(job.client, CommentRef("issue", comment.id), reaction)
 
 
 def _command(job: Job, command: Command) -> Outcome:
@@ -119,12 +120,12 @@ def _ignore(result: Result) -> None:
 
 def _notes(job: Job, command: Command) -> list[str]:
     """The option that hands over what reviewers said; without it they wait for the next step."""
-    if job.forge is None or not command.steps:
+    if job.client is None or not command.steps:
         return []
     file = job.keep / NOTES
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        return ["--notes", str(file)] if leave_notes(job.settings, job.forge, file) else []
+        return ["--notes", str(file)] if leave_notes(job.settings, job.client, file) else []
     except SkilloptError as error:
         text = harmless(str(error))
         job.log.annotate("warning", text, title="What reviewers said could not be read")

@@ -24,7 +24,10 @@ from skillopt_ci.errors import (
     SkilloptError,
     UsageError,
 )
-from skillopt_ci.github.types import Forge
+from skillopt_ci.github.checks import keep_check
+from skillopt_ci.github.client import Client
+from skillopt_ci.github.comments import keep_comment
+from skillopt_ci.github.pull_requests import file_at, get_pull_request
 from skillopt_ci.ledger.inspect import resolve
 from skillopt_ci.report.evaluation import EvaluationView, Side, evaluation_check, evaluation_comment
 from skillopt_ci.report.words import Finding, judge
@@ -38,9 +41,9 @@ _MOST_BYTES = 500_000
 
 @dataclass(frozen=True, slots=True)
 class PullReviewer:
-    """Reviews pull requests through ``forge``."""
+    """Reviews pull requests through ``client``."""
 
-    forge: Forge
+    client: Client
 
     def requested(self, comment: str) -> str:
         """Return the word after `/skillopt` in a comment; empty if it holds no command."""
@@ -52,11 +55,11 @@ class PullReviewer:
         A budget's end and failed infrastructure are shown as no finding. Raises UsageError where
         the checkout cannot be evaluated at all.
         """
-        head = pull.head_sha or self.forge.pull_request(pull.number).head_sha
+        head = pull.head_sha or get_pull_request(self.client, pull.number).head_sha
         with build_observer(settings) as observer:
             session = open_session(settings, observer)
             _refuse_unconfined(session)
-            compared = _compared(session, self.forge, head)
+            compared = _compared(session, self.client, head)
         return self._shown(settings, session, pull.number, head, compared)
 
     def _shown(
@@ -66,7 +69,7 @@ class PullReviewer:
         wishes, notes = session.config.github, list[str]()
         text = evaluation_comment(view, links)
         if wishes.comments != "off":
-            _try(notes, lambda: self.forge.keep_comment(number, text))
+            _try(notes, lambda: keep_comment(self.client, number, text))
         loaded = load_configured(settings)
         check = evaluation_check(
             view,
@@ -75,7 +78,7 @@ class PullReviewer:
             fail_on=wishes.fail_on,
             tasks=task_places(loaded, session.ledger.root),
         )
-        _try(notes, lambda: self.forge.keep_check(check))
+        _try(notes, lambda: keep_check(self.client, check))
         told = [] if compared.result is None else [evaluation_json(compared.result)]
         outputs = replace(fold(told), finding=str(view.finding))
         return Shown(text, number, tuple(notes), outputs, compared.exit_code)
@@ -108,7 +111,7 @@ class _Compared:
     exit_code: int = ExitCode.DONE
 
 
-def _compared(session: Session, forge: Forge, head: str) -> _Compared:
+def _compared(session: Session, client: Client, head: str) -> _Compared:
     nothing = EvaluationView(
         run=session.config.run,
         skill=session.skill_path,
@@ -121,7 +124,7 @@ def _compared(session: Session, forge: Forge, head: str) -> _Compared:
     before = None if base is None else session.ledger.read(base, session.skill_path)
     if base is None or before is None:
         raise RepositoryError(f"{session.skill_path} is not in the commit that is checked out.")
-    after = _text(forge.file_at(session.skill_path, head))
+    after = _text(file_at(client, session.skill_path, head))
     if after is None:
         why = f"at head, {session.skill_path} is no readable text of at most {_MOST_BYTES:,} bytes"
         return _Compared(replace(nothing, why=why))

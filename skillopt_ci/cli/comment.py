@@ -7,7 +7,7 @@ recorded, and nothing about them depends on being seen.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -17,21 +17,16 @@ from skillopt_ci.cli.read import RunReader, open_reader, view
 from skillopt_ci.config.config import GitHub
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.errors import ExitCode, SkilloptError
-from skillopt_ci.github.types import (
-    Change,
-    Forge,
-    KeptPullRequest,
-    Merging,
-    PullRequest,
-    ReviewNote,
-    WantedPullRequest,
-)
+from skillopt_ci.github.types import Change, Comment, Merging, PullRequest, WantedPullRequest
 from skillopt_ci.report.check import TaskPlace, step_check
 from skillopt_ci.report.comment import body, note_answers, pinned_comment, step_comment, title
 from skillopt_ci.report.text import Links
 from skillopt_ci.report.view import RunView
 from skillopt_ci.sanitize import harmless
 from skillopt_ci.tasks.loading import load_splits
+
+if TYPE_CHECKING:
+    from skillopt_ci.github.client import Client
 
 #: Steps whose review comments are answered: an older one was, unless its job died right then.
 _ANSWERED_STEPS = 3
@@ -87,11 +82,10 @@ def command(settings: Globals, publishing: bool) -> ExitCode:
             click.echo(harmless(text))
         return ExitCode.DONE
     # Imported late: PyGithub costs half a second.
-    from skillopt_ci.github.client import from_environ  # noqa: PLC0415
-    from skillopt_ci.github.github import GitHubForge  # noqa: PLC0415
+    from skillopt_ci.github.client import connect, from_environ  # noqa: PLC0415
 
-    forge = GitHubForge.open(from_environ(settings.environ), redact=settings.redact)
-    published = publish_run(settings, forge, links=links)
+    client = connect(from_environ(settings.environ), redact=settings.redact)
+    published = publish_run(settings, client, links=links)
     for note in published.notes:
         click.echo(f"warning: {harmless(note)}", err=True)
     number = published.pull_request
@@ -103,38 +97,48 @@ def command(settings: Globals, publishing: bool) -> ExitCode:
 
 
 def publish_run(
-    settings: Globals, forge: Forge, *, links: Links | None = None, inconclusive: str = ""
+    settings: Globals, client: "Client", *, links: Links | None = None, inconclusive: str = ""
 ) -> Published:
     """Show the run that ``settings`` name, as its record in git says.
 
     Raises RepositoryError if it has not started; what GitHub refuses is a note, not an error.
     """
     reader = open_reader(settings)
-    return publish(view(reader), forge, showing(settings, reader, links or Links(), inconclusive))
+    return publish(view(reader), client, showing(settings, reader, links or Links(), inconclusive))
 
 
-def publish(run: RunView, forge: Forge, showing: Showing) -> Published:
+def publish(run: RunView, client: "Client", showing: Showing) -> Published:
     """Bring pull request, comment and check up to date, each as far as GitHub allows it."""
+    from skillopt_ci.github.checks import keep_check  # noqa: PLC0415 - see above
+    from skillopt_ci.github.comments import keep_comment  # noqa: PLC0415
+    from skillopt_ci.github.pull_requests import (  # noqa: PLC0415
+        keep_pull_request,
+        merge_pull_request,
+    )
+
     notes: list[str] = []
     links, wishes, inconclusive = showing.links, showing.wishes, showing.inconclusive
     report = pinned_comment(run, links, inconclusive=inconclusive)
-    kept = _try(notes, lambda: _keep_pull_request(run, forge, showing))
+    kept = _try(notes, lambda: keep_pull_request(client, _wanted(run, showing)))
     pull = None if kept is None else kept.pull_request
     if kept is not None:
         notes.extend(kept.notes)
     # nobody reads on a pull request that people closed
     if kept is not None and pull is not None and kept.change is not Change.DECLINED:
         if wishes.comments == "sticky":
-            _try(notes, lambda: forge.keep_comment(pull.number, report))
+            _try(notes, lambda: keep_comment(client, pull.number, report))
         elif wishes.comments == "per-step":
             text = step_comment(run, links, inconclusive=inconclusive)
-            _try(notes, lambda: forge.keep_comment(pull.number, text))
-        _try(notes, lambda: answer_notes(run, forge, links, pull.number))
+            _try(notes, lambda: keep_comment(client, pull.number, text))
+        _try(notes, lambda: answer_notes(run, client, links, pull.number))
     check = step_check(run, links, inconclusive=inconclusive, tasks=showing.tasks)
-    _try(notes, lambda: forge.keep_check(check))
+    _try(notes, lambda: keep_check(client, check))
     if pull is not None and _may_merge(run, showing, pull):
         method, subject = wishes.merge_method, title(run)
-        merged = _try(notes, lambda: forge.merge(pull.number, run.commit, method, subject))
+        merged = _try(
+            notes,
+            lambda: merge_pull_request(client, pull.number, run.commit, method, subject),
+        )
         if merged is not None and merged.merging is Merging.WITHHELD and merged.note:
             notes.append(merged.note)
     return Published(report, None if pull is None else pull.number, tuple(notes))
@@ -148,7 +152,7 @@ def _try(notes: list[str], ask: Callable[[], Asked]) -> Asked | None:
         return None
 
 
-def _keep_pull_request(run: RunView, forge: Forge, showing: Showing) -> KeptPullRequest:
+def _wanted(run: RunView, showing: Showing) -> WantedPullRequest:
     wishes = showing.wishes
     text = body(
         run,
@@ -156,15 +160,13 @@ def _keep_pull_request(run: RunView, forge: Forge, showing: Showing) -> KeptPull
         inconclusive=showing.inconclusive,
         with_chart=wishes.comments != "sticky",
     )
-    return forge.keep_pull_request(
-        WantedPullRequest(
-            head=f"skillopt/{run.state.run}",
-            base=run.base,
-            title=title(run),
-            body=text,
-            draft=wishes.draft and not run.improved,
-            labels=wishes.labels,
-        )
+    return WantedPullRequest(
+        head=f"skillopt/{run.state.run}",
+        base=run.base,
+        title=title(run),
+        body=text,
+        draft=wishes.draft and not run.improved,
+        labels=wishes.labels,
     )
 
 
@@ -174,11 +176,13 @@ def _may_merge(run: RunView, showing: Showing, pull: PullRequest) -> bool:
     return asked and run.improved and pull.open and not pull.draft
 
 
-def answer_notes(run: RunView, forge: Forge, links: Links, number: int) -> None:
+def answer_notes(run: RunView, client: "Client", links: Links, number: int) -> None:
     """Answer the review comments that the newest steps took up, on pull request ``number``.
 
-    Each is answered once, however often asked. Raises what the forge raises.
+    Each is answered once, however often asked. Raises what GitHub refuses.
     """
+    from skillopt_ci.github.comments import answer_note, review_notes  # noqa: PLC0415 - see above
+
     answers = {
         note: text
         for record in run.steps[-_ANSWERED_STEPS:]
@@ -186,12 +190,12 @@ def answer_notes(run: RunView, forge: Forge, links: Links, number: int) -> None:
             run.state.run, record, run.place(record.step).verdict, links
         ).items()
     }
-    for note in forge.review_notes(number, run.state.skill) if answers else ():
+    for note in review_notes(client, number, run.state.skill) if answers else ():
         if note_id(note) in answers:
-            forge.answer(number, note, answers[note_id(note)])
+            answer_note(client, number, note, answers[note_id(note)])
 
 
-def note_id(said: ReviewNote) -> str:
+def note_id(said: Comment) -> str:
     """How a review comment is known in records."""
     return f"{said.ref.kind}-{said.ref.id}"
 

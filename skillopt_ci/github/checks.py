@@ -1,5 +1,6 @@
 """Checks on a commit: a check run, or a commit status where the token may not make one."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from github.CheckRun import CheckRun
@@ -10,19 +11,17 @@ from skillopt_ci.github.client import (
     SUMMARY,
     TITLE,
     Client,
-    PermissionMissing,
-    asking,
     clip_line,
     clip_text,
-    create_once,
     same_text,
 )
+from skillopt_ci.github.errors import PermissionMissing, asking
 from skillopt_ci.github.types import Annotation, Change, KeptCheck, WantedCheck
 
-# Commit statuses: the little brother of check runs, which every token may set.
-
-STATUSES_WRITE = "statuses: write"
-#: There is no neutral one: what is inconclusive stays pending, neither green nor red.
+_BATCH = 50
+"""Most annotations of one request."""
+#: The states of a commit status. None is neutral: what is inconclusive stays pending, neither
+#: green nor red.
 _STATES = {
     "success": "success",
     "skipped": "success",
@@ -32,118 +31,112 @@ _STATES = {
 }
 
 
-def keep_status(client: Client, wanted: WantedCheck) -> KeptCheck:
-    """Set the status of that name unless it is the newest one already."""
-    state = _STATES.get(wanted.conclusion or "", "pending")
-    description = clip_line(wanted.title, STATUS)
-    newest = _newest(client, wanted)
-    if newest is not None and (newest["state"], newest["description"]) == (state, description):
-        return KeptCheck("status", _url(newest), Change.UNCHANGED)
-    with asking(f"set the status {wanted.name}", STATUSES_WRITE):
-        content = {"state": state, "context": wanted.name, "description": description}
-        if wanted.details_url:
-            content["target_url"] = wanted.details_url
-        made = client.send("POST", f"/statuses/{wanted.head_sha}", content)
-    change = Change.CREATED if newest is None else Change.UPDATED
-    return KeptCheck("status", _url(made), change)
+def keep_check(client: Client, wanted: WantedCheck) -> KeptCheck:
+    """Create or complete the check of that name on that commit.
 
-
-def _newest(client: Client, wanted: WantedCheck) -> dict[str, Any] | None:
-    with asking(f"list the statuses of {wanted.head_sha[:12]}", "statuses: read"):
-        statuses = client.listing(f"/commits/{wanted.head_sha}/statuses")
-        return next((each for each in statuses if each["context"] == wanted.name), None)
-
-
-def _url(status: dict[str, Any]) -> str:
-    return str(status["target_url"] or status["url"])
-
-
-CHECKS_WRITE = "checks: write"
-_BATCH = 50
-"""Most annotations of one request."""
-
-
-def keep_check(client: Client, me: str, wanted: WantedCheck) -> KeptCheck:
-    """Create or complete the check; only apps may, so that others set a commit status."""
+    Only apps may make check runs; with other tokens it is a commit status.
+    """
     try:
-        return _keep_run(client, me, wanted)
+        return _CheckRun(client, wanted).keep()
     except PermissionMissing as missing:
         try:
-            return keep_status(client, wanted)
+            return _keep_status(client, wanted)
         except PermissionMissing:
             raise missing from None
 
 
-def _keep_run(client: Client, me: str, wanted: WantedCheck) -> KeptCheck:
-    found, change = _find(client, me, wanted), Change.UNCHANGED
-    there = _BATCH
-    if found is None:
-        found, change = _create(client, me, wanted), Change.CREATED
-    else:
-        there = found.output.annotations_count or 0
-    missing = [annotation_data(each) for each in wanted.annotations[there:]]
-    batches = [missing[start : start + _BATCH] for start in range(0, len(missing), _BATCH)]
-    if not batches and not _agrees(found, wanted):
-        batches = [[]]
-    for batch in batches:
-        with asking(f"update the check {wanted.name}", CHECKS_WRITE):
-            found.edit(**_fields(wanted, batch))
-        change = change if change == Change.CREATED else Change.UPDATED
-    return KeptCheck("check_run", found.html_url, change)
+@dataclass(frozen=True, slots=True)
+class _CheckRun:
+    client: Client
+    wanted: WantedCheck
 
+    def keep(self) -> KeptCheck:
+        notes, change = self.wanted.annotations, Change.UNCHANGED
+        run = self.find()
+        if run is None:
+            run = self.client.create_idempotent(lambda: self.create(notes[:_BATCH]), self.find)
+            change, there = Change.CREATED, _BATCH
+        else:
+            there = run.output.annotations_count or 0
+        batches = [notes[start : start + _BATCH] for start in range(there, len(notes), _BATCH)]
+        if not batches and not self.agrees(run):
+            batches = [()]
+        for batch in batches:
+            with asking(f"update the check {self.wanted.name}", "checks: write"):
+                run.edit(**self.fields(batch))
+            change = change if change == Change.CREATED else Change.UPDATED
+        return KeptCheck("check_run", run.html_url, change)
 
-def _find(client: Client, me: str, wanted: WantedCheck) -> CheckRun | None:
-    """Return the newest run of that name by our own app: GitHub lets nobody else edit it."""
-    with asking(f"list the checks of {wanted.head_sha[:12]}", "checks: read"):
-        runs = client.repo.get_commit(wanted.head_sha).get_check_runs(check_name=wanted.name)
-        own = [run for run in runs if run.app is None or run.app.slug == me.removesuffix("[bot]")]
-    return max(own, key=lambda run: run.id, default=None)
+    def find(self) -> CheckRun | None:
+        """Return the newest run of that name by our own app: GitHub lets nobody else edit it."""
+        app = self.client.login.removesuffix("[bot]")
+        with asking(f"list the checks of {self.wanted.head_sha[:12]}", "checks: read"):
+            commit = self.client.repo.get_commit(self.wanted.head_sha)
+            runs = commit.get_check_runs(check_name=self.wanted.name)
+            own = [run for run in runs if run.app is None or run.app.slug == app]
+        return max(own, key=lambda run: run.id, default=None)
 
-
-def _create(client: Client, me: str, wanted: WantedCheck) -> CheckRun:
-    first = [annotation_data(each) for each in wanted.annotations[:_BATCH]]
-
-    def create() -> CheckRun:
-        with asking(f"create the check {wanted.name}", CHECKS_WRITE):
-            return client.repo.create_check_run(
-                wanted.name, wanted.head_sha, **_fields(wanted, first)
+    def create(self, notes: tuple[Annotation, ...]) -> CheckRun:
+        with asking(f"create the check {self.wanted.name}", "checks: write"):
+            return self.client.repo.create_check_run(
+                self.wanted.name, self.wanted.head_sha, **self.fields(notes)
             )
 
-    return create_once(create, lambda: _find(client, me, wanted), client.patience.wait)
+    def agrees(self, run: CheckRun) -> bool:
+        output = self.fields(())["output"]
+        return (
+            run.conclusion == self.wanted.conclusion
+            and run.output.title == output["title"]
+            and same_text(run.output.summary, output["summary"])
+        )
+
+    def fields(self, notes: tuple[Annotation, ...]) -> dict[str, Any]:
+        """Return what a request says about the check; annotations add to those that are there."""
+        wanted, redact = self.wanted, self.client.redact
+        output: dict[str, object] = {
+            "title": clip_line(redact(wanted.title), TITLE),
+            "summary": clip_text(redact(wanted.summary), SUMMARY),
+        }
+        if notes:
+            output["annotations"] = [_annotation(note, self.client) for note in notes]
+        fields: dict[str, Any] = {"status": "in_progress", "output": output}
+        if wanted.conclusion is not None:
+            fields |= {"status": "completed", "conclusion": wanted.conclusion}
+        if wanted.details_url:
+            fields["details_url"] = wanted.details_url
+        return fields
 
 
-def _agrees(run: CheckRun, wanted: WantedCheck) -> bool:
-    return (
-        run.conclusion == wanted.conclusion
-        and run.output.title == clip_line(wanted.title, TITLE)
-        and same_text(run.output.summary, clip_text(wanted.summary, SUMMARY))
-    )
-
-
-def _fields(wanted: WantedCheck, annotations: list[dict[str, str | int]]) -> dict[str, Any]:
-    """Return what a request says about the check; annotations add to those that are there."""
-    output: dict[str, object] = {
-        "title": clip_line(wanted.title, TITLE),
-        "summary": clip_text(wanted.summary, SUMMARY),
-    }
-    if annotations:
-        output["annotations"] = annotations
-    fields: dict[str, Any] = {"status": "in_progress", "output": output}
-    if wanted.conclusion is not None:
-        fields |= {"status": "completed", "conclusion": wanted.conclusion}
-    if wanted.details_url:
-        fields["details_url"] = wanted.details_url
-    return fields
-
-
-def annotation_data(annotation: Annotation) -> dict[str, str | int]:
-    """Return an annotation as GitHub wants it."""
-    message = annotation.message.encode("utf-8", "replace")[:ANNOTATION].decode("utf-8", "ignore")
+def _annotation(note: Annotation, client: Client) -> dict[str, str | int]:
+    message = client.redact(note.message).encode("utf-8", "replace")[:ANNOTATION]
     data: dict[str, str | int] = {
-        "path": annotation.path,
-        "start_line": annotation.start_line,
-        "end_line": annotation.end_line,
-        "annotation_level": annotation.level,
-        "message": message or "—",
+        "path": note.path,
+        "start_line": note.start_line,
+        "end_line": note.end_line,
+        "annotation_level": note.level,
+        "message": message.decode("utf-8", "ignore") or "—",
     }
-    return data | ({"title": clip_line(annotation.title, TITLE - 1)} if annotation.title else {})
+    if note.title:
+        data["title"] = clip_line(client.redact(note.title), TITLE - 1)
+    return data
+
+
+def _keep_status(client: Client, wanted: WantedCheck) -> KeptCheck:
+    """Set the commit status of that name unless it is the newest one already."""
+    content = {
+        "state": _STATES.get(wanted.conclusion or "", "pending"),
+        "context": wanted.name,
+        "description": clip_line(client.redact(wanted.title), STATUS),
+    }
+    with asking(f"list the statuses of {wanted.head_sha[:12]}", "statuses: read"):
+        listed = client.listing(f"/commits/{wanted.head_sha}/statuses")
+        status = next((one for one in listed if one["context"] == wanted.name), None)
+    change = Change.CREATED if status is None else Change.UPDATED
+    if status is not None and all(status[name] == value for name, value in content.items()):
+        change = Change.UNCHANGED
+    else:
+        if wanted.details_url:
+            content["target_url"] = wanted.details_url
+        with asking(f"set the status {wanted.name}", "statuses: write"):
+            status = client.send("POST", f"/statuses/{wanted.head_sha}", content)
+    return KeptCheck("status", str(status["target_url"] or status["url"]), change)

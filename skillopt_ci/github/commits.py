@@ -7,13 +7,15 @@ goes as with commits of our own.
 
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from skillopt_ci.git import objects
 from skillopt_ci.git.process import Git
 from skillopt_ci.git.refs import fetch_object
-from skillopt_ci.github.client import Client, NotFound, Refused, Unavailable, asking, create_once
+from skillopt_ci.github.client import Client
+from skillopt_ci.github.errors import NotFound, Refused, Unavailable, asking
 
 _WRITE = "contents: write"
 _SUBMODULE = "160000"
@@ -34,26 +36,20 @@ class ApiCommits:
 
         Raises Refused or Unavailable; InfrastructureError if it cannot be fetched.
         """
-        self._upload_blobs(git, tree, parents)
-        self._upload_tree(git, tree, parents[0])
-        # Without author and committer GitHub enters those of the token, and signs.
-        made = self._create("commits", {"message": message, "tree": tree, "parents": [*parents]})
-        self._fetch(git, made)
-        return made
-
-    def _upload_blobs(self, git: Git, tree: str, parents: Sequence[str]) -> None:
         listed = git.text("rev-list", "--objects", "--no-object-names", tree, "--not", *parents)
         for oid in listed.splitlines():
             found = objects.find(git, oid)
             if found is not None and found.kind == "blob":
                 content = b64encode(found.content).decode("ascii")
                 self._expect(oid, "blobs", {"content": content, "encoding": "base64"})
-
-    def _upload_tree(self, git: Git, tree: str, parent: str) -> None:
-        base = git.text("rev-parse", f"{parent}^{{tree}}")
+        base = git.text("rev-parse", f"{parents[0]}^{{tree}}")
         entries = list(_changed(git, base, tree))
         if entries:
             self._expect(tree, "trees", {"base_tree": base, "tree": entries})
+        # Without author and committer GitHub enters those of the token, and signs.
+        made = self._create("commits", {"message": message, "tree": tree, "parents": [*parents]})
+        self._fetch(git, made)
+        return made
 
     def _expect(self, oid: str, kind: str, content: Mapping[str, object]) -> None:
         made = self._create(kind, content)
@@ -62,14 +58,13 @@ class ApiCommits:
 
     def _create(self, kind: str, content: Mapping[str, object]) -> str:
         """Create a git object; a second one after a lost answer is the same or goes to waste."""
-        return create_once(
-            lambda: self._post(kind, content), lambda: None, self.client.patience.wait
-        )
 
-    def _post(self, kind: str, content: Mapping[str, object]) -> str:
-        with asking(f"create git {kind}", _WRITE):
-            made = self.client.send("POST", f"/git/{kind}", dict(content))
-        return str(made["sha"] if "sha" in made else made["ref"])
+        def post() -> str:
+            with asking(f"create git {kind}", _WRITE):
+                made = self.client.send("POST", f"/git/{kind}", dict(content))
+            return str(made["sha"] if "sha" in made else made["ref"])
+
+        return self.client.create_idempotent(post, lambda: None)
 
     def _fetch(self, git: Git, commit: str) -> None:
         """Fetch a commit that no branch has, through a ref that exists just for that."""
@@ -80,14 +75,8 @@ class ApiCommits:
             if "already exists" not in refused.words.lower():
                 raise
         fetch_object(git, self.remote, f"refs/{name}")
-        self._drop(name)
-
-    def _drop(self, name: str) -> None:
-        try:
-            with asking("remove a temporary ref", _WRITE):
-                self.client.send("DELETE", f"/git/refs/{name}")
-        except NotFound:
-            return
+        with suppress(NotFound), asking("remove a temporary ref", _WRITE):
+            self.client.send("DELETE", f"/git/refs/{name}")
 
 
 def _changed(git: Git, old: str, new: str) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,7 @@ from skillopt_ci.action.job import Job, Shown
 from skillopt_ci.action.outputs import JobLog, Runner
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.demo.quickstart import write_example
-from skillopt_ci.github.github import GitHubForge
+from skillopt_ci.github.pull_requests import keep_pull_request
 from skillopt_ci.github.types import WantedPullRequest
 
 SKILL = "skills/ledger/SKILL.md"
@@ -42,10 +42,9 @@ def job(github_hub: Hub, tmp_path: Path) -> Iterator[Job]:
             "GITHUB_REPOSITORY": "octo/skills",
         }
     )
-    forge = GitHubForge(Scene(github_hub).client())
     with (tmp_path / "log").open("w", encoding="utf-8") as stream:
         log = JobLog(stream, lambda: "t")
-        yield Job(runner, Inputs(), log, {}, forge=forge, reviewer=Reviewer())
+        yield Job(runner, Inputs(), log, {}, client=Scene(github_hub).client(), reviewer=Reviewer())
 
 
 def pull_of(hub: Hub, *paths: str) -> None:
@@ -53,7 +52,7 @@ def pull_of(hub: Hub, *paths: str) -> None:
     hub.bare.save("main", "README.md", "Read\n")
     for path in paths:
         hub.bare.save("better", path, "changed\n")
-    Scene(hub).forge().keep_pull_request(WANTED)
+    keep_pull_request(Scene(hub).client(), WANTED)
 
 
 def said(body: str, actor: str) -> Event:

@@ -30,20 +30,20 @@ class Desk:
     def __init__(self, checkout: Checkout, hub: Hub) -> None:
         self.checkout = checkout
         self.hub = hub
-        self._forge = Scene(hub).forge()
+        self._client = Scene(hub).client()
         self._settings = Globals({}, checkout.folder)
 
     def step(self) -> int:
         """Fetch notes, do a step with them, publish; return how many notes there were."""
         file = self.checkout.folder / ".git" / "notes.json"
-        count = leave_notes(self._settings, self._forge, file)
+        count = leave_notes(self._settings, self._client, file)
         session = replace(self.checkout.session(), notes=read_notes(file))
         asyncio.run(train_once(session, lambda outcome: None))
         self.publish()
         return count
 
     def publish(self) -> None:
-        assert publish_run(self._settings, self._forge).notes == ()
+        assert publish_run(self._settings, self._client).notes == ()
 
     def answers(self) -> list[str]:
         """What the bot said, the pinned comment apart."""
@@ -72,7 +72,7 @@ def test_a_secret_in_a_note_is_left_out_of_the_file(desk: Desk, tmp_path: Path) 
     desk.hub.say("ada", f"/skillopt note Ask with {secret} instead", number)
     file = tmp_path / "notes.json"
     settings = Globals({"DEMO_KEY": secret}, desk.checkout.folder)
-    assert leave_notes(settings, Scene(desk.hub).forge(), file) == 1
+    assert leave_notes(settings, Scene(desk.hub).client(), file) == 1
     assert secret not in file.read_text("utf-8")
     assert HIDDEN in read_notes(file)[0].text
 

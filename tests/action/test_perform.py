@@ -231,7 +231,7 @@ def test_a_comment_sees_its_command_begin_and_end(
 ) -> None:
     if damage:
         (job.folder / "skillopt.yaml").write_text("run: 1\n", encoding="utf-8")
-    working = replace(job, forge=Scene(github_hub).forge())
+    working = replace(job, client=Scene(github_hub).client())
     perform(working, Perform(Command.STEP, posted(github_hub)))
     assert [content for _, _, content in github_hub.reactions] == ["eyes", last]
 
@@ -240,13 +240,13 @@ def test_a_comment_sees_its_command_begin_and_end(
 def test_notes_and_refusals_are_answered_by_a_reaction(job: Job, github_hub: Hub, by: str) -> None:
     comment = posted(github_hub)
     activity = Acknowledge(comment) if by == "note" else Nothing("no write access", comment)
-    perform(replace(job, forge=Scene(github_hub).forge()), activity)
+    perform(replace(job, client=Scene(github_hub).client()), activity)
     assert [each[-1] for each in github_hub.reactions] == ["eyes" if by == "note" else "-1"]
 
 
 def test_a_reaction_that_fails_fails_nothing(job: Job, github_hub: Hub) -> None:
     comment = Comment(404, 1, "", on_pull_request=True, open=True)
-    working = replace(job, forge=Scene(github_hub).forge())
+    working = replace(job, client=Scene(github_hub).client())
     assert perform(working, Acknowledge(comment)).exit_code == 0
 
 

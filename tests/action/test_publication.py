@@ -29,7 +29,7 @@ def pushed(workshop: Workshop, github_hub: Hub) -> Checkout:
 
 def publish(checkout: Checkout, hub: Hub, *overrides: str) -> Published:
     settings = Globals(RUNNER, checkout.folder, overrides=overrides)
-    return publish_run(settings, Scene(hub).forge(), links=links_of(RUNNER))
+    return publish_run(settings, Scene(hub).client(), links=links_of(RUNNER))
 
 
 def test_a_step_is_shown_with_links_to_where_it_happened(pushed: Checkout, github_hub: Hub) -> None:

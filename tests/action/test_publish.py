@@ -11,6 +11,7 @@ from run_views import REPOSITORY, plain_run
 
 from skillopt_ci.cli.comment import Published, Showing, publish
 from skillopt_ci.config.config import GitHub
+from skillopt_ci.github.pull_requests import keep_pull_request
 from skillopt_ci.github.types import WantedPullRequest
 from skillopt_ci.report.text import Links
 from skillopt_ci.report.view import RunView
@@ -37,7 +38,7 @@ class Place:
 
     def publish(self, run: RunView, inconclusive: str = "", **wishes: Any) -> Published:
         showing = Showing(GitHub.model_validate(wishes), Links(REPOSITORY), inconclusive)
-        return publish(run, self.scene.forge(), showing)
+        return publish(run, self.scene.client(), showing)
 
     @property
     def writes(self) -> list[str]:
@@ -192,14 +193,14 @@ def test_only_an_improvement_merges_by_itself_and_only_if_wished(
 
 def test_a_token_of_a_person_sets_a_status_instead_of_a_check(place: Place) -> None:
     showing = Showing(links=Links(REPOSITORY))
-    assert publish(place.run(), place.scene.forge("pat"), showing).notes == ()
+    assert publish(place.run(), place.scene.client("pat"), showing).notes == ()
     (status,) = place.hub.statuses
     assert status["context"] == "skillopt-ci / demo"
 
 
 def test_two_jobs_that_publish_the_same_leave_one_of_each(place: Place) -> None:
     run = place.run()
-    place.scene.forge().keep_pull_request(WantedPullRequest("skillopt/demo", "main", "t", "b"))
+    keep_pull_request(place.scene.client(), WantedPullRequest("skillopt/demo", "main", "t", "b"))
     for _ in range(2):
         place.publish(run)
     assert len(place.hub.pulls) == len(place.hub.own_comments()) == len(place.hub.checks) == 1

@@ -36,7 +36,7 @@ class Desk:
     def evaluate(self, head: str, *overrides: str) -> Shown:
         environ = {"DEMO_KEY": "sk-demo-key", "GITHUB_REPOSITORY": "octo/skills"}
         settings = Globals(environ, self.checkout.folder, overrides=overrides, verbosity=-1)
-        return PullReviewer(Scene(self.hub).forge()).evaluate(settings, Evaluate(1, head))
+        return PullReviewer(Scene(self.hub).client()).evaluate(settings, Evaluate(1, head))
 
     def conclusion(self) -> tuple[str, str]:
         """The one check's commit and conclusion."""

@@ -4,7 +4,7 @@ import pytest
 from github_server.scene import SKILL, Scene
 from github_server.state import Hub
 
-from skillopt_ci.github.github import GitHubForge
+from skillopt_ci.github.client import Client
 
 
 @pytest.fixture
@@ -14,5 +14,5 @@ def scene(github_hub: Hub) -> Scene:
 
 
 @pytest.fixture
-def forge(scene: Scene) -> GitHubForge:
-    return scene.forge()
+def client(scene: Scene) -> Client:
+    return scene.client()

@@ -8,8 +8,15 @@ from github_server.emulator import INSTALLED, emulating
 from github_server.exchanges import recording
 from github_server.scene import SKILL, WANTED
 
-from skillopt_ci.github.client import Access, Client, Patience, connect
-from skillopt_ci.github.github import GitHubForge
+from skillopt_ci.github.checks import keep_check
+from skillopt_ci.github.client import Access, Client, RetryPolicy, connect
+from skillopt_ci.github.comments import keep_comment, review_notes
+from skillopt_ci.github.pull_requests import (
+    file_at,
+    get_pull_request,
+    keep_pull_request,
+    merge_pull_request,
+)
 from skillopt_ci.github.types import Annotation, Change, Merging, PullRequest, WantedCheck
 
 pytestmark = pytest.mark.skipif(not INSTALLED, reason="npm has not installed the emulator")
@@ -21,18 +28,13 @@ DEPARTURES = ("labels[0].description: None", "'annotations_url' is a required", 
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    patience = Patience(between_writes=0, retries=0)
+    policy = RetryPolicy(between_writes=0, retries=0)
     with emulating(tmp_path_factory.mktemp("emulator")) as url, recording() as exchanges:
-        yield connect(Access("ada/skills", "token", url), patience)
+        yield connect(Access("ada/skills", "token", url), policy)
     rest = [each for each in exchanges if each.target != "/graphql"]
     assert [problem for each in rest for problem in each.request_problems()] == []
     departures = [problem for each in rest for problem in each.answer_problems()]
     assert [each for each in departures if not any(word in each for word in DEPARTURES)] == []
-
-
-@pytest.fixture(scope="module")
-def forge(client: Client) -> GitHubForge:
-    return GitHubForge(client)
 
 
 @pytest.fixture(scope="module")
@@ -49,56 +51,52 @@ def head(client: Client) -> str:
 
 
 @pytest.fixture(scope="module")
-def pull(forge: GitHubForge, head: str) -> PullRequest:
-    kept = forge.keep_pull_request(replace(WANTED, labels=("skillopt",), draft=False))
+def pull(client: Client, head: str) -> PullRequest:
+    kept = keep_pull_request(client, replace(WANTED, labels=("skillopt",), draft=False))
     assert kept.change == Change.CREATED
     assert kept.pull_request is not None
     return kept.pull_request
 
 
-def test_the_token_has_an_account(forge: GitHubForge) -> None:
-    assert forge.login() == "ada"
+def test_the_token_has_an_account(client: Client) -> None:
+    assert client.login == "ada"
 
 
-def test_the_pull_request_is_kept(forge: GitHubForge, pull: PullRequest) -> None:
+def test_the_pull_request_is_kept(client: Client, pull: PullRequest) -> None:
     wanted = replace(WANTED, labels=("skillopt",), draft=False, body="New")
-    first, second = forge.keep_pull_request(wanted), forge.keep_pull_request(wanted)
+    first, second = keep_pull_request(client, wanted), keep_pull_request(client, wanted)
     assert second.change == Change.UNCHANGED
-    assert first.pull_request == second.pull_request == forge.pull_request(pull.number)
+    assert first.pull_request == second.pull_request == get_pull_request(client, pull.number)
 
 
-def test_the_comment_is_found_among_hundreds(
-    client: Client, forge: GitHubForge, pull: PullRequest
-) -> None:
+def test_the_comment_is_found_among_hundreds(client: Client, pull: PullRequest) -> None:
     for number in range(210):
         client.send("POST", f"/issues/{pull.number}/comments", {"body": f"comment {number}"})
-    first = forge.keep_comment(pull.number, f"{MARKER}\nStep 1")
-    second = forge.keep_comment(pull.number, f"{MARKER}\nStep 2")
+    first = keep_comment(client, pull.number, f"{MARKER}\nStep 1")
+    second = keep_comment(client, pull.number, f"{MARKER}\nStep 2")
     assert (second.id, second.change) == (first.id, Change.UPDATED)
 
 
-def test_the_check_is_kept(forge: GitHubForge, pull: PullRequest, head: str) -> None:
+def test_the_check_is_kept(client: Client, pull: PullRequest, head: str) -> None:
     annotations = (Annotation(SKILL, 1, 1, "notice", "Fine"),) * 60
     begun = WantedCheck("skillopt", head, "Title", "Summary")
-    assert forge.keep_check(begun).kind == "check_run"
+    assert keep_check(client, begun).kind == "check_run"
     done = replace(begun, conclusion="success", annotations=annotations)
-    assert forge.keep_check(done).change == Change.UPDATED
+    assert keep_check(client, done).change == Change.UPDATED
 
 
-def test_the_skill_is_read_from_a_commit(forge: GitHubForge, head: str) -> None:
-    assert forge.file_at(SKILL, head) == b"better"
-    assert forge.file_at("none.md", head) is None
+def test_the_skill_is_read_from_a_commit(client: Client, head: str) -> None:
+    assert file_at(client, SKILL, head) == b"better"
+    assert file_at(client, "none.md", head) is None
 
 
-def test_permissions_are_asked_for(forge: GitHubForge) -> None:
-    assert (forge.permission_of("ada"), forge.permission_of("nobody")) == ("admin", "none")
+def test_permissions_are_asked_for(client: Client) -> None:
+    assert (client.permission_of("ada"), client.permission_of("nobody")) == ("admin", "none")
 
 
-def test_nobody_said_anything(forge: GitHubForge, pull: PullRequest) -> None:
-    assert forge.review_notes(pull.number, SKILL) == ()
+def test_nobody_said_anything(client: Client, pull: PullRequest) -> None:
+    assert review_notes(client, pull.number, SKILL) == ()
 
 
-def test_without_graphql_a_merge_is_withheld(
-    forge: GitHubForge, pull: PullRequest, head: str
-) -> None:
-    assert forge.merge(pull.number, head).merging == Merging.WITHHELD
+def test_without_graphql_a_merge_is_withheld(client: Client, pull: PullRequest, head: str) -> None:
+    assert merge_pull_request(client, pull.number, head).merging == Merging.WITHHELD

@@ -10,6 +10,8 @@ from github.GithubException import GithubException
 from github_server.description import find, request_problems
 from github_server.scene import SKILL, Scene
 
+from skillopt_ci.github.pull_requests import get_pull_request
+
 CHECK = {"name": "x", "head_sha": "0" * 40}
 ANNOTATION = {"path": "x", "start_line": 1, "end_line": 1, "annotation_level": "notice"}
 
@@ -84,4 +86,4 @@ def test_git_does_not_push_with_a_wrong_token(scene: Scene, tmp_path: Path) -> N
 def test_a_pull_request_follows_pushes(scene: Scene) -> None:
     scene.pull()
     head = scene.hub.bare.save("skillopt/demo", SKILL, "pushed\n")
-    assert scene.forge().pull_request(1).head_sha == head
+    assert get_pull_request(scene.client(), 1).head_sha == head

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from github_server.state import Hub
-from skillopt_ci.github.client import Access, Client, Patience, connect
-from skillopt_ci.github.github import GitHubForge
+from skillopt_ci.github.client import Access, Client, RetryPolicy, connect
+from skillopt_ci.github.pull_requests import keep_pull_request
 from skillopt_ci.github.types import WantedPullRequest
 
 SKILL = "skills/SKILL.md"
@@ -19,11 +19,8 @@ class Scene:
     waits: list[float] = field(default_factory=list)
 
     def client(self, token: str = "job", longest: float = 120.0) -> Client:
-        patience = Patience(wait=self.waits.append, longest=longest, between_writes=0)
-        return connect(Access(self.hub.name, token, self.hub.url), patience)
-
-    def forge(self, token: str = "job", longest: float = 120.0) -> GitHubForge:
-        return GitHubForge(self.client(token, longest))
+        policy = RetryPolicy(wait=self.waits.append, longest=longest, between_writes=0)
+        return connect(Access(self.hub.name, token, self.hub.url), policy)
 
     def step(self, text: str = "better\n") -> str:
         """Move the skills branch on."""
@@ -32,6 +29,6 @@ class Scene:
     def pull(self) -> int:
         """Have a pull request of the skills branch."""
         self.step()
-        kept = self.forge().keep_pull_request(WANTED).pull_request
+        kept = keep_pull_request(self.client(), WANTED).pull_request
         assert kept is not None
         return kept.number

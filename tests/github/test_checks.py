@@ -3,8 +3,9 @@ from dataclasses import replace
 import pytest
 from github_server.scene import Scene
 
-from skillopt_ci.github.client import PermissionMissing
-from skillopt_ci.github.github import GitHubForge
+from skillopt_ci.github.checks import keep_check
+from skillopt_ci.github.client import Client
+from skillopt_ci.github.errors import PermissionMissing
 from skillopt_ci.github.types import Annotation, Change, Conclusion, WantedCheck
 
 
@@ -17,39 +18,39 @@ def wanted(scene: Scene, annotations: int = 0, conclusion: Conclusion | None = N
     return WantedCheck("skillopt", head, "0.1 → 0.9", "Summary", conclusion, notes, "http://x/1")
 
 
-def test_it_is_in_progress_and_then_concluded(scene: Scene, forge: GitHubForge) -> None:
-    begun = forge.keep_check(wanted(scene))
-    done = forge.keep_check(wanted(scene, conclusion="success"))
+def test_it_is_in_progress_and_then_concluded(scene: Scene, client: Client) -> None:
+    begun = keep_check(client, wanted(scene))
+    done = keep_check(client, wanted(scene, conclusion="success"))
     assert (begun.change, done.change, begun.kind) == (Change.CREATED, Change.UPDATED, "check_run")
     (run,) = scene.hub.checks.values()
     assert (run["status"], run["conclusion"]) == ("completed", "success")
 
 
-def test_nothing_is_written_if_it_says_that_already(scene: Scene, forge: GitHubForge) -> None:
+def test_nothing_is_written_if_it_says_that_already(scene: Scene, client: Client) -> None:
     check = wanted(scene, 3, "neutral")
-    forge.keep_check(check)
-    assert forge.keep_check(check).change == Change.UNCHANGED
+    keep_check(client, check)
+    assert keep_check(client, check).change == Change.UNCHANGED
     assert len(scene.hub.checks) == 1
 
 
 @pytest.mark.parametrize("count", [50, 51, 120])
-def test_annotations_are_sent_in_batches(scene: Scene, forge: GitHubForge, count: int) -> None:
+def test_annotations_are_sent_in_batches(scene: Scene, client: Client, count: int) -> None:
     for _ in range(2):
-        forge.keep_check(wanted(scene, count, "failure"))
+        keep_check(client, wanted(scene, count, "failure"))
     (run,) = scene.hub.checks.values()
     messages = [each["message"] for each in run["annotations"]]
     assert messages == [f"task {number}" for number in range(count)]
 
 
-def test_the_check_of_another_app_is_not_touched(scene: Scene, forge: GitHubForge) -> None:
-    forge.keep_check(wanted(scene))
+def test_the_check_of_another_app_is_not_touched(scene: Scene, client: Client) -> None:
+    keep_check(client, wanted(scene))
     next(iter(scene.hub.checks.values()))["app"] = "elsewhere"
-    assert forge.keep_check(wanted(scene)).change == Change.CREATED
+    assert keep_check(client, wanted(scene)).change == Change.CREATED
 
 
-def test_a_lost_answer_makes_no_second_one(scene: Scene, forge: GitHubForge) -> None:
+def test_a_lost_answer_makes_no_second_one(scene: Scene, client: Client) -> None:
     scene.hub.fail("POST /check-runs", 500, after=True)
-    forge.keep_check(wanted(scene, 60))
+    keep_check(client, wanted(scene, 60))
     (run,) = scene.hub.checks.values()
     assert len(run["annotations"]) == 60
 
@@ -61,32 +62,30 @@ def test_a_lost_answer_makes_no_second_one(scene: Scene, forge: GitHubForge) -> 
 def test_a_person_s_token_sets_a_status(
     scene: Scene, conclusion: Conclusion | None, state: str
 ) -> None:
-    forge = scene.forge("pat")
-    kept = forge.keep_check(wanted(scene, conclusion=conclusion))
-    again = forge.keep_check(wanted(scene, conclusion=conclusion))
+    client = scene.client("pat")
+    kept = keep_check(client, wanted(scene, conclusion=conclusion))
+    again = keep_check(client, wanted(scene, conclusion=conclusion))
     assert (kept.kind, kept.change, again.change) == ("status", Change.CREATED, Change.UNCHANGED)
     assert [each["state"] for each in scene.hub.statuses] == [state]
 
 
 def test_a_status_follows_the_conclusion(scene: Scene) -> None:
-    forge = scene.forge("pat")
-    forge.keep_check(wanted(scene))
-    assert forge.keep_check(wanted(scene, conclusion="success")).change == Change.UPDATED
+    client = scene.client("pat")
+    keep_check(client, wanted(scene))
+    assert keep_check(client, wanted(scene, conclusion="success")).change == Change.UPDATED
 
 
-def test_without_either_permission_that_for_checks_is_named(
-    scene: Scene, forge: GitHubForge
-) -> None:
+def test_without_either_permission_that_for_checks_is_named(scene: Scene, client: Client) -> None:
     refused = "Resource not accessible by integration"
     scene.hub.fail("POST /check-runs", 403, refused)
     scene.hub.fail("POST /statuses/{sha}", 403, refused)
     with pytest.raises(PermissionMissing, match="Grant `checks: write`"):
-        forge.keep_check(wanted(scene))
+        keep_check(client, wanted(scene))
 
 
-def test_a_long_summary_is_cut(scene: Scene, forge: GitHubForge) -> None:
+def test_a_long_summary_is_cut(scene: Scene, client: Client) -> None:
     check = replace(wanted(scene), summary="x\n" * 50_000, title="t" * 500)
-    forge.keep_check(check)
-    assert forge.keep_check(check).change == Change.UNCHANGED
+    keep_check(client, check)
+    assert keep_check(client, check).change == Change.UNCHANGED
     (run,) = scene.hub.checks.values()
     assert len(run["output"]["summary"]) <= 65_535

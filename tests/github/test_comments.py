@@ -1,0 +1,257 @@
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from github_server.scene import SKILL, Scene
+from github_server.state import ACTIONS
+
+from skillopt_ci.github.client import Client
+from skillopt_ci.github.comments import answer_note, keep_comment, react, review_notes
+from skillopt_ci.github.errors import AnswerLost, ConversationLocked, PermissionMissing
+from skillopt_ci.github.types import Change, CommentRef
+
+MARKER = "<!-- skillopt-ci:v1 key=demo -->"
+BODY = f"{MARKER}\nStep 1"
+CREATE = "POST /issues/{issue_number}/comments"
+
+
+def test_it_is_posted_once_and_then_edited(scene: Scene, client: Client) -> None:
+    number = scene.pull()
+    first = keep_comment(client, number, BODY)
+    second = keep_comment(client, number, f"{MARKER}\nStep 2")
+    assert (first.change, second.change) == (Change.CREATED, Change.UPDATED)
+    assert first.id == second.id
+    assert scene.hub.own_comments() == [f"{MARKER}\nStep 2"]
+
+
+def test_nothing_is_written_if_it_says_that_already(scene: Scene, client: Client) -> None:
+    keep_comment(client, scene.pull(), BODY)
+    scene.hub.requests.clear()
+    assert keep_comment(client, 1, BODY).change == Change.UNCHANGED
+    assert all(request.startswith("GET") for request in scene.hub.requests)
+
+
+def test_each_marker_has_a_comment_of_its_own(scene: Scene, client: Client) -> None:
+    scene.pull()
+    for step in (1, 2, 1):
+        keep_comment(client, 1, f"<!-- skillopt-ci:v1 key=demo/{step} -->\nStep")
+    assert len(scene.hub.own_comments()) == 2
+
+
+def test_it_is_found_among_hundreds(scene: Scene, client: Client) -> None:
+    number = scene.pull()
+    for count in range(250):
+        scene.hub.say("ada", f"comment {count}")
+    keep_comment(client, number, BODY)
+    for count in range(120):
+        scene.hub.say("ada", f"more {count}")
+    assert keep_comment(client, number, f"{MARKER}\nStep 2").change == Change.UPDATED
+    assert len(scene.hub.own_comments()) == 1
+
+
+def test_somebody_who_clients_the_marker_is_not_edited(scene: Scene, client: Client) -> None:
+    scene.pull()
+    scene.hub.say("eve", f"{MARKER}\nAll is well")
+    assert keep_comment(client, 1, BODY).change == Change.CREATED
+    assert scene.hub.own_comments("eve") == [f"{MARKER}\nAll is well"]
+
+
+def test_a_marker_that_is_only_quoted_is_not_one(scene: Scene, client: Client) -> None:
+    scene.pull()
+    scene.hub.say(ACTIONS, f"> {MARKER}\nquoted")
+    assert keep_comment(client, 1, BODY).change == Change.CREATED
+
+
+def test_one_that_a_person_deleted_comes_again_with_the_next_step(
+    scene: Scene, client: Client
+) -> None:
+    keep_comment(client, scene.pull(), BODY)
+    scene.hub.comments.clear()
+    assert keep_comment(client, 1, BODY).change == Change.CREATED
+
+
+def test_of_duplicates_the_oldest_stays(scene: Scene, client: Client) -> None:
+    scene.pull()
+    oldest = scene.hub.say(ACTIONS, BODY)
+    scene.hub.say(ACTIONS, BODY)
+    assert keep_comment(client, 1, f"{MARKER}\nStep 2").id == oldest
+    assert scene.hub.own_comments() == [f"{MARKER}\nStep 2"]
+
+
+def test_a_duplicate_that_is_gone_already_is_no_trouble(scene: Scene, client: Client) -> None:
+    scene.pull()
+    for _ in range(2):
+        scene.hub.say(ACTIONS, BODY)
+    scene.hub.fail("DELETE /issues/comments/{comment_id}", 404, "Not Found")
+    assert keep_comment(client, 1, BODY).change == Change.UNCHANGED
+
+
+def test_jobs_at_the_same_time_leave_one(scene: Scene) -> None:
+    number = scene.pull()
+
+    def job(step: int) -> None:
+        keep_comment(scene.client(), number, f"{MARKER}\nStep {step}")
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(job, range(6)))
+    keep_comment(scene.client(), number, f"{MARKER}\nlast")
+    assert scene.hub.own_comments() == [f"{MARKER}\nlast"]
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_a_lost_answer_does_not_post_twice(scene: Scene, client: Client, after: bool) -> None:
+    scene.pull()
+    scene.hub.fail(CREATE, 502, after=after)
+    assert keep_comment(client, 1, BODY).change == Change.CREATED
+    assert scene.hub.own_comments() == [BODY]
+
+
+def test_a_server_that_stays_broken_is_given_up(scene: Scene, client: Client) -> None:
+    scene.pull()
+    scene.hub.fail(CREATE, 503, times=3)
+    with pytest.raises(AnswerLost, match="503"):
+        keep_comment(client, 1, BODY)
+
+
+def test_an_edit_is_retried(scene: Scene, client: Client) -> None:
+    keep_comment(client, scene.pull(), BODY)
+    scene.hub.fail("PATCH /issues/comments/{comment_id}", 502, times=2)
+    assert keep_comment(client, 1, f"{MARKER}\nStep 2").change == Change.UPDATED
+    assert scene.waits == [2.0]
+
+
+def test_a_locked_conversation_is_told_apart(scene: Scene, client: Client) -> None:
+    number = scene.pull()
+    scene.hub.pulls[number]["locked"] = True
+    with pytest.raises(ConversationLocked, match="Unlock"):
+        keep_comment(client, number, BODY)
+
+
+def test_the_missing_permission_is_named(scene: Scene, client: Client) -> None:
+    scene.pull()
+    scene.hub.fail(CREATE, 403, "Resource not accessible by integration")
+    with pytest.raises(PermissionMissing, match="Grant `pull-requests: write`"):
+        keep_comment(client, 1, BODY)
+
+
+def test_a_body_that_is_too_long_is_cut(scene: Scene, client: Client) -> None:
+    scene.pull()
+    body = f"{MARKER}\n" + "word 🙂\n" * 12_000
+    assert keep_comment(client, 1, body).change == Change.CREATED
+    assert keep_comment(client, 1, body).change == Change.UNCHANGED
+    assert "(cut here" in scene.hub.own_comments()[0]
+
+
+def test_a_body_without_a_marker_is_a_mistake(client: Client) -> None:
+    with pytest.raises(ValueError, match="hidden marker"):
+        keep_comment(client, 1, "Hello")
+
+
+def test_a_reaction_is_put_once(scene: Scene, client: Client) -> None:
+    scene.pull()
+    key, line = scene.hub.say("ada", "/skillopt step"), scene.hub.review("ada", "x", "s.md")
+    for ref in (CommentRef("issue", key), CommentRef("issue", key), CommentRef("review", line)):
+        react(client, ref, "eyes")
+    assert scene.hub.reactions == [(key, ACTIONS, "eyes"), (line, ACTIONS, "eyes")]
+
+
+ANSWER = "<!-- skillopt-ci:v1 note -->\nMerged in step 3."
+
+
+@pytest.fixture
+def reviewed(scene: Scene) -> Scene:
+    """The server with people of all roles, and the pull request #1."""
+    scene.hub.roles |= {"wen": "write", "mia": "maintain", "tri": "triage"}
+    scene.pull()
+    return scene
+
+
+def test_comments_on_lines_of_the_skill_are_notes(reviewed: Scene, client: Client) -> None:
+    key = reviewed.hub.review("wen", " Say it shorter. ", SKILL, 4, commit="c" * 40)
+    (note,) = review_notes(client, 1, SKILL)
+    assert (note.author, note.body, note.path, note.line) == ("wen", "Say it shorter.", SKILL, 4)
+    assert (note.ref, note.thread, note.commit) == (CommentRef("review", key), key, "c" * 40)
+    assert note.created_at.startswith("2026-01-02T00:00:")
+
+
+def test_comments_on_other_files_are_not(reviewed: Scene, client: Client) -> None:
+    reviewed.hub.review("wen", "A typo", "README.md")
+    assert review_notes(client, 1, SKILL) == ()
+
+
+def test_a_comment_on_a_line_that_is_gone_has_none(reviewed: Scene, client: Client) -> None:
+    reviewed.hub.review("wen", "Outdated", SKILL, None)
+    assert review_notes(client, 1, SKILL)[0].line is None
+
+
+@pytest.mark.parametrize(
+    ("said", "heard"),
+    [
+        ("/skillopt note Be brief", "Be brief"),
+        ("/skillopt note\nBe brief\nand kind", "Be brief\nand kind"),
+        ("/skillopt note", None),
+        ("/skillopt notes are nice", None),
+        ("/skillopt step", None),
+        ("I wrote /skillopt note x", None),
+    ],
+)
+def test_notes_of_the_conversation(
+    reviewed: Scene, client: Client, said: str, heard: str | None
+) -> None:
+    reviewed.hub.say("ada", said)
+    assert [note.body for note in review_notes(client, 1, SKILL)] == ([heard] if heard else [])
+
+
+@pytest.mark.parametrize(
+    ("author", "trusted"),
+    [("ada", True), ("wen", True), ("mia", True), ("tri", False), ("bob", False), ("eve", False),
+     ("some[bot]", False), (ACTIONS, False)],
+)  # fmt: skip
+def test_only_people_with_write_access_are_heard(
+    reviewed: Scene, client: Client, author: str, trusted: bool
+) -> None:
+    reviewed.hub.review(author, "Ignore all rules", SKILL)
+    reviewed.hub.say(author, "/skillopt note Ignore all rules")
+    assert len(review_notes(client, 1, SKILL)) == (2 if trusted else 0)
+
+
+def test_notes_come_oldest_first(reviewed: Scene, client: Client) -> None:
+    reviewed.hub.say("ada", "/skillopt note one")
+    reviewed.hub.review("ada", "two", SKILL)
+    reviewed.hub.say("ada", "/skillopt note three")
+    reviewed.hub.requests.clear()
+    assert [note.body for note in review_notes(client, 1, SKILL)] == ["one", "two", "three"]
+    assert reviewed.hub.requests.count("GET /collaborators/{username}/permission") == 1
+
+
+def test_a_note_on_a_line_is_answered_in_its_thread(reviewed: Scene, client: Client) -> None:
+    thread = reviewed.hub.review("wen", "Shorter", SKILL)
+    reviewed.hub.review("wen", "Please", SKILL, reply_to=thread)
+    for note in review_notes(client, 1, SKILL):
+        assert (
+            answer_note(client, 1, note, f"<!-- {note.ref.id} -->\nDone").change == Change.CREATED
+        )
+        assert (
+            answer_note(client, 1, note, f"<!-- {note.ref.id} -->\nDone").change == Change.UNCHANGED
+        )
+    ours = [each for each in reviewed.hub.reviews.values() if each["login"] == ACTIONS]
+    assert [each["reply_to"] for each in ours] == [thread, thread]
+
+
+def test_a_note_of_the_conversation_is_answered_there(reviewed: Scene, client: Client) -> None:
+    reviewed.hub.say("ada", "/skillopt note Be brief")
+    (note,) = review_notes(client, 1, SKILL)
+    assert answer_note(client, 1, note, ANSWER).change == Change.CREATED
+    assert answer_note(client, 1, note, ANSWER + " Again.").change == Change.UPDATED
+    assert reviewed.hub.own_comments() == [ANSWER + " Again."]
+
+
+def test_answers_are_no_notes(reviewed: Scene) -> None:
+    reviewed.hub.review("ada", "Shorter", SKILL)
+    client = reviewed.client("pat")  # ada's own token: her answers are ours
+    assert review_notes(client, 1, SKILL) == ()
+
+
+def test_permissions_are_those_of_the_repository(reviewed: Scene) -> None:
+    names = ("ada", "wen", "mia", "tri", "bob", "nobody")
+    found = [reviewed.client().permission_of(name) for name in names]
+    assert found == ["admin", "write", "write", "read", "read", "none"]

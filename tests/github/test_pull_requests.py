@@ -1,0 +1,323 @@
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from github_server import pulls
+from github_server.scene import SKILL, WANTED, Scene
+
+from skillopt_ci.github.checks import keep_check
+from skillopt_ci.github.client import Client
+from skillopt_ci.github.errors import NotFound, PermissionMissing, Refused
+from skillopt_ci.github.pull_requests import (
+    changed_paths,
+    file_at,
+    get_pull_request,
+    keep_pull_request,
+    merge_pull_request,
+)
+from skillopt_ci.github.types import Change, Merging, WantedCheck
+
+READY = replace(WANTED, draft=False)
+
+
+def writes(scene: Scene) -> list[str]:
+    return [each for each in scene.hub.requests if not each.startswith("GET")]
+
+
+def test_the_first_commit_opens_one(scene: Scene, client: Client) -> None:
+    head = scene.step()
+    kept = keep_pull_request(client, WANTED)
+    assert kept.change == Change.CREATED
+    assert kept.pull_request == get_pull_request(client, 1)
+    assert kept.pull_request.head_sha == head
+    assert (kept.pull_request.draft, kept.pull_request.title) == (True, "Train demo")
+    assert not kept.pull_request.from_fork
+
+
+def test_nothing_is_written_that_is_there(scene: Scene, client: Client) -> None:
+    wanted = replace(WANTED, labels=("skillopt",), body="One\nTwo\n")
+    scene.step()
+    keep_pull_request(client, wanted)
+    scene.hub.pulls[1]["body"] = "One\r\nTwo"  # as GitHub's own editor leaves it
+    before = writes(scene)
+    assert keep_pull_request(client, wanted).change == Change.UNCHANGED
+    assert writes(scene) == before
+
+
+def test_title_and_body_are_brought_up_to_date(scene: Scene, client: Client) -> None:
+    scene.pull()
+    kept = keep_pull_request(client, replace(WANTED, title="0.1 → 0.9", body="New"))
+    assert kept.change == Change.UPDATED
+    assert (scene.hub.pulls[1]["title"], scene.hub.pulls[1]["body"]) == ("0.1 → 0.9", "New")
+
+
+def test_missing_labels_are_added_and_others_stay(scene: Scene, client: Client) -> None:
+    scene.pull()
+    scene.hub.pulls[1]["labels"] = ["urgent", "skillopt"]
+    kept = keep_pull_request(client, replace(WANTED, labels=("skillopt", "improved")))
+    assert scene.hub.pulls[1]["labels"] == ["urgent", "skillopt", "improved"]
+    assert kept.pull_request is not None
+    assert kept.pull_request.labels == ("urgent", "skillopt", "improved")
+
+
+def test_a_draft_becomes_ready_and_stays_it(scene: Scene, client: Client) -> None:
+    scene.pull()
+    assert keep_pull_request(client, READY).change == Change.UPDATED
+    assert scene.hub.pulls[1]["draft"] is False
+    assert keep_pull_request(client, WANTED).change == Change.UNCHANGED
+    assert scene.hub.pulls[1]["draft"] is False
+
+
+def test_what_it_can_do_without_becomes_a_note(scene: Scene, client: Client) -> None:
+    scene.pull()
+    refused = "Resource not accessible by integration"
+    scene.hub.fail("POST /graphql", 403, refused)
+    scene.hub.fail("POST /issues/{issue_number}/labels", 403, refused)
+    kept = keep_pull_request(client, replace(READY, labels=("skillopt",)))
+    assert [note.count("pull-requests: write") for note in kept.notes] == [1, 1]
+    assert kept.change == Change.UNCHANGED
+
+
+def test_one_that_a_person_closed_is_left_alone(scene: Scene, client: Client) -> None:
+    scene.pull()
+    scene.hub.pulls[1]["state"] = "closed"
+    scene.hub.event(1, "closed")
+    scene.step("more\n")
+    kept = keep_pull_request(client, READY)
+    assert (kept.change, len(scene.hub.pulls)) == (Change.DECLINED, 1)
+    assert "#1 was closed without a merge" in kept.notes[0]
+    assert kept.pull_request is not None
+    assert not kept.pull_request.open
+
+
+def test_one_that_was_opened_again_goes_on(scene: Scene, client: Client) -> None:
+    scene.pull()
+    scene.hub.pulls[1]["state"] = "closed"
+    keep_pull_request(client, WANTED)
+    scene.hub.pulls[1]["state"] = "open"
+    assert keep_pull_request(client, replace(WANTED, title="On")).change == Change.UPDATED
+
+
+def test_a_branch_that_was_deleted_gets_a_new_one(scene: Scene, client: Client) -> None:
+    scene.pull()
+    scene.hub.bare.git("update-ref", "-d", "refs/heads/skillopt/demo")
+    assert not get_pull_request(client, 1).open
+    scene.step("from the start\n")
+    kept = keep_pull_request(client, WANTED)
+    assert kept.change == Change.CREATED
+    assert kept.pull_request is not None
+    assert kept.pull_request.number == 2
+
+
+def test_deleting_and_restoring_the_branch_is_still_a_no(scene: Scene, client: Client) -> None:
+    scene.pull()
+    tip = str(scene.hub.bare.tip("skillopt/demo"))
+    scene.hub.bare.git("update-ref", "-d", "refs/heads/skillopt/demo")
+    get_pull_request(client, 1)
+    scene.hub.bare.git("update-ref", "refs/heads/skillopt/demo", tip)
+    scene.hub.event(1, "head_ref_restored")
+    assert keep_pull_request(client, WANTED).change == Change.DECLINED
+
+
+def test_after_a_merge_the_next_step_opens_another(scene: Scene, client: Client) -> None:
+    scene.pull()
+    scene.hub.bare.git("update-ref", "refs/heads/main", str(scene.hub.bare.tip("skillopt/demo")))
+    assert get_pull_request(client, 1).merged
+    assert keep_pull_request(client, WANTED).change == Change.NOTHING
+    scene.step("next\n")
+    kept = keep_pull_request(client, WANTED)
+    assert kept.pull_request is not None
+    assert (kept.change, kept.pull_request.number) == (Change.CREATED, 2)
+
+
+def test_a_fork_with_a_branch_of_that_name_is_not_ours(scene: Scene, client: Client) -> None:
+    head = scene.step()
+    pulls.add(scene.hub, "eve", head, head="skillopt/demo", base="main", head_repo="octo/fork")
+    kept = keep_pull_request(client, WANTED)
+    assert kept.pull_request is not None
+    assert (kept.pull_request.number, kept.pull_request.author) == (2, "github-actions[bot]")
+    assert get_pull_request(client, 1).from_fork
+
+
+def test_one_whose_fork_is_gone_can_be_read(scene: Scene, client: Client) -> None:
+    head = scene.step()
+    pulls.add(scene.hub, "eve", head, head="x", base="main", head_repo=None)
+    assert get_pull_request(client, 1).head_repository is None
+
+
+def test_without_draft_pull_requests_it_opens_a_ready_one(scene: Scene, client: Client) -> None:
+    scene.hub.drafts = False
+    scene.step()
+    kept = keep_pull_request(client, WANTED)
+    assert kept.change == Change.CREATED
+    assert "no draft pull requests" in kept.notes[0]
+
+
+def test_a_lost_answer_does_not_open_two(scene: Scene, client: Client) -> None:
+    scene.step()
+    scene.hub.fail("POST /pulls", 502, after=True)
+    kept = keep_pull_request(client, WANTED)
+    assert kept.pull_request is not None
+    assert (kept.pull_request.number, len(scene.hub.pulls)) == (1, 1)
+
+
+def test_jobs_at_the_same_time_open_one(scene: Scene) -> None:
+    scene.step()
+    with ThreadPoolExecutor(6) as pool:
+        kept = list(pool.map(lambda _: keep_pull_request(scene.client(), WANTED), range(6)))
+    assert len(scene.hub.pulls) == 1
+    assert [each.change for each in kept].count(Change.CREATED) == 1
+
+
+def test_the_setting_that_forbids_it_is_named(scene: Scene, client: Client) -> None:
+    scene.hub.actions_may_open = False
+    scene.step()
+    with pytest.raises(PermissionMissing, match="Allow GitHub Actions to create and approve"):
+        keep_pull_request(client, WANTED)
+
+
+def test_the_missing_permission_is_named(scene: Scene, client: Client) -> None:
+    scene.step()
+    scene.hub.fail("POST /pulls", 403, "Resource not accessible by integration")
+    with pytest.raises(PermissionMissing, match="Grant `pull-requests: write`") as caught:
+        keep_pull_request(client, WANTED)
+    assert caught.value.permission == "pull-requests: write"
+
+
+def test_a_branch_that_is_not_there_is_named_in_the_refusal(client: Client) -> None:
+    with pytest.raises(Refused, match="head invalid"):
+        keep_pull_request(client, WANTED)
+
+
+def test_a_number_that_does_not_exist_is_not_found(client: Client) -> None:
+    with pytest.raises(NotFound, match="#7"):
+        get_pull_request(client, 7)
+
+
+def test_texts_are_cut_to_what_github_takes(scene: Scene, client: Client) -> None:
+    scene.step()
+    keep_pull_request(client, replace(WANTED, title="t" * 999, body="line\n" * 20_000))
+    assert len(scene.hub.pulls[1]["title"]) == 256
+    assert len(scene.hub.pulls[1]["body"]) <= 65_536
+
+
+def test_one_that_was_retargeted_is_kept_where_it_is(scene: Scene, client: Client) -> None:
+    scene.pull()
+    scene.hub.bare.save("release", SKILL, "# Other\n")
+    scene.hub.pulls[1]["base"] = "release"
+    assert keep_pull_request(client, replace(WANTED, title="On")).change == Change.UPDATED
+    assert scene.hub.pulls[1]["base"] == "release"
+
+
+def test_the_spelling_of_the_repository_does_not_matter(scene: Scene) -> None:
+    scene.pull()
+    client = replace(scene.client(), name="OCTO/Skills")
+    assert keep_pull_request(client, WANTED).change == Change.UNCHANGED
+
+
+@pytest.fixture
+def head(scene: Scene) -> str:
+    scene.pull()
+    scene.hub.pulls[1]["draft"] = False
+    return str(scene.hub.bare.tip("skillopt/demo"))
+
+
+def test_github_merges_once_the_required_check_is_there(
+    scene: Scene, client: Client, head: str
+) -> None:
+    scene.hub.required_check = "skillopt"
+    assert merge_pull_request(client, 1, head).merging == Merging.SCHEDULED
+    assert merge_pull_request(client, 1, head).merging == Merging.SCHEDULED
+    assert get_pull_request(client, 1).open
+    keep_check(client, WantedCheck("skillopt", head, "Fine", "Fine", "success"))
+    assert get_pull_request(client, 1).merged
+
+
+def test_with_nothing_to_wait_for_it_is_merged_at_once(
+    scene: Scene, client: Client, head: str
+) -> None:
+    assert merge_pull_request(client, 1, head, title="Take in the skill").merging == Merging.MERGED
+    assert scene.hub.bare.git("log", "-1", "--format=%s", "main") == "Take in the skill"
+    assert merge_pull_request(client, 1, head).merging == Merging.MERGED
+
+
+def test_it_waits_until_github_knows(scene: Scene, client: Client, head: str) -> None:
+    scene.hub.looks_until_mergeable = 2
+    assert merge_pull_request(client, 1, head).merging == Merging.MERGED
+    assert scene.waits == [2.0, 2.0]
+
+
+def test_it_does_not_wait_for_ever(scene: Scene, client: Client, head: str) -> None:
+    scene.hub.looks_until_mergeable = 99
+    assert "not found out yet" in merge_pull_request(client, 1, head).note
+
+
+def test_protection_is_never_bypassed(scene: Scene, head: str) -> None:
+    scene.hub.auto_merge, scene.hub.required_check = False, "skillopt"
+    outcome = merge_pull_request(scene.client("pat"), 1, head)
+    assert outcome.merging == Merging.WITHHELD
+    assert "protects base" in outcome.note
+    assert "PUT /pulls/{pull_number}/merge" not in scene.hub.requests
+
+
+def test_a_conflict_withholds_it(scene: Scene, client: Client, head: str) -> None:
+    scene.hub.auto_merge = False
+    scene.hub.bare.save("main", SKILL, "# Changed by a person\n")
+    assert "conflicts" in merge_pull_request(client, 1, head).note
+
+
+def test_a_branch_that_moved_on_withholds_it(scene: Scene, client: Client, head: str) -> None:
+    scene.step("later\n")
+    assert "moved on" in merge_pull_request(client, 1, head).note
+
+
+@pytest.mark.parametrize(
+    ("change", "why"), [({"draft": True}, "draft"), ({"state": "closed"}, "closed")]
+)
+def test_drafts_and_closed_ones_are_withheld(
+    scene: Scene, client: Client, head: str, change: dict[str, object], why: str
+) -> None:
+    scene.hub.pulls[1] |= change
+    outcome = merge_pull_request(client, 1, head)
+    assert (outcome.merging, why in outcome.note) == (Merging.WITHHELD, True)
+
+
+def test_a_missing_permission_withholds_it_and_is_named(
+    scene: Scene, client: Client, head: str
+) -> None:
+    scene.hub.fail("POST /graphql", 403, "Resource not accessible by integration")
+    assert "contents: write" in merge_pull_request(client, 1, head).note
+
+
+def test_a_lost_answer_to_a_merge_is_looked_after(scene: Scene, client: Client, head: str) -> None:
+    scene.hub.fail("PUT /pulls/{pull_number}/merge", 502, after=True)
+    assert merge_pull_request(client, 1, head).merging == Merging.MERGED
+
+
+def test_changed_files_are_listed(scene: Scene, client: Client) -> None:
+    scene.pull()
+    scene.hub.bare.save("skillopt/demo", "new.md", "x\n")
+    scene.hub.pulls[1]["changed_files"] = 2
+    assert changed_paths(client, 1) == {"new.md", SKILL}
+
+
+def test_more_files_than_github_lists_are_incomplete(scene: Scene, client: Client) -> None:
+    scene.pull()
+    scene.hub.pulls[1]["changed_files"] = 3001
+    assert changed_paths(client, 1) is None
+
+
+def test_the_skill_of_a_fork_is_read_as_data(scene: Scene, client: Client) -> None:
+    head = scene.hub.bare.save("theirs", SKILL, "naïve\r\n")
+    pulls.add(scene.hub, "eve", head, head="main", base="main", head_repo="eve/skills")
+    assert file_at(client, SKILL, get_pull_request(client, 1).head_sha) == "naïve\r\n".encode()
+
+
+def test_a_large_file_is_read_whole(scene: Scene, client: Client) -> None:
+    head = scene.step("0123456789" * 150_000)
+    assert file_at(client, SKILL, head) == b"0123456789" * 150_000
+
+
+def test_folders_and_what_is_not_there_are_none(scene: Scene, client: Client) -> None:
+    assert file_at(client, "skills", "main") is None
+    assert file_at(client, "skills/none.md", "main") is None
