@@ -17,7 +17,7 @@ from skillopt_ci.cli.read import RunReader, open_reader, step_places
 from skillopt_ci.cli.table import print_rows, print_table
 from skillopt_ci.config.config import GeneratedTasks
 from skillopt_ci.errors import ExitCode, RepositoryError, SkilloptError, UsageError
-from skillopt_ci.git.sync import is_held
+from skillopt_ci.git.locks import is_held
 from skillopt_ci.ledger.inspect import candidate
 from skillopt_ci.ledger.records import BoundaryRecord, StepRecord
 from skillopt_ci.report.terminal import (

@@ -1,4 +1,7 @@
-"""Questions about ancestry, and the log."""
+"""The log, ancestry, and commit messages.
+
+A message is a subject, a wrapped body, and trailers that nothing in the text can forge.
+"""
 
 import re
 import textwrap
@@ -9,8 +12,6 @@ from pathlib import Path
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.git import objects
 from skillopt_ci.git.process import Git
-
-# Commit messages: a subject, a wrapped body, and trailers that nothing in the text can forge.
 
 _SUBJECT_WIDTH = 72
 _BODY_WIDTH = 76
@@ -76,27 +77,23 @@ def _subject(text: str) -> str:
 
 
 def _body(text: str) -> str:
-    lines = _inert(_UNPRINTABLE.sub("", text)).expandtabs(4).splitlines()
-    wrapped = (part for line in lines for part in _wrapped(line))
-    kept = "\n".join(_guarded(line) for line in wrapped).strip("\n")
-    return re.sub(r"\n{3,}", "\n\n", kept)
-
-
-def _wrapped(line: str) -> list[str]:
-    indent = re.match(r"\s*(?:[-*+] |\d+[.)] )?", line)
-    hang = " " * len(indent[0] if indent else "")
-    return textwrap.wrap(
-        line, _BODY_WIDTH, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False
-    ) or [""]
-
-
-def _guarded(line: str) -> str:
-    return " " + line if _MEANINGFUL_LINE.match(line) else line
+    lines = []
+    for line in _inert(_UNPRINTABLE.sub("", text)).expandtabs(4).splitlines():
+        indent = re.match(r"\s*(?:[-*+] |\d+[.)] )?", line)
+        wrapped = textwrap.wrap(
+            line,
+            _BODY_WIDTH,
+            subsequent_indent=" " * len(indent[0] if indent else ""),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        lines += [f" {part}" if _MEANINGFUL_LINE.match(part) else part for part in wrapped or [""]]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines).strip("\n"))
 
 
 _FORMAT = "--format=%H%n%P%n%an <%ae>%n%cI%n%B"
-#: Generations between a tip and what a step puts on top of it: at most a candidate, its verdict and
-#: what comes afterwards.
+#: Generations between a tip and what a step puts on top of it: at most a candidate, its merge or
+#: revert, and a commit after that.
 _NEAR = 3
 
 
@@ -145,32 +142,24 @@ def log(
         "log", "-z", "--topo-order", "--no-show-signature", "--no-color", "--no-patch", _FORMAT,
         *options, tip, *excluded, "--", *paths,
     )  # fmt: skip
-    return tuple(_commit(record) for record in shown)
-
-
-def _commit(record: str) -> Commit:
-    sha, parents, author, time, message = record.split("\n", 4)
-    return Commit(sha, tuple(parents.split()), author, time, message.rstrip("\n"))
+    fields = (record.split("\n", 4) for record in shown)
+    return tuple(
+        Commit(sha, tuple(parents.split()), author, time, message.rstrip("\n"))
+        for sha, parents, author, time, message in fields
+    )
 
 
 def is_ancestor(git: Git, ancestor: str, descendant: str) -> bool:
     """Tell whether ``descendant`` contains ``ancestor`` (a commit contains itself)."""
-    return _is_near(git, ancestor, descendant) or git.succeeds(
-        "merge-base", "--is-ancestor", ancestor, descendant
-    )
-
-
-def _is_near(git: Git, ancestor: str, descendant: str) -> bool:
-    """Tell whether ``ancestor`` is ``descendant`` or a few generations before it.
-
-    Most questions are about a commit just made on top of another: no process is needed for those.
-    """
+    # Most questions are about a commit just made on top of another: no process is needed for those.
     generation = {descendant}
     for _ in range(_NEAR):
         if ancestor in generation:
             return True
         generation = {parent for commit in generation for parent in parents(git, commit)}
-    return ancestor in generation
+    return ancestor in generation or git.succeeds(
+        "merge-base", "--is-ancestor", ancestor, descendant
+    )
 
 
 def parents(git: Git, commit: str) -> tuple[str, ...]:
@@ -192,14 +181,6 @@ def changed_between(git: Git, old: str, new: str, paths: tuple[str, ...]) -> tup
     return git.records(
         "diff-tree", "-r", "-z", "--no-renames", "--name-only", old, new, "--", *paths
     )
-
-
-def first_parent(git: Git, commit: str) -> str:
-    """Return the first parent of ``commit``; raises RepositoryError for a root commit."""
-    found = parents(git, commit)
-    if not found:
-        raise RepositoryError(f"{commit} has no parent in the repository {git.folder}")
-    return found[0]
 
 
 def bring_into_view(

@@ -1,15 +1,46 @@
-"""Read files out of commits, and write commits."""
+"""Read files out of commits, and write blobs, trees and commits."""
 
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import IO
 
 from skillopt_ci.errors import RepositoryError
-from skillopt_ci.git.process import FOLDER, SUBMODULE, Entry, Git, Object, lines, parse
+from skillopt_ci.git.process import Git
 
-# The object database: objects read and written by processes of git that stay.
+TREE = "040000"
+SUBMODULE = "160000"
+_REGULAR_FILE = "100644"
+_NOT_A_FILE = {
+    "120000": "a symbolic link; name the file that it points at",
+    SUBMODULE: "a submodule; files in it belong to another repository",
+    TREE: "a folder",
+}
+#: No tree has these names, in whatever case: some file systems ignore it.
+_NO_NAMES = ("", ".", "..", ".git")
+#: Names that mean the same object for ever, unlike those of refs.
+_LASTING = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?(?:\^\{(?:tree|commit)\})?")
 
-_UNKNOWN = (b" missing", b" ambiguous")
+#: Writes a commit with a tree, parents and a message, and returns its name.
+CommitWriter = Callable[[Git, str, Sequence[str], str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """What the database has under a name; ``kind`` is blob, tree, commit or tag."""
+
+    oid: str
+    kind: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a tree has under a name: mode as git writes it, and the object's name."""
+
+    mode: str
+    oid: str
 
 
 def find(git: Git, name: str) -> Object | None:
@@ -17,15 +48,34 @@ def find(git: Git, name: str) -> Object | None:
 
     Raises RepositoryError if the database cannot be read.
     """
-    if "\n" in name:  # two requests, to git
+    if "\n" in name:  # git would take it for two requests
         return None
-    if (known := git.objects.get(name)) is not None:
+    known: Object | None = git.cache.get(("object", name))
+    if known is not None:
         return known
     request = name.encode("utf-8", "surrogateescape") + b"\n"
-    found = git.ask("cat-file", "--batch", request=request, answer=_read_object)
-    if found is not None:
-        git.objects.put(name, found)
+    found = git.ask("cat-file", "--batch", request=request, read=_read_object)
+    if found is not None and _LASTING.fullmatch(name):
+        git.cache.put(("object", name), found, len(found.content))
     return found
+
+
+def _read_object(answers: IO[bytes]) -> Object | None:
+    head = _read_line(answers)
+    if head.endswith((" missing", " ambiguous")):
+        return None
+    oid, kind, size = head.split(" ")
+    content = answers.read(int(size))
+    if len(content) < int(size) or answers.read(1) != b"\n":
+        raise EOFError
+    return Object(oid, kind, content)
+
+
+def _read_line(answers: IO[bytes]) -> str:
+    line = answers.readline()
+    if not line.endswith(b"\n"):
+        raise EOFError
+    return line[:-1].decode("utf-8", "surrogateescape")
 
 
 def write_blob(git: Git, content: bytes) -> str:
@@ -38,47 +88,7 @@ def write_blob(git: Git, content: bytes) -> str:
         file.flush()
         request = file.name.encode("utf-8", "surrogateescape") + b"\n"
         how = ("hash-object", "-w", "--no-filters", "--stdin-paths")
-        return git.ask(*how, request=request, answer=_read_name)
-
-
-def write_tree(git: Git, entries: Mapping[str, Entry]) -> str:
-    """Write a folder and return its name; what the entries name need not be in a partial clone.
-
-    Raises RepositoryError if the database cannot be written.
-    """
-    how = ("mktree", "-z", "--missing", "--batch")
-    return git.ask(*how, request=lines(entries) + b"\0", answer=_read_name)
-
-
-def _read_object(answers: IO[bytes]) -> Object | None:
-    head = _read_line(answers)
-    if head.endswith(_UNKNOWN):
-        return None
-    oid, kind, size = head.decode("ascii").split(" ")
-    content = answers.read(int(size))
-    if len(content) < int(size) or answers.read(1) != b"\n":
-        raise EOFError
-    return Object(oid, kind, content)
-
-
-def _read_name(answers: IO[bytes]) -> str:
-    return _read_line(answers).decode("ascii")
-
-
-def _read_line(answers: IO[bytes]) -> bytes:
-    line = answers.readline()
-    if not line.endswith(b"\n"):
-        raise EOFError
-    return line[:-1]
-
-
-_NOT_A_FILE = {
-    "120000": "a symbolic link; name the file that it points at",
-    SUBMODULE: "a submodule; files in it belong to another repository",
-    FOLDER: "a folder",
-}
-#: Writes a commit with a tree, parents and a message, and returns its name.
-CommitWriter = Callable[[Git, str, Sequence[str], str], str]
+        return git.ask(*how, request=request, read=_read_line)
 
 
 def read_tree(git: Git, tree: str) -> Mapping[str, Entry]:
@@ -86,35 +96,68 @@ def read_tree(git: Git, tree: str) -> Mapping[str, Entry]:
 
     Raises RepositoryError if there is no such tree.
     """
-    oid, content = _tree(git, tree)
-    known = git.trees.get(oid)
+    found = _tree(git, tree)
+    known: dict[str, Entry] | None = git.cache.get(("entries", found.oid))
     if known is None:
-        known = parse(content, oid)
-        git.trees.put(oid, known, len(known))
+        known = parse_tree(found.content, len(found.oid) // 2)
+        git.cache.put(("entries", found.oid), known, len(found.content))
     return known
 
 
-def tree_of(git: Git, commit: str) -> str:
-    """Return the name of a commit's tree; raises RepositoryError if there is none."""
-    return _tree(git, commit)[0]
-
-
-def _tree(git: Git, name: str) -> tuple[str, bytes]:
+def _tree(git: Git, name: str) -> Object:
     found = find(git, f"{name}^{{tree}}")
     if found is None:
         raise RepositoryError(f"{name} is not a commit or tree of the repository {git.folder}")
-    return found.oid, found.content
+    return found
 
 
-def entry(git: Git, tree: str, path: str) -> Entry | None:
-    """Return what ``tree`` (or a commit's) has at ``path``, None if nothing."""
+def parse_tree(content: bytes, oid_bytes: int) -> dict[str, Entry]:
+    """Read a tree object in which the names of objects take ``oid_bytes``."""
+    entries, start = {}, 0
+    while start < len(content):
+        end = content.index(b"\0", start)
+        mode, _, name = content[start:end].partition(b" ")
+        start = end + 1 + oid_bytes
+        oid = content[end + 1 : start].hex()
+        entries[name.decode("utf-8", "surrogateescape")] = Entry(mode.decode().zfill(6), oid)
+    return entries
+
+
+def format_tree(entries: Mapping[str, Entry]) -> bytes:
+    """Write the entries for ``git mktree -z``, which puts them in order."""
+    kinds = {TREE: "tree", SUBMODULE: "commit"}
+    found = (
+        f"{entry.mode} {kinds.get(entry.mode, 'blob')} {entry.oid}\t{name}\0"
+        for name, entry in entries.items()
+    )
+    return "".join(found).encode("utf-8", "surrogateescape")
+
+
+def write_tree(git: Git, entries: Mapping[str, Entry]) -> str:
+    """Write a tree and return its name; its objects need not be here in a partial clone.
+
+    Raises RepositoryError if the database cannot be written.
+    """
+    how = ("mktree", "-z", "--missing", "--batch")
+    return git.ask(*how, request=format_tree(entries) + b"\0", read=_read_line)
+
+
+def file_entry(git: Git, tree: str, path: str) -> Entry | None:
+    """Return the entry of a file in ``tree`` (or a commit's), None if nothing is at ``path``.
+
+    Raises RepositoryError if it is something else than a regular file.
+    """
     *folders, name = path.split("/")
+    below = tree
     for folder in folders:
-        found = read_tree(git, tree).get(folder)
-        if found is None or found.mode != FOLDER:
+        found = read_tree(git, below).get(folder)
+        if found is None or found.mode != TREE:
             return None
-        tree = found.oid
-    return read_tree(git, tree).get(name)
+        below = found.oid
+    found = read_tree(git, below).get(name)
+    if found is not None and found.mode in _NOT_A_FILE:
+        raise RepositoryError(f"{path} in commit {tree[:12]} is {_NOT_A_FILE[found.mode]}")
+    return found
 
 
 def read_file(git: Git, tree: str, path: str) -> str | None:
@@ -144,124 +187,11 @@ def read_blob(git: Git, oid: str) -> bytes:
     return found.content
 
 
-def file_entry(git: Git, tree: str, path: str) -> Entry | None:
-    """Return the entry of a regular file; raises RepositoryError if it is something else."""
-    found = entry(git, tree, path)
-    if found is not None and found.mode in _NOT_A_FILE:
-        raise RepositoryError(f"{path} in commit {tree[:12]} is {_NOT_A_FILE[found.mode]}")
-    return found
-
-
-def list_files(git: Git, tree: str, folder: str) -> tuple[str, ...]:
-    """Return the paths of all files below ``folder`` (the whole tree if empty), sorted by git."""
-    below = ("--", folder.rstrip("/") + "/") if folder else ()
-    return git.records("ls-tree", "-r", "-z", "--full-tree", "--name-only", tree, *below)
-
-
-def write_commit(git: Git, tree: str, parents: Sequence[str], message: str) -> str:
-    """Write a commit and return its name; it is signed if ``commit.gpgsign`` says so.
-
-    Raises RepositoryError if git does not know who is committing, or cannot sign.
-    """
-    signing = ("-S",) if signs(git) else ()
-    lineage = [word for parent in parents for word in ("-p", parent)]
-    made = git.attempt(
-        "commit-tree", tree, *lineage, *signing, "-F", "-", stdin=message.encode("utf-8")
-    )
-    if made.status != 0:
-        require_identity(git)
-        raise RepositoryError(f"git could not write a commit: {made.stderr.strip()}")
-    return made.text
-
-
-def signs(git: Git) -> bool:
-    """Tell whether the user wants commits signed."""
-    return git.remember("config", "--type=bool", "commit.gpgsign").text == "true"
-
-
-def require_identity(git: Git) -> None:
-    """Raise RepositoryError unless git knows a name and an e-mail address for commits."""
-    for role in ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"):
-        if git.remember("var", role).status != 0:
-            raise RepositoryError(
-                "git does not know who is committing",
-                hint="Set git.author_name and git.author_email in the configuration, or\n"
-                "git config --global user.name … && git config --global user.email …",
-            )
-
-
-# Change files of a tree: only the folders on the way to them are read and written again.
-
-_REGULAR_FILE = "100644"
-#: What git has in no tree, in whatever case: some systems do not tell it apart.
-_NO_NAMES = ("", ".", "..", ".git")
-
-#: New entries of a folder, by their paths' parts; None removes.
-_Changes = Mapping[tuple[str, ...], Entry | None]
-
-
-def change_tree(git: Git, tree: str, changes: Mapping[str, str | None]) -> str:
-    """Write ``tree`` with new texts at some paths (None removes) and return its name.
-
-    Modes of existing files stay. Raises RepositoryError for a path that cannot be a file.
-    """
-    entries = {_parts(path): _store(git, tree, path, text) for path, text in changes.items()}
-    if not entries:
-        return tree_of(git, tree)
-    changed = _changed(git, read_tree(git, tree), entries)
-    return write_tree(git, changed)
-
-
-def _parts(path: str) -> tuple[str, ...]:
-    parts = tuple(path.split("/"))
-    if "\0" in path or any(part.lower() in _NO_NAMES for part in parts):
-        raise RepositoryError(f"not a path inside the repository: {path!r}")
-    return parts
-
-
-def _changed(git: Git, before: Mapping[str, Entry], changes: _Changes) -> dict[str, Entry]:
-    """A folder's entries after ``changes``; its folders are written, itself not yet."""
-    entries = dict(before)
-    below: dict[str, dict[tuple[str, ...], Entry | None]] = {}
-    for (name, *rest), new in changes.items():
-        if rest:
-            below.setdefault(name, {})[tuple(rest)] = new
-        elif new is None:
-            entries.pop(name, None)
-        else:
-            entries[name] = new
-    for name, inner in below.items():
-        _change_folder(git, entries, name, inner)
-    return entries
-
-
-def _change_folder(git: Git, entries: dict[str, Entry], name: str, changes: _Changes) -> None:
-    """Apply ``changes`` to a folder in ``entries``: made if need be, and gone once it is empty."""
-    found = entries.get(name)
-    is_folder = found is not None and found.mode == FOLDER
-    changed = _changed(git, read_tree(git, found.oid) if found and is_folder else {}, changes)
-    if changed:
-        entries[name] = Entry(FOLDER, write_tree(git, changed))
-    elif is_folder:
-        del entries[name]
-
-
-def _store(git: Git, tree: str, path: str, text: str | None) -> Entry | None:
-    found = file_entry(git, tree, path)
-    if text is None:
-        return None
-    mode = _REGULAR_FILE if found is None else found.mode
-    return Entry(mode, write_blob(git, text.encode("utf-8")))
-
-
-# Read many files of many commits by one git process.
-
-
 def read_texts(git: Git, files: Sequence[tuple[str, str]]) -> tuple[str | None, ...]:
-    """The texts of ``files``, each a commit and a path in it, in their order.
+    """The texts of ``files``, each a commit and a path in it, read by one process.
 
-    None stands for a file that is not there or is no UTF-8 text. Paths with line feeds are not
-    there. What a link points at counts as its text.
+    None stands for a file that does not exist or is not UTF-8. Paths with line feeds do not
+    exist. A link's text is the path that it points at.
     """
     asked = [f"{commit}:{path}" if "\n" not in path else "" for commit, path in files]
     answer = git.run("cat-file", "--batch", stdin="".join(f"{one}\n" for one in asked).encode())
@@ -283,3 +213,82 @@ def _texts(answer: bytes, count: int) -> Iterator[str | None]:
             yield content.decode("utf-8") if kind == b"blob" else None
         except UnicodeDecodeError:
             yield None
+
+
+def list_files(git: Git, tree: str, folder: str) -> tuple[str, ...]:
+    """Return the paths of all files below ``folder`` (the whole tree if empty), sorted by git."""
+    below = ("--", folder.rstrip("/") + "/") if folder else ()
+    return git.records("ls-tree", "-r", "-z", "--full-tree", "--name-only", tree, *below)
+
+
+def change_tree(git: Git, tree: str, changes: Mapping[str, str | None]) -> str:
+    """Write ``tree`` with new texts at some paths (None removes) and return its name.
+
+    Modes of existing files stay; only the folders on the way to the files are read and written.
+    Raises RepositoryError for a path that cannot be a file.
+    """
+    entries: dict[tuple[str, ...], Entry | None] = {}
+    for path, text in changes.items():
+        parts = tuple(path.split("/"))
+        if "\0" in path or any(part.lower() in _NO_NAMES for part in parts):
+            raise RepositoryError(f"not a path inside the repository: {path!r}")
+        found = file_entry(git, tree, path)
+        mode = _REGULAR_FILE if found is None else found.mode
+        entries[parts] = None if text is None else Entry(mode, write_blob(git, text.encode()))
+    if not entries:
+        return _tree(git, tree).oid
+    return write_tree(git, _changed(git, read_tree(git, tree), entries))
+
+
+def _changed(
+    git: Git, before: Mapping[str, Entry], changes: Mapping[tuple[str, ...], Entry | None]
+) -> dict[str, Entry]:
+    """A folder's entries after ``changes``, by their paths' parts; its subfolders are written."""
+    entries = dict(before)
+    below: dict[str, dict[tuple[str, ...], Entry | None]] = {}
+    for (name, *rest), new in changes.items():
+        if rest:
+            below.setdefault(name, {})[tuple(rest)] = new
+        elif new is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = new
+    for name, inner in below.items():
+        found = entries.get(name)
+        is_folder = found is not None and found.mode == TREE
+        changed = _changed(git, read_tree(git, found.oid) if found and is_folder else {}, inner)
+        if changed:
+            entries[name] = Entry(TREE, write_tree(git, changed))
+        elif is_folder:
+            del entries[name]
+    return entries
+
+
+def write_commit(git: Git, tree: str, parents: Sequence[str], message: str) -> str:
+    """Write a commit and return its name; it is signed if ``commit.gpgsign`` says so.
+
+    Raises RepositoryError if git does not know who is committing, or cannot sign.
+    """
+    signing = ("-S",) if signs(git) else ()
+    lineage = [word for parent in parents for word in ("-p", parent)]
+    made = git.attempt("commit-tree", tree, *lineage, *signing, "-F", "-", stdin=message.encode())
+    if made.status != 0:
+        require_identity(git)
+        raise RepositoryError(f"git could not write a commit: {made.stderr.strip()}")
+    return made.text
+
+
+def signs(git: Git) -> bool:
+    """Tell whether the user wants commits signed."""
+    return git.remember("config", "--type=bool", "commit.gpgsign").text == "true"
+
+
+def require_identity(git: Git) -> None:
+    """Raise RepositoryError unless git knows a name and an e-mail address for commits."""
+    for role in ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"):
+        if git.remember("var", role).status != 0:
+            raise RepositoryError(
+                "git does not know who is committing",
+                hint="Set git.author_name and git.author_email in the configuration, or\n"
+                "git config --global user.name … && git config --global user.email …",
+            )

@@ -1,228 +1,29 @@
-"""Run git: a process per call or one that stays, deaf to what hooks say to their children."""
+"""Run git: one process per command, or one that stays and answers request after request.
+
+GitPython finds the repository (:func:`skillopt_ci.git.refs.find`). It cannot run git for us: it
+only adds variables to the environment and never takes away those that hooks set, and its object
+database knows no SHA-256 and does not sync to disk what it writes.
+"""
 
 import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
-from typing import IO, Generic, TypeVar
+from typing import IO, Any, Generic, TypeVar
 
 from skillopt_ci.confinement import git_credentials
 from skillopt_ci.errors import RepositoryError
 
-# A git process that stays, and answers one request after the other.
-
 Answer = TypeVar("Answer")
-
-
-class Ended(Exception):
-    """The process ended instead of answering; the message is what it wrote on standard error."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Partner:
-    """A running process; its complaints go to a file, which never fills up as a pipe does."""
-
-    process: subprocess.Popen[bytes]
-    requests: IO[bytes]
-    answers: IO[bytes]
-    complaints: IO[bytes]
-
-    @classmethod
-    def begin(cls, command: Sequence[str], environ: Mapping[str, str]) -> "_Partner":
-        complaints = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
-        try:
-            process = subprocess.Popen(  # noqa: S603
-                command,
-                env=environ,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=complaints,
-            )
-        except BaseException:
-            complaints.close()
-            raise
-        assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018
-        return cls(process, process.stdin, process.stdout, complaints)
-
-    def exchange(self, request: bytes, answer: Callable[[IO[bytes]], Answer]) -> Answer:
-        """Raises Ended if the process is gone."""
-        try:
-            self.requests.write(request)
-            self.requests.flush()
-            return answer(self.answers)
-        except (BrokenPipeError, EOFError):
-            self.process.wait()
-            self.complaints.seek(0)
-            raise Ended(self.complaints.read().decode("utf-8", "replace").strip()) from None
-
-    def end(self) -> None:
-        self.process.terminate()
-        with suppress(BrokenPipeError):
-            self.requests.close()
-        self.answers.close()
-        self.complaints.close()
-        self.process.wait()
-
-
-class Conversation:
-    """Requests to one process, which begins with the first of them.
-
-    It ends when this object is let go of, and with us, however we end: its standard input ends
-    then. One that ended by itself is begun again: Ctrl-C, for one, reaches the whole
-    process group.
-    """
-
-    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
-        self._command = command
-        self._environ = environ
-        self._partner: _Partner | None = None
-        self._lock = Lock()
-
-    def ask(self, request: bytes, answer: Callable[[IO[bytes]], Answer]) -> Answer:
-        """Send ``request`` and return what ``answer`` reads; that must be the whole answer.
-
-        ``answer`` raises EOFError where the stream ends too early. A request may be sent twice.
-        Raises Ended if the process cannot answer, OSError if it cannot be begun.
-        """
-        with self._lock:
-            try:
-                return self._exchange(request, answer)
-            except Ended:
-                return self._exchange(request, answer)
-
-    def _exchange(self, request: bytes, answer: Callable[[IO[bytes]], Answer]) -> Answer:
-        partner = self._partner or _Partner.begin(self._command, self._environ)
-        # Until the answer is read to its end the process is not ours to ask again: after an
-        # interrupt the rest of this answer would be taken for the next one.
-        self._partner = None
-        try:
-            found = partner.exchange(request, answer)
-        except BaseException:
-            partner.end()
-            raise
-        self._partner = partner
-        return found
-
-    def __del__(self) -> None:
-        if self._partner is not None:
-            self._partner.end()
-
-
-# What was read of late: one stage after the other asks for the same.
-
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-
-
-class Recent(Generic[Key, Value]):
-    """Remembers values as long as there is ``room`` for their sizes: the oldest go first.
-
-    It may be asked from several threads.
-    """
-
-    def __init__(self, room: int) -> None:
-        self._room = room
-        self._known: dict[Key, tuple[Value, int]] = {}
-        self._lock = Lock()
-
-    def get(self, key: Key) -> Value | None:
-        """The value of this key, if it is remembered."""
-        found = self._known.get(key)
-        return None if found is None else found[0]
-
-    def put(self, key: Key, value: Value, size: int) -> None:
-        """Remember what ``key`` stands for; the first value of a key stays."""
-        with self._lock:
-            if key in self._known:
-                return
-            self._known[key] = value, size
-            self._room -= size
-            while self._room < 0:
-                _, gone = self._known.pop(next(iter(self._known)))
-                self._room += gone
-
-
-# Objects of the repository that were read of late.
-
-#: Names that mean the same object for ever, unlike those of refs.
-_LASTING = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?(?:\^\{tree\})?")
-#: So many bytes are kept at most.
-_ROOM = 4_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Object:
-    """What the database has under a name; ``kind`` is blob, tree, commit or tag."""
-
-    oid: str
-    kind: str
-    content: bytes
-
-
-class ObjectMemory:
-    """Remembers objects by name, in ``room`` bytes; it may be asked from several threads."""
-
-    def __init__(self, room: int = _ROOM) -> None:
-        self._known = Recent[str, Object](room)
-
-    def get(self, name: str) -> Object | None:
-        """The object of this name, if it is remembered."""
-        return self._known.get(name)
-
-    def put(self, name: str, found: Object) -> None:
-        """Remember an object; one whose name may come to mean another is not."""
-        if _LASTING.fullmatch(name):
-            self._known.put(name, found, len(found.content))
-
-
-# A folder as git stores it: names, and the mode and object of each.
-
-FOLDER = "040000"
-SUBMODULE = "160000"
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What a tree has at a path: mode as git writes it, and the object's name."""
-
-    mode: str
-    oid: str
-
-
-def parse(content: bytes, oid: str) -> dict[str, Entry]:
-    """Return the entries of the tree object ``oid``, whose name says how long names are."""
-    return dict(_entries(content, len(oid) // 2))
-
-
-def lines(entries: Mapping[str, Entry]) -> bytes:
-    """Word the entries for ``git mktree -z``, which puts them in order."""
-    found = (
-        f"{entry.mode} {_kind(entry.mode)} {entry.oid}\t{name}\0" for name, entry in entries.items()
-    )
-    return "".join(found).encode("utf-8", "surrogateescape")
-
-
-def _entries(content: bytes, width: int) -> Iterator[tuple[str, Entry]]:
-    start = 0
-    while start < len(content):
-        end = content.index(b"\0", start)
-        mode, _, name = content[start:end].partition(b" ")
-        start = end + 1 + width
-        oid = content[end + 1 : start].hex()
-        entry = Entry(mode.decode("ascii").zfill(6), oid)
-        yield name.decode("utf-8", "surrogateescape"), entry
-
-
-def _kind(mode: str) -> str:
-    return {FOLDER: "tree", SUBMODULE: "commit"}.get(mode, "blob")
-
 
 #: What git hooks and aliases hand to their children; it would redirect us to their repository or
 #: index. ``GIT_CONFIG_*`` stays: credentials travel in it.
@@ -252,13 +53,13 @@ _ENVIRONMENT = MappingProxyType(
         "GIT_LITERAL_PATHSPECS": "1",
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_TERMINAL_PROMPT": "0",
-        # git's words are read by us: they must be English
+        # we parse git's messages: they must be English
         "LANGUAGE": "C",
         "LC_ALL": "C",
     }
 )
 
-#: Settings of the user under which plumbing would write beside the private index, sign or encode
+#: User settings under which plumbing would write beside the private index, sign or encode
 #: differently, guess an identity, or start housekeeping in the background.
 _SETTINGS = (
     "core.splitIndex=false",
@@ -271,13 +72,122 @@ _SETTINGS = (
     "maintenance.auto=false",
     "user.useConfigOnly=true",
 )
-
 _COMMAND = ("git", *(word for setting in _SETTINGS for word in ("-c", setting)))
 
-#: So many entries of folders are remembered.
-_ENTRIES = 20_000
-
+#: Bytes of objects that are kept in memory.
+_CACHE_BYTES = 4_000_000
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
+
+
+class Ended(Exception):
+    """The process ended instead of answering; the message is its standard error."""
+
+
+class BatchProcess:
+    """Requests to one process, started with the first of them.
+
+    It ends when this object is dropped and when we end, however that happens: its standard input
+    is closed then. One that ended by itself is restarted: Ctrl-C, for one, reaches the whole
+    process group.
+    """
+
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
+        self._command = command
+        self._environ = environ
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors: IO[bytes] | None = None
+        self._lock = Lock()
+
+    @property
+    def pid(self) -> int | None:
+        """The process's number while it runs."""
+        return self._process.pid if self._process else None
+
+    def ask(self, request: bytes, read: Callable[[IO[bytes]], Answer]) -> Answer:
+        """Send ``request`` and return what ``read`` reads, which must be the whole answer.
+
+        ``read`` raises EOFError where the stream ends too early. A request may be sent twice.
+        Raises Ended if the process cannot answer, OSError if it cannot be started.
+        """
+        with self._lock:
+            try:
+                return self._exchange(request, read)
+            except Ended:
+                return self._exchange(request, read)
+
+    def _exchange(self, request: bytes, read: Callable[[IO[bytes]], Answer]) -> Answer:
+        if self._process is None:
+            # a file, since a pipe that nobody reads fills up
+            self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+            self._process = subprocess.Popen(  # noqa: S603
+                self._command,
+                env=self._environ,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+            )
+        process, errors = self._process, self._errors
+        assert process.stdin and process.stdout and errors  # noqa: S101, PT018
+        try:
+            process.stdin.write(request)
+            process.stdin.flush()
+            return read(process.stdout)
+        except (BrokenPipeError, EOFError):
+            process.wait()
+            errors.seek(0)
+            message = errors.read().decode("utf-8", "replace").strip()
+            self._end()
+            raise Ended(message) from None
+        except BaseException:
+            # the rest of this answer would be taken for the next one
+            self._end()
+            raise
+
+    def _end(self) -> None:
+        process, errors = self._process, self._errors
+        self._process = self._errors = None
+        if process is not None:
+            process.terminate()
+            for stream in filter(None, (process.stdin, process.stdout)):
+                with suppress(BrokenPipeError):
+                    stream.close()
+            process.wait()
+        if errors is not None:
+            errors.close()
+
+    def __del__(self) -> None:
+        self._end()
+
+
+class Lru(Generic[Key, Value]):
+    """Keeps values while their sizes fit into ``room``; drops the least recently used.
+
+    Several threads may use it.
+    """
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._known: dict[Key, tuple[Value, int]] = {}
+        self._lock = Lock()
+
+    def get(self, key: Key) -> Value | None:
+        """The value of ``key``, if it is kept."""
+        with self._lock:
+            if (found := self._known.pop(key, None)) is None:
+                return None
+            self._known[key] = found
+            return found[0]
+
+    def put(self, key: Key, value: Value, size: int) -> None:
+        """Keep a value; the first one of a key stays."""
+        with self._lock:
+            if key in self._known:
+                return
+            self._known[key] = value, size
+            self._room -= size
+            while self._room < 0:
+                _, gone = self._known.pop(next(iter(self._known)))
+                self._room += gone
 
 
 def redact(text: str) -> str:
@@ -287,7 +197,7 @@ def redact(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a git process said; ``stderr`` is redacted."""
+    """What a git process printed; ``stderr`` is redacted."""
 
     status: int
     stdout: bytes
@@ -303,59 +213,45 @@ class Result:
 class Git:
     """The git command, run in ``folder`` with ``env`` on top of the cleaned environment.
 
-    Processes that stay (see :meth:`ask`) end when the last user lets go of this object.
+    Batch processes (see :meth:`ask`) end when the last user drops this object. ``cache`` holds
+    objects, and trees as their entries, by names that never change their meaning.
     """
 
     folder: Path
     env: Mapping[str, str] = field(default_factory=dict)
-    _conversations: dict[tuple[str, ...], Conversation] = field(
+    batches: dict[tuple[str, ...], BatchProcess] = field(
         default_factory=dict, init=False, repr=False, compare=False
+    )
+    cache: Lru[tuple[str, str], Any] = field(
+        default_factory=partial(Lru, _CACHE_BYTES), init=False, repr=False, compare=False
     )
     _remembered: dict[tuple[str, ...], Result] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    objects: ObjectMemory = field(
-        default_factory=ObjectMemory, init=False, repr=False, compare=False
-    )
-    """Objects that were read of late."""
-    trees: Recent[str, Mapping[str, Entry]] = field(
-        default_factory=partial(Recent, _ENTRIES), init=False, repr=False, compare=False
-    )
-    """Those of them that are folders, as their entries."""
 
     def with_env(self, **env: str) -> "Git":
         """Return the same command with more environment variables."""
         return Git(self.folder, {**self.env, **env})
 
     def attempt(self, *args: str, stdin: bytes = b"") -> Result:
-        """Run ``git <args>`` and return what came of it, whatever the exit status.
+        """Run ``git <args>`` and return its result, whatever the exit status.
 
         Raises RepositoryError if git is not installed.
         """
-        # Here and not above: importing GitPython looks for git and costs a tenth of a second.
+        pipe = subprocess.PIPE
         try:
-            import git  # noqa: PLC0415
-        except ImportError as error:
-            raise RepositoryError("git is not installed", hint=str(error).split("\n")[0]) from error
-        with tempfile.TemporaryFile() as source:
-            source.write(stdin)
-            source.seek(0)
-            status, stdout, stderr = git.Git().execute(
-                [*self._clean(), *self._command(args)],
-                istream=source,
-                env={**git_credentials(args[0]), **_ENVIRONMENT, **self.env},
-                with_extended_output=True,
-                with_exceptions=False,
-                stdout_as_string=False,
-                strip_newline_in_stdout=False,
-            )
-        return Result(status, stdout, redact(stderr))
-
-    def _clean(self) -> list[str]:
-        """Word the removal of inherited variables, which GitPython itself can only set."""
-        unwanted = [name for name in _INHERITED if name in os.environ and name not in self.env]
-        # only where there are any: it is one more program to begin, each time
-        return ["env", *(word for name in unwanted for word in ("-u", name))] if unwanted else []
+            # not `run`, which kills git on Ctrl-C before it can remove its locks
+            with subprocess.Popen(  # noqa: S603
+                self._command(args),
+                env=self._environ(args[0]),
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+            ) as process:
+                stdout, stderr = process.communicate(stdin)
+        except OSError as error:
+            raise _cannot_start(error) from error
+        return Result(process.returncode, stdout, redact(stderr.decode("utf-8", "surrogateescape")))
 
     def remember(self, *args: str) -> Result:
         """Like :meth:`attempt`, but run once only: for settings, which stay while we run."""
@@ -363,34 +259,22 @@ class Git:
             self._remembered[args] = self.attempt(*args)
         return self._remembered[args]
 
-    def ask(self, *args: str, request: bytes, answer: Callable[[IO[bytes]], Answer]) -> Answer:
-        """Ask ``git <args>``, a process that stays and reads requests, and return its answer.
+    def ask(self, *args: str, request: bytes, read: Callable[[IO[bytes]], Answer]) -> Answer:
+        """Send ``request`` to ``git <args>``, a process that stays, and return its answer.
 
-        ``answer`` reads the whole of it, and raises EOFError where it breaks off; the request may
-        be sent twice. Raises RepositoryError with git's words if git ends instead.
+        See :meth:`BatchProcess.ask`. Raises RepositoryError with git's message if it ends instead.
         """
-        if args not in self._conversations:
-            self._conversations[args] = Conversation(self._command(args), self._environ(args[0]))
+        if args not in self.batches:
+            self.batches[args] = BatchProcess(self._command(args), self._environ(args[0]))
         try:
-            return self._conversations[args].ask(request, answer)
+            return self.batches[args].ask(request, read)
         except Ended as ended:
             raise self._failed(args, redact(str(ended)) or "it ended") from ended
         except OSError as error:
-            raise _cannot_begin(error) from error
-
-    def _command(self, args: tuple[str, ...]) -> tuple[str, ...]:
-        return (*_COMMAND, "-C", str(self.folder), *args)
-
-    def _environ(self, command: str) -> dict[str, str]:
-        """What git is handed: our own environment, in which credentials may travel, cleaned."""
-        inherited = {name: value for name, value in os.environ.items() if name not in _INHERITED}
-        return {**inherited, **git_credentials(command), **_ENVIRONMENT, **self.env}
-
-    def _failed(self, args: tuple[str, ...], words: str) -> RepositoryError:
-        return RepositoryError(f"git {args[0]} failed in {self.folder}: {words}")
+            raise _cannot_start(error) from error
 
     def run(self, *args: str, stdin: bytes = b"") -> Result:
-        """Run ``git <args>``; raises RepositoryError with git's words unless it succeeds."""
+        """Run ``git <args>``; raises RepositoryError with git's message unless it succeeds."""
         result = self.attempt(*args, stdin=stdin)
         if result.status != 0:
             raise self._failed(args, result.stderr.strip() or f"exit status {result.status}")
@@ -411,8 +295,18 @@ class Git:
             raise self._failed(args, result.stderr.strip())
         return result.status == 0
 
+    def _command(self, args: tuple[str, ...]) -> tuple[str, ...]:
+        return (*_COMMAND, "-C", str(self.folder), *args)
 
-def _cannot_begin(error: OSError) -> RepositoryError:
+    def _environ(self, command: str) -> dict[str, str]:
+        inherited = {name: value for name, value in os.environ.items() if name not in _INHERITED}
+        return {**inherited, **git_credentials(command), **_ENVIRONMENT, **self.env}
+
+    def _failed(self, args: tuple[str, ...], message: str) -> RepositoryError:
+        return RepositoryError(f"git {args[0]} failed in {self.folder}: {message}")
+
+
+def _cannot_start(error: OSError) -> RepositoryError:
     if isinstance(error, FileNotFoundError):
         return RepositoryError("git is not installed", hint=str(error))
     return RepositoryError(f"git cannot be run: {error}")

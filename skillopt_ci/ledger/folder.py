@@ -7,7 +7,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from skillopt_ci.errors import RepositoryError
-from skillopt_ci.git.process import Recent
+from skillopt_ci.git.process import Lru
 from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord, Summary
 
 # Records of the run that were read of late.
@@ -22,7 +22,7 @@ class RecordMemory:
     """Remembers the records that texts were read as: a long history is looked at in each step."""
 
     def __init__(self, room: int = _ROOM) -> None:
-        self._known = Recent[tuple[type[BaseModel], str], BaseModel](room)
+        self._known = Lru[tuple[type[BaseModel], str], BaseModel](room)
 
     def read(self, model: type[_Model], text: str) -> _Model:
         """The record of ``model`` that ``text`` is; raises pydantic's ValidationError if none."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from skillopt_ci.config.config import Git
 from skillopt_ci.errors import RepositoryError
-from skillopt_ci.git import history, refs
+from skillopt_ci.git import history, refs, remote
 from skillopt_ci.git.history import Commit
 from skillopt_ci.ledger.ledger import Ledger
 
@@ -59,7 +59,7 @@ def runs(start: Path) -> tuple[str, ...]:
     found = [*branches, *folders.splitlines()]
     remote_name = refs.choose_remote(git, Git().remote)
     if not found and remote_name is not None:
-        found = list(refs.heads(git, remote_name, _SKILLS_BRANCHES[0]))
+        found = list(remote.heads(git, remote_name, _SKILLS_BRANCHES[0]))
     return tuple(sorted({line.rpartition("/")[2] for line in found}))
 
 

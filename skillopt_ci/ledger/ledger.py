@@ -7,12 +7,13 @@ from pathlib import Path
 
 from skillopt_ci.config import config
 from skillopt_ci.errors import RepositoryError
-from skillopt_ci.git import history, objects, refs, sync
+from skillopt_ci.git import history, locks, objects, refs, remote, sync
 from skillopt_ci.git.history import Commit
+from skillopt_ci.git.merge import TakeIn, merge_trees
 from skillopt_ci.git.objects import CommitWriter
 from skillopt_ci.git.process import Git
-from skillopt_ci.git.refs import Move, RunRefs, deepen_clone
-from skillopt_ci.git.sync import TakeIn, clear_stale_locks, run_lock
+from skillopt_ci.git.refs import Move, RunRefs
+from skillopt_ci.git.sync import RunBranches
 from skillopt_ci.redaction import Redact, unchanged
 
 
@@ -68,7 +69,7 @@ class Ledger:
         """
         found = refs.find(start, settings)
         remote_name = refs.choose_remote(found.git, settings.remote)
-        base = refs.choose_base(found.git, remote_name, settings.base)
+        base = remote.choose_base(found.git, remote_name, settings.base)
         ledger = cls(found.root, found.common_dir, run, base, remote_name, found.git)
         # What one of the run's own branches may be called, the other may too; and a base that is
         # not configured was named by git.
@@ -89,30 +90,30 @@ class Ledger:
         """The run's refs, by their full names."""
         return refs.for_run(self.run, self.base)
 
+    @property
+    def _branches(self) -> RunBranches:
+        return RunBranches(self.git, self.remote, self.names, self.is_ancestor)
+
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the run's lock for a ``with`` block; LostRace at once if somebody else does.
 
-        First puts right what a kill or a power loss left on the run's refs: stale locks, and files
+        First repairs what a kill or a power loss left on the run's refs: stale locks, and files
         that name no commit. Raises RepositoryError for what a person must look into.
         """
-        with run_lock(self.common_dir, self.run):
+        with locks.run_lock(self.common_dir, self.run):
             names = refs.written(self.names, self.remote)
-            clear_stale_locks(self.git, self.common_dir, names, self.tell)
+            locks.clear_stale_locks(self.git, self.common_dir, names, self.tell)
             refs.repair(self.git, self.common_dir, names, self.remote, self.tell)
             yield
 
     def sync(self) -> Position:
         """Learn where the run stands; local branches follow the remote, or heal after a kill.
 
-        Raises RepositoryError without a base branch or with parted histories, InfrastructureError
-        if the remote cannot be read.
+        Raises RepositoryError without a base branch or with diverged histories,
+        InfrastructureError if the remote cannot be read.
         """
-        heads = (
-            sync.local_heads(self.git, self.names)
-            if self.remote is None
-            else sync.follow_remote(self.git, self.remote, self.names, self.is_ancestor)
-        )
+        heads = self._branches.heads()
         tip = heads.tip
         base_in_tip = tip is None or self.is_ancestor(heads.base, tip)
         # each contains the other only if they are one
@@ -131,7 +132,7 @@ class Ledger:
         """
         where = refs.branch(self.names.skills) if position.tip else self.base
         sync.require_files(self.git, position.head, paths, where)
-        sync.check(self.git, self.remote, self.names, position.base)
+        self._branches.check(position.base)
 
     def read(self, commit: str, path: str) -> str | None:
         """Return the text of a file as ``commit`` has it, None if it has none.
@@ -168,7 +169,7 @@ class Ledger:
         """
         if self.remote is None or not (self.common_dir / "shallow").exists():
             return False
-        deepen_clone(self.git, self.remote, self.names.all, generations)
+        remote.deepen_clone(self.git, self.remote, self.names.all, generations)
         return True
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
@@ -196,15 +197,13 @@ class Ledger:
 
         Raises RepositoryError without an identity, or for a path that cannot be a file.
         """
-        clean = {path: self._redacted(path, text) for path, text in changes.items()}
+        # a skill must stay, to the last byte, the text that was measured
+        clean = {
+            path: self.redact(text) if text and path.endswith((".json", ".jsonl")) else text
+            for path, text in changes.items()
+        }
         tree = objects.change_tree(self.git, tree_of, clean)
         return self.write_commit(self.git, tree, parents, self.redact(message))
-
-    def revert(self, candidate: str, changes: Mapping[str, str | None], message: str) -> str:
-        """Write a commit on top of ``candidate`` that undoes it, apart from ``changes``."""
-        return self.commit(
-            (candidate,), history.first_parent(self.git, candidate), changes, message
-        )
 
     def take_in_base(self, tip: str, base: str, keep: Sequence[str]) -> TakeIn:
         """Merge ``base`` into ``tip`` without a checkout; at and below ``keep``, tip's files stay.
@@ -213,21 +212,21 @@ class Ledger:
         histories are unrelated.
         """
         self._bring_into_view(tip, base)
-        return sync.merge_trees(self.git, tip, base, tuple(keep))
+        return merge_trees(self.git, tip, base, tuple(keep))
 
-    def propose(self, candidate: str) -> None:
+    def push_candidate(self, candidate: str) -> None:
         """Make ``candidate`` the step in flight; a second time changes nothing.
 
         Raises LostRace if there is another one, PushRefused if the remote will not have it.
         """
-        sync.propose(self.git, self.remote, self.names, candidate)
+        self._branches.push_candidate(candidate)
 
     def withdraw(self, candidate: str) -> None:
         """Give up the step in flight, if it is still this one; a second time changes nothing.
 
         Raises LostRace if another one is in flight, PushRefused if the remote keeps it.
         """
-        sync.withdraw(self.git, self.remote, self.names, candidate)
+        self._branches.withdraw(candidate)
 
     def advance(
         self, expected_tip: str | None, new_tip: str, drop_candidate: str | None = None
@@ -240,16 +239,11 @@ class Ledger:
         checked out, ValueError if ``new_tip`` does not contain ``expected_tip``.
         """
         move = Move(self.names.skills, expected_tip, new_tip)
-        sync.advance(self.git, self.remote, self.names, move, drop_candidate, self.is_ancestor)
-
-    def _redacted(self, path: str, text: str | None) -> str | None:
-        # a skill must stay, to the last byte, the text that was measured
-        is_record = text is not None and path.endswith((".json", ".jsonl"))
-        return self.redact(text) if text is not None and is_record else text
+        self._branches.advance(move, drop_candidate)
 
     def _bring_into_view(self, one: str, other: str) -> None:
         def deepen(generations: int) -> None:
             if self.remote is not None:
-                deepen_clone(self.git, self.remote, self.names.all, generations)
+                remote.deepen_clone(self.git, self.remote, self.names.all, generations)
 
         history.bring_into_view(self.git, self.common_dir / "shallow", one, other, deepen)

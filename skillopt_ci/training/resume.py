@@ -90,7 +90,7 @@ async def put_forward(
 
     def published() -> str:
         commit = write(session.ledger, (parent,), parent, files, text)
-        session.ledger.propose(commit)
+        session.ledger.push_candidate(commit)
         return commit
 
     commit = await asyncio.to_thread(published)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.git.sync import run_lock
+from skillopt_ci.git.locks import run_lock
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Cli

@@ -33,7 +33,7 @@ class Clone:
         position = self.ledger.sync()
         head = position.head
         candidate = self.ledger.commit((head,), head, {SKILL: text}, f"Write {text}")
-        self.ledger.propose(candidate)
+        self.ledger.push_candidate(candidate)
         tip = self.ledger.commit((head, candidate), candidate, {}, f"Merge {text}")
         self.ledger.advance(position.tip, tip, candidate)
         return tip

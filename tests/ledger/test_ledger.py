@@ -12,7 +12,7 @@ from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger.ledger import Ledger
 
 if TYPE_CHECKING:
-    from tests.ledger.conftest import Bench
+    from repositories import Bench
 
 
 def checkout_state(bench: Bench, folder: Path) -> dict[str, object]:
@@ -79,7 +79,9 @@ def test_step_is_a_merge_that_first_parent_reads(bench: Bench, here: Path, origi
 def test_revert_undoes_the_candidate_but_keeps_its_record(bench: Bench, here: Path) -> None:
     ledger = bench.open(here)
     candidate = bench.step(ledger, "worse\n")
-    reverted = ledger.revert(candidate, {".skillopt/demo/note": "tried\n"}, "Revert")
+    before = ledger.log(candidate, limit=1)[0].parents[0]
+    note = {".skillopt/demo/note": "tried\n"}
+    reverted = ledger.commit((candidate,), before, note, "Revert")
     assert ledger.read(reverted, bench.skill) == "# Skill\n"
     assert ledger.read(reverted, ".skillopt/demo/note") == "tried\n"
     assert ledger.log(reverted, limit=1)[0].parents == (candidate,)

@@ -14,7 +14,7 @@ import pytest
 from skillopt_ci.ledger.ledger import Ledger
 
 if TYPE_CHECKING:
-    from tests.ledger.conftest import Bench
+    from repositories import Bench
 
 #: Stands in for git and kills its parent, the trainer, around one call of one command.
 KILLER = """#!/bin/sh
@@ -31,12 +31,12 @@ TRAINER = """
 import sys
 from pathlib import Path
 from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.settings import config
+from skillopt_ci.config import config
 
 ledger = Ledger.open(Path(sys.argv[1]), "demo", config.Git())
 head = ledger.sync().head
 candidate = ledger.commit((head,), head, {"skills/SKILL.md": "trained"}, "Write trained")
-ledger.propose(candidate)
+ledger.push_candidate(candidate)
 merge = ledger.commit((head, candidate), candidate, {}, "Merge trained")
 ledger.advance(None, merge, candidate)
 """

@@ -9,7 +9,8 @@ from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger.inspect import newest, parents, resolve, runs
 
 if TYPE_CHECKING:
-    from tests.ledger.conftest import Bench
+    from repositories import Bench
+
 
 FOLDER = ".skillopt/demo/state.json"
 

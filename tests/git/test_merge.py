@@ -9,7 +9,7 @@ from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger.ledger import Ledger
 
 if TYPE_CHECKING:
-    from tests.ledger.conftest import Bench
+    from repositories import Bench
 
 
 LINES = "".join(f"{number}\n" for number in range(20))

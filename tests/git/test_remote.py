@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.errors import InfrastructureError, LostRace, PushRefused, RepositoryError
-from skillopt_ci.git import refs
+from skillopt_ci.git import remote
 from skillopt_ci.git.process import Result
 
 if TYPE_CHECKING:
-    from tests.ledger.conftest import Bench
+    from repositories import Bench
 
 
 GITHUB = (
@@ -46,7 +46,7 @@ def test_refusal_of_the_server_is_told_apart(
 def test_refused_deletion_is_a_rule_too(bench: Bench, here: Path, origin: Path) -> None:
     ledger = bench.open(here)
     commit = bench.step(ledger, "one\n")
-    ledger.propose(commit)
+    ledger.push_candidate(commit)
     bench.git(origin, "config", "receive.denyDeletes", "true")
     with pytest.raises(PushRefused, match="branch protection or ruleset"):
         ledger.advance(None, commit, commit)
@@ -58,7 +58,7 @@ def test_refused_deletion_is_a_rule_too(bench: Bench, here: Path, origin: Path) 
 )
 def test_lease_that_failed_is_a_race(reason: str) -> None:
     lines = f"To origin\n!\tabc:refs/heads/skillopt/demo\t{reason}\n"
-    assert isinstance(refs.of_push("origin", Result(1, lines.encode(), "")), LostRace)
+    assert isinstance(remote.push_error("origin", Result(1, lines.encode(), "")), LostRace)
 
 
 #: What another push does between this one's look at the refs and its transaction; a hook of the
@@ -76,7 +76,7 @@ def test_push_that_meets_another_one_lost_a_race(
 ) -> None:
     ledger = bench.open(here)
     commit = bench.step(ledger, "one\n")
-    ledger.propose(commit)
+    ledger.push_candidate(commit)
     # git forbids a hook of its own what it cannot forbid another process
     bench.hook(origin, "pre-receive", f"env -u GIT_QUARANTINE_PATH git {MEANWHILE[other]}")
     with pytest.raises(LostRace, match="moved this run's branches"):
@@ -87,7 +87,7 @@ def test_push_that_meets_another_one_lost_a_race(
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """What a push slept between its tries, in no time."""
     slept: list[float] = []
-    monkeypatch.setattr(refs, "sleep", slept.append)
+    monkeypatch.setattr(remote, "sleep", slept.append)
     return slept
 
 
@@ -99,11 +99,11 @@ def test_lock_that_stays_on_the_remote_is_named(
 ) -> None:
     ledger = bench.open(here)
     commit = bench.step(ledger, "one\n")
-    ledger.propose(commit)
+    ledger.push_candidate(commit)
     bench.git(origin, "pack-refs", "--all")
     (origin / left).parent.mkdir(exist_ok=True)
     (origin / left).touch()
-    with pytest.raises(PushRefused, match="a lock of git's was left behind there") as caught:
+    with pytest.raises(PushRefused, match="git left a lock behind there") as caught:
         ledger.advance(None, commit, commit)
     assert Path(caught.value.hint.split("\n")[1]) == origin / left
     assert sum(pauses) > 10
@@ -118,7 +118,7 @@ def test_lock_that_another_push_lets_go_of_is_waited_for(
 ) -> None:
     ledger = bench.open(here)
     commit = bench.step(ledger, "one\n")
-    ledger.propose(commit)
+    ledger.push_candidate(commit)
     lock = origin / "refs/heads/skillopt-candidate/demo.lock"
     lock.touch()
 
@@ -127,7 +127,7 @@ def test_lock_that_another_push_lets_go_of_is_waited_for(
         if moves:
             bench.git(origin, "update-ref", "refs/heads/skillopt-candidate/demo", "main")
 
-    monkeypatch.setattr(refs, "sleep", other_push_ends)
+    monkeypatch.setattr(remote, "sleep", other_push_ends)
     if moves:
         with pytest.raises(LostRace, match="moved this run's branches"):
             ledger.advance(None, commit, commit)
@@ -154,7 +154,7 @@ def test_push_to_a_remote_with_a_broken_ref_says_so(bench: Bench, here: Path, or
     commit = bench.step(ledger, "one\n")
     (origin / "refs/heads/other").touch()
     with pytest.raises(PushRefused, match="an object or a ref of it is broken"):
-        ledger.propose(commit)
+        ledger.push_candidate(commit)
 
 
 @pytest.mark.parametrize("kind", ["lock", "broken"])
@@ -170,11 +170,11 @@ def test_fetch_that_refs_of_this_repository_stop_blames_them(
 
 def test_words_of_a_hook_are_not_taken_for_a_network_failure() -> None:
     line = b"!\tabc:refs/heads/x\t[remote rejected] (pre-receive hook declined)\n"
-    error = refs.of_push("origin", Result(1, line, "remote: connection refused by policy"))
+    error = remote.push_error("origin", Result(1, line, "remote: connection refused by policy"))
     assert "a hook on the server declined it" in error.message
 
 
 def test_unknown_reason_is_passed_on() -> None:
-    error = refs.of_fetch("origin", Result(128, b"", "fatal: the moon is full"))
+    error = remote.fetch_error("origin", Result(128, b"", "fatal: the moon is full"))
     assert isinstance(error, InfrastructureError)
     assert "git gives this reason\nfatal: the moon is full" in error.message

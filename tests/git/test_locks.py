@@ -13,18 +13,19 @@ import pytest
 
 from skillopt_ci.errors import LostRace, RepositoryError
 from skillopt_ci.git import refs
+from skillopt_ci.git.locks import STALE_SECONDS, clear_stale_locks, is_held, run_lock
 from skillopt_ci.git.process import Git
-from skillopt_ci.git.sync import STALE_SECONDS, clear_stale_locks, is_held, run_lock
 
 if TYPE_CHECKING:
-    from tests.ledger.conftest import Bench
+    from repositories import Bench
+
 
 SKILLS = "refs/heads/skillopt/demo"
 
 HOLDER = """
 import sys
 from pathlib import Path
-from skillopt_ci.git.sync import run_lock
+from skillopt_ci.git.locks import run_lock
 with run_lock(Path(sys.argv[1]), "demo"):
     print("held", flush=True)
     sys.stdin.read()
@@ -195,7 +196,7 @@ TRAINER = """
 import sys
 from pathlib import Path
 from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.settings import config
+from skillopt_ci.config import config
 
 ledger = Ledger.open(Path(sys.argv[1]), "demo", config.Git())
 with ledger.lock():
@@ -203,7 +204,7 @@ with ledger.lock():
     candidate = position.candidate
     if candidate is None and position.tip is None:
         candidate = ledger.commit((position.head,), position.head, {"a": "trained"}, "Write")
-        ledger.propose(candidate)
+        ledger.push_candidate(candidate)
     if candidate is not None:
         ledger.advance(position.tip, candidate, candidate)
 """

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from skillopt_ci.errors import RepositoryError
+from skillopt_ci.git.history import message, parse_trailers
 
 if TYPE_CHECKING:
-    from tests.ledger.conftest import Bench
+    from repositories import Bench
 
 
 def test_log_is_newest_first_with_parents_and_trailers(bench: Bench, repository: Path) -> None:
@@ -100,3 +104,106 @@ def test_shallow_clone_that_cannot_be_deepened_says_so(bench: Bench, shallow: Pa
     bench.open(shallow).git.run("fetch", "--quiet", "origin", "skillopt/demo:skillopt/demo")
     with pytest.raises(RepositoryError, match="too shallow"):
         bench.open(shallow, remote=None).sync()
+
+
+FACTS = {"Skillopt-Step": "3", "Skillopt-Action": "accept"}
+
+
+def trailers_by_git(text: str) -> dict[str, str]:
+    done = subprocess.run(
+        ["git", "interpret-trailers", "--parse"],
+        input=text.encode(),
+        capture_output=True,
+        check=True,
+    )
+    pairs = (line.partition(":") for line in done.stdout.decode().splitlines())
+    return {key: value.strip() for key, _, value in pairs}
+
+
+def test_message_is_subject_body_trailers() -> None:
+    assert message("Ask first", "Because.", FACTS) == (
+        "Ask first\n\nBecause.\n\nSkillopt-Step: 3\nSkillopt-Action: accept\n"
+    )
+
+
+def test_message_without_body_has_one_blank_line() -> None:
+    assert message("Ask first", " \n", {"A": "1"}) == "Ask first\n\nA: 1\n"
+
+
+def test_long_subject_is_cut_at_a_word() -> None:
+    subject = message("word " * 40, "", FACTS).splitlines()[0]
+    assert len(subject) <= 72
+    assert subject.endswith("word…")
+
+
+def test_long_subject_of_one_word_keeps_its_start() -> None:
+    subject = message("x" * 100, "", FACTS).splitlines()[0]
+    assert subject == "x" * 71 + "…"
+
+
+def test_body_is_wrapped_and_list_items_hang() -> None:
+    body = message("S", "- " + "word " * 30, FACTS).split("\n\n")[1].splitlines()
+    assert all(len(line) <= 76 for line in body)
+    assert body[1].startswith("  word")
+
+
+@pytest.mark.parametrize("line", ["# gone", "---", "--- a", "Skillopt-Step: 9", "Signed-off-by: E"])
+def test_line_that_means_something_to_git_is_defused(line: str) -> None:
+    text = message("S", f"{line}\n\n{line}", FACTS)
+    assert line not in text.splitlines()
+    assert trailers_by_git(text) == FACTS
+
+
+@pytest.mark.parametrize("subject", ["# Ask", "--- Ask", "; Ask"])
+def test_subject_is_never_a_comment_or_divider(subject: str) -> None:
+    assert message(subject, "", FACTS).startswith("Ask\n")
+
+
+def test_subject_without_words_gets_some() -> None:
+    assert message(" \n#", "", FACTS).startswith("Update the skill\n")
+
+
+def test_mentions_and_issue_references_do_not_survive() -> None:
+    text = message("Fixes #12 for @ada", "GH-3, x/y#4, ada@example.org", FACTS)
+    assert not any(mark in text for mark in ("#1", "@ada", "GH-3", "#4"))
+    assert "ada@example.org" in text
+
+
+def test_terminal_and_direction_controls_are_dropped() -> None:
+    text = message("a\x1b[31mb", "c\u202ed\x00e", FACTS)
+    assert not any(mark in text for mark in "\x1b\u202e\x00")
+
+
+def test_value_stays_on_its_line() -> None:
+    text = message("S", "", {"Skillopt-Run": "a\nSkillopt-Step: 9"})
+    assert parse_trailers(text) == {"Skillopt-Run": "a Skillopt-Step: 9"}
+
+
+@pytest.mark.parametrize("trailers", [{}, {"no key": "1"}, {"": "1"}])
+def test_bad_trailers_are_a_defect(trailers: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="trailers need keys"):
+        message("S", "B", trailers)
+
+
+@pytest.mark.parametrize("text", ["", "A: 1", "A: 1\n", "Subject\n\nplain words"])
+def test_text_without_trailers_has_none(text: str) -> None:
+    assert parse_trailers(text) == {}
+
+
+def test_folded_trailer_is_unfolded() -> None:
+    assert parse_trailers("S\n\nA: one\n  two\nB: 3\n") == {"A": "one two", "B": "3"}
+
+
+@settings(max_examples=40, deadline=None)
+@given(subject=st.text(max_size=90), body=st.text(max_size=300), value=st.text(max_size=30))
+def test_no_text_forges_a_trailer(subject: str, body: str, value: str) -> None:
+    text = message(subject, body, {**FACTS, "Skillopt-Note": value})
+    expected = {**FACTS, "Skillopt-Note": parse_trailers(text)["Skillopt-Note"]}
+    assert trailers_by_git(text) == parse_trailers(text) == expected
+    assert len(text.split("\n")[0]) <= 72
+
+
+@given(st.lists(st.sampled_from(["#", "---", "A-b: 1", "x", "", " ", "\n", "\r", "\x85"])))
+def test_body_never_starts_a_line_with_a_meaning(parts: list[str]) -> None:
+    body = message("S", "\n".join(parts), FACTS).split("\n")[1:-3]
+    assert not any(line.startswith(("#", "---", "A-b:")) for line in body)

@@ -1,0 +1,140 @@
+"""One training process per run and repository; it begins by clearing what a killed one left."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from skillopt_ci.errors import LostRace, RepositoryError
+from skillopt_ci.git.process import Git
+from skillopt_ci.git.refs import deleted
+
+#: git holds the lock of a ref for an instant, and for as long as a hook takes: a lock of this age
+#: that no git at work here can own was left by a killed one.
+STALE_SECONDS = 30.0
+_LOOK_AGAIN_SECONDS = 0.25
+
+_PROC = Path("/proc")
+_LOCKS = _PROC / "locks"
+#: What git locks or writes beside the refs themselves when it moves or fetches some.
+_BESIDE_REFS = ("packed-refs.lock", "packed-refs.new", "shallow.lock")
+#: Commands that run for long and lock no ref; other runs of ours have the first three at work.
+_READERS = {
+    "cat-file", "hash-object", "mktree", "diff", "fsmonitor--daemon", "grep", "log", "show",
+}  # fmt: skip
+
+
+@contextmanager
+def run_lock(common_dir: Path, run: str) -> Iterator[None]:
+    """Hold the lock of ``run``; the kernel lets go of it when the process dies.
+
+    Raises LostRace at once if another process (in any worktree of the repository) holds it.
+    """
+    file = common_dir / "skillopt-ci" / f"{run}.lock"
+    file.parent.mkdir(exist_ok=True)
+    lock = FileLock(file)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise LostRace(
+            f"another skillopt-ci is training run {run!r} in this repository",
+            hint=f"Wait for it to end. It holds {lock.lock_file}",
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def is_held(common_dir: Path, run: str) -> bool:
+    """Whether a process holds the lock of ``run``, as far as this system tells (Linux does).
+
+    Asks the kernel's list of locks: an attempt to take the lock, however short, could make a
+    command fail that begins just now.
+    """
+    try:
+        inode = (common_dir / "skillopt-ci" / f"{run}.lock").stat().st_ino
+        held = _LOCKS.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return False
+    # `1: FLOCK  ADVISORY  WRITE 1234 fe:01:5678 0 EOF`
+    return any(f":{inode} " in line and " FLOCK " in line for line in held)
+
+
+def clear_stale_locks(
+    git: Git,
+    common_dir: Path,
+    names: Sequence[str],
+    tell: Callable[[str], None],
+    *,
+    clock: Callable[[], float] = time.time,
+    pause: Callable[[float], None] = time.sleep,
+) -> None:
+    """Remove locks that a killed git left on the refs ``names``, and on what all refs share.
+
+    Call it with the run's lock held. A young lock is waited for: it goes away by itself or
+    becomes stale. Raises RepositoryError if a git that is at work keeps one.
+    """
+    files = [common_dir / name for name in (*(f"{ref}.lock" for ref in names), *_BESIDE_REFS)]
+    files += [file for ref in names for file in (common_dir / deleted(ref)).glob("*.lock")]
+    began, told = clock(), False
+    while left := [(file, seen) for file in files if (seen := _written(file)) is not None]:
+        worker = _git_at_work(git)
+        for file, seen in left:
+            # absolute: the clock may have been put back
+            age = abs(clock() - seen)
+            if worker is None and age >= STALE_SECONDS and _written(file) == seen:
+                try:
+                    file.unlink(missing_ok=True)
+                except OSError as error:
+                    raise RepositoryError(
+                        f"a git that was killed left {file}, and it cannot be removed: "
+                        f"{error.strerror}",
+                        hint="Remove it by hand.",
+                    ) from error
+                tell(f"Removed {file}, {age:.0f} s old: a git that was killed left it.")
+        waiting = [file for file, _ in left if _written(file) is not None]
+        waited = clock() - began
+        if waiting and waited >= 2 * STALE_SECONDS:
+            raise RepositoryError(
+                f"{worker or 'another git'} is at work and may hold {waiting[0]}",
+                hint="Wait for it to end, or end it, and run again: a lock that is left behind is "
+                "removed then.",
+            )
+        if waiting and waited >= 1 and not told:
+            told = True
+            until = f"{worker} may hold it" if worker else f"removed when {STALE_SECONDS:.0f} s old"
+            tell(f"Waiting for {waiting[0]}: {until}.")
+        if waiting:
+            pause(_LOOK_AGAIN_SECONDS)
+
+
+def _written(file: Path) -> float | None:
+    try:
+        return file.lstat().st_mtime
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _git_at_work(git: Git) -> str | None:
+    """Name a process of git that works in this repository and may lock refs, if there is one.
+
+    As far as this system tells: on Linux, of processes that we may look into.
+    """
+    places = [
+        Path(line.removeprefix("worktree ")).resolve()
+        for line in git.text("worktree", "list", "--porcelain").splitlines()
+        if line.startswith("worktree ")
+    ]
+    for process in _PROC.glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+            place = (process / "cwd").readlink()
+        except OSError:
+            continue
+        is_git = Path(words[0]).name.partition("-")[0] == "git"
+        if is_git and not _READERS & set(words) and any(map(place.is_relative_to, places)):
+            return f"git (process {process.name})"
+    return None

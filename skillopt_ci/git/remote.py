@@ -1,0 +1,235 @@
+"""Talk to the remote: its refs, fetches by explicit refspec, pushes that expect a state."""
+
+import re
+from collections.abc import Sequence
+from time import sleep
+
+from skillopt_ci.errors import (
+    InfrastructureError,
+    LostRace,
+    PushRefused,
+    RepositoryError,
+    SkilloptError,
+)
+from skillopt_ci.git.process import Git, Result
+from skillopt_ci.git.refs import HOW_TO_REPAIR, Move, read, tracking
+
+_RACE = re.compile(
+    r"\((stale info|fetch first|non-fast-forward|needs force|already exists"
+    r"|incorrect old value provided|remote ref updated since checkout)\)"
+    r"|is at [0-9a-f]+ but expected|reference already exists|remote ref does not exist"
+    # of another push that is at work on the same ref, or was a moment ago
+    r"|unable to resolve reference|reference is missing but expected|reference does not exist"
+)
+_LOCKED = re.compile(r"(/[^'\n]+(?:\.lock|/packed-refs\.new))'?: File exists")
+#: Seconds between tries of a push that met a lock: a living git gives it up long before the last.
+_LOCK_PAUSES = (0.5, 1, 2, 4, 8)
+#: Leave alone what else the user's configuration would have a fetch do.
+_FETCH = (
+    "fetch",
+    "--quiet",
+    "--no-tags",
+    "--no-prune",
+    "--no-recurse-submodules",
+    "--no-write-fetch-head",
+    "--no-auto-maintenance",
+)
+_PUSH = ("push", "--porcelain", "--atomic", "--no-follow-tags", "--no-recurse-submodules")
+
+#: A pattern of git's messages, in any case; what it means; what to do about it.
+_Cause = tuple[str, str, str]
+#: The server decided against single refs.
+_DECISIONS: tuple[_Cause, ...] = (
+    (
+        r"GH006|GH013|protected branch|rule violations|deletion prohibited",
+        "a branch protection or ruleset forbids it",
+        (
+            "Let skillopt-ci push to `skillopt/**` and `skillopt-candidate/**` (create, update and "
+            "delete); nothing else is ever pushed."
+        ),
+    ),
+    (
+        r"missing necessary objects",
+        "an object or a ref of it is broken, as after a power loss",
+        "Where that repository is kept, `git fsck` tells which.",
+    ),
+    (r"hook declined", "a hook on the server declined it", "Its own words are above."),
+)
+#: The whole command failed.
+_FAILURES: tuple[_Cause, ...] = (
+    (
+        r"ref updates aborted by hook",
+        "a reference-transaction hook, here or on the server, refused it",
+        "Its own words are above.",
+    ),
+    (
+        r"does not support --atomic|dumb http",
+        "it cannot take several refs as one transaction, so a step could get lost half-way",
+        "Use a git server with the smart protocol, or set `git.remote: null` to stay local.",
+    ),
+    (
+        (
+            r"error: 403|write access to repository not granted|marked as read only|denied to "
+            r"|insufficient permission|read-only"
+        ),
+        "it may be read but not written",
+        "Use credentials with write access (in GitHub Actions: `permissions: contents: write`).",
+    ),
+    (
+        (
+            r"authentication failed|could not read (username|password)|permission denied|error: 401"
+            r"|invalid credentials|terminal prompts disabled|host key verification failed"
+        ),
+        "it does not accept our credentials",
+        "Set up git's credentials for it; `git ls-remote` must work without asking.",
+    ),
+    (
+        (
+            r"could not resolve|failed to connect|couldn't connect|operation timed out|unreachable"
+            r"|connection (refused|timed out|reset|closed)|no route to host|unexpected disconnect"
+            r"|early eof|hung up unexpectedly|error: 5\d\d|\bssl\b|\btls\b|certificate"
+        ),
+        "the network or the server failed",
+        "Nothing is lost: run again once it can be reached.",
+    ),
+    (
+        r"not found|does not appear to be a git repository|error: 404|no such file",
+        "there is no repository, or none that our credentials may see",
+        "Check `git remote -v`.",
+    ),
+)
+
+
+def heads(git: Git, remote: str, *patterns: str) -> dict[str, str]:
+    """Ask the remote for the refs that match ``patterns``: full name to object.
+
+    Raises InfrastructureError if it cannot be asked, or one of them is broken there.
+    """
+    listed = _asked(git, remote, "ls-remote", "--refs", remote, *patterns)
+    found = {name: oid for oid, name in (line.split("\t") for line in listed.splitlines())}
+    for name in (name for name, oid in found.items() if not oid.strip("0")):
+        known = read(git, tracked := tracking(remote, name)).get(tracked, "COMMIT")
+        raise InfrastructureError(
+            f"{name} is broken on {remote!r}, as after a power loss: it names no commit there",
+            hint="Where that repository is kept, remove the file and set the ref to where it was: "
+            f"git update-ref {name} {known}",
+        )
+    return found
+
+
+def choose_base(git: Git, remote: str | None, configured: str | None) -> str:
+    """Name the base branch: configured, else the remote's default, else the one checked out.
+
+    Raises RepositoryError if none of them says, InfrastructureError if the remote must be asked
+    and cannot.
+    """
+    if configured:
+        return configured
+    if remote:
+        known = git.attempt("symbolic-ref", "--quiet", f"refs/remotes/{remote}/HEAD").text
+        if known:
+            return known.removeprefix(f"refs/remotes/{remote}/")
+        listed = _asked(git, remote, "ls-remote", "--symref", remote, "HEAD")
+        _, is_branch, rest = listed.partition("ref: refs/heads/")
+        if is_branch:
+            return rest.split("\t")[0]
+    if checked_out := git.attempt("symbolic-ref", "--quiet", "--short", "HEAD").text:
+        return checked_out
+    raise RepositoryError(
+        "cannot tell which branch is the base: HEAD is detached and no remote names a default",
+        hint="Set `git.base` in the configuration, for example `git: {base: main}`.",
+    )
+
+
+def fetch(git: Git, remote: str, names: Sequence[str], *options: str) -> None:
+    """Fetch branches (full names) into their tracking refs.
+
+    Raises InfrastructureError if the remote cannot be read.
+    """
+    refspecs = (f"+{name}:{tracking(remote, name)}" for name in names)
+    _asked(git, remote, *_FETCH, *options, remote, *refspecs)
+
+
+def fetch_object(git: Git, remote: str, ref: str) -> None:
+    """Fetch what a ref of the remote points at, without a ref of our own for it.
+
+    Raises InfrastructureError if the remote cannot be read.
+    """
+    _asked(git, remote, *_FETCH, remote, ref)
+
+
+def deepen_clone(git: Git, remote: str, names: Sequence[str], generations: int) -> None:
+    """Fetch that many more generations of a shallow clone's branches; 0 means all there are.
+
+    Raises InfrastructureError if the remote cannot be read.
+    """
+    option = f"--deepen={generations}" if generations else "--unshallow"
+    fetch(git, remote, tuple(heads(git, remote, *names)), option)
+
+
+def push(git: Git, remote: str, moves: Sequence[Move], *options: str) -> None:
+    """Move refs of the remote, all or none, each only from where it is expected to be.
+
+    A lock on one of them is waited for. Raises LostRace if one is elsewhere, PushRefused (which
+    says why) otherwise.
+    """
+    leases = (f"--force-with-lease={move.ref}:{move.old or ''}" for move in moves)
+    refspecs = (f"{move.new or ''}:{move.ref}" for move in moves)
+    command = (*_PUSH, *options, *leases, remote, *refspecs)
+    result = git.attempt(*command)
+    for seconds in _LOCK_PAUSES:
+        if result.status == 0 or not _LOCKED.search(result.stderr):
+            break
+        sleep(seconds)
+        result = git.attempt(*command)
+    if result.status != 0:
+        raise push_error(remote, result)
+
+
+def push_error(remote: str, result: Result) -> SkilloptError:
+    """Explain the failure of ``git push --porcelain``: a LostRace, or a PushRefused."""
+    rejected = [line for line in result.text.splitlines() if line.startswith("!")]
+    words = "\n".join([*rejected, result.stderr.strip()]).strip()
+    if lock := _LOCKED.search(result.stderr):
+        return PushRefused(
+            f"{remote!r} did not take the push: git left a lock behind there\n{words}",
+            hint="Nothing is lost, but the run cannot go on while it is there. Where that "
+            f"repository is kept, see that no git is at work in it, then remove\n{lock[1]}\n"
+            "At a code host, its support can.",
+        )
+    if _RACE.search(words):
+        return LostRace(
+            f"another run moved this run's branches on {remote!r} first",
+            hint=f"Nothing was overwritten. git said:\n{words}",
+        )
+    if not rejected and "failed to push some refs" in words and "fatal:" not in words:
+        meaning, hint = "this repository's own pre-push hook refused it", "Its words are above."
+    else:
+        meaning, hint = _explain(words, _DECISIONS if rejected else _FAILURES)
+    return PushRefused(f"{remote!r} did not take the push: {meaning}\n{words}", hint=hint)
+
+
+def fetch_error(remote: str, result: Result) -> SkilloptError:
+    """Explain the failure of a fetch or of asking for the remote's refs."""
+    words = result.stderr.strip()
+    if _LOCKED.search(result.stderr) or "bad object refs/" in words:
+        return RepositoryError(
+            f"refs of this repository are locked or broken, so nothing can be fetched\n{words}",
+            hint=HOW_TO_REPAIR,
+        )
+    meaning, hint = _explain(words, _FAILURES)
+    return InfrastructureError(f"cannot read from {remote!r}: {meaning}\n{words}", hint=hint)
+
+
+def _asked(git: Git, remote: str, *command: str) -> str:
+    result = git.attempt(*command)
+    if result.status != 0:
+        raise fetch_error(remote, result)
+    return result.text
+
+
+def _explain(words: str, causes: tuple[_Cause, ...]) -> tuple[str, str]:
+    for pattern, meaning, hint in causes:
+        if re.search(pattern, words, re.IGNORECASE):
+            return meaning, hint
+    return "git gives this reason", ""

@@ -1,0 +1,361 @@
+"""A changed tree is the very one that git's own index would have made."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from skillopt_ci.errors import RepositoryError
+from skillopt_ci.git import objects
+from skillopt_ci.git.objects import (
+    SUBMODULE,
+    TREE,
+    Entry,
+    Object,
+    change_tree,
+    format_tree,
+    parse_tree,
+    read_texts,
+)
+from skillopt_ci.git.process import Git
+
+if TYPE_CHECKING:
+    from repositories import Bench
+
+
+@pytest.fixture
+def git(repository: Path) -> Git:
+    return Git(repository)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"no newline", b"a\0b\r\n", b"x" * 300_000])
+def test_blob_is_kept_byte_for_byte(git: Git, content: bytes) -> None:
+    git.run("config", "core.autocrlf", "true")
+    oid = objects.write_blob(git, content)
+    assert git.run("cat-file", "blob", oid).stdout == content
+    assert objects.find(git, oid) == Object(oid, "blob", content)
+
+
+@pytest.mark.parametrize("name", ["nowhere", "0" * 40, "HEAD\nHEAD", "", "HEAD:nowhere", "a b"])
+def test_name_of_nothing_is_none_and_the_next_answer_is_right(git: Git, name: str) -> None:
+    assert objects.find(git, name) is None
+    found = objects.find(git, "HEAD")
+    assert found is not None
+    assert found.oid == git.text("rev-parse", "HEAD")
+
+
+def test_ref_is_looked_up_anew_each_time(bench: Bench, repository: Path, git: Git) -> None:
+    before = objects.find(git, "main")
+    after = bench.save(repository, "file", "x")
+    found = objects.find(git, "main")
+    assert before is not None
+    assert found is not None
+    assert before.oid != found.oid == after
+
+
+def test_folder_is_what_git_lists(git: Git) -> None:
+    blob = objects.write_blob(git, b"x")
+    names = ["z", "a b", "line\nbreak", "ü", "\udcff", '"quoted"']
+    oid = objects.write_tree(git, {name: Entry("100755", blob) for name in names})
+    assert set(git.records("ls-tree", "-z", "--name-only", oid)) == set(names)
+    assert git.text("fsck", "--strict", "--no-dangling") == ""
+
+
+def test_empty_folder_can_be_written(git: Git) -> None:
+    assert objects.write_tree(git, {}) == git.text("hash-object", "-t", "tree", "--stdin")
+
+
+def test_housekeeping_and_a_move_in_between_do_no_harm(
+    bench: Bench, repository: Path, git: Git
+) -> None:
+    old = objects.write_blob(git, b"old")
+    tree = objects.write_tree(git, {"file": Entry("100644", old)})
+    bench.git(repository, "tag", "kept", tree)
+    bench.git(repository, "gc", "--quiet", "--prune=now")
+    assert objects.write_tree(git, {"file": Entry("100644", old)}) == tree
+    bench.git(repository, "repack", "--quiet", "-a", "-d", "-f")
+    found = objects.find(git, old)
+    assert found is not None
+    assert found.content == b"old"
+    repository.rename(repository.with_name("moved"))
+    again = objects.find(git, old)
+    assert again == found
+
+
+def test_database_that_cannot_be_written_is_told_in_git_s_words(repository: Path, git: Git) -> None:
+    oid = git.text("hash-object", "--stdin", stdin=b"x")
+    (repository / ".git" / "objects" / oid[:2]).write_text("in the way")
+    with pytest.raises(RepositoryError, match=r"git hash-object failed in .*: .*Not a directory"):
+        objects.write_blob(git, b"x")
+
+
+NAMES = st.binary(min_size=1, max_size=20).filter(lambda name: not set(name) & {0, ord("/")})
+MODES = st.sampled_from(["100644", "100755", "120000", TREE, SUBMODULE])
+
+
+@given(st.dictionaries(NAMES, st.tuples(MODES, st.binary(min_size=32, max_size=32))), st.booleans())
+def test_every_tree_object_is_read_whole(
+    tree: dict[bytes, tuple[str, bytes]], sha256: bool
+) -> None:
+    width = 32 if sha256 else 20
+    content = b"".join(
+        mode.lstrip("0").encode() + b" " + name + b"\0" + oid[:width]
+        for name, (mode, oid) in tree.items()
+    )
+    assert parse_tree(content, width) == {
+        name.decode("utf-8", "surrogateescape"): Entry(mode, oid[:width].hex())
+        for name, (mode, oid) in tree.items()
+    }
+
+
+def test_lines_say_what_kind_of_object_an_entry_is() -> None:
+    entries = {"f": Entry("100644", "1"), "d": Entry(TREE, "2"), "s": Entry(SUBMODULE, "3")}
+    assert format_tree(entries) == b"100644 blob 1\tf\x00040000 tree 2\td\x00160000 commit 3\ts\0"
+
+
+def test_find_caches_only_names_that_never_change(bench: Bench, repository: Path, git: Git) -> None:
+    head = git.text("rev-parse", "HEAD")
+    names = ["HEAD", "main", "main^{tree}", head[:39], f"{head}~0", head, f"{head}^{{tree}}"]
+    for name in names:
+        assert objects.find(git, name) is not None
+    assert [name for name in names if git.cache.get(("object", name))] == names[-2:]
+
+
+def test_an_object_is_read_from_the_repository_once(repository: Path) -> None:
+    git = Git(repository)
+    oid = objects.write_blob(git, b"text")
+    assert objects.find(git, oid) == objects.find(git, oid)
+    (repository / ".git" / "objects" / oid[:2] / oid[2:]).unlink()
+    found = objects.find(git, oid)
+    assert found is not None
+    assert found.content == b"text"
+    assert objects.find(Git(repository), oid) is None
+
+
+def test_what_is_missing_is_looked_for_again(repository: Path) -> None:
+    git, other = Git(repository), Git(repository)
+    oid = git.run("hash-object", "--stdin", stdin=b"later").text
+    assert objects.find(git, oid) is None
+    objects.write_blob(other, b"later")
+    assert objects.find(git, oid) is not None
+
+
+#: Few names, so that files and folders meet: the order of "a", "a.b", "a/…" and "a0" is fine print.
+PATHS = st.lists(st.sampled_from(["a", "a.b", "a0", "b", "ü"]), min_size=1, max_size=3).map(
+    "/".join
+)
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Git:
+    folder = tmp_path_factory.mktemp("trees")
+    git = Git(folder)
+    git.run("init", "--quiet")
+    return git
+
+
+def by_index(git: Git, tree: str, changes: dict[str, str | None]) -> str:
+    """Change a tree through an index, as git's own commands do."""
+    with tempfile.TemporaryDirectory() as folder:
+        indexed = git.with_env(GIT_INDEX_FILE=str(Path(folder) / "index"))
+        indexed.run("read-tree", tree)
+        for path, text in changes.items():
+            if text is None:
+                indexed.run("update-index", "--force-remove", path)
+            else:
+                blob = git.text("hash-object", "-w", "--stdin", stdin=text.encode())
+                indexed.run("update-index", "--add", "--cacheinfo", f"100644,{blob},{path}")
+        return indexed.text("write-tree")
+
+
+def without_clashes(paths: list[str]) -> list[str]:
+    """Leave out what would be a file and a folder at once."""
+    kept: list[str] = []
+    for path in paths:
+        if not any(f"{path}/".startswith(f"{one}/") or one.startswith(f"{path}/") for one in kept):
+            kept.append(path)
+    return kept
+
+
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(PATHS, max_size=8, unique=True), st.data())
+def test_tree_is_that_of_git_s_index(bare: Git, paths: list[str], data: st.DataObject) -> None:
+    known = without_clashes(paths)
+    before = data.draw(st.lists(st.sampled_from(known), unique=True)) if known else []
+    texts = st.none() | st.sampled_from(["x", "y"])
+    changes = {path: data.draw(texts) for path in known}
+    empty = bare.text("mktree")
+    old = change_tree(bare, empty, dict.fromkeys(before, "old"))
+    assert old == by_index(bare, empty, dict.fromkeys(before, "old"))
+    assert change_tree(bare, old, changes) == by_index(bare, old, changes)
+
+
+def test_nothing_to_change_is_the_same_tree(bare: Git) -> None:
+    empty = bare.text("mktree")
+    assert change_tree(bare, empty, {}) == empty
+
+
+def test_removing_below_a_file_leaves_the_file(bare: Git) -> None:
+    old = change_tree(bare, bare.text("mktree"), {"a": "x"})
+    assert change_tree(bare, old, {"a/b": None}) == old
+
+
+def test_file_in_the_way_of_a_folder_gives_way(bare: Git) -> None:
+    empty = bare.text("mktree")
+    old = change_tree(bare, empty, {"a": "x"})
+    assert change_tree(bare, old, {"a/b": "y"}) == change_tree(bare, empty, {"a/b": "y"})
+
+
+def test_submodules_and_links_beside_stay(bare: Git) -> None:
+    lines = f"160000 commit {'1' * 40}\tmodule\n120000 blob {'2' * 40}\tlink\n"
+    old = bare.text("mktree", "--missing", stdin=lines.encode())
+    new = change_tree(bare, old, {"file": "x"})
+    assert bare.text("ls-tree", new).splitlines()[1:] == bare.text("ls-tree", old).splitlines()
+
+
+@pytest.mark.parametrize("path", ["a/../b", "a/.GIT/config", "a\0b", "./a", "a/"])
+def test_path_that_git_has_in_no_tree_is_refused(bare: Git, path: str) -> None:
+    with pytest.raises(RepositoryError, match="not a path inside the repository"):
+        change_tree(bare, bare.text("mktree"), {path: "x"})
+
+
+def test_tree_that_does_not_exist_is_said(bare: Git) -> None:
+    with pytest.raises(RepositoryError, match="nowhere is not a commit or tree"):
+        change_tree(bare, "nowhere", {"a": "x"})
+
+
+def test_each_file_comes_in_its_place(tmp_path: Path) -> None:
+    git = Git(tmp_path)
+    git.run("init", "--quiet")
+    files = {"a.md": b"one\ntwo\n", "b c/d.md": "é".encode(), "e.md": b"", "bad.md": b"\xff"}
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    subprocess.run(["git", "add", "--all"], cwd=tmp_path, check=True)
+    tree = git.text("write-tree")
+    asked = ["a.md", "missing.md", "b c/d.md", "b c", "bad.md", "e.md", "x\ny", "a.md"]
+    assert read_texts(git, [(tree, name) for name in asked]) == (
+        "one\ntwo\n",
+        None,
+        "é",
+        None,
+        None,
+        "",
+        None,
+        "one\ntwo\n",
+    )
+    assert read_texts(git, []) == ()
+
+
+def test_text_is_written_and_read_byte_for_byte(bench: Bench, repository: Path) -> None:
+    (repository / ".gitattributes").write_text("* text eol=crlf\n")
+    bench.git(repository, "config", "core.autocrlf", "true")
+    ledger = bench.open(repository)
+    text = "a\r\nb\n\u00e4 no newline"
+    commit = bench.step(ledger, text)
+    assert ledger.read(commit, bench.skill) == text
+
+
+def test_absent_file_is_none(bench: Bench, repository: Path) -> None:
+    assert bench.open(repository).read("HEAD", "nowhere/SKILL.md") is None
+
+
+def test_path_is_not_a_pattern(bench: Bench, repository: Path) -> None:
+    ledger = bench.open(repository)
+    assert ledger.read("HEAD", "skills/*") is None
+    commit = ledger.commit(("HEAD",), "HEAD", {":(top)[x]*.md": "odd\n"}, "Odd name")
+    assert ledger.read(commit, ":(top)[x]*.md") == "odd\n"
+
+
+def test_text_that_is_not_utf8_is_located(bench: Bench, repository: Path) -> None:
+    (repository / "latin.md").write_bytes(b"fine\ncaf\xe9\n")
+    bench.git(repository, "add", "latin.md")
+    bench.git(repository, "commit", "--quiet", "-m", "Latin")
+    with pytest.raises(RepositoryError, match=r"latin\.md:2: not UTF-8"):
+        bench.open(repository).read("HEAD", "latin.md")
+
+
+def test_link_and_folder_are_not_read_as_text(bench: Bench, repository: Path) -> None:
+    (repository / "AGENTS.md").symlink_to("skills/SKILL.md")
+    bench.git(repository, "add", "AGENTS.md")
+    bench.git(repository, "commit", "--quiet", "-m", "Link")
+    ledger = bench.open(repository)
+    with pytest.raises(RepositoryError, match="a symbolic link"):
+        ledger.read("HEAD", "AGENTS.md")
+    with pytest.raises(RepositoryError, match="a symbolic link"):
+        ledger.commit(("HEAD",), "HEAD", {"AGENTS.md": "text"}, "Overwrite")
+    with pytest.raises(RepositoryError, match="a folder"):
+        ledger.read("HEAD", "skills")
+
+
+def test_executable_bit_stays(bench: Bench, repository: Path) -> None:
+    bench.git(repository, "update-index", "--chmod=+x", bench.skill)
+    bench.git(repository, "commit", "--quiet", "-m", "Executable")
+    commit = bench.step(bench.open(repository), "one\n")
+    assert bench.git(repository, "ls-tree", commit, bench.skill).startswith("100755")
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../outside", ".git/config", "a//b", ""])
+def test_path_outside_the_tree_is_refused(bench: Bench, repository: Path, path: str) -> None:
+    with pytest.raises(RepositoryError):
+        bench.open(repository).commit(("HEAD",), "HEAD", {path: "x"}, "Bad path")
+
+
+def test_removed_file_is_gone_and_removing_nothing_is_fine(bench: Bench, repository: Path) -> None:
+    ledger = bench.open(repository)
+    commit = ledger.commit(("HEAD",), "HEAD", {bench.skill: None, "never": None}, "Remove")
+    assert ledger.files(commit) == ()
+
+
+def test_configured_identity_signs_the_commit(bench: Bench, repository: Path) -> None:
+    ledger = bench.open(repository, author_name="Bot", author_email="bot@example.org")
+    commit = bench.step(ledger, "one\n")
+    shown = bench.git(repository, "show", "--no-patch", "--format=%an <%ae> %cn <%ce>", commit)
+    assert shown == "Bot <bot@example.org> Bot <bot@example.org>"
+
+
+def test_git_s_own_identity_fills_the_gaps(bench: Bench, repository: Path) -> None:
+    commit = bench.step(bench.open(repository, author_name="Bot"), "one\n")
+    assert bench.open(repository).log(commit, limit=1)[0].author == "Bot <ada@example.org>"
+
+
+def test_nobody_cannot_commit(bench: Bench, repository: Path, git_config: Path) -> None:
+    git_config.write_text("")
+    ledger = bench.open(repository)
+    with pytest.raises(RepositoryError, match=r"who is committing\nSet git\.author_name"):
+        bench.step(ledger, "one\n")
+
+
+def test_message_is_utf8_whatever_the_user_prefers(bench: Bench, repository: Path) -> None:
+    bench.git(repository, "config", "i18n.commitEncoding", "ISO-8859-1")
+    ledger = bench.open(repository)
+    commit = ledger.commit(("HEAD",), "HEAD", {}, "Grüße – 你好\n")
+    assert ledger.log(commit, limit=1)[0].subject == "Grüße – 你好"
+    assert "encoding" not in bench.git(repository, "cat-file", "commit", commit)
+
+
+def test_commits_are_signed_if_the_user_signs(bench: Bench, repository: Path) -> None:
+    key = repository.parent / "key"
+    bench.git(repository, "config", "gpg.format", "ssh")
+    bench.git(repository, "config", "gpg.ssh.program", str(key))
+    bench.git(repository, "config", "user.signingKey", "key::ssh-ed25519 AAAA")
+    bench.git(repository, "config", "commit.gpgSign", "true")
+    key.write_text('#!/bin/sh\nfor last; do :; done\necho "SIGNED" > "$last.sig"\n')
+    key.chmod(0o755)
+    commit = bench.step(bench.open(repository), "one\n")
+    assert "gpgsig SIGNED" in bench.git(repository, "cat-file", "commit", commit)
+
+
+def test_signing_that_fails_says_so(bench: Bench, repository: Path) -> None:
+    bench.git(repository, "config", "gpg.program", "false")
+    bench.git(repository, "config", "commit.gpgSign", "true")
+    with pytest.raises(RepositoryError, match="could not write a commit: error: gpg failed"):
+        bench.step(bench.open(repository), "one\n")

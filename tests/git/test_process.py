@@ -1,0 +1,193 @@
+"""A process that stays answers what it was asked, whatever happens, and never lingers."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from skillopt_ci.errors import RepositoryError
+from skillopt_ci.git import objects
+from skillopt_ci.git.process import BatchProcess, Ended, Git, Lru, redact
+
+
+def read_line(answers: IO[bytes]) -> bytes:
+    return answers.readline()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("to https://me:t0ken@host/x y", "to https://***@host/x y"),
+        ("https://t0ken@a and ssh://git@b", "https://***@a and ssh://***@b"),
+        ("https://host/a@b ada@example.org", "https://host/a@b ada@example.org"),
+        ("\udce9", "?"),
+    ],
+)
+def test_redaction_takes_secrets_out_of_urls(text: str, shown: str) -> None:
+    assert redact(text) == shown
+
+
+def test_failure_says_command_folder_and_git_s_words(tmp_path: Path) -> None:
+    with pytest.raises(RepositoryError, match=rf"git log failed in {tmp_path}: fatal: not a git"):
+        Git(tmp_path).run("log")
+
+
+def test_standard_input_reaches_git(tmp_path: Path) -> None:
+    assert Git(tmp_path).text("stripspace", stdin=b"a  \n\n\n\nb\n") == "a\n\nb"
+
+
+def test_no_is_not_an_error_but_failure_is(tmp_path: Path) -> None:
+    git = Git(tmp_path)
+    assert git.succeeds("check-ref-format", "refs/heads/x")
+    assert not git.succeeds("check-ref-format", "..")
+    with pytest.raises(RepositoryError):
+        git.succeeds("log")
+
+
+def test_missing_git_is_said(tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path\nfrom skillopt_ci.git.process import Git\n"
+        "from skillopt_ci.errors import RepositoryError\n"
+        "try: Git(Path('.')).run('version')\nexcept RepositoryError as error: print(error.message)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={"PATH": str(tmp_path)}, capture_output=True, check=True
+    )
+    assert done.stdout == b"git is not installed\n"
+
+
+def test_ask_answers_each_request(repository: Path) -> None:
+    git = Git(repository)
+    names = [
+        git.ask("cat-file", "--batch-check", request=name + b"\n", read=read_line)
+        for name in (b"HEAD", b"nowhere")
+    ]
+    assert names[0].split()[1] == b"commit"
+    assert names[1] == b"nowhere missing\n"
+
+
+def test_ask_reports_command_folder_and_message(tmp_path: Path) -> None:
+    with pytest.raises(RepositoryError, match=rf"git cat-file failed in {tmp_path}: fatal: not a"):
+        objects.find(Git(tmp_path), "HEAD")
+
+
+def test_setting_is_asked_for_once(repository: Path) -> None:
+    git = Git(repository)
+    assert git.remember("config", "demo.key").status == 1
+    git.run("config", "demo.key", "x")
+    assert git.remember("config", "demo.key").status == 1
+    assert Git(repository).remember("config", "demo.key").text == "x"
+
+
+def test_git_speaks_english_to_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANGUAGE", "de")
+    said = Git(tmp_path).text("-c", "alias.said=!echo $LANGUAGE $LC_ALL", "said")
+    assert said == "C C"
+
+
+#: Answers each line with its process id and the line.
+ECHO = ("sh", "-c", 'while read -r line; do echo "$$ $line"; done')
+
+
+def read_echo(answers: IO[bytes]) -> tuple[int, bytes]:
+    line = answers.readline()
+    if not line:
+        raise EOFError
+    process, _, said = line.rstrip(b"\n").partition(b" ")
+    return int(process), said
+
+
+def is_gone(process: int) -> bool:
+    """Tell whether there is no such process, not even a zombie."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_batch_process_answers_all_requests() -> None:
+    echo = BatchProcess(ECHO, os.environ)
+    answers = [echo.ask(f"{number}\n".encode(), read_echo) for number in range(3)]
+    assert len({process for process, _ in answers}) == 1
+    assert [said for _, said in answers] == [b"0", b"1", b"2"]
+
+
+def test_batch_process_restarts_after_a_kill() -> None:
+    echo = BatchProcess(ECHO, os.environ)
+    first, _ = echo.ask(b"one\n", read_echo)
+    os.kill(first, signal.SIGKILL)
+    second, said = echo.ask(b"two\n", read_echo)
+    assert said == b"two"
+    assert second != first
+
+
+def test_batch_process_drops_an_interrupted_answer() -> None:
+    def interrupt(answers: IO[bytes]) -> tuple[int, bytes]:
+        raise KeyboardInterrupt
+
+    echo = BatchProcess(ECHO, os.environ)
+    first, _ = echo.ask(b"one\n", read_echo)
+    with pytest.raises(KeyboardInterrupt):
+        echo.ask(b"two\n", interrupt)
+    assert is_gone(first)
+    assert echo.ask(b"three\n", read_echo)[1] == b"three"
+
+
+def test_batch_process_retries_once_and_reports_stderr(tmp_path: Path) -> None:
+    script = 'read -r line; echo "$line" >> asked; echo no such luck >&2; exit 1'
+    stubborn = BatchProcess(("env", "-C", str(tmp_path), "sh", "-c", script), os.environ)
+    with pytest.raises(Ended, match=r"^no such luck$"):
+        stubborn.ask(b"please\n", read_echo)
+    assert (tmp_path / "asked").read_text() == "please\nplease\n"
+
+
+def test_batch_process_is_not_blocked_by_stderr() -> None:
+    noisy = BatchProcess(
+        ("sh", "-c", 'while read -r line; do seq 40000 >&2; echo "$$ $line"; done'), os.environ
+    )
+    assert noisy.ask(b"one\n", read_echo)[1] == b"one"
+
+
+def test_batch_process_ends_when_dropped() -> None:
+    echo = BatchProcess(ECHO, os.environ)
+    process, _ = echo.ask(b"one\n", read_echo)
+    del echo
+    assert is_gone(process)
+
+
+def test_batch_process_ends_when_we_are_killed(repository: Path) -> None:
+    code = (
+        "import sys, time; from pathlib import Path; from skillopt_ci.git import objects\n"
+        "from skillopt_ci.git.process import Git\n"
+        "git = Git(Path(sys.argv[1])); objects.find(git, 'HEAD')\n"
+        "(batch,) = git.batches.values()\n"
+        "print(batch.pid, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, repository], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as trainer:
+        git = os.pidfd_open(int(trainer.stdout.readline()))
+        trainer.kill()
+        assert select.select([git], [], [], 30)[0], "git is still there"
+        os.close(git)
+
+
+def test_lru_drops_the_least_recently_used_and_what_is_too_large() -> None:
+    known = Lru[str, str](room=10)
+    for key in "abc":
+        known.put(key, key, 4)
+        known.put(key, "another", 4)
+    assert [known.get(key) for key in "abc"] == [None, "b", "c"]
+    assert known.get("b") == "b"
+    known.put("d", "d", 4)
+    assert [known.get(key) for key in "bcd"] == ["b", None, "d"]
+    known.put("large", "x", 11)
+    assert [known.get(key) for key in ("b", "d", "large")] == [None, None, None]
+    known.put("fits", "x", 10)
+    assert known.get("fits") == "x"

@@ -1,0 +1,469 @@
+"""Where a run stands, after all that people and other runs do to branches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from skillopt_ci.errors import InfrastructureError, LostRace, PushRefused, RepositoryError
+
+if TYPE_CHECKING:
+    from repositories import Bench
+
+
+SKILLS = "refs/heads/skillopt/demo"
+
+
+def test_new_run_stands_on_base(bench: Bench, here: Path) -> None:
+    position = bench.open(here).sync()
+    assert position.head == position.base == bench.git(here, "rev-parse", "main")
+    assert (position.tip, position.candidate) == (None, None)
+    assert position.base_in_tip
+    assert not position.tip_in_base
+
+
+def test_other_clone_goes_on_where_the_first_stopped(
+    bench: Bench, here: Path, elsewhere: Path
+) -> None:
+    first = bench.open(here)
+    tip = bench.train(first, "one\n")
+    candidate = bench.step(first, "two\n")
+    first.push_candidate(candidate)
+    position = bench.open(elsewhere).sync()
+    assert (position.tip, position.candidate) == (tip, candidate)
+    assert bench.ref(elsewhere, SKILLS) == tip
+
+
+def test_remote_base_counts_not_the_local_one(bench: Bench, here: Path, elsewhere: Path) -> None:
+    moved = bench.publish(elsewhere, "tasks.jsonl", "{}\n")
+    bench.save(here, "draft.md", "not pushed\n")
+    assert bench.open(here).sync().base == moved
+
+
+def test_base_that_moved_is_not_in_the_tip(bench: Bench, here: Path, elsewhere: Path) -> None:
+    ledger = bench.open(here)
+    bench.train(ledger, "one\n")
+    bench.publish(elsewhere, "tasks.jsonl", "{}\n")
+    assert not ledger.sync().base_in_tip
+
+
+def test_push_of_a_reviewer_is_followed(bench: Bench, here: Path, elsewhere: Path) -> None:
+    ledger = bench.open(here)
+    bench.train(ledger, "one\n")
+    bench.git(elsewhere, "fetch", "--quiet")
+    bench.git(elsewhere, "switch", "--quiet", "skillopt/demo")
+    fixed = bench.save(elsewhere, bench.skill, "one, mended\n")
+    bench.git(elsewhere, "push", "--quiet")
+    assert ledger.sync().tip == bench.ref(here, SKILLS) == fixed
+
+
+def test_merged_branch_is_known_as_merged(bench: Bench, here: Path, elsewhere: Path) -> None:
+    ledger = bench.open(here)
+    bench.train(ledger, "one\n")
+    bench.git(elsewhere, "pull", "--quiet", "--no-rebase", "origin", "skillopt/demo")
+    bench.git(elsewhere, "push", "--quiet", "origin", "HEAD:main")
+    assert ledger.sync().tip_in_base
+
+
+def test_deleted_branch_starts_afresh_but_stays_reachable(
+    bench: Bench, here: Path, origin: Path
+) -> None:
+    ledger = bench.open(here)
+    tip = bench.train(ledger, "one\n")
+    bench.git(origin, "update-ref", "-d", SKILLS)
+    assert ledger.sync().tip is None
+    assert bench.ref(here, SKILLS) == bench.ref(here, "refs/remotes/origin/skillopt/demo") == ""
+    assert bench.ref(here, "refs/skillopt-ci/deleted/") == tip
+    assert bench.ref(origin, SKILLS) != bench.train(ledger, "again\n")
+
+
+def test_deleted_branch_with_unpushed_commits_asks(bench: Bench, here: Path, origin: Path) -> None:
+    ledger = bench.open(here)
+    bench.train(ledger, "one\n")
+    bench.train(bench.open(here, remote=None), "unpushed\n")
+    bench.git(origin, "update-ref", "-d", SKILLS)
+    with pytest.raises(RepositoryError, match="was deleted on origin"):
+        ledger.sync()
+
+
+def test_parted_histories_are_not_merged_silently(
+    bench: Bench, here: Path, elsewhere: Path
+) -> None:
+    bench.train(bench.open(here, remote=None), "mine\n")
+    bench.train(bench.open(elsewhere), "theirs\n")
+    with pytest.raises(RepositoryError, match=r"has diverged from origin: \w{12} here, \w{12}"):
+        bench.open(here).sync()
+
+
+def test_unpushed_commits_count(bench: Bench, here: Path) -> None:
+    tip = bench.train(bench.open(here, remote=None), "mine\n")
+    assert bench.open(here).sync().tip == tip
+
+
+def test_unpushed_candidate_counts_until_it_is_decided(bench: Bench, here: Path) -> None:
+    offline = bench.open(here, remote=None)
+    candidate = bench.step(offline, "one\n")
+    offline.push_candidate(candidate)
+    assert bench.open(here).sync().candidate == candidate
+    offline.advance(None, candidate)
+    assert bench.open(here).sync().candidate is None
+
+
+def test_candidate_dropped_elsewhere_is_dropped_here(
+    bench: Bench, here: Path, elsewhere: Path
+) -> None:
+    ledger, other = bench.open(here), bench.open(elsewhere)
+    candidate = bench.step(ledger, "one\n")
+    ledger.push_candidate(candidate)
+    other.sync()
+    other.withdraw(candidate)
+    assert ledger.sync().candidate is None
+    assert bench.ref(here, "refs/heads/skillopt-candidate/") == ""
+
+
+def test_checked_out_branch_is_read_but_left_alone(
+    bench: Bench, here: Path, elsewhere: Path
+) -> None:
+    first = bench.train(bench.open(here), "one\n")
+    bench.git(here, "switch", "--quiet", "skillopt/demo")
+    second = bench.train(bench.open(elsewhere), "two\n")
+    assert bench.open(here).sync().tip == second
+    assert bench.ref(here, SKILLS) == first
+
+
+def test_missing_base_suggests_the_nearest(bench: Bench, here: Path, repository: Path) -> None:
+    with pytest.raises(RepositoryError, match=r"no branch 'mian' in origin[\s\S]*'main'"):
+        bench.open(here, base="mian").sync()
+    with pytest.raises(RepositoryError, match=r"no branch 'mian' in this repository[\s\S]*'main'"):
+        bench.open(repository, base="mian").sync()
+
+
+def test_single_branch_clone_finds_the_run(bench: Bench, here: Path, origin: Path) -> None:
+    tip = bench.train(bench.open(here), "one\n")
+    narrow = bench.clone(origin, "narrow", "--single-branch", "--branch", "main")
+    assert bench.open(narrow).sync().tip == tip
+
+
+def test_remote_that_is_gone_is_an_infrastructure_error(
+    bench: Bench, here: Path, origin: Path
+) -> None:
+    ledger = bench.open(here)
+    origin.rename(origin.with_name("moved.git"))
+    with pytest.raises(InfrastructureError, match="cannot read from 'origin'"):
+        ledger.sync()
+
+
+def test_fetch_settings_of_the_user_do_not_widen_the_fetch(
+    bench: Bench, here: Path, elsewhere: Path
+) -> None:
+    bench.git(elsewhere, "push", "--quiet", "origin", "HEAD:unrelated")
+    bench.git(elsewhere, "tag", "v1")
+    bench.git(elsewhere, "push", "--quiet", "origin", "v1")
+    bench.git(here, "config", "remote.origin.tagOpt", "--tags")
+    bench.open(here).sync()
+    assert bench.ref(here, "refs/tags/") == bench.ref(here, "refs/remotes/origin/unrelated") == ""
+
+
+def test_branch_that_vanishes_while_we_look_is_simply_gone(
+    bench: Bench, here: Path, origin: Path
+) -> None:
+    ledger = bench.open(here)
+    candidate = bench.step(ledger, "one\n")
+    ledger.push_candidate(candidate)
+    bench.hook(
+        here, "upload-pack",
+        f'[ ! -e asked ] || git -C "{origin}" update-ref -d refs/heads/skillopt-candidate/demo\n'
+        'touch asked; exec git-upload-pack "$@"',
+    )  # fmt: skip
+    bench.git(here, "config", "remote.origin.uploadPack", str(here / "hooks" / "upload-pack"))
+    assert ledger.sync().candidate is None
+
+
+SKILLS = "refs/heads/skillopt/demo"
+CANDIDATE = "refs/heads/skillopt-candidate/demo"
+
+
+def test_candidate_is_pushed_before_it_is_measured(bench: Bench, here: Path, origin: Path) -> None:
+    ledger = bench.open(here)
+    candidate = bench.step(ledger, "one\n")
+    ledger.push_candidate(candidate)
+    assert bench.ref(origin, CANDIDATE) == bench.ref(here, CANDIDATE) == candidate
+
+
+def test_proposing_again_changes_nothing(bench: Bench, here: Path) -> None:
+    ledger = bench.open(here)
+    candidate = bench.step(ledger, "one\n")
+    ledger.push_candidate(candidate)
+    ledger.push_candidate(candidate)
+    assert ledger.sync().candidate == candidate
+
+
+def test_second_candidate_loses(bench: Bench, here: Path, elsewhere: Path, origin: Path) -> None:
+    first, second = bench.open(here), bench.open(elsewhere)
+    mine, theirs = bench.step(first, "mine\n"), bench.step(second, "theirs\n")
+    second.push_candidate(theirs)
+    with pytest.raises(LostRace, match="another run moved"):
+        first.push_candidate(mine)
+    assert bench.ref(origin, CANDIDATE) == theirs
+    assert bench.ref(here, CANDIDATE) == ""
+
+
+def test_second_local_candidate_loses(bench: Bench, repository: Path) -> None:
+    ledger = bench.open(repository)
+    ledger.push_candidate(bench.step(ledger, "one\n"))
+    with pytest.raises(LostRace, match="another step is in flight"):
+        ledger.push_candidate(bench.step(ledger, "two\n"))
+
+
+def test_withdrawn_candidate_is_gone_everywhere(bench: Bench, here: Path, origin: Path) -> None:
+    ledger = bench.open(here)
+    candidate = bench.step(ledger, "one\n")
+    ledger.push_candidate(candidate)
+    ledger.withdraw(candidate)
+    ledger.withdraw(candidate)
+    assert bench.ref(origin, CANDIDATE) == bench.ref(here, CANDIDATE) == ""
+    assert ledger.sync().candidate is None
+
+
+def test_only_the_candidate_named_is_withdrawn(bench: Bench, here: Path, origin: Path) -> None:
+    ledger = bench.open(here)
+    candidate = bench.step(ledger, "one\n")
+    ledger.push_candidate(candidate)
+    with pytest.raises(LostRace):
+        ledger.withdraw(bench.step(ledger, "two\n"))
+    assert bench.ref(origin, CANDIDATE) == candidate
+
+
+def test_advance_that_is_no_fast_forward_is_a_defect(bench: Bench, repository: Path) -> None:
+    ledger = bench.open(repository)
+    tip = bench.train(ledger, "one\n")
+    with pytest.raises(ValueError, match="no fast-forward"):
+        ledger.advance(tip, ledger.sync().base)
+
+
+@pytest.mark.parametrize("first_step", [True, False])
+def test_run_that_got_there_first_is_never_overwritten(
+    bench: Bench, here: Path, elsewhere: Path, origin: Path, first_step: bool
+) -> None:
+    mine = bench.open(here)
+    if not first_step:
+        bench.train(mine, "zero\n")
+    position = mine.sync()
+    candidate = bench.step(mine, "mine\n")
+    theirs = bench.train(bench.open(elsewhere), "theirs\n")
+    with pytest.raises(LostRace):
+        mine.advance(position.tip, candidate)
+    assert bench.ref(origin, SKILLS) == theirs
+    assert mine.sync().tip == theirs
+
+
+def test_fetch_of_the_user_does_not_weaken_the_guard(
+    bench: Bench, here: Path, elsewhere: Path, origin: Path
+) -> None:
+    mine = bench.open(here)
+    candidate = bench.step(mine, "mine\n")
+    theirs = bench.train(bench.open(elsewhere), "theirs\n")
+    bench.git(here, "fetch", "--quiet")
+    with pytest.raises(LostRace, match="by now"):
+        mine.advance(None, candidate)
+    assert bench.ref(origin, SKILLS) == theirs
+
+
+def test_local_race_is_lost_too(bench: Bench, repository: Path) -> None:
+    ledger = bench.open(repository)
+    late = bench.step(ledger, "late\n")
+    bench.train(ledger, "early\n")
+    with pytest.raises(LostRace):
+        ledger.advance(None, late)
+
+
+def test_branch_deleted_meanwhile_is_not_recreated(bench: Bench, here: Path, origin: Path) -> None:
+    ledger = bench.open(here)
+    tip = bench.train(ledger, "one\n")
+    commit = bench.step(ledger, "two\n")
+    bench.git(origin, "update-ref", "-d", SKILLS)
+    with pytest.raises(LostRace):
+        ledger.advance(tip, commit)
+    assert bench.ref(origin, SKILLS) == ""
+
+
+def test_server_refusing_one_ref_moves_neither(bench: Bench, here: Path, origin: Path) -> None:
+    ledger = bench.open(here)
+    candidate = bench.step(ledger, "one\n")
+    ledger.push_candidate(candidate)
+    bench.hook(origin, "update", 'case "$1" in *candidate*) echo "candidates stay"; exit 1;; esac')
+    with pytest.raises(PushRefused, match="candidates stay"):
+        ledger.advance(None, candidate, candidate)
+    assert (bench.ref(origin, SKILLS), bench.ref(origin, CANDIDATE)) == ("", candidate)
+    assert (bench.ref(here, SKILLS), bench.ref(here, CANDIDATE)) == ("", candidate)
+
+
+def test_local_hook_that_refuses_is_named(bench: Bench, repository: Path) -> None:
+    ledger = bench.open(repository)
+    candidate = bench.step(ledger, "one\n")
+    bench.hook(repository / ".git", "reference-transaction", "echo frozen >&2; exit 1")
+    with pytest.raises(PushRefused, match="reference-transaction hook refused"):
+        ledger.push_candidate(candidate)
+
+
+def test_death_after_the_push_heals_with_the_next_sync(
+    bench: Bench, here: Path, origin: Path
+) -> None:
+    ledger = bench.open(here)
+    candidate = bench.step(ledger, "one\n")
+    ledger.push_candidate(candidate)
+    frozen = bench.hook(here / ".git", "reference-transaction", "exit 1")
+    with pytest.raises(PushRefused):
+        ledger.advance(None, candidate, candidate)
+    frozen.unlink()
+    assert bench.ref(origin, SKILLS) == candidate
+    assert bench.ref(here, SKILLS) == ""
+    position = ledger.sync()
+    assert (position.tip, position.candidate) == (candidate, None)
+    assert (bench.ref(here, SKILLS), bench.ref(here, CANDIDATE)) == (candidate, "")
+
+
+@pytest.mark.parametrize("branch", ["skillopt/demo", "skillopt-candidate/demo"])
+def test_checked_out_branch_is_not_moved(bench: Bench, repository: Path, branch: str) -> None:
+    bench.git(repository, "switch", "--quiet", "-c", branch)
+    ledger = bench.open(repository, base="main")
+    commit = bench.step(ledger, "one\n")
+    with pytest.raises(RepositoryError, match="is checked out in"):
+        ledger.advance(None, commit)
+    with pytest.raises(RepositoryError, match="is checked out in"):
+        ledger.push_candidate(commit)
+
+
+def test_unpushed_steps_are_pushed_with_the_next(bench: Bench, here: Path, origin: Path) -> None:
+    bench.train(bench.open(here, remote=None), "offline\n")
+    tip = bench.train(bench.open(here), "online\n")
+    assert bench.ref(origin, SKILLS) == tip
+
+
+def test_tags_and_other_branches_are_not_pushed(bench: Bench, here: Path, origin: Path) -> None:
+    bench.git(here, "config", "push.followTags", "true")
+    bench.git(here, "branch", "private")
+    bench.git(here, "tag", "-a", "-m", "private", "v1")
+    bench.train(bench.open(here), "one\n")
+    refs = bench.git(origin, "for-each-ref", "--format=%(refname)").splitlines()
+    assert refs == ["refs/heads/main", SKILLS]
+
+
+def check(bench: Bench, folder: Path) -> None:
+    ledger = bench.open(folder, base="main")
+    ledger.preflight(ledger.sync())
+
+
+def test_good_repository_passes_and_nothing_is_pushed(
+    bench: Bench, here: Path, origin: Path
+) -> None:
+    before = bench.git(origin, "for-each-ref")
+    check(bench, here)
+    assert bench.git(origin, "for-each-ref") == before
+
+
+def test_step_in_flight_passes_and_stays(bench: Bench, here: Path, origin: Path) -> None:
+    ledger = bench.open(here)
+    candidate = bench.step(ledger, "one\n")
+    ledger.push_candidate(candidate)
+    before = bench.git(origin, "for-each-ref")
+    assert candidate in before
+    check(bench, here)
+    assert bench.git(origin, "for-each-ref") == before
+
+
+def test_missing_identity_is_found(bench: Bench, here: Path, git_config: Path) -> None:
+    git_config.write_text("")
+    with pytest.raises(RepositoryError, match="who is committing"):
+        check(bench, here)
+
+
+def test_signing_that_fails_is_found(bench: Bench, here: Path) -> None:
+    bench.git(here, "config", "commit.gpgSign", "true")
+    bench.git(here, "config", "gpg.program", "false")
+    with pytest.raises(RepositoryError, match="gpg failed"):
+        check(bench, here)
+
+
+def test_checked_out_skills_branch_is_found_in_any_worktree(bench: Bench, here: Path) -> None:
+    bench.git(here, "worktree", "add", "--quiet", "-b", "skillopt/demo", "../linked")
+    with pytest.raises(RepositoryError, match=r"checked out in .*/linked[\s\S]*switch main"):
+        check(bench, here)
+
+
+def test_removed_worktree_does_not_count(bench: Bench, here: Path) -> None:
+    bench.git(here, "worktree", "add", "--quiet", "-b", "skillopt/demo", "../linked")
+    with pytest.raises(RepositoryError):
+        check(bench, here)
+    (here.parent / "linked").rename(here.parent / "gone")
+    check(bench, here)
+    assert "prunable" in bench.git(here, "worktree", "list", "--porcelain")
+
+
+@pytest.mark.parametrize("name", ["skillopt", "skillopt-candidate", "skillopt/demo/x"])
+def test_branch_in_the_way_is_found(bench: Bench, repository: Path, name: str) -> None:
+    bench.git(repository, "branch", name)
+    with pytest.raises(RepositoryError, match=f"branch '{name}' in this repository is in the way"):
+        check(bench, repository)
+
+
+def test_branch_in_the_way_on_the_remote_is_found(bench: Bench, here: Path, origin: Path) -> None:
+    bench.git(origin, "branch", "skillopt")
+    with pytest.raises(RepositoryError, match="branch 'skillopt' in origin is in the way"):
+        check(bench, here)
+
+
+@pytest.mark.parametrize(
+    ("status", "meaning"),
+    [
+        (401, "does not accept our credentials"),
+        (403, "read but not written"),
+        (404, "there is no repository"),
+        (503, "the network or the server failed"),
+    ],
+)
+def test_remote_that_cannot_be_pushed_to_is_found(
+    bench: Bench, here: Path, refusing_server: str, status: int, meaning: str
+) -> None:
+    bench.git(here, "config", "remote.origin.pushUrl", f"{refusing_server}/{status}/repo.git")
+    with pytest.raises(PushRefused, match=meaning):
+        check(bench, here)
+
+
+def test_unreachable_remote_is_the_network_s_fault(bench: Bench, here: Path) -> None:
+    bench.git(here, "config", "remote.origin.pushUrl", "http://127.0.0.1:9/repo.git")
+    with pytest.raises(PushRefused, match="the network or the server failed"):
+        check(bench, here)
+
+
+def test_server_without_atomic_pushes_is_found(bench: Bench, here: Path, origin: Path) -> None:
+    bench.git(origin, "config", "receive.advertiseAtomic", "false")
+    with pytest.raises(PushRefused, match="several refs as one transaction"):
+        check(bench, here)
+
+
+def test_pre_push_hook_that_refuses_is_found(bench: Bench, here: Path) -> None:
+    bench.hook(here / ".git", "pre-push", "echo no pushes on Friday >&2; exit 1")
+    with pytest.raises(PushRefused, match=r"own pre-push hook refused it\nno pushes on Friday"):
+        check(bench, here)
+
+
+def test_secrets_in_urls_are_not_shown(bench: Bench, here: Path, refusing_server: str) -> None:
+    url = refusing_server.replace("://", "://me:s3cret@")
+    bench.git(here, "config", "remote.origin.pushUrl", f"{url}/403/repo.git")
+    with pytest.raises(PushRefused) as refused:
+        check(bench, here)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_skill_that_is_not_committed_is_found(bench: Bench, here: Path) -> None:
+    (here / "draft.md").write_text("draft")
+    ledger = bench.open(here)
+    position = ledger.sync()
+    ledger.preflight(position, (bench.skill,))
+    with pytest.raises(RepositoryError, match=r"draft\.md is not committed on main\nCommit it"):
+        ledger.preflight(position, ("draft.md",))
+    with pytest.raises(RepositoryError, match=r"Did you mean 'skills/SKILL\.md'"):
+        ledger.preflight(position, ("skill/SKILL.md",))

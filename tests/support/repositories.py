@@ -1,0 +1,142 @@
+"""Real repositories, each test its own, under a git configuration that is empty but for them."""
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from skillopt_ci.config import config
+from skillopt_ci.ledger.ledger import Ledger
+
+SKILL = "skills/SKILL.md"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What users and other runs do to repositories, with the git that they use."""
+
+    folder: Path
+    skill: str = SKILL
+
+    def git(self, repository: Path, *args: str) -> str:
+        done = subprocess.run(["git", *args], cwd=repository, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode("utf-8", "surrogateescape").rstrip("\n")
+
+    def save(self, repository: Path, path: str, text: str) -> str:
+        """Commit a file in the checkout and return the commit."""
+        (repository / path).parent.mkdir(parents=True, exist_ok=True)
+        (repository / path).write_text(text, encoding="utf-8")
+        self.git(repository, "add", path)
+        self.git(repository, "commit", "--quiet", "-m", f"Change {path}")
+        return self.git(repository, "rev-parse", "HEAD")
+
+    def publish(self, repository: Path, path: str, text: str) -> str:
+        """Commit a file and push it to main."""
+        commit = self.save(repository, path, text)
+        self.git(repository, "push", "--quiet", "origin", "HEAD:main")
+        return commit
+
+    def clone(self, origin: Path, name: str, *options: str) -> Path:
+        folder = self.folder / name
+        self.git(origin, "clone", "--quiet", *options, origin.as_uri(), str(folder))
+        return folder
+
+    def hook(self, git_dir: Path, name: str, script: str) -> Path:
+        file = git_dir / "hooks" / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        file.chmod(0o755)
+        return file
+
+    def ref(self, repository: Path, name: str) -> str:
+        """Return where a ref is, nothing if it does not exist."""
+        return self.git(repository, "for-each-ref", "--format=%(objectname)", name)
+
+    def open(self, folder: Path, **settings: str | None) -> Ledger:
+        return Ledger.open(folder, "demo", config.Git.model_validate(settings))
+
+    def step(self, ledger: Ledger, text: str) -> str:
+        """Write, but do not publish, a commit that changes the skill."""
+        head = ledger.sync().head
+        return ledger.commit((head,), head, {self.skill: text}, f"Write {text}")
+
+    def train(self, ledger: Ledger, text: str) -> str:
+        """Do a whole step that is accepted and return the new tip."""
+        position = ledger.sync()
+        candidate = self.step(ledger, text)
+        ledger.push_candidate(candidate)
+        tip = ledger.commit((position.head, candidate), candidate, {}, f"Merge {text}")
+        ledger.advance(position.tip, tip, candidate)
+        return tip
+
+
+@pytest.fixture(autouse=True)
+def git_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give git a home of its own, with an identity; returns its configuration file."""
+    file = tmp_path / "home" / ".gitconfig"
+    file.parent.mkdir()
+    file.write_text("[user]\nname = Ada\nemail = ada@example.org\n[init]\ndefaultBranch = main\n")
+    monkeypatch.setenv("HOME", str(file.parent))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(file))
+    return file
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    """Hands on repositories below the test's folder."""
+    return Bench(tmp_path)
+
+
+@pytest.fixture
+def repository(tmp_path: Path, bench: Bench) -> Path:
+    """A repository with a skill on main and no remote."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    bench.git(folder, "init", "--quiet")
+    bench.save(folder, SKILL, "# Skill\n")
+    return folder
+
+
+@pytest.fixture
+def origin(tmp_path: Path, repository: Path, bench: Bench) -> Path:
+    """A bare remote with the same content."""
+    folder = tmp_path / "origin.git"
+    bench.git(repository, "clone", "--quiet", "--bare", ".", str(folder))
+    return folder
+
+
+@pytest.fixture
+def here(origin: Path, bench: Bench) -> Path:
+    """A clone of the remote."""
+    return bench.clone(origin, "here")
+
+
+@pytest.fixture
+def elsewhere(origin: Path, bench: Bench) -> Path:
+    """Another clone of the remote."""
+    return bench.clone(origin, "elsewhere")
+
+
+class _Refusing(BaseHTTPRequestHandler):
+    """Answers ``/<status>/…`` with that status."""
+
+    def do_GET(self) -> None:
+        self.send_error(int(self.path.split("/")[1]))
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Keep the test output quiet."""
+
+
+@pytest.fixture
+def refusing_server() -> Iterator[str]:
+    """The address of a server that answers ``/<status>/…`` with that status."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Refusing) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
