@@ -1,6 +1,7 @@
 """Files that are written as a whole or not at all."""
 
 import ast
+import difflib
 import gc
 import hashlib
 import importlib
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import textwrap
 import traceback
+from collections.abc import Iterable
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -83,6 +85,13 @@ def lasting_import(name: str) -> ModuleType:
         gc.freeze()
         if enabled:
             gc.enable()
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Words that lead from a wrong ``name`` to the nearest known one, or to all of them."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name.casefold(), names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(names)}"
 
 
 # Python code of the user's repository: found and imported without disturbing what is installed.

@@ -11,6 +11,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -65,6 +66,7 @@ from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.sanitize import harmless
 from skillopt_ci.scorers.base import GraderError
 from skillopt_ci.scorers.build import check_scorers
+from skillopt_ci.scorers.code import Functions
 from skillopt_ci.skill.validation import Problem, problems
 from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.loading import load_splits
@@ -232,20 +234,23 @@ def _tried(splits: Splits, loaded: Loaded, environ: Mapping[str, str]) -> Iterat
     """Whether the scorers that are programs can grade an empty submission."""
     config = loaded.config
     places = open_computer_pool(config, loaded.root, environ)
-    scorers = TaskScorers(
-        config.scorer,
-        judge=None,
-        root=loaded.root,
-        environ=environ,
-        places=places,
-        limits=config.rollout.limits,
-    )
-    tried = scorers.programs((*splits.train, *splits.selection, *splits.test))
-    if not tried:
-        return
-    outcomes = asyncio.run(
-        map_ordered(lambda one: _fault(scorers, *one), tried[:_MOST_TRIED], limit=_TRIED_AT_A_TIME)
-    )
+    with closing(Functions(environ)) as functions:
+        scorers = TaskScorers(
+            config.scorer,
+            judge=None,
+            root=loaded.root,
+            environ=environ,
+            places=places,
+            limits=config.rollout.limits,
+            functions=functions,
+        )
+        tried = scorers.programs((*splits.train, *splits.selection, *splits.test))
+        if not tried:
+            return
+        trials = map_ordered(
+            lambda one: _fault(scorers, *one), tried[:_MOST_TRIED], limit=_TRIED_AT_A_TIME
+        )
+        outcomes = asyncio.run(trials)
     faults = [fault for fault in outcomes if fault]
     if faults:
         yield Finding("scorers", "error", f"{faults[0]}\n{_ANY_WORK}", ExitCode.USAGE)

@@ -31,7 +31,6 @@ from skillopt_ci.report.text import usage_text
 from skillopt_ci.rollout.events import AttemptTrace, attempt_traces, read_events
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.scorers.base import Score
-from skillopt_ci.tasks.files import did_you_mean
 from skillopt_ci.text import plural, score
 from skillopt_ci.training.calibrate import POWER, Calibration, Need, Plan, Setting, calibrate
 from skillopt_ci.training.offline_eval import (
@@ -43,6 +42,7 @@ from skillopt_ci.training.offline_eval import (
     rescore,
     tasks_of,
 )
+from skillopt_ci.util import did_you_mean
 
 
 @click.command()

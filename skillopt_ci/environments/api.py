@@ -37,11 +37,11 @@ from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.types import AgentError, Attempt, Rollout
 from skillopt_ci.scorers.base import GraderBroke, GraderError, Score, blamed
-from skillopt_ci.tasks.files import Record, did_you_mean, refuse
+from skillopt_ci.tasks.files import Record, refuse
 from skillopt_ci.tasks.loading import SPLIT_NAMES, divide, load_tasks
 from skillopt_ci.tasks.records import to_task
 from skillopt_ci.tasks.task import Task, task_sha256
-from skillopt_ci.util import last_line
+from skillopt_ci.util import did_you_mean, last_line
 
 # Dividing one list of tasks into the three splits, where a source has but one.
 

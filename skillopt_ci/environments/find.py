@@ -11,8 +11,7 @@ from typing import cast
 from skillopt_ci.config.config import EnvironmentConfig, EnvironmentSpec
 from skillopt_ci.errors import SkilloptError, UsageError
 from skillopt_ci.rollout.environment import Environment
-from skillopt_ci.tasks.files import did_you_mean
-from skillopt_ci.util import last_line, user_module
+from skillopt_ci.util import did_you_mean, last_line, user_module
 
 #: The group of entry points under which packages offer environments.
 GROUP = "skillopt_ci.environments"

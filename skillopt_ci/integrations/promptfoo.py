@@ -28,6 +28,7 @@ from skillopt_ci.messages import Message
 from skillopt_ci.rollout.environment import Environment, Parts, Split
 from skillopt_ci.rollout.types import Attempt
 from skillopt_ci.scorers.base import Score
+from skillopt_ci.scorers.code import Functions
 from skillopt_ci.tasks.task import Task
 
 
@@ -44,7 +45,7 @@ class PromptfooEnvironment(Environment):
     def __init__(
         self, options: Mapping[str, object], root: Path, environ: Mapping[str, str]
     ) -> None:
-        del environ
+        self._functions = Functions(environ)
         require("jinja2", "promptfoo")
         # Here and not above: only now it is known that Jinja is there.
 
@@ -85,9 +86,13 @@ class PromptfooEnvironment(Environment):
         from skillopt_ci.integrations.promptfoo_assertions import Grading  # noqa: PLC0415
 
         test = self._tests[task.id]
-        grading = Grading(task, test.vars, self._file.parent, parts.judge, parts.environ)
+        grading = Grading(task, test.vars, self._file.parent, parts.judge, self._functions)
         found = await grading.all_of(test.assertions, test.threshold, attempt.response)
         return Score(float(found.passed), found.score, found.reason, attempt.response)
+
+    def close(self) -> None:
+        """End the workers of assertions that are functions."""
+        self._functions.close()
 
 
 def _answers(assertions: tuple[AssertionShape, ...]) -> tuple[str, ...]:

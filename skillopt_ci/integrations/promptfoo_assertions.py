@@ -21,10 +21,10 @@ from skillopt_ci.aio import siblings
 from skillopt_ci.config.scorers import PythonScorer, RubricScorer
 from skillopt_ci.errors import UsageError
 from skillopt_ci.scorers.base import GraderError, Judge, one_line, quote
-from skillopt_ci.scorers.code import call_function, load_function
+from skillopt_ci.scorers.code import Functions, load_function
 from skillopt_ci.scorers.rubric import RubricGrader
-from skillopt_ci.tasks.files import did_you_mean
 from skillopt_ci.tasks.task import Task
+from skillopt_ci.util import did_you_mean
 
 # A promptfoo configuration, as far as it describes tests.
 
@@ -317,7 +317,7 @@ class Grading:
     vars: Mapping[str, Any]
     folder: Path
     judge: Judge
-    environ: Mapping[str, str] = field(default_factory=dict)
+    functions: Functions = field(default_factory=lambda: Functions({}))
 
     async def all_of(
         self, assertions: Sequence[AssertionShape], threshold: float | None, answer: str
@@ -357,11 +357,10 @@ class Grading:
         load_function(entry, self.folder)
         spec = PythonScorer(type="python", entry=entry)
         context = {"vars": dict(self.vars), "prompt": self.task.messages[-1].content}
-        returned = await call_function(
+        returned = await self.functions.call(
             entry,
             (answer, context),
             root=self.folder,
-            environ=self.environ,
             timeout=spec.timeout,
         )
         return _verdict(assertion, returned, entry)

@@ -37,6 +37,7 @@ from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.solver import ChatSolver, Solver, chat_request, conversation
 from skillopt_ci.rollout.store import AttemptStore
 from skillopt_ci.rollout.types import AttemptRequest, Executor, MakeAttempt, Rollout
+from skillopt_ci.scorers.code import Functions
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import task_sha256
 from skillopt_ci.training.fingerprint import run_secrets, working_facts
@@ -322,11 +323,14 @@ async def _runner(
         used=used,
         redact=parts.redact,
     )
-    with closing(AttemptStore(parts.attempts_path, parts.observer)) as store:
+    with (
+        closing(AttemptStore(parts.attempts_path, parts.observer)) as store,
+        closing(Functions(parts.environ)) as functions,
+    ):
         places = aio.Slots(1)
         async with (
             models as client,
-            open_runner(parts, client, UNCLAIMED, meter, places, store, used) as runner,
+            open_runner(parts, client, UNCLAIMED, meter, places, store, functions, used) as runner,
         ):
             yield runner
 

@@ -46,7 +46,7 @@ from skillopt_ci.scorers.base import (
     verdict,
 )
 from skillopt_ci.scorers.build import NEEDS_COMPUTER, build_scorer
-from skillopt_ci.scorers.code import CommandGrader, PythonGrader
+from skillopt_ci.scorers.code import CodeGrader, Functions
 from skillopt_ci.tasks.task import Task
 
 # Test reports in JUnit's XML: how many tests there were, and how many of them passed.
@@ -356,7 +356,7 @@ class TaskScorers:
     """Finds scorers, and builds each only once however many tasks share it.
 
     ``places`` are the computers on which agents' work is graded, ``limits`` says how long that may
-    take.
+    take. ``functions`` are those that grade; whoever makes them closes them.
     """
 
     def __init__(
@@ -368,6 +368,7 @@ class TaskScorers:
         environ: Mapping[str, str],
         places: ComputerPool | None = None,
         limits: AttemptLimits | None = None,
+        functions: Functions | None = None,
     ) -> None:
         self._default = default
         self._judge = judge
@@ -375,6 +376,7 @@ class TaskScorers:
         self._environ = environ
         self._places = places
         self._limits = limits or AttemptLimits()
+        self._functions = functions or Functions(environ)
         self._built: dict[str, Scorer] = {}
 
     async def grade(self, task: Task, attempt: Attempt) -> Score:
@@ -402,7 +404,7 @@ class TaskScorers:
     async def try_out(self, part: ScorerSpec, task: Task) -> None:
         """Grade an empty submission with one of :meth:`programs`; raises :class:`GraderError`."""
         scorer = self._build(part, self._places, Attempt((), ""), task)
-        assert isinstance(scorer, ComputerGrader | CommandGrader | PythonGrader)  # noqa: S101
+        assert isinstance(scorer, ComputerGrader | CodeGrader)  # noqa: S101
         await scorer.score_empty(task)
 
     def __call__(self, task: Task) -> Scorer:
@@ -467,6 +469,7 @@ class TaskScorers:
             judge=self._judge,
             root=self._root,
             environ=self._environ,
+            functions=self._functions,
             on_computer=on_computer,
         )
 

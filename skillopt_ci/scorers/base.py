@@ -1,14 +1,21 @@
-"""The verdict on one answer, and the shape of everything that gives one."""
+"""The score of one answer, and what everything that gives one shares."""
 
 import copy
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
-from skillopt_ci.config.scorers import AnswerFrom, AnswerScorer
+from skillopt_ci.config.scorers import AnswerFrom
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.tasks.task import Task
+
+#: Longest reason, in characters: it stands in a table cell and in an analyst's prompt.
+REASON_CHARS = 300
+_QUOTE_CHARS = 90
+#: Sums of weights and of shares reach a threshold up to rounding.
+_ROUNDING = 1e-9
+_FENCE = re.compile(r"^(?P<indent>[ \t]*)(?P<mark>`{3,}|~{3,})(?P<info>.*)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +36,7 @@ class GraderError(SkilloptError):
 
 
 class GraderBroke(GraderError):
-    """The grader's program failed on this work; whether on any other too is not known yet."""
+    """The grader's program failed on this work; it may work on other work."""
 
 
 class Scorer(Protocol):
@@ -48,11 +55,39 @@ class Judge(Protocol):
         ...
 
 
-# Reasons in words: one line, short, the telling part kept.
+def verdict(solved: bool, reason: str, answer: str, *, soft: float | None = None) -> Score:
+    """A score with ``hard`` from ``solved``, and ``soft`` the same unless it is given."""
+    hard = float(solved)
+    return Score(hard, hard if soft is None else soft, reason, answer)
 
-#: Longest reason, in characters: it stands in a table cell and in an analyst's prompt.
-REASON_CHARS = 300
-_QUOTE_CHARS = 90
+
+def reaches(soft: float, threshold: float) -> bool:
+    """Whether ``soft`` is at least ``threshold``, rounding errors aside."""
+    return soft >= threshold - _ROUNDING
+
+
+async def blamed(
+    work: Callable[[], Awaitable[Score]], empty: Callable[[], Awaitable[Score]], answer: str
+) -> Score:
+    """The score that ``work`` gives, or 0 if the work made the grader fail.
+
+    The work is to blame if the grader fails on it, grades an empty submission (``empty``), and then
+    fails on the work once more. Raises :class:`GraderError` when the grader fails on both.
+    """
+    try:
+        return await work()
+    except GraderBroke as error:
+        failure = error
+    try:
+        await empty()
+    except GraderBroke as same:
+        message = f"{failure.message}; on an empty submission: {same.message}"
+        raise GraderError(message) from failure.__cause__
+    try:
+        return await work()
+    except GraderBroke as again:
+        reason = f"the grader fails on this work, not on an empty submission: {again.message}"
+        return verdict(False, one_line(reason), answer)
 
 
 def one_line(text: str, limit: int = REASON_CHARS) -> str:
@@ -73,7 +108,7 @@ def quote(text: str) -> str:
 
 
 def mismatch(references: Sequence[str], answer: str) -> str:
-    """What was expected and what was got."""
+    """Say what was expected and what was got."""
     others = len(references) - 1
     more = f" (or one of {others} others)" if others > 1 else " (or 1 other)" if others else ""
     got = quote(answer) if answer.strip() else "an empty answer"
@@ -86,28 +121,23 @@ def sentence(parts: Sequence[str]) -> str:
     return one_line("; ".join(one_line(part, share) for part in parts))
 
 
-# Taking the answer out of a response.
-
-_FENCE = re.compile(r"^(?P<indent>[ \t]*)(?P<mark>`{3,}|~{3,})(?P<info>.*)$")
-
-
 def extract(response: str, how: AnswerFrom, tag: str = "answer") -> str:
     """The answer inside ``response``.
 
     ``tag`` and ``fence`` fall back to the last non-empty line when the response has none; an
     answer that is there but empty stays empty.
     """
-    found: str | None
-    match how:
-        case "text":
-            return response.strip()
-        case "last_line":
-            found = None
-        case "tag":
-            found = last_tagged(response, tag)
-        case "fence":
-            found = last_fenced(response)
-    return last_line(response) if found is None else found
+    if how == "text":
+        return response.strip()
+    found = None
+    if how == "tag":
+        found = last_tagged(response, tag)
+    elif how == "fence":
+        found = last_fenced(response)
+    if found is not None:
+        return found
+    lines = response.strip().splitlines()
+    return lines[-1].strip() if lines else ""
 
 
 def last_tagged(text: str, tag: str) -> str | None:
@@ -117,12 +147,6 @@ def last_tagged(text: str, tag: str) -> str | None:
     pattern = rf"{opening}((?:(?!{opening}|{closing}).)*){closing}"
     contents = re.findall(pattern, text, re.IGNORECASE | re.DOTALL)
     return str(contents[-1]).strip() if contents else None
-
-
-def last_line(text: str) -> str:
-    """The last line that is not blank, trimmed; empty if all are."""
-    lines = text.strip().splitlines()
-    return lines[-1].strip() if lines else ""
 
 
 def last_fenced(text: str) -> str | None:
@@ -136,100 +160,26 @@ def last_fenced(text: str) -> str | None:
     for line in text.splitlines():
         fence = _FENCE.match(line)
         if opening is None:
-            if fence is not None and _opens(fence):
+            if fence is not None and (fence["mark"][0] == "~" or "`" not in fence["info"]):
                 opening, last = fence, []
-        elif fence is not None and _closes(fence, opening):
+            continue
+        if fence and fence["mark"].startswith(opening["mark"]) and not fence["info"].strip():
             opening = None
         elif last is not None:
-            last.append(_dedented(line, len(opening["indent"])))
+            indented = len(line) - len(line.lstrip(" \t"))
+            last.append(line[min(len(opening["indent"]), indented) :])
     return None if last is None else "\n".join(last).strip("\n")
-
-
-def _opens(fence: re.Match[str]) -> bool:
-    return fence["mark"][0] == "~" or "`" not in fence["info"]
-
-
-def _closes(fence: re.Match[str], opening: re.Match[str]) -> bool:
-    return fence["mark"].startswith(opening["mark"]) and not fence["info"].strip()
-
-
-def _dedented(line: str, width: int) -> str:
-    return line[min(width, len(line) - len(line.lstrip(" \t"))) :]
-
-
-# What all families of scorers share.
-
-Spec = TypeVar("Spec", bound=AnswerScorer)
-
-#: Sums of weights and of shares reach a threshold up to rounding.
-_ROUNDING = 1e-9
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerGrader(Generic[Spec]):
-    """A scorer that needs nothing but the answer and the task."""
-
-    spec: Spec
-    grade: Callable[[Spec, Task, str], Score]
-    check: Callable[[Spec, Task], str | None]
-
-    async def score(self, task: Task, response: str) -> Score:
-        """Grade the answer inside ``response``; a task without what it takes is a grader error."""
-        if fault := self.check(self.spec, task):
-            raise GraderError(f"task {task.id!r} cannot be graded: {fault}")
-        answer = extract(response, self.spec.answer, self.spec.tag)
-        return self.grade(self.spec, task, answer)
-
-
-async def blamed(
-    work: Callable[[], Awaitable[Score]], empty: Callable[[], Awaitable[Score]], answer: str
-) -> Score:
-    """The score that ``work`` gives, or 0 if the work made the grader fail.
-
-    That is so if the grader fails on it, does not fail on an empty submission (``empty``), and then
-    fails on it once more. Raises :class:`GraderError` when the grader fails on both.
-    """
-    try:
-        return await work()
-    except GraderBroke as error:
-        failure = error
-    try:
-        await empty()
-    except GraderBroke as same:
-        message = f"{failure.message}; on an empty submission: {same.message}"
-        raise GraderError(message) from failure.__cause__
-    try:
-        return await work()
-    except GraderBroke as again:
-        reason = f"the grader fails on this work, not on an empty submission: {again.message}"
-        return verdict(False, one_line(reason), answer)
-
-
-def verdict(solved: bool, reason: str, answer: str, *, soft: float | None = None) -> Score:
-    """A score with ``hard`` from ``solved``, and ``soft`` the same unless it is given."""
-    hard = float(solved)
-    return Score(hard, hard if soft is None else soft, reason, answer)
-
-
-def reaches(soft: float, threshold: float) -> bool:
-    """Whether ``soft`` is at least ``threshold``, rounding errors aside."""
-    return soft >= threshold - _ROUNDING
 
 
 def needs_references(_spec: object, task: Task) -> str | None:
     """Why a scorer that compares with references cannot grade ``task``; None if it can."""
-    return (
-        None
-        if task.references
-        else "the task has no references to compare with (a list of texts under `references`)"
-    )
-
-
-# A task as plain data, for graders that are not ours.
+    if task.references:
+        return None
+    return "the task has no references to compare with (a list of texts under `references`)"
 
 
 def task_data(task: Task) -> dict[str, object]:
-    """A JSON-like copy of ``task``: what a grader does to it stays with the grader."""
+    """A JSON-like copy of ``task`` for graders that are not ours: they may change it."""
     return {
         "id": task.id,
         "messages": [

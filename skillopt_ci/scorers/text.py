@@ -1,16 +1,18 @@
-"""Scorers that compare the answer with reference texts: exact, normalised, F1, ANLS."""
+"""Scorers that look at nothing but the answer: texts, patterns, choices, numbers, JSON."""
 
 import json
 import math
 import re
 import string
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from skillopt_ci.config.scorers import (
     AnlsScorer,
+    AnswerScorer,
     ChoiceScorer,
     ContainsScorer,
     ExactScorer,
@@ -23,6 +25,7 @@ from skillopt_ci.config.scorers import (
 from skillopt_ci.scorers.base import (
     GraderError,
     Score,
+    extract,
     mismatch,
     needs_references,
     one_line,
@@ -31,7 +34,24 @@ from skillopt_ci.scorers.base import (
     sentence,
     verdict,
 )
+from skillopt_ci.tasks.files import refuse_constant
 from skillopt_ci.tasks.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerGrader:
+    """A scorer that needs nothing but the answer and the task."""
+
+    spec: AnswerScorer
+
+    async def score(self, task: Task, response: str) -> Score:
+        """Grade the answer inside ``response``; a task without what it takes is a grader error."""
+        grader = GRADERS[type(self.spec)]
+        if fault := grader.check(self.spec, task):
+            raise GraderError(f"task {task.id!r} cannot be graded: {fault}")
+        answer = extract(response, self.spec.answer, self.spec.tag)
+        return grader.grade(self.spec, task, answer)
+
 
 _ARTICLE = re.compile(r"\b(a|an|the)\b")
 _DROP_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -39,8 +59,7 @@ _DROP_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 def grade_exact(_spec: ExactScorer, task: Task, answer: str) -> Score:
     """Solved when a reference equals the answer, surrounding space aside."""
-    solved = answer.strip() in {reference.strip() for reference in task.references}
-    return _graded(solved, task, answer)
+    return _graded(answer.strip() in {each.strip() for each in task.references}, task, answer)
 
 
 def grade_normalized(_spec: NormalizedScorer, task: Task, answer: str) -> Score:
@@ -97,9 +116,6 @@ def _graded(
     return verdict(solved, reason, answer, soft=soft)
 
 
-# Scorers that search the answer: texts that must or must not stand in it, regular expressions.
-
-
 def grade_contains(spec: ContainsScorer, task: Task, answer: str) -> Score:
     """Hard when all conditions hold; soft is the share that does.
 
@@ -107,14 +123,24 @@ def grade_contains(spec: ContainsScorer, task: Task, answer: str) -> Score:
     """
     if not answer.strip():
         return verdict(False, "the answer is empty", answer)
-    wanted = {text: _holds(spec, answer, text) for text in _wanted(spec, task)}
-    unwanted = {text: _holds(spec, answer, text) for text in spec.not_contains}
+
+    def holds(text: str) -> bool:
+        return text.casefold() in answer.casefold() if spec.ignore_case else text in answer
+
+    wanted = {text: holds(text) for text in spec.contains or task.references}
+    unwanted = dict.fromkeys(spec.not_contains)
+    forbidden = [text for text in unwanted if holds(text)]
     required = [any(wanted.values())] if wanted and spec.match == "any" else [*wanted.values()]
-    conditions = [*required, *(not there for there in unwanted.values())]
-    missing = [] if all(required) else [text for text, there in wanted.items() if not there]
-    forbidden = [text for text, there in unwanted.items() if there]
-    soft = sum(conditions) / len(conditions)
-    return verdict(all(conditions), _reason(spec, missing, forbidden), answer, soft=soft)
+    kept = sum(required) + len(unwanted) - len(forbidden)
+    faults = []
+    if not all(required):
+        missing = [quote(text) for text, there in wanted.items() if not there]
+        faults.append(f"lacks {(' and ' if spec.match == 'all' else ' or ').join(missing)}")
+    if forbidden:
+        faults.append(f"contains the forbidden {' and '.join(map(quote, forbidden))}")
+    reason = sentence(faults) if faults else "contains what it must and nothing forbidden"
+    soft = kept / (len(required) + len(unwanted))
+    return verdict(not faults, reason, answer, soft=soft)
 
 
 def check_contains_texts(spec: ContainsScorer) -> str | None:
@@ -126,7 +152,7 @@ def check_contains_texts(spec: ContainsScorer) -> str | None:
 
 def check_contains_task(spec: ContainsScorer, task: Task) -> str | None:
     """Why ``task`` leaves nothing to search for; None if it does."""
-    if not _wanted(spec, task) and not spec.not_contains:
+    if not (spec.contains or task.references or spec.not_contains):
         return "neither the scorer nor the task's references say what the answer must contain"
     if not spec.contains and "" in task.references:
         return "an empty reference stands in every answer"
@@ -135,7 +161,9 @@ def check_contains_task(spec: ContainsScorer, task: Task) -> str | None:
 
 def grade_regex(spec: RegexScorer, _task: Task, answer: str) -> Score:
     """Hard when the pattern is found, or with ``negate`` when a real answer is free of it."""
-    found = _compiled(spec).search(answer)
+    flags = re.IGNORECASE if spec.ignore_case else re.NOFLAG
+    flags |= re.MULTILINE if spec.multiline else re.NOFLAG
+    found = re.search(spec.pattern, answer, flags)
     if not spec.negate:
         reason = f"matches {quote(found[0])}" if found else f"nothing matches {quote(spec.pattern)}"
         return verdict(found is not None, reason, answer)
@@ -144,29 +172,6 @@ def grade_regex(spec: RegexScorer, _task: Task, answer: str) -> Score:
     reason = f"{quote(found[0])} must not occur" if found else "nothing forbidden occurs"
     return verdict(found is None, reason, answer)
 
-
-def _wanted(spec: ContainsScorer, task: Task) -> tuple[str, ...]:
-    return spec.contains or task.references
-
-
-def _holds(spec: ContainsScorer, answer: str, text: str) -> bool:
-    return text.casefold() in answer.casefold() if spec.ignore_case else text in answer
-
-
-def _reason(spec: ContainsScorer, missing: list[str], forbidden: list[str]) -> str:
-    join = " and " if spec.match == "all" else " or "
-    faults = [f"lacks {join.join(map(quote, missing))}"] if missing else []
-    if forbidden:
-        faults.append(f"contains the forbidden {' and '.join(map(quote, forbidden))}")
-    return sentence(faults) if faults else "contains what it must and nothing forbidden"
-
-
-def _compiled(spec: RegexScorer) -> re.Pattern[str]:
-    flags = re.IGNORECASE if spec.ignore_case else re.NOFLAG
-    return re.compile(spec.pattern, flags | (re.MULTILINE if spec.multiline else re.NOFLAG))
-
-
-# The scorer for multiple choice.
 
 #: A line that declares an answer, whatever emphasis models put around it.
 _DECLARED = re.compile(
@@ -238,8 +243,6 @@ def _label(text: str) -> str:
     return text.strip().strip("*$`_ ").lstrip("([").rstrip(".):],;").strip("*$`_ ").upper()
 
 
-# The scorer for numbers, as people and models write them.
-
 _NUMBER = re.compile(
     r"""
     (?<![\w.])                                    # not inside a word or another number
@@ -275,8 +278,18 @@ def find_numbers(text: str) -> list[Number]:
     Thousands may be grouped by commas, apostrophes or narrow spaces, the decimal sign is a point;
     currency, exponents, fractions and the typographic minus are understood.
     """
-    numbers = [_number(match) for match in _NUMBER.finditer(text)]
-    return [number for number in numbers if number is not None]
+    numbers = []
+    for match in _NUMBER.finditer(text):
+        digits = re.sub(r"[^\d.]", "", match["digits"])
+        value = float(f"{digits}e{_MINUS.sub('-', match['exponent'] or '0')}")
+        if match["denominator"]:
+            divisor = float(match["denominator"])
+            value = value / divisor if divisor else math.inf
+        if _MINUS.sub("-", match["sign"] + match["inner_sign"]).count("-") == 1:
+            value = -value
+        if math.isfinite(value):
+            numbers.append(Number(value, bool(match["percent"])))
+    return numbers
 
 
 def grade_number(spec: NumberScorer, task: Task, answer: str) -> Score:
@@ -299,21 +312,6 @@ def check_number_references(spec: NumberScorer, task: Task) -> str | None:
     return needs_references(spec, task)
 
 
-def _number(match: re.Match[str]) -> Number | None:
-    digits = re.sub(r"[^\d.]", "", match["digits"])
-    exponent = _MINUS.sub("-", match["exponent"] or "0")
-    value = float(f"{digits}e{exponent}")
-    if match["denominator"]:
-        divisor = float(match["denominator"])
-        value = value / divisor if divisor else math.inf
-    negative = _MINUS.sub("-", match["sign"] + match["inner_sign"]).count("-") == 1
-    return (
-        Number(-value if negative else value, bool(match["percent"]))
-        if math.isfinite(value)
-        else None
-    )
-
-
 def _close(spec: NumberScorer, got: Number, expected: Number) -> bool:
     # 12 % against 0.12 and against 12: questions that ask for a percentage are answered both ways.
     readings = {got.value}
@@ -327,9 +325,6 @@ def _close(spec: NumberScorer, got: Number, expected: Number) -> bool:
     )
 
 
-# The scorer for answers that are JSON.
-
-
 def grade_json(spec: JsonScorer, task: Task, answer: str) -> Score:
     """Solved when the answer satisfies the schema or, without one, equals a reference as data.
 
@@ -340,7 +335,20 @@ def grade_json(spec: JsonScorer, task: Task, answer: str) -> Score:
     except (ValueError, RecursionError) as error:
         return verdict(False, one_line(f"{quote(answer)} is not JSON: {error}"), answer)
     if spec.schema_ is not None:
-        fault = _violation(spec.schema_, value)
+        # Only a scorer with a schema pays for these.
+        from jsonschema.exceptions import best_match  # noqa: PLC0415
+        from jsonschema.validators import Draft202012Validator, validator_for  # noqa: PLC0415
+        from referencing import Registry  # noqa: PLC0415
+        from referencing.exceptions import Unresolvable  # noqa: PLC0415
+
+        # An empty registry: a schema must not make the grader fetch anything.
+        draft = validator_for(spec.schema_, default=Draft202012Validator)
+        try:
+            broken = best_match(draft(spec.schema_, registry=Registry()).iter_errors(value))
+        except Unresolvable as unresolvable:
+            text = f"the JSON Schema refers to {unresolvable}, which is not in it"
+            raise GraderError(text) from None
+        fault = one_line(f"{broken.json_path}: {broken.message}") if broken else ""
         return verdict(not fault, fault or "satisfies the schema", answer)
     solved = any(same_json(value, _parse(reference)) for reference in task.references)
     reason = "equals a reference" if solved else mismatch(task.references, answer)
@@ -370,25 +378,29 @@ def check_json_references(spec: JsonScorer, task: Task) -> str | None:
     return needs_references(spec, task)
 
 
-def _violation(schema: dict[str, Any], value: Any) -> str:
-    # Only a scorer with a schema pays for these.
-    from jsonschema.exceptions import best_match  # noqa: PLC0415
-    from jsonschema.validators import Draft202012Validator, validator_for  # noqa: PLC0415
-    from referencing import Registry  # noqa: PLC0415
-    from referencing.exceptions import Unresolvable  # noqa: PLC0415
-
-    # An empty registry: a schema must not make the grader fetch anything.
-    validator = validator_for(schema, default=Draft202012Validator)(schema, registry=Registry())
-    try:
-        error = best_match(validator.iter_errors(value))
-    except Unresolvable as unresolvable:
-        raise GraderError(f"the JSON Schema refers to {unresolvable}, which is not in it") from None
-    return one_line(f"{error.json_path}: {error.message}") if error else ""
-
-
 def _parse(text: str) -> Any:
-    return json.loads(text, parse_constant=_refuse_constant)
+    return json.loads(text, parse_constant=refuse_constant)
 
 
-def _refuse_constant(name: str) -> object:
-    raise ValueError(f"{name} is not a JSON number")
+@dataclass(frozen=True, slots=True)
+class Grader:
+    """``grade`` gives the score of an answer, ``check`` says why a task cannot be graded."""
+
+    grade: Callable[[Any, Task, str], Score]
+    check: Callable[[Any, Task], str | None] = needs_references
+
+
+#: How each type of scorer that looks at the answer alone works.
+GRADERS: Mapping[object, Grader] = MappingProxyType(
+    {
+        ExactScorer: Grader(grade_exact),
+        NormalizedScorer: Grader(grade_normalized),
+        F1Scorer: Grader(grade_f1),
+        ContainsScorer: Grader(grade_contains, check_contains_task),
+        RegexScorer: Grader(grade_regex, lambda *_: None),
+        NumberScorer: Grader(grade_number, check_number_references),
+        ChoiceScorer: Grader(grade_choice, check_choice_references),
+        AnlsScorer: Grader(grade_anls),
+        JsonScorer: Grader(grade_json, check_json_references),
+    }
+)

@@ -1,13 +1,13 @@
-"""Reading task files: from bytes to records that know their lines."""
+"""Task files: from bytes to records that know their lines, and problems to tell people."""
 
-import difflib
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -15,7 +15,9 @@ from yaml.reader import ReaderError
 
 from skillopt_ci.errors import TaskFileError
 
-_BOM = b"\xef\xbb\xbf"
+#: Problems shown in one error: more would hide the first.
+SHOWN = 10
+_NOT_BLANK = re.compile(r"[^ \t\r\n]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,54 +33,6 @@ class Record:
     line: int
     line_of: Callable[[str], int]
     name: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SourceText:
-    """The text of a file; knows the line of every position."""
-
-    file: Path
-    text: str
-    line_feeds: tuple[int, ...]
-
-    def line_at(self, position: int) -> int:
-        """Line number, from 1, of the character at ``position``."""
-        return bisect_left(self.line_feeds, position) + 1
-
-
-def read_source(file: Path) -> SourceText:
-    """Read UTF-8 text, with or without a byte order mark.
-
-    Raises :class:`TaskFileError` when the file cannot be read or a byte is not UTF-8.
-    """
-    try:
-        data = file.read_bytes().removeprefix(_BOM)
-    except OSError as error:
-        raise TaskFileError(f"cannot be read: {error.strerror}", file=file) from error
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise TaskFileError(
-            f"byte 0x{data[error.start]:02x} is not UTF-8", file=file, line=line
-        ) from error
-    return SourceText(file, text, tuple(match.start() for match in re.finditer("\n", text)))
-
-
-def numbered_lines(source: SourceText) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank, with their numbers from 1.
-
-    Only line feeds separate lines: JSON strings may hold other Unicode line separators raw.
-    """
-    for number, line in enumerate(source.text.split("\n"), start=1):
-        if line.strip():
-            yield number, line.strip("\r")
-
-
-# What is wrong with task files, collected so that a person can mend all of it at once.
-
-#: Problems shown in one error: more would hide the first.
-SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,63 +65,124 @@ def refuse(problems: Sequence[Problem]) -> None:
     raise TaskFileError("\n".join(lines), file=first.file, line=first.line, hint=hint)
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Words that lead from a wrong ``name`` to the nearest known one, or to all of them."""
-    names = sorted(known)
-    near = difflib.get_close_matches(name.casefold(), names, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(names)}"
+@dataclass(frozen=True, slots=True)
+class SourceText:
+    """The text of a file; knows the line of every position."""
+
+    file: Path
+    text: str
+    line_feeds: tuple[int, ...]
+
+    def line_at(self, position: int) -> int:
+        """Line number, from 1, of the character at ``position``."""
+        return bisect_left(self.line_feeds, position) + 1
 
 
-# Records of JSON and JSONL files, with their lines.
+def read_source(file: Path) -> SourceText:
+    """Read UTF-8 text, with or without a byte order mark.
 
-_NOT_BLANK = re.compile(r"[^ \t\r\n]")
-
-
-def read_json(source: SourceText) -> Iterator[Record | Problem]:
-    """Records of an array, of ``{"data": […]}``, or of a mapping of records."""
+    Raises :class:`TaskFileError` when the file cannot be read or a byte is not UTF-8.
+    """
     try:
-        document = _decode(source.text)
-    except ValueError as error:
-        yield _json_source_problem(source, error)
-        return
-    start = _skip(source.text, 0)
+        data = file.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    except OSError as error:
+        raise TaskFileError(f"cannot be read: {error.strerror}", file=file) from error
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise TaskFileError(
+            f"byte 0x{data[error.start]:02x} is not UTF-8", file=file, line=line
+        ) from error
+    return SourceText(file, text, tuple(match.start() for match in re.finditer("\n", text)))
+
+
+def read_records(file: Path) -> Iterator[Record | Problem]:
+    """The records of a task file in their order, with a problem for each that cannot be read.
+
+    JSON is a list, ``{"data": […]}`` or a mapping of records, YAML a list; JSON Lines has a record
+    in each line that is not blank. Raises :class:`TaskFileError` for another kind of file, and for
+    one that cannot be read at all.
+    """
+    items = READERS.get(file.suffix.lower())
+    if items is None:
+        raise TaskFileError(f"expected a file ending in {', '.join(READERS)}", file=file)
+    source = read_source(file)
+    try:
+        for item in items(source):
+            if isinstance(item, _Malformed):
+                yield Problem(file, item.line, str(item))
+            elif isinstance(item.value, dict):
+                yield Record(item.value, file, item.line, item.line_of, item.name)
+            else:
+                yield Problem(file, item.line, "expected a mapping for each task")
+    except _Malformed as error:
+        yield Problem(file, error.line, str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """What stands where a record should; ``key_lines`` are the lines of its keys."""
+
+    value: object
+    line: int
+    key_lines: Callable[[], Mapping[str, int]] = dict
+    name: str | None = None
+
+    def line_of(self, key: str) -> int:
+        return self.key_lines().get(key, self.line)
+
+
+class _Malformed(Exception):
+    """Text that is no JSON or YAML, or a document of another shape."""
+
+    def __init__(self, line: int | None, message: str) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def _json_items(source: SourceText) -> Iterator[_Item]:
+    text, document = source.text, _decoded(source.text)
+    start = _skip(text, 0)
+    items: list[tuple[str | None, object, int]] = []
     if isinstance(document, dict):
-        members = zip(document, document.values(), _starts(source.text, start), strict=True)
+        keys = _starts(text, start)
+        at = {key: _value_start(text, place) for key, place in zip(document, keys, strict=True)}
         if isinstance(document.get("data"), list):
-            start = next(_after_key(source.text, at) for key, _, at in members if key == "data")
-            document = document["data"]
+            document, start = document["data"], at["data"]
         else:
-            for key, value, at in members:
-                yield _json_source_record(source, value, _after_key(source.text, at), key)
-            return
-    if not isinstance(document, list):
-        yield Problem(source.file, 1, "expected a JSON array or object of tasks")
-        return
-    for value, at in zip(document, _starts(source.text, start), strict=True):
-        yield _json_source_record(source, value, at)
+            items = [(key, value, at[key]) for key, value in document.items()]
+    elif not isinstance(document, list):
+        raise _Malformed(1, "expected a JSON array or object of tasks")
+    if isinstance(document, list):
+        places = _starts(text, start)
+        items = [(None, value, at) for value, at in zip(document, places, strict=True)]
+    for name, value, place in items:
+        lines = partial(_json_key_lines, source, value, place) if isinstance(value, dict) else dict
+        yield _Item(value, source.line_at(place), lines, name)
 
 
-def read_jsonl(source: SourceText) -> Iterator[Record | Problem]:
-    """Records of a file with one JSON object per line; blank lines mean nothing."""
-    for number, line in numbered_lines(source):
-        try:
-            value = _decode(line)
-        except ValueError as error:
-            yield Problem(source.file, number, _explain(error))
-            continue
-        if isinstance(value, dict):
-            yield Record(value, source.file, number, line_of=partial(_constant, number))
-        else:
-            yield Problem(source.file, number, "expected a JSON object on this line")
+def _jsonl_items(source: SourceText) -> Iterator[_Item | _Malformed]:
+    # Only line feeds separate lines: JSON strings may hold other Unicode line separators raw.
+    for number, line in enumerate(source.text.split("\n"), start=1):
+        if line.strip():
+            try:
+                yield _Item(_decoded(line.strip("\r")), number)
+            except _Malformed as error:
+                yield _Malformed(number, str(error))
 
 
-def _decode(text: str) -> object:
+def _decoded(text: str) -> object:
     try:
         value: object = json.loads(
-            text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant
+            text, object_pairs_hook=_unique_keys, parse_constant=refuse_constant
         )
+    except json.JSONDecodeError as error:
+        raise _Malformed(error.lineno, f"invalid JSON: {error.msg}") from error
+    except ValueError as error:
+        raise _Malformed(None, f"invalid JSON: {error}") from error
     except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+        raise _Malformed(None, "invalid JSON: nested too deeply") from error
     return value
 
 
@@ -180,45 +195,17 @@ def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return members
 
 
-def _refuse_constant(name: str) -> object:
+def refuse_constant(name: str) -> object:
+    """For ``parse_constant`` of ``json``: NaN and infinity are no JSON."""
     raise ValueError(f"{name} is not a JSON number")
-
-
-def _explain(error: ValueError) -> str:
-    detail = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
-    return f"invalid JSON: {detail}"
-
-
-def _json_source_problem(source: SourceText, error: ValueError) -> Problem:
-    line = error.lineno if isinstance(error, json.JSONDecodeError) else None
-    return Problem(source.file, line, _explain(error))
-
-
-def _json_source_record(
-    source: SourceText, value: object, start: int, name: str | None = None
-) -> Record | Problem:
-    line = source.line_at(start)
-    if not isinstance(value, dict):
-        return Problem(source.file, line, "expected a JSON object for each task")
-    return Record(
-        value, source.file, line, partial(_json_source_key_line, source, value, start), name
-    )
-
-
-def _json_source_key_line(
-    source: SourceText, value: dict[str, object], start: int, key: str
-) -> int:
-    if key not in value:
-        return source.line_at(start)
-    return source.line_at(_starts(source.text, start)[list(value).index(key)])
-
-
-def _constant(number: int, _key: str) -> int:
-    return number
 
 
 # The functions below walk text that is known to be valid JSON: the decoder of the standard library
 # has judged it before and knows no positions.
+
+
+def _json_key_lines(source: SourceText, value: dict[str, object], start: int) -> dict[str, int]:
+    return dict(zip(value, map(source.line_at, _starts(source.text, start)), strict=True))
 
 
 def _starts(text: str, opening: int) -> list[int]:
@@ -235,8 +222,8 @@ def _starts(text: str, opening: int) -> list[int]:
     return starts
 
 
-def _after_key(text: str, key_start: int) -> int:
-    return _skip(text, _skip(text, _end(text, key_start)) + 1)
+def _value_start(text: str, key: int) -> int:
+    return _skip(text, _skip(text, _end(text, key)) + 1)
 
 
 def _skip(text: str, position: int) -> int:
@@ -246,9 +233,6 @@ def _skip(text: str, position: int) -> int:
 
 def _end(text: str, position: int) -> int:
     return json.JSONDecoder().raw_decode(text, position)[1]
-
-
-# Records of a YAML file, with their lines.
 
 
 class TaskLoader(yaml.SafeLoader):
@@ -284,49 +268,46 @@ for _tag, _pattern, _first in (
     )
 
 
-def read_yaml(source: SourceText) -> Iterator[Record | Problem]:
-    """Records of a YAML list."""
+def _yaml_items(source: SourceText) -> Iterator[_Item | _Malformed]:
+    def line(node: Node) -> int:
+        return int(node.start_mark.line) + 1
+
     try:
         loader = TaskLoader(source.text)
         root = loader.get_single_node()
-        if root is None:
-            return
-        if not isinstance(root, SequenceNode):
-            yield Problem(source.file, _line(root), "expected a list of tasks")
-            return
-        for node in root.value:
-            yield _yaml_source_record(source, loader, node)
-    except RecursionError:
-        yield Problem(source.file, None, "invalid YAML: nested too deeply")
+        if root is not None and not isinstance(root, SequenceNode):
+            raise _Malformed(line(root), "expected a list of tasks")
+        for node in root.value if root else ():
+            if not isinstance(node, MappingNode):
+                yield _Item(None, line(node))
+                continue
+            lines = {str(key.value): line(key) for key, _ in node.value}
+            value = loader.construct_document(node)
+            if odd := [key for key in value if not isinstance(key, str)]:
+                text = f"key {odd[0]!r} is not text; write it in quotes"
+                yield _Malformed(line(node), text)
+            else:
+                yield _Item(value, line(node), partial(dict, lines))
+    except RecursionError as error:
+        raise _Malformed(None, "invalid YAML: nested too deeply") from error
+    except ReaderError as error:
+        at = source.line_at(error.position)
+        raise _Malformed(at, f"invalid YAML: {error.reason}") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        text = f"invalid YAML: {error.problem or error.context}"
+        raise _Malformed(mark.line + 1 if mark else None, text) from error
     except yaml.YAMLError as error:
-        yield _yaml_source_problem(source, error)
+        raise _Malformed(None, f"invalid YAML: {error}") from error
 
 
-def _yaml_source_record(source: SourceText, loader: TaskLoader, node: Node) -> Record | Problem:
-    if not isinstance(node, MappingNode):
-        return Problem(source.file, _line(node), "expected a mapping for each task")
-    lines = {str(key.value): _line(key) for key, _ in node.value}
-    value = loader.construct_document(node)
-    if odd := [key for key in value if not isinstance(key, str)]:
-        return Problem(source.file, _line(node), f"key {odd[0]!r} is not text; write it in quotes")
-    return Record(
-        value, source.file, _line(node), partial(_yaml_source_key_line, lines, _line(node))
-    )
-
-
-def _yaml_source_key_line(lines: dict[str, int], default: int, key: str) -> int:
-    return lines.get(key, default)
-
-
-def _line(node: Node) -> int:
-    return int(node.start_mark.line) + 1
-
-
-def _yaml_source_problem(source: SourceText, error: yaml.YAMLError) -> Problem:
-    if isinstance(error, ReaderError):
-        return Problem(source.file, source.line_at(error.position), f"invalid YAML: {error.reason}")
-    if not isinstance(error, yaml.MarkedYAMLError):
-        return Problem(source.file, None, f"invalid YAML: {error}")
-    mark = error.problem_mark or error.context_mark
-    line = mark.line + 1 if mark else None
-    return Problem(source.file, line, f"invalid YAML: {error.problem or error.context}")
+#: How a task file is read, by the end of its name.
+READERS: Mapping[str, Callable[[SourceText], Iterator[_Item | _Malformed]]] = MappingProxyType(
+    {
+        ".jsonl": _jsonl_items,
+        ".ndjson": _jsonl_items,
+        ".json": _json_items,
+        ".yaml": _yaml_items,
+        ".yml": _yaml_items,
+    }
+)

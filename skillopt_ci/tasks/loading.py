@@ -2,34 +2,147 @@
 
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, chain
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
-from typing import Literal, TypeVar, cast
+from typing import Literal, TypeVar
 
 from skillopt_ci.config.config import GeneratedTasks, GivenSplits, RatioSplit, SplitDir, Train
 from skillopt_ci.errors import TaskFileError, UsageError
 from skillopt_ci.scorers.code import load_function
-from skillopt_ci.tasks.files import (
-    Problem,
-    Record,
-    SourceText,
-    did_you_mean,
-    location,
-    read_json,
-    read_jsonl,
-    read_source,
-    read_yaml,
-    refuse,
-)
+from skillopt_ci.tasks.files import READERS, Problem, Record, location, read_records, refuse
 from skillopt_ci.tasks.records import to_task
 from skillopt_ci.tasks.task import Splits, Task, content_key
+from skillopt_ci.util import did_you_mean
 
-# The rules that make three lists of tasks into honest splits.
-
+Item = TypeVar("Item")
 NamedSplits = Mapping[str, Sequence[Task]]
+TasksSpec = GivenSplits | RatioSplit | SplitDir | GeneratedTasks
+
+SplitName = Literal["train", "selection", "test"]
+SPLIT_NAMES: tuple[SplitName, ...] = ("train", "selection", "test")
+
+#: Every accepted name of a split, SkillOpt's among them; the first for each is its folder in a
+#: split folder.
+ALIASES: Mapping[str, str] = MappingProxyType(
+    {
+        "train": "train",
+        "val": "selection",
+        "selection": "selection",
+        "valid_seen": "selection",
+        "test": "test",
+        "valid_unseen": "test",
+    }
+)
+
+
+def tasks_of(splits: Splits, name: str) -> tuple[Task, ...]:
+    """The split called ``name``, by any of its names; raises :class:`UsageError` for another."""
+    if name not in ALIASES:
+        raise UsageError(f"there is no split {name!r}; {did_you_mean(name, ALIASES)}")
+    chosen: tuple[Task, ...] = getattr(splits, ALIASES[name])
+    return chosen
+
+
+def load_splits(spec: TasksSpec, root: Path, train: Train | None = None) -> Splits:
+    """Read the tasks that ``spec`` names, relative to ``root``.
+
+    Generated tasks are made for the batches of ``train``.
+
+    Raises :class:`TaskFileError` with up to ten problems at once: unreadable or malformed files,
+    keys that no task has, ids used twice, splits that are empty or ask the same. Whether the
+    scorers can work is asked by :func:`~skillopt_ci.scorers.build.check_scorers`.
+    """
+    match spec:
+        case GivenSplits():
+            files = {name: getattr(spec, name) for name in SPLIT_NAMES}
+            splits = _read_splits({name: root / file for name, file in files.items() if file})
+        case RatioSplit():
+            splits = _divided(spec, root / spec.path)
+        case SplitDir():
+            folder = root / spec.split_dir
+            splits = _read_splits({name: _split_file(folder, name) for name in SPLIT_NAMES})
+        case GeneratedTasks():
+            splits = generate_splits(spec, train or Train(), root)
+    refuse([*repeated_ids(splits), *overlaps(splits)])
+    limit = None if isinstance(spec, GeneratedTasks) else spec.limit or None
+    kept = {name: tuple(tasks[:limit]) for name, tasks in splits.items()}
+    return Splits(kept["train"], kept["selection"], kept.get("test", ()))
+
+
+def load_tasks(file: Path) -> tuple[tuple[Task, ...], tuple[Problem, ...]]:
+    """The tasks of one file in its order, and the problems of those that could not be read.
+
+    Raises :class:`TaskFileError` when the file as a whole is unreadable.
+    """
+    results = [
+        [found] if isinstance(found, Problem) else to_task(found) for found in read_records(file)
+    ]
+    tasks = tuple(result for result in results if isinstance(result, Task))
+    problems = chain.from_iterable(result for result in results if isinstance(result, list))
+    return tasks, tuple(problems)
+
+
+def _read_splits(files: Mapping[str, Path]) -> NamedSplits:
+    loaded = {name: load_tasks(file) for name, file in files.items()}
+    refuse([problem for _, problems in loaded.values() for problem in problems])
+    empty = [name for name, (tasks, _) in loaded.items() if not tasks]
+    refuse([Problem(files[name], None, f"the {name} split has no tasks") for name in empty])
+    return {name: tasks for name, (tasks, _) in loaded.items()}
+
+
+def _split_file(split_dir: Path, name: str) -> Path:
+    folders = [alias for alias, split in ALIASES.items() if split == name]
+    folder = next((split_dir / f for f in folders if (split_dir / f).is_dir()), None)
+    if folder is None:
+        raise TaskFileError(f"has no folder {' or '.join(folders)}", file=split_dir)
+    files = sorted(folder.glob("*.json"))
+    if not files:
+        raise TaskFileError("holds no .json file", file=folder)
+    return files[0]
+
+
+def _divided(spec: RatioSplit, file: Path) -> NamedSplits:
+    if file.is_dir():
+        files = sorted(path for path in file.iterdir() if path.suffix.lower() in READERS)
+        if len(files) != 1:
+            raise TaskFileError(f"expected exactly one task file, found {len(files)}", file=file)
+        (file,) = files
+    tasks, problems = load_tasks(file)
+    refuse(problems)
+    parts = divide(tasks, spec.split, spec.seed)
+    splits: dict[str, Sequence[Task]] = dict(zip(SPLIT_NAMES, parts, strict=True))
+    if empty := [name for name, part in splits.items() if not part]:
+        raise TaskFileError(
+            f"{len(tasks)} tasks divided {spec.split} leave nothing for {' and '.join(empty)}",
+            file=file,
+            hint="Add tasks, or choose a more even `tasks.split`.",
+        )
+    return splits
+
+
+def divide(items: Sequence[Item], ratio: str, seed: int) -> tuple[tuple[Item, ...], ...]:
+    """Shuffle ``items`` with ``seed`` and cut them by ``ratio`` (``a:b:c``), in shuffled order."""
+    shuffled = list(items)
+    Random(seed).shuffle(shuffled)
+    counts = split_counts(len(shuffled), [int(part) for part in ratio.split(":")])
+    ends = list(accumulate(counts))
+    return tuple(
+        tuple(shuffled[end - count : end]) for end, count in zip(ends, counts, strict=True)
+    )
+
+
+def split_counts(total: int, weights: Sequence[int]) -> tuple[int, ...]:
+    """Share out ``total`` by largest remainder; a tie goes to the larger weight, then the first."""
+    whole = sum(weights)
+    counts = [total * weight // whole for weight in weights]
+    by_claim = sorted(
+        range(len(weights)), key=lambda i: (-(total * weights[i] % whole), -weights[i], i)
+    )
+    for i in by_claim[: total - sum(counts)]:
+        counts[i] += 1
+    return tuple(counts)
 
 
 def repeated_ids(splits: NamedSplits) -> Iterator[Problem]:
@@ -62,227 +175,53 @@ def _repeats(
                 yield name, task, *first
 
 
-# Tasks without a fixed list: a function of the repository makes them, and a seed is a batch.
-
-Generate = Callable[[str, int, int], object]
-
-
 def generate_splits(spec: GeneratedTasks, train: Train, root: Path) -> NamedSplits:
     """Make the three splits; an epoch's training batches stand one after another, by their seeds.
 
     Raises :class:`~skillopt_ci.errors.UsageError` for a function that cannot be found, and
     :class:`TaskFileError` for one that raises, is not deterministic or returns anything but tasks.
     """
-    function = cast("Generate", load_function(spec.generator, root))
-    make = _Maker(spec.generator, function, root)
-    selection = make.tasks("selection", spec.seed, spec.selection)
-    if selection != make.tasks("selection", spec.seed, spec.selection):
+    function = load_function(spec.generator, root)
+    file = root / spec.generator.rpartition(":")[0]
+
+    def make(split: str, seed: int, count: int) -> list[Task]:
+        call = f"{spec.generator}({split!r}, {seed}, {count})"
+        try:
+            returned = function(split, seed, count)
+        except (Exception, SystemExit) as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            where = f" ({frames[-1].filename}:{frames[-1].lineno})"
+            raise TaskFileError(f"{call} raised {type(error).__name__}: {error}{where}") from error
+        if not isinstance(returned, list) or len(returned) != count:
+            got = f"{len(returned)} of them" if isinstance(returned, list) else f"{returned!r:.60}"
+            raise TaskFileError(f"{call} returned {got}, expected a list of {count} tasks")
+        tasks, faults = list[Task](), list[tuple[int, str]]()
+        for n, value in enumerate(returned, 1):
+            if not isinstance(value, dict):
+                faults.append((n, "expected a dictionary with the keys of a task"))
+                continue
+            # numbered by split and seed where the function gives no id, so that each is unique
+            entry = {"id": f"{split}-{seed}-{n}", **value}
+            made = to_task(Record(entry, file, 1, line_of=lambda _: 1))
+            if isinstance(made, Task):
+                tasks.append(made)
+            else:
+                faults += [(n, problem.message) for problem in made]
+        refuse([Problem(None, None, f"{call}, task {n}: {fault}") for n, fault in faults])
+        return tasks
+
+    selection = make("selection", spec.seed, spec.selection)
+    if selection != make("selection", spec.seed, spec.selection):
         raise TaskFileError(
             f"{spec.generator} returned different tasks when it was called twice with the same "
             "arguments",
             hint="Draw from random.Random(seed), not from a generator of the process.",
         )
     seeds = range(spec.seed + 1, spec.seed + train.train_size // train.batch_size + 1)
-    batches = [make.tasks("train", seed, train.batch_size) for seed in seeds]
-    test = make.tasks("test", spec.seed, spec.test) if spec.test else []
+    batches = [make("train", seed, train.batch_size) for seed in seeds]
+    test = make("test", spec.seed, spec.test) if spec.test else []
     return {
-        "train": [task for batch in batches for task in batch],
+        "train": list(chain.from_iterable(batches)),
         "selection": selection,
         **({"test": test} if test else {}),
     }
-
-
-@dataclass(frozen=True, slots=True)
-class _Maker:
-    entry: str
-    function: Generate
-    root: Path
-
-    def tasks(self, split: str, seed: int, count: int) -> list[Task]:
-        """The tasks of one call."""
-        call = f"{self.entry}({split!r}, {seed}, {count})"
-        returned = self._returned(call, split, seed, count)
-        if not isinstance(returned, list) or len(returned) != count:
-            got = f"{len(returned)} of them" if isinstance(returned, list) else f"{returned!r:.60}"
-            raise TaskFileError(f"{call} returned {got}, expected a list of {count} tasks")
-        made = [self._task(value, f"{split}-{seed}-{n}") for n, value in enumerate(returned, 1)]
-        wrong = [
-            Problem(None, None, f"{call}, task {n}: {problem.message}")
-            for n, result in enumerate(made, 1)
-            if isinstance(result, list)
-            for problem in result
-        ]
-        refuse(wrong)
-        return [task for task in made if isinstance(task, Task)]
-
-    def _returned(self, call: str, split: str, seed: int, count: int) -> object:
-        try:
-            return self.function(split, seed, count)
-        except (Exception, SystemExit) as error:
-            frames = traceback.extract_tb(error.__traceback__)
-            where = f" ({frames[-1].filename}:{frames[-1].lineno})"
-            raise TaskFileError(f"{call} raised {type(error).__name__}: {error}{where}") from error
-
-    def _task(self, value: object, name: str) -> Task | list[Problem]:
-        if not isinstance(value, dict):
-            return [Problem(None, None, "expected a dictionary with the keys of a task")]
-        file = self.root / self.entry.rpartition(":")[0]
-        # numbered by split and seed where the function gives no id, so that none is taken twice
-        return to_task(Record({"id": name, **value}, file, 1, line_of=_first_line))
-
-
-def _first_line(_key: str) -> int:
-    return 1
-
-
-# Dividing one list of tasks by a ratio, the same way for the same seed.
-
-Item = TypeVar("Item")
-
-
-def split_counts(total: int, weights: Sequence[int]) -> tuple[int, ...]:
-    """Share out ``total`` by largest remainder; a tie goes to the larger weight, then the first."""
-    whole = sum(weights)
-    counts = [total * weight // whole for weight in weights]
-    by_claim = sorted(
-        range(len(weights)), key=lambda i: (-(total * weights[i] % whole), -weights[i], i)
-    )
-    for i in by_claim[: total - sum(counts)]:
-        counts[i] += 1
-    return tuple(counts)
-
-
-def divide(items: Sequence[Item], ratio: str, seed: int) -> tuple[tuple[Item, ...], ...]:
-    """Shuffle ``items`` with ``seed`` and cut them by ``ratio`` (``a:b:c``), in shuffled order."""
-    shuffled = list(items)
-    Random(seed).shuffle(shuffled)
-    counts = split_counts(len(shuffled), [int(part) for part in ratio.split(":")])
-    ends = list(accumulate(counts))
-    return tuple(
-        tuple(shuffled[end - count : end]) for end, count in zip(ends, counts, strict=True)
-    )
-
-
-# The names of the splits, and those that SkillOpt has for them.
-
-SplitName = Literal["train", "selection", "test"]
-SPLIT_NAMES: tuple[SplitName, ...] = ("train", "selection", "test")
-
-#: Every accepted name of a split; the first for each is its folder in a split folder.
-ALIASES: Mapping[str, str] = MappingProxyType(
-    {
-        "train": "train",
-        "val": "selection",
-        "selection": "selection",
-        "valid_seen": "selection",
-        "test": "test",
-        "valid_unseen": "test",
-    }
-)
-
-
-def tasks_of(splits: Splits, name: str) -> tuple[Task, ...]:
-    """The split called ``name``, by any of its names; raises :class:`UsageError` for another."""
-    if name not in ALIASES:
-        raise UsageError(f"there is no split {name!r}; {did_you_mean(name, ALIASES)}")
-    chosen: tuple[Task, ...] = getattr(splits, ALIASES[name])
-    return chosen
-
-
-TasksSpec = GivenSplits | RatioSplit | SplitDir | GeneratedTasks
-Reader = Callable[[SourceText], Iterator[Record | Problem]]
-
-_READERS: Mapping[str, Reader] = MappingProxyType(
-    {
-        ".jsonl": read_jsonl,
-        ".ndjson": read_jsonl,
-        ".json": read_json,
-        ".yaml": read_yaml,
-        ".yml": read_yaml,
-    }
-)
-
-
-def load_splits(spec: TasksSpec, root: Path, train: Train | None = None) -> Splits:
-    """Read the tasks that ``spec`` names, relative to ``root``.
-
-    Generated tasks are made for the batches of ``train``.
-
-    Raises :class:`TaskFileError` with up to ten problems at once: unreadable or malformed files,
-    keys that no task has, ids used twice, splits that are empty or ask the same. Whether the
-    scorers can work is asked by :func:`~skillopt_ci.scorers.build.check_scorers`.
-    """
-    match spec:
-        case GivenSplits():
-            files = {name: getattr(spec, name) for name in SPLIT_NAMES}
-            splits = _read_splits({name: root / file for name, file in files.items() if file})
-        case RatioSplit():
-            splits = _divided(spec, root / spec.path)
-        case SplitDir():
-            splits = _read_splits(
-                {name: _split_file(root / spec.split_dir, name) for name in SPLIT_NAMES}
-            )
-        case GeneratedTasks():
-            splits = generate_splits(spec, train or Train(), root)
-    refuse([*repeated_ids(splits), *overlaps(splits)])
-    limit = None if isinstance(spec, GeneratedTasks) else spec.limit or None
-    kept = {name: tuple(tasks[:limit]) for name, tasks in splits.items()}
-    return Splits(kept["train"], kept["selection"], kept.get("test", ()))
-
-
-def load_tasks(file: Path) -> tuple[tuple[Task, ...], tuple[Problem, ...]]:
-    """The tasks of one file in its order, and the problems of those that could not be read.
-
-    Raises :class:`TaskFileError` when the file as a whole is unreadable.
-    """
-    reader = _READERS.get(file.suffix.lower())
-    if reader is None:
-        raise TaskFileError(f"expected a file ending in {', '.join(_READERS)}", file=file)
-    results = [
-        [found] if isinstance(found, Problem) else to_task(found)
-        for found in reader(read_source(file))
-    ]
-    tasks = tuple(result for result in results if isinstance(result, Task))
-    problems = chain.from_iterable(result for result in results if isinstance(result, list))
-    return tasks, tuple(problems)
-
-
-def _read_splits(files: Mapping[str, Path]) -> NamedSplits:
-    loaded = {name: load_tasks(file) for name, file in files.items()}
-    refuse([problem for _, problems in loaded.values() for problem in problems])
-    empty = [name for name, (tasks, _) in loaded.items() if not tasks]
-    refuse([Problem(files[name], None, f"the {name} split has no tasks") for name in empty])
-    return {name: tasks for name, (tasks, _) in loaded.items()}
-
-
-def _divided(spec: RatioSplit, path: Path) -> NamedSplits:
-    file = _only_task_file(path) if path.is_dir() else path
-    tasks, problems = load_tasks(file)
-    refuse(problems)
-    parts = divide(tasks, spec.split, spec.seed)
-    splits: dict[str, Sequence[Task]] = dict(zip(SPLIT_NAMES, parts, strict=True))
-    if empty := [name for name, part in splits.items() if not part]:
-        raise TaskFileError(
-            f"{len(tasks)} tasks divided {spec.split} leave nothing for {' and '.join(empty)}",
-            file=file,
-            hint="Add tasks, or choose a more even `tasks.split`.",
-        )
-    return splits
-
-
-def _only_task_file(folder: Path) -> Path:
-    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in _READERS)
-    if len(files) != 1:
-        raise TaskFileError(f"expected exactly one task file, found {len(files)}", file=folder)
-    return files[0]
-
-
-def _split_file(split_dir: Path, name: str) -> Path:
-    folders = [alias for alias, split in ALIASES.items() if split == name]
-    folder = next((split_dir / f for f in folders if (split_dir / f).is_dir()), None)
-    if folder is None:
-        raise TaskFileError(f"has no folder {' or '.join(folders)}", file=split_dir)
-    files = sorted(folder.glob("*.json"))
-    if not files:
-        raise TaskFileError("holds no .json file", file=folder)
-    return files[0]

@@ -1,4 +1,4 @@
-"""From a record of a file to a task."""
+"""From a record of a task file to a task: its keys, files and pictures, or what is wrong."""
 
 import hashlib
 import json
@@ -20,10 +20,9 @@ from skillopt_ci.config.rollout import ComputerBlock, Files
 from skillopt_ci.config.scorers import ScorerSpec
 from skillopt_ci.errors import TaskFileError
 from skillopt_ci.messages import Image, Message
-from skillopt_ci.tasks.files import Problem, Record, did_you_mean, read_source
+from skillopt_ci.tasks.files import Problem, Record, read_source
 from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile, TaskImage
-
-# What a task may say in a task file.
+from skillopt_ci.util import did_you_mean
 
 
 def _id_text(value: object) -> object:
@@ -95,9 +94,6 @@ class TaskEntry(Section):
         return self
 
 
-# The files of a task: read from beside the task file, or written out in the task itself.
-
-
 def task_files(files: Iterable[str] | Mapping[str, str], folder: Path) -> tuple[TaskFile, ...]:
     """The files named by a task whose own file lies in ``folder``, in the given order.
 
@@ -134,18 +130,11 @@ def inside(name: str, folder: Path) -> Path:
     return folder / name
 
 
-# The pictures of a task: read from beside the task file, known by their content.
-
 #: Names of files that are pictures.
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".gif"})
 #: In base64 this is just below the 5 MB that the strictest provider takes.
 MOST_BYTES = 3_700_000
 MOST_PICTURES = 20
-
-
-def is_picture(name: str) -> bool:
-    """Whether a file's name is that of a picture."""
-    return Path(name).suffix.lower() in SUFFIXES
 
 
 def task_images(names: Iterable[str], folder: Path) -> tuple[TaskImage, ...]:
@@ -162,7 +151,7 @@ def task_images(names: Iterable[str], folder: Path) -> tuple[TaskImage, ...]:
     for name in paths:
         if paths.count(name) > 1:
             raise ValueError(f"{name!r} stands twice")
-    return tuple(_read(name, inside(name, folder)) for name in paths)
+    return tuple(_read_picture(name, inside(name, folder)) for name in paths)
 
 
 def media_type(content: bytes) -> str | None:
@@ -178,7 +167,7 @@ def media_type(content: bytes) -> str | None:
     return None
 
 
-def _read(name: str, file: Path) -> TaskImage:
+def _read_picture(name: str, file: Path) -> TaskImage:
     try:
         # Looked at before it is read: a task file may name anything.
         size = file.stat().st_size
@@ -194,8 +183,6 @@ def _read(name: str, file: Path) -> TaskImage:
     return TaskImage(name, hashlib.sha256(content).hexdigest(), image)
 
 
-# Question-answering items as SkillOpt's split folders hold them, put into this product's words.
-
 _REFERENCE_KEYS = ("references", "reference", "answers", "answer", "correct_choice")
 _OWN_KEYS = ("id", "task_type", "files", "images", "metadata", "scorer", "reference_text")
 _IMAGE = "image_path"
@@ -203,22 +190,24 @@ _CONTEXT_CHARS = 6000
 _DOCUMENT = "[DOC]"
 
 
-def is_skillopt_item(value: Mapping[str, object]) -> bool:
-    """Whether the record asks through ``question``, and not through keys of our own."""
-    return isinstance(value.get("question"), str) and not value.keys() & {"prompt", "messages"}
+def from_skillopt(value: Mapping[str, object]) -> Mapping[str, object]:
+    """A question-answering item of SkillOpt's split folders, under our keys.
 
-
-def from_skillopt(value: Mapping[str, object]) -> dict[str, object]:
-    """The same task under our keys; what has no key here is kept as metadata."""
+    What has no key here is kept as metadata. A record that does not ask through ``question``, or
+    has keys of our own that ask, is returned as it is.
+    """
+    if not isinstance(value.get("question"), str) or value.keys() & {"prompt", "messages"}:
+        return value
     choices = _labelled(value.get("choices"))
     sections = [
-        ("Context", _clipped(str(value.get("context") or ""))),
+        ("Context", _clipped(str(value.get("context") or "").strip())),
         ("Question", str(value["question"]).strip()),
         ("Choices", "\n".join(f"{label}. {text}" for label, text in choices.items())),
     ]
     entry = {key: value[key] for key in _OWN_KEYS if key in value}
     entry["prompt"] = "\n\n".join(f"## {title}\n{text}" for title, text in sections if text)
-    entry["references"] = _references(value)
+    answer = next((value[key] for key in _REFERENCE_KEYS if key in value), ())
+    entry["references"] = answer.get("label", answer) if isinstance(answer, Mapping) else answer
     if isinstance(value.get(_IMAGE), str):
         entry.setdefault("images", [value[_IMAGE]])
     metadata = entry.get("metadata", {})
@@ -229,11 +218,6 @@ def from_skillopt(value: Mapping[str, object]) -> dict[str, object]:
 
 
 _KNOWN_KEYS = {"question", "context", "choices", _IMAGE, *_REFERENCE_KEYS, *_OWN_KEYS}
-
-
-def _references(value: Mapping[str, object]) -> object:
-    found = next((value[key] for key in _REFERENCE_KEYS if key in value), ())
-    return found.get("label", found) if isinstance(found, Mapping) else found
 
 
 def _labelled(choices: object) -> dict[str, str]:
@@ -248,19 +232,16 @@ def _labelled(choices: object) -> dict[str, str]:
     return labelled
 
 
-def _clipped(context: str) -> str:
+def _clipped(text: str) -> str:
     """At most 6000 characters: the leading documents that fit whole, else the start of the first.
 
     Documents begin with ``[DOC]``.
     """
-    text = context.strip()
     if len(text) <= _CONTEXT_CHARS:
         return text
     end = text.rfind(_DOCUMENT, 1, _CONTEXT_CHARS + len(_DOCUMENT))
     return text[:end].strip() if end > 0 else f"{text[:_CONTEXT_CHARS]}...[truncated]"
 
-
-# A rejected task entry in words: which key, what was expected, what was probably meant.
 
 #: Names from elsewhere that no spelling distance leads to ours.
 _ELSEWHERE = {
@@ -289,19 +270,19 @@ def explain(error: ValidationError) -> Iterator[tuple[str, str]]:
     for detail in details:
         location = detail["loc"]
         # A list "too short" because its items are wrong says nothing new.
-        if not any(_lies_under(location, other["loc"]) for other in details):
+        deeper = (other["loc"] for other in details if len(other["loc"]) > len(location))
+        if not location or not any(other[: len(location)] == location for other in deeper):
             yield str(location[0]) if location else "", f"{_path(location)}{_message(detail)}"
-
-
-def _lies_under(location: Location, deeper: Location) -> bool:
-    return 0 < len(location) < len(deeper) and deeper[: len(location)] == location
 
 
 def _message(detail: ErrorDetails) -> str:
     context = detail.get("ctx", {})
     match detail["type"]:
         case "extra_forbidden":
-            return f"unknown key; {_nearest_key(detail['loc'])}"
+            key, model = str(detail["loc"][-1]), _model_at(detail["loc"][:-1])
+            if model is TaskEntry and key in _ELSEWHERE:
+                return f"unknown key; did you mean {_ELSEWHERE[key]!r}?"
+            return f"unknown key; {did_you_mean(key, fields(model))}"
         case "value_error":
             return str(context["error"])
         case "literal_error" | "union_tag_invalid":
@@ -315,61 +296,74 @@ def _message(detail: ErrorDetails) -> str:
     return f"{expected}, got {got}"
 
 
-def _nearest_key(location: Location) -> str:
-    key = str(location[-1])
-    model = _model_at(location[:-1])
-    if model is TaskEntry and key in _ELSEWHERE:
-        return f"did you mean {_ELSEWHERE[key]!r}?"
-    return did_you_mean(key, fields(model))
-
-
 def _model_at(location: Location) -> type[Section]:
+    """The section that the location leads to, as far as it names sections."""
     if location[:1] == ("messages",):
         return MessageEntry
+    model: type[Section] = TaskEntry
     if location[:1] == ("computer",):
-        return _inner(ComputerBlock, location[1:])
-    kinds = [index for index, step in enumerate(location) if step in _SCORERS]
-    if not kinds:
-        return TaskEntry
-    return _inner(_SCORERS[str(location[kinds[-1]])], location[kinds[-1] + 1 :])
-
-
-def _inner(model: type[Section], keys: Location) -> type[Section]:
-    """The section that ``keys`` lead to from ``model``, as far as they name sections."""
-    for key in keys:
+        model, location = ComputerBlock, location[1:]
+    elif kinds := [index for index, step in enumerate(location) if step in _SCORERS]:
+        model, location = _SCORERS[str(location[kinds[-1]])], location[kinds[-1] + 1 :]
+    else:
+        return model
+    for key in location:
         field = fields(model).get(str(key))
         model = next(sections(field.annotation), model) if field else model
     return model
 
 
 def _path(location: Location) -> str:
-    steps = [
-        f"[{step}]" if isinstance(step, int) else f".{step}"
-        for index, step in enumerate(location)
-        if not _is_tag(location, index)
-    ]
+    steps = []
+    for index, step in enumerate(location):
+        before = location[index - 1] if index else ""
+        # a scorer's type or a union's branch is no key of the file
+        if location[0] != "scorer" or not (before == "scorer" or isinstance(before, int)):
+            steps.append(f"[{step}]" if isinstance(step, int) else f".{step}")
     return f"{''.join(steps).removeprefix('.')}: " if steps else ""
-
-
-def _is_tag(location: Location, index: int) -> bool:
-    """Whether the step names a scorer's type or a union's branch, not a key of the file."""
-    before = location[index - 1] if index else ""
-    return location[0] == "scorer" and (before == "scorer" or isinstance(before, int))
 
 
 def to_task(record: Record) -> Task | list[Problem]:
     """The task that ``record`` describes, or everything that is wrong with it."""
     if fault := _unwritable(record.value):
         return [Problem(record.file, record.line, fault)]
+    named = {} if record.name is None else {"id": record.name}
     try:
-        entry = TaskEntry.model_validate(_own_form(record))
-        return _task(entry, record)
+        entry = TaskEntry.model_validate(from_skillopt({**named, **record.value}))
     except ValidationError as error:
         return [
             Problem(record.file, record.line_of(key), message) for key, message in explain(error)
         ]
-    except _FilesError as error:
-        return [Problem(record.file, record.line_of(error.key), f"{error.key}: {error}")]
+    folder, files, key = record.file.parent, entry.files, "files"
+    pictures: list[str] = []
+    if not isinstance(files, dict):
+        pictures = [name for name in files if Path(name).suffix.lower() in SUFFIXES]
+        files = tuple(name for name in files if name not in pictures)
+    computer = None
+    try:
+        texts = task_files(files, folder)
+        key = "images"
+        images = task_images((*pictures, *entry.images), folder)
+        key = "computer"
+        if entry.computer is not None:
+            computer = ComputerTask(entry.computer, task_files(entry.computer.files, folder))
+    except (TaskFileError, ValueError) as error:
+        return [Problem(record.file, record.line_of(key), f"{key}: {error}")]
+    asked = tuple(Message(message.role, message.content) for message in entry.messages or ())
+    return Task(
+        id=entry.id,
+        messages=asked or (Message("user", entry.prompt or ""),),
+        references=entry.references,
+        reference_text=entry.reference_text,
+        task_type=entry.task_type,
+        files=texts,
+        images=images,
+        metadata=entry.metadata,
+        scorer=entry.scorer,
+        file=record.file,
+        line=record.line,
+        computer=computer,
+    )
 
 
 def _unwritable(value: object) -> str:
@@ -381,60 +375,3 @@ def _unwritable(value: object) -> str:
     except (ValueError, RecursionError) as error:
         return f"cannot be written as JSON: {error}"
     return ""
-
-
-def _own_form(record: Record) -> Mapping[str, object]:
-    value = record.value
-    if record.name is not None:
-        value = {"id": record.name, **value}
-    return from_skillopt(value) if is_skillopt_item(value) else value
-
-
-def _task(entry: TaskEntry, record: Record) -> Task:
-    asked, folder = entry.messages or (), record.file.parent
-    messages = tuple(Message(message.role, message.content) for message in asked)
-    files = entry.files
-    pictures = () if isinstance(files, dict) else tuple(filter(is_picture, files))
-    texts = files if isinstance(files, dict) else [name for name in files if name not in pictures]
-    return Task(
-        id=entry.id,
-        messages=messages or (Message("user", entry.prompt or ""),),
-        references=entry.references,
-        reference_text=entry.reference_text,
-        task_type=entry.task_type,
-        files=_files(texts, folder, "files"),
-        images=_images((*pictures, *entry.images), folder),
-        metadata=entry.metadata,
-        scorer=entry.scorer,
-        file=record.file,
-        line=record.line,
-        computer=None if entry.computer is None else _computer(entry.computer, folder),
-    )
-
-
-def _computer(block: ComputerBlock, folder: Path) -> ComputerTask:
-    return ComputerTask(block, _files(block.files, folder, "computer"))
-
-
-def _files(
-    files: Mapping[str, str] | Sequence[str], folder: Path, key: str
-) -> tuple[TaskFile, ...]:
-    try:
-        return task_files(files, folder)
-    except (TaskFileError, ValueError) as error:
-        raise _FilesError(key, str(error)) from error
-
-
-def _images(names: Sequence[str], folder: Path) -> tuple[TaskImage, ...]:
-    try:
-        return task_images(names, folder)
-    except (TaskFileError, ValueError) as error:
-        raise _FilesError("images", str(error)) from error
-
-
-class _FilesError(Exception):
-    """Files that cannot be used, under the entry's ``key``."""
-
-    def __init__(self, key: str, message: str) -> None:
-        super().__init__(message)
-        self.key = key

@@ -36,6 +36,7 @@ from skillopt_ci.rollout.solver import Solver
 from skillopt_ci.rollout.store import AttemptCache, AttemptStore
 from skillopt_ci.rollout.types import Attempt, Executor, run_locally
 from skillopt_ci.scorers.base import Score
+from skillopt_ci.scorers.code import Functions
 from skillopt_ci.tasks.task import Splits, Task, lessons_sha256
 from skillopt_ci.training.fingerprint import model_facts
 from skillopt_ci.training.prefetcher import Ahead, NothingAhead
@@ -159,6 +160,7 @@ class Equipment:
         self._models: Switchboard | None = None
         self._opening = asyncio.Lock()
         self._store: AttemptStore | None = None
+        self._functions: Functions | None = None
 
     async def models(self, parts: ModelParts) -> Switchboard:
         """The open models."""
@@ -174,6 +176,12 @@ class Equipment:
                 )
                 self._models = await self._resources.enter_async_context(opened)
             return self._models
+
+    def functions(self, environ: Mapping[str, str]) -> Functions:
+        """The Python functions that grade, each loaded once for all work."""
+        if self._functions is None:
+            self._functions = self._resources.enter_context(closing(Functions(environ)))
+        return self._functions
 
     def store(self, parts: RigParts) -> AttemptStore | None:
         """The open store of attempts, if they are kept.
@@ -197,6 +205,7 @@ async def open_runner(
     meter: Meter,
     places: Slots,
     store: AttemptStore | None,
+    functions: Functions,
     used: Callable[[str], object] = lambda _: None,
 ) -> AsyncIterator[Runner]:
     """A runner for one piece of work, whose record closes with the context.
@@ -211,7 +220,7 @@ async def open_runner(
         if session.places.computers.caveat:
             session.observer(Note(session.places.computers.caveat, level="warning"))
     async with AsyncExitStack() as resources:
-        solver, grading = _equipment(session, LimitedClient(client))
+        solver, grading = _equipment(session, LimitedClient(client), functions)
         shelf = None
         if store is not None:
             shelf = AttemptCache(store, attempt_facts(session, solver), scope, meter, used)
@@ -245,7 +254,9 @@ def attempt_facts(session: RigParts, solver: Solver) -> Mapping[str, object]:
     }
 
 
-def _equipment(session: RigParts, client: ChatClient) -> tuple[Solver, Grading]:
+def _equipment(
+    session: RigParts, client: ChatClient, functions: Functions
+) -> tuple[Solver, Grading]:
     config, judge = session.config, ChatJudge(client)
     solver = build_solver(config, client, session.prompts, session.root, session.environ)
     scorers = TaskScorers(
@@ -255,6 +266,7 @@ def _equipment(session: RigParts, client: ChatClient) -> tuple[Solver, Grading]:
         environ=session.environ,
         places=session.places,
         limits=config.rollout.limits,
+        functions=functions,
     )
     environment = session.environment
     if environment is None:
@@ -430,7 +442,10 @@ class Session:
             models, shared = await equipment.models(session), equipment.scheduler
             client = ScheduledClient(models.for_work(scope, meter, used), shared.questions)
             store = equipment.store(session)
-            opened = open_runner(self, client, scope, meter, shared.attempts, store, used)
+            functions = equipment.functions(session.environ)
+            opened = open_runner(
+                self, client, scope, meter, shared.attempts, store, functions, used
+            )
             runner = await resources.enter_async_context(opened)
             yield Bench(client, replace(runner, begun=self.ahead.begun), meter)
 

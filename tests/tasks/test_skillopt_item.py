@@ -1,6 +1,6 @@
 import pytest
 
-from skillopt_ci.tasks.records import from_skillopt, is_skillopt_item
+from skillopt_ci.tasks.records import from_skillopt
 
 
 def test_search_qa_item_becomes_prompt_and_references():
@@ -52,4 +52,4 @@ def test_choices_are_shown_and_kept_for_the_scorer(choices: object):
     "value", [{"question": "q", "prompt": "p"}, {"prompt": "p"}, {"question": 1}]
 )
 def test_own_records_are_left_alone(value: dict[str, object]):
-    assert not is_skillopt_item(value)
+    assert from_skillopt(value) == value

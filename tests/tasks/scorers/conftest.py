@@ -1,6 +1,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from pydantic import TypeAdapter
 from skillopt_ci.config.scorers import ScorerSpec
 from skillopt_ci.scorers.base import Judge, Score
 from skillopt_ci.scorers.build import build_scorer
+from skillopt_ci.scorers.code import Functions
 from skillopt_ci.tasks.task import Task
 
 SPECS: TypeAdapter[ScorerSpec] = TypeAdapter(ScorerSpec)
@@ -37,7 +39,10 @@ def grade(tmp_path: Path, make_task: Callable[..., Task]) -> Grade:
         **keys: object,
     ) -> Score:
         spec = SPECS.validate_python({"type": kind, **keys})
-        scorer = build_scorer(spec, judge=judge, root=tmp_path, environ=environ)
-        return asyncio.run(scorer.score(task or make_task(*references), response))
+        with closing(Functions(environ)) as functions:
+            scorer = build_scorer(
+                spec, judge=judge, root=tmp_path, environ=environ, functions=functions
+            )
+            return asyncio.run(scorer.score(task or make_task(*references), response))
 
     return run

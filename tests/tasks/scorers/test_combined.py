@@ -6,11 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci.config.scorers import AllScorer, AnyScorer, ExactScorer
 from skillopt_ci.scorers.base import GraderError, Score
-from skillopt_ci.scorers.build import Combined, all_of, any_of
+from skillopt_ci.scorers.build import Combined, combined
 from skillopt_ci.tasks.task import Task
 
 Grade = Callable[..., Score]
+PARTS = (ExactScorer(type="exact"),)
+ALL, ANY = AllScorer(type="all", of=PARTS), AnyScorer(type="any", of=PARTS)
 SCORES = st.lists(
     st.builds(Score, st.sampled_from([0.0, 1.0]), st.floats(0, 1), st.text(), st.just("")),
     min_size=1,
@@ -52,9 +55,10 @@ class Hangs:
 @given(SCORES)
 def test_all_and_any_stay_within_the_bounds_of_their_parts(scores: list[Score]):
     softs = [score.soft for score in scores]
-    assert min(softs) - 1e-12 <= all_of(scores).soft <= any_of(scores).soft + 1e-12
-    assert all_of(scores).hard == min(score.hard for score in scores)
-    assert any_of(scores).hard == max(score.hard for score in scores)
+    all_of, any_of = combined(ALL, scores), combined(ANY, scores)
+    assert min(softs) - 1e-12 <= all_of.soft <= any_of.soft + 1e-12
+    assert all_of.hard == min(score.hard for score in scores)
+    assert any_of.hard == max(score.hard for score in scores)
 
 
 @pytest.mark.parametrize(
@@ -91,8 +95,8 @@ def test_combinations_nest(grade: Grade):
 def test_parts_are_graded_at_the_same_time(make_task: Callable[..., Task]):
     async def run() -> Score:
         barrier = asyncio.Barrier(2)
-        combined = Combined((Waits(barrier), Waits(barrier)), all_of)
-        return await asyncio.wait_for(combined.score(make_task(), "x"), 10)
+        both = Combined(ALL, (Waits(barrier), Waits(barrier)))
+        return await asyncio.wait_for(both.score(make_task(), "x"), 10)
 
     assert asyncio.run(run()).hard == 1
 
@@ -100,11 +104,11 @@ def test_parts_are_graded_at_the_same_time(make_task: Callable[..., Task]):
 def test_failing_grader_stops_the_others_and_is_reported_itself(make_task: Callable[..., Task]):
     hanging = Hangs()
     with pytest.raises(GraderError, match="broken"):
-        asyncio.run(Combined((hanging, Fails()), all_of).score(make_task(), "x"))
+        asyncio.run(Combined(ALL, (hanging, Fails())).score(make_task(), "x"))
     assert hanging.cancelled == [True]
 
 
 def test_failing_grader_inside_a_combination_is_reported_itself(make_task: Callable[..., Task]):
-    nested = Combined((Combined((Fails(),), any_of),), all_of)
+    nested = Combined(ALL, (Combined(ANY, (Fails(),)),))
     with pytest.raises(GraderError, match="broken"):
         asyncio.run(nested.score(make_task(), "x"))

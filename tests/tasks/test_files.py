@@ -1,0 +1,133 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_ci.errors import TaskFileError
+from skillopt_ci.tasks.files import Problem, Record, read_records, read_source
+
+Write = Callable[[str, str], Path]
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def records(file: Path) -> list[Record]:
+    return [found for found in read_records(file) if isinstance(found, Record)]
+
+
+def test_read_source_drops_the_byte_order_mark(tmp_path: Path):
+    (tmp_path / "t").write_bytes(b"\xef\xbb\xbf{}")
+    assert read_source(tmp_path / "t").text == "{}"
+
+
+def test_read_source_names_the_line_of_a_bad_byte(tmp_path: Path):
+    (tmp_path / "t").write_bytes("ä\nb\n".encode() + b"c\xff")
+    with pytest.raises(TaskFileError, match=r"t:3: byte 0xff is not UTF-8"):
+        read_source(tmp_path / "t")
+
+
+def test_read_source_names_a_missing_file(tmp_path: Path):
+    with pytest.raises(TaskFileError, match=r"nope: cannot be read: No such file"):
+        read_source(tmp_path / "nope")
+
+
+def test_source_text_knows_lines_of_positions(write: Write):
+    source = read_source(write("t", "a\nbc\n\nd"))
+    assert [source.line_at(position) for position in range(7)] == [1, 1, 2, 2, 2, 3, 4]
+
+
+@given(st.lists(st.dictionaries(st.text(), VALUES, max_size=4), max_size=5))
+def test_json_records_and_keys_know_their_lines(values: list[dict[str, object]]):
+    text = json.dumps(values, indent=1)
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "tasks.json")
+        file.write_text(text, encoding="utf-8")
+        found = records(file)
+    assert [record.value for record in found] == values
+    lines = text.split("\n")
+    for record in found:
+        assert lines[record.line - 1].startswith(" {")
+        for key in record.value:
+            assert lines[record.line_of(key) - 1].startswith(f"  {json.dumps(key)}:")
+
+
+def test_json_data_array_keeps_its_lines(write: Write):
+    text = '{"meta": [1, {"data": []}],\n "data": [\n  {"id": 1},\n  {\n  "id": 2}]}'
+    found = records(write("t.json", text))
+    assert [(record.line, record.line_of("id")) for record in found] == [(3, 3), (4, 5)]
+
+
+def test_json_mapping_names_its_records(write: Write):
+    found = records(write("t.json", '{"a": {"prompt": "x"},\n"b":\n{"prompt": "y"}}'))
+    assert [(record.name, record.line) for record in found] == [("a", 1), ("b", 3)]
+
+
+def test_line_of_an_absent_key_is_that_of_the_record(write: Write):
+    (record,) = records(write("t.json", '\n\n[{"a": 1}]'))
+    assert record.line_of("prompt") == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line", "message"),
+    [
+        ("t.json", '[{"a": 1},\n{"a" 1}]', 2, "invalid JSON: Expecting ':' delimiter"),
+        ("t.json", '[{"a": 1, "a": 2}]', None, "invalid JSON: key 'a' stands twice in one object"),
+        ("t.json", '[{"a": NaN}]', None, "invalid JSON: NaN is not a JSON number"),
+        ("t.json", "[" * 100_000, None, "invalid JSON: nested too deeply"),
+        ("t.json", "7", 1, "expected a JSON array or object of tasks"),
+        ("t.json", "[{},\n 5]", 2, "expected a mapping for each task"),
+        ("t.json", "", 1, "invalid JSON: Expecting value"),
+        ("t.yaml", "- id: a\n  prompt: x\n  id: b\n", 3, "invalid YAML: key 'id' stands twice"),
+        ("t.yaml", "- id: [a\n- id: b\n", 2, "invalid YAML: expected ',' or ']', but got ':'"),
+        ("t.yaml", "id: a\n", 1, "expected a list of tasks"),
+        ("t.yaml", "- a: 1\n- text\n", 2, "expected a mapping for each task"),
+        ("t.yaml", "- 1: x\n", 1, "key 1 is not text; write it in quotes"),
+        ("t.yaml", "- a: 1\n---\n- b: 2\n", 2, "invalid YAML: but found another document"),
+        ("t.yaml", "- a: !!python/name:os.system\n", 1, "invalid YAML: could not determine a"),
+        ("t.yaml", "- a: \x07\n", 1, "invalid YAML: special characters are not allowed"),
+    ],
+)
+def test_read_records_says_what_is_wrong_and_where(
+    write: Write, name: str, text: str, line: int | None, message: str
+):
+    (problem,) = (found for found in read_records(write(name, text)) if isinstance(found, Problem))
+    assert problem.line == line
+    assert problem.message.startswith(message)
+
+
+def test_json_lines_end_with_line_feeds_alone_and_bad_ones_are_skipped(write: Write):
+    file = write("t.jsonl", '{"id": 1}\r\n \n{"id": }\n[]\n{"id": "\u2028"}\n')
+    found = list(read_records(file))
+    assert [getattr(item, "line", None) for item in found] == [1, 3, 4, 5]
+    assert [isinstance(item, Record) for item in found] == [True, False, False, True]
+
+
+def test_yaml_records_and_keys_know_their_lines(write: Write):
+    file = write("t.yaml", "# tasks\n- id: a\n  prompt: x\n\n-\n  prompt: |\n    y\n  id: b\n")
+    assert [(r.line, r.line_of("id"), r.line_of("prompt")) for r in records(file)] == [
+        (2, 2, 3),
+        (6, 8, 6),
+    ]
+
+
+def test_yaml_types_only_what_json_has(write: Write):
+    file = write("t.yaml", "- values: [2026-03-03, yes, 12:30, 007, 7, 1.5, true, null]")
+    (record,) = records(file)
+    assert record.value["values"] == ["2026-03-03", "yes", "12:30", "007", 7, 1.5, True, None]
+
+
+def test_yaml_anchors_and_merge_keys_work(write: Write):
+    file = write("t.yaml", "- &base {id: a, scorer: x}\n- <<: *base\n  id: b\n")
+    assert records(file)[1].value == {"id": "b", "scorer": "x"}
+
+
+def test_empty_yaml_has_no_records(write: Write):
+    assert records(write("t.yaml", "# nothing yet\n")) == []
