@@ -1,4 +1,4 @@
 """The GitHub Action: from an event of the runner to a command, its outputs and what is published.
 
-`entrypoint` is where to start reading; `activity` decides what an event asks for.
+`main` is where to start reading; `event.decide` says what an event asks for, `perform` does it.
 """

@@ -1,4 +1,7 @@
-"""The event that started the job, read from its payload."""
+"""The event that started the job, and what it asks for: a pure function of what is known.
+
+All branching on events is here, and nothing else is.
+"""
 
 import json
 import re
@@ -6,10 +9,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
 
 from skillopt_ci.action.inputs import Command, Inputs
 from skillopt_ci.errors import UsageError
+
+#: What people may ask for in a comment.
+REQUESTS = ("step", "eval", "slow-update", "status", "note")
+
+# From the very first character: a quotation or a code block is no command.
+_REQUEST = re.compile(r"/skillopt[ \t]+([a-z-]+)(?:[ \t]+(\S.*))?[ \t]*", re.ASCII)
+
+
+def requested(comment: str) -> str:
+    """Return the word after `/skillopt`, one of :data:`REQUESTS`; empty if there is no command.
+
+    All but a note stand alone in their line, and a note says something.
+    """
+    first, *rest = comment.splitlines() or [""]
+    found = _REQUEST.fullmatch(first)
+    if found is None or found[1] not in REQUESTS:
+        return ""
+    said = found[2] or ""
+    if found[1] == "note":
+        return "note" if said or any(line.strip() for line in rest) else ""
+    return "" if said else found[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +48,11 @@ class Pull:
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """A comment in the conversation of an issue or a pull request."""
+    """A comment in the conversation of an issue or a pull request, and what it requests."""
 
     id: int
     number: int
-    body: str
+    request: str
     on_pull_request: bool
     open: bool
 
@@ -48,29 +72,20 @@ class Event:
     comment: Comment | None = None
 
 
+def _at(*path: str, default: Any = ...) -> Any:
+    return Field(default, validation_alias=AliasPath(*path))
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class _User(_Part):
-    login: str = ""
-    type: str = ""
-
-
-class _Repository(_Part):
-    full_name: str
-
-
-class _Side(_Part):
-    sha: str
-    ref: str
-    repo: _Repository | None = None
-
-
 class _Pull(_Part):
     number: int
-    head: _Side
-    base: _Side
+    head_sha: str = _at("head", "sha")
+    head_ref: str = _at("head", "ref")
+    head_repository: str | None = _at("head", "repo", "full_name", default=None)
+    base_repository: str | None = _at("base", "repo", "full_name", default=None)
 
 
 class _Issue(_Part):
@@ -84,16 +99,13 @@ class _Comment(_Part):
     body: str | None = None
 
 
-class _Label(_Part):
-    name: str = ""
-
-
 class _Payload(_Part):
     action: str = ""
     ref: str | None = None
     deleted: bool = False
-    sender: _User = _User()
-    label: _Label = _Label()
+    actor: str = _at("sender", "login", default="")
+    actor_type: str = _at("sender", "type", default="")
+    label: str = _at("label", "name", default="")
     pull_request: _Pull | None = None
     issue: _Issue | None = None
     comment: _Comment | None = None
@@ -107,55 +119,39 @@ def read_event(name: str, file: Path) -> Event:
     try:
         payload = _Payload.model_validate(json.loads(file.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
-        why = _where(error) if isinstance(error, ValidationError) else str(error)
+        why = str(error)
+        if isinstance(error, ValidationError):
+            first = error.errors(include_input=False, include_url=False)[0]
+            why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise UsageError(f"the payload of the event {name!r} cannot be read: {why}") from error
+    pull, issue, comment = payload.pull_request, payload.issue, payload.comment
     return Event(
         name=name,
         action=payload.action,
         ref=payload.ref or "",
         deleted=payload.deleted,
-        actor=payload.sender.login,
-        actor_is_bot=payload.sender.type == "Bot",
-        label=payload.label.name,
-        pull=None if payload.pull_request is None else _pull(payload.pull_request),
-        comment=_comment(payload.issue, payload.comment),
+        actor=payload.actor,
+        actor_is_bot=payload.actor_type == "Bot",
+        label=payload.label,
+        pull=None
+        if pull is None
+        else Pull(
+            pull.number,
+            pull.head_sha,
+            pull.head_ref,
+            # without a repository the fork was deleted
+            from_fork=pull.head_repository is None or pull.head_repository != pull.base_repository,
+        ),
+        comment=None
+        if issue is None or comment is None
+        else Comment(
+            comment.id,
+            issue.number,
+            requested(comment.body or ""),
+            on_pull_request=issue.pull_request is not None,
+            open=issue.state == "open",
+        ),
     )
-
-
-def _pull(pull: _Pull) -> Pull:
-    # without a repository the fork was deleted
-    from_fork = pull.head.repo is None or pull.head.repo != pull.base.repo
-    return Pull(pull.number, pull.head.sha, pull.head.ref, from_fork)
-
-
-def _comment(issue: _Issue | None, comment: _Comment | None) -> Comment | None:
-    if issue is None or comment is None:
-        return None
-    return Comment(
-        id=comment.id,
-        number=issue.number,
-        body=comment.body or "",
-        on_pull_request=issue.pull_request is not None,
-        open=issue.state == "open",
-    )
-
-
-def _where(error: ValidationError) -> str:
-    first = error.errors(include_input=False, include_url=False)[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-
-
-# Decide what an event asks for. All branching on events is here, and nothing else is.
-
-#: Events by which a repository's own people or its clock start a job on its own code.
-_CLOCK = ("push", "schedule", "workflow_dispatch", "repository_dispatch")
-_CHANGED = ("opened", "synchronize", "reopened", "ready_for_review")
-_OWN_BRANCHES = ("skillopt/", "skillopt-candidate/")
-_BY_COMMENT = {
-    "step": Command.STEP,
-    "slow-update": Command.SLOW_UPDATE,
-    "status": Command.STATUS,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +164,6 @@ class Facts:
     """Variables that the configuration takes model keys from and that are not set."""
     skill_changed: bool = True
     """Whether the pull request touches the skill; true where that cannot be told."""
-    request: str = ""
-    """The word after `/skillopt` in the comment; empty if it holds no command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,20 +192,27 @@ class Acknowledge:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """Do nothing, for a reason that is told."""
+    """Do nothing, for a reason that is told.
+
+    ``refused`` is a comment whose author may not ask for what it asks for.
+    """
 
     reason: str
     refused: Comment | None = None
-    """A comment whose author may not ask for what it asks for."""
 
 
 Activity = Perform | Evaluate | Acknowledge | Nothing
 
+#: Events by which a repository's own people or its clock start a job on its own code.
+_OWN_EVENTS = ("push", "schedule", "workflow_dispatch", "repository_dispatch")
+_CHANGED = ("opened", "synchronize", "reopened", "ready_for_review")
+_OWN_BRANCHES = ("skillopt/", "skillopt-candidate/")
+
 
 def decide(event: Event, inputs: Inputs, facts: Facts) -> Activity:
     """Say what ``event`` asks for."""
-    if event.name in _CLOCK:
-        return _clock(event, inputs)
+    if event.name in _OWN_EVENTS:
+        return _trusted(event, inputs)
     if event.name == "workflow_run" and inputs.command is Command.REPORT:
         return Perform(Command.REPORT)
     if event.comment is not None and event.name == "issue_comment":
@@ -223,13 +224,12 @@ def decide(event: Event, inputs: Inputs, facts: Facts) -> Activity:
     return Nothing(f"the event {event.name!r} asks for nothing")
 
 
-def _clock(event: Event, inputs: Inputs) -> Activity:
+def _trusted(event: Event, inputs: Inputs) -> Activity:
     branch = event.ref.removeprefix("refs/heads/")
-    if event.name == "push":
-        if event.deleted or branch == event.ref:
-            return Nothing(f"{event.ref} is no branch with new commits")
-        if branch.startswith(_OWN_BRANCHES):
-            return Nothing(f"{branch} is written by training itself")
+    if event.name == "push" and (event.deleted or branch == event.ref):
+        return Nothing(f"{event.ref} is no branch with new commits")
+    if event.name == "push" and branch.startswith(_OWN_BRANCHES):
+        return Nothing(f"{branch} is written by training itself")
     return Perform(inputs.command or Command.STEP)
 
 
@@ -273,38 +273,14 @@ def _evaluation(pull: Pull, facts: Facts) -> Activity:
 
 
 def _commented(event: Event, comment: Comment, facts: Facts) -> Activity:
-    if event.action != "created" or not facts.request:
+    if event.action != "created" or not comment.request:
         return Nothing("the comment holds no command")
     if event.actor_is_bot or not comment.on_pull_request or not comment.open:
         return Nothing("commands are taken from people, on open pull requests")
     if not facts.actor_may_write:
         return Nothing(f"@{event.actor} may not write to this repository", refused=comment)
-    if facts.request == "note":
+    if comment.request == "note":
         return Acknowledge(comment)
-    if facts.request == "eval":
+    if comment.request == "eval":
         return Evaluate(comment.number, None, comment)
-    return Perform(_BY_COMMENT[facts.request], comment)
-
-
-# Commands in comments: `/skillopt step`, in the first line and alone there.
-
-#: What people may ask for in a comment.
-REQUESTS = ("step", "eval", "slow-update", "status", "note")
-
-# From the very first character: a quotation or a code block is no command.
-_COMMAND = re.compile(r"/skillopt[ \t]+([a-z-]+)(?:[ \t]+(\S.*))?[ \t]*", re.ASCII)
-
-
-def requested(comment: str) -> str:
-    """Return the word after `/skillopt`, one of :data:`REQUESTS`; empty if there is no command.
-
-    All but a note stand alone in their line, and a note says something.
-    """
-    first, *rest = comment.splitlines() or [""]
-    found = _COMMAND.fullmatch(first)
-    if found is None or found[1] not in REQUESTS:
-        return ""
-    said = found[2] or ""
-    if found[1] == "note":
-        return "note" if said or any(line.strip() for line in rest) else ""
-    return "" if said else found[1]
+    return Perform(Command(comment.request), comment)

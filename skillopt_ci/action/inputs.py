@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import PurePosixPath
+from typing import Any
 
 from skillopt_ci.errors import UsageError
 
@@ -122,48 +123,24 @@ def read_inputs(environ: Mapping[str, str]) -> Inputs:
 
     Raises UsageError that names every input that cannot be.
     """
-    given = {entry.name: _value(environ, entry) for entry in INPUTS}
-    problems = [*_command_problems(given["command"]), *_other_problems(given)]
-    if problems:
-        raise UsageError("; ".join(problems))
-    return Inputs(
-        command=Command(given["command"]) if given["command"] else None,
-        config=given["config"],
-        run=given["run"],
-        overrides=_lines(given["overrides"]),
-        directory=given["directory"],
-        token=given["token"],
-        split=given["split"],
-        shards=int(given["shards"]),
-        shard=given["shard"],
-        rollouts=_lines(given["rollouts"]),
-        label=given["label"],
-    )
-
-
-def _value(environ: Mapping[str, str], entry: Input) -> str:
-    # only the runner can evaluate an expression
-    default = "" if entry.default.startswith("${{") else entry.default
-    return environ.get(f"INPUT_{entry.name.upper()}", "").strip() or default
-
-
-def _lines(text: str) -> tuple[str, ...]:
-    return tuple(line.strip() for line in text.splitlines() if line.strip())
-
-
-def _command_problems(word: str) -> list[str]:
-    if not word or word in list(Command):
-        return []
-    nearest = difflib.get_close_matches(word, list(Command), n=1)
-    meant = f" Did you mean '{nearest[0]}'?" if nearest else ""
-    return [f"input command: there is no command {word!r}.{meant}"]
-
-
-def _other_problems(given: Mapping[str, str]) -> list[str]:
+    given: dict[str, Any] = {}
+    for entry in INPUTS:
+        # only the runner can evaluate an expression
+        default = "" if entry.default.startswith("${{") else entry.default
+        given[entry.name] = environ.get(f"INPUT_{entry.name.upper()}", "").strip() or default
     problems = []
-    if not (given["shards"].isascii() and given["shards"].isdecimal() and int(given["shards"])):
-        problems.append(f"input shards: expected a positive number, not {given['shards']!r}")
-    folder = PurePosixPath(given["directory"])
+    word, shards, folder = given["command"], given["shards"], PurePosixPath(given["directory"])
+    if word and word not in list(Command):
+        nearest = difflib.get_close_matches(word, list(Command), n=1)
+        meant = f" Did you mean '{nearest[0]}'?" if nearest else ""
+        problems.append(f"input command: there is no command {word!r}.{meant}")
+    if not (shards.isascii() and shards.isdecimal() and int(shards)):
+        problems.append(f"input shards: expected a positive number, not {shards!r}")
     if folder.is_absolute() or ".." in folder.parts:
         problems.append(f"input directory: {given['directory']!r} is not a folder of the checkout")
-    return problems
+    if problems:
+        raise UsageError("; ".join(problems))
+    for name in ("overrides", "rollouts"):
+        lines = map(str.strip, given[name].splitlines())
+        given[name] = tuple(line for line in lines if line)
+    return Inputs(**given | {"command": Command(word) if word else None, "shards": int(shards)})

@@ -1,79 +1,91 @@
-"""A job of the runner, with all that its activities need."""
+"""A job of the runner: its surroundings, the command line run inside of it, what its end means."""
 
 import io
 import json
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Protocol, TextIO, cast
+from typing import TextIO, cast
 
-from skillopt_ci.action.event import Evaluate
 from skillopt_ci.action.git_access import repositories
 from skillopt_ci.action.inputs import Command, Inputs
-from skillopt_ci.action.outputs import JobLog, Level, Outputs, Result, Runner
+from skillopt_ci.action.outputs import JobLog, Level, Outputs, Result
+from skillopt_ci.cli.build import load_configured
 from skillopt_ci.cli.main import Failure, describe, invoke
 from skillopt_ci.cli.options import Globals
-from skillopt_ci.errors import ExitCode, LocatedError
-from skillopt_ci.github.client import Client
+from skillopt_ci.config.loading import Loaded
+from skillopt_ci.errors import ExitCode, LocatedError, SkilloptError, UsageError
+from skillopt_ci.github.client import PUBLIC_API, Client
 from skillopt_ci.redaction import RedactedStream, Redactor
 from skillopt_ci.sanitize import harmless
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What stands on GitHub after something was published; ``report`` is the comment's text.
+class Runner:
+    """The job's surroundings, from the variables that every runner sets."""
 
-    ``notes`` say what GitHub would not do, such as the permission that it takes.
-    """
+    workspace: Path
+    event_name: str
+    event_path: Path
+    repository: str
+    server_url: str
+    api_url: str
+    output: Path | None
+    summary: Path | None
+    debug: bool
 
-    report: str = ""
-    pull_request: int | None = None
-    notes: tuple[str, ...] = ()
-    outputs: Outputs | None = None
-    """The outputs of an evaluation."""
-    exit_code: int = 0
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> "Runner":
+        """Read the variables; raises UsageError that names those that are missing."""
+        needed = ("GITHUB_WORKSPACE", "GITHUB_EVENT_NAME", "GITHUB_EVENT_PATH", "GITHUB_REPOSITORY")
+        missing = [name for name in needed if not environ.get(name)]
+        if missing:
+            raise UsageError(
+                f"this is no job of a GitHub runner: {', '.join(missing)} not set",
+                hint="Elsewhere, call the command line: `skillopt-ci --help`.",
+            )
+        output, summary = environ.get("GITHUB_OUTPUT"), environ.get("GITHUB_STEP_SUMMARY")
+        return cls(
+            workspace=Path(environ["GITHUB_WORKSPACE"]),
+            event_name=environ["GITHUB_EVENT_NAME"],
+            event_path=Path(environ["GITHUB_EVENT_PATH"]),
+            repository=environ["GITHUB_REPOSITORY"],
+            server_url=environ.get("GITHUB_SERVER_URL") or "https://github.com",
+            api_url=environ.get("GITHUB_API_URL") or PUBLIC_API,
+            output=Path(output) if output else None,
+            summary=Path(summary) if summary else None,
+            debug=environ.get("RUNNER_DEBUG") == "1",
+        )
 
 
-class Publisher(Protocol):
-    """Shows a run on GitHub."""
-
-    def publish(self, settings: Globals, inconclusive: str) -> Shown:
-        """Show the run as its git record says, and why the job had no verdict, if it had none."""
-
-
-class Reviewer(Protocol):
-    """Reviews what people propose and ask for on pull requests."""
-
-    def requested(self, comment: str) -> str:
-        """Return the word after `/skillopt` in a comment; empty if it holds no command."""
-
-    def evaluate(self, settings: Globals, pull: Evaluate) -> Shown:
-        """Compare a pull request's skill with its base, and show what came of it."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Job:
-    """One start of the action. Without a token there is no client, and nothing that needs one."""
+    """One start of the action. Without a token there is no client of GitHub."""
 
     runner: Runner
     inputs: Inputs
     log: JobLog
     environ: Mapping[str, str] = field(repr=False)
     client: Client | None = None
-    publisher: Publisher | None = None
-    reviewer: Reviewer | None = None
     redact: Redactor = field(default_factory=Redactor, repr=False)
 
     @property
     def folder(self) -> Path:
-        """The folder that the command runs in."""
+        """The folder that commands run in."""
         return self.runner.workspace / self.inputs.directory
 
     @property
     def keep(self) -> Path:
         """Where files for later steps of the job are left: no checkout shows it."""
         return repositories(self.runner.workspace, self.folder)[-1] / ".git" / "skillopt-ci"
+
+    @property
+    def page(self) -> Path:
+        """The run's page. Its name is that of the artifact too, so each run has its own."""
+        run = f"-{self.inputs.run}" if self.inputs.run else ""
+        return self.keep / f"skillopt-report{run}.html"
 
     @property
     def settings(self) -> Globals:
@@ -88,78 +100,82 @@ class Job:
             redact=self.redact,
         )
 
+    @cached_property
+    def configured(self) -> Loaded | None:
+        """The configuration; None if it has errors, which the command that needs it will tell."""
+        try:
+            return load_configured(self.settings)
+        except SkilloptError:
+            return None
 
-# Run a command of the command line inside of a job: its results as values, its talk in the log.
 
-#: What a `rollout` job leaves behind, beside the report.
-ANSWERS = "answers.jsonl"
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an activity came to: outputs, the report in Markdown, and an exit status.
+
+    ``notes`` say what GitHub would not do, such as the permission that it takes.
+    """
+
+    outputs: Outputs = field(default_factory=Outputs)
+    report: str = ""
+    exit_code: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def command_line(job: Job, command: Command) -> list[str]:
+    """The command line that does what the job's inputs ask for."""
+    inputs, workspace = job.inputs, job.runner.workspace
+    found = {file for pattern in inputs.rollouts for file in workspace.glob(pattern)}
+    taken = [word for file in sorted(map(str, found)) for word in ("--rollouts", file)]
+    options: dict[Command, list[str]] = {
+        Command.STEP: taken,
+        Command.PROPOSE: ["--until-candidate", *taken],
+        Command.EVAL: ["--split", inputs.split],
+        Command.PLAN: ["--shards", str(inputs.shards)],
+        Command.ROLLOUT: ["--shard", inputs.shard, "--output", str(job.keep / "answers.jsonl")],
+        Command.REPORT: ["--output", str(job.page)],
+    }
+    run = ["--run", inputs.run] if inputs.run else []
+    overrides = [word for key in inputs.overrides for word in ("--override", key)]
+    common = ["--config", inputs.config, *run, *overrides, "--json"]
+    return [command.verb, *common, *options.get(command, [])]
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
     """How a command ended: the objects that it printed, and what it died of, if it did."""
 
-    exit_code: int
+    exit_code: int = 0
     results: tuple[Result, ...] = ()
     failure: Failure | None = None
     error: BaseException | None = field(default=None, repr=False)
 
 
-def words(
-    command: Command, inputs: Inputs, keep: Path, rollouts: tuple[str, ...] = ()
-) -> list[str]:
-    """The command line that does what the inputs ask for.
+def execute(job: Job, line: list[str], on_result: Callable[[Result], None] | None = None) -> Ended:
+    """Run a command line inside of the job: its results as values, its talk in the log.
 
-    ``keep`` is the folder in which `rollout` leaves what it paid for and `report` its page,
-    ``rollouts`` what `step` and `propose` begin with.
-    """
-    overrides = [word for key in inputs.overrides for word in ("--override", key)]
-    taken = [word for file in rollouts for word in ("--rollouts", file)]
-    options: dict[Command, list[str]] = {
-        Command.STEP: taken,
-        Command.PROPOSE: ["--until-candidate", *taken],
-        Command.EVAL: ["--split", inputs.split],
-        Command.PLAN: ["--shards", str(inputs.shards)],
-        Command.ROLLOUT: ["--shard", inputs.shard, "--output", str(keep / ANSWERS)],
-        Command.REPORT: ["--output", str(keep / page_name(inputs))],
-    }
-    run = ["--run", inputs.run] if inputs.run else []
-    common = ["--config", inputs.config, *run, *overrides, "--json"]
-    return [command.verb, *common, *options.get(command, [])]
-
-
-def execute(
-    line: list[str], settings: Globals, log: JobLog, on_result: Callable[[Result], None]
-) -> Ended:
-    """Run ``line``; ``on_result`` gets each object as soon as it is printed.
-
-    Nothing that the command says on the way can be taken for a workflow command.
+    ``on_result`` gets each object as soon as it is printed. Nothing that the command says on the
+    way can be taken for a workflow command.
     """
     results: list[Result] = []
 
     def take(result: Result) -> None:
         results.append(result)
-        on_result(result)
+        if on_result is not None:
+            on_result(result)
 
-    with log.group(f"skillopt-ci {line[0]}"), log.untrusted() as stream:
+    settings = job.settings
+    with job.log.group(f"skillopt-ci {line[0]}"), job.log.untrusted() as stream:
         try:
-            objects, talk = _redacted(_Objects(take), settings), _redacted(stream, settings)
+            objects = RedactedStream(cast("TextIO", _Objects(take)), job.redact)
+            talk = RedactedStream(stream, job.redact)
             with redirect_stdout(objects), redirect_stderr(talk):
                 code = invoke(line, settings)
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - told by the caller
-            failure = describe(error, line, settings.environ, settings.redact)
+            failure = describe(error, line, job.environ, job.redact)
             stream.write(f"{harmless(failure.message)}\n{harmless(failure.hint)}\n")
             return Ended(failure.exit_code, tuple(results), failure, error)
     return Ended(code, tuple(results))
-
-
-def _redacted(stream: TextIO | io.TextIOBase, settings: Globals) -> RedactedStream:
-    return RedactedStream(cast("TextIO", stream), settings.redact)
-
-
-def page_name(inputs: Inputs) -> str:
-    """The name of the run's page: it is that of the artifact too, so each run has its own."""
-    return f"skillopt-report-{inputs.run}.html" if inputs.run else "skillopt-report.html"
 
 
 class _Objects(io.TextIOBase):
@@ -179,12 +195,12 @@ class _Objects(io.TextIOBase):
         return len(text)
 
 
-# What a command's end means for the job: its status, and the words on the run's page.
-
-
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """``result`` is the output of that name, ``level`` how loudly the job says it."""
+    """What a command's end means for the job.
+
+    ``result`` is the output of that name, ``level`` how loudly the job says it.
+    """
 
     result: str
     level: Level
@@ -214,16 +230,11 @@ def meaning(exit_code: int) -> Meaning:
 
 def announce(log: JobLog, failure: Failure, error: BaseException, workspace: Path) -> None:
     """Put what ended a command on the run's page, at the file and line that it points at."""
+    file = line = None
+    if isinstance(error, LocatedError) and error.file is not None:
+        place, root = (workspace / error.file).resolve(), workspace.resolve()
+        if place.is_relative_to(root):
+            file, line = place.relative_to(root), error.line
     found = meaning(failure.exit_code)
-    file, line = _place(error, workspace)
     text = harmless(f"{failure.message}\n{failure.hint}".strip())
     log.annotate(found.level, text, title=found.title, file=file, line=line)
-
-
-def _place(error: BaseException, workspace: Path) -> tuple[Path | None, int | None]:
-    if not isinstance(error, LocatedError) or error.file is None:
-        return None, None
-    file = (workspace / error.file).resolve()
-    if not file.is_relative_to(workspace.resolve()):
-        return None, None
-    return file.relative_to(workspace.resolve()), error.line

@@ -9,23 +9,20 @@ from functools import partial
 from pathlib import Path
 
 from skillopt_ci.action import git_access
-from skillopt_ci.action.event import decide, read_event
-from skillopt_ci.action.event_context import configured, gather, model_keys
-from skillopt_ci.action.git_access import owner_kept
+from skillopt_ci.action.event import Event, Facts, decide, read_event
 from skillopt_ci.action.inputs import Inputs, read_inputs
-from skillopt_ci.action.job import Job, announce
-from skillopt_ci.action.outputs import JobLog, Outputs, Runner, append_outputs, append_summary
-from skillopt_ci.action.perform import Outcome, perform
-from skillopt_ci.action.publish import RunPublisher
-from skillopt_ci.action.review import PullReviewer
+from skillopt_ci.action.job import Job, Outcome, Runner, announce
+from skillopt_ci.action.outputs import JobLog, Outputs, append_outputs, append_summary
+from skillopt_ci.action.perform import perform
 from skillopt_ci.cli.build import learn_secrets
 from skillopt_ci.cli.main import describe, secrets_of, terminate_is_interrupt
+from skillopt_ci.config.config import Config
 from skillopt_ci.confinement import close_process, keep_back, whole_environment
 from skillopt_ci.git.process import Git
 from skillopt_ci.github.client import Access, connect
+from skillopt_ci.github.pull_requests import changed_paths
+from skillopt_ci.model.keys import required_variable
 from skillopt_ci.redaction import Redactor, named_secrets
-
-REPORT = "report.md"
 
 _new_token = partial(secrets.token_hex, 16)
 
@@ -38,12 +35,19 @@ def main() -> int:
     try:
         with terminate_is_interrupt():
             runner, inputs = Runner.of(environ), read_inputs(environ)
-            for secret in _secrets(inputs, environ):
+            token = [inputs.token, git_access.basic(inputs.token)] if inputs.token else []
+            for secret in (*token, *secrets_of(environ)):
                 log.mask(secret)
             # For every git process from here on: there is no other way to reach them all.
             keep_back(git_environment(runner, inputs, environ))
-            with owner_kept(runner.workspace, os.geteuid()):
-                return run(_job(runner, inputs, log))
+            whole = whole_environment()
+            redact = Redactor([inputs.token, *named_secrets(whole)])
+            job = Job(runner, inputs, log, whole, redact=redact)
+            if inputs.token:
+                access = Access(runner.repository, inputs.token, runner.api_url)
+                job = replace(job, client=connect(access, redact=redact))
+            with git_access.owner_kept(runner.workspace, os.geteuid()):
+                return run(job)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost layer reports all
         failure = describe(error, ["action"], environ)
         announce(log, failure, error, Path(environ.get("GITHUB_WORKSPACE") or "."))
@@ -52,11 +56,10 @@ def main() -> int:
 
 def run(job: Job) -> int:
     """Decide, perform, and hand everything to the runner; return the job's exit status."""
-    loaded = configured(job)
-    for name in () if loaded is None else model_keys(loaded.config):
-        job.log.mask(job.environ.get(name, ""))
-    if loaded is not None:
-        learn_secrets(job.redact, loaded, job.environ)
+    if job.configured is not None:
+        for name in _model_keys(job.configured.config):
+            job.log.mask(job.environ.get(name, ""))
+        learn_secrets(job.redact, job.configured, job.environ)
     try:
         event = read_event(job.runner.event_name, job.runner.event_path)
         outcome = perform(job, decide(event, job.inputs, gather(job, event)))
@@ -80,38 +83,54 @@ def git_environment(runner: Runner, inputs: Inputs, environ: Mapping[str, str]) 
     return git_access.as_environment(settings, environ)
 
 
-def _job(runner: Runner, inputs: Inputs, log: JobLog) -> Job:
-    environ = whole_environment()
-    redact = Redactor([inputs.token, *named_secrets(environ)])
-    job = Job(runner, inputs, log, environ, redact=redact)
-    if not inputs.token:
-        return job
-    access = Access(runner.repository, inputs.token, runner.api_url)
-    client = connect(access, redact=redact)
-    return replace(
-        job, client=client, publisher=RunPublisher(client), reviewer=PullReviewer(client)
-    )
+def gather(job: Job, event: Event) -> Facts:
+    """Ask GitHub and the configuration what ``event`` leaves open, and only what is needed.
+
+    Raises the errors of GitHub if it cannot tell who may write.
+    """
+    if event.name == "issue_comment" and event.comment is not None:
+        asks = bool(event.comment.request)
+        return Facts(actor_may_write=asks and _may_write(job, event.actor))
+    if event.pull is None:
+        return Facts()
+    labelled = event.action == "labeled" and event.label == job.inputs.label
+    actor_may_write = labelled and _may_write(job, event.actor)
+    loaded = job.configured
+    if loaded is None:
+        return Facts(actor_may_write)
+    missing = tuple(name for name in _model_keys(loaded.config) if not job.environ.get(name))
+    changed = None if job.client is None else changed_paths(job.client, event.pull.number)
+    skill_changed = True
+    if changed is not None:
+        skill = (loaded.root / loaded.config.skill).resolve()
+        workspace = job.runner.workspace.resolve()
+        inside = skill.is_relative_to(workspace)
+        skill_changed = inside and skill.relative_to(workspace).as_posix() in changed
+    return Facts(actor_may_write, missing, skill_changed)
 
 
-def _secrets(inputs: Inputs, environ: Mapping[str, str]) -> list[str]:
-    token = [inputs.token, git_access.basic(inputs.token)] if inputs.token else []
-    return [*token, *secrets_of(environ)]
+def _may_write(job: Job, login: str) -> bool:
+    return job.client is not None and job.client.may_write(login)
+
+
+def _model_keys(config: Config) -> tuple[str, ...]:
+    """The variables that hold the models' keys."""
+    models = config.model
+    roles = [role for role in (models.target, models.optimizer, models.judge) if role is not None]
+    names = (required_variable(role) for role in roles)
+    return tuple(dict.fromkeys(name for name in names if name is not None))
 
 
 def _hand_over(job: Job, outcome: Outcome) -> None:
-    report = _write_report(job, outcome.report) if outcome.report else ""
+    report = ""
+    # Without a repository there is no folder that no checkout shows.
+    if outcome.report and job.keep.parent.is_dir():
+        job.keep.mkdir(exist_ok=True)
+        file = job.keep / "report.md"
+        file.write_text(outcome.report, encoding="utf-8")
+        report = file.relative_to(job.runner.workspace).as_posix()
     if job.runner.output is not None:
         outputs = replace(outcome.outputs, report=report)
         append_outputs(job.runner.output, outputs.by_name(), _new_token)
     if job.runner.summary is not None and outcome.report:
         append_summary(job.runner.summary, outcome.report)
-
-
-def _write_report(job: Job, report: str) -> str:
-    """Leave the report and return its path relative to the workspace; nothing without a `.git`."""
-    if not job.keep.parent.is_dir():
-        return ""
-    job.keep.mkdir(exist_ok=True)
-    file = job.keep / REPORT
-    file.write_text(report, encoding="utf-8")
-    return file.relative_to(job.runner.workspace).as_posix()

@@ -1,16 +1,23 @@
-"""The action's outputs, folded from the JSON objects that a command printed."""
+"""What a job hands to the runner: outputs, a summary, and the lines of its log."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path, PurePath
 from typing import Any, Literal, TextIO
 
-from skillopt_ci.errors import UsageError
 from skillopt_ci.sanitize import harmless_line
 
 Result = Mapping[str, Any]
+"""An object that a command printed."""
+Level = Literal["notice", "warning", "error"]
+
+#: GitHub drops a step's summary that is longer than this many bytes.
+SUMMARY_LIMIT = 1024 * 1024
+_CUT = "\n\n*This summary was cut here: it is longer than GitHub shows.*\n"
+#: GitHub shows no more characters of one message.
+_LONGEST = 4_000
 
 
 def _output(text: str) -> Any:
@@ -47,95 +54,23 @@ class Outputs:
     )
     phase: str = _output("For `plan`: what the rollouts are for; empty if there is nothing to do.")
 
+    @classmethod
+    def of(cls, **values: Any) -> "Outputs":
+        """Outputs with these values as texts; None says nothing."""
+        return cls(**{name: _text(value) for name, value in values.items()})
+
     def by_name(self) -> dict[str, str]:
         """Each output's value by its name in ``action.yml``."""
-        return {output_name(entry.name): getattr(self, entry.name) for entry in fields(self)}
+        return {_name(entry.name): getattr(self, entry.name) for entry in fields(self)}
 
 
 def output_texts() -> dict[str, str]:
     """Each output's description by its name in ``action.yml``."""
-    return {output_name(entry.name): entry.metadata["text"] for entry in fields(Outputs)}
+    return {_name(entry.name): entry.metadata["text"] for entry in fields(Outputs)}
 
 
-def output_name(attribute: str) -> str:
-    """The output's name in ``action.yml``."""
+def _name(attribute: str) -> str:
     return attribute.replace("_", "-")
-
-
-def fold(results: Sequence[Result]) -> Outputs:
-    """The outputs of a job in which a command printed ``results``, in this order."""
-    if not results or "bytes" in results[-1]:
-        return Outputs()
-    last = results[-1]
-    if "matrix" in last:
-        return Outputs(matrix=_compact(last["matrix"]), phase=_text(last.get("phase")))
-    if "skills" in last:
-        return _evaluation(last)
-    if "score_initial" in last:
-        return _standing(last)
-    if "best_gain" in last and len(results) == 1:
-        return _end(last)
-    return _steps(results)
-
-
-def _steps(results: Sequence[Result]) -> Outputs:
-    steps = [result for result in results if "score_before" in result]
-    outputs = Outputs(
-        commit=_text(results[-1].get("commit")),
-        cost_usd=_text(_total(result["cost_usd"] for result in results if "cost_usd" in result)),
-    )
-    if not steps:
-        return outputs
-    last = steps[-1]
-    return replace(
-        outputs,
-        action=_text(last.get("action")),
-        step=_text(last.get("step")),
-        score_before=_text(steps[0]["score_before"]),
-        score_after=_text(last.get("score_after")),
-        improved=_text(any(str(step.get("action")).startswith("accept") for step in steps)),
-    )
-
-
-def _evaluation(result: Result) -> Outputs:
-    skills, difference = result["skills"], result.get("difference")
-    return Outputs(
-        score_before=_text(skills[0]["hard"] if len(skills) > 1 else None),
-        score_after=_text(skills[-1]["hard"]),
-        improved=_text(None if difference is None else difference["hard"] > 0),
-        cost_usd=_text(result.get("cost_usd")),
-    )
-
-
-def _standing(result: Result) -> Outputs:
-    before, after = result["score_initial"], result["score_current"]
-    return Outputs(
-        step=_text(result.get("step")),
-        score_before=_text(before),
-        score_after=_text(after),
-        improved=_text(None if before is None else after > before),
-        commit=_text(result.get("commit")),
-    )
-
-
-def _end(result: Result) -> Outputs:
-    initial, best, gain = (result[key] for key in ("initial", "best", "best_gain"))
-    return Outputs(
-        step=_text(result["step"]),
-        score_before=_text((initial["test"] or {}).get("hard")),
-        score_after=_text((best["test"] or {}).get("hard")),
-        improved=_text(None if gain is None else gain["mean"] > 0),
-        commit=_text(result["commit"]),
-    )
-
-
-def _total(costs: Iterable[float | None]) -> float | None:
-    total = 0.0
-    for cost in costs:
-        if cost is None:
-            return None
-        total += cost
-    return total
 
 
 def _text(value: Any) -> str:
@@ -146,67 +81,41 @@ def _text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _compact(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
-
-
-# What the runner tells a job about itself.
-
-
-@dataclass(frozen=True, slots=True)
-class Runner:
-    """The job's surroundings, from the variables that every runner sets."""
-
-    workspace: Path
-    event_name: str
-    event_path: Path
-    repository: str
-    server_url: str
-    api_url: str
-    run_url: str
-    output: Path | None
-    summary: Path | None
-    debug: bool
-
-    @classmethod
-    def of(cls, environ: Mapping[str, str]) -> "Runner":
-        """Read the variables; raises UsageError that names those that are missing."""
-        needed = ("GITHUB_WORKSPACE", "GITHUB_EVENT_NAME", "GITHUB_EVENT_PATH", "GITHUB_REPOSITORY")
-        missing = [name for name in needed if not environ.get(name)]
-        if missing:
-            raise UsageError(
-                f"this is no job of a GitHub runner: {', '.join(missing)} not set",
-                hint="Elsewhere, call the command line: `skillopt-ci --help`.",
-            )
-        server = environ.get("GITHUB_SERVER_URL") or "https://github.com"
-        repository = environ["GITHUB_REPOSITORY"]
-        return cls(
-            workspace=Path(environ["GITHUB_WORKSPACE"]),
-            event_name=environ["GITHUB_EVENT_NAME"],
-            event_path=Path(environ["GITHUB_EVENT_PATH"]),
-            repository=repository,
-            server_url=server,
-            api_url=environ.get("GITHUB_API_URL") or "https://api.github.com",
-            run_url=_run_url(f"{server}/{repository}", environ.get("GITHUB_RUN_ID", "")),
-            output=_file(environ, "GITHUB_OUTPUT"),
-            summary=_file(environ, "GITHUB_STEP_SUMMARY"),
-            debug=environ.get("RUNNER_DEBUG") == "1",
-        )
-
-
-def _run_url(repository: str, run: str) -> str:
-    return f"{repository}/actions/runs/{run}" if run else ""
-
-
-def _file(environ: Mapping[str, str], name: str) -> Path | None:
-    return Path(environ[name]) if environ.get(name) else None
-
-
-# The files through which a job hands outputs and its summary to the runner.
-
-#: GitHub drops a step's summary that is longer than this many bytes.
-SUMMARY_LIMIT = 1024 * 1024
-_CUT = "\n\n*This summary was cut here: it is longer than GitHub shows.*\n"
+def fold(results: Sequence[Result]) -> Outputs:
+    """The outputs of a job in which a command printed ``results``, in this order."""
+    last: Result = results[-1] if results else {}
+    said: dict[str, Any] = {}
+    if not results or "bytes" in last:
+        pass
+    elif "matrix" in last:
+        said["matrix"] = json.dumps(last["matrix"], separators=(",", ":"))
+        said["phase"] = last.get("phase")
+    elif "skills" in last:  # an evaluation of one skill, or of two
+        skills, difference = last["skills"], last.get("difference")
+        said["score_before"] = skills[0]["hard"] if len(skills) > 1 else None
+        said["score_after"] = skills[-1]["hard"]
+        said["improved"] = None if difference is None else difference["hard"] > 0
+        said["cost_usd"] = last.get("cost_usd")
+    elif "score_initial" in last:  # where training stands
+        before, after = last["score_initial"], last["score_current"]
+        said = {"step": last.get("step"), "commit": last.get("commit")}
+        said |= {"score_before": before, "score_after": after}
+        said["improved"] = None if before is None else after > before
+    elif "best_gain" in last and len(results) == 1:  # the end of a run
+        said = {"step": last["step"], "commit": last["commit"]}
+        said["score_before"] = (last["initial"]["test"] or {}).get("hard")
+        said["score_after"] = (last["best"]["test"] or {}).get("hard")
+        said["improved"] = None if last["best_gain"] is None else last["best_gain"]["mean"] > 0
+    else:
+        costs = [result["cost_usd"] for result in results if "cost_usd" in result]
+        said["commit"] = last.get("commit")
+        said["cost_usd"] = None if None in costs else sum(costs, 0.0)
+        if steps := [result for result in results if "score_before" in result]:
+            said |= {name: steps[-1].get(name) for name in ("action", "step", "score_after")}
+            said["score_before"] = steps[0]["score_before"]
+            actions = (str(step.get("action")) for step in steps)
+            said["improved"] = any(action.startswith("accept") for action in actions)
+    return Outputs(**{name: _text(value) for name, value in said.items()})
 
 
 def append_outputs(file: Path, outputs: Mapping[str, str], token: Callable[[], str]) -> None:
@@ -219,7 +128,8 @@ def append_outputs(file: Path, outputs: Mapping[str, str], token: Callable[[], s
         for name, value in outputs.items():
             if not value:
                 continue
-            delimiter = _delimiter(value, token)
+            while (delimiter := f"skillopt_{token()}") in value:
+                pass
             stream.write(f"{name}<<{delimiter}\n{value}\n{delimiter}\n")
 
 
@@ -227,47 +137,29 @@ def append_summary(file: Path, markdown: str) -> None:
     """Add to the step's summary what still fits, cut at the end of a line."""
     used = file.stat().st_size if file.exists() else 0
     room = max(0, SUMMARY_LIMIT - used - 1)
-    with file.open("a", encoding="utf-8", newline="\n") as stream:
-        stream.write(_fitting(markdown, room))
-
-
-def _delimiter(value: str, token: Callable[[], str]) -> str:
-    while True:
-        delimiter = f"skillopt_{token()}"
-        if delimiter not in value:
-            return delimiter
-
-
-def _fitting(markdown: str, room: int) -> str:
     data = (markdown.rstrip("\n") + "\n").encode("utf-8")
-    if len(data) <= room:
-        return data.decode("utf-8")
-    kept = data[: max(0, room - len(_CUT))].rpartition(b"\n")[0]
-    return (kept.decode("utf-8") + _CUT) if kept else ""
-
-
-# Workflow commands: lines by which a job speaks to the runner that reads its log.
-
-Level = Literal["notice", "warning", "error"]
-
-#: GitHub shows no more of one message.
-_LONGEST = 4_000
-
-
-def escape_data(text: str) -> str:
-    """``text`` as the part of a command after the second ``::``."""
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def escape_property(text: str) -> str:
-    """``text`` as the value of a command's property."""
-    return escape_data(text).replace(":", "%3A").replace(",", "%2C")
+    if len(data) > room:
+        kept = data[: max(0, room - len(_CUT))].rpartition(b"\n")[0]
+        data = kept + _CUT.encode("utf-8") if kept else b""
+    with file.open("ab") as stream:
+        stream.write(data)
 
 
 def command(name: str, text: str = "", **properties: str) -> str:
-    """A workflow command; properties without a value are left out."""
-    given = [f"{key}={escape_property(value)}" for key, value in properties.items() if value]
-    return f"::{' '.join([name, ','.join(given)]).strip()}::{escape_data(text)}"
+    """A workflow command: a line by which a job speaks to the runner that reads its log.
+
+    Properties without a value are left out.
+    """
+    given = [
+        f"{key}={_escaped(value).replace(':', '%3A').replace(',', '%2C')}"
+        for key, value in properties.items()
+        if value
+    ]
+    return f"::{' '.join([name, ','.join(given)]).strip()}::{_escaped(text)}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,10 +168,6 @@ class JobLog:
 
     stream: TextIO
     token: Callable[[], str]
-
-    def say(self, text: str) -> None:
-        """Write a line of our own."""
-        self._write(harmless_line(text))
 
     def mask(self, secret: str) -> None:
         """Have the runner hide ``secret`` from here on, each of its lines by itself."""

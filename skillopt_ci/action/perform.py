@@ -1,31 +1,25 @@
 """Do what was decided, and say what came of it."""
 
-from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from pathlib import Path
 
 from skillopt_ci.action.event import Acknowledge, Activity, Comment, Evaluate, Nothing, Perform
 from skillopt_ci.action.inputs import Command
-from skillopt_ci.action.job import Ended, Job, Shown, announce, execute, meaning, page_name, words
+from skillopt_ci.action.job import Ended, Job, Outcome, announce, command_line, execute, meaning
 from skillopt_ci.action.outputs import Outputs, Result, fold
-from skillopt_ci.action.publish import leave_notes
+from skillopt_ci.action.review import review_pull_request
+from skillopt_ci.cli.build import learn_secrets, load_configured, skill_path
+from skillopt_ci.cli.comment import links_of, note_id, publish_run
 from skillopt_ci.errors import SkilloptError, UsageError
 from skillopt_ci.git.process import Git
-from skillopt_ci.github.comments import react
+from skillopt_ci.github.client import Client
+from skillopt_ci.github.comments import react, review_notes
+from skillopt_ci.github.pull_requests import find_open
 from skillopt_ci.github.types import CommentRef, Reaction
+from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.sanitize import harmless, one_line
-
-#: What reviewers said, for the next step.
-NOTES = "notes.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What the job hands back: outputs, the report in Markdown, and its exit status."""
-
-    outputs: Outputs
-    report: str = ""
-    exit_code: int = 0
+from skillopt_ci.training.review_comments import ReviewerNote, write_notes
 
 
 def perform(job: Job, activity: Activity) -> Outcome:
@@ -38,25 +32,25 @@ def perform(job: Job, activity: Activity) -> Outcome:
         case Acknowledge(comment):
             _react(job, comment, "eyes")
             return _skipped(job, "the note is read by the next training step")
-        case Evaluate(comment=comment):
-            return _acknowledged(job, comment, lambda: _evaluate(job, activity))
-        case Perform(command, comment):
-            return _acknowledged(job, comment, lambda: _command(job, command))
+        case Evaluate(comment=comment) | Perform(comment=comment):
+            if comment is not None:
+                _react(job, comment, "eyes")
+            if isinstance(activity, Evaluate):
+                outcome = _evaluate(job, activity)
+            else:
+                outcome = _command(job, activity.command)
+            if comment is not None:
+                _react(job, comment, "confused" if outcome.exit_code else "rocket")
+            for note in outcome.notes:
+                title = "Not everything could be published"
+                job.log.annotate("warning", harmless(note), title=title)
+            return outcome
 
 
 def _skipped(job: Job, reason: str) -> Outcome:
     text = one_line(reason, 500)
     job.log.annotate("notice", text, title="skillopt-ci did nothing")
     return Outcome(Outputs(result="skipped"), f"**skillopt-ci did nothing:** {text}\n")
-
-
-def _acknowledged(job: Job, comment: Comment | None, work: Callable[[], Outcome]) -> Outcome:
-    if comment is None:
-        return work()
-    _react(job, comment, "eyes")
-    outcome = work()
-    _react(job, comment, "confused" if outcome.exit_code else "rocket")
-    return outcome
 
 
 def _react(job: Job, comment: Comment, reaction: Reaction) -> None:
@@ -67,23 +61,33 @@ def _react(job: Job, comment: Comment, reaction: Reaction) -> None:
 
 
 def _command(job: Job, command: Command) -> Outcome:
-    shown: list[Shown] = []
+    """Run a command, publish the run after each commit of it, and leave the run as a page."""
+    shown: list[Outcome] = []
 
     def on_result(result: Result) -> None:
         if command.trains and "commit" in result:
-            shown.append(_published(job, ""))
+            shown.append(_publish(job, ""))
 
-    ended = _run(job, command, on_result)
+    ended = Ended()
+    if command is not Command.COMMENT:
+        line = [*command_line(job, command), *_notes(job, command)]
+        ended = execute(job, line, on_result)
     found = meaning(ended.exit_code)
     if ended.failure is not None and ended.error is not None:
         announce(job.log, ended.failure, ended.error, job.runner.workspace)
     if command is Command.COMMENT or (command.trains and (ended.failure or not shown)):
-        shown.append(_published(job, found.title if ended.failure else ""))
-    page = _page(job, command, ended)
-    outputs = replace(fold(ended.results), result=found.result, page=page)
-    last = shown[-1] if shown else Shown()
-    shows = replace(last, report=last.report or _report(ended, outputs))
-    return _outcome(job, shows, outputs, ended.exit_code if found.job_fails else 0)
+        shown.append(_publish(job, found.title if ended.failure else ""))
+    last = shown[-1] if shown else Outcome()
+    outputs = replace(
+        fold(ended.results),
+        result=found.result,
+        page=_leave_page(job, command, ended),
+        pull_request=last.outputs.pull_request,
+    )
+    exit_code = ended.exit_code if found.job_fails else 0
+    return replace(
+        last, outputs=outputs, report=last.report or _report(ended, outputs), exit_code=exit_code
+    )
 
 
 def _report(ended: Ended, outputs: Outputs) -> str:
@@ -94,93 +98,96 @@ def _report(ended: Ended, outputs: Outputs) -> str:
     return "\n".join([title, "", "| output | value |", "| --- | --- |", *rows, ""])
 
 
-def _run(job: Job, command: Command, on_result: Callable[[Result], None]) -> Ended:
-    if command is Command.COMMENT:
-        return Ended(0)
-    line = words(command, job.inputs, job.keep, _rollout_files(job))
-    return execute([*line, *_notes(job, command)], job.settings, job.log, on_result)
+def _publish(job: Job, inconclusive: str) -> Outcome:
+    """Publish, whatever comes of it: what was paid for is in git and can be published again."""
+    if job.client is None:
+        return Outcome()
+    try:
+        links = links_of(job.environ)
+        shown = publish_run(job.settings, job.client, links=links, inconclusive=inconclusive)
+    except SkilloptError as error:
+        return Outcome(notes=(str(error),))
+    except Exception as error:  # noqa: BLE001 - see above; the note asks for a report
+        return Outcome(notes=(f"a defect of skillopt-ci: {type(error).__name__}: {error}",))
+    outputs = Outputs.of(pull_request=shown.pull_request)
+    return Outcome(outputs, shown.report, notes=shown.notes)
 
 
-def _page(job: Job, command: Command, ended: Ended) -> str:
+def _leave_page(job: Job, command: Command, ended: Ended) -> str:
     """Leave the run as a page; return its path, empty if there is none: no job fails for that."""
     if not command.shows or not job.keep.parent.is_dir():
         return ""
     if command is not Command.REPORT:
-        line = words(Command.REPORT, job.inputs, job.keep)
-        ended = execute(line, job.settings, job.log, _ignore)
-    file = job.keep / page_name(job.inputs)
-    if ended.failure is not None or not file.is_file():
+        ended = execute(job, command_line(job, Command.REPORT))
+    if ended.failure is not None or not job.page.is_file():
         return ""
-    return file.relative_to(job.runner.workspace).as_posix()
-
-
-def _ignore(result: Result) -> None:
-    del result
+    return job.page.relative_to(job.runner.workspace).as_posix()
 
 
 def _notes(job: Job, command: Command) -> list[str]:
     """The option that hands over what reviewers said; without it they wait for the next step."""
     if job.client is None or not command.steps:
         return []
-    file = job.keep / NOTES
+    file = job.keep / "notes.json"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        return ["--notes", str(file)] if leave_notes(job.settings, job.client, file) else []
+        return ["--notes", str(file)] if leave_notes(job, job.client, file) else []
     except SkilloptError as error:
-        text = harmless(str(error))
-        job.log.annotate("warning", text, title="What reviewers said could not be read")
+        title = "What reviewers said could not be read"
+        job.log.annotate("warning", harmless(str(error)), title=title)
         return []
 
 
-def _rollout_files(job: Job) -> tuple[str, ...]:
-    workspace = job.runner.workspace
-    found = (file for pattern in job.inputs.rollouts for file in workspace.glob(pattern))
-    return tuple(sorted(str(file) for file in set(found)))
+def leave_notes(job: Job, client: Client, file: Path) -> int:
+    """Write the review comments on the run's pull request to ``file``; return how many there are.
+
+    Secrets that somebody wrote into a comment are left out of it. Raises what loading the
+    configuration and asking GitHub raise.
+    """
+    loaded = load_configured(job.settings)
+    ledger = Ledger.open(loaded.root, loaded.config.run, loaded.config.git)
+    pull = find_open(client, f"skillopt/{loaded.config.run}", ledger.base)
+    path = skill_path(loaded, ledger.root)
+    said = () if pull is None else review_notes(client, pull.number, path)
+    learn_secrets(job.redact, loaded, job.environ)
+    notes = (
+        ReviewerNote(
+            id=note_id(one),
+            author=one.author,
+            text=job.redact(one.body),
+            path=job.redact(one.path or ""),
+            line=one.line,
+            url=one.url,
+        )
+        for one in said
+    )
+    write_notes(notes, file)
+    return len(said)
 
 
-def _evaluate(job: Job, activity: Evaluate) -> Outcome:
-    if job.reviewer is None:
+def _evaluate(job: Job, pull: Evaluate) -> Outcome:
+    if job.client is None:
         raise UsageError("evaluating a pull request needs `token`")
-    _require_base(job, activity)
-    title = f"skillopt-ci eval of pull request #{activity.number}"
-    with (
-        job.log.group(title),
-        job.log.untrusted() as stream,
-        redirect_stderr(stream),
-        redirect_stdout(stream),
-    ):
-        shown = job.reviewer.evaluate(job.settings, activity)
-    found = meaning(shown.exit_code)
-    outputs = replace(shown.outputs or Outputs(), result=found.result)
-    return _outcome(job, shown, outputs, shown.exit_code if found.job_fails else 0)
-
-
-def _require_base(job: Job, pull: Evaluate) -> None:
-    """Refuse to take configuration, tasks and scorers from the very change that they judge."""
-    # the raw object: a shallow clone hides the parents of the merge that GitHub checks out
-    commit = Git(job.folder).attempt("cat-file", "-p", "HEAD").text
-    head = Git(job.folder).attempt("rev-parse", "HEAD").text
+    # Configuration, tasks and scorers must not come from the very change that they judge. The raw
+    # object is read: a shallow clone hides the parents of the merge that GitHub checks out.
+    git = Git(job.folder)
+    head = git.attempt("rev-parse", "HEAD").text
+    commit = git.attempt("cat-file", "-p", "HEAD").text
     if pull.head_sha is not None and (pull.head_sha == head or f"parent {pull.head_sha}" in commit):
         raise UsageError(
             f"the checkout has pull request #{pull.number} in it, and only base can judge it",
             hint="Check out with `ref: ${{ github.event.pull_request.base.sha }}`.",
         )
-
-
-def _published(job: Job, inconclusive: str) -> Shown:
-    """Publish, whatever comes of it: what was paid for is in git and can be published again."""
-    if job.publisher is None:
-        return Shown()
-    try:
-        return job.publisher.publish(job.settings, inconclusive)
-    except SkilloptError as error:
-        return Shown(notes=(str(error),))
-    except Exception as error:  # noqa: BLE001 - see above; the note asks for a report
-        return Shown(notes=(f"a defect of skillopt-ci: {type(error).__name__}: {error}",))
-
-
-def _outcome(job: Job, shown: Shown, outputs: Outputs, exit_code: int) -> Outcome:
-    for note in shown.notes:
-        job.log.annotate("warning", harmless(note), title="Not everything could be published")
-    number = "" if shown.pull_request is None else str(shown.pull_request)
-    return Outcome(replace(outputs, pull_request=number), shown.report, exit_code)
+    with (
+        job.log.group(f"skillopt-ci eval of pull request #{pull.number}"),
+        job.log.untrusted() as stream,
+        redirect_stderr(stream),
+        redirect_stdout(stream),
+    ):
+        outcome = review_pull_request(job, job.client, pull)
+    found = meaning(outcome.exit_code)
+    return replace(
+        outcome,
+        outputs=replace(outcome.outputs, result=found.result),
+        exit_code=outcome.exit_code if found.job_fails else 0,
+    )

@@ -5,16 +5,13 @@ request only the skill's text is read, over the API and as data; nothing of it i
 """
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from skillopt_ci.action.event import Evaluate, requested
-from skillopt_ci.action.job import Shown
-from skillopt_ci.action.outputs import fold
-from skillopt_ci.cli.build import load_configured, open_session, unconfined_programs
+from skillopt_ci.action.event import Evaluate
+from skillopt_ci.action.job import Job, Outcome
+from skillopt_ci.action.outputs import Outputs
+from skillopt_ci.cli.build import open_session, unconfined_programs
 from skillopt_ci.cli.comment import links_of, task_places
-from skillopt_ci.cli.evaluate import evaluation_json
-from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.progress import build_observer
 from skillopt_ci.errors import (
     BudgetExhausted,
@@ -31,7 +28,7 @@ from skillopt_ci.github.pull_requests import file_at, get_pull_request
 from skillopt_ci.ledger.inspect import resolve
 from skillopt_ci.report.evaluation import EvaluationView, Side, evaluation_check, evaluation_comment
 from skillopt_ci.report.words import Finding, judge
-from skillopt_ci.training.offline_eval import Evaluation, NamedSkill, evaluate
+from skillopt_ci.training.offline_eval import NamedSkill, evaluate
 from skillopt_ci.training.run_context import Session
 
 _SPLIT = "selection"
@@ -39,49 +36,35 @@ _SPLIT = "selection"
 _MOST_BYTES = 500_000
 
 
-@dataclass(frozen=True, slots=True)
-class PullReviewer:
-    """Reviews pull requests through ``client``."""
+def review_pull_request(job: Job, client: Client, pull: Evaluate) -> Outcome:
+    """Compare base with head on the selection tasks, and show it as a comment and a check.
 
-    client: Client
-
-    def requested(self, comment: str) -> str:
-        """Return the word after `/skillopt` in a comment; empty if it holds no command."""
-        return requested(comment)
-
-    def evaluate(self, settings: Globals, pull: Evaluate) -> Shown:
-        """Compare base with head on the selection tasks, and show it as a comment and a check.
-
-        A budget's end and failed infrastructure are shown as no finding. Raises UsageError where
-        the checkout cannot be evaluated at all.
-        """
-        head = pull.head_sha or get_pull_request(self.client, pull.number).head_sha
-        with build_observer(settings) as observer:
-            session = open_session(settings, observer)
-            _refuse_unconfined(session)
-            compared = _compared(session, self.client, head)
-        return self._shown(settings, session, pull.number, head, compared)
-
-    def _shown(
-        self, settings: Globals, session: Session, number: int, head: str, compared: "_Compared"
-    ) -> Shown:
-        view, links = compared.view, links_of(settings.environ)
-        wishes, notes = session.config.github, list[str]()
-        text = evaluation_comment(view, links)
-        if wishes.comments != "off":
-            _try(notes, lambda: keep_comment(self.client, number, text))
-        loaded = load_configured(settings)
-        check = evaluation_check(
-            view,
-            links,
-            head,
-            fail_on=wishes.fail_on,
-            tasks=task_places(loaded, session.ledger.root),
-        )
-        _try(notes, lambda: keep_check(self.client, check))
-        told = [] if compared.result is None else [evaluation_json(compared.result)]
-        outputs = replace(fold(told), finding=str(view.finding))
-        return Shown(text, number, tuple(notes), outputs, compared.exit_code)
+    A budget's end and failed infrastructure are shown as no finding. Raises UsageError where the
+    checkout cannot be evaluated at all.
+    """
+    head = pull.head_sha or get_pull_request(client, pull.number).head_sha
+    settings = job.settings
+    with build_observer(settings) as observer:
+        session = open_session(settings, observer)
+        _refuse_unconfined(session)
+        after = _text(file_at(client, session.skill_path, head))
+        view, outputs, exit_code = _compare(session, head, after)
+    links, wishes, notes = links_of(job.environ), session.config.github, list[str]()
+    report = evaluation_comment(view, links)
+    if wishes.comments != "off":
+        try:
+            keep_comment(client, pull.number, report)
+        except SkilloptError as error:
+            notes.append(str(error))
+    loaded = job.configured
+    tasks = {} if loaded is None else task_places(loaded, session.ledger.root)
+    check = evaluation_check(view, links, head, fail_on=wishes.fail_on, tasks=tasks)
+    try:
+        keep_check(client, check)
+    except SkilloptError as error:
+        notes.append(str(error))
+    outputs = replace(outputs, finding=str(view.finding), pull_request=str(pull.number))
+    return Outcome(outputs, report, exit_code, tuple(notes))
 
 
 def _refuse_unconfined(session: Session) -> None:
@@ -102,58 +85,6 @@ def _refuse_unconfined(session: Session) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Compared:
-    """What a comparison came to; without a result the view says why."""
-
-    view: EvaluationView
-    result: Evaluation | None = None
-    exit_code: int = ExitCode.DONE
-
-
-def _compared(session: Session, client: Client, head: str) -> _Compared:
-    nothing = EvaluationView(
-        run=session.config.run,
-        skill=session.skill_path,
-        split=_SPLIT,
-        finding=Finding.INCONCLUSIVE,
-        confidence=session.config.github.confidence,
-        simulated=session.simulated,
-    )
-    base = resolve(session.ledger, "HEAD")
-    before = None if base is None else session.ledger.read(base, session.skill_path)
-    if base is None or before is None:
-        raise RepositoryError(f"{session.skill_path} is not in the commit that is checked out.")
-    after = _text(file_at(client, session.skill_path, head))
-    if after is None:
-        why = f"at head, {session.skill_path} is no readable text of at most {_MOST_BYTES:,} bytes"
-        return _Compared(replace(nothing, why=why))
-    skills = (NamedSkill("base", before), NamedSkill("head", after))
-    try:
-        result = asyncio.run(evaluate(session, skills, _SPLIT))
-    except (BudgetExhausted, InfrastructureError) as failure:
-        return _Compared(replace(nothing, why=failure.message), exit_code=failure.exit_code)
-    return _Compared(_found(nothing, result, base, head, session), result)
-
-
-def _found(
-    nothing: EvaluationView, result: Evaluation, base: str, head: str, session: Session
-) -> EvaluationView:
-    wishes, difference = session.config.github, result.difference
-    finding = Finding.INCONCLUSIVE
-    if difference is not None:
-        finding = judge(difference, confidence=wishes.confidence, threshold=wishes.threshold)
-    before, after = result.skills
-    return replace(
-        nothing,
-        finding=finding,
-        base=Side(base, before.measurement),
-        head=Side(head, after.measurement),
-        difference=difference,
-        usage=result.usage,
-    )
-
-
 def _text(content: bytes | None) -> str | None:
     if content is None or len(content) > _MOST_BYTES:
         return None
@@ -163,8 +94,45 @@ def _text(content: bytes | None) -> str | None:
         return None
 
 
-def _try(notes: list[str], ask: Callable[[], object]) -> None:
+def _compare(session: Session, head: str, after: str | None) -> tuple[EvaluationView, Outputs, int]:
+    """What the comparison of base with the text ``after`` found, and the exit code it ends with."""
+    wishes = session.config.github
+    view = EvaluationView(
+        run=session.config.run,
+        skill=session.skill_path,
+        split=_SPLIT,
+        finding=Finding.INCONCLUSIVE,
+        confidence=wishes.confidence,
+        simulated=session.simulated,
+    )
+    base = resolve(session.ledger, "HEAD")
+    before = None if base is None else session.ledger.read(base, session.skill_path)
+    if base is None or before is None:
+        raise RepositoryError(f"{session.skill_path} is not in the commit that is checked out.")
+    if after is None:
+        why = f"at head, {session.skill_path} is no readable text of at most {_MOST_BYTES:,} bytes"
+        return replace(view, why=why), Outputs(), ExitCode.DONE
+    skills = (NamedSkill("base", before), NamedSkill("head", after))
     try:
-        ask()
-    except SkilloptError as error:
-        notes.append(str(error))
+        result = asyncio.run(evaluate(session, skills, _SPLIT))
+    except (BudgetExhausted, InfrastructureError) as failure:
+        return replace(view, why=failure.message), Outputs(), failure.exit_code
+    old, new = (one.measurement for one in result.skills)
+    difference, finding = result.difference, Finding.INCONCLUSIVE
+    if difference is not None:
+        finding = judge(difference, confidence=wishes.confidence, threshold=wishes.threshold)
+    view = replace(
+        view,
+        finding=finding,
+        base=Side(base, old),
+        head=Side(head, new),
+        difference=difference,
+        usage=result.usage,
+    )
+    outputs = Outputs.of(
+        score_before=old.hard,
+        score_after=new.hard,
+        improved=None if difference is None else difference.mean > 0,
+        cost_usd=result.usage.cost_usd,
+    )
+    return view, outputs, ExitCode.DONE

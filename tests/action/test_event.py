@@ -1,10 +1,28 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from skillopt_ci.action.event import Comment, Event, Pull, read_event
+from skillopt_ci.action.event import (
+    REQUESTS,
+    Acknowledge,
+    Activity,
+    Comment,
+    Evaluate,
+    Event,
+    Facts,
+    Nothing,
+    Perform,
+    Pull,
+    decide,
+    read_event,
+    requested,
+)
+from skillopt_ci.action.inputs import Command, Inputs
 from skillopt_ci.errors import UsageError
 
 SIDES = {
@@ -41,11 +59,11 @@ def test_a_comment(tmp_path: Path) -> None:
     payload = {
         "action": "created",
         "issue": {"number": 7, "state": "closed", "pull_request": {"url": "…"}},
-        "comment": {"id": 11, "body": None},
+        "comment": {"id": 11, "body": "/skillopt eval"},
         "sender": {"login": "bot", "type": "Bot"},
     }
     event = read(tmp_path, "issue_comment", payload)
-    assert event.comment == Comment(11, 7, "", on_pull_request=True, open=False)
+    assert event.comment == Comment(11, 7, "eval", on_pull_request=True, open=False)
     assert (event.actor, event.actor_is_bot) == ("bot", True)
 
 
@@ -62,3 +80,157 @@ def test_what_github_does_not_send_is_refused(tmp_path: Path, text: str) -> None
     file.write_text(text, encoding="utf-8", errors="surrogateescape")
     with pytest.raises(UsageError, match="the payload of the event 'push' cannot be read"):
         read_event("push", file)
+
+
+NOTHING = "nothing"
+OWN = Pull(7, "head", "better", from_fork=False)
+FORK = replace(OWN, from_fork=True)
+TRAINED = replace(OWN, head_ref="skillopt/ledger")
+SAID = Comment(11, 7, "step", on_pull_request=True, open=True)
+WRITER = Facts(actor_may_write=True)
+
+
+def push(ref: str, **more: bool) -> Event:
+    return Event("push", ref=ref, **more)
+
+
+def pull(pull: Pull, action: str = "opened") -> Event:
+    return Event("pull_request", action, pull=pull)
+
+
+def target(pull: Pull, action: str = "labeled", label: str = "skillopt-eval") -> Event:
+    return Event("pull_request_target", action, actor="ada", label=label, pull=pull)
+
+
+def said(comment: Comment = SAID, action: str = "created", **more: bool) -> Event:
+    return Event("issue_comment", action, actor="ada", comment=comment, **more)
+
+
+def asking(word: str) -> Comment:
+    return replace(SAID, request=word)
+
+
+TABLE: list[tuple[Event, str, Facts, Activity | str]] = [
+    (Event("schedule"), "", Facts(), Perform(Command.STEP)),
+    (Event("schedule"), "slow-update", Facts(), Perform(Command.SLOW_UPDATE)),
+    (Event("schedule"), "propose", Facts(), Perform(Command.PROPOSE)),
+    (Event("workflow_dispatch"), "run", Facts(), Perform(Command.RUN)),
+    (Event("repository_dispatch"), "", Facts(), Perform(Command.STEP)),
+    (push("refs/heads/main"), "", Facts(), Perform(Command.STEP)),
+    (push("refs/heads/skillopt/ledger"), "", Facts(), NOTHING),
+    (push("refs/heads/skillopt-candidate/ledger"), "step", Facts(), NOTHING),
+    (push("refs/heads/main", deleted=True), "", Facts(), NOTHING),
+    (push("refs/tags/v1"), "", Facts(), NOTHING),
+    (pull(OWN), "", Facts(), Evaluate(7, "head")),
+    (pull(OWN, "synchronize"), "eval", Facts(), Evaluate(7, "head")),
+    (pull(OWN, "closed"), "", Facts(), NOTHING),
+    (pull(OWN), "", Facts(skill_changed=False), NOTHING),
+    (pull(OWN), "", Facts(keys_missing=("KEY",)), NOTHING),
+    (pull(OWN), "step", WRITER, NOTHING),
+    (pull(OWN), "rollout", WRITER, NOTHING),
+    (pull(OWN), "propose", WRITER, NOTHING),
+    (target(OWN), "propose", WRITER, NOTHING),
+    (pull(OWN), "comment", WRITER, NOTHING),
+    (pull(OWN), "validate", Facts(), Perform(Command.VALIDATE)),
+    (pull(TRAINED), "", Facts(), NOTHING),
+    (pull(FORK), "", WRITER, NOTHING),
+    (pull(replace(TRAINED, from_fork=True)), "", WRITER, NOTHING),
+    (target(FORK), "", WRITER, Evaluate(7, "head")),
+    (target(OWN), "eval", WRITER, Evaluate(7, "head")),
+    (target(FORK), "", Facts(), NOTHING),
+    (target(FORK, label="docs"), "", WRITER, NOTHING),
+    (target(FORK, action="synchronize"), "", WRITER, NOTHING),
+    (target(FORK), "step", WRITER, NOTHING),
+    (target(FORK), "validate", WRITER, NOTHING),
+    (target(replace(TRAINED, from_fork=True)), "", WRITER, Evaluate(7, "head")),
+    (said(asking("step")), "", WRITER, Perform(Command.STEP, asking("step"))),
+    (said(asking("slow-update")), "", WRITER, Perform(Command.SLOW_UPDATE, asking("slow-update"))),
+    (said(asking("status")), "", WRITER, Perform(Command.STATUS, asking("status"))),
+    (said(asking("eval")), "", WRITER, Evaluate(7, None, asking("eval"))),
+    (said(asking("note")), "", WRITER, Acknowledge(asking("note"))),
+    (said(asking("")), "", WRITER, NOTHING),
+    (said(action="edited"), "", WRITER, NOTHING),
+    (said(actor_is_bot=True), "", WRITER, NOTHING),
+    (said(replace(SAID, open=False)), "", WRITER, NOTHING),
+    (said(replace(SAID, on_pull_request=False)), "", WRITER, NOTHING),
+    (Event("pull_request_review_comment", "created", pull=OWN), "", WRITER, NOTHING),
+    (Event("release", "published"), "step", WRITER, NOTHING),
+    (Event("merge_group"), "", Facts(), NOTHING),
+    (Event("workflow_run"), "step", WRITER, NOTHING),
+    (Event("workflow_run"), "report", WRITER, Perform(Command.REPORT)),
+]
+
+
+@pytest.mark.parametrize(("event", "command", "facts", "expected"), TABLE)
+def test_what_an_event_asks_for(
+    event: Event, command: str, facts: Facts, expected: Activity | str
+) -> None:
+    found = decide(event, Inputs(command=Command(command) if command else None), facts)
+    assert isinstance(found, Nothing) if expected == NOTHING else found == expected
+
+
+@pytest.mark.parametrize("word", ["step", "eval", "slow-update", "status", "note"])
+def test_who_may_not_write_is_refused_and_told(word: str) -> None:
+    refused = decide(said(asking(word)), Inputs(), Facts())
+    assert isinstance(refused, Nothing)
+    assert refused.refused == asking(word)
+    assert "@ada may not write" in refused.reason
+
+
+def test_a_fork_is_told_what_starts_its_evaluation() -> None:
+    found = decide(pull(FORK), Inputs(label="please-measure"), Facts())
+    assert isinstance(found, Nothing)
+    assert "nothing was spent" in found.reason
+    assert "'please-measure'" in found.reason
+    assert found.refused is None
+
+
+def test_missing_keys_are_named() -> None:
+    found = decide(pull(OWN), Inputs(), Facts(keys_missing=("A_KEY", "B_KEY")))
+    assert isinstance(found, Nothing)
+    assert "A_KEY, B_KEY" in found.reason
+
+
+@pytest.mark.parametrize("word", ["step", "eval", "slow-update", "status"])
+def test_commands_are_words_of_their_own(word: str) -> None:
+    assert requested(f"/skillopt {word}") == word
+    assert requested(f"/skillopt \t{word} \r\nPlease.") == word
+
+
+@pytest.mark.parametrize("comment", ["/skillopt note Be brief", "/skillopt note\r\n\r\nBe brief"])
+def test_a_note_says_something(comment: str) -> None:
+    assert requested(comment) == "note"
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "",
+        "/skillopt",
+        "/skillopt ",
+        "/skillopt note",
+        "/skillopt note \n\t\n",
+        "/skillopt steps",
+        "/skillopt step now",
+        "/skillopt Step",
+        "/skillopt finish",
+        "/skillopt-ci step",
+        "/skilloptstep",
+        " /skillopt step",
+        "    /skillopt step",
+        "> /skillopt step",
+        "`/skillopt step`",
+        "```\n/skillopt step\n```",
+        "Please\n/skillopt step",
+        "\n/skillopt step",
+        "/skillopt\nstep",
+        "/skillopt\u00a0step",
+    ],
+)
+def test_everything_else_is_talk(comment: str) -> None:
+    assert requested(comment) == ""
+
+
+@given(st.text())
+def test_any_comment_can_be_read(comment: str) -> None:
+    assert requested(comment) in ("", *REQUESTS)

@@ -1,7 +1,24 @@
+import io
 import json
+import re
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path, PurePath
 from typing import Any
 
-from skillopt_ci.action.outputs import Outputs, fold
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_ci.action.outputs import (
+    SUMMARY_LIMIT,
+    JobLog,
+    Outputs,
+    append_outputs,
+    append_summary,
+    command,
+    fold,
+)
 
 STEP = {
     "step": 1,
@@ -96,3 +113,121 @@ def test_a_run_that_ends_is_told_by_its_steps() -> None:
     end = {"step": 9, "commit": "c9", "initial": {}, "best": {}, "best_gain": None}
     outputs = fold([STEP, end])
     assert (outputs.action, outputs.commit, outputs.cost_usd) == ("accept", "c9", "0.25")
+
+
+def numbers() -> Callable[[], str]:
+    counter = count()
+    return lambda: str(next(counter))
+
+
+def written(outputs: dict[str, str], file: Path) -> str:
+    file.write_text("", encoding="utf-8")
+    append_outputs(file, outputs, numbers())
+    return file.read_text(encoding="utf-8")
+
+
+def test_each_output_stands_between_its_own_delimiters(tmp_path: Path) -> None:
+    text = written({"a": "1", "b": "2\n3"}, tmp_path / "output")
+    assert text == "a<<skillopt_0\n1\nskillopt_0\nb<<skillopt_1\n2\n3\nskillopt_1\n"
+
+
+def test_empty_outputs_are_left_out(tmp_path: Path) -> None:
+    assert written({"a": ""}, tmp_path / "output") == ""
+
+
+def test_a_value_with_the_delimiter_gets_another(tmp_path: Path) -> None:
+    text = written({"a": "skillopt_0\nimproved=true"}, tmp_path / "output")
+    assert text.startswith("a<<skillopt_1\n")
+
+
+@given(value=st.text(alphabet="skilopt_01<=\n"))
+def test_no_value_forges_an_output(tmp_path_factory: pytest.TempPathFactory, value: str) -> None:
+    text = written({"a": value}, tmp_path_factory.getbasetemp() / "forged-output")
+    if value:
+        delimiter = text.partition("\n")[0].removeprefix("a<<")
+        assert text == f"a<<{delimiter}\n{value}\n{delimiter}\n"
+        assert delimiter not in value
+
+
+def test_a_summary_is_added_to_what_is_there(tmp_path: Path) -> None:
+    file = tmp_path / "summary"
+    append_summary(file, "# One")
+    append_summary(file, "# Two\n")
+    assert file.read_text(encoding="utf-8") == "# One\n# Two\n"
+
+
+def test_a_long_summary_is_cut_at_a_line_and_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "summary"
+    append_summary(file, "äöü\n" * SUMMARY_LIMIT)
+    text = file.read_text(encoding="utf-8")
+    assert len(text.encode()) < SUMMARY_LIMIT
+    assert text.endswith("longer than GitHub shows.*\n")
+    assert set(text.splitlines()[:-2]) == {"äöü"}
+
+
+def test_a_full_summary_takes_nothing_more(tmp_path: Path) -> None:
+    file = tmp_path / "summary"
+    file.write_bytes(b"x" * SUMMARY_LIMIT)
+    append_summary(file, "# More")
+    assert file.stat().st_size == SUMMARY_LIMIT
+
+
+ANY_TEXT = st.text() | st.text(alphabet=":#[]%\r\n,=abc")
+
+
+def make() -> tuple[JobLog, io.StringIO]:
+    stream = io.StringIO(newline="")
+    return JobLog(stream, lambda: "f00d"), stream
+
+
+def obeyed(log: str) -> list[str]:
+    """The commands that the runner would take from a log, by their names."""
+    found, stopped = [], ""
+    for line in re.split(r"\r\n|\r|\n", log):
+        match = re.match(r"\s*::([^ :]+)", line)
+        if stopped:
+            stopped = "" if line.strip() == f"::{stopped}::" else stopped
+        elif match:
+            found.append(match[1])
+            stopped = line.rpartition("::")[2] if match[1] == "stop-commands" else ""
+        elif "##[" in line:
+            found.append(line)
+    return found
+
+
+def test_a_command_with_properties() -> None:
+    text = command("error", "100 %\nof it", file="a:b,c", line="")
+    assert text == "::error file=a%3Ab%2Cc::100 %25%0Aof it"
+
+
+@given(ANY_TEXT, ANY_TEXT)
+def test_an_annotation_is_one_command(message: str, title: str) -> None:
+    log, stream = make()
+    log.annotate("error", message, title=title, file=PurePath("a.py"), line=3)
+    assert obeyed(stream.getvalue()) == ["error"]
+
+
+@given(ANY_TEXT)
+def test_untrusted_text_starts_no_command(text: str) -> None:
+    log, stream = make()
+    with log.untrusted() as inside:
+        inside.write(text)
+    log.annotate("notice", "afterwards")
+    assert obeyed(stream.getvalue()) == ["stop-commands", "notice"]
+
+
+def test_commands_are_obeyed_again_after_a_failure() -> None:
+    log, stream = make()
+    try:
+        with log.group("work"), log.untrusted() as inside:
+            inside.write("::set-env name=PATH::/evil without a line's end")
+            raise ValueError  # noqa: TRY301
+    except ValueError:
+        log.annotate("error", "failed")
+    assert obeyed(stream.getvalue()) == ["group", "stop-commands", "endgroup", "error"]
+
+
+def test_every_line_of_a_secret_is_masked() -> None:
+    log, stream = make()
+    log.mask("first\n\nsecond 100%")
+    assert stream.getvalue() == "::add-mask::first\n::add-mask::second 100%25\n"

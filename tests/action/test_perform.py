@@ -1,21 +1,34 @@
+"""What reviewers say on GitHub: handed to the next step, and answered there."""
+
+from __future__ import annotations
+
+import asyncio
 import io
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from action_world import make_job
 from github_server.scene import Scene
 from github_server.state import Hub
 
 from skillopt_ci.action.event import Acknowledge, Comment, Evaluate, Nothing, Perform
 from skillopt_ci.action.inputs import Command, Inputs
-from skillopt_ci.action.job import Job, Shown
-from skillopt_ci.action.outputs import JobLog, Outputs, Runner
-from skillopt_ci.action.perform import perform
+from skillopt_ci.action.job import Job, Outcome
+from skillopt_ci.action.outputs import Outputs
+from skillopt_ci.action.perform import leave_notes, perform
+from skillopt_ci.cli.comment import Published, publish_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.demo.quickstart import write_example
 from skillopt_ci.errors import InfrastructureError, UsageError
 from skillopt_ci.git.process import Git
+from skillopt_ci.github.client import Access, Client, RetryPolicy, connect
+from skillopt_ci.redaction import HIDDEN
+from skillopt_ci.report.text import Links
+from skillopt_ci.training.review_comments import read_notes
+from skillopt_ci.training.trainer import train_once
 
 SMALL = (
     "git.author_name=Ada",
@@ -35,31 +48,30 @@ HOSTILE = "@everyone #1 ![x](https://evil.example)\n::error::forged"
 class Desk:
     """Publishes and reviews by keeping what it was asked for."""
 
-    shown: Shown = field(default_factory=lambda: Shown("# Report", 7))
+    shown: Outcome = field(default_factory=Outcome)
     trouble: Exception | None = None
     published: list[str] = field(default_factory=list)
     evaluated: list[Evaluate] = field(default_factory=list)
 
-    def publish(self, settings: Globals, inconclusive: str) -> Shown:
-        del settings
+    def publish(self, settings: Globals, client: Client, links: Links, inconclusive: str) -> Any:
         self.published.append(inconclusive)
         if self.trouble is not None:
             raise self.trouble
-        return self.shown
+        return Published("# Report", 7)
 
-    def requested(self, comment: str) -> str:
-        return comment
-
-    def evaluate(self, settings: Globals, pull: Evaluate) -> Shown:
-        del settings
+    def review(self, job: Job, client: Client, pull: Evaluate) -> Outcome:
         self.evaluated.append(pull)
         print("::error::what a model said")  # noqa: T201
         return self.shown
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
+    made = Desk()
+    monkeypatch.setattr("skillopt_ci.action.perform.publish_run", made.publish)
+    monkeypatch.setattr("skillopt_ci.action.perform.review_pull_request", made.review)
+    monkeypatch.setattr("skillopt_ci.action.perform.leave_notes", lambda *given: 0)
+    return made
 
 
 @pytest.fixture
@@ -74,10 +86,8 @@ def job(tmp_path: Path, desk: Desk, log: io.StringIO) -> Job:
     git.run("init", "--quiet", "--initial-branch=main")
     git.run("add", "--all")
     git.run("commit", "--quiet", "--message", "Start")
-    names = ("GITHUB_EVENT_NAME", "GITHUB_EVENT_PATH", "GITHUB_REPOSITORY")
-    runner = Runner.of({"GITHUB_WORKSPACE": str(tmp_path), **dict.fromkeys(names, "x")})
-    inputs = Inputs(overrides=SMALL)
-    return Job(runner, inputs, JobLog(log, lambda: "t"), {}, publisher=desk, reviewer=desk)
+    client = connect(Access("octo/skills", "job", "http://nowhere.invalid"), RetryPolicy(retries=0))
+    return make_job(tmp_path, log, inputs=Inputs(overrides=SMALL), client=client)
 
 
 def test_a_step_is_done_and_published(job: Job, desk: Desk) -> None:
@@ -185,13 +195,13 @@ def test_comment_only_publishes(job: Job, desk: Desk, log: io.StringIO) -> None:
 
 
 def test_without_a_token_a_step_is_done_all_the_same(job: Job) -> None:
-    outcome = perform(replace(job, publisher=None), Perform(Command.STEP))
+    outcome = perform(replace(job, client=None), Perform(Command.STEP))
     assert (outcome.exit_code, outcome.outputs.pull_request) == (0, "")
     assert outcome.report.startswith("**Done.**")
 
 
 def test_an_evaluation_shows_what_it_found(job: Job, desk: Desk, log: io.StringIO) -> None:
-    desk.shown = Shown("# Base against head", 7, outputs=Outputs(improved="false"), exit_code=0)
+    desk.shown = Outcome(Outputs(improved="false", pull_request="7"), "# Base against head")
     outcome = perform(job, Evaluate(7, "head"))
     assert (outcome.report, outcome.outputs.improved) == ("# Base against head", "false")
     assert desk.evaluated == [Evaluate(7, "head")]
@@ -214,7 +224,7 @@ def test_a_checkout_of_the_head_does_not_judge_itself(job: Job, desk: Desk, merg
 
 def test_an_evaluation_without_a_token_says_what_is_missing(job: Job) -> None:
     with pytest.raises(UsageError, match="token"):
-        perform(replace(job, reviewer=None), Evaluate(7, "head"))
+        perform(replace(job, client=None), Evaluate(7, "head"))
 
 
 def test_nothing_is_told_with_its_reason_and_acts_on_nobody(job: Job, log: io.StringIO) -> None:
@@ -245,7 +255,7 @@ def test_notes_and_refusals_are_answered_by_a_reaction(job: Job, github_hub: Hub
 
 
 def test_a_reaction_that_fails_fails_nothing(job: Job, github_hub: Hub) -> None:
-    comment = Comment(404, 1, "", on_pull_request=True, open=True)
+    comment = Comment(404, 1, "step", on_pull_request=True, open=True)
     working = replace(job, client=Scene(github_hub).client())
     assert perform(working, Acknowledge(comment)).exit_code == 0
 
@@ -254,4 +264,106 @@ def posted(hub: Hub) -> Comment:
     Scene(hub)
     hub.bare.save("main", "skills/SKILL.md", "# Skill\n")
     Scene(hub).pull()
-    return Comment(hub.say("ada", "/skillopt"), 1, "", on_pull_request=True, open=True)
+    return Comment(hub.say("ada", "/skillopt"), 1, "step", on_pull_request=True, open=True)
+
+
+if TYPE_CHECKING:
+    from tests.conftest import Checkout, ModelServer, Workshop
+
+SKILL = "skills/SKILL.md"
+
+
+class Trained:
+    """A checkout whose remote is the repository on GitHub, and the action at work in it."""
+
+    def __init__(self, checkout: Checkout, hub: Hub) -> None:
+        self.checkout = checkout
+        self.hub = hub
+        self._client = Scene(hub).client()
+        self._job = make_job(checkout.folder)
+
+    def step(self) -> int:
+        """Fetch notes, do a step with them, publish; return how many notes there were."""
+        file = self.checkout.folder / ".git" / "notes.json"
+        count = leave_notes(self._job, self._client, file)
+        session = replace(self.checkout.session(), notes=read_notes(file))
+        asyncio.run(train_once(session, lambda outcome: None))
+        self.publish()
+        return count
+
+    def publish(self) -> None:
+        assert publish_run(self._job.settings, self._client).notes == ()
+
+    def answers(self) -> list[str]:
+        """What the bot said, the pinned comment apart."""
+        said = self.hub.own_comments()
+        threads = [each["body"] for each in self.hub.reviews.values() if "[bot]" in each["login"]]
+        return [body for body in [*said, *threads] if "/note%20" in body]
+
+
+@pytest.fixture
+def trained(workshop: Workshop, github_hub: Hub) -> Trained:
+    made = workshop.checkout()
+    made.git("remote", "add", "origin", github_hub.bare.folder.as_uri())
+    made.git("push", "--quiet", "origin", "main")
+    return Trained(made, github_hub)
+
+
+def test_without_a_pull_request_nobody_said_anything(trained: Trained) -> None:
+    assert trained.step() == 0
+    assert trained.answers() == []
+
+
+def test_a_secret_in_a_note_is_left_out_of_the_file(trained: Trained, tmp_path: Path) -> None:
+    trained.step()
+    number = next(iter(trained.hub.pulls))
+    secret = "sk-reviewers-4711-secret"
+    trained.hub.say("ada", f"/skillopt note Ask with {secret} instead", number)
+    file = tmp_path / "notes.json"
+    job = make_job(trained.checkout.folder, environ={"DEMO_KEY": secret})
+    assert leave_notes(job, Scene(trained.hub).client(), file) == 1
+    assert secret not in file.read_text("utf-8")
+    assert HIDDEN in read_notes(file)[0].text
+
+
+def test_notes_of_reviewers_reach_the_next_step_and_are_answered_once(
+    trained: Trained, model_server: ModelServer
+) -> None:
+    trained.step()
+    number = next(iter(trained.hub.pulls))
+    spoken = trained.hub.say("ada", "/skillopt note Name kind b. Thanks @bob", number)
+    written = trained.hub.review("ada", "Shorter, please", SKILL, 1, pull=number)
+    model_server.edit = lambda line: {  # type: ignore[assignment,return-value]
+        "op": "append",
+        "content": f"- {line}",
+        "note_ids": [f"issue-{spoken}"],
+    }
+    assert trained.step() == 2
+    heard = trained.checkout.record(2).proposal.reviewer_notes
+    assert {note.id for note in heard} == {f"issue-{spoken}", f"review-{written}"}
+    reverted, idle = trained.answers()
+    assert "**Reverted.** Step 2 tried what this note asks for: 0.250 → 0.000 on 8 tasks" in (
+        reverted
+    )
+    assert "add “Leave out every answer”" in reverted
+    assert "**Not taken up.**" in idle
+    assert trained.step() == 2
+    assert trained.checkout.record(3).proposal.reviewer_notes == ()
+    assert trained.answers() == [reverted, idle]
+
+
+def test_publishing_again_answers_nobody_again(trained: Trained) -> None:
+    trained.step()
+    trained.hub.say("ada", "/skillopt note Be brief", next(iter(trained.hub.pulls)))
+    trained.step()
+    (answer,) = trained.answers()
+    trained.hub.requests.clear()
+    trained.publish()
+    assert trained.answers() == [answer]
+    assert not any(request.startswith("POST") for request in trained.hub.requests)
+
+
+def test_who_may_not_write_is_not_heard(trained: Trained) -> None:
+    trained.step()
+    trained.hub.say("bob", "/skillopt note Obey me", next(iter(trained.hub.pulls)))
+    assert trained.step() == 0

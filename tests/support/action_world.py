@@ -1,5 +1,6 @@
 """The action as the runner starts it: a mounted checkout, a payload, files, a GitHub to push to."""
 
+import io
 import json
 import os
 import subprocess
@@ -7,9 +8,13 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from github_server.state import Hub
+
+from skillopt_ci.action.inputs import Inputs
+from skillopt_ci.action.job import Job, Runner
+from skillopt_ci.action.outputs import JobLog
 
 PROGRAM = Path(sys.executable).with_name("skillopt-ci-action")
 SMALL = "train.batch_size=4\nevaluation.sel_env_num=8\nevaluation.test_env_num=4"
@@ -90,3 +95,15 @@ def _until(delimiter: str, lines: Iterator[str]) -> Iterator[str]:
             return
         yield line
     raise AssertionError(f"{delimiter} is missing")
+
+
+def make_job(workspace: Path, log: TextIO | None = None, **changes: Any) -> Job:
+    """A job in ``workspace`` as if the runner had started it; ``changes`` are its fields."""
+    names = ("GITHUB_EVENT_NAME", "GITHUB_EVENT_PATH")
+    environ = {
+        "GITHUB_WORKSPACE": str(workspace),
+        "GITHUB_REPOSITORY": "octo/skills",
+        **dict.fromkeys(names, "x"),
+    }
+    fields = {"inputs": Inputs(), "environ": {}, **changes}
+    return Job(Runner.of(environ), log=JobLog(log or io.StringIO(), lambda: "t"), **fields)

@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from action_world import make_job
 from github_server.scene import Scene
 from github_server.state import Hub
 
 from skillopt_ci.action.event import Evaluate
+from skillopt_ci.action.inputs import Inputs
 from skillopt_ci.action.outputs import Outputs
-from skillopt_ci.action.review import PullReviewer
-from skillopt_ci.cli.options import Globals
+from skillopt_ci.action.review import review_pull_request
 from skillopt_ci.errors import ExitCode
 
 if TYPE_CHECKING:
-    from skillopt_ci.action.job import Shown
+    from skillopt_ci.action.job import Outcome
     from tests.conftest import Checkout, ModelServer, Workshop
 
 SKILL = "skills/SKILL.md"
@@ -33,10 +34,11 @@ class Desk:
         """Let a person push a branch with this file; return its head."""
         return self.hub.bare.save("better", path, text)
 
-    def evaluate(self, head: str, *overrides: str) -> Shown:
+    def evaluate(self, head: str, *overrides: str) -> Outcome:
         environ = {"DEMO_KEY": "sk-demo-key", "GITHUB_REPOSITORY": "octo/skills"}
-        settings = Globals(environ, self.checkout.folder, overrides=overrides, verbosity=-1)
-        return PullReviewer(Scene(self.hub).client()).evaluate(settings, Evaluate(1, head))
+        inputs = Inputs(overrides=overrides)
+        job = make_job(self.checkout.folder, inputs=inputs, environ=environ)
+        return review_pull_request(job, Scene(self.hub).client(), Evaluate(1, head))
 
     def conclusion(self) -> tuple[str, str]:
         """The one check's commit and conclusion."""
@@ -56,7 +58,6 @@ def test_a_better_skill_is_an_improvement(desk: Desk) -> None:
     head = desk.propose(KNOWN)
     shown = desk.evaluate(head)
     assert shown.exit_code == 0
-    assert shown.outputs is not None
     assert (shown.outputs.score_before, shown.outputs.score_after) == ("0", "1")
     assert shown.outputs.improved == "true"
     assert desk.conclusion() == (head, "success")
@@ -69,7 +70,6 @@ def test_a_worse_skill_turns_the_check_red_unless_it_never_may(desk: Desk) -> No
     head = desk.propose("# Items\n\nNothing.\n")
     shown = desk.evaluate(head)
     assert shown.exit_code == 0
-    assert shown.outputs is not None
     assert shown.outputs.finding == "regression"
     assert desk.conclusion() == (head, "failure")
     desk.evaluate(head, "github.fail_on=never")
@@ -111,7 +111,10 @@ def test_without_comments_only_the_check_tells(desk: Desk) -> None:
 def test_a_budgets_end_is_no_finding(desk: Desk) -> None:
     head = desk.propose(KNOWN)
     shown = desk.evaluate(head, "budget.step.calls=3")
-    assert (shown.exit_code, shown.outputs) == (ExitCode.BUDGET, Outputs(finding="inconclusive"))
+    assert (shown.exit_code, shown.outputs) == (
+        ExitCode.BUDGET,
+        Outputs(finding="inconclusive", pull_request="1"),
+    )
     assert "budget.step.calls is used up" in shown.report
     assert desk.conclusion() == (head, "neutral")
 

@@ -1,17 +1,14 @@
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from action_world import make_job
 from github_server.scene import Scene
 from github_server.state import Hub
 
-from skillopt_ci.action.event import Comment, Event, Pull
-from skillopt_ci.action.event_context import configured, gather
-from skillopt_ci.action.inputs import Inputs
-from skillopt_ci.action.job import Job, Shown
-from skillopt_ci.action.outputs import JobLog, Runner
-from skillopt_ci.cli.options import Globals
+from skillopt_ci.action.event import Comment, Event, Facts, Pull
+from skillopt_ci.action.job import Job
+from skillopt_ci.action.main import gather
 from skillopt_ci.demo.quickstart import write_example
 from skillopt_ci.github.pull_requests import keep_pull_request
 from skillopt_ci.github.types import WantedPullRequest
@@ -21,30 +18,10 @@ WANTED = WantedPullRequest("better", "main", "Better", "Body")
 PULL = Pull(1, "head", "better", from_fork=False)
 
 
-class Reviewer:
-    """Takes every comment for a request of its first word."""
-
-    def requested(self, comment: str) -> str:
-        return comment.partition(" ")[0]
-
-    def evaluate(self, settings: Globals, pull: object) -> Shown:
-        raise AssertionError
-
-
 @pytest.fixture
-def job(github_hub: Hub, tmp_path: Path) -> Iterator[Job]:
-    write_example(tmp_path / "workspace")
-    runner = Runner.of(
-        {
-            "GITHUB_WORKSPACE": str(tmp_path / "workspace"),
-            "GITHUB_EVENT_NAME": "x",
-            "GITHUB_EVENT_PATH": "x",
-            "GITHUB_REPOSITORY": "octo/skills",
-        }
-    )
-    with (tmp_path / "log").open("w", encoding="utf-8") as stream:
-        log = JobLog(stream, lambda: "t")
-        yield Job(runner, Inputs(), log, {}, client=Scene(github_hub).client(), reviewer=Reviewer())
+def job(github_hub: Hub, tmp_path: Path) -> Job:
+    write_example(tmp_path)
+    return make_job(tmp_path, client=Scene(github_hub).client())
 
 
 def pull_of(hub: Hub, *paths: str) -> None:
@@ -55,19 +32,18 @@ def pull_of(hub: Hub, *paths: str) -> None:
     keep_pull_request(Scene(hub).client(), WANTED)
 
 
-def said(body: str, actor: str) -> Event:
-    comment = Comment(11, 1, body, on_pull_request=True, open=True)
+def said(request: str, actor: str) -> Event:
+    comment = Comment(11, 1, request, on_pull_request=True, open=True)
     return Event("issue_comment", "created", actor=actor, comment=comment)
 
 
 @pytest.mark.parametrize(("actor", "may"), [("ada", True), ("bob", False), ("mallory", False)])
 def test_github_says_who_may_ask(job: Job, actor: str, may: bool) -> None:
-    facts = gather(job, said("step please", actor))
-    assert (facts.request, facts.actor_may_write) == ("step", may)
+    assert gather(job, said("step", actor)).actor_may_write is may
 
 
 def test_nobody_is_asked_about_other_comments(job: Job, github_hub: Hub) -> None:
-    assert gather(job, said("", "ada")).request == ""
+    assert gather(job, said("", "ada")) == Facts()
     assert github_hub.requests == []
 
 
@@ -86,7 +62,7 @@ def test_without_a_configuration_everything_counts_as_touched(job: Job, github_h
     (job.folder / "skillopt.yaml").unlink()
     pull_of(github_hub, "README.md")
     assert gather(job, Event("pull_request", "opened", pull=PULL)).skill_changed
-    assert configured(job) is None
+    assert job.configured is None
 
 
 def test_who_labelled_it_is_asked_only_for_our_label(job: Job, github_hub: Hub) -> None:
