@@ -334,7 +334,7 @@ def _models(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
 def _model(name: str, role: ModelRole) -> Finding:
     if role.provider == "simulated":
         # Imported late: real models need none of it.
-        from skillopt_ci.demo.models import find_model  # noqa: PLC0415
+        from skillopt_ci.demo.client import find_model  # noqa: PLC0415
 
         try:
             find_model(role.model, f"model.{name}.model")

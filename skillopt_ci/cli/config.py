@@ -8,7 +8,7 @@ import yaml
 from skillopt_ci.cli.build import load_configured
 from skillopt_ci.cli.options import Globals, global_options
 from skillopt_ci.config.reference import json_schema
-from skillopt_ci.demo.models import Behaviour, serve
+from skillopt_ci.demo.server import Behaviour, serve
 from skillopt_ci.errors import ExitCode, UsageError
 
 

@@ -181,6 +181,6 @@ def _retrying(client: ChatClient, config: ModelRole) -> ChatClient:
 
 
 def _simulated(role: Role, config: ModelRole) -> ChatClient:
-    from skillopt_ci.demo.models import SimulatedClient  # noqa: PLC0415
+    from skillopt_ci.demo.client import SimulatedClient  # noqa: PLC0415
 
     return SimulatedClient(config, role)

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.end_to_end
 @contextmanager
 def serving(*options: str) -> Iterator[str]:
     """Run simulated models in a process of their own and give their address."""
-    words = [sys.executable, "-m", "skillopt_ci.demo.models", *options]
+    words = [sys.executable, "-m", "skillopt_ci", "simulate", "--port", "0", *options]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip()

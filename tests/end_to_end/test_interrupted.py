@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.cli.init import make_repository
-from skillopt_ci.demo.models import Behaviour, running
+from skillopt_ci.demo.server import Behaviour
+from tests.support.serving import running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from skillopt_ci.demo.models import SimulatedServer
+    from skillopt_ci.demo.server import SimulatedServer
     from tests.conftest import Checkout, Workshop
 
 pytestmark = pytest.mark.end_to_end

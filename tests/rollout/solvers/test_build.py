@@ -6,7 +6,7 @@ from skillopt_ci.agents.build import build_solver
 from skillopt_ci.agents.cli_agents import ExternalSolver
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.models import ModelRole
-from skillopt_ci.demo.models import SimulatedClient
+from skillopt_ci.demo.client import SimulatedClient
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.types import Role
 from skillopt_ci.prompts.library import Prompts

@@ -9,15 +9,13 @@ import pytest
 
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.config.models import ModelRole
-from skillopt_ci.demo.models import (
-    SimulatedClient,
-    generate_notes,
-    ledger_line,
+from skillopt_ci.demo.client import SimulatedClient
+from skillopt_ci.demo.prompt_reader import (
     read_analyst_brief,
-    read_merge_brief,
-    read_note,
-    read_ranking_brief,
+    read_proposals,
+    read_ranking,
 )
+from skillopt_ci.demo.world import ledger_line, read_note
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatReply, ChatRequest, Role
 from skillopt_ci.progress import silent
@@ -33,6 +31,7 @@ from skillopt_ci.training.reflect import reflect
 from skillopt_ci.training.replies import Patch, Reflection
 from skillopt_ci.training.select import select
 from skillopt_ci.training.update import update
+from tests.support.office_tasks import ledger_tasks
 
 SKILL = "# Ledger\n\n## Rules\n\n```\n- Separate the fields with ` | `.\n```\n"
 PROMPTS = Prompts.load()
@@ -63,7 +62,7 @@ def optimizer() -> Overheard:
 def _tasks() -> dict[str, Task]:
     return {
         one.id: Task(one.id, (Message("user", one.prompt),), (one.reference,), one.task_type)
-        for one in generate_notes(5, 16)
+        for one in ledger_tasks(5, 16)
     }
 
 
@@ -130,7 +129,7 @@ def test_merges_understand_the_patches(optimizer: Overheard) -> None:
             observer=silent,
         )
     )
-    assert [edit.support for edit in read_merge_brief(optimizer.prompt())] == [3, 3]
+    assert [edit.support for edit in read_proposals(optimizer.prompt(), "content")] == [3, 3]
     assert [(edit.content, edit.support_count) for edit in merged.edits] == [(edits[0].content, 6)]
 
 
@@ -165,7 +164,7 @@ def test_rankings_understand_the_pool(optimizer: Overheard) -> None:
             observer=silent,
         )
     )
-    entries, limit = read_ranking_brief(optimizer.prompt())
+    entries, limit = read_ranking(optimizer.prompt())
     assert ([entry.support for entry in entries], limit) == ([1, 2, 3, 4], 2)
     assert chosen.how == "ranked"
     assert [edit.support_count for edit in chosen.patch.edits] == [4, 3]

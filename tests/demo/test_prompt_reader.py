@@ -1,13 +1,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.demo.models import Section, sections
+from skillopt_ci.demo.prompt_reader import sections
 from skillopt_ci.messages import fenced
 
 
-def test_a_section_ends_at_the_next_heading_of_any_level() -> None:
+def test_section_ends_at_the_next_heading_of_any_level() -> None:
     found = sections("preamble\n## One\n\nfirst\n### Two\nsecond\n")
-    assert found == (Section(2, "One", "first", "first"), Section(3, "Two", "second", "second"))
+    assert [(one.title, one.text, one.data) for one in found] == [
+        ("One", "first", "first"),
+        ("Two", "second", "second"),
+    ]
 
 
 def test_headings_inside_a_fence_are_data() -> None:
@@ -22,15 +25,15 @@ def test_tildes_make_fences_too() -> None:
 
 
 @given(st.text())
-def test_whatever_is_fenced_comes_back_as_data(text: str) -> None:
+def test_what_is_fenced_comes_back_as_data(text: str) -> None:
     data = f"start\n{text}\nend"
     found = sections(f"## Data\n\n{fenced(data)}\n\n## After\n")
     assert [section.title for section in found] == ["Data", "After"]
     assert found[0].data == data
 
 
-def test_a_block_comes_with_the_line_that_introduces_it() -> None:
+def test_block_comes_with_the_line_that_introduces_it() -> None:
     (found,) = sections(
         "## Notes\n\nSome.\n\nOne:\n\n```\na\n\nb\n```\n\nTwo:\n\n~~~~\n```\n~~~~\n"
     )
-    assert found.blocks == (("One:", "a\n\nb"), ("Two:", "```"))
+    assert found.blocks == [("One:", ["a", "", "b"]), ("Two:", ["```"])]

@@ -1,0 +1,585 @@
+"""The simulated optimizer: answers each stage of training in the agreed JSON, and errs at times.
+
+An analyst sees what goes wrong by comparing answers with references, or by what a checker said.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from skillopt_ci.demo.prompt_reader import (
+    AnalystBrief,
+    PoolEntry,
+    Proposal,
+    Trajectory,
+    first_prompt,
+    read_analyst_brief,
+    read_comparison_brief,
+    read_pool,
+    read_proposals,
+    read_ranking,
+    read_reminders,
+    read_skill,
+    stage_of,
+)
+from skillopt_ci.demo.world import (
+    CONVENTIONS,
+    SHELL,
+    Dice,
+    conflicting_line,
+    conventions_followed,
+    conventions_of,
+    read_note,
+    read_order,
+    stances,
+    subject,
+)
+from skillopt_ci.messages import Message
+
+#: Probabilities, per occasion.
+RATES = MappingProxyType(
+    {
+        "insight": 0.2,  # an analyst sees, from one trajectory, the convention behind its failure
+        "vigilance": 0.8,  # it sees that a line of the skill is behind a kind of failure
+        "harmful": 0.25,  # it proposes something that contradicts the conventions
+        "platitude": 0.25,  # … something that helps nobody
+        "duplicate": 0.3,  # … a rule that the skill has already
+        "missing_target": 0.1,  # … to change a text that is not there
+        "leak": 0.05,  # … a reference answer
+        "link": 0.05,  # … a web page
+        "malformed": 0.06,  # the reply is not what was asked for
+        "gullible": 0.6,  # a merge keeps an edit that a single patch proposes without any evidence
+        "forgetful": 0.1,  # whoever writes a whole document loses one of its rules
+        "meddlesome": 0.25,  # … changes what is not theirs to change
+        "rash": 0.1,  # the chosen learning rate is higher than the number of changes
+    }
+)
+#: What analysts propose when they err, in the order in which it is tried.
+MISHAPS = ("harmful", "platitude", "duplicate", "missing_target", "leak", "link")
+PLATITUDES = (
+    "Read the whole note before writing anything.",
+    "Take care to be accurate and complete.",
+    "Check your work once more before you answer.",
+    "Keep a calm, professional tone.",
+)
+#: Causes of failures that one slow update goes into.
+MOST_CAUSES = 2
+
+Edit = dict[str, object]
+Reply = dict[str, object]
+
+
+def propose(messages: Sequence[Message], dice: Dice) -> str:
+    """Return the optimizer's reply to whatever stage the system prompt names.
+
+    A prompt without a stage that asks for a score is graded.
+    """
+    stage, prompt = stage_of(messages), first_prompt(messages)
+    if not stage and any(re.search(r"[\"'`]score[\"'`]", one.content) for one in messages):
+        return grade(prompt, dice)
+    reply = _STAGES[stage](prompt, dice) if stage in _STAGES else {}
+    if stage.startswith("analyst_error") and any(
+        "appendix_notes" in one.content for one in messages if one.role == "system"
+    ):
+        reply["appendix_notes"] = lapse_notes(read_analyst_brief(prompt))
+    if reply and dice.chance("malformed", RATES["malformed"]):
+        return _malformed(reply, dice)
+    text = json.dumps(reply, ensure_ascii=False, indent=2)
+    match dice.pick("wording", ("bare", "fenced", "introduced")):
+        case "bare":
+            return text
+        case "fenced":
+            return f"```json\n{text}\n```"
+        case _:
+            return f"I have looked at everything. My answer:\n\n```json\n{text}\n```\n"
+
+
+def _malformed(reply: Reply, dice: Dice) -> str:
+    text = json.dumps(reply, ensure_ascii=False)
+    match dice.pick("malformation", ("truncated", "prose", "types")):
+        case "truncated":
+            return text[: len(text) // 3]
+        case "prose":
+            return "The answers look mostly fine; a few rules about formatting would help."
+        case _:
+            return json.dumps({"patch": "see above", "edits": 3, "selected_indices": "all"})
+
+
+# Whole documents: lines that go and lines that come.
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The line ``old`` becomes the lines ``new``; either may be empty, ``old`` may be unknown."""
+
+    old: str = ""
+    new: str = ""
+
+    @classmethod
+    def of(cls, edit: Edit) -> "Change":
+        """Return what an edit would do to the lines of the document."""
+        old = edit.get("target") if edit["op"] in ("replace", "delete") else ""
+        return cls(str(old or ""), str(edit.get("content") or ""))
+
+    @classmethod
+    def told(cls, instruction: str) -> "Change":
+        """Return the change that :attr:`instruction` puts into words."""
+        if not instruction.startswith("Remove: "):
+            return cls(new=instruction)
+        old, _, new = instruction.removeprefix("Remove: ").partition("\nWrite instead: ")
+        return cls(old, new)
+
+    @property
+    def instruction(self) -> str:
+        if not self.old:
+            return self.new
+        return f"Remove: {self.old}" + (f"\nWrite instead: {self.new}" if self.new else "")
+
+    @property
+    def summary(self) -> str:
+        """The change in one line."""
+        new = " ".join(self.new.removeprefix("- ").split())
+        if not self.old:
+            return f"Add: {new}"
+        return f"Replace by: {new}" if new else f"Drop: {self.old.removeprefix('- ')}"
+
+
+def revised(document: str, changes: Iterable[Change], dice: Dice) -> str:
+    """Return the document with ``changes``; a rule may get lost and frontmatter be reworded."""
+    lines = document.splitlines()
+    start = next((i for i, line in enumerate(lines) if line.startswith("<!-- ")), len(lines))
+    body, tail = lines[:start], lines[start:]
+
+    def rules() -> list[int]:
+        return [place for place, line in enumerate(body) if line.startswith("- ")]
+
+    for change in changes:
+        new = change.new.splitlines()
+        if change.old and change.old in body:
+            place = body.index(change.old)
+            body[place : place + 1] = new
+        elif known := rules():
+            body[known[-1] + 1 : known[-1] + 1] = new
+        else:
+            body += [*([""] if body and body[-1] else []), *new]
+    if dice.chance("forgetful", RATES["forgetful"]) and (known := rules()):
+        del body[dice.pick("lost rule", known)]
+    if dice.chance("meddlesome", RATES["meddlesome"]):
+        return "\n".join(line.replace("description:", "about:") for line in body)
+    return "\n".join([*body, *tail])
+
+
+def _document(skill: str, changes: Sequence[Change], support: int, dice: Dice) -> Reply:
+    return {
+        "title": f"Revise {len(changes)} rules",
+        "change_summary": [change.summary for change in changes],
+        "new_skill": revised(skill, changes, dice),
+        "support_count": support,
+    }
+
+
+# Analysts.
+
+
+def broken_conventions(trajectories: Sequence[Trajectory]) -> Mapping[str, int]:
+    """Return how many trajectories break each convention, the most broken first."""
+    counts: Counter[str] = Counter()
+    for one in trajectories:
+        if read_order(one.prompt) is not None:
+            counts.update(c.name for c in SHELL if c.failure in one.reason)
+        elif (note := read_note(one.prompt)) is not None:
+            followed = conventions_followed(note, one.answer)
+            wanted = [conventions_followed(note, reference) for reference in one.references]
+            if followed is not None and any(wanted):
+                counts.update(next(filter(None, wanted)) - followed)
+    ranked = sorted(filter(counts.__getitem__, CONVENTIONS), key=lambda name: -counts[name])
+    return {name: counts[name] for name in ranked}
+
+
+def analyse_failures(brief: AnalystBrief, dice: Dice) -> tuple[Reply, str, list[Edit]]:
+    """Return what a failure minibatch shows, the reasoning, and edits against it."""
+
+    def noticed(name: str) -> bool:
+        misled = conflicting_line(brief.skill, name) is not None
+        odds = RATES["vigilance"] if misled else 1 - (1 - RATES["insight"]) ** missed[name]
+        return dice.chance(f"insight {name}", odds)
+
+    missed = broken_conventions(brief.trajectories)
+    seen = [name for name in missed if noticed(name)]
+    wished = _wished(brief, missed, dice)
+    edits = [edit for _, edit in wished]
+    for name in seen:
+        if all(name != asked for asked, _ in wished):
+            edits += _remedy(name, missed[name], brief, dice)
+    causes = "; ".join(CONVENTIONS[name].failure for name in seen)
+    summary = [
+        {"failure_type": name, "count": missed[name], "description": CONVENTIONS[name].failure}
+        for name in seen
+    ]
+    return (
+        {"batch_size": len(brief.trajectories), "failure_summary": summary},
+        f"Several answers differ from their references in the same way: {causes}."
+        if seen
+        else "The failures do not share a cause that I can see.",
+        _with_mishap(edits[: brief.limit], brief, dice, MISHAPS),
+    )
+
+
+def analyse_successes(brief: AnalystBrief, dice: Dice) -> tuple[Reply, str, list[Edit]]:
+    """Return what a success minibatch shows: mostly that all is well."""
+    patterns = ["The answers follow the conventions that the skill states."]
+    edits = [edit for _, edit in _wished(brief, {}, dice)][: brief.limit]
+    return (
+        {"batch_size": len(brief.trajectories), "success_patterns": patterns},
+        "What works is in the skill already.",
+        _with_mishap(edits, brief, dice, ("platitude",)),
+    )
+
+
+def _remedy(name: str, count: int, brief: AnalystBrief, dice: Dice) -> list[Edit]:
+    """Return the edit against a kind of failure; none if the skill covers it already."""
+    rules = CONVENTIONS[name].rules
+    fresh = [rule for rule in rules if rule not in brief.previous]
+    rule = dice.pick(f"wording {name}", fresh or rules)
+    stated = "for" in stances(brief.skill)[name]
+    wrong = conflicting_line(brief.skill, name)
+    if stated:
+        return [{"op": "delete", "target": wrong, "support_count": count}] if wrong else []
+    bullets = [line for line in brief.skill.splitlines() if line.startswith("- ")]
+    edit: Edit = {"op": "append", "content": f"- {rule}"}
+    if wrong is not None:
+        edit = {"op": "replace", "target": wrong, "content": f"- {rule}"}
+    elif bullets and dice.chance(f"place {rule}", 0.6):
+        edit = {"op": "insert_after", "target": bullets[-1], "content": f"- {rule}"}
+    return [{**edit, "support_count": count}]
+
+
+def _wished(brief: AnalystBrief, missed: Mapping[str, int], dice: Dice) -> list[tuple[str, Edit]]:
+    """Return the edits that reviewers' notes ask for, by convention."""
+    asking: dict[str, list[str]] = {}
+    for note, text in brief.wishes.items():
+        for name, taken in stances(text).items():
+            if taken == {"for"}:
+                asking.setdefault(name, []).append(note)
+    return [
+        (name, {**edit, "note_ids": notes})
+        for name, notes in asking.items()
+        for edit in _remedy(name, missed.get(name, 1), brief, dice)
+    ]
+
+
+def _with_mishap(
+    edits: list[Edit], brief: AnalystBrief, dice: Dice, kinds: Sequence[str]
+) -> list[Edit]:
+    for kind in kinds:
+        if dice.chance(kind, RATES[kind]) and (edit := mishap(kind, brief, dice)) is not None:
+            return [*edits[: max(0, brief.limit - 1)], edit][: brief.limit]
+    return edits
+
+
+def mishap(kind: str, brief: AnalystBrief, dice: Dice) -> Edit | None:
+    """Return a plausible edit that does not help; None if there is none of this kind."""
+    if kind == "missing_target":
+        target = dice.pick("missing heading", ("## Formatting rules", "## Layout", "## Checklist"))
+        content = f"{target}\n\nEvery line follows the rules below."
+        edit: Edit = {"op": "replace", "target": target, "content": content, "support_count": 1}
+        return None if target in brief.skill else edit
+    options: list[str]
+    match kind:
+        case "harmful":
+            draw = "harmful choice"
+            options = [c.harmful for c in conventions_of(one.prompt for one in brief.trajectories)]
+        case "platitude":
+            draw, options = "platitude choice", [*PLATITUDES]
+        case "duplicate":
+            draw, said = "duplicate choice", stances(brief.skill)
+            options = [r for n, c in CONVENTIONS.items() if "for" in said[n] for r in c.rules]
+        case "leak":
+            draw, answers = "leaked answer", (one.references for one in brief.trajectories)
+            options = [f"A right line looks like this: `{a}`" for given in answers for a in given]
+        case _:
+            draw, address = "linked page", "https://ledger-handbook.example"
+            options = [f"Further rules are on {address}/{p}." for p in ("style", "examples", "faq")]
+    if kind in ("harmful", "platitude"):
+        options = [o for o in options if o not in brief.previous and o not in brief.skill]
+    if not options:
+        return None
+    return {"op": "append", "content": f"- {dice.pick(draw, options)}", "support_count": 1}
+
+
+def lapse_notes(brief: AnalystBrief) -> list[str]:
+    """Return one reminder for each kind of failure that a rule of the skill would prevent."""
+    taken = stances(brief.skill)
+    lapses = [name for name in broken_conventions(brief.trajectories) if taken[name] == {"for"}]
+    rules = [CONVENTIONS[name].rules[0] for name in lapses]
+    notes = [f"Before you answer, look again: {rule[0].lower()}{rule[1:]}" for rule in rules]
+    return [note for note in notes if note not in brief.skill]
+
+
+# Merges, rankings and what follows from them.
+
+
+def merged(edits: Sequence[Proposal], dice: Dice) -> tuple[list[Proposal], str]:
+    """Return one of ``edits`` for each subject, with the support of all it stands for, and why."""
+    groups: dict[str, Proposal] = {}
+    for edit in edits:
+        about = subject(edit.content or edit.target)
+        own_words = f"{edit.op} {edit.target} {edit.content}".casefold()
+        key = about[0] if about else own_words
+        groups[key] = _settled(groups[key], edit) if key in groups else edit
+    kept = [
+        edit
+        for edit in groups.values()
+        if edit.support > 1
+        or edit.note_ids
+        or dice.chance(f"keep {edit.content}", RATES["gullible"])
+    ]
+    return kept, f"{len(edits)} proposed edits name {len(groups)} things; {len(kept)} stay."
+
+
+def _settled(first: Proposal, second: Proposal) -> Proposal:
+    """Join two edits on one subject; of a contradiction a reviewer's wish or more support wins."""
+    stances = [about and about[1] for about in map(subject, (first.content, second.content))]
+    if stances[0] == stances[1]:
+        notes = tuple(dict.fromkeys((*first.note_ids, *second.note_ids)))
+        return replace(first, support=first.support + second.support, note_ids=notes)
+    if bool(first.note_ids) != bool(second.note_ids):
+        return first if first.note_ids else second
+    return first if first.support >= second.support else second
+
+
+def merge_edits(prompt: str, dice: Dice) -> Reply:
+    kept, reasoning = merged(read_proposals(prompt, "content"), dice)
+    edits = [
+        {
+            "op": edit.op,
+            "target": edit.target,
+            "content": edit.content,
+            "support_count": edit.support,
+            "source_type": edit.source,
+            **_notes(edit.note_ids),
+        }
+        for edit in kept
+    ]
+    return {"reasoning": reasoning, "edits": edits}
+
+
+def merge_suggestions(prompt: str, dice: Dice) -> Reply:
+    kept, reasoning = merged(read_proposals(prompt, "instruction"), dice)
+    suggestions = [
+        {
+            **_suggestion(Change.told(one.content), one.support),
+            "type": one.op,
+            "source_type": one.source,
+            **_notes(one.note_ids),
+        }
+        for one in kept
+    ]
+    return {"reasoning": reasoning, "revise_suggestions": suggestions}
+
+
+def merge_documents(prompt: str, dice: Dice) -> Reply:
+    """Return one document with the rules that are new in some of the given ones.
+
+    Of one subject the first rule counts; rules that most documents have dropped go.
+    """
+    skill, proposals = read_skill(prompt), read_proposals(prompt, "new_skill")
+    known = [line for line in skill.splitlines() if line.startswith("- ")]
+    added: dict[str, str] = {}
+    dropped: Counter[str] = Counter()
+    for one in proposals:
+        rules = [line for line in one.content.splitlines() if line.startswith("- ")]
+        dropped.update(set(known).difference(rules))
+        for rule in rules:
+            if rule not in known:
+                about = subject(rule)
+                added.setdefault(about[0] if about else rule, rule)
+    gone = [rule for rule in known if dropped[rule] * 2 > len(proposals)]
+    changes = [*(Change(old=rule) for rule in gone), *(Change(new=rule) for rule in added.values())]
+    support = sum(one.support for one in proposals)
+    return {
+        "reasoning": f"{len(proposals)} documents change {len(changes)} things.",
+        "skill_candidates": [_document(skill, changes, support, dice)],
+    }
+
+
+def rank(pool: Sequence[PoolEntry], limit: int) -> Reply:
+    """Return the choice of ``limit`` edits by support, reviewers' wishes first."""
+    ranked = sorted(pool, key=lambda entry: (not entry.wished, -entry.support, entry.index))
+    return {
+        "reasoning": "Edits that answer the most failures come first.",
+        "selected_indices": [entry.index for entry in ranked[:limit]],
+    }
+
+
+def rewrite(prompt: str, dice: Dice) -> Reply:
+    """Return the document that the prompt shows, with the suggestions carried out."""
+    changes = [Change.told(one.content) for one in read_proposals(prompt, "instruction")]
+    return {
+        "reasoning": "The suggestions were carried out where they belong.",
+        "change_summary": [change.summary for change in changes],
+        "new_skill": revised(read_skill(prompt), changes, dice),
+    }
+
+
+def choose_learning_rate(prompt: str, dice: Dice) -> Reply:
+    """Return how many of the proposed items to apply, now and then in words or too many.
+
+    Once most tasks are solved, the steps are small.
+    """
+    pool = read_pool(prompt, "Proposed items")
+    backed = sum(entry.support > 1 for entry in pool)
+    found = re.search(r"rollout_hard: ([01]\.\d+)", prompt)
+    mostly_solved = found is not None and float(found[1]) >= 0.5  # noqa: PLR2004
+    number = min(backed, 2) if mostly_solved else backed
+    if dice.chance("rash", RATES["rash"]):
+        number = len(pool) + 1
+    return {
+        "learning_rate": dice.pick("spelling", (number, float(number), f"{number} of them")),
+        "reasoning": f"{backed} of the changes are backed by more than one trajectory.",
+        "confidence": "high" if mostly_solved else "medium",
+        "risk_notes": ["Several changes at once hide which of them helped."],
+    }
+
+
+def condense(prompt: str) -> Reply:
+    """Return the reminders that the prompt lists, one for each subject."""
+    kept: dict[str, str] = {}
+    for note in re.findall(r"^- (.*\S)", read_reminders(prompt), re.MULTILINE):
+        about = subject(note)
+        plain = note.removeprefix("Before you answer, look again: ")
+        kept.setdefault(about[0] if about else note, plain)
+    return {"appendix_notes": list(kept.values())}
+
+
+# The end of an epoch: guidance for the target, memory for the optimizer itself.
+
+
+def slow_update(prompt: str, dice: Dice) -> Reply:
+    """Return the last guidance and, for what fails most and it does not speak of, a line more.
+
+    What the skill does not say becomes a rule, what it says and the target forgets a reminder.
+    """
+    brief = read_comparison_brief(prompt)
+    covered, stated = stances("\n".join(brief.guidance)), stances(brief.skill)
+    missed = [name for name in broken_conventions(brief.failures) if not covered[name]]
+    lines, causes = [*brief.guidance], 0
+    for name in missed[:MOST_CAUSES]:
+        if dice.chance(f"foresight {name}", RATES["vigilance"]):
+            rule = dice.pick(f"guidance {name}", CONVENTIONS[name].rules)
+            lines.append(f"- {'Check last: ' if stated[name] else ''}{rule}")
+            causes += 1
+    return {
+        "reasoning": f"{len(brief.failures)} tasks still fail; {causes} causes stand out.",
+        "slow_update_content": "\n".join(lines),
+    }
+
+
+def meta_skill(prompt: str) -> Reply:
+    """Return a memory that names the kinds of failures that are left."""
+    left = [*broken_conventions(read_comparison_brief(prompt).failures)][:3]
+    lines = [
+        "- Rules that name one convention and show one example are followed.",
+        *(f"- Still open: {CONVENTIONS[name].failure}." for name in left),
+    ]
+    return {
+        "reasoning": "What was tried, held against what failed.",
+        "meta_skill_content": "\n".join(lines),
+    }
+
+
+def grade(prompt: str, dice: Dice) -> str:
+    """Return a grade from 0 to 1: the share of the answer's words that the rest of the prompt has.
+
+    The last fenced block is taken for the answer and the earlier ones for what it is held against.
+    Without two blocks the grade is a draw.
+    """
+    block = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)^ {0,3}\1", re.MULTILINE | re.DOTALL)
+    blocks = [set(re.findall(r"\w+", one[2].casefold())) for one in block.finditer(prompt)]
+    if len(blocks) < 2 or not blocks[-1]:  # noqa: PLR2004
+        score = round(0.4 + 0.6 * dice.roll("grade"), 2)
+        return json.dumps({"score": score, "reason": "A plausible answer."})
+    expected = set().union(*blocks[:-1])
+    shared = len(blocks[-1] & expected) / len(blocks[-1])
+    reason = f"{shared:.0%} of the answer's words are those of the task and the rubric."
+    return json.dumps({"score": round(shared, 2), "reason": reason})
+
+
+# The stages, and the form that each update mode wants proposals in.
+
+Analysis = Callable[[AnalystBrief, Dice], tuple[Reply, str, list[Edit]]]
+Stage = Callable[[str, Dice], Reply]
+
+
+def _notes(note_ids: object) -> dict[str, object]:
+    return {"note_ids": note_ids} if note_ids else {}
+
+
+def _suggestion(change: Change, support: object) -> Reply:
+    kind = "add_rule" if not change.old else "clarify" if change.new else "remove_rule"
+    return {
+        "type": kind,
+        "title": change.summary[:60],
+        "motivation": "Answers differ from their references here.",
+        "instruction": change.instruction,
+        "priority_hint": "high" if isinstance(support, int) and support > 1 else "low",
+        "support_count": support,
+    }
+
+
+def _as_edits(skill: str, edits: Sequence[Edit], dice: Dice) -> Reply:
+    del skill, dice
+    return {"edits": edits}
+
+
+def _as_suggestions(skill: str, edits: Sequence[Edit], dice: Dice) -> Reply:
+    del skill, dice
+    suggestions = [
+        {**_suggestion(Change.of(edit), edit["support_count"]), **_notes(edit.get("note_ids"))}
+        for edit in edits
+    ]
+    return {"revise_suggestions": suggestions}
+
+
+def _as_document(skill: str, edits: Sequence[Edit], dice: Dice) -> Reply:
+    changes = [Change.of(edit) for edit in edits]
+    return {"skill_candidates": [_document(skill, changes, len(edits), dice)] if edits else []}
+
+
+def _analyst(analyse: Analysis, spell: Callable[[str, Sequence[Edit], Dice], Reply]) -> Stage:
+    def answer(prompt: str, dice: Dice) -> Reply:
+        brief = read_analyst_brief(prompt)
+        found, reasoning, edits = analyse(brief, dice)
+        return {**found, "patch": {"reasoning": reasoning, **spell(brief.skill, edits, dice)}}
+
+    return answer
+
+
+def _by_mode() -> dict[str, Stage]:
+    stages: dict[str, Stage] = {}
+    for mode, spell, merge in (
+        ("", _as_edits, merge_edits),
+        ("_rewrite", _as_suggestions, merge_suggestions),
+        ("_full_rewrite", _as_document, merge_documents),
+    ):
+        stages[f"analyst_error{mode}"] = _analyst(analyse_failures, spell)
+        stages[f"analyst_success{mode}"] = _analyst(analyse_successes, spell)
+        stages |= {f"merge_{group}{mode}": merge for group in ("failure", "success", "final")}
+    return stages
+
+
+_STAGES: Mapping[str, Stage] = MappingProxyType(
+    {
+        **_by_mode(),
+        "ranking": lambda prompt, _: rank(*read_ranking(prompt)),
+        "ranking_rewrite": lambda prompt, _: rank(*read_ranking(prompt)),
+        "rewrite": rewrite,
+        "lr_autonomous": choose_learning_rate,
+        "appendix_consolidate": lambda prompt, _: condense(prompt),
+        "slow_update": slow_update,
+        "meta_skill": lambda prompt, _: meta_skill(prompt),
+    }
+)

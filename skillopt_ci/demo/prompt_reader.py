@@ -1,0 +1,257 @@
+"""The optimizer's prompts read back into values, leniently: what is missing is empty."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from skillopt_ci.messages import Message
+
+#: More edits than anybody proposes.
+UNLIMITED = 1_000
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_HEADING = re.compile(r"#{2,6} +(.*\S)")
+_STAGE = re.compile(r"^\W*Stage:\W*(\w+)", re.MULTILINE)
+_LIMIT = re.compile(r"at most (?:L\s*=\s*)?(\d+)", re.IGNORECASE)
+_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+_TURN = re.compile(r"^\[(system|user|assistant|agent|tool)\][ \t]*", re.MULTILINE)
+_REASON = re.compile(r"^(?:current )?failure reason: (.*)", re.MULTILINE | re.IGNORECASE)
+_POOL_LINE = re.compile(r"^\[(\d+)\] (.*)$", re.MULTILINE)
+_SUPPORT = re.compile(r"\bsupport=(\d+)\W*$")
+_NOTE = re.compile(r"Note `([^`]+)` by ")
+_LISTS = ("Patches to merge", "Group ", "Suggestions to carry out")
+
+
+@dataclass(slots=True)
+class Section:
+    """A heading's title and the lines below it up to the next heading of any level.
+
+    ``blocks`` are the texts inside fences, each with the line that introduces it.
+    """
+
+    title: str = ""
+    lines: list[str] = field(default_factory=list)
+    fenced: list[str] = field(default_factory=list)
+    blocks: list[tuple[str, list[str]]] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """All text without the fences themselves."""
+        return "\n".join(self.lines).strip()
+
+    @property
+    def data(self) -> str:
+        """The text inside fences, or all text where there is no fence."""
+        return "\n".join(self.fenced).strip("\n") or self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One conversation as an analyst is shown it; ``reason`` says why it failed."""
+
+    references: tuple[str, ...]
+    prompt: str
+    answer: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AnalystBrief:
+    """An analyst's assignment; ``limit`` is the most edits it may propose.
+
+    ``wishes`` are reviewers' notes by their ids.
+    """
+
+    skill: str
+    limit: int
+    previous: str
+    trajectories: tuple[Trajectory, ...]
+    wishes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonBrief:
+    """The assignment at an epoch's end: what the current skill fails at, regressions first.
+
+    ``guidance`` has the lines of the last epoch's.
+    """
+
+    skill: str
+    guidance: tuple[str, ...]
+    failures: tuple[Trajectory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """An edit, a suggestion or a whole document as it stands in a list of a prompt."""
+
+    op: str
+    target: str
+    content: str
+    support: int
+    source: str
+    note_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PoolEntry:
+    """A line of the ranking prompt's edit pool; ``wished`` if reviewers asked for it."""
+
+    index: int
+    support: int
+    wished: bool = False
+
+
+def sections(prompt: str) -> list[Section]:
+    """Return the sections in order; headings inside fences are data, not structure."""
+    found = [Section()]
+    fence = ""
+    for line in prompt.split("\n"):
+        here, stripped = found[-1], line.strip()
+        marker = _FENCE.match(line)
+        if fence and len(stripped) >= len(fence) and set(stripped) == {fence[0]}:
+            fence = ""
+        elif fence:
+            here.lines.append(line)
+            here.fenced.append(line)
+            here.blocks[-1][1].append(line)
+        elif marker:
+            fence = marker[1]
+            here.blocks.append((next(filter(str.strip, reversed(here.lines)), ""), []))
+        elif heading := _HEADING.fullmatch(stripped):
+            found.append(Section(heading[1]))
+        else:
+            here.lines.append(line)
+    return found[1:]
+
+
+def stage_of(messages: Sequence[Message]) -> str:
+    """Return the stage that the system prompt names, empty if none."""
+    found = _STAGE.search("\n".join(m.content for m in messages if m.role == "system"))
+    return found[1] if found else ""
+
+
+def first_prompt(messages: Sequence[Message]) -> str:
+    """Return the first user message: on a retry, later ones only complain."""
+    return next((m.content for m in messages if m.role == "user"), "")
+
+
+def read_analyst_brief(prompt: str) -> AnalystBrief:
+    parts = sections(prompt)
+    assignment = _titled(parts, "Edits Budget", "Suggestions Budget", "Update Format").text
+    limit = _LIMIT.search(assignment)
+    notes = _titled(parts, "Reviewer Guidance").blocks
+    return AnalystBrief(
+        skill=_titled(parts, "Current Skill").data,
+        limit=int(limit[1]) if limit else UNLIMITED if assignment else 4,
+        previous=_titled(parts, "Previous Steps").text,
+        trajectories=tuple(_trajectories(parts, "Trajectory ", "Conversation")),
+        wishes={
+            name[1]: "\n".join(lines)
+            for introduction, lines in notes
+            if (name := _NOTE.match(introduction))
+        },
+    )
+
+
+def read_comparison_brief(prompt: str) -> ComparisonBrief:
+    """Read the user message of an epoch's end."""
+    parts = sections(prompt)
+    told = _trajectories(parts, "Task ", "Conversation under the current")
+    guidance = _titled(parts, "Previous Guidance").data.splitlines()
+    return ComparisonBrief(
+        skill=_titled(parts, "Current Skill").data,
+        guidance=tuple(line for line in guidance if line.startswith("- ")),
+        failures=tuple(
+            one for one in told if (one.answer not in one.references if one.answer else one.reason)
+        ),
+    )
+
+
+def read_proposals(prompt: str, key: str) -> tuple[Proposal, ...]:
+    """Read the lists of a merge's or a rewrite's prompt: all entries that have ``key``.
+
+    That is ``content`` for edits, ``instruction`` for suggestions, ``new_skill`` for documents.
+    """
+    return tuple(
+        Proposal(
+            op=str(one.get("op") or one.get("type") or ""),
+            target=str(one.get("target") or ""),
+            content=str(one.get(key) or ""),
+            support=support if isinstance(support := one.get("support_count", 1), int) else 1,
+            source=str(one.get("source_type") or "")
+            or ("success" if "success" in part.title else "failure"),
+            note_ids=tuple(map(str, ids)) if isinstance(ids := one.get("note_ids"), list) else (),
+        )
+        for part in sections(prompt)
+        if part.title.startswith(_LISTS)
+        for one in _objects(_parsed(part.data), "op" if key == "content" else key)
+    )
+
+
+def read_skill(prompt: str) -> str:
+    """Read the current skill out of any stage's user message."""
+    return _titled(sections(prompt), "Current Skill").data
+
+
+def read_reminders(prompt: str) -> str:
+    """Read the list of reminders to condense."""
+    return _titled(sections(prompt), "Reminders").data
+
+
+def read_ranking(prompt: str) -> tuple[list[PoolEntry], int]:
+    """Read a ranking's user message: the pool and how many edits to select."""
+    limits = re.findall(r"[Ss]elect at most (\d+)", prompt)
+    wishes = _titled(sections(prompt), "Reviewers' Wishes").text
+    wished = set(map(int, re.findall(r"\[(\d+)\]", wishes)))
+    pool = read_pool(prompt, "Edit pool", "Suggestion pool")
+    entries = [replace(entry, wished=entry.index in wished) for entry in pool]
+    return entries, int(limits[-1]) if limits else len(entries)
+
+
+def read_pool(prompt: str, *titles: str) -> list[PoolEntry]:
+    """Read the numbered list in the section of one of these titles."""
+    return [
+        PoolEntry(int(index), int(support[1]) if (support := _SUPPORT.search(text)) else 1)
+        for index, text in _POOL_LINE.findall(_titled(sections(prompt), *titles).data)
+    ]
+
+
+def _titled(parts: Iterable[Section], *titles: str) -> Section:
+    return next((part for part in parts if part.title.startswith(titles)), Section())
+
+
+def _trajectories(
+    parts: Sequence[Section], heading: str, conversation: str
+) -> Iterator[Trajectory]:
+    starts = [i for i, part in enumerate(parts) if part.title.startswith(heading)]
+    for start, end in pairwise((*starts, len(parts))):
+        block = parts[start:end]
+        pieces = _TURN.split(_titled(block, conversation).text)[1:]
+        turns = list(zip(pieces[::2], pieces[1::2], strict=True))
+        answers = [one for role, text in turns if role != "system" for one in _ANSWER.findall(text)]
+        hidden = _titled(block, "Hidden Reference").text
+        yield Trajectory(
+            references=tuple(re.findall(r"^- (.*\S)", hidden, re.MULTILINE)),
+            prompt=next((text for role, text in turns if role == "user"), ""),
+            answer=answers[-1].strip() if answers else "",
+            reason=(_REASON.findall(block[0].text) or [""])[-1],
+        )
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return []
+
+
+def _objects(value: object, key: str) -> Iterator[dict[str, object]]:
+    """Find every object with ``key`` in ``value``, however deep."""
+    if isinstance(value, dict) and key in value:
+        yield value
+    elif isinstance(value, list | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _objects(item, key)

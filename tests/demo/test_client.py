@@ -1,0 +1,67 @@
+import asyncio
+
+import pytest
+
+from skillopt_ci.config.models import ModelRole
+from skillopt_ci.demo.client import MODELS, SimulatedClient, complete, find_model, tokens
+from skillopt_ci.errors import ModelSetupError
+from skillopt_ci.messages import Message
+from skillopt_ci.model.types import ChatReply, ChatRequest, Role, Usage
+
+CONFIG = ModelRole(provider="simulated", model="simulated-target", max_output_tokens=2)
+REQUEST = ChatRequest(Role.TARGET, "rollout", (Message("user", "x" * 40),))
+NOTE = (Message("user", "Note: Paid 480 EUR to Oak Tower on 7 March 2026."),)
+
+
+def reply(request: ChatRequest = REQUEST) -> ChatReply:
+    return asyncio.run(SimulatedClient(CONFIG, Role.TARGET).complete(request))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_complete_repeats_itself(model: str) -> None:
+    first = complete(model, NOTE, seed=1)
+    assert first == complete(model, NOTE, seed=1)
+    assert first.finish_reason == "stop"
+
+
+def test_complete_draws_anew_for_each_seed_and_attempt() -> None:
+    drawn = {
+        complete("simulated-target", NOTE, seed=seed, attempt=attempt).text
+        for seed in range(5)
+        for attempt in range(5)
+    }
+    assert len(drawn) > 1
+
+
+def test_complete_cuts_at_the_limit_and_says_so() -> None:
+    cut = complete("simulated-target", NOTE, seed=0, limit=3)
+    assert (len(cut.text), cut.completion_tokens, cut.finish_reason) == (12, 3, "length")
+
+
+def test_tokens_are_a_quarter_of_the_characters_rounded_up() -> None:
+    assert [tokens("x" * length) for length in (0, 1, 4, 5)] == [0, 1, 1, 2]
+
+
+def test_find_model_suggests_the_nearest_name() -> None:
+    with pytest.raises(ModelSetupError, match="Did you mean 'simulated-target'") as raised:
+        find_model("simulated-tagret", where="model.target.model")
+    assert raised.value.message.startswith("model.target.model: ")
+
+
+def test_client_refuses_an_unknown_model_before_any_call() -> None:
+    config = ModelRole(provider="simulated", model="gpt")
+    with pytest.raises(ModelSetupError, match=r"model\.judge\.model"):
+        SimulatedClient(config, Role.JUDGE)
+
+
+def test_client_counts_tokens_that_cost_nothing() -> None:
+    assert reply().usage == Usage(calls=1, prompt_tokens=10, completion_tokens=2, cost_usd=0.0)
+
+
+def test_client_holds_to_the_smaller_limit() -> None:
+    strict = ChatRequest(REQUEST.role, REQUEST.stage, REQUEST.messages, max_output_tokens=1)
+    assert len(reply(strict).text) == 4
+
+
+def test_client_answers_all_stages_alike() -> None:
+    assert reply() == reply(ChatRequest(REQUEST.role, "evaluation", REQUEST.messages))

@@ -1,0 +1,222 @@
+import http.client
+import json
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import openai
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_ci.demo.client import complete
+from skillopt_ci.demo.server import (
+    FAULTS,
+    MOST_FAULTS_IN_A_ROW,
+    BadRequestError,
+    Behaviour,
+    Call,
+    SimulatedServer,
+    Tally,
+    fault_of,
+    read_call,
+)
+from skillopt_ci.messages import Message
+from tests.support.office_tasks import shell_tasks
+from tests.support.serving import running
+
+PATH = "/v1/chat/completions"
+TOOLS = [
+    {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
+    for name in ("shell", "write", "submit")
+]
+
+
+def body(text: str = "hello", **fields: object) -> bytes:
+    messages = [{"role": "user", "content": text}]
+    return json.dumps({"model": "simulated-target", "messages": messages, **fields}).encode()
+
+
+def connect(server: SimulatedServer) -> http.client.HTTPConnection:
+    host, port = server.base_url.removeprefix("http://").removesuffix("/v1").split(":")
+    return http.client.HTTPConnection(host, int(port), timeout=10)
+
+
+def ask(
+    server: SimulatedServer, sent: bytes | None, path: str = PATH
+) -> tuple[http.client.HTTPResponse, bytes]:
+    connection = connect(server)
+    try:
+        connection.request("GET" if sent is None else "POST", path, sent)
+        response = connection.getresponse()
+        return response, response.read()
+    finally:
+        connection.close()
+
+
+def outcome(server: SimulatedServer, sent: bytes) -> str:
+    try:
+        response, answered = ask(server, sent)
+        json.loads(answered)
+    except http.client.IncompleteRead:
+        return "cut_connection"
+    except json.JSONDecodeError:
+        return "truncated_json"
+    if response.status == 429:
+        assert response.getheader("Retry-After") == "0"
+    return {200: "answered", 429: "rate_limited", 500: "server_error"}[response.status]
+
+
+# Reading requests.
+
+
+def test_read_call_takes_model_messages_and_limit() -> None:
+    call = Call("simulated-target", (Message("user", "hi"),), 7)
+    assert read_call(body("hi", max_tokens=7)) == call
+
+
+def test_read_call_joins_parts_and_takes_developers_for_the_system() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    call = read_call(body(messages=[{"role": "developer", "content": parts}]))
+    assert call.messages == (Message("system", "ab"),)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"[]",
+        b'{"messages": 3}',
+        body(stream=True),
+        body(messages=[{"role": "bot"}]),
+        body(tools="shell"),
+        body(tools=[{"type": "function"}]),
+        body(tools=[{"function": {"name": 3}}]),
+        body(messages=[{"role": "assistant", "tool_calls": [{}]}]),
+        body(messages=[{"role": "assistant", "tool_calls": "x"}]),
+    ],
+)
+def test_read_call_refuses_what_is_no_request(sent: bytes) -> None:
+    with pytest.raises(BadRequestError):
+        read_call(sent)
+
+
+@given(st.binary())
+def test_read_call_raises_nothing_else(sent: bytes) -> None:
+    with pytest.raises(BadRequestError):
+        read_call(sent)
+
+
+# Faults.
+
+
+def test_fault_of_is_none_without_a_rate() -> None:
+    assert all(fault_of("x", attempt, seed=0, rate=0) is None for attempt in range(20))
+
+
+@given(st.text(), st.integers(), st.floats(0, 1))
+def test_every_content_is_answered_after_a_few_faults(content: str, seed: int, rate: float) -> None:
+    tries = [fault_of(content, attempt, seed=seed, rate=rate) for attempt in range(12)]
+    streaks = "".join("-" if fault else " " for fault in tries).split()
+    assert all(len(streak) <= MOST_FAULTS_IN_A_ROW for streak in streaks)
+
+
+def test_faults_come_at_their_rate_and_of_every_kind() -> None:
+    drawn = [fault_of(str(number), 0, seed=0, rate=0.3) for number in range(1_000)]
+    found = [fault for fault in drawn if fault]
+    assert 250 < len(found) < 350
+    assert set(found) == set(FAULTS)
+
+
+def test_tally_loses_no_count_between_threads() -> None:
+    tally = Tally()
+    with ThreadPoolExecutor(8) as pool:
+        tries = list(pool.map(tally.next_try, ["a"] * 400))
+    assert sorted(tries) == list(range(400))
+    assert tally.snapshot()["requests"] == 400
+
+
+# Serving.
+
+
+def test_openai_client_is_answered(server: SimulatedServer) -> None:
+    with openai.OpenAI(base_url=server.base_url, api_key="none", max_retries=0) as client:
+        reply = client.chat.completions.create(
+            model="simulated-target", messages=[{"role": "user", "content": "hello"}]
+        )
+        listed = [model.id for model in client.models.list()]
+    expected = complete("simulated-target", [Message("user", "hello")], seed=0)
+    assert reply.choices[0].message.content == expected.text
+    assert reply.usage is not None
+    assert reply.usage.prompt_tokens == expected.prompt_tokens
+    assert "simulated-optimizer" in listed
+
+
+def test_tools_go_over_the_wire(server: SimulatedServer) -> None:
+    talk: list[object] = [{"role": "user", "content": shell_tasks(1, 1)[0].prompt}]
+    used = []
+    with openai.OpenAI(base_url=server.base_url, api_key="none", max_retries=0) as client:
+        while "submit" not in used:
+            reply = client.chat.completions.create(
+                model="simulated-target",
+                messages=talk,  # type: ignore[arg-type]
+                tools=TOOLS,  # type: ignore[arg-type]
+            )
+            choice = reply.choices[0]
+            assert choice.finish_reason == "tool_calls"
+            for call in choice.message.tool_calls or ():
+                used.append(call.function.name)  # type: ignore[union-attr]
+                answer = {"role": "tool", "tool_call_id": call.id, "content": "ok"}
+                talk += [choice.message.model_dump(exclude_none=True), answer]
+    assert used[:2] == ["shell", "write"]
+    assert used[-1] == "submit"
+
+
+def test_connection_serves_several_requests(server: SimulatedServer) -> None:
+    connection = connect(server)
+    sockets = set()
+    for _ in range(3):
+        connection.request("POST", PATH, body())
+        connection.getresponse().read()
+        sockets.add(connection.sock)
+    connection.close()
+    assert len(sockets) == 1
+    assert None not in sockets
+
+
+@pytest.mark.parametrize(
+    ("path", "sent", "status"),
+    [
+        (PATH, b"{", 400),
+        (PATH, body(model="gpt"), 404),
+        ("/v1/embeddings", b"{}", 404),
+        ("/elsewhere", None, 404),
+    ],
+)
+def test_wrong_requests_are_refused(
+    server: SimulatedServer, path: str, sent: bytes | None, status: int
+) -> None:
+    response, answer = ask(server, sent, path)
+    assert response.status == status
+    assert json.loads(answer)["error"]["message"]
+
+
+def test_statistics_show_repeats_by_content(server: SimulatedServer) -> None:
+    for text in ("a", "b", "a"):
+        ask(server, body(text))
+    stats = json.loads(ask(server, None, "/stats")[1])
+    assert (stats["requests"], stats["answered"], stats["faults"]) == (3, 3, {})
+    assert sorted(stats["answered_per_content"].values()) == [1, 2]
+
+
+def test_faults_are_seeded_counted_and_of_every_kind() -> None:
+    def outcomes() -> tuple[list[str], object]:
+        with running(Behaviour(seed=3, fault_rate=0.6)) as server:
+            seen = [outcome(server, body(str(n % 8))) for n in range(40)]
+            return seen, server.tally.snapshot()["faults"]
+
+    seen, counted = outcomes()
+    assert seen == outcomes()[0]
+    counts = Counter(seen)
+    assert counts.pop("answered") > 5
+    assert counts == counted
+    assert set(counts) == set(FAULTS)

@@ -1,0 +1,327 @@
+from collections import Counter
+from datetime import date
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_ci.demo.optimizer import PLATITUDES
+from skillopt_ci.demo.world import (
+    ACTIONS,
+    CONVENTIONS,
+    LEDGER,
+    MONTHS,
+    QUARTERS,
+    SHELL,
+    Convention,
+    Dice,
+    Note,
+    Order,
+    Stance,
+    conflicting_line,
+    content_key,
+    conventions_followed,
+    conventions_of,
+    ledger_line,
+    read_note,
+    read_order,
+    stances,
+    statements,
+    subject,
+)
+from skillopt_ci.messages import Message, ToolCall
+from skillopt_ci.prompts.library import Prompts
+from tests.support.office_tasks import (
+    ALL_LEDGER,
+    CATEGORIES,
+    ROOT,
+    ledger_tasks,
+    shell_tasks,
+    task_files,
+    write_note,
+    write_order,
+)
+
+ORDER = "Order: The job `logs` counts the lines of `data/logs.txt`."
+SKILL = (
+    "# Rules\n\n- Write dates in ISO form. The vendor is in capitals.\n* Write dates in words.\n"
+)
+FULL = Note(
+    date="7 March 2026",
+    vendor="Oak & Sons",
+    amount="1,250",
+    currency="EUR",
+    refund=True,
+    category="travel",
+    reference="482",
+    tax="19",
+    department="12",
+    quarter="first",
+)
+DAYS = st.dates(min_value=date(2000, 1, 1), max_value=date(2099, 12, 31))
+
+
+@st.composite
+def amounts(draw: st.DrawFn) -> str:
+    """An amount as a note may word it."""
+    whole = draw(st.integers(1, 9_999_999))
+    digits = f"{whole:,}" if draw(st.booleans()) else str(whole)
+    return digits + draw(st.sampled_from(["", ".5", ".07", ".50"]))
+
+
+NOTES = st.builds(
+    Note,
+    date=DAYS.map(date.isoformat)
+    | DAYS.map(lambda day: f"{day.day} {MONTHS[day.month - 1]} {day.year}"),
+    vendor=st.sampled_from(["Blue Heron Press", "Oak & Sons", "Nordwind", "DHL", "IKEA WORKS"]),
+    amount=amounts(),
+    currency=st.sampled_from(["EUR", "USD", "SEK"]),
+    currency_first=st.booleans(),
+    refund=st.booleans(),
+    category=st.sampled_from(["", *CATEGORIES]),
+    reference=st.just("") | st.integers(1, 99_999).map(str),
+    tax=st.sampled_from(["", "5", "19"]),
+    department=st.sampled_from(["", "12", "90"]),
+    quarter=st.sampled_from(["", *QUARTERS]),
+)
+ORDERS = st.builds(
+    Order,
+    job=st.lists(st.sampled_from(["tidy", "logs", "sync", "stock"]), min_size=1, max_size=3).map(
+        " ".join
+    ),
+    action=st.sampled_from([*ACTIONS]),
+    source=st.sampled_from(["data/a.txt", "in.csv", "x-1/y_2.log"]),
+    folder=st.sampled_from(["", "bin", "tools"]),
+    owner=st.sampled_from(["", "Ann Example"]),
+    message=st.sampled_from(["", "on it"]),
+    careful=st.booleans(),
+    kept=st.booleans(),
+    needed=st.booleans(),
+    direct=st.booleans(),
+)
+
+
+# Dice and keys.
+
+
+@given(st.integers(), st.text(), st.text())
+def test_roll_lies_between_0_and_1_and_can_be_repeated(seed: int, key: str, name: str) -> None:
+    roll = Dice(seed, key).roll(name)
+    assert 0 <= roll < 1
+    assert roll == Dice(seed, key).roll(name)
+
+
+def test_roll_depends_on_seed_key_and_name() -> None:
+    drawn = {Dice(*at).roll(n) for *at, n in ((0, "k", "n"), (1, "k", "n"), (0, "l", "n"))}  # type: ignore[arg-type]
+    assert len({*drawn, Dice(0, "k").roll("m")}) == 4
+
+
+def test_chance_and_pick_follow_their_probabilities() -> None:
+    dice = Dice(0, "many")
+    assert 900 < sum(dice.chance(str(number), 0.2) for number in range(5_000)) < 1_100
+    assert {dice.pick(str(number), "abc") for number in range(50)} == set("abc")
+
+
+def test_content_key_depends_on_roles_texts_calls_and_attempt() -> None:
+    user, assistant = Message("user", "hello"), Message("assistant", "x")
+    calling = [
+        Message("assistant", "x", tool_calls=(ToolCall("1", "shell", arguments),))
+        for arguments in ("{}", "[]")
+    ]
+    asked = [[user], [Message("system", "hello")], [Message("user", "hello!")], [user, user]]
+    keys = [content_key(one) for one in (*asked, [assistant], *([one] for one in calling))]
+    assert len({*keys, content_key([user], attempt=1)}) == 8
+
+
+# Conventions, and what texts say about them.
+
+
+def taken(text: str) -> dict[str, Stance]:
+    said = ((name, one.stance(text)) for name, one in CONVENTIONS.items())
+    return {name: stance for name, stance in said if stance is not None}
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS.values(), ids=lambda c: c.name)
+def test_rules_speak_for_their_own_convention_only(convention: Convention) -> None:
+    for rule in convention.rules:
+        assert taken(rule) == {convention.name: "for"}
+    assert taken(convention.harmful) == {convention.name: "against"}
+
+
+def test_names_and_failures_tell_conventions_apart() -> None:
+    assert len(CONVENTIONS) == len(LEDGER) + len(SHELL)
+    failures = [one.failure for one in CONVENTIONS.values()]
+    assert not [a for a in failures for b in failures if a in b and a is not b]
+
+
+def test_conventions_are_listed_in_the_order_in_which_they_are_exercised() -> None:
+    assert FULL.exercised() == tuple(one.name for one in LEDGER)
+    order = Order("tidy logs", "lists the distinct lines of", "a", "", "A B", "x", *[True] * 4)
+    assert order.exercised() == tuple(one.name for one in SHELL)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *PLATITUDES,
+        *(Prompts.load().with_skill(n, "SKILL") for n in ("target", "agent", "external")),
+    ],
+)
+def test_platitudes_and_prompts_say_nothing(text: str) -> None:
+    assert not any(stances(text).values())
+
+
+@pytest.mark.parametrize(
+    ("name", "statement", "stance"),
+    [
+        ("separator", "Fields are delimited by a pipe.", "for"),
+        ("date", "All dates must be ISO 8601", "for"),
+        ("vendor", "The SUPPLIER goes in UPPERCASE", "for"),
+        ("currency", "The ISO currency symbol precedes the number, not after it.", "for"),
+        ("decimals", "use 2 decimal places", "for"),
+        ("grouping", "Never use thousands separators", "for"),
+        ("refund", "money back is booked as a negative number", "for"),
+        ("category", "Abbreviate categories", "for"),
+        ("reference", "zero-pad refs to 6 digits", "for"),
+        ("tax", "Tax rates: VAT19 rather than 19% VAT", "for"),
+        ("department", "Use CC for the department", "for"),
+        ("quarter", "e.g. Q2", "for"),
+        ("date", "Do not use ISO dates.", "against"),
+        ("date", "Dates stay as written in the note.", "against"),
+        ("vendor", "Never write the vendor in capitals.", "against"),
+        ("currency", "The currency comes after the amount.", "against"),
+        ("grouping", "Use thousands separators.", "against"),
+        ("reference", "Leave the reference as given.", "against"),
+        ("shebang", "Never start with #!/bin/bash", "for"),
+        ("place", "All scripts live in the folder jobs", "for"),
+        ("dashes", "Use kebab-case for file names", "for"),
+        ("strict", "Do not write set -eu", "against"),
+        ("owner", "Add an owner comment", "for"),
+        ("progress", "Messages belong on stderr", "for"),
+        ("missing", "If the input is missing, exit 3", "for"),
+        ("executable", "Run chmod +x on it", "for"),
+    ],
+)
+def test_stance_understands_paraphrases(name: str, statement: str, stance: Stance) -> None:
+    assert CONVENTIONS[name].stance(statement) == stance
+
+
+def test_skill_is_read_sentence_by_sentence() -> None:
+    assert statements(SKILL) == (
+        "Rules",
+        "Write dates in ISO form.",
+        "The vendor is in capitals.",
+        "Write dates in words.",
+    )
+    said = stances(SKILL)
+    assert (said["date"], said["vendor"]) == ({"for", "against"}, {"for"})
+    assert said["quarter"] == frozenset()
+
+
+def test_conflicting_line_is_found_whole() -> None:
+    assert conflicting_line(SKILL, "date") == "* Write dates in words."
+    assert conflicting_line(SKILL, "vendor") is None
+
+
+def test_subject_is_what_a_text_takes_a_stance_on() -> None:
+    assert subject(f"- {CONVENTIONS['refund'].harmful}") == ("refund", "against")
+    assert subject(f"- {CONVENTIONS['tax'].rules[1]}") == ("tax", "for")
+    assert subject("Be nice.") is None
+
+
+def test_conventions_of_follows_the_kind_of_work() -> None:
+    assert conventions_of(["hello", ORDER]) == SHELL
+    assert conventions_of(["hello"]) == LEDGER
+
+
+# Notes and orders.
+
+
+@given(NOTES, st.integers())
+def test_note_is_read_as_it_was_written(note: Note, seed: int) -> None:
+    assert read_note(f"Write the line.\n\nNote: {write_note(note, Dice(seed, 'w'))}") == note
+
+
+@given(ORDERS, st.text(max_size=5))
+def test_order_is_read_as_it_was_written(order: Order, key: str) -> None:
+    assert read_order(f"Do this.\n\nOrder: {write_order(order, Dice(0, key))}") == order
+
+
+@given(st.text())
+def test_any_text_can_be_read(text: str) -> None:
+    note = read_note(text)
+    assert note is None or all(part in text for part in (note.date, note.vendor, note.amount))
+    assert read_order(text) is None
+    assert stances(text).keys() == CONVENTIONS.keys()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "What is the capital of France?", "Paid 12 EUR to Oak.", "2026-01-02 5.00 EUR"]
+)
+def test_read_note_wants_date_vendor_and_amount(text: str) -> None:
+    assert read_note(text) is None
+
+
+def test_texts_in_other_words_are_understood_and_kinds_not_confused() -> None:
+    note = read_note("Refunded: on 3 May 2026 Sam got 1,200 USD from Green Tower. Ref 77.")
+    assert note == Note("3 May 2026", "Green Tower", "1,200", "USD", refund=True, reference="77")
+    assert read_order("Note: Paid EUR 12.00 to Oak Works on 2026-01-02. Category: travel.") is None
+
+
+# Ledger lines.
+
+
+def test_ledger_line_follows_all_conventions_or_none() -> None:
+    line = "2026-03-07 | OAK & SONS | EUR -1250.00 | TRA | 000482 | VAT19 | CC-12 | Q1"
+    assert ledger_line(FULL, ALL_LEDGER) == line
+    line = "7 March 2026, Oak & Sons, 1,250 EUR, travel, 482, 19% VAT, department 12, first quarter"
+    assert ledger_line(FULL, frozenset()) == line
+
+
+def test_ledger_line_leaves_out_what_the_note_does_not_mention() -> None:
+    note = Note("2026-03-07", "OAK", "3.20", "EUR", currency_first=True)
+    assert ledger_line(note, ALL_LEDGER) == "2026-03-07 | OAK | EUR 3.20"
+    assert note.exercised() == ("separator",)
+
+
+@given(st.data())
+def test_conventions_followed_are_told_by_the_line(data: st.DataObject) -> None:
+    note = data.draw(NOTES)
+    followed = data.draw(st.frozensets(st.sampled_from(note.exercised())))
+    assert conventions_followed(note, ledger_line(note, followed)) == followed
+
+
+def test_conventions_followed_cannot_explain_another_line() -> None:
+    assert conventions_followed(FULL, "I do not know") is None
+
+
+# The examples' tasks.
+
+
+@pytest.mark.parametrize(("file", "text"), task_files().items(), ids=str)
+def test_task_files_are_those_of_the_seed(file: Any, text: str) -> None:
+    assert file.read_text(encoding="utf-8") == text, "run python -m tests.support.office_tasks"
+
+
+def test_checker_words_its_faults_as_the_conventions_do() -> None:
+    checker = (ROOT / "examples/shell/grading/check.sh").read_text(encoding="utf-8")
+    for convention in SHELL:
+        assert f"{convention.name}) check '{convention.failure}'" in checker
+
+
+def test_tasks_are_distinct_and_keep_their_place() -> None:
+    tasks = ledger_tasks(7, 300)
+    assert len({task.prompt for task in tasks}) == len({task.id for task in tasks}) == 300
+    assert tasks[:10] == ledger_tasks(7, 10)
+    assert shell_tasks(7, 9)[:3] == shell_tasks(7, 3)
+    others = {task.prompt for task in ledger_tasks(2, 100)}
+    assert len({task.prompt for task in tasks} & others) < 3
+
+
+def test_tasks_differ_in_difficulty_and_cover_every_convention() -> None:
+    shown = [note.exercised() for task in ledger_tasks(3, 200) if (note := read_note(task.prompt))]
+    assert {len(names) for names in shown} == {1, 2, 3, 4, 5, 6}
+    counts = Counter(name for names in shown for name in names)
+    assert counts.keys() == ALL_LEDGER
+    assert min(counts.values()) >= 20
