@@ -127,3 +127,15 @@ class LostRace(SkilloptError):
     """Another run moved the skills branch first."""
 
     exit_code = ExitCode.LOST_RACE
+
+
+class ComputerUnavailable(UsageError):
+    """This kind of computer, or a limit that was asked for, cannot be had on this machine."""
+
+
+class ComputerFailure(InfrastructureError):
+    """The computer itself failed: nothing that was run in it is to blame, a new one may work."""
+
+
+class FileRefused(SkilloptError):
+    """A path is missing, no plain file, outside or too large: the caller's business."""

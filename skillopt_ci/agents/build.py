@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from skillopt_ci.agents.builtin import AgentSolver
-from skillopt_ci.agents.cli_agents import ExternalSolver, read_skill_folder
+from skillopt_ci.agents.cli_agents import ExternalSolver
 from skillopt_ci.agents.manual import HumanSolver, ScriptedSolver, StreamTerminal
+from skillopt_ci.agents.skill_files import read_skill_folder
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.rollout import (
     AgentConfig,
@@ -34,7 +35,12 @@ def build_solver(
         case ChatConfig():
             return ChatSolver(client, prompts)
         case AgentConfig() as settings:
-            _refuse_command(config)
+            if config.model.target.provider == "command":
+                raise ModelSetupError(
+                    "model.target: a command cannot call the tools of the built-in agent.",
+                    hint="Run an agent that has its own tools with "
+                    "`rollout.solver: {type: external}`.",
+                )
             return AgentSolver(client, prompts, settings)
         case ExternalConfig() as settings:
             folder = read_skill_folder(root / config.skill)
@@ -43,11 +49,3 @@ def build_solver(
             return ScriptedSolver(settings)
         case HumanConfig() as settings:
             return HumanSolver(settings, StreamTerminal(sys.stdin, sys.stderr))
-
-
-def _refuse_command(config: Config) -> None:
-    if config.model.target.provider == "command":
-        raise ModelSetupError(
-            "model.target: a command cannot call the tools of the built-in agent.",
-            hint="Run an agent that has its own tools with `rollout.solver: {type: external}`.",
-        )

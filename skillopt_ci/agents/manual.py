@@ -1,4 +1,4 @@
-"""A person in the place of a model: to try a task out, or to know what people score."""
+"""A person or a script in the place of a model: to try tasks out, or to see what people score."""
 
 import asyncio
 import json
@@ -6,7 +6,7 @@ import os
 import unicodedata
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from pydantic import ValidationError
 
@@ -14,23 +14,64 @@ from skillopt_ci.config.rollout import HumanConfig, ScriptedConfig
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.types import Usage
+from skillopt_ci.rollout.limits import Transcript
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import AgentError, Asked, Attempt, ModelSaid, Nudged, Step, ToolUsed
 from skillopt_ci.tasks.task import Task
 
 _HELP = "Type commands for the task's computer; `submit` or `submit ANSWER` ends the work."
+_AT_ONCE = 65536
 
 
-class Terminal(Protocol):
-    """Where the person sits."""
+@dataclass(frozen=True, slots=True)
+class StreamTerminal:
+    """Reads lines from one stream and writes to another, standard error by custom.
+
+    Nothing is read before somebody asks, and an `ask` that is cancelled leaves nothing behind that
+    the process would have to wait for, as a thread in `readline` would be.
+    """
+
+    source: TextIO
+    shown: TextIO
+    _typed: bytearray = field(default_factory=bytearray, repr=False, compare=False)
 
     def say(self, text: str) -> None:
-        """Show ``text``, which holds no control characters but line breaks and tabs."""
-        ...
+        self.shown.write(f"{text}\n")
+        self.shown.flush()
 
     async def ask(self, prompt: str) -> str | None:
-        """Return the line that is typed; None at the end of input. May be cancelled."""
-        ...
+        """Return the next line without its break, None at the end."""
+        self.shown.write(prompt)
+        self.shown.flush()
+        try:
+            descriptor = self.source.fileno()
+        except (OSError, ValueError):  # a text in memory: it has no descriptor, and no one waits
+            line = self.source.readline()
+            return line.removesuffix("\n") if line else None
+        while b"\n" not in self._typed:
+            await _readable(descriptor)
+            part = os.read(descriptor, _AT_ONCE)
+            if not part:
+                break
+            self._typed.extend(part)
+        if not self._typed:
+            return None
+        typed, _, rest = bytes(self._typed).partition(b"\n")
+        self._typed[:] = rest
+        return typed.decode(self.source.encoding or "utf-8", "replace").removesuffix("\r")
+
+
+async def _readable(descriptor: int) -> None:
+    """Wait until there is something to read; files always have it, or their end."""
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    try:
+        loop.add_reader(descriptor, ready.set)
+    except PermissionError:  # a file cannot be waited for
+        return
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +79,11 @@ class HumanSolver:
     """Shows each task at ``terminal``, one at a time, and runs what is typed."""
 
     settings: HumanConfig
-    terminal: Terminal
+    terminal: StreamTerminal
     turn: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
 
     @property
     def name(self) -> str:
-        """Return the solver's name."""
         return "human"
 
     @property
@@ -60,27 +100,28 @@ class HumanSolver:
     ) -> AsyncIterator[Step | Attempt]:
         """Show task and skill, run commands until `submit`. Raises AgentError if input ends."""
         async with self.turn:
-            talk = [Message("system", skill), *task.messages]
-            yield Asked(tuple(talk))
+            talk = Transcript((Message("system", skill), *task.messages))
+            yield Asked(talk.opening)
             self._show(f"── Task {task.id} ──", skill, *(m.content for m in task.messages), _HELP)
             nudges, answer = place.nudges, None
             while answer is None:
                 line = await self._line()
-                answer, call = _meant(line, len(talk))
-                calls = () if call is None else (call,)
-                talk.append(Message("assistant", answer or "", tool_calls=calls))
-                yield ModelSaid(talk[-1], Usage())
-                if call is not None:
-                    used = await self._run(call, line, place)
-                    talk.append(Message("tool", used.output, tool_call_id=call.id))
-                    yield used
-                elif nudges and (objection := await place.check_submission()):
+                word, _, rest = line.partition(" ")
+                calls: tuple[ToolCall, ...] = ()
+                if word == "submit":
+                    answer = rest.strip()
+                else:
+                    command = json.dumps({"command": line})
+                    calls = (ToolCall(f"typed_{len(talk.messages)}", "shell", command),)
+                said = Message("assistant", answer or "", tool_calls=calls)
+                yield talk.add(ModelSaid(said, Usage()))
+                for call in calls:
+                    yield talk.add(await self._run(call, line, place))
+                if answer is not None and nudges and (objection := await place.check_submission()):
                     nudges, answer = nudges - 1, None
                     self._show(objection)
-                    talk.append(Message("user", objection))
-                    yield Nudged(objection)
-        turns = sum(message.role == "assistant" for message in talk)
-        yield Attempt(tuple(talk), answer, n_turns=turns)
+                    yield talk.add(Nudged(objection))
+        yield Attempt(talk.messages, answer, n_turns=_turns(talk))
 
     async def _line(self) -> str:
         while (line := await self.terminal.ask("$ ")) is not None:
@@ -101,23 +142,13 @@ class HumanSolver:
         return ToolUsed(call, shown, result.exit_code, result.seconds)
 
     def _show(self, *texts: str) -> None:
+        """Show texts, without control characters but line breaks and tabs."""
         for text in filter(None, texts):
-            self.terminal.say("".join(map(_harmless, text)))
-
-
-def _meant(line: str, number: int) -> tuple[str | None, ToolCall | None]:
-    """Return the answer that ``line`` submits, or else the call that it asks for."""
-    word, _, rest = line.partition(" ")
-    if word == "submit":
-        return rest.strip(), None
-    return None, ToolCall(f"typed_{number}", "shell", json.dumps({"command": line}))
-
-
-def _harmless(char: str) -> str:
-    return char if char in "\n\t" or unicodedata.category(char)[0] != "C" else "�"
-
-
-# A script in the place of a model: commands that are the same whatever the skill says.
+            harmless = (
+                char if char in "\n\t" or unicodedata.category(char)[0] != "C" else "�"
+                for char in text
+            )
+            self.terminal.say("".join(harmless))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +159,6 @@ class ScriptedSolver:
 
     @property
     def name(self) -> str:
-        """Return the solver's name."""
         return "scripted"
 
     @property
@@ -145,9 +175,19 @@ class ScriptedSolver:
     ) -> AsyncIterator[Step | Attempt]:
         """Run the script; raises UsageError for a task whose own one is none."""
         del skill
-        script = _script(task, self.settings)
-        talk = [*task.messages]
-        yield Asked(tuple(talk))
+        try:
+            own = task.metadata.get("script", {})
+            base = self.settings.model_dump()
+            script = ScriptedConfig.model_validate(
+                {**base, **own} if isinstance(own, dict) else own
+            )
+        except ValidationError as error:
+            raise UsageError(
+                f"task {task.id!r}: `metadata.script` is no script",
+                hint="It has the keys `commands` (a list) and `answer` (a text).",
+            ) from error
+        talk = Transcript(task.messages)
+        yield Asked(talk.opening)
         if script.commands and place.computer is None:
             raise UsageError(
                 f"task {task.id!r}: its script has commands, and there is no computer for them",
@@ -157,90 +197,14 @@ class ScriptedSolver:
             for number, command in enumerate(script.commands):
                 argv = ("sh", "-c", command) if isinstance(command, str) else command
                 call = ToolCall(f"script_{number}", "shell", json.dumps({"command": list(argv)}))
-                talk.append(Message("assistant", "", tool_calls=(call,)))
-                yield ModelSaid(talk[-1], Usage())
+                yield talk.add(ModelSaid(Message("assistant", "", tool_calls=(call,)), Usage()))
                 result = await place.computer.run(argv, timeout=script.command_seconds)
                 shown = f"[exit code {result.exit_code}]\n{result.stdout}{result.stderr}"
-                talk.append(Message("tool", shown, tool_call_id=call.id))
-                yield ToolUsed(call, shown, result.exit_code, result.seconds)
-        talk.append(Message("assistant", script.answer))
-        yield ModelSaid(talk[-1], Usage())
-        turns = sum(message.role == "assistant" for message in talk)
-        yield Attempt(tuple(talk), script.answer, n_turns=turns)
+                yield talk.add(ToolUsed(call, shown, result.exit_code, result.seconds))
+        yield talk.add(ModelSaid(Message("assistant", script.answer), Usage()))
+        yield Attempt(talk.messages, script.answer, n_turns=_turns(talk))
 
 
-def _script(task: Task, settings: ScriptedConfig) -> ScriptedConfig:
-    own = task.metadata.get("script", {})
-    if not isinstance(own, dict):
-        raise _no_script(task)
-    try:
-        return ScriptedConfig.model_validate({**settings.model_dump(), **own})
-    except ValidationError as error:
-        raise _no_script(task) from error
-
-
-def _no_script(task: Task) -> UsageError:
-    return UsageError(
-        f"task {task.id!r}: `metadata.script` is no script",
-        hint="It has the keys `commands` (a list) and `answer` (a text).",
-    )
-
-
-# The terminal of this process, for a person who works on tasks.
-
-_AT_ONCE = 65536
-
-
-@dataclass(frozen=True, slots=True)
-class StreamTerminal:
-    """Reads lines from one stream and writes to another, standard error by custom.
-
-    Nothing is read before somebody asks, and an `ask` that is cancelled leaves nothing behind that
-    the process would have to wait for, as a thread in `readline` would be.
-    """
-
-    source: TextIO
-    shown: TextIO
-    _typed: bytearray = field(default_factory=bytearray, repr=False, compare=False)
-
-    def say(self, text: str) -> None:
-        """Write ``text`` and a line break."""
-        self.shown.write(f"{text}\n")
-        self.shown.flush()
-
-    async def ask(self, prompt: str) -> str | None:
-        """Return the next line without its break, None at the end."""
-        self.shown.write(prompt)
-        self.shown.flush()
-        try:
-            descriptor = self.source.fileno()
-        except (OSError, ValueError):  # a text in memory: it has no descriptor, and no one waits
-            line = self.source.readline()
-            return line.removesuffix("\n") if line else None
-        return await self._line(descriptor)
-
-    async def _line(self, descriptor: int) -> str | None:
-        while b"\n" not in self._typed:
-            await _readable(descriptor)
-            part = os.read(descriptor, _AT_ONCE)
-            if not part:
-                break
-            self._typed.extend(part)
-        if not self._typed:
-            return None
-        line, _, rest = bytes(self._typed).partition(b"\n")
-        self._typed[:] = rest
-        return line.decode(self.source.encoding or "utf-8", "replace").removesuffix("\r")
-
-
-async def _readable(descriptor: int) -> None:
-    """Wait until there is something to read; files always have it, or their end."""
-    loop, ready = asyncio.get_running_loop(), asyncio.Event()
-    try:
-        loop.add_reader(descriptor, ready.set)
-    except PermissionError:  # a file cannot be waited for
-        return
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_reader(descriptor)
+def _turns(talk: Transcript) -> int:
+    """Answers, those of the task's own messages among them."""
+    return sum(message.role == "assistant" for message in talk.messages)

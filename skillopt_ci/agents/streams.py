@@ -1,23 +1,25 @@
-"""The streams of events that agents write, one module for each; facts and sources: docs/agents.md.
+"""The streams of events that other people's agents write; facts and sources: docs/agents.md.
 
-Every reader takes what it knows from a stream and passes over the rest, so that an event of a newer
+Each reader takes what it knows from a stream and passes over the rest, so that an event of a newer
 version costs nothing.
 """
 
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.types import Limit, ModelSaid, Step, Told, ToolUsed
 
-# An agent's account of its work: what its stream of events comes to.
-
 Event = Mapping[str, object]
 
 #: Larger amounts are mistakes.
 _MOST = 1e15
+#: Claude Code's name for a model where it speaks itself, and its limits.
+_NO_MODEL = "<synthetic>"
+_LIMITS = {"error_max_turns": Limit.STEPS, "error_max_budget_usd": Limit.COST}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +54,13 @@ class AgentTranscript:
                 yield Message("tool", step.output, tool_call_id=step.call.id)
 
 
-#: Reads the text that a program wrote to its standard output; never fails on it.
+#: Reads what a program wrote to its standard output; never fails on it.
 Reader = Callable[[str], AgentTranscript]
 
 
 @dataclass(slots=True)
 class TranscriptBuilder:
-    """Gathers an account from events in the order in which they come."""
+    """Gathers a transcript from events in the order in which they come."""
 
     response: str | None = None
     usage: Usage | None = None
@@ -83,25 +85,28 @@ class TranscriptBuilder:
             self._turn_usage = usage
             self._known.add(key)
 
-    def say(self, text: str) -> None:
+    def say(self, text: object) -> None:
         """Add ``text`` to the answer."""
-        self._text.append(text)
+        self._text.append(_text(text))
 
-    def call(self, call_id: str, name: str, arguments: object) -> None:
+    def call(self, call_id: object, name: object, arguments: object) -> None:
         """Add a use of a tool to the answer."""
+        if isinstance(arguments, Mapping):
+            arguments = dict(arguments)
         written = arguments if isinstance(arguments, str) else json.dumps(arguments, sort_keys=True)
-        call = ToolCall(call_id or f"call_{len(self._open)}", name, written)
+        call = ToolCall(_text(call_id) or f"call_{len(self._open)}", _text(name), written)
         self._calls.append(call)
         self._open[call.id] = call
 
-    def result(self, call_id: str, output: str, exit_code: int | None = None) -> None:
+    def result(self, call_id: object, output: str, exit_code: object = None) -> None:
         """Note what a tool gave back; one that nobody called is told of as such."""
         self._end_turn()
-        call = self._open.pop(call_id, None)
+        call = self._open.pop(_text(call_id), None)
         if call is None:
             self._steps.append(Told("tool_result", output))
         else:
-            self._steps.append(ToolUsed(call, output, exit_code))
+            code = exit_code if isinstance(exit_code, int) else None
+            self._steps.append(ToolUsed(call, output, code))
 
     def tell(self, kind: str, text: str) -> None:
         """Note something that is neither an answer nor a tool."""
@@ -112,6 +117,10 @@ class TranscriptBuilder:
         """Note that the model's server failed, and that the agent asks it again."""
         self.tell("error", text)
         self.trouble = text
+
+    def spend(self, usage: Usage) -> None:
+        """Add to what the agent reports in all."""
+        self.usage = usage if self.usage is None else self.usage + usage
 
     @property
     def spoke(self) -> bool:
@@ -138,7 +147,7 @@ class TranscriptBuilder:
         self._text, self._calls, self._turn_usage, self._turn = [], [], Usage(), ""
 
 
-def events(output: str) -> Iterator[Event]:
+def _events(output: str) -> Iterator[Event]:
     """Yield the JSON objects of ``output``, one a line; whatever else stands there is skipped."""
     for line in output.split("\n"):
         try:
@@ -149,14 +158,14 @@ def events(output: str) -> Iterator[Event]:
             yield value
 
 
-def text(value: object) -> str:
+def _text(value: object) -> str:
     """Return a text from an event; what is no text as JSON, nothing for what is missing."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def part(event: Event, *path: str) -> Event:
+def _part(event: Event, *path: str) -> Event:
     """Return the object at ``path`` in ``event``, an empty one if there is none."""
     value: object = event
     for key in path:
@@ -164,338 +173,285 @@ def part(event: Event, *path: str) -> Event:
     return value if isinstance(value, Mapping) else {}
 
 
-def parts(value: object) -> list[Event]:
+def _parts(value: object) -> list[Event]:
     """Return the objects of a list, none if it is no list."""
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
-def money(value: object) -> float | None:
-    """Return an amount from an event, None for what is none."""
+def _words(content: object, between: str = "") -> str:
+    """Return a text, or the texts of the blocks that stand in its place."""
+    blocks = _parts(content)
+    return between.join(_text(block.get("text")) for block in blocks) if blocks else _text(content)
+
+
+def _money(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if 0 <= value <= _MOST else None
 
 
-def number(value: object) -> int:
+def _number(value: object) -> int:
     """Return a count from an event, 0 for what is none."""
-    return int(money(value) or 0)
+    return int(_money(value) or 0)
 
 
-# Claude Code: `--output-format stream-json --verbose`.
+def _usage(
+    told: Event, *, prompt: tuple[str, ...], completion: str, cached: str, reasoning: str = ""
+) -> Usage:
+    """Read the usage of one call by the names that the agent has for its parts."""
+    return Usage(
+        calls=1,
+        prompt_tokens=sum(_number(told.get(name)) for name in prompt),
+        completion_tokens=_number(told.get(completion)),
+        cached_tokens=_number(told.get(cached)),
+        reasoning_tokens=_number(told.get(reasoning)),
+        cost_usd=None,
+    )
 
-_NO_MODEL = "<synthetic>"
-_LIMITS = {"error_max_turns": Limit.STEPS, "error_max_budget_usd": Limit.COST}
 
-
-def read_claude_code(output: str) -> AgentTranscript:
-    """Read messages of assistant and user (tool results), and the result at the end."""
-    scribe = TranscriptBuilder()
-    for event in events(output):
+def _read_claude_code(output: str) -> AgentTranscript:  # noqa: C901 - a case for each kind of event
+    """Read `--output-format stream-json --verbose`: messages, tool results, and the result."""
+    builder = TranscriptBuilder()
+    for event in _events(output):
         if event.get("parent_tool_use_id"):
             continue  # a helper that the agent started: its work is the result of that tool
+        message = _part(event, "message")
         match event.get("type"):
             case "system" if event.get("subtype") == "api_retry":
-                told = f"{number(event.get('error_status')) or ''} {text(event.get('error'))}"
-                scribe.troubled(f"API error {told.strip()}")
-            case "assistant" if part(event, "message").get("model") == _NO_MODEL:
+                told = f"{_number(event.get('error_status')) or ''} {_text(event.get('error'))}"
+                builder.troubled(f"API error {told.strip()}")
+            case "assistant" if message.get("model") == _NO_MODEL:
                 pass  # the program's own words about an error, which the result repeats
             case "assistant":
-                _assistant(scribe, part(event, "message"))
+                # Several blocks come as several events with the same id and the same usage.
+                builder.turn(_text(message.get("id")), _claude_code_usage(message))
+                for block in _parts(message.get("content")):
+                    if block.get("type") == "text":
+                        builder.say(block.get("text"))
+                    elif block.get("type") == "tool_use":
+                        builder.call(block.get("id"), block.get("name"), block.get("input"))
             case "user":
-                for block in parts(part(event, "message").get("content")):
-                    _tool_result(scribe, block)
+                for block in _parts(message.get("content")):
+                    if block.get("type") == "tool_result":
+                        shown = _words(block.get("content"), "\n")
+                        builder.result(block.get("tool_use_id"), shown)
             case "result":
-                _claude_code_result(scribe, event)
-    return scribe.finished()
+                _claude_code_result(builder, event)
+    return builder.finished()
 
 
-def _assistant(scribe: TranscriptBuilder, message: Event) -> None:
-    # A message of several blocks comes as several events with the same id and the same usage.
-    scribe.turn(text(message.get("id")), _claude_code_usage(part(message, "usage")))
-    for block in parts(message.get("content")):
-        match block.get("type"):
-            case "text":
-                scribe.say(text(block.get("text")))
-            case "tool_use":
-                scribe.call(text(block.get("id")), text(block.get("name")), block.get("input"))
-
-
-def _tool_result(scribe: TranscriptBuilder, block: Event) -> None:
-    if block.get("type") == "tool_result":
-        content = block.get("content")
-        blocks = parts(content)
-        shown = "\n".join(text(each.get("text")) for each in blocks) if blocks else text(content)
-        scribe.result(text(block.get("tool_use_id")), shown)
-
-
-def _claude_code_result(scribe: TranscriptBuilder, event: Event) -> None:
-    subtype = text(event.get("subtype"))
-    scribe.limit = _LIMITS.get(subtype)
-    told = _claude_code_usage(part(event, "usage"))
-    scribe.usage = Usage(
-        calls=number(event.get("num_turns")),
+def _claude_code_result(builder: TranscriptBuilder, event: Event) -> None:
+    subtype, said = _text(event.get("subtype")), _text(event.get("result"))
+    builder.limit = _LIMITS.get(subtype)
+    told = _claude_code_usage(event)
+    builder.usage = Usage(
+        calls=_number(event.get("num_turns")),
         prompt_tokens=told.prompt_tokens,
         completion_tokens=told.completion_tokens,
         cached_tokens=told.cached_tokens,
-        cost_usd=money(event.get("total_cost_usd")),
+        cost_usd=_money(event.get("total_cost_usd")),
     )
     failed = event.get("is_error") is True or subtype.startswith("error")
-    said = text(event.get("result"))
-    if failed and scribe.limit is None:
+    if failed and builder.limit is None:
         reasons = event.get("errors")
-        listed = "; ".join(map(text, reasons)) if isinstance(reasons, list) else ""
-        status = number(event.get("api_error_status"))
-        reason = said or listed or subtype
-        scribe.error = f"{reason} (HTTP status {status})" if status else reason
+        listed = "; ".join(map(_text, reasons)) if isinstance(reasons, list) else ""
+        status = _number(event.get("api_error_status"))
+        builder.error = said or listed or subtype
+        builder.error += f" (HTTP status {status})" if status else ""
     elif said:
-        scribe.response = said
+        builder.response = said
 
 
-def _claude_code_usage(usage: Event) -> Usage:
-    cached = number(usage.get("cache_read_input_tokens"))
-    fresh = number(usage.get("input_tokens")) + number(usage.get("cache_creation_input_tokens"))
-    return Usage(
-        calls=1,
-        prompt_tokens=fresh + cached,
-        completion_tokens=number(usage.get("output_tokens")),
-        cached_tokens=cached,
-        cost_usd=None,
+def _claude_code_usage(event: Event) -> Usage:
+    cached = "cache_read_input_tokens"
+    return _usage(
+        _part(event, "usage"),
+        prompt=("input_tokens", "cache_creation_input_tokens", cached),
+        completion="output_tokens",
+        cached=cached,
     )
 
 
-# Codex: `codex exec --json`.
-
-
-def read_codex(output: str) -> AgentTranscript:
-    """Read completed items, the turns' usage, and errors."""
-    scribe = TranscriptBuilder()
-    for event in events(output):
+def _read_codex(output: str) -> AgentTranscript:
+    """Read `codex exec --json`: completed items, the turns' usage, and errors."""
+    builder = TranscriptBuilder()
+    for event in _events(output):
         match event.get("type"):
             case "item.completed":
-                _item(scribe, part(event, "item"))
+                _codex_item(builder, _part(event, "item"))
             case "turn.completed":
-                scribe.usage = (scribe.usage or Usage()) + _codex_usage(part(event, "usage"))
+                usage = _usage(
+                    _part(event, "usage"),
+                    prompt=("input_tokens",),
+                    completion="output_tokens",
+                    cached="cached_input_tokens",
+                    reasoning="reasoning_output_tokens",
+                )
+                builder.spend(usage)
             case "turn.failed":
-                scribe.error = text(part(event, "error").get("message")) or "the turn failed"
+                builder.error = _text(_part(event, "error").get("message")) or "the turn failed"
             case "error":
                 # Written each time a connection is taken up again; a failed turn has its own event.
-                scribe.troubled(text(event.get("message")))
-    return scribe.finished()
+                builder.troubled(_text(event.get("message")))
+    return builder.finished()
 
 
-def _item(scribe: TranscriptBuilder, item: Event) -> None:
-    key = text(item.get("id"))
+def _codex_item(builder: TranscriptBuilder, item: Event) -> None:
+    key = item.get("id")
     match item.get("type"):
         case "agent_message":
-            scribe.turn(key)
-            scribe.say(text(item.get("text")))
+            builder.turn(_text(key))
+            builder.say(item.get("text"))
         case "command_execution":
-            code = item.get("exit_code")
-            scribe.call(key, "shell", {"command": text(item.get("command"))})
-            output = text(item.get("aggregated_output"))
-            scribe.result(key, output, code if isinstance(code, int) else None)
+            builder.call(key, "shell", {"command": _text(item.get("command"))})
+            builder.result(key, _text(item.get("aggregated_output")), item.get("exit_code"))
         case "file_change":
-            scribe.call(key, "file_change", {"changes": parts(item.get("changes"))})
-            scribe.result(key, text(item.get("status")))
+            builder.call(key, "file_change", {"changes": _parts(item.get("changes"))})
+            builder.result(key, _text(item.get("status")))
         case "mcp_tool_call":
-            name = f"{text(item.get('server'))}.{text(item.get('tool'))}"
-            scribe.call(key, name, _plain(item.get("arguments")))
-            failure = part(item, "error").get("message")
-            scribe.result(key, text(failure) or text(part(item, "result").get("content")))
+            name = f"{_text(item.get('server'))}.{_text(item.get('tool'))}"
+            builder.call(key, name, item.get("arguments") or {})
+            failure = _text(_part(item, "error").get("message"))
+            builder.result(key, failure or _text(_part(item, "result").get("content")))
         case kind:
-            scribe.tell(text(kind), text(item.get("text") or item.get("message") or ""))
+            builder.tell(_text(kind), _text(item.get("text") or item.get("message") or ""))
 
 
-def _plain(arguments: object) -> object:
-    return dict(arguments) if isinstance(arguments, Mapping) else arguments or {}
+def _read_copilot(output: str) -> AgentTranscript:  # noqa: C901 - a case for each kind of event
+    """Read `--output-format json`, in either form that GitHub's Copilot CLI writes.
 
-
-def _codex_usage(usage: Event) -> Usage:
-    return Usage(
-        calls=1,
-        prompt_tokens=number(usage.get("input_tokens")),
-        completion_tokens=number(usage.get("output_tokens")),
-        cached_tokens=number(usage.get("cached_input_tokens")),
-        reasoning_tokens=number(usage.get("reasoning_output_tokens")),
-        cost_usd=None,
-    )
-
-
-# GitHub Copilot CLI: `--output-format json`, in either of the two forms that it writes.
-
-
-def read_copilot(output: str) -> AgentTranscript:
-    """Read session events (`assistant.message`, …) and flat ones (`message`, `tool_use`, …)."""
-    scribe = TranscriptBuilder()
-    for event in events(output):
-        data = part(event, "data")
+    These are session events (`assistant.message`, …) and flat ones (`message`, `tool_use`, …).
+    """
+    builder = TranscriptBuilder()
+    for event in _events(output):
+        data = _part(event, "data")
         match event.get("type"):
             case "assistant.message":
-                _message(scribe, data)
+                builder.turn(_text(data.get("messageId")))
+                builder.say(data.get("content"))
+                for asked in _parts(data.get("toolRequests")):
+                    arguments = asked.get("arguments") or {}
+                    builder.call(asked.get("toolCallId"), asked.get("name"), arguments)
+                if tokens := _number(data.get("outputTokens")):
+                    # These events tell nothing of the prompts: the count is a lower bound.
+                    builder.spend(
+                        Usage(calls=1, completion_tokens=tokens, cost_usd=None, estimated=True)
+                    )
             case "tool.execution_complete":
-                _completed(scribe, data)
+                result = _part(data, "result")
+                ended = [_part(data, "shellExecution"), *_parts(result.get("contents"))]
+                codes = (each.get("exitCode") for each in ended)
+                code = next((code for code in codes if isinstance(code, int)), None)
+                failure = _text(_part(data, "error").get("message"))
+                shown = _text(result.get("content")) or failure
+                builder.result(data.get("toolCallId"), shown, code)
             case "model.call_failure":
-                told = f"HTTP {number(data.get('statusCode'))} {text(data.get('errorMessage'))}"
-                scribe.troubled(told.strip())
+                told = f"HTTP {_number(data.get('statusCode'))} {_text(data.get('errorMessage'))}"
+                builder.troubled(told.strip())
             case "session.error":
-                scribe.error = text(data.get("message")) or "the session failed"
+                builder.error = _text(data.get("message")) or "the session failed"
             case "message" if event.get("role") in ("assistant", None):
-                scribe.say(_words(event.get("content")))
+                builder.say(_words(event.get("content")))
             case "tool_use":
-                scribe.call(text(event.get("id")), text(event.get("name")), _input(event))
+                builder.call(event.get("id"), event.get("name"), event.get("input") or {})
             case "tool_result":
-                key = event.get("tool_use_id") or event.get("id")
-                scribe.result(text(key), _words(event.get("content") or event.get("output")))
+                shown = _words(event.get("content") or event.get("output"))
+                builder.result(event.get("tool_use_id") or event.get("id"), shown)
             case "usage":
-                scribe.usage = (scribe.usage or Usage(cost_usd=None)) + _copilot_usage(event)
-    return scribe.finished()
+                usage = _usage(
+                    _part(event, "usage") or event,
+                    prompt=("input_tokens",),
+                    completion="output_tokens",
+                    cached="cache_read_input_tokens",
+                )
+                builder.spend(usage)
+    return builder.finished()
 
 
-def _message(scribe: TranscriptBuilder, data: Event) -> None:
-    tokens = number(data.get("outputTokens"))
-    scribe.turn(text(data.get("messageId")))
-    scribe.say(text(data.get("content")))
-    for asked in parts(data.get("toolRequests")):
-        key, name = text(asked.get("toolCallId")), text(asked.get("name"))
-        scribe.call(key, name, asked.get("arguments") or {})
-    if tokens:
-        # These events tell nothing of the prompts: the count is a lower bound.
-        spent = Usage(calls=1, completion_tokens=tokens, cost_usd=None, estimated=True)
-        scribe.usage = (scribe.usage or Usage()) + spent
-
-
-def _completed(scribe: TranscriptBuilder, data: Event) -> None:
-    result = part(data, "result")
-    ended = [part(data, "shellExecution"), *parts(result.get("contents"))]
-    codes = [each.get("exitCode") for each in ended]
-    code = next((code for code in codes if isinstance(code, int)), None)
-    failure = part(data, "error").get("message")
-    shown = text(result.get("content")) or text(failure)
-    scribe.result(text(data.get("toolCallId")), shown, code)
-
-
-def _words(content: object) -> str:
-    blocks = parts(content)
-    return "".join(text(block.get("text")) for block in blocks) if blocks else text(content)
-
-
-def _input(event: Event) -> object:
-    given = event.get("input")
-    return dict(given) if isinstance(given, Mapping) else given or {}
-
-
-def _copilot_usage(event: Event) -> Usage:
-    told = part(event, "usage") or event
-    return Usage(
-        calls=1,
-        prompt_tokens=number(told.get("input_tokens")),
-        completion_tokens=number(told.get("output_tokens")),
-        cached_tokens=number(told.get("cache_read_input_tokens")),
-        cost_usd=None,
-    )
-
-
-# Cursor's agent: `--output-format stream-json`.
-
-
-def read_cursor(output: str) -> AgentTranscript:
-    """Read the assistant's messages, tool calls that began and ended, and the result."""
-    scribe = TranscriptBuilder()
-    for event in events(output):
+def _read_cursor(output: str) -> AgentTranscript:
+    """Read `--output-format stream-json`: messages, tool calls begun and ended, and the result."""
+    builder = TranscriptBuilder()
+    for event in _events(output):
         match event.get("type"):
             case "assistant":
-                for block in parts(part(event, "message").get("content")):
-                    scribe.say(text(block.get("text")))
+                for block in _parts(_part(event, "message").get("content")):
+                    builder.say(block.get("text"))
             case "tool_call":
-                _tool_call(scribe, event)
+                _cursor_tool_call(builder, event)
             case "result":
-                _cursor_result(scribe, event)
-    return scribe.finished()
+                said = _text(event.get("result"))
+                if event.get("is_error") is True:
+                    builder.error = said or "it failed"
+                elif said and not builder.spoke:
+                    # It joins all that was said; the last message alone is the answer, if any.
+                    builder.response = said
+                if usage := _part(event, "usage"):
+                    builder.usage = _usage(
+                        usage,
+                        prompt=("inputTokens", "cacheReadTokens", "cacheWriteTokens"),
+                        completion="outputTokens",
+                        cached="cacheReadTokens",
+                    )
+    return builder.finished()
 
 
-def _tool_call(scribe: TranscriptBuilder, event: Event) -> None:
-    key, called = text(event.get("call_id")), part(event, "tool_call")
+def _cursor_tool_call(builder: TranscriptBuilder, event: Event) -> None:
+    key, called = event.get("call_id"), _part(event, "tool_call")
     # The one key besides particulars says which tool it is: readToolCall, shellToolCall, …
     name = next((name for name, value in called.items() if isinstance(value, Mapping)), "tool")
-    about = part(called, name)
+    about = _part(called, name)
     if event.get("subtype") == "started":
-        named = text(about.get("name")) or name.removesuffix("ToolCall")
-        scribe.call(key, named, about.get("args") or about.get("arguments") or {})
+        named = _text(about.get("name")) or name.removesuffix("ToolCall")
+        builder.call(key, named, about.get("args") or about.get("arguments") or {})
     elif event.get("subtype") == "completed":
-        outcome = about.get("result")
-        success = outcome.get("success") if isinstance(outcome, Mapping) else None
-        shown = success.get("content") if isinstance(success, Mapping) else None
-        code = success.get("exitCode") if isinstance(success, Mapping) else None
-        scribe.result(key, text(shown or outcome), code if isinstance(code, int) else None)
+        success = _part(about, "result", "success")
+        shown = success.get("content") or about.get("result")
+        builder.result(key, _text(shown), success.get("exitCode"))
 
 
-def _cursor_result(scribe: TranscriptBuilder, event: Event) -> None:
-    said = text(event.get("result"))
-    if event.get("is_error") is True:
-        scribe.error = said or "it failed"
-    elif said and not scribe.spoke:
-        # It joins all that was said; the last message alone is the answer, where there is one.
-        scribe.response = said
-    usage = part(event, "usage")
-    if usage:
-        cached = number(usage.get("cacheReadTokens"))
-        written = number(usage.get("cacheWriteTokens"))
-        scribe.usage = Usage(
-            calls=1,
-            prompt_tokens=number(usage.get("inputTokens")) + cached + written,
-            completion_tokens=number(usage.get("outputTokens")),
-            cached_tokens=cached,
-            cost_usd=None,
-        )
-
-
-# Gemini CLI: `--output-format stream-json`.
-
-
-def read_gemini(output: str) -> AgentTranscript:
-    """Read messages (whole or in pieces), tool calls, tool results, and the result at the end."""
-    scribe = TranscriptBuilder()
-    for event in events(output):
+def _read_gemini(output: str) -> AgentTranscript:
+    """Read `--output-format stream-json`: messages (whole or in pieces), tools, and the result."""
+    builder = TranscriptBuilder()
+    for event in _events(output):
+        failure = _text(_part(event, "error").get("message"))
         match event.get("type"):
             case "message" if event.get("role") == "assistant":
-                scribe.say(text(event.get("content")))
+                builder.say(event.get("content"))
             case "tool_use":
-                scribe.call(
-                    text(event.get("tool_id")),
-                    text(event.get("tool_name")),
-                    event.get("parameters") or {},
-                )
+                arguments = event.get("parameters") or {}
+                builder.call(event.get("tool_id"), event.get("tool_name"), arguments)
             case "tool_result":
-                failure = part(event, "error").get("message")
-                shown = text(event.get("output")) or text(failure)
-                scribe.result(text(event.get("tool_id")), shown)
+                builder.result(event.get("tool_id"), _text(event.get("output")) or failure)
             case "error":
-                scribe.tell("error", text(event.get("message")))
+                builder.tell("error", _text(event.get("message")))
             case "result":
-                scribe.usage = _gemini_usage(part(event, "stats"))
+                if stats := _part(event, "stats"):
+                    builder.usage = _usage(
+                        stats,
+                        prompt=("input_tokens",),
+                        completion="output_tokens",
+                        cached="cached",
+                    )
                 if event.get("status") == "error":
-                    scribe.error = text(part(event, "error").get("message")) or "it failed"
-    return scribe.finished()
+                    builder.error = failure or "it failed"
+    return builder.finished()
 
 
-def _gemini_usage(stats: Event) -> Usage | None:
-    if not stats:
-        return None
-    return Usage(
-        calls=1,
-        prompt_tokens=number(stats.get("input_tokens")),
-        completion_tokens=number(stats.get("output_tokens")),
-        cached_tokens=number(stats.get("cached")),
-        cost_usd=None,
-    )
-
-
-# A program that prints its answer and nothing else.
-
-
-def read_plain(output: str) -> AgentTranscript:
-    """Take all of ``output`` for the answer."""
-    scribe = TranscriptBuilder()
+def _read_text(output: str) -> AgentTranscript:
+    """Take all that a program printed for its answer."""
+    builder = TranscriptBuilder()
     if output.strip():
-        scribe.say(output.strip())
-    return scribe.finished()
+        builder.say(output.strip())
+    return builder.finished()
+
+
+READERS: Mapping[str, Reader] = MappingProxyType(
+    {
+        "claude-code": _read_claude_code,
+        "codex": _read_codex,
+        "copilot": _read_copilot,
+        "cursor": _read_cursor,
+        "gemini": _read_gemini,
+        "text": _read_text,
+    }
+)

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import click
 
 from skillopt_ci import __version__
-from skillopt_ci.agents.cli_agents import AGENTS, agent_environ, agent_program, visible_names
+from skillopt_ci.agents.cli_agents import agent_environ, agent_program, visible_names
 from skillopt_ci.aio import map_ordered
 from skillopt_ci.cli.build import (
     check_places,
@@ -33,21 +33,23 @@ from skillopt_ci.cli.build import (
 )
 from skillopt_ci.cli.init import existing_skill, slug, unchanged_examples
 from skillopt_ci.cli.options import Globals, global_options, wants_colour
-from skillopt_ci.computer.computer import (
-    CommandResult,
-    ComputerFailure,
-    ComputerUnavailable,
-    Network,
-)
+from skillopt_ci.computer.computer import CommandResult, Network
 from skillopt_ci.computer.docker import call_engine, connect
-from skillopt_ci.computer.sandbox_limits import find_programs, usable_hierarchies
+from skillopt_ci.computer.sandbox import find_programs
+from skillopt_ci.computer.sandbox_limits import usable_hierarchies
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.config.rollout import ExternalConfig
 from skillopt_ci.config.scorers import ScorerSpec
 from skillopt_ci.confinement import current
-from skillopt_ci.errors import ExitCode, InfrastructureError, SkilloptError
+from skillopt_ci.errors import (
+    ComputerFailure,
+    ComputerUnavailable,
+    ExitCode,
+    InfrastructureError,
+    SkilloptError,
+)
 from skillopt_ci.git.process import Git
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger, Position
@@ -776,7 +778,7 @@ def workplace(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
 
 def _sandbox(environ: Mapping[str, str]) -> Finding:
     path = environ.get("PATH", os.defpath)
-    version = _version(find_programs(path).bwrap, environ)
+    version = _version(find_programs(path)["bwrap"], environ)
     groups = "control groups limit each as a whole"
     if usable_hierarchies() is None:
         groups = "no control groups: each process is limited by itself"
@@ -869,9 +871,9 @@ def agent_findings(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Findi
 
 
 async def _program(settings: ExternalConfig, places: ComputerPool, loaded: Loaded) -> Finding:
-    facts, root = AGENTS[settings.agent], loaded.root.resolve()
-    program = agent_program(facts, settings, root)
-    seen = agent_environ(facts, settings, root, {})
+    root = loaded.root.resolve()
+    program = agent_program(settings, root)
+    seen = agent_environ(settings, root, {})
     known = settings.agent != "command"
     # what a program of one's own makes of --version, who knows
     asked = (program, "--version") if known else ("sh", "-c", 'command -v "$1"', "sh", program)
@@ -905,7 +907,7 @@ def _reach(
     """What a known agent needs to ask its model; a program of one's own may need neither."""
     if settings.agent == "command":
         return
-    names = visible_names(AGENTS[settings.agent], settings)
+    names = visible_names(settings)
     if not any(environ.get(name) for name in names):
         text = f"it has no key: none of {', '.join(names) or 'rollout.solver.env'} is set"
         yield Finding(_PART, "warning", text, blocks=True)

@@ -24,17 +24,15 @@ def computers(settings: ComputerConfig, environ: Mapping[str, str]) -> Computers
     return Sandboxes(search_path)
 
 
-def spec(
-    settings: ComputerConfig, *, image: str = "", environ: Mapping[str, str] | None = None
-) -> ComputerSpec:
-    """Return what is configured for one computer; ``image`` and ``environ`` are the task's own."""
+def spec(settings: ComputerConfig) -> ComputerSpec:
+    """Return what is configured for every computer."""
     return ComputerSpec(
         Network(settings.network),
-        image or settings.image,
+        settings.image,
         settings.memory_mb,
         settings.cpus,
         settings.processes,
         settings.disk_mb,
-        {**settings.environ, **(environ or {})},
+        dict(settings.environ),
         settings.readable,
     )

@@ -1,22 +1,58 @@
-"""The contract: what a computer is asked for, what it does, and what a command in it comes to."""
+"""A computer: a place to run commands in, whose files only commands inside it can reach.
 
-import fcntl
+Every file operation is itself a command, so a file is reached with the rights that the agent has
+and no more: whatever links the agent lays, they lead to what it could read and write anyway, never
+to a file of the host.
+"""
+
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+import posixpath
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from skillopt_ci.errors import InfrastructureError, SkilloptError, UsageError
+from skillopt_ci.computer.archive import Member, pack, selected, unpack, with_parents
+from skillopt_ci.computer.process import Capture, Execution
+from skillopt_ci.errors import ComputerFailure, FileRefused
 
 #: The agent's folder inside, writable. All relative paths start here.
 WORKDIR = "/workspace"
-
 #: The agent's home inside, writable and empty.
 HOME = "/home/agent"
+
+#: Seconds that reading or writing a file may take.
+_PATIENCE = 120.0
+#: Most bytes of names that go on one command line.
+_LINE_BYTES = 60_000
+#: What Linux takes of one argument, and what it takes of all with room to spare.
+_ARGUMENT_BYTES, _ARGUMENTS_BYTES = 131_000, 1_000_000
+_LISTING_BYTES = 20_000_000
+#: What a file takes in a tar beside its content: header and padding; and the tar's end.
+_MEMBER_BYTES, _END_BYTES = 2048, 20_480
+
+#: Sets out for the folder and becomes the command, with a shell's codes for what cannot be begun.
+START = 'cd -- "$1" || exit 126; shift; exec "$@"'
+
+_REASONS = {
+    71: "there is no such file",
+    72: "it is not a regular file",
+    73: "there is a folder of that name",
+    74: "it cannot be written",
+}
+_READ = '[ -e "$1" ] || exit 71; [ -f "$1" ] || exit 72; exec head -c "$2" -- "$1"'
+_WRITE = """\
+[ ! -d "$1" ] || exit 73
+mkdir -p -- "$2" || exit 74
+trap 'rm -f -- "$4"' EXIT
+cat > "$4" && chmod "$3" "$4" && mv -f -- "$4" "$1" || exit 74
+"""
+_LIST = "exec find . -mindepth 1 '(' -type f -o -type d -o -type l ')' -print0"
+_PACK = 'limit=$1; shift; tar -cf - --no-recursion -- "$@" | head -c "$limit"'
+_UNPACK = "exec tar -xmf -"
 
 
 class Network(StrEnum):
@@ -31,11 +67,11 @@ class ComputerSpec:
     """What a task asks for. Every limit is applied, or the computer refuses to start.
 
     ``environ`` is set inside; nothing of our own environment is inherited. ``readable`` are
-    folders and files of this machine that are mounted read-only at the same path.
+    folders and files of this machine that are mounted read-only at the same path. ``image`` is for
+    Docker only.
     """
 
     network: Network = Network.NONE
-    #: Docker only.
     image: str = ""
     memory_mb: int = 1024
     cpus: float = 1.0
@@ -64,11 +100,32 @@ class CommandResult:
     seconds: float = 0.0
 
 
-class Computer(Protocol):
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command to run inside; ``cwd`` is absolute."""
+
+    arguments: Sequence[str]
+    timeout: float
+    stdin: bytes = b""
+    cwd: str = WORKDIR
+    environ: Mapping[str, str] = field(default_factory=dict)
+    output_bytes: int = 64_000
+
+
+#: Runs a command inside, in which alone kinds of computers differ; raises ComputerFailure.
+Shell = Callable[[Command], Awaitable[Execution]]
+
+
+@dataclass(frozen=True, slots=True)
+class Computer:
     """One place to work in. Paths are absolute, or relative to WORKDIR.
 
-    Every method raises :class:`ComputerFailure` if the computer itself fails.
+    Every method raises :class:`ComputerFailure` if the computer itself fails. ``locate`` says
+    where a path inside really is.
     """
+
+    shell: Shell
+    locate: Callable[[str], str] = str
 
     async def run(
         self,
@@ -85,24 +142,58 @@ class Computer(Protocol):
         All that it started is killed with it: after ``timeout`` seconds, on cancellation, and
         when it ends by itself. Nothing works on in the background.
         """
-        ...
+        reason = _unspeakable((*command, cwd, *environ, *environ.values()))
+        if reason or not command:
+            return CommandResult(126, stderr=reason or "there is no command")
+        folder = self.locate(posixpath.join(WORKDIR, cwd))
+        done = await self.shell(
+            Command(tuple(command), timeout, stdin, folder, environ, output_bytes)
+        )
+        return CommandResult(
+            done.exit_code,
+            done.stdout.text(),
+            done.stderr.text(),
+            done.timed_out,
+            done.stdout.truncated or done.stderr.truncated,
+            done.limit,
+            done.seconds,
+        )
 
     async def read(self, path: str, *, max_bytes: int = 1_000_000) -> bytes:
         """Return a file's content. Raises :class:`FileRefused`."""
-        ...
+        script = (_READ, self._file(path), str(max_bytes + 1))
+        done = await self._perform(path, script, output_bytes=max_bytes)
+        return _complete(done.stdout, path, max_bytes)
 
     async def write(self, path: str, content: bytes, *, executable: bool = False) -> None:
         """Write a file as a whole, with the folders above it. Raises :class:`FileRefused`."""
-        ...
+        file = self._file(path)
+        mode = "755" if executable else "644"
+        script = (_WRITE, file, posixpath.dirname(file), mode, f"{file}.{secrets.token_hex(8)}")
+        await self._perform(path, script, stdin=content)
 
     async def export(self, paths: Sequence[str], *, max_bytes: int) -> bytes:
         """Return files and folders of WORKDIR as an uncompressed tar, the same for the same files.
 
         ``paths`` are relative; ``*``, ``?``, ``[…]`` and ``**`` are globs, and one that matches
-        nothing adds nothing. Of what is found, regular files, folders and symbolic links that
-        stay inside are taken. ``max_bytes`` limits their content. Raises :class:`FileRefused`.
+        nothing adds nothing. Regular files, folders and symbolic links that stay inside are taken.
+        ``max_bytes`` limits their content. Raises :class:`FileRefused`.
         """
-        ...
+        listing = await self._perform(WORKDIR, (_LIST,), output_bytes=_LISTING_BYTES)
+        names = _complete(listing.stdout, WORKDIR, _LISTING_BYTES).split(b"\0")
+        found = [name.decode("utf-8", "surrogateescape").removeprefix("./") for name in names[:-1]]
+        members, left = list[Member](), max_bytes
+        for portion in _portions(selected(found, paths)):
+            limit = left + _MEMBER_BYTES * len(portion) + _END_BYTES
+            # One byte more tells a tar that is too large from one that just fits.
+            script = (_PACK, str(limit + 1), *portion)
+            packed = await self._perform(WORKDIR, script, output_bytes=limit)
+            fresh = unpack(_complete(packed.stdout, "the export", max_bytes))
+            members += fresh
+            left -= sum(len(member.content) for member in fresh)
+            if left < 0:
+                raise FileRefused(f"the export: more than {max_bytes} bytes.")
+        return pack(members)
 
     async def load(self, archive: bytes) -> None:
         """Unpack a tar in WORKDIR.
@@ -110,7 +201,29 @@ class Computer(Protocol):
         Raises :class:`FileRefused`, before anything is written, for members that lead outside
         and those that are no files, folders or symbolic links.
         """
-        ...
+        members = with_parents(unpack(archive, strict=True))
+        await self._perform(WORKDIR, (_UNPACK,), stdin=pack(members))
+
+    def _file(self, path: str) -> str:
+        if not path or path.endswith("/") or _unspeakable((path,)):
+            raise FileRefused(f"{path!r} is not the name of a file.")
+        return self.locate(posixpath.join(WORKDIR, path))
+
+    async def _perform(
+        self, path: str, script: Sequence[str], *, stdin: bytes = b"", output_bytes: int = 4096
+    ) -> Execution:
+        text, *arguments = script
+        command = ("/bin/sh", "-c", text, "sh", *arguments)
+        done = await self.shell(
+            Command(command, _PATIENCE, stdin, self.locate(WORKDIR), {}, output_bytes)
+        )
+        if done.timed_out:
+            raise ComputerFailure(f"{path}: the computer did not answer in {_PATIENCE:g} s.")
+        if done.exit_code:
+            reason = _REASONS.get(done.exit_code) or done.stderr.text().strip()
+            full = " The disk is full." if done.limit == "disk" else ""
+            raise FileRefused(f"{path}: {reason or 'it cannot be reached'}.{full}")
+        return done
 
 
 class Computers(Protocol):
@@ -118,12 +231,12 @@ class Computers(Protocol):
 
     @property
     def name(self) -> str:
-        """Return the kind's name in the configuration."""
+        """The kind's name in the configuration."""
         ...
 
     @property
     def caveat(self) -> str:
-        """Return what this kind does not guarantee here, as a sentence for reports, or nothing.
+        """What this kind does not guarantee here, as a sentence for reports, or nothing.
 
         It is settled once :meth:`check` has returned.
         """
@@ -146,137 +259,35 @@ class Computers(Protocol):
         ...
 
 
-# What can go wrong with a computer.
+def _unspeakable(words: Sequence[str]) -> str:
+    """Say why no program can be given these words; empty if one can.
 
-
-class ComputerUnavailable(UsageError):
-    """This kind of computer, or a limit that was asked for, cannot be had on this machine."""
-
-
-class ComputerFailure(InfrastructureError):
-    """The computer itself failed: nothing that was run in it is to blame, a new one may work."""
-
-
-class FileRefused(SkilloptError):
-    """A path is not there, is no plain file, is outside or too large: the caller's business."""
-
-
-# Who a computer belongs to: a process of this machine, told apart from all later ones.
-
-_PROC = Path("/proc")
-_SHAPE = re.compile(r"([0-9a-f]{12})-(\d+)-(\d+)")
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """A process: where its number is valid (boot and PID namespace), its number, its start."""
-
-    place: str
-    pid: int
-    started: int
-
-    def __str__(self) -> str:
-        return f"{self.place}-{self.pid}-{self.started}"
-
-
-def this_process() -> Owner:
-    """Return the process that asks."""
-    pid = os.getpid()
-    return Owner(_place(), pid, _started(pid) or 0)
-
-
-def parse(text: str) -> Owner | None:
-    """Return the owner that ``text`` names, None if it names none."""
-    match = _SHAPE.fullmatch(text)
-    return Owner(match[1], int(match[2]), int(match[3])) if match else None
-
-
-def is_gone(owner: Owner) -> bool:
-    """Tell whether the owner has certainly ended: False for one of another machine or namespace."""
-    return owner.place == _place() and _started(owner.pid) != owner.started
-
-
-def _place() -> str:
-    boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip().replace("-", "")
-    namespace = (_PROC / "self/ns/pid").readlink().name.strip("pid:[]")
-    return f"{int(boot[:12], 16) ^ int(namespace):012x}"[-12:]
-
-
-def _started(pid: int) -> int | None:
-    """Return when a process began, in ticks since boot; None if it has ended."""
+    They may come from a model, so that this must not look like a failure of the computer.
+    """
+    if any("\0" in word for word in words):
+        return "an argument has a zero byte"
     try:
-        stat = (_PROC / str(pid) / "stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    state, *fields = stat.rpartition(")")[2].split()
-    return None if state in "ZX" else int(fields[18])
+        sizes = [len(os.fsencode(word)) for word in words]
+    except UnicodeEncodeError:
+        return "an argument is no text that can be encoded"
+    long = max(sizes) > _ARGUMENT_BYTES or sum(sizes) > _ARGUMENTS_BYTES
+    return "the arguments are too long" if long else ""
 
 
-# Files that are nowhere: content in memory, to be handed to a program as a descriptor.
-
-_SEALS = fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
-
-
-@contextmanager
-def sealed_file(content: bytes) -> Iterator[int]:
-    """Yield a descriptor to read ``content`` from, which nobody can change."""
-    descriptor = os.memfd_create("skillopt-ci", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
-        with open(descriptor, "wb", closefd=False) as stream:
-            stream.write(content)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
-        yield descriptor
-    finally:
-        os.close(descriptor)
+def _complete(output: Capture, path: str, max_bytes: int) -> bytes:
+    if output.truncated:
+        raise FileRefused(f"{path}: more than {max_bytes} bytes.")
+    return output.content()
 
 
-# A stream of bytes, of which only beginning and end are kept.
-
-
-@dataclass(slots=True)
-class Capture:
-    """Takes any number of bytes and holds about ``limit`` of them: the first and the last half."""
-
-    limit: int
-    total: int = 0
-    _head: bytearray = field(default_factory=bytearray)
-    _tail: bytearray = field(default_factory=bytearray)
-
-    def feed(self, chunk: bytes) -> None:
-        """Take the next bytes of the stream."""
-        self.total += len(chunk)
-        room = (self.limit + 1) // 2 - len(self._head)
-        if room > 0:
-            self._head += chunk[:room]
-            chunk = chunk[room:]
-        self._tail += chunk
-        if len(self._tail) > 2 * self._tail_limit + 65_536:
-            self._trim()
-
-    @property
-    def truncated(self) -> bool:
-        """Whether something is missing."""
-        return self.total > self.limit
-
-    def content(self) -> bytes:
-        """Return what is kept, without a mark where something is missing."""
-        self._trim()
-        return bytes(self._head + self._tail)
-
-    def text(self) -> str:
-        """Return what is kept as text, with a line in place of what is missing."""
-        self._trim()
-        if not self.truncated:
-            return (self._head + self._tail).decode("utf-8", errors="replace")
-        head, tail = (part.decode("utf-8", errors="replace") for part in (self._head, self._tail))
-        return f"{head}\n[… {self.total - self.limit} bytes left out …]\n{tail}"
-
-    @property
-    def _tail_limit(self) -> int:
-        return self.limit // 2
-
-    def _trim(self) -> None:
-        surplus = len(self._tail) - self._tail_limit
-        if surplus > 0:
-            del self._tail[:surplus]
+def _portions(names: Sequence[str]) -> list[list[str]]:
+    """Divide names into command lines."""
+    portions: list[list[str]] = []
+    size = _LINE_BYTES
+    for name in names:
+        size += len(name.encode("utf-8", "surrogateescape")) + 1
+        if size > _LINE_BYTES:
+            portions.append([])
+            size = 0
+        portions[-1].append(name)
+    return portions

@@ -6,21 +6,13 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from skillopt_ci.computer import process
-from skillopt_ci.computer.computer import (
-    HOME,
-    WORKDIR,
-    Computer,
-    ComputerFailure,
-    ComputerSpec,
-    ComputerUnavailable,
-)
-from skillopt_ci.computer.process import kill_marked
-from skillopt_ci.computer.shell import START, Command, Ended, ShellComputer
+from skillopt_ci.computer.computer import HOME, START, WORKDIR, Command, Computer, ComputerSpec
+from skillopt_ci.computer.process import Execution, execute, kill_marked
 from skillopt_ci.confinement import Cell, current
+from skillopt_ci.errors import ComputerFailure, ComputerUnavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,44 +37,40 @@ class Unconfined:
     @asynccontextmanager
     async def _opened(self, spec: ComputerSpec) -> AsyncIterator[Computer]:
         with tempfile.TemporaryDirectory(prefix="skillopt-ci-", ignore_cleanup_errors=True) as name:
-            for inside in _inside(Path(name)).values():
-                Path(inside).mkdir()
+            folders = {WORKDIR: f"{name}/workspace", HOME: f"{name}/home"}
+            for folder in folders.values():
+                Path(folder).mkdir()
             cell = await asyncio.to_thread(lambda: current().cell(Path(name)))
-            folder = _Folder(cell, self.search_path, spec.environ)
+            basic = {"PATH": self.search_path, "HOME": folders[HOME], "LANG": "C.UTF-8"}
+            shell = _FolderShell(cell, folders, {**basic, **spec.environ})
             try:
-                yield ShellComputer(folder, folder.place)
+                yield Computer(shell, shell.locate)
             finally:
                 # What went into a session of its own before the command that started it ended.
-                kill_marked("HOME", folder.places[HOME])
+                kill_marked("HOME", folders[HOME])
 
 
 @dataclass(frozen=True, slots=True)
-class _Folder:
+class _FolderShell:
     cell: Cell
-    search_path: str
-    environ: Mapping[str, str] = field(default_factory=dict)
+    folders: Mapping[str, str]
+    environ: Mapping[str, str]
 
-    @property
-    def places(self) -> dict[str, str]:
-        return _inside(self.cell.folder)
-
-    def place(self, path: str) -> str:
-        """Return where a path of the contract is on this machine."""
+    def locate(self, path: str) -> str:
         normal = posixpath.normpath(path)
-        for inside, outside in self.places.items():
+        for inside, outside in self.folders.items():
             if normal == inside or normal.startswith(f"{inside}/"):
                 return outside + normal.removeprefix(inside)
         return path
 
-    async def __call__(self, command: Command) -> Ended:
-        basic = {"PATH": self.search_path, "HOME": self.places[HOME], "LANG": "C.UTF-8"}
+    async def __call__(self, command: Command) -> Execution:
         arguments, environ = self.cell.command(
             ("/bin/sh", "-c", START, "sh", command.cwd, *command.arguments),
-            {**basic, **self.environ, **command.environ},
+            {**self.environ, **command.environ},
             self.cell.folder,
         )
         try:
-            done = await process.execute(
+            return await execute(
                 arguments,
                 stdin=command.stdin,
                 environ=environ,
@@ -92,9 +80,3 @@ class _Folder:
             )
         except (OSError, ValueError) as error:
             raise ComputerFailure(f"A command could not be started: {error}.") from error
-        status = 128 - done.status if done.status < 0 else done.status
-        return Ended(status, done.stdout, done.stderr, done.timed_out, seconds=done.seconds)
-
-
-def _inside(root: Path) -> dict[str, str]:
-    return {WORKDIR: str(root / "workspace"), HOME: str(root / "home")}

@@ -3,10 +3,19 @@
 import tempfile
 from pathlib import Path
 
-from skillopt_ci.computer.computer import Computer, Computers, ComputerSpec, ComputerUnavailable
+from skillopt_ci.computer.computer import Computer, Computers, ComputerSpec
+from skillopt_ci.errors import ComputerUnavailable
 
 _SPEC = ComputerSpec(memory_mb=256, processes=32, disk_mb=32)
 _CONTENT = b"probe"
+#: The loopback of the computer itself, and tunnels that lead nowhere, which the kernel makes in
+#: every new network namespace.
+_HARMLESS = frozenset(
+    {
+        *("lo", "sit0", "tunl0", "ip6tnl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0"),
+        "ip6gre0",
+    }
+)
 
 
 async def probe(computers: Computers) -> None:
@@ -19,52 +28,26 @@ async def probe(computers: Computers) -> None:
         outside.flush()
         Path(outside.name).chmod(0o644)
         async with computers.open(_SPEC) as computer:
-            for complaint in (
-                await _work(computer),
-                await _outside_is_visible(computer, Path(outside.name)),
-                await _network_is_there(computer),
-            ):
-                if complaint:
-                    raise ComputerUnavailable(
-                        f"The computer does not do what it promises: {complaint}.",
-                        hint="Choose another `rollout.computer.type` on this machine.",
-                    )
+            complaint = await _complaint(computer, outside.name)
+            if complaint:
+                raise ComputerUnavailable(
+                    f"The computer does not do what it promises: {complaint}.",
+                    hint="Choose another `rollout.computer.type` on this machine.",
+                )
 
 
-async def _work(computer: Computer) -> str:
+async def _complaint(computer: Computer, outside: str) -> str:
     await computer.write("probe", _CONTENT)
     done = await computer.run(["cat", "probe"], timeout=30)
-    return "" if done.stdout.encode() == _CONTENT else f"a file could not be used {done.stderr}"
-
-
-async def _outside_is_visible(computer: Computer, file: Path) -> str:
-    done = await computer.run(["cat", str(file)], timeout=30)
-    return "" if done.exit_code else f"{file} can be read from inside"
-
-
-async def _network_is_there(computer: Computer) -> str:
-    """Look at the table of network devices, which needs no program of the image but `cat`."""
+    if done.stdout.encode() != _CONTENT:
+        return f"a file could not be used {done.stderr}"
+    done = await computer.run(["cat", outside], timeout=30)
+    if not done.exit_code:
+        return f"{outside} can be read from inside"
+    # the table of network devices needs no program of the image but `cat`
     done = await computer.run(["cat", "/proc/net/dev"], timeout=30)
     devices = [line.split(":")[0].strip() for line in done.stdout.splitlines()[2:]]
     if "lo" not in devices and done.exit_code:
         return "its network devices cannot be seen"
     others = ", ".join(name for name in devices if name not in _HARMLESS)
     return f"the network device {others} is inside" if others else ""
-
-
-#: The loopback of the computer itself, and tunnels that lead nowhere, which the kernel makes in
-#: every new network namespace.
-_HARMLESS = frozenset(
-    {
-        "lo",
-        "sit0",
-        "tunl0",
-        "ip6tnl0",
-        "gre0",
-        "gretap0",
-        "erspan0",
-        "ip_vti0",
-        "ip6_vti0",
-        "ip6gre0",
-    }
-)

@@ -1,106 +1,81 @@
-"""A program of this machine: fed, listened to within bounds, and killed with all it started."""
+"""Programs of this machine: run within bounds, and killed with everything they started."""
 
 import asyncio
 import contextlib
+import fcntl
 import os
+import re
 import signal
 import time
 from asyncio.subprocess import Process
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from skillopt_ci.aio import shielded
-from skillopt_ci.computer.computer import Capture, sealed_file
 
-# Everything that a running program has started, in whatever process group or session.
-
-_PROCESSES = Path("/proc")
-
-
-def kill_tree(root: int) -> None:
-    """Kill the process ``root``, its group, and all that descends from it.
-
-    Agents start their commands in sessions of their own, which a signal to the group misses. All
-    are stopped first, so that none of them can start another meanwhile. Without ``/proc`` only the
-    group is killed.
-    """
-    _signal_group(root, signal.SIGSTOP)
-    found: set[int] = set()
-    while fresh := descendants(root) - found:
-        for process in fresh:
-            _signal(process, signal.SIGSTOP)
-        found |= fresh
-    for process in found:
-        _signal(process, signal.SIGKILL)
-    _signal_group(root, signal.SIGKILL)
-
-
-def kill_marked(name: str, value: str) -> None:
-    """Kill every process that was started with the variable ``name`` set to ``value``.
-
-    These are what outlived those that started them. Without ``/proc`` none is found.
-    """
-    mark = f"{name}={value}".encode()
-    for entry in _processes():
-        with contextlib.suppress(OSError):
-            if mark in (entry / "environ").read_bytes().split(b"\0"):
-                _signal(int(entry.name), signal.SIGKILL)
-
-
-def descendants(root: int) -> set[int]:
-    """Return the processes that descend from ``root`` at this moment."""
-    children = defaultdict(list)
-    for process, parent in _parents():
-        children[parent].append(process)
-    found: set[int] = set()
-    waiting = [root]
-    while waiting:
-        fresh = [child for child in children[waiting.pop()] if child not in found]
-        found.update(fresh)
-        waiting += fresh
-    return found
-
-
-def _parents() -> Iterator[tuple[int, int]]:
-    for entry in _processes():
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            # The program's name stands in parentheses and may itself hold any character.
-            fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
-            yield int(entry.name), int(fields[1])
-
-
-def _processes() -> list[Path]:
-    found = _PROCESSES.iterdir() if _PROCESSES.is_dir() else ()
-    return [entry for entry in found if entry.name.isdigit()]
-
-
-def _signal(process: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(process, number)
-
-
-def _signal_group(leader: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, number)
-
-
-#: Seconds for which output is awaited that somebody who escaped the kill may hold open.
+_PROC = Path("/proc")
+#: Seconds to wait for output whose pipe a process that escaped the kill may still hold open.
 _PATIENCE = 2.0
+_SEALS = fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+_IDENTITY = re.compile(r"([0-9a-f]{12})-(\d+)-(\d+)")
+
+
+@dataclass(slots=True)
+class Capture:
+    """Takes any number of bytes and keeps the first and the last half of ``limit``."""
+
+    limit: int
+    total: int = 0
+    _head: bytearray = field(default_factory=bytearray)
+    _tail: bytearray = field(default_factory=bytearray)
+
+    def feed(self, chunk: bytes) -> None:
+        self.total += len(chunk)
+        room = (self.limit + 1) // 2 - len(self._head)
+        if room > 0:
+            self._head += chunk[:room]
+            chunk = chunk[room:]
+        self._tail += chunk
+        if len(self._tail) > self.limit + 65_536:
+            self._trim()
+
+    @property
+    def truncated(self) -> bool:
+        return self.total > self.limit
+
+    def content(self) -> bytes:
+        """What is kept, without a mark where something is missing."""
+        self._trim()
+        return bytes(self._head + self._tail)
+
+    def text(self) -> str:
+        """What is kept as text, with a line in place of what is missing."""
+        if not self.truncated:
+            return self.content().decode("utf-8", errors="replace")
+        self._trim()
+        head, tail = (part.decode("utf-8", errors="replace") for part in (self._head, self._tail))
+        return f"{head}\n[… {self.total - self.limit} bytes left out …]\n{tail}"
+
+    def _trim(self) -> None:
+        surplus = len(self._tail) - self.limit // 2
+        if surplus > 0:
+            del self._tail[:surplus]
 
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """How a program ended: its status (negative: the signal that killed it) and its output."""
+    """How a command ended and what it wrote; ``exit_code`` is 128+n if signal n killed it."""
 
-    status: int
+    exit_code: int
     stdout: Capture
     stderr: Capture
-    timed_out: bool
-    seconds: float
+    timed_out: bool = False
+    limit: str = ""
+    seconds: float = 0.0
 
 
 async def execute(
@@ -114,21 +89,22 @@ async def execute(
     pass_fds: Sequence[int] = (),
     clock: Callable[[], float] = time.monotonic,
 ) -> Execution:
-    """Run ``arguments`` to their end or for ``timeout`` seconds; then kill all it started.
+    """Run ``arguments`` to their end or for ``timeout`` seconds; then kill all they started.
 
     Raises OSError or ValueError if the program cannot be started.
     """
     begin = clock()
-    outputs = Capture(output_bytes), Capture(output_bytes)
+    stdout, stderr = Capture(output_bytes), Capture(output_bytes)
+    timed_out = False
     with sealed_file(stdin) as source:
-        async with _listening(outputs[0]) as stdout, _listening(outputs[1]) as stderr:
+        async with _captured(stdout) as stdout_fd, _captured(stderr) as stderr_fd:
             try:
                 process = await started(
                     asyncio.create_subprocess_exec(
                         *arguments,
                         stdin=source,
-                        stdout=stdout,
-                        stderr=stderr,
+                        stdout=stdout_fd,
+                        stderr=stderr_fd,
                         env=dict(environ),
                         cwd=cwd,
                         pass_fds=pass_fds,
@@ -136,16 +112,25 @@ async def execute(
                     )
                 )
             finally:
-                os.close(stdout)
-                os.close(stderr)
-            timed_out = await _outlives(process, timeout)
-    return Execution(process.returncode or 0, *outputs, timed_out, round(clock() - begin, 3))
+                os.close(stdout_fd)
+                os.close(stderr_fd)
+            try:
+                async with asyncio.timeout(timeout):
+                    await process.wait()
+            except TimeoutError:
+                timed_out = True
+            finally:
+                await _end(process)
+    status = process.returncode or 0
+    exit_code = 128 - status if status < 0 else status
+    seconds = round(clock() - begin, 3)
+    return Execution(exit_code, stdout, stderr, timed_out, seconds=seconds)
 
 
 async def started(starting: Coroutine[Any, Any, Process]) -> Process:
     """Wait for the start of a leader of a process group, and kill the group if cancelled.
 
-    Left to itself asyncio would kill the first process alone, and could wait for pipes for ever
+    Left to itself asyncio would kill the first process alone, and could wait for ever for pipes
     that it had not yet opened.
     """
     start = asyncio.ensure_future(starting)
@@ -156,49 +141,170 @@ async def started(starting: Coroutine[Any, Any, Process]) -> Process:
         raise
 
 
-async def _outlives(process: Process, timeout: float) -> bool:
-    """Wait for the end, or bring it about; tell which."""
-    try:
-        async with asyncio.timeout(timeout):
-            await process.wait()
-    except TimeoutError:
-        return True
-    finally:
-        await _end(process)
-    return False
-
-
 async def _end(process: Process) -> None:
-    """Kill a program with all it started; after a normal end, what it has left of its group."""
+    """Kill a program with all it started; after a normal end, what it left of its group."""
     if process.returncode is None:
         kill_tree(process.pid)
     else:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+        _signal_group(process.pid, signal.SIGKILL)
     await shielded(process.wait())
 
 
 @asynccontextmanager
-async def _listening(output: Capture) -> AsyncIterator[int]:
-    """Yield the end of a pipe to write to; the block's end waits for the writers to close it.
+async def _captured(output: Capture) -> AsyncIterator[int]:
+    """Yield the writing end of a pipe; leaving waits until its writers have closed it.
 
-    The pipe is ours and not asyncio's, which may not see a program's end before all that it
+    The pipe is ours and not asyncio's, which may not see a program end before everything that it
     started has closed its output.
     """
     source, sink = os.pipe()
+    async with pipe_reader(source) as reader:
+
+        async def listen() -> None:
+            while chunk := await reader.read(65_536):
+                output.feed(chunk)
+
+        listener = asyncio.create_task(listen())
+        try:
+            yield sink
+            await asyncio.wait([listener], timeout=_PATIENCE)
+        finally:
+            listener.cancel()
+
+
+@asynccontextmanager
+async def pipe_reader(descriptor: int) -> AsyncIterator[asyncio.StreamReader]:
+    """Read from ``descriptor``, which is closed at the end."""
     reader = asyncio.StreamReader()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(source, "rb", buffering=0)
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", buffering=0)
     )
-    listener = asyncio.create_task(_listen(reader, output))
     try:
-        yield sink
-        await asyncio.wait([listener], timeout=_PATIENCE)
+        yield reader
     finally:
-        listener.cancel()
         transport.close()
 
 
-async def _listen(stream: asyncio.StreamReader, output: Capture) -> None:
-    while chunk := await stream.read(65_536):
-        output.feed(chunk)
+@contextmanager
+def sealed_file(content: bytes) -> Iterator[int]:
+    """Yield a descriptor of a file in memory that nobody can change."""
+    descriptor = os.memfd_create("skillopt-ci", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        with open(descriptor, "wb", closefd=False) as stream:
+            stream.write(content)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def kill_tree(root: int) -> None:
+    """Kill the process ``root``, its group, and all that descends from it.
+
+    Agents start commands in sessions of their own, which a signal to the group misses. All are
+    stopped first, so that none can start another meanwhile. Without ``/proc`` only the group is
+    killed.
+    """
+    _signal_group(root, signal.SIGSTOP)
+    found: set[int] = set()
+    while fresh := _descendants(root) - found:
+        for process in fresh:
+            _signal(process, signal.SIGSTOP)
+        found |= fresh
+    for process in found:
+        _signal(process, signal.SIGKILL)
+    _signal_group(root, signal.SIGKILL)
+
+
+def kill_marked(name: str, value: str) -> None:
+    """Kill every process that was started with the variable ``name`` set to ``value``.
+
+    These have outlived the processes that started them. Without ``/proc`` none is found.
+    """
+    mark = f"{name}={value}".encode()
+    for entry in _processes():
+        with contextlib.suppress(OSError):
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                _signal(int(entry.name), signal.SIGKILL)
+
+
+def _descendants(root: int) -> set[int]:
+    children = defaultdict(list)
+    for entry in _processes():
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            children[int(_stat(entry)[1])].append(int(entry.name))
+    found: set[int] = set()
+    waiting = [root]
+    while waiting:
+        fresh = [child for child in children[waiting.pop()] if child not in found]
+        found.update(fresh)
+        waiting += fresh
+    return found
+
+
+def _processes() -> list[Path]:
+    found = _PROC.iterdir() if _PROC.is_dir() else ()
+    return [entry for entry in found if entry.name.isdigit()]
+
+
+def _stat(process: Path) -> list[str]:
+    """State, parent and so on, see proc(5)."""
+    # The program's name stands in parentheses before them and may itself hold any character.
+    return (process / "stat").read_bytes().rpartition(b")")[2].decode().split()
+
+
+def _signal(process: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(process, number)
+
+
+def _signal_group(leader: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """A process told apart from all later ones.
+
+    ``namespace`` says where its number is valid (boot and PID namespace), ``started`` is in ticks
+    since boot. Containers and control groups carry it as text, so that a later run can tell
+    whether their owner is still alive.
+    """
+
+    namespace: str
+    pid: int
+    started: int
+
+    def __str__(self) -> str:
+        return f"{self.namespace}-{self.pid}-{self.started}"
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has certainly ended: False for one of another machine or namespace."""
+        return self.namespace == _namespace() and _started(self.pid) != self.started
+
+
+def this_process() -> ProcessIdentity:
+    pid = os.getpid()
+    return ProcessIdentity(_namespace(), pid, _started(pid) or 0)
+
+
+def parse_identity(text: str) -> ProcessIdentity | None:
+    match = _IDENTITY.fullmatch(text)
+    return ProcessIdentity(match[1], int(match[2]), int(match[3])) if match else None
+
+
+def _namespace() -> str:
+    boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip().replace("-", "")
+    namespace = (_PROC / "self/ns/pid").readlink().name.strip("pid:[]")
+    return f"{int(boot[:12], 16) ^ int(namespace):012x}"[-12:]
+
+
+def _started(pid: int) -> int | None:
+    try:
+        state, *fields = _stat(_PROC / str(pid))
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if state in "ZX" else int(fields[18])

@@ -1,4 +1,8 @@
-"""Computers out of Linux namespaces, made with bubblewrap."""
+"""Computers made of Linux namespaces with bubblewrap, without an engine and without root.
+
+A *holder* is a process whose namespaces hold the computer's files, in memory. Each command joins
+them, its control groups and its limits, and runs under bubblewrap as a user without any rights.
+"""
 
 import asyncio
 import json
@@ -7,128 +11,113 @@ import os
 import platform
 import random
 import re
+import secrets
+import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from skillopt_ci.aio import shielded
-from skillopt_ci.computer import process
 from skillopt_ci.computer.computer import (
     HOME,
+    START,
     WORKDIR,
+    Command,
     Computer,
-    ComputerFailure,
     ComputerSpec,
-    ComputerUnavailable,
     Network,
-    sealed_file,
 )
 from skillopt_ci.computer.probe import probe
+from skillopt_ci.computer.process import Execution, execute, pipe_reader, sealed_file, started
 from skillopt_ci.computer.sandbox_limits import (
-    STAGE,
     ControlGroup,
     Hierarchy,
-    NamespaceHolder,
-    Programs,
-    Rights,
     control_group,
-    find_programs,
-    namespace_holder,
-    own_rights,
     seccomp_filter,
     sweep,
     usable_hierarchies,
 )
-from skillopt_ci.computer.shell import START, Command, Ended, ShellComputer
+from skillopt_ci.errors import ComputerFailure, ComputerUnavailable
 
-# What one command sees: the arguments of bubblewrap, see bwrap(1).
+#: Programs and the Debian packages that have them.
+_PACKAGES = {
+    "bwrap": "bubblewrap",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "prlimit": "util-linux",
+    "setpriv": "util-linux",
+    "taskset": "util-linux",
+    "mount": "mount",
+}
+#: The first Linux that counts the processes of a user for each user namespace.
+_COUNTING_KERNEL = (5, 14)
+_ADVICE = (
+    "It needs bubblewrap 0.8 or newer, and user namespaces, which containers mostly forbid. On"
+    " Ubuntu 24.04 and later: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0."
+    " Otherwise set `rollout.computer.type` to docker, or to unconfined if you trust what is run."
+)
+
+#: Users that no distribution gives to anybody: above systemd's containers, below 2³¹. Root never
+#: goes inside: it becomes one of them, that owns nothing, a different one each time.
+_FIRST_USER, _USERS = 1_900_000_000, 200_000_000
+_SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 #: Programs of the host. On most systems all but the first are links into the first.
 _PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 #: What programs need of /etc: the linker's cache, which program a name stands for, the time zone,
 #: and whom to trust. None of it is secret.
 _SETTINGS = (
-    "/etc/alternatives",
-    "/etc/ca-certificates",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/localtime",
-    "/etc/mime.types",
-    "/etc/pki/tls/certs",
-    "/etc/pki/ca-trust/extracted",
-    "/etc/protocols",
-    "/etc/services",
-    "/etc/ssl/certs",
+    *("/etc/alternatives", "/etc/ca-certificates", "/etc/ld.so.cache", "/etc/ld.so.conf"),
+    *("/etc/ld.so.conf.d", "/etc/localtime", "/etc/mime.types", "/etc/pki/tls/certs"),
+    *("/etc/pki/ca-trust/extracted", "/etc/protocols", "/etc/services", "/etc/ssl/certs"),
 )
 _OWN_SETTINGS = ("passwd", "group", "hosts", "nsswitch.conf")
 _AGENT = "1000"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_BASIC = {"PATH": _PATH, "HOME": HOME, "USER": "agent", "LANG": "C.UTF-8", "TMPDIR": "/tmp"}  # noqa: S108
 
+#: Where the file system is, in the holder's view of the files: a folder that every Linux has, and
+#: that nobody keeps programs in.
+_STAGE = "/sys"
+_READY = b"ready\n"
+_FILES_PER_MB = 128
+_LEAST_FILES = 16_384
+_PATIENCE = 60.0
 
-def bubblewrap_options(
-    spec: ComputerSpec, environ: Mapping[str, str], *, filter_fd: int, sync_fd: int, status_fd: int
-) -> bytes:
-    """Return the options as `bwrap --args` reads them: so no variable is seen in a process list."""
-    return b"".join(
-        os.fsencode(word) + b"\0"
-        for words in _options(spec, environ, filter_fd, sync_fd, status_fd)
-        for word in words
-    )
-
-
-def _options(
-    spec: ComputerSpec, environ: Mapping[str, str], filter_fd: int, sync_fd: int, status_fd: int
-) -> Iterator[tuple[str, ...]]:
-    yield "--unshare-all", "--unshare-user", "--disable-userns"
-    if spec.network is Network.OPEN:
-        yield ("--share-net",)
-    yield "--uid", _AGENT, "--gid", _AGENT, "--hostname", "computer", "--cap-drop", "ALL"
-    yield "--die-with-parent", "--new-session", "--clearenv"
-    yield "--seccomp", str(filter_fd)
-    yield "--sync-fd", str(sync_fd)
-    yield "--json-status-fd", str(status_fd)
-    yield from _files(spec)
-    for name, value in environ.items():
-        yield "--setenv", name, value
-    yield "--chdir", "/"
-
-
-def _files(spec: ComputerSpec) -> Iterator[tuple[str, ...]]:
-    for folder in _PROGRAMS:
-        if Path(folder).is_symlink():
-            yield "--symlink", os.fspath(Path(folder).readlink()), folder
-        elif Path(folder).is_dir():
-            yield "--ro-bind", folder, folder
-    yield "--dir", "/etc", "--dir", "/home"
-    for name in _OWN_SETTINGS:
-        yield "--ro-bind", f"{STAGE}/etc/{name}", f"/etc/{name}"
-    for file in _SETTINGS:
-        yield "--ro-bind-try", file, file
-    if spec.network is Network.OPEN:
-        yield "--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf"
-    yield "--proc", "/proc"
-    yield "--dev", "/dev"
-    yield "--bind", f"{STAGE}/shm", "/dev/shm"  # noqa: S108
-    yield "--bind", f"{STAGE}/tmp", "/tmp"  # noqa: S108
-    yield "--bind", f"{STAGE}/home", HOME
-    yield "--bind", f"{STAGE}/workspace", WORKDIR
-    for number, path in enumerate(spec.readable):
-        yield "--ro-bind", f"{STAGE}/readable/{number}", str(path)
-    # Without this both would be file systems in memory to write to, of no limited size.
-    yield "--remount-ro", "/dev"
-    yield "--remount-ro", "/"
-
-
-def inner_environment(spec: ComputerSpec, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return all variables that a command sees."""
-    basic = {"PATH": _PATH, "HOME": HOME, "USER": "agent", "LANG": "C.UTF-8", "TMPDIR": "/tmp"}  # noqa: S108
-    return {**basic, **spec.environ, **environ}
-
-
-# A command in a sandbox: started into the holder's namespaces, under bubblewrap and limits.
-
+#: The holder. Arguments: megabytes, number of files, owner, readable paths. While the shell waits
+#: for `cat` it takes note of the end of other processes as well, whose parents were killed.
+_HOLD = """\
+set -eu
+mount -t tmpfs -o "size=$1m,nr_inodes=$2,mode=0755,nosuid,nodev" tmpfs /sys
+owner=$3
+shift 3
+cd /sys
+mkdir workspace home tmp shm readable etc
+chmod 1777 tmp shm
+echo "root:x:0:0:root:/nonexistent:/bin/false
+agent:x:1000:1000:agent:/home/agent:/bin/sh
+nobody:x:65534:65534:nobody:/nonexistent:/bin/false" > etc/passwd
+echo "root:x:0:
+agent:x:1000:
+nogroup:x:65534:" > etc/group
+echo "127.0.0.1 localhost
+::1 localhost" > etc/hosts
+echo "passwd: files
+group: files
+hosts: files dns" > etc/nsswitch.conf
+chown "$owner:$owner" workspace home tmp shm
+number=0
+for source in "$@"; do
+  if [ -d "$source" ]; then mkdir "readable/$number"; else : > "readable/$number"; fi
+  mount --rbind -- "$source" "readable/$number"
+  number=$((number + 1))
+done
+echo ready
+exec 3<&0
+cat <&3 > /dev/null &
+wait "$!"
+"""
 #: Puts itself into the groups that are named first, then becomes the rest of the words.
 _JOIN = """\
 number=$1; shift
@@ -141,160 +130,6 @@ exec "$@"
 
 
 @dataclass(frozen=True, slots=True)
-class SandboxShell:
-    """Runs the commands of one computer. Without ``group`` limits hold for each process alone."""
-
-    spec: ComputerSpec
-    programs: Programs
-    rights: Rights
-    holder: NamespaceHolder
-    group: ControlGroup | None
-
-    async def __call__(self, command: Command) -> Ended:
-        """Run a command; see :class:`skillopt_ci.computer.shell.Shell`."""
-        before = self._counts()
-        status, done = await self._execute(command)
-        limit = self._limit_reached(before, status)
-        if done.timed_out:
-            status = 137
-        elif status is None:
-            status = self._not_begun(done, limit)
-        return Ended(status, done.stdout, done.stderr, done.timed_out, limit, done.seconds)
-
-    async def _execute(self, command: Command) -> tuple[int | None, process.Execution]:
-        """Return the command's status, None if it has none, and how bubblewrap ended."""
-        environ = inner_environment(self.spec, command.environ)
-        calls = seccomp_filter(platform.machine(), counted=self.group is not None)
-        with sealed_file(calls) as filter_fd, _pipe() as sync, _pipe() as status:
-            options = bubblewrap_options(
-                self.spec,
-                environ,
-                filter_fd=filter_fd,
-                sync_fd=sync.sink,
-                status_fd=status.sink,
-            )
-            with sealed_file(options) as options_fd:
-                try:
-                    done = await process.execute(
-                        self._arguments(options_fd, command),
-                        stdin=command.stdin,
-                        environ={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
-                        cwd=Path("/"),
-                        timeout=command.timeout,
-                        output_bytes=command.output_bytes,
-                        pass_fds=(filter_fd, sync.sink, status.sink, options_fd),
-                    )
-                except (OSError, ValueError) as error:
-                    raise ComputerFailure(f"The sandbox cannot be entered: {error}.") from error
-                finally:
-                    # The end of all that the command started, however it came about.
-                    await shielded(sync.drained())
-            return _exit_code(await status.drained()), done
-
-    def _arguments(self, options_fd: int, command: Command) -> tuple[str, ...]:
-        folders = () if self.group is None else self.group.folders
-        return (
-            *("/bin/sh", "-c", _JOIN, "sh", str(len(folders)), *map(str, folders)),
-            *self.holder.entering(self.programs, self.rights),
-            *self._processors(),
-            *(self.programs.bwrap, "--args", str(options_fd), "--"),
-            *(self.programs.prlimit, *self._limits(), "--"),
-            *("/bin/sh", "-c", START, "sh", command.cwd, *command.arguments),
-        )
-
-    def _processors(self) -> tuple[str, ...]:
-        """Bind the command to as many processors as it may use, where no group meters them."""
-        if self.group is not None:
-            return ()
-        allowed = sorted(os.sched_getaffinity(0))
-        chosen = random.sample(allowed, min(len(allowed), math.ceil(self.spec.cpus)))
-        return (self.programs.taskset, "--cpu-list", ",".join(map(str, chosen)))
-
-    def _limits(self) -> Iterator[str]:
-        yield "--core=0"
-        if self.group is None:
-            yield f"--nproc={self.spec.processes}"
-            yield f"--as={self.spec.memory_mb * 1024**2}"
-            yield f"--fsize={self.spec.disk_mb * 1024**2}"
-
-    def _counts(self) -> dict[str, int]:
-        if self.group is None:
-            return {}
-        return {limit: self.group.count(limit) for limit in ("memory", "processes")}
-
-    def _limit_reached(self, before: dict[str, int], status: int | None) -> str:
-        if status == 0:
-            return ""
-        after = self._counts()
-        reached = [limit for limit, count in before.items() if after[limit] > count]
-        if not reached and self._disk_is_full():
-            return "disk"
-        return reached[0] if reached else ""
-
-    def _disk_is_full(self) -> bool:
-        stage = os.statvfs(f"/proc/{self.holder.pid}/root{STAGE}")
-        return stage.f_bavail == 0 or stage.f_favail == 0
-
-    def _not_begun(self, done: process.Execution, limit: str) -> int:
-        if limit:
-            return 137
-        reason = done.stderr.text().strip() or f"it ended with status {done.status}"
-        raise ComputerFailure(f"The sandbox broke down: {reason}")
-
-
-@dataclass(slots=True)
-class _Pipe:
-    source: int
-    sink: int
-
-    async def drained(self) -> bytes:
-        """Close our end, and return what was written until all others were closed."""
-        os.close(self.sink)
-        self.sink = -1
-        reader = asyncio.StreamReader()
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(self.source, "rb", buffering=0)
-        )
-        self.source = -1
-        try:
-            return await reader.read()
-        finally:
-            transport.close()
-
-
-@contextmanager
-def _pipe() -> Iterator[_Pipe]:
-    pipe = _Pipe(*os.pipe())
-    try:
-        yield pipe
-    finally:
-        for descriptor in (pipe.source, pipe.sink):
-            if descriptor >= 0:
-                os.close(descriptor)
-
-
-def _exit_code(status: bytes) -> int | None:
-    """Return what bubblewrap reports of the command: a JSON object for each event."""
-    reports: Sequence[dict[str, int]] = [json.loads(line) for line in status.splitlines()]
-    return next((one["exit-code"] for one in reports if "exit-code" in one), None)
-
-
-# The kind `sandbox`: confined by the Linux kernel on this machine, without an engine.
-
-#: The first Linux that counts the processes of a user for each user namespace.
-_COUNTING_KERNEL = (5, 14)
-_ADVICE = (
-    "It needs bubblewrap 0.8 or newer, and user namespaces, which containers mostly forbid. On"
-    " Ubuntu 24.04 and later: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0."
-    " Otherwise set `rollout.computer.type` to docker, or to unconfined if you trust what is run."
-)
-
-
-def _hierarchies() -> tuple[Hierarchy, ...] | None:
-    return usable_hierarchies()
-
-
-@dataclass(frozen=True, slots=True)
 class Sandboxes:
     """Computers made with bubblewrap.
 
@@ -303,7 +138,7 @@ class Sandboxes:
     """
 
     search_path: str
-    hierarchies: Callable[[], tuple[Hierarchy, ...] | None] = _hierarchies
+    hierarchies: Callable[[], tuple[Hierarchy, ...] | None] = usable_hierarchies
     name: str = "sandbox"
 
     @property
@@ -322,7 +157,8 @@ class Sandboxes:
         seccomp_filter(platform.machine(), counted=True)
         hierarchies = self.hierarchies()
         sweep(hierarchies or ())
-        if hierarchies is None and _kernel() < _COUNTING_KERNEL:
+        kernel = tuple(map(int, re.findall(r"\d+", platform.release())[:2]))
+        if hierarchies is None and kernel < _COUNTING_KERNEL:
             raise ComputerUnavailable(
                 "This Linux cannot limit the number of processes in a sandbox without root.",
                 hint="Linux 5.14 can. Or run as root, or set `rollout.computer.type: docker`.",
@@ -338,24 +174,233 @@ class Sandboxes:
 
     @asynccontextmanager
     async def _opened(self, spec: ComputerSpec) -> AsyncIterator[Computer]:
-        _refuse_missing(spec)
-        programs, rights = find_programs(self.search_path), own_rights()
+        missing = [str(path) for path in spec.readable if not path.exists()]
+        if missing:
+            raise ComputerUnavailable(
+                f"`rollout.computer.readable` names {', '.join(missing)}, which does not exist."
+            )
+        programs = find_programs(self.search_path)
+        user = _FIRST_USER + secrets.randbelow(_USERS) if os.geteuid() == 0 else None
         hierarchies = self.hierarchies()
         with ExitStack() as limits:
             group = hierarchies and limits.enter_context(control_group(hierarchies, spec))
-            async with namespace_holder(
-                programs, rights, disk_mb=spec.disk_mb, readable=spec.readable
-            ) as held:
-                yield ShellComputer(SandboxShell(spec, programs, rights, held, group or None))
+            async with _namespace_holder(programs, user, spec) as holder:
+                yield Computer(SandboxShell(spec, programs, user, holder, group or None))
 
 
-def _refuse_missing(spec: ComputerSpec) -> None:
-    missing = [str(path) for path in spec.readable if not path.exists()]
+def find_programs(search_path: str) -> Mapping[str, str]:
+    """Return where each program is. Raises ComputerUnavailable with what to install."""
+    # Administrators' programs are often left out of the path of ordinary users.
+    administrative = (folder.replace("bin", "sbin") for folder in search_path.split(os.pathsep))
+    path = os.pathsep.join((search_path, *administrative))
+    found = {name: shutil.which(name, path=path) for name in _PACKAGES}
+    missing = [name for name, file in found.items() if file is None]
     if missing:
+        packages = " ".join(sorted({_PACKAGES[name] for name in missing}))
         raise ComputerUnavailable(
-            f"`rollout.computer.readable` names {', '.join(missing)}, which does not exist."
+            f"`rollout.computer.type: sandbox` needs the program {', '.join(missing)}, "
+            "which is not installed.",
+            hint=f"Install it: apt-get install {packages} (Linux only). Or use `type: docker`.",
+        )
+    return {name: file for name, file in found.items() if file is not None}
+
+
+@asynccontextmanager
+async def _namespace_holder(
+    programs: Mapping[str, str], user: int | None, spec: ComputerSpec
+) -> AsyncIterator[int]:
+    """Start a holder, and yield its parent's number; at the end all inside is gone with it.
+
+    Raises ComputerFailure if it does not start, with what the system says.
+    """
+    namespaces = () if user is not None else ("--user", "--map-root-user")
+    files = max(_LEAST_FILES, spec.disk_mb * _FILES_PER_MB)
+    process = await started(
+        asyncio.create_subprocess_exec(
+            *(programs["unshare"], *namespaces, "--mount", "--pid", "--fork"),
+            *("--kill-child", "--mount-proc", "--", "/bin/sh", "-c", _HOLD, "sh"),
+            *(str(spec.disk_mb), str(files), str(user or 0), *map(str, spec.readable)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={"PATH": _SYSTEM_PATH},
+            cwd="/",
+            start_new_session=True,
+        )
+    )
+    assert process.stdin is not None  # noqa: S101 - all three were asked for
+    assert process.stdout is not None  # noqa: S101
+    assert process.stderr is not None  # noqa: S101
+    try:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                if await process.stdout.readline() != _READY:
+                    errors = (await process.stderr.read()).decode("utf-8", errors="replace").strip()
+                    raise ComputerFailure(
+                        f"The sandbox did not start: {errors or 'no reason was given'}"
+                    )
+        except TimeoutError:
+            process.kill()
+            raise ComputerFailure(f"The sandbox did not start within {_PATIENCE:g} s.") from None
+        yield process.pid
+    finally:
+        process.stdin.close()
+        await shielded(process.wait())
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxShell:
+    """Runs the commands of one computer.
+
+    ``user`` is whom root becomes, None if we are not root; ``holder`` is the process whose
+    namespaces for children are the computer's. Without ``group`` limits hold for each process
+    alone.
+    """
+
+    spec: ComputerSpec
+    programs: Mapping[str, str]
+    user: int | None
+    holder: int
+    group: ControlGroup | None
+
+    async def __call__(self, command: Command) -> Execution:
+        """Run a command; see :data:`skillopt_ci.computer.computer.Shell`."""
+        before = self._counts()
+        status, done = await self._execute(command)
+        limit = ""
+        if status != 0:
+            after = self._counts()
+            reached = [limit for limit, count in before.items() if after[limit] > count]
+            limit = reached[0] if reached else "disk" if self._disk_is_full() else ""
+        if done.timed_out or (status is None and limit):
+            status = 137
+        elif status is None:
+            reason = done.stderr.text().strip() or f"it ended with status {done.exit_code}"
+            raise ComputerFailure(f"The sandbox broke down: {reason}")
+        return replace(done, exit_code=status or 0, limit=limit)
+
+    def _counts(self) -> dict[str, int]:
+        if self.group is None:
+            return {}
+        return {limit: self.group.count(limit) for limit in ("memory", "processes")}
+
+    def _disk_is_full(self) -> bool:
+        stage = os.statvfs(f"/proc/{self.holder}/root{_STAGE}")
+        return stage.f_bavail == 0 or stage.f_favail == 0
+
+    async def _execute(self, command: Command) -> tuple[int | None, Execution]:
+        """Return the command's status, None if it has none, and how bubblewrap ended."""
+        calls = seccomp_filter(platform.machine(), counted=self.group is not None)
+        with sealed_file(calls) as filter_fd, _pipe() as sync, _pipe() as status:
+            words = bubblewrap_options(
+                self.spec,
+                {**_BASIC, **self.spec.environ, **command.environ},
+                filter_fd=filter_fd,
+                sync_fd=sync.sink,
+                status_fd=status.sink,
+            )
+            # As a file, so that no variable is seen in a list of processes.
+            with sealed_file(b"".join(os.fsencode(word) + b"\0" for word in words)) as options_fd:
+                try:
+                    done = await execute(
+                        self._arguments(options_fd, command),
+                        stdin=command.stdin,
+                        environ={"PATH": _SYSTEM_PATH},
+                        cwd=Path("/"),
+                        timeout=command.timeout,
+                        output_bytes=command.output_bytes,
+                        pass_fds=(filter_fd, sync.sink, status.sink, options_fd),
+                    )
+                except (OSError, ValueError) as error:
+                    raise ComputerFailure(f"The sandbox cannot be entered: {error}.") from error
+                finally:
+                    # The end of all that the command started, however it came about.
+                    await shielded(sync.drained())
+            # bubblewrap reports a JSON object for each event
+            reports = map(json.loads, (await status.drained()).splitlines())
+            code = next((one["exit-code"] for one in reports if "exit-code" in one), None)
+            return code, done
+
+    def _arguments(self, options_fd: int, command: Command) -> tuple[str, ...]:
+        """Join the groups, then the holder's namespaces as the agent, then run bubblewrap."""
+        programs, spaces = self.programs, f"/proc/{self.holder}/ns"
+        folders = () if self.group is None else self.group.folders
+        as_root = self.user is not None
+        user = () if as_root else (f"--user={spaces}/user", "--preserve-credentials")
+        become = (programs["setpriv"], f"--reuid={self.user}", f"--regid={self.user}")
+        bound, limits = tuple[str, ...](), tuple[str, ...]()
+        if self.group is None:  # nothing else meters them
+            processors = sorted(os.sched_getaffinity(0))
+            chosen = random.sample(processors, min(len(processors), math.ceil(self.spec.cpus)))
+            bound = (programs["taskset"], "--cpu-list", ",".join(map(str, chosen)))
+            limits = (
+                f"--nproc={self.spec.processes}",
+                f"--as={self.spec.memory_mb * 1024**2}",
+                f"--fsize={self.spec.disk_mb * 1024**2}",
+            )
+        return (
+            *("/bin/sh", "-c", _JOIN, "sh", str(len(folders)), *map(str, folders)),
+            *(programs["nsenter"], *user, f"--mount={spaces}/mnt"),
+            *(f"--pid={spaces}/pid_for_children", "--"),
+            *((*become, "--clear-groups", "--") if as_root else ()),
+            *bound,
+            *(programs["bwrap"], "--args", str(options_fd), "--"),
+            *(programs["prlimit"], "--core=0", *limits, "--"),
+            *("/bin/sh", "-c", START, "sh", command.cwd, *command.arguments),
         )
 
 
-def _kernel() -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", platform.release())[:2]))
+def bubblewrap_options(
+    spec: ComputerSpec, environ: Mapping[str, str], *, filter_fd: int, sync_fd: int, status_fd: int
+) -> Sequence[str]:
+    """Return the options that make what one command sees, see bwrap(1)."""
+    is_open = spec.network is Network.OPEN
+    words = ["--unshare-all", "--unshare-user", "--disable-userns"]
+    words += ["--share-net"] if is_open else []
+    words += ["--uid", _AGENT, "--gid", _AGENT, "--hostname", "computer", "--cap-drop", "ALL"]
+    words += ["--die-with-parent", "--new-session", "--clearenv", "--seccomp", str(filter_fd)]
+    words += ["--sync-fd", str(sync_fd), "--json-status-fd", str(status_fd)]
+    for folder in _PROGRAMS:
+        if Path(folder).is_symlink():
+            words += ["--symlink", os.fspath(Path(folder).readlink()), folder]
+        elif Path(folder).is_dir():
+            words += ["--ro-bind", folder, folder]
+    words += ["--dir", "/etc", "--dir", "/home"]
+    for name in _OWN_SETTINGS:
+        words += ["--ro-bind", f"{_STAGE}/etc/{name}", f"/etc/{name}"]
+    for file in (*_SETTINGS, *(["/etc/resolv.conf"] if is_open else [])):
+        words += ["--ro-bind-try", file, file]
+    words += ["--proc", "/proc", "--dev", "/dev", "--bind", f"{_STAGE}/shm", "/dev/shm"]  # noqa: S108
+    words += ["--bind", f"{_STAGE}/tmp", "/tmp", "--bind", f"{_STAGE}/home", HOME]  # noqa: S108
+    words += ["--bind", f"{_STAGE}/workspace", WORKDIR]
+    for number, path in enumerate(spec.readable):
+        words += ["--ro-bind", f"{_STAGE}/readable/{number}", str(path)]
+    # Otherwise both would be file systems in memory to write to, of no limited size.
+    words += ["--remount-ro", "/dev", "--remount-ro", "/"]
+    for name, value in environ.items():
+        words += ["--setenv", name, value]
+    return [*words, "--chdir", "/"]
+
+
+@dataclass(slots=True)
+class _Pipe:
+    source: int
+    sink: int
+
+    async def drained(self) -> bytes:
+        """Close our end, and return what was written until all others were closed."""
+        os.close(self.sink)
+        source, self.source, self.sink = self.source, -1, -1
+        async with pipe_reader(source) as reader:
+            return await reader.read()
+
+
+@contextmanager
+def _pipe() -> Iterator[_Pipe]:
+    pipe = _Pipe(*os.pipe())
+    try:
+        yield pipe
+    finally:
+        for descriptor in (pipe.source, pipe.sink):
+            if descriptor >= 0:
+                os.close(descriptor)

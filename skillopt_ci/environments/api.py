@@ -251,7 +251,7 @@ def try_solutions(
     """What comes of each task, by its id, if the commands that ``solutions`` has for it are run.
 
     A task without a solution is graded as it is given out. Works on the configuration's computers;
-    raises :class:`~skillopt_ci.computer.computer.ComputerUnavailable` where there can be none,
+    raises :class:`~skillopt_ci.errors.ComputerUnavailable` where there can be none,
     UsageError where none is configured.
     """
     settings = loaded.config.rollout

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from skillopt_ci.computer.computer import Computer, ComputerFailure, FileRefused
+from skillopt_ci.computer.computer import Computer
 from skillopt_ci.config.rollout import AttemptLimits, RolloutConfig
-from skillopt_ci.errors import EnvironmentFailure, UsageError
+from skillopt_ci.errors import ComputerFailure, EnvironmentFailure, FileRefused, UsageError
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.middleware import redacted_message
 from skillopt_ci.model.retry import backoff

@@ -6,18 +6,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from skillopt_ci.aio import TimeUp, working_time
-from skillopt_ci.computer.computer import (
-    CommandResult,
-    Computer,
-    ComputerFailure,
-    Computers,
-    ComputerSpec,
-    FileRefused,
-    Network,
-)
+from skillopt_ci.computer.computer import CommandResult, Computer, Computers, ComputerSpec, Network
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.rollout import ComputerBlock, LimitChanges
-from skillopt_ci.errors import TaskFileError, UsageError
+from skillopt_ci.errors import ComputerFailure, FileRefused, TaskFileError, UsageError
 from skillopt_ci.scorers.base import last_words
 from skillopt_ci.tasks.records import task_files
 from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile
@@ -65,7 +57,7 @@ class ComputerPool:
     async def prepared(self, task: Task, seconds: float) -> AsyncIterator[Computer]:
         """A computer with ``task``'s files on it and its set-up done, within ``seconds``.
 
-        Raises :class:`~skillopt_ci.computer.computer.ComputerFailure` when that fails: it says
+        Raises :class:`~skillopt_ci.errors.ComputerFailure` when that fails: it says
         nothing about the model.
         """
         opened = self.open(task)
@@ -102,7 +94,7 @@ async def run_setup(
 ) -> None:
     """Run ``commands`` one after the other.
 
-    Raises :class:`~skillopt_ci.computer.computer.ComputerFailure` for one that fails.
+    Raises :class:`~skillopt_ci.errors.ComputerFailure` for one that fails.
     """
     for number, command in enumerate(commands, start=1):
         result = await computer.run(command, timeout=seconds)

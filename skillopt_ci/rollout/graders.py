@@ -8,14 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree as ET
 
-from skillopt_ci.computer.computer import (
-    HOME,
-    CommandResult,
-    Computer,
-    ComputerFailure,
-    FileRefused,
-)
-from skillopt_ci.computer.shell import Member, pack, unpack
+from skillopt_ci.computer.archive import Member, pack, unpack
+from skillopt_ci.computer.computer import HOME, CommandResult, Computer
 from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.config.scorers import (
     AllScorer,
@@ -28,7 +22,7 @@ from skillopt_ci.config.scorers import (
     ScorerSpec,
     WeightedScorer,
 )
-from skillopt_ci.errors import UsageError
+from skillopt_ci.errors import ComputerFailure, FileRefused, UsageError
 from skillopt_ci.rollout.attempt import ARTIFACT_BYTES
 from skillopt_ci.rollout.computer_pool import ComputerPool, how_it_ended
 from skillopt_ci.rollout.types import Attempt

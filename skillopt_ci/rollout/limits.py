@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 from skillopt_ci.aio import TimeUp, off_the_clock, working_time
 from skillopt_ci.config.rollout import AttemptLimits
@@ -26,7 +26,7 @@ from skillopt_ci.rollout.types import (
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.tasks.task import Task
 
-# What is known of an attempt under way, put together from its steps.
+Kind = TypeVar("Kind", bound=Step)
 
 
 @dataclass(slots=True)
@@ -41,8 +41,13 @@ class Transcript:
     response: str = ""
     usage: Usage = field(default_factory=Usage)
 
-    def add(self, step: Step) -> None:
-        """Take note of ``step``."""
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The whole conversation."""
+        return (*self.opening, *self.said)
+
+    def add(self, step: Kind) -> Kind:
+        """Take note of ``step`` and return it."""
         match step:
             case Asked(messages):
                 self.opening = messages
@@ -59,11 +64,12 @@ class Transcript:
                 self.told.append(f"{kind}: {text}")
             case GradedStep(score):
                 self.progress.append(score)
+        return step
 
     def attempt(self, limit: Limit | None = None) -> Attempt:
         """Return the attempt that ends here."""
         return Attempt(
-            messages=(*self.opening, *self.said),
+            messages=self.messages,
             response=self.response,
             n_turns=max(1, self.turns),
             trace="\n".join(self.told),

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from skillopt_ci.agents.build import build_solver
-from skillopt_ci.agents.cli_agents import AGENTS, visible_names
+from skillopt_ci.agents.cli_agents import visible_names
 from skillopt_ci.config.base import Section
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.models import ModelRole
@@ -181,7 +181,7 @@ def run_secrets(
     yield from resolved_key_values(config.model, environ, root)
     solver = config.rollout.solver
     if isinstance(solver, ExternalConfig):
-        yield from secret_values(visible_names(AGENTS[solver.agent], solver), environ)
+        yield from secret_values(visible_names(solver), environ)
     for spec in filter(None, (config.scorer, *(task.scorer for task in tasks))):
         yield from secret_values(_variables(spec), environ)
 

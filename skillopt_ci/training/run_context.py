@@ -212,7 +212,7 @@ async def open_runner(
 
     Attempts are kept in ``store``, if there is one, and each keeps one of ``places``; ``used``
     hears the key of every stored attempt. Raises
-    :class:`~skillopt_ci.computer.computer.ComputerUnavailable` before anything is paid for.
+    :class:`~skillopt_ci.errors.ComputerUnavailable` before anything is paid for.
     """
     if session.places is not None:
         # it may run programs, and takes as long as they do

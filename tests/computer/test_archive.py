@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.computer.computer import FileRefused
-from skillopt_ci.computer.shell import Contents, Member, pack, stays_inside, unpack, with_parents
+from skillopt_ci.computer.archive import Member, pack, selected, stays_inside, unpack, with_parents
+from skillopt_ci.errors import FileRefused
 
 PART = st.sampled_from(["a", "b", "c", ".h", "n m", "ü"])
 NAMES = st.lists(PART, min_size=1, max_size=3).map("/".join)
@@ -112,10 +112,51 @@ def test_a_hard_link_is_the_file_once_more() -> None:
     assert unpack(file.getvalue()) == [Member("first", b"x"), Member("second", b"x")]
 
 
-def test_contents_are_limited_as_a_whole() -> None:
-    contents = Contents(5)
-    contents.add([Member("a", b"xxx")])
-    assert contents.left == 2
-    contents.add([Member("b", b"xx"), Member("d", folder=True)])
-    with pytest.raises(FileRefused, match="more than 5 bytes"):
-        contents.add([Member("c", b"x")])
+LISTED = ["a", "a/b", "a/b/c.txt", "a/d.txt", "e.md", "e.txt", "f[1]", "g"]
+PATHS = st.lists(st.text(st.characters(exclude_characters="/*?[\0.")), min_size=1, max_size=4).map(
+    lambda parts: "/".join(part or "x" for part in parts)
+)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("a/b", ["a/b", "a/b/c.txt"]),
+        ("./a/d.txt", ["a/d.txt"]),
+        ("*.txt", ["e.txt"]),
+        ("**/*.txt", ["a/b/c.txt", "a/d.txt", "e.txt"]),
+        ("a/**", ["a/b", "a/b/c.txt", "a/d.txt"]),
+        ("a/**/c.txt", ["a/b/c.txt"]),
+        ("**", LISTED),
+        (".", LISTED),
+        ("", LISTED),
+        ("?", [*LISTED[:4], "g"]),
+        ("e.[mt]*", ["e.md", "e.txt"]),
+        ("e.[!m]*", ["e.txt"]),
+        ("f[[]1]", ["f[1]"]),
+        ("A", []),
+        ("nothing", []),
+    ],
+)
+def test_a_pattern_means(pattern: str, found: list[str]) -> None:
+    assert selected(LISTED, [pattern]) == found
+
+
+def test_several_patterns_mean_what_any_of_them_does_once() -> None:
+    assert selected(LISTED, ["g", "*.md", "g"]) == ["e.md", "g"]
+    assert selected(LISTED, []) == []
+
+
+@given(st.lists(PATHS, unique=True, max_size=6))
+def test_a_plain_name_means_itself_and_everything_is_everything(files: list[str]) -> None:
+    assert selected(files, ["**"]) == sorted(files)
+    for file in files:
+        assert file in selected(files, [file])
+
+
+@given(st.text(max_size=12))
+def test_any_pattern_is_understood_or_refused(pattern: str) -> None:
+    try:
+        assert set(selected(LISTED, [pattern])) <= set(LISTED)
+    except FileRefused:
+        assert pattern.startswith("/") or ".." in pattern

@@ -17,9 +17,9 @@ from computer_kinds import SPEC
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.computer import computer
-from skillopt_ci.computer.computer import Capture, ComputerFailure, ComputerUnavailable
-from skillopt_ci.computer.docker import LABEL, Containers, connect, converse, sweep
+from skillopt_ci.computer.docker import LABEL, Containers, connect, converse
+from skillopt_ci.computer.process import Capture, this_process
+from skillopt_ci.errors import ComputerFailure, ComputerUnavailable
 
 ABLE = {"OSType": "linux", "MemoryLimit": True, "CpuCfsQuota": True, "PidsLimit": True}
 
@@ -145,7 +145,7 @@ def test_an_image_that_cannot_be_had(status: int, error: type[Exception]) -> Non
 
 def left_behind() -> dict[str, str]:
     """A container of a process that has ended, and one of this process."""
-    here = computer.this_process()
+    here = this_process()
     return {"dead": str(replace(here, started=here.started - 1)), "live": str(here)}
 
 
@@ -154,7 +154,7 @@ def swept(left: dict[str, str], removing: int) -> set[str]:
     with engine_with(ABLE, left=left, removing=removing) as host:
         engine = connect({"DOCKER_HOST": host})
         try:
-            sweep(engine)
+            engine.sweep()
         finally:
             engine.close()
     return set(left)

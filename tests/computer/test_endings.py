@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from computer_kinds import CONFINED, EVERY, SPEC, computers, desk, eventually, processes_with
 
-from skillopt_ci.computer import computer
 from skillopt_ci.computer.docker import LABEL, connect
+from skillopt_ci.computer.process import ProcessIdentity, parse_identity, this_process
 from skillopt_ci.computer.sandbox_limits import usable_hierarchies
 
 pytestmark = pytest.mark.integration
@@ -184,19 +184,19 @@ def test_closing_is_not_broken_off(kind: str) -> None:
 
 def test_an_owner_is_gone_when_its_process_is() -> None:
     with subprocess.Popen(["sleep", "600"]) as process:
-        alive = computer.Owner(computer.this_process().place, process.pid, 1)
-        assert computer.is_gone(alive)  # the number is another process' now
+        alive = ProcessIdentity(this_process().namespace, process.pid, 1)
+        assert alive.is_gone  # the number is another process' now
         process.send_signal(signal.SIGKILL)
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert computer.is_gone(computer.Owner(alive.place, process.pid, _start(process.pid)))
-    assert not computer.is_gone(computer.this_process())
-    assert not computer.is_gone(computer.Owner("0" * 12, 1, 1))
+        assert ProcessIdentity(alive.namespace, process.pid, _start(process.pid)).is_gone
+    assert not this_process().is_gone
+    assert not ProcessIdentity("0" * 12, 1, 1).is_gone
 
 
 def test_an_owner_is_known_by_its_text() -> None:
-    assert computer.parse(str(computer.this_process())) == computer.this_process()
+    assert parse_identity(str(this_process())) == this_process()
     for text in ("", "x", "0-1-2", f"{'0' * 12}-1", f"{'0' * 12}-1-2-3"):
-        assert computer.parse(text) is None
+        assert parse_identity(text) is None
 
 
 def _start(pid: int) -> int:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from computer_kinds import Desk, desk
 
-from skillopt_ci.computer.computer import FileRefused, Network
+from skillopt_ci.computer.computer import Network
+from skillopt_ci.errors import FileRefused
 
 pytestmark = pytest.mark.integration
 

@@ -6,7 +6,8 @@ import tarfile
 import pytest
 from computer_kinds import Desk
 
-from skillopt_ci.computer.computer import HOME, WORKDIR, FileRefused
+from skillopt_ci.computer.computer import HOME, WORKDIR
+from skillopt_ci.errors import FileRefused
 
 pytestmark = pytest.mark.integration
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from computer_kinds import CONFINED, SPEC, Desk, desk
 
-from skillopt_ci.computer.computer import FileRefused
+from skillopt_ci.errors import FileRefused
 
 pytestmark = pytest.mark.integration
 

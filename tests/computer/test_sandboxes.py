@@ -10,23 +10,17 @@ from pathlib import Path
 import pytest
 from computer_kinds import SPEC, computers, processes_with
 
-from skillopt_ci.computer.computer import (
-    Computer,
-    Computers,
-    ComputerSpec,
-    ComputerUnavailable,
-    Network,
-)
+from skillopt_ci.computer.computer import Computer, Computers, ComputerSpec, Network
 from skillopt_ci.computer.local import Unconfined
 from skillopt_ci.computer.probe import probe
-from skillopt_ci.computer.sandbox import Sandboxes
+from skillopt_ci.computer.sandbox import Sandboxes, find_programs
 from skillopt_ci.computer.sandbox_limits import (
     CONTROLLERS,
     Hierarchy,
     control_group,
-    find_programs,
     usable_hierarchies,
 )
+from skillopt_ci.errors import ComputerUnavailable
 
 
 def test_what_is_not_installed_is_named_with_its_package(tmp_path: Path) -> None:
@@ -41,7 +35,7 @@ def test_programs_of_administrators_are_found_too(tmp_path: Path) -> None:
     (tmp_path / "sbin").mkdir()
     for name in ("bwrap", "unshare", "nsenter", "prlimit", "setpriv", "taskset", "mount"):
         (tmp_path / ("sbin" if name == "bwrap" else "bin") / name).touch(0o755)
-    assert find_programs(str(tmp_path / "bin")).bwrap == str(tmp_path / "sbin/bwrap")
+    assert find_programs(str(tmp_path / "bin"))["bwrap"] == str(tmp_path / "sbin/bwrap")
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.computer.computer import ComputerFailure
 from skillopt_ci.config.config import Limits
 from skillopt_ci.config.rollout import AttemptLimits, ComputerBlock, RolloutConfig
 from skillopt_ci.config.scorers import ComputerScorer, ExactScorer, ScorerSpec
-from skillopt_ci.errors import BudgetExhausted, UsageError
+from skillopt_ci.errors import BudgetExhausted, ComputerFailure, UsageError
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage

@@ -3,7 +3,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from skillopt_ci.agents.cli_agents import AGENTS, READERS
+from skillopt_ci.agents.cli_agents import AGENTS
+from skillopt_ci.agents.streams import READERS
 from skillopt_ci.config.rollout import (
     AgentConfig,
     ChatConfig,

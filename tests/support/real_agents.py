@@ -16,9 +16,11 @@ import pytest
 from agent_model.server import AgentModel
 from computer_kinds import desk
 
-from skillopt_ci.agents.cli_agents import ExternalSolver, SkillFolder
-from skillopt_ci.computer.computer import CommandResult, Computer, FileRefused, Network
+from skillopt_ci.agents.cli_agents import ExternalSolver
+from skillopt_ci.agents.skill_files import SkillFolder
+from skillopt_ci.computer.computer import CommandResult, Computer, Network
 from skillopt_ci.config.rollout import AttemptLimits, ExternalConfig
+from skillopt_ci.errors import FileRefused
 from skillopt_ci.messages import Message
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import Workplace

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.agents.cli_agents import ExternalSolver, SkillFile, SkillFolder
+from skillopt_ci.agents.cli_agents import ExternalSolver
+from skillopt_ci.agents.skill_files import SkillFile, SkillFolder
 from skillopt_ci.config.rollout import AttemptLimits, ExternalConfig
 from skillopt_ci.errors import ModelSetupError, UsageError
 from skillopt_ci.messages import Message

@@ -13,8 +13,7 @@ from computer_kinds import eventually, processes_with
 from real_agents import ABOUT, AGENTS, KEY, RULE, Run
 from recorded_streams import FOLDER, recorded, scrubbed
 
-from skillopt_ci.agents.cli_agents import READERS
-from skillopt_ci.agents.streams import AgentTranscript
+from skillopt_ci.agents.streams import READERS, AgentTranscript
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
 from skillopt_ci.rollout.types import Limit, ModelSaid, ToolUsed

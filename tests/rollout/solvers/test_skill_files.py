@@ -4,14 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.agents import cli_agents
-from skillopt_ci.agents.cli_agents import (
-    AGENTS,
-    SkillFolder,
-    read_skill_folder,
-    skill_name,
-    skill_path,
-)
+from skillopt_ci.agents import skill_files
+from skillopt_ci.agents.cli_agents import AGENTS
+from skillopt_ci.agents.skill_files import SkillFolder, read_skill_folder
 from skillopt_ci.errors import SkillError
 
 NAMED = "---\nname: tidy-logs\n---\n\n# Rules\n"
@@ -36,7 +31,10 @@ IN_FOLDER = SkillFolder("SKILL.md", "Some Folder")
 def test_the_place_is_where_the_agent_looks(
     document: str, agent: str, skill_as: str, place: str
 ) -> None:
-    assert skill_path(SkillFolder(document, "x"), NAMED, AGENTS[agent], skill_as) == place
+    facts = AGENTS[agent]
+    folder = SkillFolder(document, "x")
+    at = {"skills": facts.skills, "instructions": facts.instructions}
+    assert folder.path_for(NAMED, skill_as, **at) == place
 
 
 @pytest.mark.parametrize(
@@ -51,12 +49,12 @@ def test_the_place_is_where_the_agent_looks(
     ],
 )
 def test_the_name_is_that_of_the_front_matter_or_the_folder(skill: str, name: str) -> None:
-    assert skill_name(IN_FOLDER, skill) == name
+    assert IN_FOLDER.skill_name(skill) == name
 
 
 @given(st.text(max_size=200))
 def test_a_name_is_always_one_harmless_part_of_a_path(text: str) -> None:
-    name = skill_name(IN_FOLDER, f"---\nname: {text}\n---\n")
+    name = IN_FOLDER.skill_name(f"---\nname: {text}\n---\n")
     assert name
     assert len(name) <= 64
     assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
@@ -108,6 +106,6 @@ def test_a_folder_that_no_agent_could_read_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     document = _folder(tmp_path)
-    monkeypatch.setattr(cli_agents, "MOST_FILES", 2)
+    monkeypatch.setattr(skill_files, "MOST_FILES", 2)
     with pytest.raises(SkillError, match="more than 2 files"):
         read_skill_folder(document)

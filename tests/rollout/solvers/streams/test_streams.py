@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded_streams import recorded, scrubbed
 
-from skillopt_ci.agents.cli_agents import READERS
-from skillopt_ci.agents.streams import AgentTranscript
+from skillopt_ci.agents.streams import READERS, AgentTranscript
 from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.types import Limit, ModelSaid, Told, ToolUsed
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.computer.computer import Capture
+from skillopt_ci.computer.process import Capture
 
 CHUNKS = st.lists(st.binary(max_size=40), max_size=30)
 

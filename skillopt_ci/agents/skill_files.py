@@ -1,0 +1,131 @@
+"""The skill as files on an agent's computer: where the agent looks, with the files beside it."""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+
+from skillopt_ci.computer.computer import Computer
+from skillopt_ci.errors import SkillError
+from skillopt_ci.skill.document import body, frontmatter
+
+#: A skill's folder is for people and models to read; anything larger is a mistake.
+MOST_FILES = 500
+MOST_BYTES = 20_000_000
+
+_NAME = re.compile(r"^name:[ \t]*[\"']?([^\"'\n#]+)", re.MULTILINE)
+_INSTRUCTIONS: Mapping[str, str] = MappingProxyType(
+    {"agents": "AGENTS.md", "claude": "CLAUDE.md", "gemini": "GEMINI.md"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SkillFile:
+    """A file beside a SKILL.md; ``name`` is relative to its folder."""
+
+    name: str
+    content: bytes
+    executable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SkillFolder:
+    """What belongs to the document under training; ``document`` is its own file's name."""
+
+    document: str
+    folder: str = ""
+    files: tuple[SkillFile, ...] = ()
+
+    @property
+    def sha256(self) -> str:
+        """Fingerprint of the files beside the document."""
+        digest = hashlib.sha256()
+        for file in self.files:
+            head = f"{file.name}\0{file.executable}\0{len(file.content)}\0"
+            digest.update(head.encode() + file.content)
+        return digest.hexdigest()
+
+    def skill_name(self, skill: str) -> str:
+        """Return the name as the Agent Skills format has it: lower case, digits, dashes."""
+        named = _NAME.search(frontmatter(skill))
+        plain = re.sub(r"[^a-z0-9]+", "-", (named[1] if named else self.folder).lower()).strip("-")
+        return plain[:64].strip("-") or "skill"
+
+    def path_for(self, skill: str, skill_as: str, *, skills: str, instructions: str) -> str:
+        """Return the path in the workspace where an agent finds ``skill``.
+
+        The agent looks for skills in the folder ``skills``, and reads the file ``instructions`` in
+        any case.
+        """
+        kind = skill_as
+        if kind == "auto":
+            kind = "skill" if self.document == "SKILL.md" else instructions
+        if kind == "skill":
+            kind = f"{skills}/{{name}}/SKILL.md"
+        return _INSTRUCTIONS.get(kind, kind).replace("{name}", self.skill_name(skill))
+
+    async def install(self, computer: Computer, path: str, skill: str) -> None:
+        """Write ``skill`` to ``path``, and beside a SKILL.md the files that belong to it.
+
+        What stands there is overwritten. Raises :class:`~skillopt_ci.errors.FileRefused`.
+        """
+        place = PurePosixPath(path)
+        if place.name != "SKILL.md":
+            # Instructions have no front matter; Cursor's rules have one of their own.
+            head = "---\nalwaysApply: true\n---\n\n" if place.suffix == ".mdc" else ""
+            await computer.write(path, (head + body(skill)).encode("utf-8"))
+            return
+        if not frontmatter(skill):
+            about = "What has been learned about the tasks in this workspace."
+            about = f"{about} Read it before any of them."
+            skill = f"---\nname: {self.skill_name(skill)}\ndescription: {about}\n---\n\n{skill}"
+        await computer.write(path, skill.encode("utf-8"))
+        for file in self.files:
+            beside = str(place.parent / file.name)
+            await computer.write(beside, file.content, executable=file.executable)
+
+
+def read_skill_folder(path: Path) -> SkillFolder:
+    """Read what lies beside the skill document ``path``, if that is a SKILL.md in its own folder.
+
+    Symbolic links and hidden files are left out. Raises
+    :class:`~skillopt_ci.errors.SkillError` for more than an agent could read, and for what we
+    cannot read.
+    """
+    alone = path.name != "SKILL.md" or (path.parent / ".git").exists()
+    if alone or not path.parent.is_dir():
+        return SkillFolder(path.name, path.parent.name)
+    try:
+        files = tuple(sorted(_files_beside(path), key=lambda file: file.name))
+    except OSError as error:
+        raise SkillError(f"a file beside the skill cannot be read: {error}", file=path) from error
+    return SkillFolder(path.name, path.parent.name, files)
+
+
+def _files_beside(document: Path) -> Iterator[SkillFile]:
+    size = 0
+    for number, path in enumerate(_plain_files(document.parent), start=1):
+        content = b"" if path == document else path.read_bytes()
+        size += len(content)
+        if number > MOST_FILES or size > MOST_BYTES:
+            raise SkillError(
+                f"the folder {document.parent} holds more than {MOST_FILES} files "
+                f"or {MOST_BYTES:,} bytes beside the skill",
+                hint="An agent is given the whole folder: move elsewhere what is no part of it.",
+            )
+        if path != document:
+            name = path.relative_to(document.parent).as_posix()
+            yield SkillFile(name, content, os.access(path, os.X_OK))
+
+
+def _plain_files(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(".") or path.is_symlink():
+            continue
+        if path.is_dir():
+            yield from _plain_files(path)
+        elif path.is_file():
+            yield path
