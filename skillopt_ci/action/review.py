@@ -26,8 +26,14 @@ from skillopt_ci.github.client import Client
 from skillopt_ci.github.comments import keep_comment
 from skillopt_ci.github.pull_requests import file_at, get_pull_request
 from skillopt_ci.ledger.inspect import resolve
-from skillopt_ci.report.evaluation import EvaluationView, Side, evaluation_check, evaluation_comment
-from skillopt_ci.report.words import Finding, judge
+from skillopt_ci.report.evaluation import (
+    EvaluationView,
+    Finding,
+    Side,
+    evaluation_check,
+    evaluation_comment,
+    judge,
+)
 from skillopt_ci.training.offline_eval import NamedSkill, evaluate
 from skillopt_ci.training.run_context import Session
 

@@ -20,7 +20,7 @@ from skillopt_ci.errors import ExitCode, SkilloptError
 from skillopt_ci.github.types import Change, Comment, Merging, PullRequest, WantedPullRequest
 from skillopt_ci.report.check import TaskPlace, step_check
 from skillopt_ci.report.comment import body, note_answers, pinned_comment, step_comment, title
-from skillopt_ci.report.text import Links
+from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.view import RunView
 from skillopt_ci.sanitize import harmless
 from skillopt_ci.tasks.loading import load_splits

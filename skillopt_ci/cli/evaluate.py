@@ -27,7 +27,7 @@ from skillopt_ci.report.terminal import (
     interval_values,
     remarks,
 )
-from skillopt_ci.report.text import usage_text
+from skillopt_ci.report.words import usage_text
 from skillopt_ci.rollout.events import AttemptTrace, attempt_traces, read_events
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.scorers.base import Score

@@ -25,8 +25,8 @@ from skillopt_ci.ledger.records import HistoryEntry, StepRecord
 from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.report.html_attempts import Recorded, Trajectory, Turn, recorded, wishes
 from skillopt_ci.report.html_charts import anchor
-from skillopt_ci.report.html_data import EditEffect, Effects, Evidence, Version
 from skillopt_ci.report.html_page import build_page
+from skillopt_ci.report.html_skill import EditEffect, Effects, Evidence, Version
 from skillopt_ci.report.terminal import course_lines, shortened
 from skillopt_ci.report.view import RunView
 from skillopt_ci.rollout.events import AttemptTrace, attempt_traces, read_events

@@ -10,7 +10,7 @@ from skillopt_ci.cli.build import open_session
 from skillopt_ci.cli.options import Globals, global_options
 from skillopt_ci.cli.progress import build_observer
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.report.text import usage_text
+from skillopt_ci.report.words import usage_text
 from skillopt_ci.text import plural
 from skillopt_ci.training.prefetch_plan import Outlook, look_ahead
 from skillopt_ci.training.shard import Shard, ShardOutcome, roll_out_shard, shards

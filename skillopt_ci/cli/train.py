@@ -14,15 +14,15 @@ from skillopt_ci.cli.options import Globals, global_options
 from skillopt_ci.cli.progress import build_observer
 from skillopt_ci.cli.table import print_rows
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.report.commits import arrow, summary_rows
+from skillopt_ci.report.commits import summary_rows
 from skillopt_ci.report.terminal import (
     boundary_rows,
     boundary_rows_in_full,
     boundary_title,
-    boundary_verdict,
     step_rows,
     step_rows_in_full,
 )
+from skillopt_ci.report.words import arrow, boundary_verdict
 from skillopt_ci.text import plural
 from skillopt_ci.training.epoch_end import BoundaryOutcome
 from skillopt_ci.training.final_evaluation import FinishOutcome, finish

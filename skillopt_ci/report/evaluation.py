@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
+from math import comb
 
-from skillopt_ci.github.types import Annotation, Conclusion, WantedCheck
+from skillopt_ci.github.types import Conclusion, WantedCheck
 from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.model.types import Usage
-from skillopt_ci.report.check import TaskPlace
+from skillopt_ci.report.check import TaskPlace, annotations
 from skillopt_ci.report.comment import SIMULATED, marker
-from skillopt_ci.report.text import (
+from skillopt_ci.report.markdown import (
     COMMENT_BYTES,
     Links,
     clip,
@@ -17,13 +19,26 @@ from skillopt_ci.report.text import (
     cut,
     details,
     inline,
+    join,
     single_line,
     table,
-    usage_text,
 )
-from skillopt_ci.report.words import Finding, chance, reservations, with_pessimistic
+from skillopt_ci.report.words import reservations, usage_text, with_pessimistic
 from skillopt_ci.rollout.metrics import PairedDifference
 from skillopt_ci.text import plural, score_text
+
+_MOST_PAIRS = 100
+
+
+class Finding(StrEnum):
+    """What a comparison found."""
+
+    IMPROVEMENT = "improvement"
+    REGRESSION = "regression"
+    UNCLEAR = "no clear difference"
+    INCONCLUSIVE = "inconclusive"
+    """It could not be measured: neither good nor bad news."""
+
 
 _ICONS = {
     Finding.IMPROVEMENT: "✅",
@@ -31,8 +46,35 @@ _ICONS = {
     Finding.UNCLEAR: "➖",
     Finding.INCONCLUSIVE: "⚠️",
 }
-_MOST_PAIRS = 100
-_MOST_ANNOTATIONS = 50
+
+
+def judge(
+    difference: PairedDifference, *, confidence: float = 0.95, threshold: float = 0.0
+) -> Finding:
+    """The finding on second minus first.
+
+    It is clear if chance alone would split the changed tasks as unevenly in fewer than
+    1 − ``confidence`` of all cases (exact sign test, sound for few tasks), and if the mean changed
+    by ``threshold`` at least.
+    """
+    if not difference.n:
+        return Finding.INCONCLUSIVE
+    fixed, broken = len(difference.fixed), len(difference.broken)
+    sure = chance(fixed, broken) <= 1 - confidence + 1e-12
+    if not sure or abs(difference.mean) < threshold:
+        return Finding.UNCLEAR
+    if difference.mean > 0 and fixed > broken:
+        return Finding.IMPROVEMENT
+    if difference.mean < 0 and broken > fixed:
+        return Finding.REGRESSION
+    return Finding.UNCLEAR
+
+
+def chance(fixed: int, broken: int) -> float:
+    """The probability of a split at least as uneven if better and worse were equally likely."""
+    n = fixed + broken
+    tail = sum(comb(n, k) for k in range(min(fixed, broken) + 1))
+    return min(1.0, 2.0 * tail / float(2**n))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +105,23 @@ class EvaluationView:
     simulated: bool = False
     why: str = ""
 
+    @property
+    def headline(self) -> str:
+        """The finding in a line."""
+        difference = self.difference
+        if difference is None or not difference.n:
+            return f"{self.finding}"
+        interval = difference.interval
+        spread = "" if interval is None else f" ± {interval.high - difference.mean:.3f}"
+        on = plural(difference.n, "task")
+        return f"{self.finding} ({difference.mean:+.3f}{spread} on {on})"
+
 
 def evaluation_comment(view: EvaluationView, links: Links) -> str:
     """The comment's whole text, within GitHub's limit."""
-    head = f"### {_ICONS[view.finding]} {code(view.skill, 120)}: {headline(view)}"
-    parts = (marker(view.run, "evaluation"), head, *_parts(view, links))
-    return cut("\n\n".join(part for part in parts if part), COMMENT_BYTES)
+    head = f"### {_ICONS[view.finding]} {code(view.skill, 120)}: {inline(view.headline)}"
+    text = join(marker(view.run, "evaluation"), head, *_parts(view, links))
+    return cut(text, COMMENT_BYTES)
 
 
 def evaluation_check(
@@ -80,129 +133,94 @@ def evaluation_check(
     tasks: Mapping[str, TaskPlace] | None = None,
 ) -> WantedCheck:
     """The check on the head of the pull request; with ``fail_on: never`` it cannot be red."""
+    conclusion: Conclusion = "neutral"
+    if view.finding is Finding.IMPROVEMENT:
+        conclusion = "success"
+    elif view.finding is Finding.REGRESSION and fail_on == "regression":
+        conclusion = "failure"
+    broken = () if view.difference is None else view.difference.broken
+    remarks = ((task, "broken", "solved with the skill at base, not at head") for task in broken)
     return WantedCheck(
         name=f"skillopt-ci / {view.run} evaluation",
         head_sha=head_sha,
-        title=clip(single_line(f"{view.finding.capitalize()}{_numbers(view)}"), 200),
-        summary=cut("\n\n".join(part for part in _parts(view, links) if part), COMMENT_BYTES),
-        conclusion=_conclusion(view.finding, fail_on),
-        annotations=tuple(_annotations(view, tasks or {})),
+        title=clip(single_line(view.headline[:1].upper() + view.headline[1:]), 200),
+        summary=cut(join(*_parts(view, links)), COMMENT_BYTES),
+        conclusion=conclusion,
+        annotations=tuple(annotations(remarks, tasks or {})),
         details_url=links.workflow_run,
     )
 
 
-def headline(view: EvaluationView) -> str:
-    """The finding in a line."""
-    return inline(f"{view.finding}{_numbers(view)}")
-
-
-def _numbers(view: EvaluationView) -> str:
-    difference = view.difference
-    if difference is None or not difference.n:
-        return ""
-    interval = difference.interval
-    spread = "" if interval is None else f" ± {interval.high - difference.mean:.3f}"
-    return f" ({difference.mean:+.3f}{spread} on {plural(difference.n, 'task')})"
-
-
 def _parts(view: EvaluationView, links: Links) -> Iterator[str]:
+    sides = [
+        (name, side)
+        for name, side in (("base", view.base), ("head", view.head))
+        if side is not None
+    ]
+    both = len(sides) == 2  # noqa: PLR2004 - base and head
     if view.why or view.finding is Finding.INCONCLUSIVE:
         why = inline(view.why, 500) or "no task was measured on both sides"
         yield (
             f"> [!NOTE]\n> **Not measured:** {why}. "
             "This says nothing about the change, neither for nor against it."
         )
-    if view.base is not None and view.head is not None:
-        yield _scores(view, view.base, view.head, links)
-        yield "\n".join(_reserved(view.base, view.head))
+    if both:
+        rows = [
+            (
+                f"{name} {links.commit(side.commit)}",
+                inline(with_pessimistic(score_text(found.hard, found.n), found)),
+                f"{found.soft:.3f}",
+            )
+            for name, side in sides
+            for found in [side.measurement]
+        ]
+        headings = (f"{inline(view.split, 20)} tasks", "solved (95 % interval)", "soft")
+        yield table(headings, rows)
+        yield "\n".join(
+            f"- {name}: {inline(one, 900)}"
+            for name, side in sides
+            for one in reservations(side.measurement)
+        )
     if view.difference is not None:
-        yield from _flips(view, view.difference)
+        yield _flips(view.difference, view.confidence)
     if view.simulated:
         yield SIMULATED
-    if view.base is not None and view.head is not None:
-        yield _pairs(view.base.measurement, view.head.measurement)
-    about = [f"used {inline(usage_text(view.usage))}", links.run("workflow run")]
-    yield f"<sub>{' · '.join(part for part in about if part)}</sub>"
+    if both:
+        yield _pairs(*(side.measurement for _, side in sides))
+    used = f"used {inline(usage_text(view.usage))}"
+    yield f"<sub>{join(used, links.run('workflow run'), by=' · ')}</sub>"
 
 
-def _scores(view: EvaluationView, base: Side, head: Side, links: Links) -> str:
-    rows = [
-        (
-            f"{name} {links.commit(side.commit)}",
-            inline(_solved(side.measurement)),
-            f"{side.measurement.soft:.3f}",
-        )
-        for name, side in (("base", base), ("head", head))
-    ]
-    headings = (f"{inline(view.split, 20)} tasks", "solved (95 % interval)", "soft")
-    return table(headings, rows)
-
-
-def _solved(measurement: Measurement) -> str:
-    return with_pessimistic(score_text(measurement.hard, measurement.n), measurement)
-
-
-def _reserved(base: Side, head: Side) -> Iterator[str]:
-    for name, side in (("base", base), ("head", head)):
-        yield from (f"- {name}: {inline(one, 900)}" for one in reservations(side.measurement))
-
-
-def _flips(view: EvaluationView, difference: PairedDifference) -> Iterator[str]:
+def _flips(difference: PairedDifference, confidence: float) -> str:
     fixed, broken = difference.fixed, difference.broken
-    same = difference.n - len(fixed) - len(broken)
-    odds = chance(len(fixed), len(broken))
-    changed = len(fixed) + len(broken)
-    told = (
-        f"If the change made no difference, {plural(changed, 'changed task')} would split as "
-        f"unevenly as {len(fixed)} : {len(broken)} in {odds:.0%} of all cases; "
-        f"below {1 - view.confidence:.0%} counts as clear."
-        if changed
-        else "No task changed its result."
-    )
-    yield (
+    changed, told = len(fixed) + len(broken), "No task changed its result."
+    if changed:
+        told = (
+            f"If the change made no difference, {plural(changed, 'changed task')} would split as "
+            f"unevenly as {len(fixed)} : {len(broken)} in {chance(len(fixed), len(broken)):.0%} of "
+            f"all cases; below {1 - confidence:.0%} counts as clear."
+        )
+    return (
         f"- **Fixed ({len(fixed)}):** {codes(fixed)}\n"
         f"- **Broken ({len(broken)}):** {codes(broken)}\n"
-        f"- **Same ({same}).** {told}"
+        f"- **Same ({difference.n - changed}).** {told}"
     )
 
 
 def _pairs(base: Measurement, head: Measurement) -> str:
-    """The changed pairs first, then the others."""
-    ids = sorted(
-        {**base.tasks, **head.tasks},
-        key=lambda task: (base.tasks.get(task) == head.tasks.get(task), task),
-    )
-    rows = [
-        (code(task, 60), _score(base, task), _score(head, task), _change(base, head, task))
-        for task in ids[:_MOST_PAIRS]
-    ]
-    rest = len(ids) - len(rows)
-    more = f"\n\n<sub>and {rest:,} more</sub>" if rest > 0 else ""
-    pairs = table(("task", "base", "head", ""), rows, "lrrl") + more
-    return details("Pair by pair", pairs) if rows else ""
-
-
-def _score(measurement: Measurement, task: str) -> str:
-    found = measurement.tasks.get(task)
-    return "not measured" if found is None else f"{found[0]:.2f}"
-
-
-def _change(base: Measurement, head: Measurement, task: str) -> str:
-    before, after = base.tasks.get(task), head.tasks.get(task)
-    if before is None or after is None or before[0] == after[0]:
-        return ""
-    return "fixed" if after[0] > before[0] else "broken"
-
-
-def _annotations(view: EvaluationView, tasks: Mapping[str, TaskPlace]) -> Iterator[Annotation]:
-    broken = () if view.difference is None else view.difference.broken
-    for task in [task for task in broken if task in tasks][:_MOST_ANNOTATIONS]:
-        place = tasks[task]
-        text = f"Task {clip(single_line(task), 100)}: solved with the skill at base, not at head."
-        yield Annotation(place.path, place.line, place.line, "warning", text, "Task broken")
-
-
-def _conclusion(finding: Finding, fail_on: str) -> Conclusion:
-    if finding is Finding.IMPROVEMENT:
-        return "success"
-    return "failure" if finding is Finding.REGRESSION and fail_on == "regression" else "neutral"
+    """The tasks side by side, those that changed first."""
+    found = {
+        task: (base.tasks.get(task), head.tasks.get(task)) for task in {**base.tasks, **head.tasks}
+    }
+    ordered = sorted(found.items(), key=lambda one: (one[1][0] == one[1][1], one[0]))
+    rows = []
+    for task, (before, after) in ordered[:_MOST_PAIRS]:
+        change = ""
+        if before is not None and after is not None and before[0] != after[0]:
+            change = "fixed" if after[0] > before[0] else "broken"
+        scores = ("not measured" if one is None else f"{one[0]:.2f}" for one in (before, after))
+        rows.append((code(task, 60), *scores, change))
+    rest = len(found) - len(rows)
+    more = f"<sub>and {rest:,} more</sub>" if rest > 0 else ""
+    text = join(table(("task", "base", "head", ""), rows, "lrrl"), more)
+    return details("Pair by pair", text) if rows else ""

@@ -3,22 +3,19 @@
 import base64
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from importlib import resources
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from skillopt_ci import __version__
-from skillopt_ci.ledger.records import BoundaryRecord, FinalSkill, HistoryEntry, StepRecord
+from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, StepRecord
 from skillopt_ci.report.html_attempts import Viewer, section_name, viewer
 from skillopt_ci.report.html_charts import Column, OutcomeMap, anchor, curve, outcome_map
-from skillopt_ci.report.html_data import Evidence, Version, library
-from skillopt_ci.report.html_skill import blame
+from skillopt_ci.report.html_skill import Evidence, Version, blame
 from skillopt_ci.report.html_step import Card, epoch_card, step_card
-from skillopt_ci.report.text import usage_text
-from skillopt_ci.report.view import RunView
+from skillopt_ci.report.view import RunView, run_facts
 from skillopt_ci.sanitize import visible
-from skillopt_ci.text import plural, score, score_text
+from skillopt_ci.text import plural, score
 
 
 def build_page(evidence: Evidence, *, live: bool = False) -> str:
@@ -37,12 +34,12 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
         .get_template("page.html")
         .render(
             run=run,
-            facts=_facts(run),
+            facts=run_facts(run),
             curve=curve(run.history),
             history=[_row(entry) for entry in reversed(run.history)],
             map=drawn,
             blame=blame(evidence),
-            cards=_cards(evidence),
+            cards=[_card_of(record, evidence) for record in _records(run)][::-1],
             versions=evidence.versions,
             others=others,
             meta_skill=evidence.meta_skill,
@@ -94,35 +91,6 @@ def _policy(*, live: bool) -> str:
     return "; ".join(f"{name} {value}" for name, value in rules.items())
 
 
-def _facts(run: RunView) -> Iterator[tuple[str, str]]:
-    state, counts = run.state, run.counts
-    current, best = state.current.measurement, state.best.measurement
-    yield "now", score_text(current.score, current.n)
-    if best.score > current.score:
-        yield "best", f"{score_text(best.score, best.n)} ({state.best.origin})"
-    first = run.scale[0] if run.scale else None
-    if first is not None and first.score_after is not None:
-        yield "at first", score_text(first.score_after, first.tasks)
-    yield from _tested(run)
-    empty = f", {counts['empty']} without a candidate" if counts["empty"] else ""
-    yield "steps", f"{counts['merged']} merged, {counts['reverted']} reverted{empty}"
-    yield "epoch", f"{state.epoch}"
-    yield "used", usage_text(state.usage.usage())
-
-
-def _tested(run: RunView) -> Iterator[tuple[str, str]]:
-    found = run.summary
-    if found is None:
-        return
-    told = [_test(one) for one in (found.initial, found.best) if one.test is not None]
-    if told:
-        yield "on test tasks", " → ".join(told)
-
-
-def _test(skill: FinalSkill) -> str:
-    return "" if skill.test is None else score_text(skill.test.hard, skill.test.n)
-
-
 def _row(entry: HistoryEntry) -> tuple[str, str, str, str, str]:
     names = {"slow_update": f"end of epoch {entry.epoch}", "step": f"step {entry.step}"}
     name = names.get(entry.kind, f"{entry.kind.replace('_', ' ')}")
@@ -135,51 +103,40 @@ def _choices(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(value, words) for value, words in dict(pairs).items() if value]
 
 
+def _records(run: RunView) -> Iterator[StepRecord | BoundaryRecord]:
+    """The evidence of steps and epochs' ends, as far as it was read, oldest first."""
+    steps = {record.step: record for record in run.steps}
+    ends = {record.epoch: record for record in run.epochs}
+    for entry in run.history:
+        if entry.kind == "step" and entry.step in steps:
+            yield steps[entry.step]
+        elif entry.kind == "slow_update" and entry.epoch in ends:
+            yield ends[entry.epoch]
+
+
 def _columns(evidence: Evidence) -> Iterator[Column]:
     """The skill at the start and every candidate whose tasks are on record, oldest first."""
-    run = evidence.run
     if evidence.first is not None:
         yield Column("at the start", "", "measured", evidence.first, "start")
-    steps = {record.step: record for record in run.steps}
-    epochs = {record.epoch: record for record in run.epochs}
-    for entry in run.history:
-        record: StepRecord | BoundaryRecord | None = None
-        if entry.kind == "step":
-            record = steps.get(entry.step)
-        elif entry.kind == "slow_update":
-            record = epochs.get(entry.epoch)
-        if record is None or record.decision is None or record.decision.measurement is None:
+    for record in _records(evidence.run):
+        decision = record.decision
+        if decision is None or decision.measurement is None:
             continue
-        fate = "merged" if record.decision.stays else "reverted"
-        step = entry.kind == "step"
-        name = f"step {entry.step}" if step else f"end of epoch {entry.epoch}"
-        label = f"{entry.step}" if step else f"e{entry.epoch}"
-        measured = record.decision.measurement
-        yield Column(f"{name}, {fate}", anchor(entry), fate, measured, label)
+        fate = "merged" if decision.stays else "reverted"
+        name, where, label = f"end of epoch {record.epoch}", f"epoch-{record.epoch}", "e"
+        if isinstance(record, StepRecord):
+            name, where, label = f"step {record.step}", f"step-{record.step}", ""
+        number = where.split("-")[1]
+        yield Column(f"{name}, {fate}", where, fate, decision.measurement, label + number)
 
 
-def _cards(evidence: Evidence) -> list[Card]:
-    """Steps and epochs' ends, the newest first."""
-    run = evidence.run
-    known = evidence.candidates.get
-    steps = {
-        record.step: partial(step_card, record, run.place(record.step), evidence.effects)
-        for record in run.steps
-    }
-    ends = {
-        record.epoch: partial(epoch_card, record, run.place(record.epoch, "slow_update"))
-        for record in run.epochs
-    }
-    made = []
-    for entry in run.history:
-        card = None
-        if entry.kind == "step":
-            card = steps.get(entry.step)
-        elif entry.kind == "slow_update":
-            card = ends.get(entry.epoch)
-        if card is not None:
-            made.append(card(known(anchor(entry))))
-    return made[::-1]
+def _card_of(record: StepRecord | BoundaryRecord, evidence: Evidence) -> Card:
+    run, texts = evidence.run, evidence.candidates
+    if isinstance(record, StepRecord):
+        place, known = run.place(record.step), texts.get(f"step-{record.step}")
+        return step_card(record, place, evidence.effects, known)
+    place = run.place(record.epoch, "slow_update")
+    return epoch_card(record, place, texts.get(f"epoch-{record.epoch}"))
 
 
 def _others(evidence: Evidence) -> tuple[Version, ...]:
@@ -194,11 +151,16 @@ def _others(evidence: Evidence) -> tuple[Version, ...]:
 
 def _data(versions: Sequence[Version], drawn: OutcomeMap, shown: Viewer) -> dict[str, object]:
     """What the script works on. ``places`` has the column of each text, -1 where there is none."""
-    texts = library([visible(version.text) for version in versions])
+    lines: dict[str, int] = {}
+    texts = [
+        [lines.setdefault(line, len(lines)) for line in visible(version.text).split("\n")]
+        for version in versions
+    ]
     places = {column.anchor: number for number, column in enumerate(drawn.columns)}
     return {
-        "lines": texts.lines,
-        "texts": texts.texts,
+        # each text as indices into the lines of all: they are much alike
+        "lines": list(lines),
+        "texts": texts,
         # without a section: the first text, which has a column, or one that a person wrote
         "places": [
             places.get(version.anchor, -1) if version.anchor or not number else -1

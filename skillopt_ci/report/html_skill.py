@@ -1,33 +1,76 @@
-"""The skill as it stands, each passage with the change that brought it and what that one did."""
+"""The texts of the skill: all of them in little room, and where each passage of the newest is from.
+
+A passage is told with the change that brought it, and what that change did.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 
-from skillopt_ci.ledger.records import EditRecord, StepRecord
-from skillopt_ci.report.html_data import (
-    Effects,
-    Evidence,
-    Passage,
-    Version,
-    effect_text,
-    failures,
-    passages,
-)
+from skillopt_ci.ledger.records import EditRecord, Measurement, StepRecord
+from skillopt_ci.report.html_attempts import Recorded
+from skillopt_ci.report.view import RunView, failures
+from skillopt_ci.report.words import effect_text
 from skillopt_ci.text import plural
 
 
 @dataclass(frozen=True, slots=True)
-class Blame:
-    """A passage, the version that brought it, and, where that was a step, why and to what effect.
+class Version:
+    """A text of the skill. ``anchor`` is the section of the report that tells how it came about."""
 
-    ``effect`` is the step's score before and after, for all of its edits together. ``causes`` are
-    the failures that its edits answer, ``fixed`` and ``broken`` the selection tasks whose outcome
-    changed with the step. ``rules`` has for each edit whose text is in the passage its words and
-    what was believed of it over time.
+    label: str
+    text: str
+    anchor: str = ""
+    commit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EditEffect:
+    """What an edit adds to the mean score, give or take, by what was measured up to ``step``.
+
+    ``helpful`` is the probability that it adds anything.
     """
 
-    passage: Passage
+    step: int
+    mean: float
+    sd: float
+    helpful: float
+
+
+#: The effects of an edit, oldest first, by the step that proposed it and its number from 0.
+Effects = Mapping[tuple[int, int], tuple[EditEffect, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A run with every step's evidence, the skill's ``versions`` oldest first (the last is now).
+
+    ``candidates`` has the text before and after each candidate, by the anchor of its section; a
+    candidate whose commits cannot be reached any more is missing there. ``attempts`` are those that
+    this machine has on record, ``first`` is the measurement that training began with.
+    """
+
+    run: RunView
+    versions: tuple[Version, ...]
+    candidates: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    meta_skill: str = ""
+    attempts: Recorded = field(default_factory=Recorded)
+    effects: Effects = field(default_factory=dict)
+    first: Measurement | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """Consecutive lines of the newest text that came with one version, and how that came about.
+
+    Where it was a step: ``effect`` is the step's score before and after, for all of its edits
+    together; ``causes`` are the failures that these answer, ``fixed`` and ``broken`` the selection
+    tasks whose outcome changed with the step. ``rules`` has for each edit whose text is in the
+    passage its words and what was believed of it over time.
+    """
+
     version: Version
+    lines: tuple[str, ...]
     effect: str = ""
     causes: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
@@ -41,49 +84,68 @@ def blame(evidence: Evidence) -> tuple[Blame, ...]:
     """Tell for every passage of the newest text where it came from."""
     steps = {f"step-{record.step}": record for record in evidence.run.steps}
     return tuple(
-        _blame(passage, evidence.versions, steps, evidence.effects)
-        for passage in passages(evidence.versions)
+        _blame(lines, evidence.versions[origin], steps, evidence.effects)
+        for origin, lines in passages([version.text for version in evidence.versions])
     )
 
 
+def passages(texts: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The last of ``texts`` in runs of lines of one origin, each with the index of its text.
+
+    A line is as old as it is unchanged, matched as diffs match them, text by text; a blank line
+    belongs to the one before it.
+    """
+    origins: list[int] = []
+    lines: list[str] = []
+    for index, text in enumerate(texts):
+        before, lines = lines, text.split("\n")
+        found = [index] * len(lines)
+        for block in SequenceMatcher(None, before, lines, autojunk=False).get_matching_blocks():
+            found[block.b : block.b + block.size] = origins[block.a : block.a + block.size]
+        origins = found
+    if lines and lines[-1] == "":
+        lines.pop()
+    for index, line in enumerate(lines[1:], start=1):
+        if not line.strip():
+            origins[index] = origins[index - 1]
+    start = 0
+    for end in range(1, len(lines) + 1):
+        if end == len(lines) or origins[end] != origins[start]:
+            yield origins[start], tuple(lines[start:end])
+            start = end
+
+
 def _blame(
-    passage: Passage,
-    versions: Sequence[Version],
-    steps: Mapping[str, StepRecord],
-    effects: Effects,
+    lines: tuple[str, ...], version: Version, steps: Mapping[str, StepRecord], effects: Effects
 ) -> Blame:
-    version = versions[passage.origin]
     record = steps.get(version.anchor)
     if record is None or record.decision is None:
-        return Blame(passage, version)
+        return Blame(version, lines)
     decision, patterns = record.decision, failures(record.proposal.patterns)
     effect = ""
     if decision.score_after is not None:
         effect = f"{decision.score_before:.3f} → {decision.score_after:.3f}"
+    shown = {line.strip() for line in lines if line.strip()}
+    edits = {
+        number: edit
+        for number, edit in enumerate(record.proposal.edits)
+        if edit.applied and shown & {line.strip() for line in edit.content.split("\n")}
+    }
     return Blame(
-        passage,
         version,
+        lines,
         effect,
         tuple(f"{pattern.description} (×{pattern.count})" for pattern in patterns),
         tuple(dict.fromkeys(task for pattern in patterns for task in pattern.task_ids)),
-        _support(passage, record),
+        _support([edit.support_count for edit in edits.values()]),
         decision.fixed,
         decision.broken,
-        tuple(_rules(passage, record, effects)),
+        tuple(_rules(record.step, edits, effects)),
     )
 
 
-def _edits(passage: Passage, record: StepRecord) -> Iterator[tuple[int, EditRecord]]:
-    """The edits, with their numbers, whose text is in the passage."""
-    shown = {line.strip() for line in passage.lines if line.strip()}
-    for number, edit in enumerate(record.proposal.edits):
-        if edit.applied and shown & {line.strip() for line in edit.content.split("\n")}:
-            yield number, edit
-
-
-def _support(passage: Passage, record: StepRecord) -> str:
-    """On how many attempts the edits stand whose text is in the passage."""
-    counts = [edit.support_count for _, edit in _edits(passage, record)]
+def _support(counts: Sequence[int]) -> str:
+    """On how many attempts edits stand."""
     if not counts:
         return ""
     most, least = max(counts), min(counts)
@@ -92,16 +154,16 @@ def _support(passage: Passage, record: StepRecord) -> str:
 
 
 def _rules(
-    passage: Passage, record: StepRecord, effects: Effects
+    step: int, edits: Mapping[int, EditRecord], effects: Effects
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """What was believed of each edit at several moments, the last one now; repetitions left out."""
-    for number, edit in _edits(passage, record):
+    for number, edit in edits.items():
         told = [
-            (one.step, effect_text(one.mean, one.sd, one.helpful))
-            for one in effects.get((record.step, number), ())
+            (effect_text(one.mean, one.sd, one.helpful), one.step)
+            for one in effects.get((step, number), ())
         ]
         # the first moment of each belief
-        first = {text: step for step, text in reversed(told)}
+        first = dict(reversed(told))
         if told:
-            lines = (f"after step {step}: {text}" for text, step in reversed(first.items()))
+            lines = (f"after step {after}: {text}" for text, after in reversed(first.items()))
             yield edit.content.strip(), tuple(lines)

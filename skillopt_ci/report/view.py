@@ -1,19 +1,45 @@
-"""A run as reports see it: its record, and where in git each step is found."""
+"""What reports tell: a run as they see it, and the facts of a step, an epoch's end and a run.
 
-from collections.abc import Mapping, Sequence
+Each fact is worked out here once; comments, checks, tables and the page only set it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Literal
 
 from skillopt_ci.ledger.records import (
     BoundaryRecord,
+    Decision,
     HistoryEntry,
     Measurement,
+    PatternRecord,
+    ProposalRecord,
     State,
     StepRecord,
     Summary,
 )
 from skillopt_ci.ledger.timeline import Moment, timeline
-from skillopt_ci.report.terminal import tally
+from skillopt_ci.report.words import (
+    after_text,
+    arithmetic,
+    arrow,
+    boundary_verdict,
+    categories,
+    race_text,
+    refusal_lines,
+    reminders,
+    reservations,
+    suggestion_rows,
+    tasks_text,
+    training_score,
+    usage_text,
+    with_pessimistic,
+)
+from skillopt_ci.text import plural, score, score_text
+
+#: How the edits were chosen, where there were more than the budget allows.
+_CHOICE = {"ranked": ", ranked by the optimizer", "truncated": ", the first ones taken"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +106,19 @@ class RunView:
         return len(self.scale) < len(self.history)
 
     @property
-    def counts(self) -> Mapping[str, int]:
-        """How many steps were merged, reverted, or had no candidate."""
-        return tally(self.history)
+    def counts(self) -> dict[str, int]:
+        """How many steps were ``merged``, ``reverted``, or ``empty``: without a candidate."""
+        steps = [entry for entry in self.history if entry.kind == "step"]
+        merged = sum(entry.stays for entry in steps)
+        empty = sum(entry.score_after is None for entry in steps)
+        return {"merged": merged, "reverted": len(steps) - merged - empty, "empty": empty}
+
+    @property
+    def counts_text(self) -> str:
+        """The same in words."""
+        counts = self.counts
+        empty = f", {counts['empty']} without a candidate" if counts["empty"] else ""
+        return f"{counts['merged']} merged, {counts['reverted']} reverted{empty}"
 
     @property
     def improved(self) -> bool:
@@ -130,3 +166,174 @@ class RunRecords:
         """The current skill after each step (0: before the first), where its text is known."""
         hashes = {moment.entry.step: moment.skill_sha256 for moment in self.moments}
         return {step: self.texts[key] for step, key in hashes.items() if key in self.texts}
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something to tell: a text, which may hold words of a model, or else names of tasks."""
+
+    label: str
+    text: str = ""
+    names: tuple[str, ...] | None = None
+
+
+def step_headline(record: StepRecord) -> str:
+    """A step in a few words of plain text."""
+    decision = record.decision
+    if decision is None:
+        return f"Step {record.step} is in flight"
+    if decision.score_after is None:
+        return f"Step {record.step}: {decision.verdict}"
+    return f"Step {record.step} {decision.verdict}: {arrow(decision)} on {tasks_text(decision)}"
+
+
+def epoch_headline(record: BoundaryRecord) -> str:
+    """An epoch's end in a few words of plain text."""
+    told = f"End of epoch {record.epoch} {boundary_verdict(record)}"
+    decision = record.decision
+    if decision is None or decision.score_after is None:
+        return told
+    return f"{told}: {arrow(decision)} on {tasks_text(decision)}"
+
+
+def gate_facts(record: StepRecord | BoundaryRecord) -> Iterator[Fact]:
+    """The verdict, and all that it stands on."""
+    decision = record.decision
+    if isinstance(record, BoundaryRecord):
+        yield Fact("verdict", boundary_verdict(record))
+        yield Fact("because", record.reason)
+    elif decision is None:
+        yield Fact("verdict", "in flight")
+    else:
+        yield Fact("verdict", decision.verdict)
+        yield Fact("because", decision.reason)
+    if decision is None:
+        return
+    if decision.measurement is not None:
+        yield from _measured(decision, decision.measurement)
+    if decision.beats_best:
+        yield Fact("best", "the candidate is better than the best skill so far")
+    if (alone := decision.notes) is not None:
+        told = f"{alone.verdict}, {arrow(alone)}: {alone.reason}. {arithmetic(alone)}"
+        yield Fact("reminders alone", told.rstrip())
+
+
+def _measured(decision: Decision, measured: Measurement) -> Iterator[Fact]:
+    known = decision.reused_from
+    reused = "" if known is None else f", as measured in step {known}: the text was the same"
+    metric = with_pessimistic(decision.metric, measured)
+    told = f"{score(decision.score_before)} → {after_text(decision)} ({metric}){reused}"
+    yield Fact("selection tasks", told)
+    if sentences := arithmetic(decision):
+        yield Fact("arithmetic", sentences)
+    if decision.gate is not None and decision.gate.rounds > 1:
+        yield Fact("rounds", f"{decision.gate.rounds}")
+    yield Fact("fixed", names=decision.fixed)
+    yield Fact("broken", names=decision.broken)
+    if measured.errors:
+        yield Fact("not measured", names=measured.errors)
+    yield from (Fact("beware", sentence) for sentence in reservations(measured))
+
+
+def proposal_facts(record: StepRecord) -> Iterator[Fact]:
+    """What a step's candidate was made from, and how."""
+    proposal = record.proposal
+    tasks = proposal.rollout.tasks
+    yield Fact("training tasks", training_score(proposal))
+    yield Fact("failed", names=tuple(dict.fromkeys(task.id for task in tasks if task.failed)))
+    if lost := tuple(task.id for task in tasks if not task.status.measured):
+        yield Fact("not measured", names=lost)
+    rate, most = proposal.learning_rate, "no limit"
+    if proposal.edit_budget is not None:
+        chosen = ", chosen by the optimizer" if rate else ""
+        most = f"at most {proposal.edit_budget} to apply{chosen}"
+    yield Fact(
+        "proposals",
+        f"{proposal.n_failure_patches} from failures, {proposal.n_success_patches} from "
+        f"successes; {plural(proposal.n_edits_merged, 'proposal')} after merging, "
+        f"{most}{_CHOICE.get(proposal.selection, '')}",
+    )
+    if rate is not None:
+        sure = f", {rate.confidence} confidence" if rate.confidence else ""
+        told = f"{rate.learning_rate} of {rate.available}{sure}: {rate.reasoning}"
+        yield Fact("step size", told)
+        yield from (Fact("risk", risk) for risk in rate.risk_notes)
+    if raced := race_text(proposal):
+        yield Fact("race", raced)
+    if record.changes:
+        yield Fact("changed since", ", ".join(record.changes))
+
+
+def change_facts(proposal: ProposalRecord) -> Iterator[Fact]:
+    """What a proposal says and does besides its edits, and what the guard kept out."""
+    yield from (Fact(label, words) for label, words in suggestion_rows(proposal))
+    yield from (Fact("change", words) for words in proposal.change_summary)
+    yield from (Fact("reminder", words) for words in reminders(proposal))
+    yield from (Fact("refused", words) for words in refusal_lines(proposal, edits=False))
+
+
+def epoch_facts(record: BoundaryRecord) -> Iterator[Fact]:
+    """What an epoch's end compared, and what the guard kept out."""
+    told = "nothing to compare"
+    if record.pairs:
+        change = f"{score(record.previous_hard)} → {score(record.current_hard)}"
+        told = f"{change} on {plural(len(record.pairs), 'training task')}: {categories(record)}"
+    yield Fact("compared", told)
+    ordered = sorted(record.pairs, key=lambda pair: pair.category)
+    for category, pairs in groupby(ordered, key=lambda pair: pair.category):
+        yield Fact(category.replace("_", " "), names=tuple(pair.id for pair in pairs))
+    for label, part in (("guidance", record.slow_update), ("memory", record.meta_skill)):
+        if part is not None and part.refused:
+            yield Fact(label, f"refused: {part.refused}")
+
+
+def use_fact(record: StepRecord | BoundaryRecord, seconds: float | None = None) -> Fact:
+    """What a step or an epoch's end consumed."""
+    took = "" if seconds is None else f", {seconds:,.1f} s"
+    return Fact("used", usage_text(record.usage.usage()) + took)
+
+
+def run_facts(run: RunView) -> Iterator[Fact]:
+    """A run at a glance."""
+    state, first = run.state, run.scale[0] if run.scale else None
+    current, best = state.current.measurement, state.best.measurement
+    started = "–"
+    if first is not None and first.score_after is not None:
+        started = score_text(first.score_after, first.tasks)
+    now = with_pessimistic(score_text(current.score, current.n), current)
+    yield Fact("score", f"{started} → {now} ({state.current.origin})")
+    yield from (Fact("beware", sentence) for sentence in reservations(current))
+    if best.score > current.score:
+        yield Fact("best", f"{score_text(best.score, best.n)} ({state.best.origin})")
+    if (found := run.summary) is not None:
+        told = [
+            score_text(one.test.hard, one.test.n)
+            for one in (found.initial, found.best)
+            if one.test is not None
+        ]
+        if told:
+            after = f"after step {found.step}, tasks kept out of training"
+            yield Fact("test", f"{' → '.join(told)} ({after})")
+    yield Fact("steps", run.counts_text)
+    yield Fact("epoch", f"{state.epoch}")
+    yield Fact("used", usage_text(state.usage.usage()))
+
+
+def failures(patterns: Sequence[PatternRecord]) -> tuple[PatternRecord, ...]:
+    """Patterns of one description together, the most frequent first.
+
+    Analysts of several minibatches may name the same.
+    """
+    found: dict[str, PatternRecord] = {}
+    for one in patterns:
+        known = found.get(one.description)
+        found[one.description] = (
+            one
+            if known is None
+            else PatternRecord(
+                description=one.description,
+                count=known.count + one.count,
+                task_ids=tuple(dict.fromkeys((*known.task_ids, *one.task_ids))),
+            )
+        )
+    return tuple(sorted(found.values(), key=lambda one: -one.count))

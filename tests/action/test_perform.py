@@ -26,7 +26,7 @@ from skillopt_ci.errors import InfrastructureError, UsageError
 from skillopt_ci.git.process import Git
 from skillopt_ci.github.client import Access, Client, RetryPolicy, connect
 from skillopt_ci.redaction import HIDDEN
-from skillopt_ci.report.text import Links
+from skillopt_ci.report.markdown import Links
 from skillopt_ci.training.review_comments import read_notes
 from skillopt_ci.training.trainer import train_once
 

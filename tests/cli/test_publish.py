@@ -17,7 +17,7 @@ from skillopt_ci.config.config import GitHub
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.github.pull_requests import keep_pull_request
 from skillopt_ci.github.types import WantedPullRequest
-from skillopt_ci.report.text import Links
+from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.view import RunView
 
 COMMENT = "POST /issues/{issue_number}/comments"

@@ -121,7 +121,7 @@ def test_the_body_after_a_merge_is_relative_to_base() -> None:
     from run_views import REPOSITORY, plain_run
 
     from skillopt_ci.report.comment import body
-    from skillopt_ci.report.text import Links
+    from skillopt_ci.report.markdown import Links
 
     run = replace(plain_run(5), base_events=4)
     told = body(run, Links(REPOSITORY, f"{REPOSITORY}/actions/runs/7"))

@@ -95,9 +95,8 @@ def compared(broken: int) -> str:
     from run_views import REPOSITORY, SHA
 
     from skillopt_ci.ledger.records import Measurement
-    from skillopt_ci.report.evaluation import EvaluationView, Side, evaluation_comment
-    from skillopt_ci.report.text import Links
-    from skillopt_ci.report.words import Finding
+    from skillopt_ci.report.evaluation import EvaluationView, Finding, Side, evaluation_comment
+    from skillopt_ci.report.markdown import Links
     from skillopt_ci.rollout.metrics import paired
 
     base = {f"t{number}": 1.0 for number in range(16)}

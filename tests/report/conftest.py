@@ -1,7 +1,11 @@
-"""Records as a step would leave them, with what a test cares about replaced."""
+"""Records as a step would leave them, with what a test cares about replaced; and a browser."""
 
-from collections.abc import Callable
-from typing import Any
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import BaseModel
@@ -20,6 +24,9 @@ from skillopt_ci.ledger.records import (
     UsageRecord,
 )
 from skillopt_ci.rollout.types import Status
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 Make = Callable[..., Any]
 
@@ -133,3 +140,25 @@ def state() -> State:
         config_sha256=CONFIG,
         usage=UsageRecord(calls=20, prompt_tokens=4000, completion_tokens=100, cost_usd=None),
     )
+
+
+# Not longer than a module: while it is open no event loop can be started in this process.
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Headless Chromium of the system; without one the test is left out, but never in CI."""
+    from bench.report import QUIET, program
+
+    if program() is None and not os.environ.get("CI"):
+        pytest.skip("no Chromium on the path")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program(), args=list(QUIET))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    """Where a page is written."""
+    return tmp_path / "report.html"

@@ -6,7 +6,7 @@ from run_views import REPOSITORY, SHA, plain_run, runs
 
 from skillopt_ci.github.types import WantedCheck
 from skillopt_ci.report.check import TaskPlace, step_check
-from skillopt_ci.report.text import Links
+from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.view import RunView
 
 LINKS = Links(REPOSITORY, f"{REPOSITORY}/actions/runs/7")

@@ -108,7 +108,8 @@ def test_an_edit_that_follows_a_note_says_so(checkout: Checkout, model_server: M
     assert (note.proposed, note.taken) == (2, 1)
     (outcome,) = note_outcomes(record)
     assert (outcome.fate, outcome.edits) == (Fate.MERGED, (edit,))
-    assert (outcome.score_before, outcome.score_after) == (0.0, 0.25)
+    assert record.decision is not None
+    assert (record.decision.score_before, record.decision.score_after) == (0.0, 0.25)
 
 
 def test_the_merge_is_told_to_keep_what_reviewers_asked_for(
@@ -125,8 +126,10 @@ def test_a_note_whose_edit_scores_no_better_is_reverted(
     checkout: Checkout, model_server: ModelServer
 ) -> None:
     follow(model_server, "review-7", line="Kind z: never mind.")
-    (outcome,) = note_outcomes(step(checkout, NOTE))
-    assert (outcome.fate, outcome.score_after) == (Fate.REVERTED, 0.0)
+    record = step(checkout, NOTE)
+    (outcome,) = note_outcomes(record)
+    assert record.decision is not None
+    assert (outcome.fate, record.decision.score_after) == (Fate.REVERTED, 0.0)
 
 
 def test_a_note_that_nobody_names_is_not_taken_up(checkout: Checkout) -> None:

@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 from run_views import entry, plain_run
 
-from skillopt_ci.report.view import StepPlace
+from skillopt_ci.ledger.records import PatternRecord
+from skillopt_ci.report.view import StepPlace, failures
 
 MEASURE = {"kind": "measure", "action": "measure", "score_after": 0.5}
 
@@ -44,3 +45,12 @@ def test_what_an_open_gate_let_in_is_an_improvement_only_with_a_better_score(
 
 def test_a_step_whose_commits_are_gone_is_nowhere() -> None:
     assert plain_run(1).place(99) == StepPlace()
+
+
+def pattern(description: str, count: int, *tasks: str) -> PatternRecord:
+    return PatternRecord(description=description, count=count, task_ids=tasks)
+
+
+def test_what_several_analysts_name_is_one_pattern_and_the_commonest_comes_first() -> None:
+    found = failures([pattern("date", 2, "a"), pattern("tax", 2, "a", "b"), pattern("tax", 1, "c")])
+    assert found == (pattern("tax", 3, "a", "b", "c"), pattern("date", 2, "a"))

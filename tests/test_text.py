@@ -1,7 +1,7 @@
 import pytest
 
 from skillopt_ci.model.types import Usage
-from skillopt_ci.report.text import usage_text
+from skillopt_ci.report.words import usage_text
 from skillopt_ci.text import cost_text, names_text, plural, score, score_text
 
 

@@ -10,9 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote as parse_quote
 
-from skillopt_ci.model.types import Usage
 from skillopt_ci.sanitize import visible
-from skillopt_ci.text import cost_text, plural
 
 #: A zero-width space where GitHub would otherwise see a mention, a reference or an address. It
 #: looks for these after Markdown is done, so that escaping alone does not stop it.
@@ -97,6 +95,11 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], align: str = "
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
+def join(*parts: str, by: str = "\n\n") -> str:
+    """The parts that say something: paragraphs, unless they are joined ``by`` something else."""
+    return by.join(part for part in parts if part)
+
+
 def single_line(text: str) -> str:
     """``text`` without line breaks and without characters that nobody sees."""
     return " ".join(_clean(text).split())
@@ -123,13 +126,6 @@ def _escaped(found: re.Match[str]) -> str:
 
 def _spaced(found: re.Match[str]) -> str:
     return f"{found[0]} "
-
-
-def usage_text(usage: Usage) -> str:
-    """Calls, tokens and cost on one line."""
-    about = "about " if usage.estimated else ""
-    calls, tokens = plural(usage.calls, "call"), plural(usage.tokens, "token")
-    return f"{calls}, {about}{tokens}, cost {cost_text(usage.cost_usd)}"
 
 
 # Addresses of what a report talks about.

@@ -1,4 +1,4 @@
-"""What a step's card says of the gate, the race, single edits, wishes and cost."""
+from collections.abc import Iterable
 
 from run_views import SHA, plain_run
 
@@ -19,9 +19,9 @@ from skillopt_ci.ledger.records import (
     StepRecord,
     UsageRecord,
 )
-from skillopt_ci.report.html_data import EditEffect
-from skillopt_ci.report.html_step import Card, epoch_card, gain, gate_rows, race_table, step_card
-from skillopt_ci.report.view import StepPlace
+from skillopt_ci.report.html_skill import EditEffect
+from skillopt_ci.report.html_step import Card, draw_gain, epoch_card, race_table, step_card
+from skillopt_ci.report.view import Fact, StepPlace
 
 GATE = GateRecord(
     policy="sequential",
@@ -41,6 +41,8 @@ GATE = GateRecord(
     saved=24,
     losses={"refund": 0.25},
 )
+
+
 RACE = RaceRecord(
     heats=(
         HeatRecord(
@@ -73,38 +75,47 @@ def card(record: StepRecord, effects: dict[tuple[int, int], tuple[EditEffect, ..
     return step_card(record, StepPlace(SHA), effects, None)
 
 
+def facts(found: Iterable[Fact]) -> dict[str, str]:
+    return {fact.label: fact.text for fact in found}
+
+
 def test_every_number_of_a_verdict_has_its_row() -> None:
     measured = Measurement(
-        hard=0.5, soft=0.5, score=0.5, tasks={"a": (0.5, 0.5)}, planned=40, unmeasured={"down": 3}
+        hard=0.5,
+        soft=0.5,
+        score=0.5,
+        tasks={"a": (0.5, 0.5)},
+        planned=40,
+        unmeasured={"down": 3},
+        pessimistic_hard=0.4,
+        pessimistic_soft=0.4,
     )
-    rows = dict(gate_rows(judged(gate=GATE, measurement=measured, compared=16).decision))
-    assert rows["policy"] == "sequential at 95% confidence"
-    assert rows["difference"] == "-0.125 ± 0.050 (standard error) over 16 of 40 tasks"
-    assert rows["by chance"] == "p = 0.310; 0.05 or less is sure, to be better by more than 0.02"
-    assert rows["attempts"] == (
-        "24 under the candidate, 8 fresh ones under the current skill, in 2 rounds, 24 saved, "
-        "since a gain was unlikely to be shown"
+    rows = facts(card(judged(gate=GATE, measurement=measured, compared=16), {}).gate)
+    assert rows["arithmetic"].startswith(
+        "Policy sequential at 95% confidence: -0.125 ± 0.050 (standard error) over 16 of 40 tasks. "
+        "Chance alone does so with p = 0.310 beyond 0.02; 0.05 is sure."
     )
-    assert rows["afterwards"] == "4 attempts under the merged skill"
-    assert rows["lost too much"] == "refund: -0.250"
-    assert rows["tasks"] == "16 of 40 tasks compared"
-    assert rows["3 × not measured"] == "down"
+    assert "24 saved: a gain was unlikely to be shown" in rows["arithmetic"]
+    assert rows["rounds"] == "2"
+    assert "(estimate: 16 of 40 tasks measured)" in rows["selection tasks"]
+    assert "3 × down" in rows["beware"]
 
 
 def test_a_verdict_on_reminders_alone_has_its_own_arithmetic() -> None:
     alone = judged(gate=GATE).decision
-    rows = dict(gate_rows(judged(notes=alone).decision))
-    assert rows["reminders alone"].startswith("merged")
-    assert rows["reminders, policy"] == "sequential at 95% confidence"
+    told = facts(card(judged(notes=alone), {}).gate)["reminders alone"]
+    assert told.startswith("merged")
+    assert "Policy sequential at 95% confidence" in told
 
 
 def test_a_candidate_in_flight_is_not_yet_judged() -> None:
-    assert gate_rows(None) == (("verdict", "not yet judged"),)
-    assert gain(None) is None
+    waiting = judged().model_copy(update={"decision": None})
+    assert facts(card(waiting, {}).gate) == {"verdict": "in flight"}
+    assert draw_gain(None) is None
 
 
 def test_the_gain_is_drawn_to_scale_around_zero() -> None:
-    drawn = gain(judged(gate=GATE).decision)
+    drawn = draw_gain(judged(gate=GATE).decision)
     assert drawn is not None
     assert 0 < drawn.low < drawn.middle < drawn.high < drawn.zero < drawn.width
     assert abs((drawn.low + drawn.high) / 2 - drawn.middle) < 0.1
@@ -117,8 +128,9 @@ def test_a_race_shows_what_each_edit_is_worth_and_the_best_subset_first() -> Non
         ("+0.100 ± 0.040, helps with 99 %", True),
         ("-0.100 ± 0.040, helps with 1 %", False),
     )
-    (heat,) = table.heats
-    assert [(arm.has, arm.score, arm.tasks) for arm in heat.arms] == [
+    ((arms, errors),) = table.heats
+    assert errors == 1
+    assert [(arm.has, arm.score, arm.tasks) for arm in arms] == [
         ((True, True), "1.000", "2 tasks"),
         ((True, False), "0.500", "2 tasks"),
     ]
@@ -162,8 +174,8 @@ def test_an_epochs_end_counts_how_tasks_fared() -> None:
         epoch=1, step=1, simulated=False, pairs=pairs, skill_before="a", skill_after="a",
         config_sha256="c", previous_hard=0.0, current_hard=0.5,
     )  # fmt: skip
-    facts = dict(epoch_card(record, StepPlace(SHA), None).facts)
-    assert facts["of these"] == "2 persistent fail, 1 improved"
+    found = facts(epoch_card(record, StepPlace(SHA), None).facts)
+    assert found["compared"].endswith("2 persistent fail, 1 improved")
 
 
 def test_cost_is_told_by_role_and_stage() -> None:

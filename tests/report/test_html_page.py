@@ -1,9 +1,10 @@
-"""The page in a real browser: what it shows, what works by keyboard, and that nothing else acts."""
-
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,19 +14,28 @@ from hostile import HOSTILE
 from hypothesis import given, settings
 from run_views import plain_run, runs
 
+from bench.report import LONG, QUICKSTART, Limits, load, make_runs, write
+from skillopt_ci.cli.init import make_repository
 from skillopt_ci.ledger.records import Measurement, TaskOutcome
 from skillopt_ci.report.html_attempts import Recorded, Trajectory, Turn, recorded
-from skillopt_ci.report.html_data import EditEffect, Evidence, Version
 from skillopt_ci.report.html_page import build_page
+from skillopt_ci.report.html_skill import EditEffect, Evidence, Version
 from skillopt_ci.report.view import RunView
 from skillopt_ci.rollout.types import Status
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from playwright.sync_api import Browser, Page
+
 
 pytestmark = pytest.mark.integration
 
+
 OLD = "# Ledger\n\nWrite dates day first.\n"
+
+
 NEW = "# Ledger\n\nWrite dates year first.\n\nRefunds are negative.\n"
 
 
@@ -398,3 +408,113 @@ def test_any_run_that_a_branch_could_hold_makes_a_page(run: RunView) -> None:
     assert page.startswith("<!doctype html>")
     page.encode("utf-8")
     assert page.count("<script") == 2
+
+
+PROGRAM = (sys.executable, "-m", "skillopt_ci")
+
+
+#: Longer than any step takes, since these processes share the machine with other tests.
+PATIENCE = 60_000
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """The address at which a process serves the report of ``folder``."""
+    line = (*PROGRAM, "report", "--serve", "--port", "0")
+    with subprocess.Popen(line, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        found = re.search(r"http://\S+/", process.stdout.readline())
+        assert found is not None
+        yield found[0]
+        process.terminate()
+
+
+def test_it_follows_a_run_and_stays_as_it_was_left(browser: Browser, tmp_path: Path) -> None:
+    folder = tmp_path / "repository"
+    make_repository(folder)
+    subprocess.run((*PROGRAM, "-q", "step"), cwd=folder, check=True, capture_output=True)
+    with serving(folder) as address, closing(browser.new_page()) as page:
+        complaints: list[str] = []
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        page.goto(address)
+        page.locator("#step-1 > summary").click()
+        page.fill("#find", "ledger-0")
+        page.get_by_role("radio", name="merged", exact=True).check()
+        page.locator("#now", has_text=re.compile(r"Latest work: \d+ attempts at")).wait_for()
+        with subprocess.Popen((*PROGRAM, "-q", "run"), cwd=folder) as run:
+            page.locator("#step-4").wait_for(state="attached", timeout=PATIENCE)
+            assert run.wait() == 0
+        page.locator("#step-9").wait_for(state="attached", timeout=PATIENCE)
+        page.locator("#step-1[open]").wait_for(timeout=PATIENCE)
+        assert page.input_value("#find") == "ledger-0"
+        assert page.get_by_role("radio", name="merged", exact=True).is_checked()
+        assert page.locator("details.card.reverted:visible").count() == 0
+        assert complaints == []
+
+
+def test_a_server_that_is_gone_is_told(browser: Browser, tmp_path: Path) -> None:
+    folder = tmp_path / "repository"
+    make_repository(folder)
+    subprocess.run((*PROGRAM, "-q", "step"), cwd=folder, check=True, capture_output=True)
+    with closing(browser.new_page()) as page:
+        with serving(folder) as address:
+            page.goto(address)
+            page.locator("#now", has_text="Latest work").wait_for()
+        page.locator("body.lost").wait_for(timeout=PATIENCE)
+        assert "may be old" in page.inner_text("#live")
+
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The reports of both, as files."""
+    short, long = make_runs(tmp_path_factory.mktemp("runs"), 200)
+    return write(short)[0], write(long)[0]
+
+
+@pytest.fixture
+def long_page(browser: Browser, reports: tuple[Path, Path]) -> Iterator[Page]:
+    page = browser.new_page()
+    page.goto(reports[1].as_uri())
+    yield page
+    page.close()
+
+
+@pytest.mark.parametrize(("number", "limits"), [(0, QUICKSTART), (1, LONG)])
+def test_it_is_small_asks_for_nothing_and_the_browser_complains_of_nothing(
+    browser: Browser, reports: tuple[Path, Path], number: int, limits: Limits
+) -> None:
+    file = reports[number]
+    page = load(browser, file)
+    assert page.complaints == ()
+    assert file.stat().st_size < limits.kilobytes * 1_000
+    assert page.elements < limits.elements
+    assert page.heap < limits.heap
+
+
+def test_all_of_200_steps_is_there(long_page: Page) -> None:
+    assert long_page.locator('details.card[id^="step-"]').count() == 200
+    assert "start" in (long_page.text_content("#outcomes") or "")
+    assert long_page.locator("details.trajectory").count() > 50
+    assert long_page.locator(".epoch").count() == 3
+
+
+def test_a_cell_of_the_map_of_200_steps_leads_to_where_it_is_told(long_page: Page) -> None:
+    long_page.focus("#outcomes")
+    for _ in range(3):
+        long_page.keyboard.press("ArrowRight")
+    assert " · step 3, " in long_page.inner_text("#cell")
+    long_page.keyboard.press("Enter")
+    opened = long_page.locator("details:target[open]")
+    opened.wait_for()
+    assert opened.get_attribute("id") == "step-3"
+
+
+def test_any_two_of_its_texts_are_compared(long_page: Page) -> None:
+    assert long_page.locator("#from option").count() > 8
+    long_page.locator("#to").select_option(label="step 4")
+    assert "lines added" in long_page.inner_text("#compared")
+    assert "both were measured on" in long_page.inner_text("#flipped")

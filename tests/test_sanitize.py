@@ -12,8 +12,13 @@ ACTING_PARTS = [
     *("[skip ci]", "[ci skip]", "[", "]", "skip-", "ci", "no ", "a", "evil.com", "/", ".", " "),
     *("\n", "\r", "\x1b[31m", "\x00", "\u202e", "\u200b", "\ufeff", "\ud800", "_", "é", "…"),
 ]
+
+
 HOSTILE = st.lists(st.sampled_from(ACTING_PARTS), max_size=40).map("".join) | st.text()
+
+
 LIMITS = st.integers(1, 200)
+
 
 ACTING = re.compile(
     r"@\w|#\d|(?<![a-z0-9])gh-\d|(?<![a-z0-9])(https?|ftp|ssh|git|mailto|data|javascript):\S"

@@ -1,0 +1,308 @@
+import re
+from dataclasses import replace
+
+import pytest
+from hostile import HOSTILE, problems
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from run_views import REPOSITORY, SHA, TEXTS, entry, plain_run, runs
+
+from skillopt_ci.ledger.records import (
+    Decision,
+    EditRecord,
+    ProposalRecord,
+    ReviewerNoteRecord,
+    RolloutRecord,
+    StepRecord,
+)
+from skillopt_ci.report.comment import (
+    body,
+    chart,
+    marker,
+    note_answers,
+    pinned_comment,
+    step_comment,
+    title,
+)
+from skillopt_ci.report.commits import proposed
+from skillopt_ci.report.markdown import Links, size
+from skillopt_ci.report.view import RunView
+from skillopt_ci.report.words import Fate, note_outcomes
+
+LINKS = Links(REPOSITORY, f"{REPOSITORY}/actions/runs/7")
+
+
+slow = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@slow
+@given(run=runs(), why=st.one_of(st.just(""), TEXTS))
+def test_any_record_makes_a_comment_that_is_inert_and_fits(run: RunView, why: str) -> None:
+    text = pinned_comment(run, LINKS, inconclusive=why)
+    assert size(text) <= 60_000
+    assert text.split("\n", 1)[0] == "<!-- skillopt-ci:v1 key=demo -->"
+    assert problems(text) == []
+
+
+@slow
+@given(run=runs(), limit=st.integers(4_000, 12_000))
+def test_a_comment_that_is_cut_leaves_nothing_open(run: RunView, limit: int) -> None:
+    text = pinned_comment(run, LINKS, limit=limit)
+    assert size(text) <= limit
+    assert problems(text) == []
+
+
+@slow
+@given(run=runs())
+def test_a_comment_on_any_step_is_inert_and_fits(run: RunView) -> None:
+    text = step_comment(run, LINKS)
+    assert size(text) <= 60_000
+    assert problems(text) == []
+
+
+def test_it_says_from_where_to_where_with_how_much_certainty() -> None:
+    text = pinned_comment(plain_run(3), LINKS)
+    assert "0.100 → 0.300 on 40 tasks" in text
+    assert "| score | 0.100 &#91;0.04, 0.23&#93; n=40 → 0.300 &#91;0.18, 0.45&#93; n=40 (" in text
+    assert "| steps | 2 merged, 1 reverted |" in text
+
+
+def test_the_newest_step_comes_first() -> None:
+    text = pinned_comment(plain_run(3), LINKS)
+    assert text.index("<b>Step 3</b>") < text.index("<b>Step 2</b>") < text.index("<b>Step 1</b>")
+
+
+def test_steps_are_linked_to_their_commits_and_the_workflow_run() -> None:
+    text = pinned_comment(plain_run(1), LINKS)
+    assert f"[{SHA[:7]}]({REPOSITORY}/commit/{SHA})" in text
+    assert f"[workflow run]({REPOSITORY}/actions/runs/7)" in text
+
+
+def test_a_hundred_steps_are_told_within_the_limit_the_old_ones_as_rows() -> None:
+    text = pinned_comment(plain_run(400), LINKS)
+    assert size(text) <= 60_000
+    assert "<b>Step 400</b>" in text
+    assert "| 300 | " in text
+
+
+def test_an_interruption_is_no_verdict() -> None:
+    text = pinned_comment(plain_run(2), LINKS, inconclusive="the budget was reached")
+    head = text.split("<details>", 1)[0]
+    assert "No verdict this time" in head
+    assert "neither a regression nor an improvement" in head
+    assert "✅" not in head
+
+
+def test_simulated_models_are_called_so() -> None:
+    assert "**simulated**" in pinned_comment(plain_run(1, simulated=True), LINKS)
+    assert "**simulated**" not in pinned_comment(plain_run(1), LINKS)
+
+
+def test_scores_from_before_the_tasks_changed_are_not_compared_with() -> None:
+    run = plain_run(1)
+    again = entry(1, kind="measure", action="measure", score_before=0.2, score_after=0.6)
+    text = pinned_comment(RunView(run.state, (*run.history, again)), LINKS)
+    assert "0.600 → 0.200" in text
+    assert "way of measuring changed" in text
+
+
+@pytest.mark.parametrize("run", ["demo", "a.b", "x--y", "über/…"])
+def test_markers_are_hidden_whatever_the_run_is_called(run: str) -> None:
+    assert problems(marker(run, "step 3")) == []
+
+
+def test_markers_of_different_comments_differ() -> None:
+    assert len({marker("a"), marker("b"), marker("a", "step-1"), marker("a", "step-2")}) == 4
+
+
+def test_each_step_has_a_comment_of_its_own() -> None:
+    texts = [step_comment(plain_run(steps), LINKS) for steps in (0, 1, 2)]
+    first = [text.split("\n", 1)[0] for text in texts]
+    assert first == [marker("demo", part) for part in ("start", "step-1", "step-2")]
+    assert [text.count("<details>") for text in texts] == [0, 1, 1]
+
+
+def series(run: RunView, name: str) -> list[str]:
+    found = re.search(rf"^  {name} \[(.*)\]$", chart(run), re.MULTILINE)
+    assert found is not None
+    return found[1].split(", ")
+
+
+def test_there_is_none_before_the_first_step() -> None:
+    assert chart(plain_run(0)) == ""
+
+
+def test_the_line_is_the_current_skill_and_the_bars_are_the_candidates() -> None:
+    run = plain_run(3)
+    assert series(run, "line") == ["0.1", "0.2", "0.2", "0.3"]
+    assert series(run, "bar") == ["0.1", "0.2", "0.15", "0.3"]
+
+
+def test_a_step_without_a_candidate_has_no_bar() -> None:
+    run = plain_run(1)
+    empty = entry(2, action="skip_no_patches", score_before=0.2)
+    grown = replace(run, history=(*run.history, empty))
+    assert series(grown, "bar")[-1] == "0"
+    assert series(grown, "line")[-1] == "0.2"
+
+
+def test_ends_of_epochs_have_a_place() -> None:
+    run = plain_run(1)
+    end = entry(1, kind="slow_update", action="force_accept", score_before=0.2, score_after=0.4)
+    assert series(replace(run, history=(*run.history, end)), "x-axis")[-1] == '"end of 1"'
+
+
+def test_a_long_run_shows_its_newest_part() -> None:
+    run = plain_run(100)
+    assert len(series(run, "line")) == len(series(run, "bar")) == len(series(run, "x-axis")) == 40
+
+
+def with_skill(path: str) -> RunView:
+    run = plain_run(3)
+    return replace(run, state=run.state.model_copy(update={"skill": path}))
+
+
+def test_the_title_says_where_training_stands() -> None:
+    assert title(plain_run(3)) == (
+        "Train ledger skill: 0.10 → 0.30 on 40 tasks (2 merged, 1 reverted)"
+    )
+
+
+def test_the_title_says_when_models_are_simulated() -> None:
+    assert title(plain_run(1, simulated=True)).endswith(" [simulated models]")
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [("AGENTS.md", "AGENTS.md"), ("a/b/SKILL.md", "b"), ("SKILL.md", "SKILL.md")],
+)
+def test_the_skill_is_called_by_its_folder_or_file(path: str, name: str) -> None:
+    assert title(with_skill(path)).startswith(f"Train {name} skill: ")
+
+
+@pytest.mark.parametrize("path", HOSTILE)
+def test_the_title_is_one_short_line_that_notifies_nobody(path: str) -> None:
+    text = title(with_skill(path))
+    assert len(text) < 130
+    assert not {"@", "#", "\n"} & set(text)
+
+
+def test_the_body_compares_the_branches() -> None:
+    assert f"{REPOSITORY}/compare/main...skillopt%2Fdemo" in body(plain_run(1), LINKS)
+
+
+def test_the_body_explains_review_merge_and_stop() -> None:
+    text = body(plain_run(1), LINKS)
+    assert "How to review" in text
+    assert "How to merge, and how to stop" in text
+
+
+def test_the_chart_is_shown_where_no_comment_shows_it() -> None:
+    assert "xychart" in body(plain_run(1), LINKS, with_chart=True)
+    assert "xychart" not in body(plain_run(1), LINKS)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(run=runs())
+def test_any_record_makes_a_body_that_is_inert_and_fits(run: RunView) -> None:
+    text = body(run, LINKS, with_chart=True)
+    assert size(text) <= 60_000
+    assert problems(text) == []
+
+
+ANSWER_LINKS = Links("https://github.com/octo/skills")
+
+
+EDIT = EditRecord(op="append", content="- Be kind", status="applied_append", note_ids=("issue-1",))
+
+
+def step(
+    action: str = "accept",
+    proposed: int = 1,
+    taken: int = 1,
+    edit: EditRecord = EDIT,
+    text: str = "Kind!",
+) -> StepRecord:
+    note = ReviewerNoteRecord(id="issue-1", author="wen", text=text, proposed=proposed, taken=taken)
+    proposal = ProposalRecord(
+        rollout=RolloutRecord(hard=0.5, soft=0.5, n=4, errors=0),
+        n_failure_patches=1,
+        n_success_patches=0,
+        n_edits_merged=1,
+        edit_budget=4,
+        selection="untouched",
+        edits=(edit,),
+        reviewer_notes=(note,),
+        skill_before="a",
+        skill_after="b" if taken else "a",
+        config_sha256="c",
+    )
+    decision = Decision(
+        action=action,  # type: ignore[arg-type]
+        reason="so",
+        metric="hard",
+        score_before=0.5,
+        score_after=0.625,
+        compared=8,
+    )
+    return StepRecord(
+        step=3, epoch=1, step_in_epoch=3, simulated=False, proposal=proposal, decision=decision
+    )
+
+
+def answer(record: StepRecord, commit: str = SHA) -> str:
+    return note_answers("demo", record, commit, ANSWER_LINKS)["issue-1"]
+
+
+def test_an_answer_begins_with_a_marker_of_its_own() -> None:
+    assert answer(step()).startswith(
+        "<!-- skillopt-ci:v1 key=demo/note%20issue-1 -->\n\n**Merged.**"
+    )
+
+
+def test_a_merged_note_is_told_its_scores_edits_and_commit() -> None:
+    text = answer(step())
+    assert "0.500 → 0.625 on 8 tasks" in text
+    assert "add “Be kind”" in text
+    assert f"/commit/{SHA}" in text
+
+
+@pytest.mark.parametrize(
+    ("record", "fate", "word"),
+    [
+        (step("reject"), Fate.REVERTED, "**Reverted.**"),
+        (step().model_copy(update={"decision": None}), Fate.IN_FLIGHT, "**In flight.**"),
+        (step("reject", taken=0), Fate.NOT_CARRIED_OUT, "proposed 1 edit to follow it"),
+        (step("reject", proposed=0, taken=0), Fate.NOT_TAKEN_UP, "**Not taken up.**"),
+    ],
+)
+def test_every_fate_has_its_words(record: StepRecord, fate: Fate, word: str) -> None:
+    assert [one.fate for one in note_outcomes(record)] == [fate]
+    assert word in answer(record)
+    assert f"({fate})" in proposed(record).body
+
+
+def test_the_guards_reason_is_told() -> None:
+    refused = EDIT.model_copy(update={"status": "skipped_guard", "reason": "it has a secret"})
+    text = answer(step("reject", taken=0, edit=refused))
+    assert "none went into the candidate: it has a secret" in text
+    assert "(not applied)" in text
+
+
+def test_simulated_models_are_named() -> None:
+    assert "simulated" in answer(step().model_copy(update={"simulated": True}))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_edits_are_inert(text: str) -> None:
+    said = answer(step(edit=EDIT.model_copy(update={"content": text, "target": text})))
+    assert "@everyone" not in said
+    assert "](http" not in said.replace(f"](https://github.com/octo/skills/commit/{SHA}", "")
+    assert "<img" not in said
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_commits_tell_hostile_notes_in_one_inert_line(text: str) -> None:
+    said = proposed(step(text=text)).body.split("Reviewer guidance:\n\n")[1]
+    assert "\n" not in said
+    assert "@everyone" not in said

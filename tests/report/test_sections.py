@@ -1,0 +1,220 @@
+from dataclasses import replace
+
+import pytest
+from hostile import problems
+from hypothesis import HealthCheck, given, settings
+from run_views import REPOSITORY, SHA, boundaries, entry, plain_run, record
+
+from skillopt_ci.ledger.records import (
+    BoundaryRecord,
+    EditRecord,
+    PairRecord,
+    PairSide,
+    ReviewerNoteRecord,
+    SlowUpdateRecord,
+    StepRecord,
+    TaskOutcome,
+)
+from skillopt_ci.report.markdown import Links
+from skillopt_ci.report.sections import edit_parts, epoch_section, pair_table, step_body, step_row
+from skillopt_ci.report.view import StepPlace, step_headline
+from skillopt_ci.rollout.types import Status
+
+LINKS, PLACE = Links(REPOSITORY), StepPlace(SHA, SHA[::-1], 12.5)
+
+
+EVENT = entry(3, action="accept_new_best", score_before=0.2, score_after=0.3, reason="0.3 > 0.2")
+
+
+def decided(**changes: object) -> StepRecord:
+    step = record(EVENT)
+    assert step.decision is not None
+    return step.model_copy(update={"decision": step.decision.model_copy(update=changes)})
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "| because | 0.3 &gt; 0.2 |",
+        "| selection tasks | 0.200 → 0.300 &#91;0.18, 0.45&#93; n=40 (hard) |",
+        "| fixed (2) | <code>task-1</code>, <code>task-2</code> |",
+        "| broken (1) | <code>task-3</code> |",
+        "| failed (1) | <code>train-1</code> |",
+        "| too old | 2 | <code>train-1</code> |",
+        "> The old is gone.",
+        "**Edit 1** · seen in 2 failed attempts",
+        "```diff\n-old\n+new\n```",
+        "cost <span>$</span>0.2500, 12.5 s",
+        f"merge [{SHA[:7]}]({REPOSITORY}/commit/{SHA})",
+    ],
+)
+def test_a_step_tells_all_its_evidence(said: str) -> None:
+    assert said in step_body(record(EVENT), PLACE, LINKS)
+
+
+def test_a_measurement_that_was_reused_is_told() -> None:
+    assert "as measured in step 2" in step_body(decided(reused_from=2), PLACE, LINKS)
+
+
+def test_a_step_without_a_candidate_has_no_flips() -> None:
+    text = step_body(decided(action="skip_no_patches", measurement=None), PLACE, LINKS)
+    assert "fixed" not in text
+
+
+def test_tasks_that_infrastructure_failed_are_no_evidence() -> None:
+    step = record(EVENT)
+    lost = TaskOutcome(id="train-9", status=Status.ERROR, hard=0, soft=0, reason="HTTP 503")
+    rollout = step.proposal.rollout.model_copy(update={"tasks": (lost,)})
+    proposal = step.proposal.model_copy(update={"rollout": rollout})
+    text = step_body(step.model_copy(update={"proposal": proposal}), PLACE, LINKS)
+    assert "| failed (0) | none |" in text
+    assert "**Not measured (no evidence for or against)**" in text
+    assert "<code>train-9</code>: HTTP 503" in text
+
+
+@pytest.mark.parametrize(
+    ("action", "after", "said"),
+    [
+        ("accept", 0.3, "Step 3 merged: 0.200 → 0.300 on 40 tasks"),
+        ("reject", 0.1, "Step 3 reverted: 0.200 → 0.100 on 40 tasks"),
+        ("skip_no_patches", None, "Step 3: nothing proposed"),
+    ],
+)
+def test_its_headline_is_the_verdict(action: str, after: float | None, said: str) -> None:
+    assert step_headline(decided(action=action, score_after=after)) == said
+
+
+def test_reviewers_see_what_became_of_their_notes() -> None:
+    note = ReviewerNoteRecord(
+        id="issue-1", author="ada", text="Be @kind", url=f"{REPOSITORY}/pull/1#issue-1", taken=1
+    )
+    step = record(EVENT)
+    proposal = step.proposal.model_copy(update={"reviewer_notes": (note,)})
+    text = step_body(step.model_copy(update={"proposal": proposal}), PLACE, LINKS)
+    assert f"- [ada]({REPOSITORY}/pull/1#issue-1): “Be &#64;&#8203;kind” – **merged**" in text
+
+
+def test_a_row_has_the_scores_and_the_commit() -> None:
+    row = step_row(EVENT, PLACE, Links(REPOSITORY))
+    assert row.startswith("| 3 | 0.200 | 0.300 | ✅ merged, new best · [")
+
+
+def test_without_a_web_address_commits_are_named() -> None:
+    run = replace(plain_run(1))
+    assert f"<code>{SHA[:7]}</code>" in step_body(run.steps[0], PLACE, Links())
+
+
+def pair(name: str, category: str, before: float, after: float) -> PairRecord:
+    return PairRecord(
+        id=name,
+        category=category,
+        previous=PairSide(hard=before, soft=before),
+        current=PairSide(hard=after, soft=after),
+    )
+
+
+END = BoundaryRecord(
+    epoch=2,
+    step=6,
+    simulated=False,
+    pairs=(pair("t1", "stable_success", 1, 1), pair("t2", "regressed", 1, 0)),
+    previous_hard=1.0,
+    current_hard=0.5,
+    slow_update=SlowUpdateRecord(action="propose", content="Look twice.", reasoning="It slipped."),
+    skill_before="a",
+    skill_after="b",
+    config_sha256="c",
+    decision=record(entry(6, action="reject", score_before=0.5, score_after=0.4)).decision,
+)
+
+
+def test_it_tells_verdict_pairs_guidance_and_reason() -> None:
+    text = epoch_section(END, PLACE, LINKS).full
+    assert "<b>End of epoch 2</b> reverted: 0.500 → 0.400" in text
+    assert "| compared | 1.000 → 0.500 on 2 training tasks: 1 stable success, 1 regressed |" in text
+    assert "Look twice." in text
+    assert "> It slipped." in text
+
+
+def test_pairs_that_changed_come_first() -> None:
+    text = pair_table(END.pairs)
+    assert text.index("t2") < text.index("t1")
+    assert "| <code>t2</code> | 1.00 | 0.00 | regressed |" in text
+
+
+def test_more_pairs_than_fit_are_counted() -> None:
+    assert "and 70 more" in pair_table([pair(f"t{n}", "improved", 0, 1) for n in range(100)])
+
+
+def test_an_end_without_a_candidate_has_no_scores() -> None:
+    end = END.model_copy(update={"decision": None, "skill_after": "a", "pairs": ()})
+    section = epoch_section(end, StepPlace(), Links())
+    assert section.row.startswith("| – | – | – |")
+    assert "task" not in section.short
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(end=boundaries(3))
+def test_any_end_is_inert(end: BoundaryRecord) -> None:
+    assert problems(epoch_section(end, PLACE, LINKS).full) == []
+
+
+PROPOSAL = record(entry(1, action="accept", score_before=0.1, score_after=0.2)).proposal
+
+
+def edit(op: str, **values: str) -> EditRecord:
+    return EditRecord.model_validate({"op": op, "status": f"applied_{op}", **values})
+
+
+def parts(*edits: EditRecord, **changes: object) -> str:
+    return "\n\n".join(edit_parts(PROPOSAL.model_copy(update={"edits": edits, **changes})))
+
+
+@pytest.mark.parametrize(
+    ("change", "diff"),
+    [
+        (edit("append", content="new\nlines\n"), "+new\n+lines"),
+        (edit("insert_after", target="here", content="new"), " here\n+new"),
+        (edit("replace", target="old\ntext", content="new"), "-old\n-text\n+new"),
+        (edit("delete", target="old"), "-old"),
+    ],
+)
+def test_every_edit_is_a_diff(change: EditRecord, diff: str) -> None:
+    assert f"```diff\n{diff}\n```" in parts(change)
+
+
+def test_an_edit_names_the_reviewers_that_it_follows() -> None:
+    note = ReviewerNoteRecord(id="review-7", author="@ada", text="Be kind")
+    kind = edit("append", content="Be kind").model_copy(update={"note_ids": ("review-7", "#1*x*")})
+    text = parts(kind, reviewer_notes=(note,))
+    assert "· follows (at)ada (review-7), somebody (no. 1&#42;x&#42;)" in text
+    assert "follows" not in parts(edit("append", content="Be kind"), reviewer_notes=(note,))
+
+
+def test_an_edit_that_follows_many_notes_names_the_first_ones() -> None:
+    ids = tuple(f"review-{number}" for number in range(9))
+    eager = edit("append", content="x").model_copy(update={"note_ids": ids})
+    assert "somebody (review-4), 4 more" in parts(eager)
+
+
+def test_what_was_not_applied_is_told_with_its_reason() -> None:
+    missing = EditRecord(op="replace", target="gone", status="skipped_target_not_found")
+    refused = EditRecord(op="append", content="answer 42", status="refused", reason="gives it away")
+    text = parts(missing, refused)
+    assert "“gone”: skipped&#95;target&#95;not&#95;found" in text
+    assert "- refused: edit 2: gives it away" in text
+    assert "answer 42" not in text
+
+
+def test_a_rewritten_document_has_one_diff() -> None:
+    text = parts(mode="full_rewrite_minibatch", change_summary=("Shorter",), diff="-long\n+short\n")
+    assert "- change: Shorter" in text
+    assert "```diff\n-long\n+short\n```" in text
+
+
+def test_an_abundance_of_edits_is_counted() -> None:
+    assert "And 5 more edits." in parts(*(edit("append", content=f"{n}") for n in range(15)))
+
+
+def test_a_long_edit_is_cut_on_a_line() -> None:
+    assert "… 70 more lines\n```" in parts(edit("append", content="line\n" * 100))

@@ -1,0 +1,288 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from skillopt_ci.ledger.records import LearningRateRecord, PatternRecord, State, TaskOutcome
+from skillopt_ci.report.terminal import (
+    LOG_HEADINGS,
+    as_values,
+    estimate_text,
+    log_row,
+    remarks,
+    status_json,
+    status_rows,
+    step_rows,
+    step_rows_in_full,
+)
+from skillopt_ci.report.view import RunView
+from skillopt_ci.rollout.metrics import estimate, summarise
+from skillopt_ci.rollout.types import Limit, Rollout, Status
+
+if TYPE_CHECKING:
+    from tests.report.conftest import Make
+
+
+def test_all_of_a_judged_step(make_record: Make, make_decision: Make) -> None:
+    rows = step_rows_in_full(make_record(decision=make_decision()))
+    assert [label for label, _ in rows] == [
+        *("training tasks", "failed", "proposals", "reasoning", "edit 1", "verdict", "because"),
+        *("selection tasks", "fixed", "broken", "used", "  analyst"),
+    ]
+    assert dict(rows)["failed"] == "t1"
+    assert dict(rows)["  analyst"] == "1 call, 34 tokens, cost $0.00"
+
+
+def test_a_step_in_flight_has_no_verdict_yet(make_record: Make) -> None:
+    rows = dict(step_rows_in_full(make_record()))
+    assert rows["verdict"] == "in flight"
+    assert "selection tasks" not in rows
+
+
+def test_every_edit_tells_what_became_of_it(
+    make_record: Make, make_proposal: Make, make_edit: Make
+) -> None:
+    edits = (make_edit(), make_edit(op="delete", target="x", status="skipped_protected_region"))
+    rows = dict(step_rows_in_full(make_record(proposal=make_proposal(edits=edits))))
+    assert rows["edit 1"].startswith("applied: add “Be kind”")
+    assert rows["edit 2"].startswith("skipped protected region: drop “x”")
+
+
+def test_an_edit_names_the_notes_that_it_follows(
+    make_record: Make, make_proposal: Make, make_edit: Make
+) -> None:
+    proposal = make_proposal(edits=(make_edit(note_ids=("review-7",)),))
+    rows = step_rows_in_full(make_record(proposal=proposal))
+    assert ("", "follows somebody (review-7)") in rows
+
+
+def test_patterns_and_what_could_not_be_measured_are_named(
+    make_record: Make, make_proposal: Make
+) -> None:
+    rollout = make_proposal().rollout
+    lost = TaskOutcome(id="t9", status=Status.ERROR, hard=0, soft=0)
+    proposal = make_proposal(
+        rollout=rollout.model_copy(update={"tasks": (*rollout.tasks, lost)}),
+        patterns=(PatternRecord(description="rude", count=2),),
+    )
+    rows = dict(step_rows_in_full(make_record(proposal=proposal)))
+    assert (rows["pattern"], rows["not measured"]) == ("rude (×2)", "t9")
+
+
+def test_a_long_list_is_cut(make_record: Make, make_decision: Make) -> None:
+    fixed = tuple(f"s{number}" for number in range(34))
+    rows = dict(step_rows_in_full(make_record(decision=make_decision(fixed=fixed))))
+    assert rows["fixed"].endswith("s29 and 4 more")
+
+
+def test_a_reused_measurement_names_its_step(make_record: Make, make_decision: Make) -> None:
+    rows = dict(step_rows_in_full(make_record(decision=make_decision(reused_from=1))))
+    assert rows["selection tasks"].endswith("as measured in step 1: the text was the same")
+
+
+def test_a_learning_rate_of_the_optimizers_own_is_shown_with_its_reasons(
+    make_record: Make, make_proposal: Make
+) -> None:
+    rate = LearningRateRecord(
+        learning_rate=2, available=5, reasoning="few causes", confidence="low", risk_notes=("size",)
+    )
+    proposal = make_proposal(learning_rate=rate, edit_budget=2)
+    rows = dict(step_rows_in_full(make_record(proposal=proposal)))
+    assert rows["step size"] == "2 of 5, low confidence: few causes"
+    assert rows["risk"] == "size"
+    assert "at most 2 to apply, chosen by the optimizer" in rows["proposals"]
+
+
+def test_a_step_without_a_limit_says_so(make_record: Make, make_proposal: Make) -> None:
+    rows = dict(step_rows_in_full(make_record(proposal=make_proposal(edit_budget=None))))
+    assert rows["proposals"].endswith("no limit")
+
+
+def test_a_merged_step_at_a_glance(make_record: Make, make_decision: Make, state: State) -> None:
+    assert step_rows(make_record(), make_decision(), state, 12.34) == (
+        ("verdict", "merged, new best"),
+        ("because", "candidate 0.7500 is above 0.5000"),
+        ("selection tasks", "0.500 → 0.750 [0.30, 0.95] n=4 (hard)"),
+        ("flips", "2 fixed, 1 broken"),
+        ("training tasks", "0.500 [0.09, 0.91] n=2"),
+        ("edits", "1 of 2 proposals"),
+        ("", "Be kind"),
+        ("best so far", "0.750 (step 3)"),
+        ("used", "7 calls, 1,234 tokens, cost $0.0125, 12.3 s"),
+    )
+
+
+def test_without_a_candidate_there_is_nothing_to_flip(
+    make_record: Make, make_proposal: Make, make_decision: Make, state: State
+) -> None:
+    decision = make_decision(action="skip_no_patches", score_after=None, measurement=None)
+    record = make_record(proposal=make_proposal(n_edits_merged=0, edits=()))
+    rows = dict(step_rows(record, decision, state, 1.0))
+    assert rows["verdict"] == "nothing proposed"
+    assert (rows["edits"], rows["selection tasks"]) == ("none proposed", "not measured")
+    assert "flips" not in rows
+
+
+def test_it_says_where_the_training_tasks_met_an_older_skill(
+    make_record: Make, make_proposal: Make, make_decision: Make, state: State
+) -> None:
+    proposal = make_proposal(skill_attempted="d" * 64)
+    rows = dict(step_rows(make_record(proposal=proposal), make_decision(), state, 1.0))
+    assert rows["training tasks"] == "0.500 [0.09, 0.91] n=2, one version earlier"
+
+
+def test_errors_are_shown_beside_the_score(
+    make_record: Make, make_decision: Make, state: State
+) -> None:
+    decision = make_decision()
+    measured = decision.measurement.model_copy(update={"errors": ("s8", "s9")})
+    rows = dict(step_rows(make_record(), make_decision(measurement=measured), state, 1.0))
+    assert rows["not measured"] == "s8, s9"
+
+
+def test_a_reused_measurement_is_called_one(
+    make_record: Make, make_decision: Make, state: State
+) -> None:
+    rows = dict(step_rows(make_record(), make_decision(reused_from=2), state, 1.0))
+    assert "as measured in step 2" in rows["selection tasks"]
+
+
+COMMIT = "0123456789abcdef"
+
+
+def test_steps_are_counted_by_what_became_of_them(state: State, make_entry: Make) -> None:
+    history = [
+        make_entry(kind="start", action="start"),
+        make_entry(),
+        make_entry(action="accept"),
+        make_entry(action="reject"),
+        make_entry(action="reject", score_after=None),
+        make_entry(action="skip_no_patches", score_after=None),
+    ]
+    assert RunView(state, tuple(history)).counts == {"merged": 2, "reverted": 1, "empty": 2}
+
+
+def test_the_run_at_a_glance(state: State, make_entry: Make) -> None:
+    start = make_entry(kind="start", score_after=0.5)
+    assert status_rows(state, [start, make_entry()], COMMIT) == (
+        ("skill", "SKILL.md"),
+        ("branch at", "0123456789"),
+        ("last step", "3 (epoch 2)"),
+        ("steps", "1 merged, 0 reverted"),
+        ("started at", "0.500 [0.15, 0.85] n=4"),
+        ("current", "0.750 [0.30, 0.95] n=4 (step 3)"),
+        ("best", "0.750 [0.30, 0.95] n=4 (step 3)"),
+        ("used", "20 calls, 4,100 tokens, cost unknown (no price known)"),
+    )
+
+
+def test_before_the_first_step_there_is_none(state: State) -> None:
+    rows = dict(status_rows(state.model_copy(update={"step": 0}), [], COMMIT))
+    assert (rows["last step"], rows["started at"]) == ("none yet", "–")
+
+
+def test_steps_without_a_candidate_are_named_if_there_are_any(
+    state: State, make_entry: Make
+) -> None:
+    entry = make_entry(action="skip_no_patches", score_after=None)
+    rows = dict(status_rows(state, [entry], COMMIT))
+    assert rows["steps"] == "0 merged, 0 reverted, 1 without a candidate"
+
+
+def test_programs_get_the_same_as_numbers(state: State, make_entry: Make) -> None:
+    start = make_entry(kind="start", score_after=0.5)
+    found = status_json(state, [start, make_entry()], COMMIT)
+    assert (found["score_initial"], found["score_current"], found["merged"]) == (0.5, 0.75, 1)
+    assert (found["commit"], found["cost_usd"], found["tokens"]) == (COMMIT, None, 4100)
+
+
+def test_a_step_is_a_row_under_the_headings(make_entry: Make) -> None:
+    row = log_row(make_entry())
+    assert row == ("3", "2", "0.500", "0.750", "0.750", "1", "120", "merged, new best")
+    assert len(row) == len(LOG_HEADINGS)
+
+
+def test_what_is_no_step_has_no_step_number_and_tells_its_reason(make_entry: Make) -> None:
+    entry = make_entry(kind="set_aside", action="set_aside", reason="the branch changed")
+    row = log_row(entry)
+    assert (row[0], row[5], row[-1]) == ("–", "–", "set aside: the branch changed")
+
+
+def test_a_step_without_a_candidate_was_not_reverted(make_entry: Make) -> None:
+    row = log_row(make_entry(action="reject", score_after=None))
+    assert (row[3], row[-1]) == ("–", "nothing changed")
+
+
+def test_an_epochs_end_is_told_by_its_verdict(make_entry: Make) -> None:
+    end = make_entry(kind="slow_update", action="reject", score_after=0.5)
+    assert (log_row(end)[0], log_row(end)[-1]) == ("–", "end of epoch: reverted")
+
+
+def test_an_epochs_end_without_a_candidate_is_told_by_its_reason(make_entry: Make) -> None:
+    reason = "no new guidance"
+    end = make_entry(kind="slow_update", action="no_content", score_after=None, reason=reason)
+    assert log_row(end)[-1] == "end of epoch: no new guidance"
+
+
+def attempt(
+    task: str,
+    hard: float = 0.0,
+    status: Status = Status.SCORED,
+    reason: str = "",
+    limit: Limit | None = None,
+) -> Rollout:
+    return Rollout(task, status, hard, hard, reason, "", (), limit=limit)
+
+
+MIXED = [
+    attempt("a", 1),
+    attempt("a", 0, Status.LIMIT, limit=Limit.STEPS),
+    attempt("b", 0, Status.ERROR, "no route"),
+    attempt("b", 0, Status.ERROR, "no route"),
+    attempt("c", 1),
+    attempt("c", 0, Status.GRADER_ERROR, "no verdict"),
+]
+
+
+def test_a_mean_is_told_with_what_is_known_of_it() -> None:
+    assert estimate_text(estimate([1, 0], shares=True)) == "0.500 [0.09, 0.91] n=2"
+    assert estimate_text(estimate([1.0])) == "1.000 n=1"
+    assert estimate_text(estimate([])) == "– n=0"
+    assert estimate_text(estimate([0, 1, 1], ["x", "x", "y"])).endswith(" n=3 in 2 clusters")
+
+
+def test_everything_worth_knowing_is_remarked() -> None:
+    assert list(remarks(summarise(MIXED))) == [
+        (
+            "incomplete: 3 attempts of 6 not measured, and left out; "
+            "counted as failures: 0.333 (soft 0.333)"
+        ),
+        "  2 × error: no route",
+        "  1 × grader_error: no verdict",
+        "never measured: b",
+        "ended by the limit of steps: 33%, 100% of the unsolved",
+        "solved at least once (pass@k): 1: 0.750",
+        "solved every time (pass^k): 1: 0.750",
+    ]
+
+
+def test_nothing_is_remarked_where_all_went_well() -> None:
+    assert list(remarks(summarise([attempt("a", 1), attempt("b")]), all_of_them=True)) == []
+
+
+def test_several_attempts_are_told_by_k() -> None:
+    found = list(
+        remarks(summarise([attempt("a", 1), attempt("a"), attempt("b", 1), attempt("b", 1)]))
+    )
+    assert found == [
+        "solved at least once (pass@k): 1: 0.750, 2: 1.000",
+        "solved every time (pass^k): 1: 0.750, 2: 0.500",
+    ]
+
+
+def test_values_are_strict_json() -> None:
+    found = json.loads(json.dumps(as_values(summarise(MIXED)), allow_nan=False))
+    assert found["error_table"][0] == {"status": "error", "reason": "no route", "count": 2}
+    assert found["limits"] == {"steps": {"of_all": 1 / 3, "of_unsolved": 1.0}}
+    assert found["hard_estimate"]["tasks"] == 2
+    assert json.loads(json.dumps(as_values(summarise([])), allow_nan=False))["complete"] is True

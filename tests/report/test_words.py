@@ -1,0 +1,403 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from skillopt_ci.ledger.records import (
+    ArmRecord,
+    Decision,
+    EditRecord,
+    EffectRecord,
+    GateRecord,
+    HeatRecord,
+    HistoryEntry,
+    Measurement,
+    NotesRecord,
+    ProposalRecord,
+    RaceRecord,
+    RefusedNote,
+    RolloutRecord,
+    SuggestionRecord,
+    UsageRecord,
+    account_records,
+)
+from skillopt_ci.model.types import Account, Usage
+from skillopt_ci.report.commits import merged, proposed
+from skillopt_ci.report.terminal import log_row
+from skillopt_ci.report.words import (
+    account_json,
+    account_rows,
+    after_text,
+    arithmetic,
+    arrow,
+    detailed,
+    headline,
+    notes_gist,
+    notes_verdict,
+    race_text,
+    refusal_lines,
+    reminders,
+    reservations,
+    rewriting,
+    stage_gist,
+    suggestion_rows,
+    tasks_text,
+    training_score,
+    with_pessimistic,
+)
+from skillopt_ci.text import score
+
+if TYPE_CHECKING:
+    from tests.report.conftest import Make
+
+
+ACCOUNTS = account_records(
+    {
+        Account("target", "rollout"): Usage(4, 400, 40, cost_usd=0.5),
+        Account("target", "selection"): Usage(2, 200, 20, cached_tokens=100, cost_usd=0.25),
+        Account("judge", "judge"): Usage(1, 10, 1, reasoning_tokens=1, cost_usd=None),
+    }
+)
+
+
+def test_each_role_is_followed_by_its_stages() -> None:
+    assert tuple(account_rows(ACCOUNTS, UsageRecord(calls=7))) == (
+        ("  judge", "1 call, 11 tokens, cost unknown (no price known) (1 of reasoning)"),
+        ("  target", "6 calls, 660 tokens, cost $0.7500 (100 cached)"),
+        ("    rollout", "4 calls, 440 tokens, cost $0.5000"),
+        ("    selection", "2 calls, 220 tokens, cost $0.2500 (100 cached)"),
+    )
+
+
+def test_what_was_used_before_roles_were_told_apart_is_said() -> None:
+    rows = dict(account_rows(ACCOUNTS, UsageRecord(calls=9)))
+    assert rows["  earlier"] == "2 calls before roles were told apart"
+
+
+def test_a_record_of_an_earlier_version_tells_its_stages() -> None:
+    used = UsageRecord(calls=2, prompt_tokens=5)
+    assert tuple(account_rows((), used, {"rollout": used})) == (
+        ("  rollout", "2 calls, 5 tokens, cost $0.00"),
+    )
+    assert stage_gist(()) == ""
+
+
+def test_a_line_for_comments_names_calls_tokens_and_known_costs() -> None:
+    assert stage_gist(ACCOUNTS) == (
+        "judge 1 call, 11 tokens · rollout 4 calls, 440 tokens, $0.5000 · "
+        "selection 2 calls, 220 tokens, $0.2500"
+    )
+
+
+def test_programs_get_all_numbers() -> None:
+    first = account_json(ACCOUNTS)[0]
+    assert (first["role"], first["stage"], first["calls"], first["cost_usd"]) == (
+        "judge",
+        "judge",
+        1,
+        None,
+    )
+
+
+def test_tokens_that_went_into_the_cache_are_told() -> None:
+    assert detailed(Usage(1, 9, cache_write_tokens=9)).endswith("(9 written to the cache)")
+
+
+WHOLE = Measurement(hard=0.5, soft=0.5, score=0.5, tasks={"a": (1.0, 1.0), "b": (0.0, 0.0)})
+
+
+PARTIAL = WHOLE.model_copy(update={"planned": 8})
+
+
+GATE = GateRecord(
+    policy="paired",
+    planned=40,
+    compared=38,
+    difference=0.1,
+    standard_error=0.07,
+    p_value=0.0831,
+    alpha=0.2,
+    confidence=0.8,
+    candidate_attempts=40,
+)
+
+
+def decision(measurement: Measurement | None = WHOLE, gate: GateRecord | None = None) -> Decision:
+    return Decision(
+        action="reject",
+        reason="",
+        metric="hard",
+        score_before=0.5,
+        score_after=None if measurement is None else 0.4375,
+        measurement=measurement,
+        compared=2,
+        gate=gate,
+    )
+
+
+def test_a_partial_score_is_called_an_estimate() -> None:
+    assert after_text(decision(PARTIAL)) == "0.438 (estimate: 2 of 8 tasks measured)"
+    assert tasks_text(decision(PARTIAL)) == "2 of 8 tasks"
+
+
+def test_a_whole_score_has_its_interval() -> None:
+    assert after_text(decision()) == "0.500 [0.09, 0.91] n=2"
+    assert tasks_text(decision()) == "2 tasks"
+    assert after_text(decision(None)) == "not measured"
+
+
+def test_records_of_before_say_nothing() -> None:
+    assert arithmetic(decision()) == ""
+
+
+def test_a_test_is_told_with_its_threshold() -> None:
+    assert arithmetic(decision(gate=GATE)) == (
+        "Policy paired at 80% confidence: +0.100 ± 0.070 (standard error) over 38 of 40 tasks. "
+        "Chance alone does so with p = 0.083; 0.2 is sure. It took 40 attempts."
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (
+            {"saved": 24, "end": "certain", "candidate_attempts": 16},
+            "It took 16 attempts, 24 saved",
+        ),
+        ({"current_attempts": 7}, "40 attempts and 7 under the current skill."),
+        ({"candidate_attempts": 0}, "No attempt was needed."),
+        ({"baseline_attempts": 40}, "40 further attempts measured the accepted skill"),
+        ({"losses": {"claims": 0.25}}, "Types of task that lost too much: claims -0.250."),
+        ({"margin": 0.05}, "p = 0.083 beyond 0.05;"),
+    ],
+)
+def test_what_is_out_of_the_ordinary_is_told(changes: dict[str, object], told: str) -> None:
+    assert told in arithmetic(decision(gate=GATE.model_copy(update=changes)))
+
+
+def test_a_type_of_task_cannot_add_lines() -> None:
+    gate = GATE.model_copy(update={"losses": {"x\n::error::y": 0.25}})
+    assert "\n" not in arithmetic(decision(gate=gate))
+
+
+def test_race_text_counts_subsets_heats_and_attempts(make_proposal: Make) -> None:
+    heat = HeatRecord(arms=(ArmRecord(edits=(0,), scores={"a": 1.0, "b": 0.0}),), errors=1)
+    effect = EffectRecord(mean=0.1, sd=0.05, helpful=0.97, kept=True)
+    race = RaceRecord(heats=(heat,), effects=(effect, effect.model_copy(update={"kept": False})))
+    told = race_text(make_proposal(race=race))
+    assert told == "1 of 2 edits kept, raced as 1 subset in 1 heat (3 attempts)."
+    without = race_text(make_proposal(race=race.model_copy(update={"heats": ()})))
+    assert without == "1 of 2 edits kept by what earlier steps had measured."
+
+
+def test_an_estimate_is_marked_in_every_subject_and_row() -> None:
+    assert score(0.4375, estimated=True) == "~0.438"
+    assert score(None, estimated=True) == "–"
+    assert arrow(decision(PARTIAL)) == "0.500 → ~0.438"
+    assert arrow(decision()) == "0.500 → 0.438"
+    entry = HistoryEntry(
+        kind="step",
+        step=1,
+        epoch=1,
+        action="reject",
+        score_before=0.5,
+        score_after=0.4375,
+        planned=8,
+    )
+    assert log_row(entry)[3] == "~0.438"
+
+
+OLDER = "d" * 64
+
+
+@pytest.mark.parametrize(
+    ("older", "more", "commit"),
+    [
+        ("", "", "Before this change the model"),
+        (OLDER, ", one version earlier", "One version earlier the model"),
+    ],
+)
+def test_training_score_names_an_older_skill(
+    make_record: Make, make_proposal: Make, older: str, more: str, commit: str
+) -> None:
+    proposal = make_proposal(skill_attempted=older)
+    assert training_score(proposal) == "0.500 [0.09, 0.91] n=2" + more
+    assert commit in proposed(make_record(proposal=proposal, decision=None)).body
+
+
+def test_the_older_skill_is_the_one_that_was_attempted(make_proposal: Make) -> None:
+    assert make_proposal(skill_attempted=OLDER).attempted_under == OLDER
+    assert make_proposal().attempted_under == make_proposal().skill_before
+
+
+APPLIED = EditRecord(op="append", content="A rule.", status="applied_append")
+
+
+REFUSED = EditRecord(op="append", content="x", status="skipped_guard", reason="it is\nevil")
+
+
+def proposal(
+    *edits: EditRecord, notes: NotesRecord | None = None, refused: str = ""
+) -> ProposalRecord:
+    return ProposalRecord(
+        rollout=RolloutRecord(hard=0, soft=0, n=1, errors=0),
+        n_failure_patches=1,
+        n_success_patches=0,
+        n_edits_merged=len(edits),
+        edit_budget=4,
+        selection="untouched",
+        edits=edits,
+        notes=notes,
+        refused=refused,
+        skill_before="a",
+        skill_after="b",
+        config_sha256="",
+    )
+
+
+def noting(*added: str, **more: object) -> NotesRecord:
+    return NotesRecord(proposed=len(added), added=added, appendix=added, **more)  # type: ignore[arg-type]
+
+
+def verdict_on(action: str, notes: Decision | None = None) -> Decision:
+    return Decision(
+        action=action,  # type: ignore[arg-type]
+        reason="so it is",
+        metric="hard",
+        score_before=0.5,
+        score_after=0.25,
+        notes=notes,
+    )
+
+
+def test_the_gist_names_the_notes_after_the_edits() -> None:
+    assert headline(proposal(APPLIED, notes=noting("Look."))) == "A rule; note “Look”"
+    assert headline(proposal(notes=noting("Look.", "Count."))) == "notes “Look”; “Count”"
+    assert headline(proposal(REFUSED)) == "no change"
+    assert notes_gist(proposal(APPLIED)) == ""
+
+
+def test_each_reminder_has_a_line_and_condensing_has_one() -> None:
+    notes = NotesRecord(proposed=1, added=("Look.",), appendix=("Both.",), consolidated_from=3)
+    assert list(reminders(proposal(notes=notes))) == [
+        "remind of “Look.”",
+        "condense 3 reminders to 1",
+    ]
+
+
+def test_refusals_tell_the_reason_and_not_the_text() -> None:
+    notes = noting(refused=(RefusedNote(note="secret", reason="it is dark"),))
+    told = refusal_lines(proposal(APPLIED, REFUSED, notes=notes, refused="it is new"))
+    assert list(told) == ["edit 2: it is evil", "the new document: it is new", "a note: it is dark"]
+    assert list(refusal_lines(proposal(REFUSED), edits=False)) == []
+
+
+def test_the_fate_of_notes_without_their_edits_is_told() -> None:
+    noted = proposal(APPLIED, notes=noting("Look."))
+    kept = notes_verdict(noted, verdict_on("reject", verdict_on("accept_notes")))
+    assert kept == "The next commit keeps 1 reminder, measured alone (0.250): so it is."
+    dropped = notes_verdict(noted, verdict_on("reject", verdict_on("reject")))
+    assert dropped.startswith("Dropped were also 1 reminder")
+    assert notes_verdict(noted, verdict_on("accept")) == ""
+
+
+def test_a_candidate_of_notes_alone_changes_no_body() -> None:
+    assert not proposal(notes=noting("Look.", alone=True)).body_changed
+    assert proposal(APPLIED, notes=noting("Look.")).body_changed
+
+
+LOST = {
+    "attempts": 2,
+    "pessimistic_hard": 0.5,
+    "pessimistic_soft": 0.625,
+    "unmeasured": {"error: down": 2, "grader_error: no\nreport": 1},
+}
+
+
+def test_a_plain_measurement_has_no_reservations(measurement: Measurement) -> None:
+    assert reservations(measurement) == ()
+    assert reservations(None) == ()
+    assert with_pessimistic("0.750", measurement) == "0.750"
+
+
+def test_both_numbers_and_the_reasons_are_told(measurement: Measurement) -> None:
+    lost = measurement.model_copy(update=LOST)
+    assert with_pessimistic("0.750", lost) == "0.750, 0.500 if errors count as failed"
+    (sentence,) = reservations(lost)
+    assert "3 attempts could not be measured" in sentence
+    assert "0.500 solved and 0.625 with partial credit" in sentence
+    assert "2 × error: down; 1 × grader_error: no report" in sentence
+
+
+def test_many_reasons_are_counted(measurement: Measurement) -> None:
+    reasons = {f"error: {number}": 1 for number in range(9)}
+    (sentence,) = reservations(measurement.model_copy(update={**LOST, "unmeasured": reasons}))
+    assert sentence.endswith("and 4 further reasons.")
+
+
+def test_limits_and_caveats_are_told(measurement: Measurement) -> None:
+    told = reservations(
+        measurement.model_copy(update={"limits": {"time": 2, "steps": 1}, "caveat": "Open house."})
+    )
+    assert told == (
+        "3 attempts ended at a limit and were graded as they were: 2 by time, 1 by steps.",
+        "Open house.",
+    )
+
+
+DATES = SuggestionRecord(type="add_rule", title="Dates", instruction="- Write dates\nas ISO.")
+
+
+REWRITE = {"mode": "rewrite_from_suggestions", "edits": (), "suggestions": (DATES, DATES)}
+
+
+FULL = {"mode": "full_rewrite_minibatch", "edits": ()}
+
+
+def test_a_rewrite_says_of_itself_what_changed(make_proposal: Make) -> None:
+    proposal = make_proposal(**FULL, change_summary=("- Add: ISO dates.", " ", "Drop: commas"))
+    assert rewriting(proposal) == ("Add: ISO dates", "Drop: commas")
+    assert headline(proposal) == "Add: ISO dates; Drop: commas"
+
+
+def test_a_silent_rewrite_is_told_by_its_suggestions(make_proposal: Make) -> None:
+    untitled = DATES.model_copy(update={"title": ""})
+    proposal = make_proposal(**REWRITE | {"suggestions": (DATES, untitled)})
+    assert rewriting(proposal) == ("Dates", "Write dates as ISO")
+
+
+def test_a_document_that_says_nothing_is_written_anew(make_proposal: Make) -> None:
+    assert headline(make_proposal(**FULL)) == "the document, written anew"
+
+
+def test_a_text_that_stayed_has_no_changes(make_proposal: Make) -> None:
+    same = make_proposal().skill_before
+    proposal = make_proposal(**FULL, change_summary=("Add: x",), skill_after=same)
+    assert (rewriting(proposal), headline(proposal)) == ((), "no change")
+    assert proposal.change_count == 0
+
+
+@pytest.mark.parametrize(("mode", "count"), [(REWRITE, 2), (FULL, 1), ({}, 1)])
+def test_changes_are_counted_by_mode(
+    make_proposal: Make, mode: dict[str, object], count: int
+) -> None:
+    assert make_proposal(**mode).change_count == count
+
+
+def test_commits_of_a_rewrite_read_like_those_of_edits(
+    make_record: Make, make_proposal: Make, make_decision: Make
+) -> None:
+    record = make_record(proposal=make_proposal(**REWRITE, change_summary=("Add: ISO dates",)))
+    assert proposed(record).subject == "Step 3: Add: ISO dates"
+    assert "- Add: ISO dates\n" in proposed(record).body + "\n"
+    text = merged(record, make_decision(), 1.0)
+    assert text.subject == "Merge step 3 (0.500 → 0.750): Add: ISO dates"
+    assert text.trailers["Skillopt-Edits"] == "2"
+
+
+def test_suggestions_are_listed_on_one_line_each(make_proposal: Make) -> None:
+    hostile = DATES.model_copy(update={"type": "x\n@y", "title": "@octocat fixes #1"})
+    rows = list(suggestion_rows(make_proposal(**REWRITE | {"suggestions": (DATES, hostile)})))
+    assert rows[0] == ("suggestion 1", "add_rule, Dates: Write dates as ISO")
+    assert rows[1][1].startswith("x (at)y, (at)octocat fixes no. 1: ")
