@@ -244,7 +244,7 @@ COMMANDS = {
         "See a whole training run in a minute, without any key or account.",
     ),
     "discover": Lazy(
-        "skillopt_ci.cli.discover.command",
+        "skillopt_ci.cli.check.discover_command",
         "Find the skills of this repository, and the runs that train them.",
     ),
     "validate": Lazy(
@@ -256,7 +256,7 @@ COMMANDS = {
         "Ask models, tools and prices whether they are ready; change nothing.",
     ),
     "estimate": Lazy(
-        "skillopt_ci.cli.estimate.command",
+        "skillopt_ci.cli.plan.estimate_command",
         "Say what a step, an epoch and the run will call and cost.",
     ),
     "step": Lazy(
@@ -265,11 +265,11 @@ COMMANDS = {
     ),
     "run": Lazy("skillopt_ci.cli.train.run_command", "Do the steps that are left, up to a budget."),
     "plan": Lazy(
-        "skillopt_ci.cli.shard.plan_command",
+        "skillopt_ci.cli.plan.plan_command",
         "Say which attempts come next, shared out over machines.",
     ),
     "rollout": Lazy(
-        "skillopt_ci.cli.shard.rollout_command",
+        "skillopt_ci.cli.plan.rollout_command",
         "Make one machine's share of the attempts that come next.",
     ),
     "finish": Lazy(

@@ -1,6 +1,7 @@
 """The options that every command understands, before its name and after it."""
 
 import json
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -11,7 +12,14 @@ import click
 
 from skillopt_ci import __version__
 from skillopt_ci.confinement import whole_environment
+from skillopt_ci.errors import ExitCode
 from skillopt_ci.redaction import Redactor, named_secrets
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+#: The configuration that no option names.
+DEFAULT_CONFIG = Path("skillopt.yaml")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -29,13 +37,18 @@ class Globals:
 
     environ: Mapping[str, str]
     cwd: Path
-    config: Path = Path("skillopt.yaml")
+    config: Path = DEFAULT_CONFIG
     overrides: tuple[str, ...] = ()
     run: str | None = None
     json: bool = False
     verbosity: int = 0
     progress: bool = True
     redact: Redactor = field(default_factory=Redactor, repr=False)
+
+    @property
+    def people(self) -> TextIO:
+        """Where people read: standard output, or standard error if JSON has the former."""
+        return sys.stderr if self.json else sys.stdout
 
     @classmethod
     def of_process(cls) -> "Globals":
@@ -88,7 +101,7 @@ _OPTIONS = (
     _option(
         "--run",
         metavar="NAME",
-        help="The run meant, where the configuration (or the repository) holds several.",
+        help="Choose one of several runs.",
         update=lambda known, name: replace(known, run=name),
     ),
     _option(
@@ -101,14 +114,14 @@ _OPTIONS = (
         "-q",
         "--quiet",
         is_flag=True,
-        help="Say nothing but results, warnings and errors.",
+        help="Print only results, warnings and errors.",
         update=lambda known, _: replace(known, verbosity=known.verbosity - 1),
     ),
     _option(
         "-v",
         "--verbose",
         count=True,
-        help="Say more; may be repeated.",
+        help="Print more; may be repeated.",
         update=lambda known, count: replace(known, verbosity=known.verbosity + count),
     ),
     _option(
@@ -120,16 +133,19 @@ _OPTIONS = (
     click.version_option(__version__, prog_name="skillopt-ci", message="%(prog)s %(version)s"),
 )
 
+#: A file that an option or argument names; relative ones start at ``Globals.cwd``.
+FILE = click.Path(path_type=Path)
+
 
 def print_json(value: object) -> None:
     """Print ``value`` as one JSON object on a line of standard output."""
     click.echo(json.dumps(value))
 
 
-# The terminal: whether it takes colour, and the console that draws on it.
-
-if TYPE_CHECKING:
-    from rich.console import Console
+def nothing_to_do(text: str) -> ExitCode:
+    """Say on standard error that, and why, there is nothing left to do."""
+    click.echo(text, err=True)
+    return ExitCode.NOTHING_TO_DO
 
 
 def is_live(stream: TextIO, environ: Mapping[str, str]) -> bool:

@@ -1,12 +1,11 @@
-"""Open a run for reading: from git alone, without tasks, cache or models."""
+"""Read a run from git alone: no tasks, cache or models."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from skillopt_ci.cli.build import learn_secrets, load_configured
-from skillopt_ci.cli.options import Globals
+from skillopt_ci.cli.options import DEFAULT_CONFIG, Globals
 from skillopt_ci.config.config import Git
 from skillopt_ci.config.loading import run_names
 from skillopt_ci.errors import RepositoryError, UsageError
@@ -19,7 +18,16 @@ from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, Measurement
 from skillopt_ci.report.view import EventKind, RunRecords, RunView, StepPlace
 from skillopt_ci.skill.document import sha256
 
-_DEFAULT_CONFIG = Globals(environ={}, cwd=Path()).config
+#: Steps that a view has with their evidence; a comment holds no more of them.
+_NEWEST = 25
+#: Commits looked through for the steps, for each of them: candidate, verdict, and some of people's.
+_COMMITS_PER_STEP = 6
+#: Generations by which a shallow clone is deepened, one after another; 0 is all there are.
+_GENERATIONS = (50, 500, 0)
+
+#: What a verdict's commit is known by. Action and hash belong to it: in the same repository another
+#: run may have a step of the same number.
+_Key = tuple[str, bool, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +41,12 @@ class RunReader:
 
     @property
     def read(self) -> Reader:
-        """Reads a file of the commit."""
+        """Reads a file of the commit by its path; None if it is not there."""
         return partial(self.ledger.read, self.commit)
 
     @property
     def folder(self) -> RunFolder:
-        """The run's files."""
+        """Where the run's files are."""
         return RunFolder(self.state.run)
 
     @property
@@ -73,10 +81,14 @@ class RunReader:
 def open_reader(settings: Globals) -> RunReader:
     """The run that ``--run``, the configuration or the repository itself names.
 
-    Raises :class:`RepositoryError` if it has not started or cannot be told.
+    Raises :class:`RepositoryError` if it has not started or is ambiguous.
     """
     start, git, name = settings.cwd, Git(), settings.run
-    if _is_configured(settings):
+    file = settings.cwd / settings.config
+    # a configuration that is merely there may know nothing of the run
+    if settings.config != DEFAULT_CONFIG or (
+        file.is_file() and (name is None or name in run_names(file))
+    ):
         loaded = load_configured(settings)
         learn_secrets(settings.redact, loaded, settings.environ)
         start, git, name = loaded.root, loaded.config.git, loaded.config.run
@@ -94,14 +106,6 @@ def open_reader(settings: Globals) -> RunReader:
     return RunReader(ledger, commit, state, folder.read_history(read))
 
 
-def _is_configured(settings: Globals) -> bool:
-    """Whether the configuration says where the run is; one that is merely there may not know it."""
-    file = settings.cwd / settings.config
-    if settings.config != _DEFAULT_CONFIG:
-        return True
-    return file.is_file() and (settings.run is None or settings.run in run_names(file))
-
-
 def _only_run(settings: Globals) -> str:
     names = runs(settings.cwd)
     if len(names) == 1:
@@ -113,73 +117,54 @@ def _only_run(settings: Globals) -> str:
     )
 
 
-# Read a run as reports see it: its record, and where in git each step is found.
-
-#: What a verdict's commit is known by. Action and hash belong to it: in the same repository another
-#: run may have a step of the same number.
-_Key = tuple[str, bool, str, str]
-#: So many steps are told with their evidence; a comment holds no more of them.
-_NEWEST = 25
-#: Commits looked through for the steps, for each of them: candidate, verdict, and some of people's.
-_COMMITS_PER_STEP = 6
-
-
 def view(reader: RunReader, newest: int = _NEWEST) -> RunView:
     """The run as of the commit that ``reader`` looks at, the ``newest`` steps with evidence."""
-    steps = [entry.step for entry in reader.history if entry.kind == "step"]
-    found = (reader.folder.read_step(reader.read, number) for number in steps[-newest:])
-    ends = [entry.epoch for entry in reader.history if entry.kind == "slow_update"][-newest:]
-    boundaries = (reader.folder.read_boundary(reader.read, epoch) for epoch in ends)
+    folder, read, ledger = reader.folder, reader.read, reader.ledger
+    numbers = [entry.step for entry in reader.history if entry.kind == "step"]
+    ends = [entry.epoch for entry in reader.history if entry.kind == "slow_update"]
+    steps = (folder.read_step(read, number) for number in numbers[-newest:])
+    boundaries = (folder.read_boundary(read, epoch) for epoch in ends[-newest:])
+    names = (f"refs/remotes/{ledger.remote}/{ledger.base}", ledger.names.base)
+    base = next(filter(None, (resolve(ledger, name) for name in names)), None)
     return RunView(
         state=reader.state,
         history=reader.history,
         epochs=tuple(record for record in boundaries if record is not None),
-        summary=reader.folder.read_summary(reader.read),
-        steps=tuple(record for record in found if record is not None),
+        summary=folder.read_summary(read),
+        steps=tuple(record for record in steps if record is not None),
         places=step_places(reader),
-        base=reader.ledger.base,
-        base_events=_base_events(reader),
+        base=ledger.base,
+        # by base's own copy of the history
+        base_events=len(folder.read_history(partial(ledger.read, base))) if base else 0,
         commit=reader.commit,
     )
 
 
 def step_places(reader: RunReader) -> Mapping[tuple[EventKind, int], StepPlace]:
-    """Where the steps and the epochs' ends of a run are, as far as its history reaches."""
-    steps = sum(entry.kind == "step" for entry in reader.history)
-    limit = _COMMITS_PER_STEP * (steps + 20)
-    return places(reader.history, reader.ledger.log(reader.commit, limit=limit))
-
-
-def places(
-    history: Sequence[HistoryEntry], log: Sequence[Commit]
-) -> Mapping[tuple[EventKind, int], StepPlace]:
-    """Where each step and each epoch's end is, told by the trailers of the commits."""
+    """Where each step and each epoch's end is, as the trailers of reachable commits say."""
+    count = sum(entry.kind == "step" for entry in reader.history)
+    log = reader.ledger.log(reader.commit, limit=_COMMITS_PER_STEP * (count + 20))
     facts = {commit.sha: commit.trailers for commit in log}
-    verdicts = {_key_of(facts[commit.sha]): commit for commit in log if facts[commit.sha]}
-    return dict(_places(history, verdicts, facts))
-
-
-def _places(
-    history: Sequence[HistoryEntry],
-    verdicts: Mapping[_Key, Commit],
-    facts: Mapping[str, Mapping[str, str]],
-) -> Iterator[tuple[tuple[EventKind, int], StepPlace]]:
-    for entry in history:
-        if entry.kind not in ("step", "slow_update"):
+    verdicts = {_key_of(commit.trailers): commit for commit in log if commit.trailers}
+    found: dict[tuple[EventKind, int], StepPlace] = {}
+    for entry in reader.history:
+        key = (str(entry.step), entry.kind == "slow_update", entry.action, entry.skill_sha256)
+        commit = verdicts.get(key)
+        if commit is None or entry.kind not in ("step", "slow_update"):
             continue
-        commit = verdicts.get(_key(entry))
-        if commit is None:
-            continue
-        named = [sha for sha in commit.parents if _is_candidate(facts.get(sha, {}))]
-        place = StepPlace(commit.sha, named[-1] if named else "", _step_seconds(facts[commit.sha]))
+        candidates = [
+            sha for sha in commit.parents if facts.get(sha, {}).get("Skillopt-Action") == "proposed"
+        ]
+        try:
+            seconds = float(commit.trailers.get("Skillopt-Seconds", ""))
+        except ValueError:
+            seconds = None
+        place = StepPlace(commit.sha, candidates[-1] if candidates else "", seconds)
         if entry.kind == "step":
-            yield ("step", entry.step), place
+            found["step", entry.step] = place
         else:
-            yield ("slow_update", entry.epoch), place
-
-
-def _key(entry: HistoryEntry) -> _Key:
-    return str(entry.step), entry.kind == "slow_update", entry.action, entry.skill_sha256
+            found["slow_update", entry.epoch] = place
+    return found
 
 
 def _key_of(trailers: Mapping[str, str]) -> _Key:
@@ -191,38 +176,11 @@ def _key_of(trailers: Mapping[str, str]) -> _Key:
     )
 
 
-def _is_candidate(trailers: Mapping[str, str]) -> bool:
-    return trailers.get("Skillopt-Action") == "proposed"
-
-
-def _step_seconds(trailers: Mapping[str, str]) -> float | None:
-    try:
-        return float(trailers.get("Skillopt-Seconds", ""))
-    except ValueError:
-        return None
-
-
-def _base_events(reader: RunReader) -> int:
-    """How much of the history base has, by its own copy of it."""
-    commit = _base_commit(reader.ledger)
-    if commit is None:
-        return 0
-    return len(reader.folder.read_history(partial(reader.ledger.read, commit)))
-
-
-def _base_commit(ledger: Ledger) -> str | None:
-    names = (f"refs/remotes/{ledger.remote}/{ledger.base}", ledger.names.base)
-    return next(filter(None, (resolve(ledger, name) for name in names)), None)
-
-
-# Gather all that git knows of a run: its records, the skill texts of its commits, its times.
-
-#: Generations by which a shallow clone is deepened, one after another; 0 is all there are.
-_GENERATIONS = (50, 500, 0)
-
-
 def gather(reader: RunReader) -> RunRecords:
-    """Read a run; a shallow clone is deepened as far as skill texts are missing."""
+    """Read all that git knows of a run: records, skill texts, times.
+
+    A shallow clone is deepened as far as skill texts are missing.
+    """
     steps = {
         entry.step: reader.step(entry.step) for entry in reader.history if entry.kind == "step"
     }
@@ -235,7 +193,11 @@ def gather(reader: RunReader) -> RunRecords:
     wanted = {entry.skill_sha256 for entry in reader.history}
     wanted |= {record.proposal.skill_after for record in steps.values()}
     wanted |= {record.skill_after for record in boundaries.values()}
-    commits, texts = _with_texts(reader, wanted)
+    commits, texts = _commits_and_texts(reader)
+    for generations in _GENERATIONS:
+        if wanted <= texts.keys() or not reader.ledger.deepen(generations):
+            break
+        commits, texts = _commits_and_texts(reader)
     return RunRecords(
         state=reader.state,
         history=reader.history,
@@ -243,35 +205,23 @@ def gather(reader: RunReader) -> RunRecords:
         boundaries=boundaries,
         summary=reader.folder.read_summary(reader.read),
         texts=texts,
-        seconds=dict(_stage_seconds(commits)),
+        seconds={
+            int(found["Skillopt-Step"]): float(found["Skillopt-Seconds"])
+            for found in (commit.trailers for commit in reversed(commits))
+            # an epoch's end has seconds too, but no edits
+            if "Skillopt-Seconds" in found and "Skillopt-Edits" in found
+        },
         baseline=_baseline(reader, commits),
     )
 
 
-def _with_texts(reader: RunReader, wanted: set[str]) -> tuple[Sequence[Commit], Mapping[str, str]]:
-    commits, texts = _read(reader)
-    for generations in _GENERATIONS:
-        if wanted <= texts.keys() or not reader.ledger.deepen(generations):
-            break
-        commits, texts = _read(reader)
-    return commits, texts
-
-
-def _read(reader: RunReader) -> tuple[Sequence[Commit], dict[str, str]]:
+def _commits_and_texts(reader: RunReader) -> tuple[Sequence[Commit], dict[str, str]]:
     """The run's commits, newest first, and every skill text that is in them."""
     ledger, folder = reader.ledger, reader.folder
     commits = ledger.log(reader.commit, paths=(folder.path,))
     kept = (reader.read(path) for path in (folder.initial_skill, folder.best_skill))
     found = read_texts(ledger.git, [(commit.sha, reader.state.skill) for commit in commits])
     return commits, {sha256(text): text for text in (*kept, *found) if text is not None}
-
-
-def _stage_seconds(commits: Sequence[Commit]) -> Iterator[tuple[int, float]]:
-    for commit in reversed(commits):
-        trailers = commit.trailers
-        # an epoch's end has seconds too, but no edits
-        if "Skillopt-Seconds" in trailers and "Skillopt-Edits" in trailers:
-            yield int(trailers["Skillopt-Step"]), float(trailers["Skillopt-Seconds"])
 
 
 def _baseline(reader: RunReader, commits: Sequence[Commit]) -> Measurement | None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.show import print_diff
 from skillopt_ci.training.offline_eval import NamedSkill
 
@@ -29,8 +31,9 @@ class Screen(io.StringIO):
 
 def shown(before: str, after: str, *, columns: int = 80, stream: io.StringIO | None = None) -> str:
     stream = io.StringIO() if stream is None else stream
-    environ = {"COLUMNS": str(columns), "TERM": "xterm-256color"}
-    print_diff(NamedSkill("initial", before), NamedSkill("current", after), stream, environ)
+    settings = Globals({"COLUMNS": str(columns), "TERM": "xterm-256color"}, Path())
+    with redirect_stdout(stream):
+        print_diff(NamedSkill("initial", before), NamedSkill("current", after), settings)
     return stream.getvalue()
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from computer_kinds import computers
 
-from skillopt_ci.cli.check import judged_git
+from skillopt_ci.cli.probes import check_git
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Cli, Done
@@ -136,7 +136,7 @@ def test_an_engine_is_told_with_its_version_and_the_images_it_lacks(cli: Cli, ba
     [("git version 2.20.1", "error"), ("git version 2.45.0.windows.1", "ok"), ("git x", "ok")],
 )
 def test_a_git_that_is_too_old_is_told(said: str, level: str) -> None:
-    judged = judged_git(said)
+    judged = check_git(said)
     assert (judged.part, judged.level) == ("git", level)
     assert judged.text.startswith(said)
 

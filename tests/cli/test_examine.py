@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_ci.cli.check import Examined, Finding, examine
+from skillopt_ci.cli.findings import Finding, check_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.errors import ExitCode
 
@@ -14,30 +14,32 @@ Edit = Callable[[Path, str, str], None]
 GitText = Callable[..., str]
 
 
-def look(folder: Path, *overrides: str) -> Examined:
-    return examine(Globals(environ=dict(os.environ), cwd=folder, overrides=overrides))
+def look(folder: Path, *overrides: str) -> list[Finding]:
+    settings = Globals(environ=dict(os.environ), cwd=folder, overrides=overrides)
+    loaded, found = check_run(settings)
+    assert (loaded is None) == (found[0].level == "error")
+    return found
 
 
-def errors(examined: Examined) -> dict[str, str]:
-    return {one.part: one.text for one in examined.findings if one.level == "error"}
+def errors(found: list[Finding]) -> dict[str, str]:
+    return {one.part: one.text for one in found if one.level == "error"}
 
 
-def warnings(examined: Examined) -> list[str]:
-    return [one.text for one in examined.findings if one.level == "warning"]
+def warnings(found: list[Finding]) -> list[str]:
+    return [one.text for one in found if one.level == "warning"]
 
 
 def test_a_run_that_can_start_has_every_part_in_order(untrained: Path) -> None:
     found = look(untrained)
-    parts = [one.part for one in found.findings if one.level == "ok"]
+    parts = [one.part for one in found if one.level == "ok"]
     assert parts == [
         *("config", "tasks", "plan", "scorers", "model.target", "model.optimizer", "skill", "git")
     ]
     assert errors(found) == {}
-    assert found.loaded is not None
 
 
 def test_a_started_run_tells_where_it_stands(trained: Path) -> None:
-    run = look(trained).findings[-1]
+    run = look(trained)[-1]
     assert (run.part, run.level) == ("run", "ok")
     assert run.text.startswith("2 steps done, now at 0.")
 
@@ -53,9 +55,8 @@ def test_a_wrong_configuration_is_named_by_line_and_nothing_else_is_looked_at(
 ) -> None:
     edit(fresh / "skillopt.yaml", "num_epochs", "epochs")
     found = look(fresh)
-    assert len(found.findings) == 1
+    assert len(found) == 1
     assert "skillopt.yaml:" in errors(found)["config"]
-    assert found.loaded is None
 
 
 def test_independent_faults_are_all_found_in_one_look(fresh: Path, edit: Edit) -> None:
@@ -127,7 +128,7 @@ def test_a_remote_that_cannot_be_reached_is_infrastructure(
     fresh: Path, git: GitText, tmp_path: Path
 ) -> None:
     git(fresh, "remote", "add", "origin", str(tmp_path / "gone.git"))
-    (finding,) = (one for one in look(fresh, "git.base=main").findings if one.part == "git")
+    (finding,) = (one for one in look(fresh, "git.base=main") if one.part == "git")
     assert (finding.level, finding.exit_code) == ("error", ExitCode.INFRASTRUCTURE)
 
 
@@ -148,7 +149,7 @@ def test_outside_of_a_repository_the_rest_is_still_looked_at(
         (tmp_path / part).symlink_to(untrained / part)
     found = look(tmp_path)
     assert "not inside a git repository" in errors(found)["git"]
-    assert Finding("skill", "ok", "skills/ledger/SKILL.md") in found.findings
+    assert Finding("skill", "ok", "skills/ledger/SKILL.md") in found
 
 
 @pytest.mark.parametrize("state", ["{}", "<<<<<<< HEAD"])

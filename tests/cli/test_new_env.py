@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.cli.init import class_name
+from skillopt_ci.cli.scaffold import class_name
 from skillopt_ci.git.process import Git
 
 if TYPE_CHECKING:

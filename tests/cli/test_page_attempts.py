@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from skillopt_ci.cli.evidence import page_evidence, recorded_attempts, trajectory
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader
-from skillopt_ci.cli.report import page_evidence, recorded_attempts, trajectory
 from skillopt_ci.redaction import HIDDEN, Redactor, unchanged
 from skillopt_ci.report.html_attempts import viewer
 from skillopt_ci.rollout.events import AttemptTrace

@@ -2,7 +2,7 @@
 
 from run_views import plain_run
 
-from skillopt_ci.cli.report import edit_effects
+from skillopt_ci.cli.evidence import edit_effects
 from skillopt_ci.ledger.records import EditRecord, GateRecord, StepRecord
 
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from skillopt_ci.cli.evidence import page_evidence
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader
-from skillopt_ci.cli.report import page_evidence
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Cli

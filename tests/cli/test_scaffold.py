@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.cli.init import Choices, existing_skill, scaffold, slug, write_new
+from skillopt_ci.cli.scaffold import Choices, existing_skill, scaffold, slug, write_new
 from skillopt_ci.config.loading import load
 from skillopt_ci.errors import UsageError
 from skillopt_ci.skill.validation import problems

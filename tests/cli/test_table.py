@@ -1,6 +1,9 @@
 import io
 import re
+from contextlib import redirect_stdout
+from pathlib import Path
 
+from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.table import print_rows, print_table
 
 ROWS = [("verdict", "merged"), ("because", "a rather long reason " * 8), ("", "goes on")]
@@ -12,8 +15,15 @@ class Terminal(io.StringIO):
 
 
 def rows(stream: io.StringIO, **environ: str) -> str:
-    print_rows("Step 1", ROWS, stream, {"TERM": "xterm", **environ})
+    with redirect_stdout(stream):
+        print_rows(Globals({"TERM": "xterm", **environ}, Path()), "Step 1", ROWS)
     return stream.getvalue()
+
+
+def table(*words: object, dispensable: tuple[str, ...] = (), **environ: str) -> list[str]:
+    with redirect_stdout(io.StringIO()) as stream:
+        print_table(Globals(environ, Path()), *words, dispensable=dispensable)  # type: ignore[arg-type]
+    return stream.getvalue().splitlines()
 
 
 def test_labels_and_values_are_aligned_under_the_title() -> None:
@@ -38,18 +48,14 @@ def test_emphasis_is_for_terminals() -> None:
 
 
 def test_the_last_column_takes_the_rest() -> None:
-    stream = io.StringIO()
-    print_table(("n", "what"), [("1", "word " * 30)], stream, {}, "Title")
-    lines = stream.getvalue().splitlines()
+    lines = table(("n", "what"), [("1", "word " * 30)], "Title")
     assert lines[:2] == ["Title", "n  what"]
     assert all(line.startswith("   word") for line in lines[3:])
 
 
 def test_columns_are_as_wide_as_what_is_in_them() -> None:
-    stream = io.StringIO()
     rows = [("1", "a", "x"), ("10", "日本", "y"), ("", "", "z")]
-    print_table(("n", "b", "what"), rows, stream, {})
-    assert stream.getvalue().splitlines() == [
+    assert table(("n", "b", "what"), rows) == [
         "n   b     what",
         "1   a     x",
         "10  日本  y",
@@ -58,9 +64,10 @@ def test_columns_are_as_wide_as_what_is_in_them() -> None:
 
 
 def test_text_from_outside_is_text() -> None:
-    stream = io.StringIO()
-    print_table(("a", "b"), [("[bold]x[/bold]", ":smile: \x1b[31m\u202e")], stream, {})
-    assert stream.getvalue().splitlines()[1] == "[bold]x[/bold]  :smile: [31m"
+    assert (
+        table(("a", "b"), [("[bold]x[/bold]", ":smile: \x1b[31m\u202e")])[1]
+        == "[bold]x[/bold]  :smile: [31m"
+    )
 
 
 def test_where_room_is_short_dispensable_columns_are_left_out_in_their_order() -> None:
@@ -68,7 +75,6 @@ def test_where_room_is_short_dispensable_columns_are_left_out_in_their_order() -
     headings = ("n", "least", "less", "what")
     shown = {}
     for columns in ("80", "40", "20"):
-        stream = io.StringIO()
-        print_table(headings, cells, stream, {"COLUMNS": columns}, dispensable=("least", "less"))
-        shown[columns] = stream.getvalue().splitlines()[0].split()
+        lines = table(headings, cells, dispensable=("least", "less"), COLUMNS=columns)
+        shown[columns] = lines[0].split()
     assert shown == {"80": [*headings], "40": ["n", "less", "what"], "20": ["n", "what"]}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.cli.check import Finding, exit_code
+from skillopt_ci.cli.findings import Finding, exit_code
 from skillopt_ci.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ def test_probing_simulated_models_costs_nothing_and_says_who_answered(
     cli: Cli, untrained: Path
 ) -> None:
     told = cli(untrained, "validate", "--probe").out
-    assert "ok       model.target     simulated-target answered (" in told
-    assert "ok       model.optimizer  simulated-optimizer answered (" in told
+    assert "ok       model.target     simulated-target answered in " in told
+    assert "ok       model.optimizer  simulated-optimizer answered in " in told
 
 
 def test_a_hostile_task_file_reaches_no_terminal(cli: Cli, fresh: Path) -> None:

@@ -3,13 +3,13 @@ from pathlib import Path, PurePosixPath
 import pytest
 import yaml
 
-from skillopt_ci.cli.init import NAMES, Place, workflow_files
+from skillopt_ci.cli.scaffold import WORKFLOWS, Place, workflow_files
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "workflows"
 PLACE = Place(PurePosixPath("skillopt.yaml"), PurePosixPath("skills/a/SKILL.md"), key="A_KEY")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", WORKFLOWS)
 def test_every_workflow_is_an_example_with_other_values(name: str) -> None:
     text = workflow_files(PLACE)[f".github/workflows/skillopt-{name}.yml"]
     example = (EXAMPLES / f"{name}.yml").read_text(encoding="utf-8")
@@ -17,7 +17,7 @@ def test_every_workflow_is_an_example_with_other_values(name: str) -> None:
     assert len(text.splitlines()) == len(example.splitlines())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", WORKFLOWS)
 def test_nothing_of_the_example_run_is_left(name: str) -> None:
     text = workflow_files(PLACE)[f".github/workflows/skillopt-{name}.yml"]
     assert "OPENAI_API_KEY" not in text

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.cli.build import check_places
+from skillopt_ci.cli.build import check_computers
 from skillopt_ci.config.loading import load
 from skillopt_ci.config.rollout import ComputerBlock
 from skillopt_ci.errors import UsageError
@@ -27,7 +27,7 @@ def check(root: Path, block: ComputerBlock | None, *overrides: str) -> None:
     task = Task("greet", (Message("user", "Say hello."),), computer=own)
     loaded = load(root / "skillopt.yaml", overrides)
     places = open_computer_pool(loaded.config, root, dict(os.environ))
-    check_places(Splits((task,), (), ()), loaded.config, places)
+    check_computers(Splits((task,), (), ()), loaded.config, places)
 
 
 def refusal(root: Path, block: ComputerBlock | None, *overrides: str) -> str | None:

@@ -1,0 +1,383 @@
+"""Ask models, programs and computers whether they are ready."""
+
+import asyncio
+import os
+import platform
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from skillopt_ci import __version__
+from skillopt_ci.agents.cli_agents import agent_environ, agent_program, visible_names
+from skillopt_ci.cli.build import all_tasks, roles_of
+from skillopt_ci.cli.findings import Finding, failed, mend
+from skillopt_ci.cli.options import Globals
+from skillopt_ci.computer.computer import Network
+from skillopt_ci.computer.docker import call_engine, connect
+from skillopt_ci.computer.sandbox import find_programs
+from skillopt_ci.computer.sandbox_limits import usable_hierarchies
+from skillopt_ci.config.loading import Loaded
+from skillopt_ci.config.models import ModelRole, Models
+from skillopt_ci.config.rollout import ExternalConfig
+from skillopt_ci.errors import (
+    ComputerFailure,
+    ComputerUnavailable,
+    InfrastructureError,
+    SkilloptError,
+)
+from skillopt_ci.git.process import Git
+from skillopt_ci.messages import Message
+from skillopt_ci.model.budget import Meter, tariff_of
+from skillopt_ci.model.build import open_models
+from skillopt_ci.model.cache import base_url_of
+from skillopt_ci.model.keys import api_key, key_variable, resolved_key_values
+from skillopt_ci.model.types import ChatReply, ChatRequest, Role
+from skillopt_ci.program import visible_environ
+from skillopt_ci.redaction import Redact, can_be_hidden
+from skillopt_ci.rollout.computer_pool import ComputerPool, open_computer_pool
+from skillopt_ci.tasks.loading import load_splits
+from skillopt_ci.text import cost_text, plural
+from skillopt_ci.training import replies
+from skillopt_ci.training.replies import WireError, parse_ranking
+
+#: Seconds that somebody who asks waits for an answer, a connection, a program's version.
+_LONGEST_CALL = 120.0
+_LONGEST_CONNECT = 10.0
+_LONGEST_VERSION = 30
+#: The same for an agent: a first start may unpack things.
+_LONGEST_START = 60.0
+_QUESTION = (
+    Message("system", "You rank edits of a document. Reply with one JSON object and nothing else."),
+    Message(
+        "user",
+        "Edits:\n[0] Correct a spelling mistake\n[1] Delete the whole document\n\n"
+        'Choose the better one. Reply as {"reasoning": "<one sentence>", "selected_indices": [n]}.',
+    ),
+)
+#: The first git that fetches without a trace of its own, as the ledger does.
+_OLDEST_GIT = (2, 29)
+_NOT_FOUND = (126, 127)
+
+
+# Models: a key, an address, and an answer to one question of the optimizer's contract.
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How one role answered: ``facts`` is what programs get of it, without any secret."""
+
+    role: str
+    findings: tuple[Finding, ...]
+    facts: Mapping[str, object]
+
+
+async def ask_roles(
+    models: Models, environ: Mapping[str, str], root: Path, redact: Redact
+) -> list[Answer]:
+    """Ask every role one question, one after the other: they may be one small server."""
+    return [
+        await _ask_role(name, config, environ, root, redact)
+        for name, config in roles_of(models).items()
+    ]
+
+
+async def _ask_role(
+    name: str, config: ModelRole, environ: Mapping[str, str], root: Path, redact: Redact
+) -> Answer:
+    part, served = f"model.{name}", config.preset.protocol not in ("command", "simulated")
+    address, price = base_url_of(config) if served else "", tariff_of(config)
+    facts: dict[str, object] = {
+        "provider": config.provider,
+        "model": config.model,
+        "address": address or None,
+        "key": _key_source(config),
+        "answered": False,
+        "seconds": None,
+        "structured": None,
+        "usage_reported": None,
+        "price": {"source": price.source, "text": price.text},
+    }
+    try:
+        if served:
+            api_key(part, config, environ, root)
+            await _connect(part, address, environ)
+        began = time.monotonic()
+        reply = await _ask(Role(name), config, environ, root, redact)
+    except SkilloptError as error:
+        return Answer(name, (failed(part, error),), facts)
+    seconds, usage = time.monotonic() - began, reply.usage
+    used = f"{plural(usage.tokens, 'token')}, {cost_text(usage.cost_usd)}"
+    found = [Finding(part, "ok", f"{reply.model} answered in {seconds:.1f} s ({used})")]
+    structured = config.provider == "simulated" or _is_ranking(reply.text)
+    if not structured:
+        found.append(_misfit(part, name, reply))
+    if usage.estimated:
+        text = "the server reports no usage: tokens are counted from the texts"
+        found.append(Finding(part, "warning", text))
+    facts |= {
+        "answered": True,
+        "seconds": round(seconds, 3),
+        "structured": structured,
+        "usage_reported": not usage.estimated,
+    }
+    return Answer(name, tuple(found), facts)
+
+
+async def _ask(
+    role: Role, config: ModelRole, environ: Mapping[str, str], root: Path, redact: Redact
+) -> ChatReply:
+    impatient = config.model_copy(
+        update={"retries": min(1, config.retries), "timeout": min(_LONGEST_CALL, config.timeout)}
+    )
+    # the other roles are simulated: their mistakes are theirs
+    others = {
+        name: ModelRole(provider="simulated", model=f"simulated-{name}")
+        for name in ("target", "optimizer")
+    }
+    opened = open_models(
+        Models(**{**others, role.value: impatient}),
+        environ,
+        cache_path=None,
+        scope="doctor",
+        meter=Meter(clock=time.monotonic),
+        root=root,
+        redact=redact,
+    )
+    async with opened as client:
+        request = ChatRequest(role, "doctor", _QUESTION, reply_schema=replies.ranking())
+        return await client.complete(request)
+
+
+async def _connect(part: str, address: str, environ: Mapping[str, str]) -> None:
+    """Raise InfrastructureError if nobody is at ``address``; a proxy has to be asked instead."""
+    url = urlsplit(address)
+    proxies = (f"{url.scheme}_proxy", f"{url.scheme.upper()}_PROXY", "ALL_PROXY", "all_proxy")
+    if url.hostname is None or any(environ.get(name) for name in proxies):
+        return
+    port = url.port or (443 if url.scheme == "https" else 80)
+    try:
+        async with asyncio.timeout(_LONGEST_CONNECT):
+            _, writer = await asyncio.open_connection(url.hostname, port)
+    except OSError as error:  # a TimeoutError is one
+        why = "no answer" if isinstance(error, TimeoutError) else error.strerror or str(error)
+        raise InfrastructureError(
+            f"{part}: nobody can be reached at {url.hostname}, port {port}: {why}",
+            hint=f"Check {part}.base_url, the network and its proxy, and that the server runs.",
+        ) from error
+    writer.close()
+
+
+def _is_ranking(text: str) -> bool:
+    try:
+        parse_ranking(text, 2, 1)
+    except WireError:
+        return False
+    return True
+
+
+def _misfit(part: str, role: str, reply: ChatReply) -> Finding:
+    hint = "Choose a model that follows instructions, or see structured_output."
+    if reply.finish_reason == "length":
+        why = "was cut off at the token limit: raise max_output_tokens"
+    elif not reply.text.strip():
+        why = "was empty"
+        hint = "A reasoning model may spend its tokens before it answers: raise max_output_tokens."
+    else:
+        why = "was not the JSON object that was asked for"
+    if role == "target":
+        # what the target must be able to write, its tasks and scorers say
+        return Finding(part, "warning", f"its answer {why}; only tasks that want JSON need it")
+    return mend(part, f"its answer {why}\n{hint}")
+
+
+def describe_role(name: str, config: ModelRole) -> Iterator[Finding]:
+    """A role's model, where its key comes from, and its price."""
+    part, price = f"model.{name}", tariff_of(config)
+    where = "" if config.preset.protocol != "command" else f": {' '.join(config.program)}"
+    yield Finding(part, "ok", f"{config.model} ({config.provider}{where}), {_key_source(config)}")
+    if price.known:
+        yield Finding(part, "ok", f"price: {price.text}")
+    else:
+        text = f"no price is known: cost will be unknown; set {part}.price to know it"
+        yield Finding(part, "warning", text)
+
+
+def _key_source(config: ModelRole) -> str:
+    """Where the key comes from, never the key."""
+    if config.api_key_file:
+        return f"key in the file {config.api_key_file}"
+    variable = key_variable(config)
+    return f"key in {variable}" if variable else "no key"
+
+
+# Programs: git, those that stand for models, what confines agents, and agents themselves.
+
+
+def check_tools(settings: Globals) -> Iterator[Finding]:
+    """This program, and git."""
+    python = f"Python {platform.python_version()} on {platform.platform(terse=True)}"
+    yield Finding("program", "ok", f"skillopt-ci {__version__}, {python}")
+    try:
+        yield check_git(Git(settings.cwd).text("--version"))
+    except SkilloptError as error:
+        yield failed("git", error)
+
+
+def check_git(version: str) -> Finding:
+    """Whether a git that says this of its version knows what the ledger asks of it."""
+    numbers = re.search(r"(\d+)\.(\d+)", version)
+    if numbers is None or (int(numbers[1]), int(numbers[2])) >= _OLDEST_GIT:
+        return Finding("git", "ok", version)
+    oldest = ".".join(map(str, _OLDEST_GIT))
+    return mend("git", f"{version} is too old\nInstall git {oldest} or newer.")
+
+
+def check_programs(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """What the run needs on this machine besides models: computers, agents, programs, secrets."""
+    try:
+        pool = open_computer_pool(loaded.config, loaded.root, environ)
+        if pool is not None:
+            yield from _check_computers(loaded, pool, environ)
+            yield from _check_agent(loaded, pool, environ)
+    except (SkilloptError, ComputerUnavailable, ComputerFailure):
+        pass  # an error on this kind of computer is told already
+    yield from _check_model_programs(loaded, environ)
+    values = resolved_key_values(loaded.config.model, environ, loaded.root)
+    if all(map(can_be_hidden, values)):
+        yield Finding("secrets", "ok", "keys are hidden by value in all that is written")
+    else:
+        text = (
+            "a key is so short or plain that it cannot be hidden where it turns up in a text; "
+            "use a longer one"
+        )
+        yield Finding("secrets", "warning", text)
+
+
+def _check_computers(
+    loaded: Loaded, pool: ComputerPool, environ: Mapping[str, str]
+) -> Iterator[Finding]:
+    """What confines agents, in which version; that it works is found out elsewhere."""
+    settings = loaded.config.rollout.computer
+    kind = "" if settings is None else settings.type
+    if kind == "sandbox":
+        version = _version(find_programs(environ.get("PATH", os.defpath))["bwrap"], environ)
+        groups = "control groups limit each as a whole"
+        if usable_hierarchies() is None:
+            groups = "no control groups: each process is limited by itself"
+        text = f"{version}, Linux {platform.release()}, user {os.getuid()}; {groups}"
+        yield Finding("computer", "ok", text)
+    elif kind == "docker":
+        engine = connect(environ)
+        try:
+            facts = call_engine(engine.api.version)
+            version = facts.get("Version", "of some version")
+            yield Finding("computer", "ok", f"Docker engine {version}")
+            for image in _images(loaded, pool):
+                there = bool(call_engine(engine.api.images, image))
+                state = "is there" if there else "is not there: the first attempt pulls it"
+                text = f"the image {image} {state}"
+                yield Finding("computer", "ok" if there else "warning", text)
+        finally:
+            engine.close()
+
+
+def _images(loaded: Loaded, pool: ComputerPool) -> list[str]:
+    """The images that the configuration and the tasks of its files name."""
+    config, named = loaded.config, [pool.base.image]
+    if config.tasks is not None:
+        try:
+            tasks = all_tasks(load_splits(config.tasks, loaded.root, config.train))
+        except SkilloptError:
+            tasks = ()  # said of the tasks themselves
+        named += [pool.spec(task).image for task in tasks]
+    return [image for image in dict.fromkeys(named) if image]
+
+
+def _check_agent(
+    loaded: Loaded, pool: ComputerPool, environ: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Whether the agent's program is on the computer, in which version, with a key and a network.
+
+    The program is started without any key.
+    """
+    settings = loaded.config.rollout.solver
+    if not isinstance(settings, ExternalConfig):
+        return
+    yield asyncio.run(_start_agent(settings, pool, loaded.root.resolve()))
+    if settings.agent == "command":
+        return  # a program of one's own may need neither key nor network
+    names = visible_names(settings)
+    if not any(environ.get(name) for name in names):
+        text = f"it has no key: none of {', '.join(names) or 'rollout.solver.env'} is set"
+        yield Finding("agent", "warning", text, blocks=True)
+    if pool.base.network is Network.NONE and pool.computers.name != "unconfined":
+        text = "it can reach no server: rollout.computer.network is none\nSet it to open."
+        yield Finding("agent", "warning", text, blocks=True)
+
+
+async def _start_agent(settings: ExternalConfig, pool: ComputerPool, root: Path) -> Finding:
+    known = settings.agent != "command"
+    program = agent_program(settings, root)
+    # what a program of one's own makes of --version, who knows
+    asked = (program, "--version") if known else ("sh", "-c", 'command -v "$1"', "sh", program)
+    async with pool.computers.open(pool.base) as computer:
+        result = await computer.run(
+            asked, timeout=_LONGEST_START, environ=agent_environ(settings, root, {})
+        )
+    if result.exit_code in _NOT_FOUND if known else result.exit_code:
+        remedy = (
+            "Build an image that has it, and set rollout.computer.image."
+            if pool.computers.name == "docker"
+            else "Install it below /usr, or set rollout.solver.command to its full path and add "
+            "its folder to rollout.computer.readable."
+        )
+        where = f"is not on the task's computer ({pool.computers.name})"
+        return mend("agent", f"{program} {where}\n{remedy}")
+    said = _first_line(result.stdout) or _first_line(result.stderr)
+    if known and (result.exit_code or result.timed_out):
+        return mend("agent", f"{program} --version failed: {said}")
+    return Finding("agent", "ok", f"{program}: {said}" if known else f"{said} is there")
+
+
+def _check_model_programs(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """The programs that stand for models: where they are, and the versions of those we know."""
+    for name, role in roles_of(loaded.config.model).items():
+        if role.preset.protocol != "command":
+            continue
+        part, program = f"model.{name}", role.program[0]
+        program = program.replace("{root}", str(loaded.root.resolve()))
+        path = shutil.which(program, path=environ.get("PATH", os.defpath))
+        if path is None:
+            remedy = f"Install it so that it is in PATH, or name its full path in {part}.command."
+            yield mend(part, f"the program {program} is not found\n{remedy}")
+            continue
+        # what a program of one's own makes of --version, who knows
+        version = "" if role.provider == "command" else f", version {_version(path, environ)}"
+        yield Finding(part, "ok", f"its program is {path}{version}")
+
+
+def _version(program: str, environ: Mapping[str, str]) -> str:
+    """What the program says of its version, in one line; it sees no key."""
+    try:
+        said = subprocess.run(  # noqa: S603  # a program that is used anyway
+            [program, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=_LONGEST_VERSION,
+            env=visible_environ(environ, ()),
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    return _first_line(said.stdout) or _first_line(said.stderr) or "unknown"
+
+
+def _first_line(output: bytes | str) -> str:
+    """The first line of ``output`` that says anything, no longer than fits."""
+    text = output.decode("utf-8", "replace") if isinstance(output, bytes) else output
+    return next(filter(None, map(str.strip, text.splitlines())), "")[:120]
