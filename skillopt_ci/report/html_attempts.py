@@ -4,8 +4,9 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
+from operator import itemgetter
 
-from skillopt_ci.ledger.records import BoundaryRecord, Decision, StepRecord
+from skillopt_ci.ledger.records import Decision
 from skillopt_ci.report.html_charts import Column, Outcome, Row
 from skillopt_ci.report.view import RunView
 from skillopt_ci.rollout.types import FAILURE_BELOW
@@ -90,28 +91,22 @@ def wishes(run: RunView) -> dict[str, tuple[Wish, ...]]:
     The newest come first. Attempts at test tasks are never among them: whoever reads those and
     edits the skill has trained on them.
     """
-    steps = {f"step-{one.step}": _of_step(one) for one in run.steps}
-    ends = {f"epoch-{one.epoch}": _of_epoch(one) for one in run.epochs}
-    last = {f"step-{one.step}": (one.epoch, 0, one.step) for one in run.steps}
-    last |= {f"epoch-{one.epoch}": (one.epoch, 1, one.step) for one in run.epochs}
-    found = steps | ends
-    return {name: found[name] for name in sorted(found, key=last.__getitem__, reverse=True)}
-
-
-def _of_step(record: StepRecord) -> tuple[Wish, ...]:
-    proposal = record.proposal
-    tasks = dict.fromkeys(task.id for task in proposal.rollout.tasks if task.failed)
-    failed = [Wish("rollout", task, proposal.attempted_under, solved=False) for task in tasks]
-    return _in_turn(failed, record.decision, proposal.skill_before, proposal.skill_after)
-
-
-def _of_epoch(record: BoundaryRecord) -> tuple[Wish, ...]:
-    failed = [
-        Wish("slow_rollout", pair.id, record.skill_before, solved=False)
-        for pair in record.pairs
-        if pair.current.hard < FAILURE_BELOW
-    ]
-    return _in_turn(failed, record.decision, record.skill_before, record.skill_after)
+    found: list[tuple[tuple[int, int, int], str, tuple[Wish, ...]]] = []
+    for step in run.steps:
+        proposal = step.proposal
+        tasks = dict.fromkeys(task.id for task in proposal.rollout.tasks if task.failed)
+        failed = [Wish("rollout", task, proposal.attempted_under, solved=False) for task in tasks]
+        own = _in_turn(failed, step.decision, proposal.skill_before, proposal.skill_after)
+        found.append(((step.epoch, 0, step.step), f"step-{step.step}", own))
+    for end in run.epochs:
+        failed = [
+            Wish("slow_rollout", pair.id, end.skill_before, solved=False)
+            for pair in end.pairs
+            if pair.current.hard < FAILURE_BELOW
+        ]
+        own = _in_turn(failed, end.decision, end.skill_before, end.skill_after)
+        found.append(((end.epoch, 1, end.step), f"epoch-{end.epoch}", own))
+    return {name: own for _, name, own in sorted(found, key=itemgetter(0), reverse=True)}
 
 
 def _in_turn(
@@ -120,8 +115,14 @@ def _in_turn(
     """What was broken, learned from and fixed in turn, each change with the attempt before it."""
     if decision is None:
         return tuple(failed[:WISHES_MOST])
-    broken = list(_changes(decision.broken, before, after, solved=False))
-    fixed = list(_changes(decision.fixed, before, after, solved=True))
+    broken, fixed = (
+        [
+            Wish("selection", task, skill, solved=then)
+            for task in tasks
+            for skill, then in ((after, solved), (before, not solved))
+        ]
+        for tasks, solved in ((decision.broken, False), (decision.fixed, True))
+    )
     measured = {} if decision.measurement is None else decision.measurement.tasks
     open_still = [
         Wish("selection", task, after, solved=False)
@@ -130,12 +131,6 @@ def _in_turn(
     ]
     mixed = chain.from_iterable(zip_longest(broken, failed, fixed))
     return tuple(dict.fromkeys(filter(None, chain(mixed, open_still))))[:WISHES_MOST]
-
-
-def _changes(tasks: Sequence[str], before: str, after: str, *, solved: bool) -> Iterator[Wish]:
-    for task in tasks:
-        yield Wish("selection", task, after, solved=solved)
-        yield Wish("selection", task, before, solved=not solved)
 
 
 # The attempts that the report shows: a choice in bounds, and where they are linked from.
@@ -209,56 +204,54 @@ class Viewer:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class _Sections:
-    """``made`` has the section of each skill text, ``wished`` that of each other attempt.
-
-    ``first`` is the text that training began with.
-    """
-
-    first: str
-    order: Mapping[str, int]
-    made: Mapping[str, str]
-    wished: Mapping[tuple[str, str, str], str]
-
-    def of(self, one: Trajectory) -> str:
-        """The section that an attempt belongs to."""
-        if one.stage == "selection":
-            return self.made.get(one.skill, "")
-        return self.wished.get((one.stage, one.task, one.skill), "")
-
-    def place(self, one: Trajectory) -> tuple[int, str, str]:
-        """Where the attempt stands among all."""
-        return self.order.get(self.of(one), len(self.order)), one.stage, one.task
-
-
 def viewer(run: RunView, known: Recorded) -> Viewer:
     """Choose from what is recorded: each section its most telling attempt, then its second, …"""
     asked = wishes(run)
-    sections = _sections(run, asked)
-    chosen = sorted(_within_bounds(_in_rounds(asked, known)), key=sections.place)
+    order = {section: number for number, section in enumerate(asked)}
+    # the first to make a text counts, and the newest to wish for an attempt
+    made = {one.skill_after: f"epoch-{one.epoch}" for one in reversed(run.epochs)}
+    made |= {one.proposal.skill_after: f"step-{one.step}" for one in reversed(run.steps)}
+    wished = {
+        (wish.stage, wish.task, wish.skill): section
+        for section, own in reversed(asked.items())
+        for wish in own
+    }
+
+    def section_of(one: Trajectory) -> str:
+        if one.stage == "selection":
+            return made.get(one.skill, "")
+        return wished.get((one.stage, one.task, one.skill), "")
+
+    def place(one: Trajectory) -> tuple[int, str, str]:
+        return order.get(section_of(one), len(order)), one.stage, one.task
+
+    rounds = zip_longest(*(filter(None, map(known.find, own)) for own in asked.values()))
+    chosen = sorted(_within_bounds(filter(None, chain.from_iterable(rounds))), key=place)
     names = {one: f"attempt-{number}" for number, one in enumerate(chosen, start=1)}
     now, before = dict[tuple[str, str], str](), dict[tuple[str, str], str]()
     for section, own in asked.items():
         for wish in own:
             found = known.find(wish)
             if found is not None and found in names:
-                earlier = wish.stage == "selection" and sections.made.get(wish.skill) != section
+                earlier = wish.stage == "selection" and made.get(wish.skill) != section
                 (before if earlier else now).setdefault((section, wish.task), names[found])
-    shown = tuple(_shown(names[one], one, sections) for one in chosen)
-    return Viewer(shown, known.count - len(shown), now, before)
+    first = run.history[0].skill_sha256 if run.history else ""
+    shown = []
+    for one, name in names.items():
+        made_with = "an earlier skill"
+        if one.skill == first:
+            made_with = "the skill at the start"
+        elif one.skill in made:
+            made_with = f"the skill of {section_name(made[one.skill])}"
+        what = _STAGES.get(one.stage, one.stage)
+        shown.append(Shown(name, one, section_of(one), what, made_with))
+    return Viewer(tuple(shown), known.count - len(shown), now, before)
 
 
 def section_name(anchor: str) -> str:
     """``step 3`` for ``step-3``, ``the end of epoch 2`` for ``epoch-2``."""
     kind, _, number = anchor.partition("-")
     return f"the end of epoch {number}" if kind == "epoch" else f"{kind} {number}"
-
-
-def _in_rounds(asked: Mapping[str, Sequence[Wish]], known: Recorded) -> Iterator[Trajectory]:
-    """The first attempt of every section, then the second, and so on."""
-    found = [list(filter(None, map(known.find, own))) for own in asked.values()]
-    return filter(None, chain.from_iterable(zip_longest(*found)))
 
 
 def _within_bounds(attempts: Iterator[Trajectory]) -> Iterator[Trajectory]:
@@ -271,34 +264,3 @@ def _within_bounds(attempts: Iterator[Trajectory]) -> Iterator[Trajectory]:
             return
         taken.add(one)
         yield one
-
-
-def _sections(run: RunView, asked: Mapping[str, Sequence[Wish]]) -> _Sections:
-    made = [
-        *((one.proposal.skill_after, f"step-{one.step}") for one in run.steps),
-        *((one.skill_after, f"epoch-{one.epoch}") for one in run.epochs),
-    ]
-    wished = [
-        ((wish.stage, wish.task, wish.skill), section)
-        for section, own in asked.items()
-        for wish in own
-    ]
-    # the first to make a text counts, and the newest to wish for an attempt
-    return _Sections(
-        run.history[0].skill_sha256 if run.history else "",
-        {section: number for number, section in enumerate(asked)},
-        dict(reversed(made)),
-        dict(reversed(wished)),
-    )
-
-
-def _shown(name: str, one: Trajectory, sections: _Sections) -> Shown:
-    made = sections.made.get(one.skill, "")
-    text = f"the skill of {section_name(made)}" if made else "an earlier skill"
-    return Shown(
-        id=name,
-        attempt=one,
-        section=sections.of(one),
-        what=_STAGES.get(one.stage, one.stage),
-        made_with="the skill at the start" if one.skill == sections.first else text,
-    )

@@ -13,7 +13,13 @@ from skillopt_ci.text import plural, score
 
 WIDTH, HEIGHT = 960, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 14, 34
-_MEASURED = ("start", "measure", "step", "notes", "slow_update")
+_NAMES = {
+    "start": "First measurement",
+    "measure": "Measured again",
+    "step": "Step {0.step}",
+    "notes": "Reminders of step {0.step}",
+    "slow_update": "End of epoch {0.epoch}",
+}
 _MOST_LABELS = 24
 #: Beyond so many events the marks are smaller, beyond so many epochs their lines are ticks.
 _CROWD, _MANY_EPOCHS = 80, 24
@@ -58,21 +64,22 @@ class Curve:
 
 def curve(history: Sequence[HistoryEntry]) -> Curve:
     """Draw the score of the current skill with its 95 % interval, and every candidate."""
-    moments = [one for one in timeline(history) if one.entry.kind in _MEASURED]
-    place = _x_axis(len(moments))
-    ends = sum(moment.entry.kind == "slow_update" for moment in moments)
+    moments = [one for one in timeline(history) if one.entry.kind in _NAMES]
+    room = WIDTH - _LEFT - _RIGHT
+    placed = [
+        (moment, round(_LEFT + room * (index + 0.5) / len(moments), 1))
+        for index, moment in enumerate(moments)
+    ]
+    ends = [(x, one.entry.epoch) for one, x in placed if one.entry.kind == "slow_update"]
+    steps = [(x, str(one.entry.step)) for one, x in placed if one.entry.kind == "step"]
     return Curve(
-        stretches=tuple(_stretches(moments, place)),
-        marks=tuple(_mark(moment, x) for moment, x in zip(moments, place, strict=True)),
+        stretches=tuple(_stretches(placed)),
+        marks=tuple(_mark(moment, x) for moment, x in placed),
         ticks=tuple((_y(value / 4), f"{value / 4:.2f}") for value in range(5)),
-        labels=tuple(_labels(moments, place)),
-        epochs=tuple(
-            (x, moment.entry.epoch)
-            for moment, x in zip(moments, place, strict=True)
-            if moment.entry.kind == "slow_update"
-        ),
+        labels=tuple(steps[:: -(-len(steps) // _MOST_LABELS) or 1]),
+        epochs=tuple(ends),
         scale=1.0 if len(moments) <= _CROWD else 0.6,
-        epoch_bottom=HEIGHT - _BOTTOM if ends <= _MANY_EPOCHS else _TOP + 10,
+        epoch_bottom=HEIGHT - _BOTTOM if len(ends) <= _MANY_EPOCHS else _TOP + 10,
     )
 
 
@@ -83,38 +90,29 @@ def anchor(entry: HistoryEntry) -> str:
     return f"step-{entry.step}" if entry.kind in ("step", "notes") else ""
 
 
-def _x_axis(count: int) -> list[float]:
-    room = WIDTH - _LEFT - _RIGHT
-    return [round(_LEFT + room * (index + 0.5) / max(count, 1), 1) for index in range(count)]
-
-
 def _y(value: float) -> float:
     inside = min(max(value, 0.0), 1.0)
     return round(_TOP + (HEIGHT - _TOP - _BOTTOM) * (1 - inside), 1)
 
 
-def _stretches(moments: Sequence[Moment], place: Sequence[float]) -> Iterator[Stretch]:
-    """A new measurement of an unchanged skill was made in another way: the line breaks there."""
+def _stretches(placed: Sequence[tuple[Moment, float]]) -> Iterator[Stretch]:
+    """The curve breaks where an unchanged skill was measured again: in another way."""
     points: list[tuple[float, float, int]] = []
-    before: Moment | None = None
-    for moment, x in zip(moments, place, strict=True):
-        again = moment.entry.kind == "measure" and before is not None
-        if again and before is not None and before.skill_sha256 == moment.skill_sha256 and points:
+    known = ""
+    for moment, x in placed:
+        entry = moment.entry
+        if entry.kind == "measure" and known == moment.skill_sha256 and points:
             yield _stretch(points)
             points = []
         if moment.current_score is not None:
-            points.append((x, moment.current_score, _tasks(moment, points)))
-        before = moment
+            # a candidate that went says nothing of the tasks that the current score stands on
+            tasks = points[-1][2] if points else 0
+            if entry.tasks and (entry.kind in ("start", "measure") or entry.stays or not tasks):
+                tasks = entry.tasks
+            points.append((x, moment.current_score, tasks))
+        known = moment.skill_sha256
     if points:
         yield _stretch(points)
-
-
-def _tasks(moment: Moment, points: Sequence[tuple[float, float, int]]) -> int:
-    """The tasks that the current score stands on: a candidate that went says nothing of them."""
-    before = points[-1][2] if points else 0
-    entry = moment.entry
-    own = entry.kind in ("start", "measure") or entry.stays or not before
-    return entry.tasks if own and entry.tasks else before
 
 
 def _stretch(points: Sequence[tuple[float, float, int]]) -> Stretch:
@@ -138,47 +136,19 @@ def _points(pairs: Iterator[tuple[float, float]] | Sequence[tuple[float, float]]
 
 def _mark(moment: Moment, x: float) -> Mark:
     entry = moment.entry
+    plain = entry.kind in ("start", "measure")
+    told = "the skill as it stands" if plain else entry.verdict
+    title = f"{_NAMES[entry.kind].format(entry)}: {told}"
     if entry.score_after is None:
-        return Mark(x, _y(0), "none", f"{_name(entry)}: {_fate(entry)}", anchor(entry))
-    kind: Literal["merged", "reverted", "measured"] = (
-        "measured"
-        if entry.kind in ("start", "measure")
-        else "merged"
-        if entry.stays
-        else "reverted"
-    )
-    told = f"{_name(entry)}: {_fate(entry)}, {score(entry.score_after)}"
+        return Mark(x, _y(0), "none", title, anchor(entry))
     on = f" on {plural(entry.tasks, 'task')}" if entry.tasks else ""
-    return Mark(x, _y(entry.score_after), kind, told + on, anchor(entry))
-
-
-def _fate(entry: HistoryEntry) -> str:
-    if entry.kind in ("start", "measure"):
-        return "the skill as it stands"
-    return entry.verdict
-
-
-def _name(entry: HistoryEntry) -> str:
-    names = {
-        "start": "First measurement",
-        "measure": "Measured again",
-        "step": f"Step {entry.step}",
-        "notes": f"Reminders of step {entry.step}",
-        "slow_update": f"End of epoch {entry.epoch}",
-    }
-    return names[entry.kind]
-
-
-def _labels(moments: Sequence[Moment], place: Sequence[float]) -> Iterator[tuple[float, str]]:
-    steps = [
-        (x, moment.entry.step)
-        for moment, x in zip(moments, place, strict=True)
-        if moment.entry.kind == "step"
-    ]
-    every = -(-len(steps) // _MOST_LABELS) or 1
-    for number, (x, step) in enumerate(steps):
-        if number % every == 0:
-            yield x, str(step)
+    return Mark(
+        x,
+        _y(entry.score_after),
+        "measured" if plain else "merged" if entry.stays else "reverted",
+        f"{title}, {score(entry.score_after)}{on}",
+        anchor(entry),
+    )
 
 
 # Tasks by measurements: which task was solved under which candidate, as few SVG paths.
@@ -225,6 +195,8 @@ class OutcomeMap:
     columns: tuple[Column, ...]
     paths: Mapping[Outcome, str]
     cell: int
+    width: int
+    height: int
     row: int = _ROW
     head: int = _HEAD
 
@@ -238,16 +210,6 @@ class OutcomeMap:
             if number % every == 0
         )
 
-    @property
-    def width(self) -> int:
-        """Width of the drawing."""
-        return self.cell * len(self.columns)
-
-    @property
-    def height(self) -> int:
-        """Height of the drawing."""
-        return self.row * len(self.rows)
-
 
 def outcome_map(columns: Sequence[Column]) -> OutcomeMap:
     """Draw ``columns`` side by side, the tasks that were solved least often at the top."""
@@ -255,7 +217,8 @@ def outcome_map(columns: Sequence[Column]) -> OutcomeMap:
     rows = sorted((_row(name, columns) for name in names), key=lambda row: (row.solved, row.task))
     cell = max(4, min(18, 860 // max(len(columns), 1)))
     paths = {kind: _path(kind, rows, cell) for kind in _OUTCOMES}
-    return OutcomeMap(tuple(rows), tuple(columns), paths, cell)
+    width, height = cell * len(columns), _ROW * len(rows)
+    return OutcomeMap(tuple(rows), tuple(columns), paths, cell, width, height)
 
 
 def _row(task: str, columns: Sequence[Column]) -> Row:

@@ -6,7 +6,7 @@ the same in Markdown, in a table's cell and between HTML tags.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote as parse_quote
 
@@ -202,16 +202,22 @@ def compose(
     short, the others become rows of one table, and the last ones a number.
     """
     room = limit - size(head) - size(tail) - size(row_heading) - 200
-    shown = list(_fitting(sections, room))
-    room -= sum(size(text) + 2 for text in shown)
-    rows = list(_rows(sections[len(shown) :], room))
+    # full texts leave room for the rows of all that follow, but not more than a third of it
+    reserve = min(sum(size(section.row) + 1 for section in sections), room // 3)
+    shown, rows = list[str](), list[str]()
+    for section in sections:
+        row = size(section.row) + 1
+        reserve = max(0, reserve - row)
+        fit = (one for one in (section.full, section.short) if size(one) + 2 + reserve <= room)
+        text = "" if rows else next(fit, "")
+        room -= size(text) + 2 if text else row
+        if room < 0:
+            break
+        (shown if text else rows).append(text or section.row)
     left_out = len(sections) - len(shown) - len(rows)
-    parts = [head, *shown]
-    if rows:
-        parts.append("\n".join((row_heading, *rows)))
-    if left_out:
-        parts.append(f"<sub>and {left_out:,} more before that</sub>")
-    return cut("\n\n".join((*parts, tail)) if tail else "\n\n".join(parts), limit)
+    more = f"<sub>and {left_out:,} more before that</sub>" if left_out else ""
+    listed = "\n".join((row_heading, *rows)) if rows else ""
+    return cut(join(head, *shown, listed, more, tail), limit)
 
 
 def cut(text: str, limit: int) -> str:
@@ -228,30 +234,6 @@ def cut(text: str, limit: int) -> str:
             break
         lines.append(line)
     return "\n".join(lines) + _closing(lines) + _CUT
-
-
-def _fitting(sections: Sequence[Section], room: int) -> Iterator[str]:
-    """The first sections, as long as the rows of all others fit behind them."""
-    reserve = sum(size(section.row) + 1 for section in sections)
-    reserve = min(reserve, room // 3)
-    for section in sections:
-        reserve = max(0, reserve - size(section.row) - 1)
-        text = next(
-            (text for text in (section.full, section.short) if size(text) + 2 + reserve <= room),
-            None,
-        )
-        if not text:
-            return
-        room -= size(text) + 2
-        yield text
-
-
-def _rows(sections: Sequence[Section], room: int) -> Iterator[str]:
-    for section in sections:
-        room -= size(section.row) + 1
-        if room < 0:
-            return
-        yield section.row
 
 
 def _closing(lines: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from skillopt_ci.ledger.records import (
     StepRecord,
     TaskOutcome,
     UsageRecord,
+    verdict,
 )
 from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.types import Status
@@ -106,3 +107,18 @@ def test_only_what_was_accepted_was_merged(action: str, merged: bool) -> None:
     )
     assert not record.merged
     assert record.model_copy(update={"decision": decision(action)}).merged is merged
+
+
+@pytest.mark.parametrize(
+    ("action", "score_after", "words"),
+    [
+        ("accept_new_best", 0.75, "merged, new best"),
+        ("accept", 0.75, "merged"),
+        ("reject", 0.25, "reverted"),
+        ("reject", None, "nothing changed"),
+        ("skip_no_patches", None, "nothing proposed"),
+        ("an action of a later version", 0.5, "an action of a later version"),
+    ],
+)
+def test_an_action_is_put_into_words(action: str, score_after: float | None, words: str) -> None:
+    assert verdict(action, score_after) == words
