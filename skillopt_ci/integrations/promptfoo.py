@@ -1,10 +1,10 @@
 """promptfoo's tests as tasks: the target answers each prompt, and the assertions grade it."""
 
 import json
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -19,10 +19,11 @@ from skillopt_ci.errors import UsageError
 from skillopt_ci.integrations.promptfoo_assertions import (
     AssertionShape,
     FileShape,
+    Grading,
     PromptShape,
     TestShape,
     kind_of,
-    refuse_unsupported,
+    unsupported,
 )
 from skillopt_ci.messages import Message
 from skillopt_ci.rollout.environment import Environment, Parts, Split
@@ -47,8 +48,6 @@ class PromptfooEnvironment(Environment):
     ) -> None:
         self._functions = Functions(environ)
         require("jinja2", "promptfoo")
-        # Here and not above: only now it is known that Jinja is there.
-
         super().__init__(options, root)
         self._read = read_options(PromptfooOptions, options, "promptfoo")
         self._file = root / self._read.file
@@ -57,8 +56,19 @@ class PromptfooEnvironment(Environment):
             Task(
                 id=test.id,
                 messages=test.messages,
-                references=_answers(test.assertions),
-                reference_text=_told(test.assertions),
+                references=tuple(
+                    str(one.value)
+                    for one in test.assertions
+                    if one.type == "equals" and not isinstance(one.value, dict | list)
+                ),
+                reference_text=yaml.safe_dump(  # for the analysts of training tasks
+                    [
+                        one.model_dump(mode="json", exclude_defaults=True, by_alias=True)
+                        for one in test.assertions
+                    ],
+                    sort_keys=False,
+                    allow_unicode=True,
+                ),
                 task_type=str(test.metadata.get("task_type", "")),
                 metadata={
                     "description": test.description,
@@ -83,8 +93,6 @@ class PromptfooEnvironment(Environment):
 
     async def grade(self, task: Task, attempt: Attempt, parts: Parts) -> Score:
         """Grade by the test's assertions: hard when it passes, soft is its score."""
-        from skillopt_ci.integrations.promptfoo_assertions import Grading  # noqa: PLC0415
-
         test = self._tests[task.id]
         grading = Grading(task, test.vars, self._file.parent, parts.judge, self._functions)
         found = await grading.all_of(test.assertions, test.threshold, attempt.response)
@@ -95,37 +103,14 @@ class PromptfooEnvironment(Environment):
         self._functions.close()
 
 
-def _answers(assertions: tuple[AssertionShape, ...]) -> tuple[str, ...]:
-    return tuple(
-        str(one.value)
-        for one in assertions
-        if one.type == "equals" and not isinstance(one.value, dict | list)
-    )
-
-
-def _told(assertions: tuple[AssertionShape, ...]) -> str:
-    """What is demanded of an answer, for the analysts of training tasks."""
-    demands = [
-        one.model_dump(mode="json", exclude_defaults=True, by_alias=True) for one in assertions
-    ]
-    return yaml.safe_dump(demands, sort_keys=False, allow_unicode=True)
-
-
-# Prompt templates: what promptfoo writes for Nunjucks, rendered by Jinja in its sandbox.
-
-
-@cache
-def _engine() -> ImmutableSandboxedEnvironment:
-    return ImmutableSandboxedEnvironment(autoescape=False, keep_trailing_newline=True)
-
-
 def render(template: str, values: Mapping[str, Any]) -> str:
-    """Fill ``values`` in; a name without a value is empty, as there.
+    """Fill ``values`` into a Nunjucks template, which Jinja reads as well; unset names are empty.
 
     Raises UsageError for a template that cannot be read or used.
     """
     try:
-        return _engine().from_string(template).render(values)
+        engine = ImmutableSandboxedEnvironment(autoescape=False, keep_trailing_newline=True)
+        return engine.from_string(template).render(values)
     except TemplateError as error:
         raise UsageError(f"the template {template[:60]!r} cannot be rendered: {error}") from error
 
@@ -142,9 +127,8 @@ def rendered(value: Any, values: Mapping[str, Any]) -> Any:
     return value
 
 
-# From a promptfoo configuration to tests that are ready to be asked.
-
 _FILE = "file://"
+_PROGRAMS = {".js", ".ts", ".mjs", ".cjs", ".py"}
 #: Between the prompts of a text file.
 _BETWEEN = re.compile(r"^---\s*$", re.MULTILINE)
 
@@ -169,7 +153,8 @@ class Test:
 def read_tests(file: Path) -> tuple[Test, ...]:
     """Read the tests of ``file``: each prompt with each test, variables that are lists spread out.
 
-    Raises UsageError for what cannot be read, and for whatever in it is not supported here.
+    A test with an assertion that cannot be judged here is left out with a warning. Raises
+    UsageError for what cannot be read, and if no test is left.
     """
     config = _shaped(FileShape, _data(file), str(file))
     if config.scenarios:
@@ -177,7 +162,10 @@ def read_tests(file: Path) -> tuple[Test, ...]:
     folder = file.parent
     prompts = [text for prompt in config.prompts for text in _prompts(prompt, folder)]
     tests = [test for given in config.tests for test in _tests(given, folder)]
-    return tuple(_spread(prompts, [_with(config.default, test) for test in tests], file))
+    found = tuple(_spread(prompts, [_with(config.default, test) for test in tests], file))
+    if not found:
+        raise UsageError(f"{file}: there is no test that can be judged here")
+    return found
 
 
 def _spread(prompts: Sequence[str], tests: Sequence[TestShape], file: Path) -> Iterator[Test]:
@@ -185,9 +173,11 @@ def _spread(prompts: Sequence[str], tests: Sequence[TestShape], file: Path) -> I
         where = f"{file}: test {number}"
         if not test.assertions:
             raise UsageError(f"{where} has no assertions, so that every answer would pass")
-        if test.options.transform is not None:
-            raise UsageError(f"{where}: options.transform is not supported")
-        refuse_unsupported(test.assertions, where)
+        transformed = test.options.transform is not None
+        why = "options.transform is not supported" if transformed else unsupported(test.assertions)
+        if why:
+            logging.getLogger(__name__).warning("%s is left out: %s", where, why)
+            continue
         choices = [*_choices(test, file.parent)]
         for variant, chosen in enumerate(choices, 1):
             for place, prompt in enumerate(prompts, 1):
@@ -244,14 +234,11 @@ def _choices(test: TestShape, folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _value(value: Any, folder: Path) -> Any:
-    is_file = isinstance(value, str) and value.startswith(_FILE)
-    return _file_value(value, folder) if is_file else value
-
-
-def _file_value(name: str, folder: Path) -> Any:
-    path = folder / name.removeprefix(_FILE)
-    if path.suffix in {".js", ".ts", ".mjs", ".cjs", ".py"}:
-        raise UsageError(f"{name}: values that a program makes are not supported; write them out")
+    if not (isinstance(value, str) and value.startswith(_FILE)):
+        return value
+    path = folder / value.removeprefix(_FILE)
+    if path.suffix in _PROGRAMS:
+        raise UsageError(f"{value}: values that a program makes are not supported; write them out")
     return _data(path) if path.suffix in {".yaml", ".yml", ".json"} else _text(path)
 
 
@@ -262,15 +249,13 @@ def _tests(given: str | TestShape, folder: Path) -> Iterator[TestShape]:
     path = folder / given.removeprefix(_FILE)
     if path.suffix not in {".yaml", ".yml", ".json", ".jsonl"}:
         raise UsageError(f"{path}: tests are read from .yaml, .json and .jsonl files")
-    for number, one in enumerate(_records(path), 1):
-        yield _shaped(TestShape, one, f"{path}: test {number}")
-
-
-def _records(path: Path) -> list[Any]:
     if path.suffix == ".jsonl":
-        return [json.loads(line) for line in _text(path).splitlines() if line.strip()]
-    data = _data(path)
-    return data if isinstance(data, list) else [data]
+        records = [json.loads(line) for line in _text(path).splitlines() if line.strip()]
+    else:
+        data = _data(path)
+        records = data if isinstance(data, list) else [data]
+    for number, one in enumerate(records, 1):
+        yield _shaped(TestShape, one, f"{path}: test {number}")
 
 
 def _prompts(given: str | PromptShape, folder: Path) -> Iterator[str]:
@@ -279,7 +264,7 @@ def _prompts(given: str | PromptShape, folder: Path) -> Iterator[str]:
         yield name
         return
     path = folder / name.removeprefix(_FILE)
-    if path.suffix in {".js", ".ts", ".mjs", ".cjs", ".py"}:
+    if path.suffix in _PROGRAMS:
         raise UsageError(f"{path}: prompts that a program makes are not supported")
     if path.suffix in {".yaml", ".yml"}:
         yield json.dumps(_data(path), ensure_ascii=False)

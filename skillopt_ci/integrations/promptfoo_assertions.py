@@ -4,7 +4,7 @@ import csv
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +19,6 @@ from referencing import Registry
 
 from skillopt_ci.aio import siblings
 from skillopt_ci.config.scorers import PythonScorer, RubricScorer
-from skillopt_ci.errors import UsageError
 from skillopt_ci.scorers.base import GraderError, Judge, one_line, quote
 from skillopt_ci.scorers.code import Functions, load_function
 from skillopt_ci.scorers.rubric import RubricGrader
@@ -112,13 +111,6 @@ def kind_of(assertion: AssertionShape) -> str:
     return assertion.type.removeprefix(_NOT)
 
 
-def judge_text(assertion: AssertionShape, answer: str) -> Verdict:
-    """Judge an assertion that needs nothing but the answer."""
-    holds, reason = _TEXT[kind_of(assertion)](assertion, answer)
-    passed = holds != is_negated(assertion)
-    return Verdict(passed, float(passed), reason)
-
-
 def combined(
     verdicts: Sequence[Verdict], weights: Sequence[float], threshold: float | None
 ) -> Verdict:
@@ -140,32 +132,27 @@ def combined(
     return Verdict(passed, score, reason)
 
 
-def refuse_unsupported(assertions: Sequence[AssertionShape], where: str) -> None:
-    """Raise UsageError for the first assertion that cannot be judged here, and say why."""
-    for assertion in assertions:
-        kind = kind_of(assertion)
-        if assertion.transform is not None:
-            raise UsageError(f"{where}: {assertion.type}: transform is not supported")
-        if kind in REFUSED:
-            raise UsageError(f"{where}: {assertion.type} is not supported: {REFUSED[kind]}")
-        if kind not in SUPPORTED:
-            raise UsageError(
-                f"{where}: the assertion {assertion.type!r} is not supported; "
-                f"{did_you_mean(kind, SUPPORTED)}"
-            )
-        if kind == "python" and not str(assertion.value).startswith("file://"):
-            raise UsageError(f"{where}: {assertion.type}: name a file, as file://judge.py:function")
-        if kind == "regex":
-            _refuse_pattern(_text(assertion.value), where)
-        refuse_unsupported(assertion.assertions, where)
+def unsupported(assertions: Sequence[AssertionShape]) -> str:
+    """Why the first assertion that cannot be judged here cannot; empty if all can."""
+    return next(filter(None, map(_unsupported, assertions)), "")
 
 
-def _refuse_pattern(pattern: str, where: str) -> None:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        message = f"{where}: {pattern!r} is not a regular expression: {error}"
-        raise UsageError(message) from error
+def _unsupported(assertion: AssertionShape) -> str:
+    kind, name = kind_of(assertion), assertion.type
+    if assertion.transform is not None:
+        return f"{name}: transform is not supported"
+    if kind in REFUSED:
+        return f"{name} is not supported: {REFUSED[kind]}"
+    if kind not in SUPPORTED:
+        return f"the assertion {name!r} is not supported; {did_you_mean(kind, SUPPORTED)}"
+    if kind == "python" and not str(assertion.value).startswith("file://"):
+        return f"{name}: name a file, as file://judge.py:function"
+    if kind == "regex":
+        try:
+            re.compile(_text(assertion.value))
+        except re.error as error:
+            return f"{_text(assertion.value)!r} is not a regular expression: {error}"
+    return unsupported(assertion.assertions)
 
 
 Judged = tuple[bool, str]
@@ -183,33 +170,20 @@ def _equals(assertion: AssertionShape, answer: str) -> Judged:
 
 
 def _contains(assertion: AssertionShape, answer: str) -> Judged:
-    wanted = _cased(assertion, _text(assertion.value))
-    return wanted in _cased(assertion, answer), f"looked for {quote(_text(assertion.value))}"
-
-
-def _contains_any(assertion: AssertionShape, answer: str) -> Judged:
-    texts = _texts(assertion.value)
-    found = any(_cased(assertion, text) in _cased(assertion, answer) for text in texts)
-    return found, f"looked for one of {', '.join(map(quote, texts))}"
-
-
-def _contains_all(assertion: AssertionShape, answer: str) -> Judged:
-    texts = _texts(assertion.value)
-    missing = [text for text in texts if _cased(assertion, text) not in _cased(assertion, answer)]
-    return not missing, f"missing {', '.join(map(quote, missing)) or 'nothing'}"
-
-
-def _starts_with(assertion: AssertionShape, answer: str) -> Judged:
-    return answer.startswith(_text(assertion.value)), f"begins with {quote(answer[:40])}"
-
-
-def _ends_with(assertion: AssertionShape, answer: str) -> Judged:
-    return answer.endswith(_text(assertion.value)), f"ends with {quote(answer[-40:])}"
-
-
-def _regex(assertion: AssertionShape, answer: str) -> Judged:
-    found = re.search(_text(assertion.value), answer)
-    return found is not None, f"searched for {quote(_text(assertion.value))}"
+    """Also ``-any`` and ``-all`` of a list, or of a line with commas (and quotes where needed)."""
+    kind, value = kind_of(assertion), assertion.value
+    listed = kind.endswith(("-any", "-all"))
+    if listed and not isinstance(value, list):
+        rows = csv.reader([_text(value)], skipinitialspace=True)
+        value = [text.strip() for row in rows for text in row]
+    texts = [_text(one) for one in (value if listed else [value])]
+    fold = str.lower if kind.startswith("i") else str
+    missing = [text for text in texts if fold(text) not in fold(answer)]
+    if kind.endswith("-any"):
+        return len(missing) < len(texts), f"looked for one of {', '.join(map(quote, texts))}"
+    if kind.endswith("-all"):
+        return not missing, f"missing {', '.join(map(quote, missing)) or 'nothing'}"
+    return not missing, f"looked for {quote(texts[0])}"
 
 
 def _levenshtein(assertion: AssertionShape, answer: str) -> Judged:
@@ -228,20 +202,17 @@ def _is_json(assertion: AssertionShape, answer: str) -> Judged:
 
 
 def _contains_json(assertion: AssertionShape, answer: str) -> Judged:
-    found = [*_json_values(answer)]
-    faults = [_violation(assertion.value, value) for value in found]
-    return "" in faults, next(filter(None, faults), f"{len(found)} JSON values found")
-
-
-def _json_values(text: str) -> Iterator[Any]:
-    """The objects in a text, none inside another."""
+    """Look at the objects in the answer, none inside another."""
+    found: list[Any] = []
     decoder, place = json.JSONDecoder(), 0
-    while (start := text.find("{", place)) >= 0:
+    while (start := answer.find("{", place)) >= 0:
         try:
-            value, place = decoder.raw_decode(text, start)
-            yield value
+            value, place = decoder.raw_decode(answer, start)
+            found.append(value)
         except (ValueError, RecursionError):
             place = start + 1
+    faults = [_violation(assertion.value, value) for value in found]
+    return "" in faults, next(filter(None, faults), f"{len(found)} JSON values found")
 
 
 def _violation(schema: Any, value: Any) -> str:
@@ -253,20 +224,8 @@ def _violation(schema: Any, value: Any) -> str:
         kind.check_schema(shape)
         fault = best_match(kind(shape, registry=Registry()).iter_errors(value))
     except SchemaError as error:
-        raise UsageError(f"not a JSON Schema: {error.message}") from error
+        raise GraderError(f"not a JSON Schema: {error.message}") from error
     return one_line(f"{fault.json_path}: {fault.message}") if fault else ""
-
-
-def _cased(assertion: AssertionShape, text: str) -> str:
-    return text.lower() if kind_of(assertion).startswith("i") else text
-
-
-def _texts(value: Any) -> list[str]:
-    """The texts of a list, or of a line with commas between them (and quotes where needed)."""
-    if isinstance(value, list):
-        return [_text(one) for one in value]
-    rows = csv.reader([_text(value)], skipinitialspace=True)
-    return [text.strip() for row in rows for text in row]
 
 
 def _text(value: Any) -> str:
@@ -276,15 +235,20 @@ def _text(value: Any) -> str:
 _TEXT: Mapping[str, Callable[[AssertionShape, str], Judged]] = MappingProxyType(
     {
         "equals": _equals,
-        "contains": _contains,
-        "icontains": _contains,
-        "contains-any": _contains_any,
-        "icontains-any": _contains_any,
-        "contains-all": _contains_all,
-        "icontains-all": _contains_all,
-        "starts-with": _starts_with,
-        "ends-with": _ends_with,
-        "regex": _regex,
+        **dict.fromkeys(("contains", "contains-any", "contains-all"), _contains),
+        **dict.fromkeys(("icontains", "icontains-any", "icontains-all"), _contains),
+        "starts-with": lambda assertion, answer: (
+            answer.startswith(_text(assertion.value)),
+            f"begins with {quote(answer[:40])}",
+        ),
+        "ends-with": lambda assertion, answer: (
+            answer.endswith(_text(assertion.value)),
+            f"ends with {quote(answer[-40:])}",
+        ),
+        "regex": lambda assertion, answer: (
+            re.search(_text(assertion.value), answer) is not None,
+            f"searched for {quote(_text(assertion.value))}",
+        ),
         "levenshtein": _levenshtein,
         "is-json": _is_json,
         "contains-json": _contains_json,
@@ -292,7 +256,7 @@ _TEXT: Mapping[str, Callable[[AssertionShape, str], Judged]] = MappingProxyType(
 )
 #: Every type that is understood; ``not-`` may stand before each but ``assert-set``.
 SUPPORTED = (*_TEXT, "python", "llm-rubric", "assert-set")
-#: Types that are refused, and why.
+#: Known types that cannot be judged here, and why.
 REFUSED: Mapping[str, str] = MappingProxyType(
     {
         "javascript": "only promptfoo runs JavaScript; write it as a python file",
@@ -302,9 +266,6 @@ REFUSED: Mapping[str, str] = MappingProxyType(
         "webhook": "grading does not ask servers of its own",
     }
 )
-
-
-# Judging an answer by all assertions of its test, those that ask a model or a program too.
 
 _FUNCTION = "get_assert"
 
@@ -337,9 +298,11 @@ class Grading:
             case "python":
                 return await self._python(assertion, answer)
         try:
-            return judge_text(assertion, answer)
-        except UsageError as error:
-            raise GraderError(f"{assertion.type}: {error.message}") from error
+            holds, reason = _TEXT[kind_of(assertion)](assertion, answer)
+        except GraderError as error:
+            raise GraderError(f"{assertion.type}: {error}") from error
+        passed = holds != is_negated(assertion)
+        return Verdict(passed, float(passed), reason)
 
     async def _rubric(self, assertion: AssertionShape, answer: str) -> Verdict:
         spec = RubricScorer(type="rubric", rubric=str(assertion.value))

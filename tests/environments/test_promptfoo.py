@@ -197,29 +197,46 @@ OK = [{"type": "contains", "value": "x"}]
     ("config", "said"),
     [
         ({"tests": [{"assert": []}]}, "test 1 has no assertions"),
-        ({"tests": [{"assert": [{"type": "javascript", "value": "1"}]}]}, "only promptfoo runs"),
-        ({"tests": [{"assert": [{"type": "similar", "value": "x"}]}]}, "needs an embedding model"),
-        ({"tests": [{"assert": [{"type": "latency", "threshold": 5}]}]}, "judges the server"),
-        ({"tests": [{"assert": [{"type": "cost", "threshold": 5}]}]}, "judges the price"),
-        ({"tests": [{"assert": [{"type": "contain", "value": "x"}]}]}, "did you mean 'contains'?"),
-        ({"tests": [{"assert": [{"type": "python", "value": "len(output) > 3"}]}]}, "name a file"),
-        ({"tests": [{"assert": [{"type": "regex", "value": "("}]}]}, "not a regular expression"),
-        ({"tests": [{"assert": [{**OK[0], "transform": "x"}]}]}, "transform is not supported"),
-        ({"tests": [{"assert": OK, "options": {"transform": "x"}}]}, "options.transform"),
         ({"tests": [{"assert": OK, "vars": {"q": "file://q.js"}}]}, "that a program makes"),
         ({"tests": [{"assert": OK}], "prompts": ["file://p.py"]}, "that a program makes"),
         ({"tests": [{"assert": OK}], "prompts": ["{{ q"]}, "cannot be rendered"),
         ({"tests": "file://tests.csv"}, "tests are read from .yaml"),
         ({"tests": [{"assert": "x"}]}, "promptfooconfig.yaml: tests"),
         ({"tests": [{"assert": OK}], "scenarios": [{}]}, "scenarios are not supported"),
+        ({"tests": [{"assert": [{"type": "cost"}]}]}, "no test that can be judged here"),
     ],
 )  # fmt: skip
-def test_what_is_not_supported_is_refused_before_anything_is_asked(
+def test_read_tests_rejects_files_it_cannot_use(
     tmp_path: Path, config: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(UsageError) as error:
         read_tests(write(tmp_path, **config))
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("test", "why"),
+    [
+        ({"assert": [{"type": "javascript", "value": "1"}]}, "only promptfoo runs"),
+        ({"assert": [{"type": "similar", "value": "x"}]}, "needs an embedding model"),
+        ({"assert": [{"type": "latency", "threshold": 5}]}, "judges the server"),
+        ({"assert": [{"type": "cost", "threshold": 5}]}, "judges the price"),
+        ({"assert": [{"type": "contain", "value": "x"}]}, "did you mean 'contains'?"),
+        ({"assert": [{"type": "python", "value": "len(output) > 3"}]}, "name a file"),
+        ({"assert": [{"type": "regex", "value": "("}]}, "not a regular expression"),
+        ({"assert": [{**OK[0], "transform": "x"}]}, "transform is not supported"),
+        ({"assert": [{"type": "assert-set", "assert": [{"type": "cost"}]}]}, "judges the price"),
+        ({"assert": OK, "options": {"transform": "x"}}, "options.transform"),
+    ],
+)  # fmt: skip
+def test_read_tests_leaves_out_a_test_that_cannot_be_judged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, test: dict[str, Any], why: str
+) -> None:
+    found = read_tests(write(tmp_path, tests=[test, {"assert": OK}]))
+    assert [one.id for one in found] == ["test-2"]
+    (warning,) = caplog.messages
+    assert "test 1 is left out" in warning
+    assert why in warning
 
 
 def test_templates_cannot_reach_the_program(tmp_path: Path) -> None:

@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     ],
     ids=lambda assertion: assertion["type"],
 )
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16.21: one assertion refuses promptfoo's whole file",
-)
 def test_promptfoos_other_tests_are_tasks_all_the_same(
     checkout: Checkout, cli: Cli, assertion: dict[str, Any]
 ) -> None:
