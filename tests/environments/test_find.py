@@ -16,7 +16,7 @@ from skillopt_ci.environments.find import open_environment
 from skillopt_ci.errors import UsageError
 
 if TYPE_CHECKING:
-    from tests.environments.conftest import OpenEnvironment
+    from environments import OpenEnvironment
 
 CLASS = '''
 from skillopt_ci.environments.api import Environment, Message, Task

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from environments import OpenEnvironment, attempt_now
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +19,6 @@ from skillopt_ci.integrations.promptfoo_assertions import AssertionShape, Gradin
 from skillopt_ci.messages import Message
 from skillopt_ci.scorers.base import GraderError
 from skillopt_ci.tasks.task import Task
-from tests.environments.conftest import OpenEnvironment, attempt_now
 
 #: Answers with assertions, and what promptfoo 0.123.1 said of them (its echo provider).
 VERDICTS = json.loads(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from environments import OpenEnvironment, attempt_now, reply
 
 from skillopt_ci.config.config import EnvironmentConfig
 from skillopt_ci.environments.find import open_environment
@@ -20,7 +21,6 @@ from skillopt_ci.model.types import ChatRequest, ModelUnavailable, Role
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.types import Asked, Attempt, Limit, ModelSaid, ToolUsed
 from skillopt_ci.scorers.base import GraderError
-from tests.environments.conftest import OpenEnvironment, attempt_now, reply
 
 pytest.importorskip("inspect_ai", reason="the extra `inspect` is not installed")
 pytestmark = pytest.mark.integration

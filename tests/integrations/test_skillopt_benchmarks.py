@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from environments import OpenEnvironment, attempt_now
 from openpyxl import Workbook
 
 from skillopt_ci.errors import EnvironmentFailure
 from skillopt_ci.model.types import ChatRequest
-from tests.environments.conftest import OpenEnvironment, attempt_now
 
 pytest.importorskip("skillopt", reason="the extra `skillopt` is not installed")
 pytestmark = pytest.mark.integration

@@ -10,6 +10,7 @@ from typing import Any
 
 import openai
 import pytest
+from environments import ScriptedModel, reply
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +26,6 @@ from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.providers import as_sent
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Role
 from skillopt_ci.rollout.types import Asked, ModelSaid, Nudged, ToolUsed
-from tests.environments.conftest import ScriptedModel, reply
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 MESSAGES = st.lists(

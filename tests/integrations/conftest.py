@@ -1,0 +1,1 @@
+from environments import opened  # noqa: F401
