@@ -65,7 +65,7 @@ class Published:
     "GITHUB_REPOSITORY.",
 )
 @global_options
-def command(settings: Globals, publishing: bool) -> ExitCode:
+def comment_command(settings: Globals, publishing: bool) -> ExitCode:
     """Print the comment that shows the run, read from git alone.
 
     With --publish it is posted, together with the pull request and the check. Publishing twice

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import click
 
@@ -26,26 +26,18 @@ from skillopt_ci.redaction import Redact, RedactedStream, unchanged
 from skillopt_ci.sanitize import harmless
 from skillopt_ci.util import lasting_import
 
-# A command group that knows its commands by name and imports one only when it is asked for.
-
-
-class Lazy(NamedTuple):
-    """A command that is imported when it is asked for: ``package.module.attribute``, and its help.
-
-    The help is one line, so that ``--help`` and a misspelt name cost no import.
-    """
-
-    place: str
-    help: str
-
 
 class LazyGroup(click.Group):
-    """A group of commands by name; ``aliases`` maps further names to those."""
+    """A group whose commands are imported only when they are asked for.
+
+    ``commands_by_name`` has for each command the module whose ``NAME_command`` it is, and its line
+    of help, so that ``--help`` and a misspelt name cost no import. ``aliases`` maps further names.
+    """
 
     def __init__(
         self,
         *args: Any,
-        commands_by_name: Mapping[str, Lazy],
+        commands_by_name: Mapping[str, tuple[str, str]],
         aliases: Mapping[str, str] | None = None,
         **how: Any,
     ) -> None:
@@ -54,23 +46,21 @@ class LazyGroup(click.Group):
         self.aliases = dict(aliases or {})
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands' names in the order of the table."""
         del ctx
         return list(self.lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command called ``cmd_name``, if there is one."""
         del ctx
         name = self.aliases.get(cmd_name, cmd_name)
         if name not in self.lazy:
             return None
-        module, _, attribute = self.lazy[name].place.rpartition(".")
-        return cast("click.Command", getattr(lasting_import(module), attribute))
+        module = lasting_import(self.lazy[name][0])
+        return cast("click.Command", getattr(module, f"{name.replace('-', '_')}_command"))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that ``args`` start with; a name that is not one gets the nearest."""
+        """Find the command that ``args`` start with; for a wrong name, suggest the nearest."""
         known = {*self.lazy, *self.aliases}
         if args and args[0] not in known and not args[0].startswith("-"):
             nearest = difflib.get_close_matches(args[0], self.lazy, n=1)
@@ -79,10 +69,9 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table of commands without importing them."""
         del ctx
         with formatter.section("Commands"):
-            formatter.write_dl([(name, lazy.help) for name, lazy in self.lazy.items()])
+            formatter.write_dl([(name, help_line) for name, (_, help_line) in self.lazy.items()])
 
 
 # The crash report: all that a maintainer needs to find a defect, and none of the secrets.
@@ -188,7 +177,9 @@ def describe(
         said = redact(error.message), redact(error.hint)
         return Failure(type(error).__name__, *said, error.exit_code)
     if isinstance(error, click.ClickException):
-        return _usage(error)
+        ctx = getattr(error, "ctx", None)
+        hint = f"See `{ctx.command_path} --help`." if ctx is not None else ""
+        return Failure("UsageError", error.format_message(), hint, ExitCode.USAGE)
     if isinstance(error, KeyboardInterrupt | click.Abort):
         return Failure(
             "Interrupted",
@@ -223,106 +214,43 @@ def tell(failure: Failure, *, as_json: bool, environ: Mapping[str, str]) -> None
         click.echo(json.dumps({"error": error, "exit_code": int(failure.exit_code)}))
 
 
-def _usage(error: click.ClickException) -> Failure:
-    ctx = getattr(error, "ctx", None)
-    hint = f"See `{ctx.command_path} --help`." if ctx is not None else ""
-    return Failure("UsageError", error.format_message(), hint, ExitCode.USAGE)
-
-
-#: Where each command stands, and its line of help.
+#: The module of each command, and its line of help.
 COMMANDS = {
-    "init": Lazy(
-        "skillopt_ci.cli.init.init_command",
-        "Write a configuration and example tasks to start from.",
-    ),
-    "new-env": Lazy(
-        "skillopt_ci.cli.init.new_env_command",
-        "Write an environment to start from: tasks, grading, a test.",
-    ),
-    "quickstart": Lazy(
-        "skillopt_ci.cli.init.quickstart_command",
-        "See a whole training run in a minute, without any key or account.",
-    ),
-    "discover": Lazy(
-        "skillopt_ci.cli.check.discover_command",
-        "Find the skills of this repository, and the runs that train them.",
-    ),
-    "validate": Lazy(
-        "skillopt_ci.cli.check.validate_command",
-        "Check configuration, tasks, skill and repository; call no model.",
-    ),
-    "doctor": Lazy(
-        "skillopt_ci.cli.check.doctor_command",
-        "Ask models, tools and prices whether they are ready; change nothing.",
-    ),
-    "estimate": Lazy(
-        "skillopt_ci.cli.plan.estimate_command",
-        "Say what a step, an epoch and the run will call and cost.",
-    ),
-    "step": Lazy(
-        "skillopt_ci.cli.train.step_command",
-        "Do one training step, or go on with the one in flight.",
-    ),
-    "run": Lazy("skillopt_ci.cli.train.run_command", "Do the steps that are left, up to a budget."),
-    "plan": Lazy(
-        "skillopt_ci.cli.plan.plan_command",
-        "Say which attempts come next, shared out over machines.",
-    ),
-    "rollout": Lazy(
-        "skillopt_ci.cli.plan.rollout_command",
-        "Make one machine's share of the attempts that come next.",
-    ),
-    "finish": Lazy(
-        "skillopt_ci.cli.train.finish_command",
-        "End the run: validate and test the skills, and sum it up.",
-    ),
-    "slow-update": Lazy(
-        "skillopt_ci.cli.train.slow_update_command",
-        "Do the end of an epoch, if one is due: guidance and notes (epoch-end).",
-    ),
-    "eval": Lazy("skillopt_ci.cli.evaluate.eval_command", "Measure a skill on one of the splits."),
-    "trace": Lazy(
-        "skillopt_ci.cli.evaluate.trace_command",
-        "Show how an attempt at a task went, step by step.",
-    ),
-    "rescore": Lazy(
-        "skillopt_ci.cli.evaluate.rescore_command",
-        "Grade the attempts that were made with the scorer as it is now.",
-    ),
-    "calibrate": Lazy(
-        "skillopt_ci.cli.evaluate.calibrate_command",
-        "Say how often the gate errs on your tasks, and what it needs.",
-    ),
-    "status": Lazy("skillopt_ci.cli.show.status_command", "Say where training stands."),
-    "log": Lazy("skillopt_ci.cli.show.log_command", "List the steps of the run."),
-    "diff": Lazy(
-        "skillopt_ci.cli.show.diff_command",
-        "Show what changed in the skill between two of its versions.",
-    ),
-    "show": Lazy(
-        "skillopt_ci.cli.show.show_command", "Show one step: results, edits, gate arithmetic."
-    ),
-    "comment": Lazy(
-        "skillopt_ci.cli.comment.command",
-        "Print what the pull request's comment says, or publish it.",
-    ),
-    "best": Lazy("skillopt_ci.cli.show.best_command", "Print or write the best skill so far."),
-    "report": Lazy(
-        "skillopt_ci.cli.report.report_command",
-        "Write an HTML page that shows what was learned, or serve it live.",
-    ),
-    "export": Lazy(
-        "skillopt_ci.cli.report.export_command", "Write the run as another program's files."
-    ),
-    "config": Lazy(
-        "skillopt_ci.cli.config.config_command",
-        "Print the effective configuration, or its JSON Schema.",
-    ),
-    "simulate": Lazy(
-        "skillopt_ci.cli.config.simulate_command", "Serve a simulated model over HTTP."
-    ),
+    name: (f"skillopt_ci.cli.{module}", help_line)
+    for name, module, help_line in (
+        ("init", "init", "Write a configuration and example tasks to start from."),
+        ("new-env", "init", "Write an environment to start from: tasks, grading, a test."),
+        ("quickstart", "init", "Run a whole training in a minute, without a key or an account."),
+        ("discover", "check", "List the skills of this repository and the runs that train them."),
+        ("validate", "check", "Check configuration, tasks, skill and repository; call no model."),
+        ("doctor", "check", "Check that models, tools and prices are ready; change nothing."),
+        ("estimate", "plan", "Estimate the calls and the cost of a step, an epoch and the run."),
+        ("step", "train", "Do one training step, or resume the one in flight."),
+        ("run", "train", "Do the remaining steps, up to a budget."),
+        ("plan", "plan", "List the next attempts, split into shards for several machines."),
+        ("rollout", "plan", "Roll out one shard of the next attempts."),
+        ("finish", "train", "End the run: evaluate and test the skills, and summarize it."),
+        (
+            "slow-update",
+            "train",
+            "Do the end of an epoch if it is due (alias: epoch-end).",
+        ),
+        ("eval", "evaluate", "Evaluate a skill on a split."),
+        ("trace", "evaluate", "Show an attempt at a task, step by step."),
+        ("rescore", "evaluate", "Grade the recorded attempts with the current scorer."),
+        ("calibrate", "evaluate", "Estimate the gate's error rates and the sample size it needs."),
+        ("status", "show", "Show where training stands."),
+        ("log", "show", "List the steps of the run."),
+        ("diff", "show", "Show what changed in the skill between two of its versions."),
+        ("show", "show", "Show one step: results, edits, gate arithmetic."),
+        ("comment", "comment", "Print the pull request's comment, or publish it."),
+        ("best", "show", "Print or write the best skill so far."),
+        ("report", "report", "Write an HTML page that shows what was learned, or serve it live."),
+        ("export", "report", "Write the run as another program's files."),
+        ("config", "config", "Print the effective configuration, or its JSON Schema."),
+        ("simulate", "config", "Serve a simulated model over HTTP."),
+    )
 }
-
 CLOSED_PIPE = 128 + signal.SIGPIPE
 
 

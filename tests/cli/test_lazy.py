@@ -4,14 +4,14 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from skillopt_ci.cli.main import Lazy, LazyGroup
+from skillopt_ci.cli.main import LazyGroup
 
 BROKEN = 'raise RuntimeError("imported")\n'
 GREET = """import click
 
 
 @click.command()
-def command():
+def greet_command():
     click.echo("hello")
 """
 
@@ -28,8 +28,8 @@ def group(
     return LazyGroup(
         "app",
         commands_by_name={
-            "greet": Lazy(f"{package}.greet.command", "Say hello."),
-            "broken": Lazy(f"{package}.broken.command", "Fail on import."),
+            "greet": (f"{package}.greet", "Say hello."),
+            "broken": (f"{package}.broken", "Fail on import."),
         },
     )
 
