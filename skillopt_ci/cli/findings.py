@@ -270,7 +270,7 @@ def _try_graders(
             judge=None,
             root=loaded.root,
             environ=environ,
-            places=pool,
+            pool=pool,
             limits=loaded.config.rollout.limits,
             functions=functions,
         )

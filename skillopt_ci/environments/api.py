@@ -264,7 +264,7 @@ def try_solutions(
         judge=None,
         root=loaded.root,
         environ=environ,
-        places=places,
+        pool=places,
         limits=settings.limits,
     )
     solver = ScriptedSolver(ScriptedConfig(type="scripted", answer="done"))

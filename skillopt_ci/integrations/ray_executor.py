@@ -367,7 +367,7 @@ def ray_executor(
     require_ray()
     if isinstance(parts.config.rollout.solver, HumanConfig):
         raise UsageError("rollout.executor: ray: a person can only work at this terminal.")
-    shelf, meter = attempting.shelf, attempting.meter
+    shelf, meter = attempting.cache, attempting.meter
     if parts.cache_path is None or shelf is None or meter is None:
         raise UsageError(
             "rollout.executor: ray: answers can be shared between machines only with a cache.",

@@ -1,6 +1,6 @@
-"""Places to work: a computer for each attempt, with the task's files and set-up done."""
+"""A computer for each attempt, with the task's files and set-up done."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -8,13 +8,11 @@ from pathlib import Path
 from skillopt_ci.aio import TimeUp, working_time
 from skillopt_ci.computer.computer import CommandResult, Computer, Computers, ComputerSpec, Network
 from skillopt_ci.config.config import Config
-from skillopt_ci.config.rollout import ComputerBlock, LimitChanges
+from skillopt_ci.config.rollout import ComputerBlock
 from skillopt_ci.errors import ComputerFailure, FileRefused, TaskFileError, UsageError
 from skillopt_ci.scorers.base import last_words
 from skillopt_ci.tasks.records import task_files
-from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile
-
-_NOTHING = ComputerTask(ComputerBlock())
+from skillopt_ci.tasks.task import ComputerTask, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +23,10 @@ class ComputerPool:
     base: ComputerSpec = field(default_factory=ComputerSpec)
     common: ComputerTask | None = None
 
-    def needed(self, task: Task) -> bool:
-        """Whether ``task`` itself asks for a computer."""
-        return task.computer is not None or self.common is not None
-
     def block(self, task: Task) -> ComputerBlock:
         """What ``task`` asks for, with what all tasks have in common."""
-        own = task.computer or _NOTHING
-        return own.block.over(None if self.common is None else self.common.block)
-
-    def limits(self, task: Task) -> LimitChanges | None:
-        """The limits that belong to ``task``."""
-        return self.block(task).limits
+        own = ComputerBlock() if task.computer is None else task.computer.block
+        return own.over(None if self.common is None else self.common.block)
 
     def open(self, task: Task) -> AbstractAsyncContextManager[Computer]:
         """A fresh computer for ``task``, without its files."""
@@ -77,31 +67,15 @@ class ComputerPool:
         common = () if self.common is None else self.common.files
         own = () if task.computer is None else task.computer.files
         try:
-            await write_files(computer, {file.name: file for file in (*common, *own)}.values())
+            for file in {file.name: file for file in (*common, *own)}.values():
+                await computer.write(file.name, file.content.encode())
         except FileRefused as error:
             raise ComputerFailure(f"The files of task {task.id!r}: {error}") from error
-        await run_setup(computer, self.block(task).setup, seconds, f"task {task.id!r}")
-
-
-async def write_files(computer: Computer, files: Iterable[TaskFile]) -> None:
-    """Write ``files`` to the workspace."""
-    for file in files:
-        await computer.write(file.name, file.content.encode())
-
-
-async def run_setup(
-    computer: Computer, commands: Iterable[Sequence[str]], seconds: float, whose: str
-) -> None:
-    """Run ``commands`` one after the other.
-
-    Raises :class:`~skillopt_ci.errors.ComputerFailure` for one that fails.
-    """
-    for number, command in enumerate(commands, start=1):
-        result = await computer.run(command, timeout=seconds)
-        if result.exit_code or result.timed_out:
-            raise ComputerFailure(
-                f"Set-up command {number} of {whose} {how_it_ended(result, seconds)}"
-            )
+        for number, command in enumerate(self.block(task).setup, start=1):
+            result = await computer.run(command, timeout=seconds)
+            if result.exit_code or result.timed_out:
+                how = how_it_ended(result, seconds)
+                raise ComputerFailure(f"Set-up command {number} of task {task.id!r} {how}")
 
 
 def how_it_ended(result: CommandResult, seconds: float) -> str:
@@ -127,9 +101,6 @@ async def _within(seconds: float, task: Task) -> AsyncIterator[None]:
         ) from None
 
 
-# The computers that a configuration asks for.
-
-
 def open_computer_pool(
     config: Config, root: Path, environ: Mapping[str, str]
 ) -> ComputerPool | None:
@@ -137,18 +108,14 @@ def open_computer_pool(
 
     Raises UsageError for files in `rollout.task` that are not there.
     """
-    settings = config.rollout.computer
+    settings, block = config.rollout.computer, config.rollout.task
     if settings is None:
         return None
     # Imported late: runs that only chat need none of it.
     from skillopt_ci.computer.build import computers, spec  # noqa: PLC0415
 
-    common = None if config.rollout.task is None else _common(config.rollout.task, root)
-    return ComputerPool(computers(settings, environ), spec(settings), common)
-
-
-def _common(block: ComputerBlock, root: Path) -> ComputerTask:
     try:
-        return ComputerTask(block, task_files(block.files, root))
+        common = None if block is None else ComputerTask(block, task_files(block.files, root))
     except (TaskFileError, ValueError) as error:
         raise UsageError(f"rollout.task: files: {error}") from error
+    return ComputerPool(computers(settings, environ), spec(settings), common)

@@ -12,7 +12,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 from skillopt_ci.progress import Note, Observer, silent
 from skillopt_ci.redaction import Redact, redacted_line, unchanged
@@ -32,6 +32,8 @@ from skillopt_ci.rollout.types import (
 
 #: Version of the events' keys; a reader leaves out what it does not know.
 EVENTS_VERSION = 1
+#: So many files of a run are kept, the newest ones.
+KEPT_FILES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +107,11 @@ class AttemptEnded:
 RolloutEvent = AttemptStarted | StepTaken | TryFailed | WorkEnded | AttemptEnded
 
 
-class Recorder(Protocol):
-    """Takes events of the attempt that is under way; must not raise, nor take long."""
-
-    def __call__(self, event: RolloutEvent) -> None:
-        """Take note of ``event``."""
-        ...
+#: Takes events of the attempt that is under way; must not raise, nor take long.
+Recorder = Callable[[RolloutEvent], object]
 
 
 def ignore_event(event: RolloutEvent) -> None:
-    """Record nothing."""
     del event
 
 
@@ -132,23 +129,6 @@ _TYPES: Mapping[type[object], str] = MappingProxyType(
         GradedStep: "step_graded",
     }
 )
-
-
-def as_json(event: RolloutEvent) -> dict[str, object]:
-    """The event's keys with their values, its ``type`` first; see :func:`shallow` for the rest."""
-    told = event.step if isinstance(event, StepTaken) else event
-    return {"type": _TYPES[type(told)], **shallow(told)}
-
-
-def shallow(value: object) -> dict[str, object]:
-    """The fields of a dataclass with slots, themselves left as they are: no text is copied."""
-    return {name: getattr(value, name) for name in value.__slots__}  # type: ignore[attr-defined]
-
-
-# The record of what happens in attempts: one file of JSON lines for each piece of work.
-
-#: So many files of a run are kept, the newest ones.
-KEPT_FILES = 100
 
 
 class EventLog:
@@ -200,8 +180,10 @@ class EventLog:
                     if lines and stream is None:  # work that makes no attempt leaves no file
                         self._file.parent.mkdir(parents=True, exist_ok=True)
                         stream = resources.enter_context(FileIO(self._file, "ab"))
-                    if stream is not None:
-                        _write_all(stream, lines.encode())
+                    rest = memoryview(lines.encode())
+                    while stream is not None and rest:
+                        # without a buffer: what is written survives this process
+                        rest = rest[stream.write(rest) :]
         except OSError as error:
             self._failure = str(error)
             for _ in self._batches():
@@ -217,30 +199,28 @@ class EventLog:
             yield "".join(filter(None, lines))
 
     def _line(self, event: RolloutEvent) -> str:
-        now = datetime.fromtimestamp(self._now(), UTC)
+        told = event.step if isinstance(event, StepTaken) else event
         content = {
             "v": EVENTS_VERSION,
             "seq": next(self._numbers),
-            "ts": now.isoformat(timespec="microseconds"),
+            "ts": datetime.fromtimestamp(self._now(), UTC).isoformat(timespec="microseconds"),
             "run": self._run,
-            **shallow(attempt_context()),
-            **self._once(as_json(event)),
+            **_shallow(attempt_context()),
+            "type": _TYPES[type(told)],
+            **_shallow(told),
         }
+        messages = content.get("messages")
+        if isinstance(messages, tuple | list):
+            content["messages"] = [self._short(_shallow(message)) for message in messages]
         try:
             # ASCII: what a model wrote need not be writable as UTF-8
-            line = json.dumps(content, allow_nan=False, default=shallow)
+            line = json.dumps(content, allow_nan=False, default=_shallow)
         except ValueError:
             line = json.dumps(_finite(content), allow_nan=False)
         return redacted_line(line, self._redact) + "\n"
 
-    def _once(self, event: dict[str, object]) -> dict[str, object]:
-        """The event, with the system prompt only where the file does not have it yet."""
-        messages = event.get("messages")
-        if not isinstance(messages, tuple | list):
-            return event
-        return {**event, "messages": [self._short(shallow(message)) for message in messages]}
-
     def _short(self, message: dict[str, object]) -> dict[str, object]:
+        """The message; a system prompt that the file has already only by its fingerprint."""
         if message["role"] != "system":
             return message
         content = str(message["content"]).encode("utf-8", "surrogatepass")
@@ -250,11 +230,9 @@ class EventLog:
         return {**message, "sha256": name, **({"content": None} if known else {})}
 
 
-def _write_all(stream: FileIO, content: bytes) -> None:
-    """Write without a buffer: what is written survives this process."""
-    rest = memoryview(content)
-    while rest:
-        rest = rest[stream.write(rest) :]
+def _shallow(value: object) -> dict[str, object]:
+    """The fields of a dataclass with slots, themselves left as they are: no text is copied."""
+    return {name: getattr(value, name) for name in value.__slots__}  # type: ignore[attr-defined]
 
 
 def _finite(value: object) -> object:
@@ -262,7 +240,7 @@ def _finite(value: object) -> object:
     if isinstance(value, float):
         return value if value - value == 0 else None
     if is_dataclass(value):
-        return _finite(shallow(value))
+        return _finite(_shallow(value))
     if isinstance(value, dict):
         return {key: _finite(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -291,22 +269,16 @@ def read_events(folder: Path) -> Iterator[dict[str, Any]]:
                     event = json.loads(line)
                 except ValueError:
                     continue
-                if isinstance(event, dict) and event.get("v") == EVENTS_VERSION:
-                    _complete(event, known)
-                    yield event
-
-
-def _complete(event: dict[str, Any], known: dict[str, str]) -> None:
-    """Put the system prompts back that stand in the file only once."""
-    for message in event.get("messages") or ():
-        name = message.get("sha256")
-        if name is not None and message.get("content") is not None:
-            known[name] = message["content"]
-        elif name is not None:
-            message["content"] = known.get(name, "")
-
-
-# The course of attempts, read back from their events.
+                if not isinstance(event, dict) or event.get("v") != EVENTS_VERSION:
+                    continue
+                for message in event.get("messages") or ():
+                    # system prompts stand in the file only once
+                    name = message.get("sha256")
+                    if name is not None and message.get("content") is not None:
+                        known[name] = message["content"]
+                    elif name is not None:
+                        message["content"] = known.get(name, "")
+                yield event
 
 
 @dataclass(slots=True)
@@ -347,9 +319,8 @@ def attempt_traces(events: Iterable[Mapping[str, Any]]) -> Iterator[AttemptTrace
     for event in events:
         key = (event.get("stage"), event.get("task"), event.get("attempt"))
         if event.get("type") == "attempt_started":
-            left = under_way.pop(key, None)
-            if left is not None:
-                yield left
+            if key in under_way:
+                yield under_way.pop(key)
             under_way[key] = AttemptTrace(
                 str(key[0]),
                 str(key[1]),
@@ -357,10 +328,10 @@ def attempt_traces(events: Iterable[Mapping[str, Any]]) -> Iterator[AttemptTrace
                 str(event.get("solver", "")),
                 str(event.get("skill_sha256", "")),
             )
-        course = under_way.get(key)
-        if course is None:
+        trace = under_way.get(key)
+        if trace is None:
             continue
-        course.events.append(event)
+        trace.events.append(event)
         if event.get("type") == "attempt_ended":
             yield under_way.pop(key)
     yield from under_way.values()

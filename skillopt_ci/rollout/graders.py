@@ -1,9 +1,8 @@
-"""The scorer of each task: its own, or the run's."""
+"""Grading of attempts: by the task's scorer or the run's, on a computer where one is asked for."""
 
 import hashlib
 import secrets
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree as ET
@@ -16,7 +15,6 @@ from skillopt_ci.config.scorers import (
     AnyScorer,
     CommandScorer,
     ComputerScorer,
-    JUnitReport,
     PythonScorer,
     RubricScorer,
     ScorerSpec,
@@ -43,62 +41,8 @@ from skillopt_ci.scorers.build import NEEDS_COMPUTER, build_scorer
 from skillopt_ci.scorers.code import CodeGrader, Functions
 from skillopt_ci.tasks.task import Task
 
-# Test reports in JUnit's XML: how many tests there were, and how many of them passed.
-
-_NOT_PASSED = ("failure", "error")
-
-
-@dataclass(frozen=True, slots=True)
-class TestCounts:
-    """``failed`` names the tests that did not pass; skipped ones are not counted at all."""
-
-    __test__ = False
-
-    passed: int
-    failed: tuple[str, ...]
-
-    @property
-    def total(self) -> int:
-        """The tests that were run."""
-        return self.passed + len(self.failed)
-
-
-def read_report(content: bytes) -> TestCounts:
-    """Count the test cases of a report.
-
-    It was written where an agent's code ran: document types, with which XML can be made to grow,
-    are refused. Raises :class:`~skillopt_ci.scorers.base.GraderBroke` for what is no report.
-    """
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise GraderBroke(f"the test report is not UTF-8: {error}") from error
-    if "<!DOCTYPE" in text or "<!ENTITY" in text:
-        raise GraderBroke("the test report has a document type")
-    try:
-        root = ET.fromstring(text)  # noqa: S314 - no entities without a document type
-    except (ET.ParseError, ValueError) as error:
-        raise GraderBroke(f"the test report is no XML: {error}") from error
-    if root.tag not in ("testsuites", "testsuite"):
-        raise GraderBroke(f"the test report begins with <{root.tag[:40]}>, not with <testsuites>")
-    return _count(root)
-
-
-def _count(root: ET.Element) -> TestCounts:
-    passed, failed = 0, list[str]()
-    for case in root.iter("testcase"):
-        if case.find("skipped") is not None:
-            continue
-        if any(case.find(tag) is not None for tag in _NOT_PASSED):
-            failed.append(case.get("name") or "a test without a name")
-        else:
-            passed += 1
-    return TestCounts(passed, tuple(failed))
-
-
-# The scorer that looks at what an agent left behind, on a computer that the agent never had.
-
 _REPORT_BYTES = 10_000_000
+_NOT_PASSED = ("failure", "error")
 #: Statuses of commands that a signal ended; some programs end with 255 by themselves.
 _SIGNALLED = range(129, 193)
 #: Takes away what stands in the way of the files that are named: an agent may have put a symbolic
@@ -155,11 +99,14 @@ sys.meta_path.insert(sys.meta_path.index(PathFinder), InstalledFirst)
 
 @dataclass(frozen=True, slots=True)
 class ComputerGrader:
-    """Grades one ``attempt``; ``root`` is the folder that ``spec.folder`` is relative to."""
+    """Looks at what one ``attempt`` left behind, on a computer that the agent never had.
+
+    ``root`` is the folder that ``spec.folder`` is relative to.
+    """
 
     spec: ComputerScorer
     attempt: Attempt
-    places: ComputerPool
+    pool: ComputerPool
     root: Path
     limits: AttemptLimits
 
@@ -179,8 +126,8 @@ class ComputerGrader:
     async def score_empty(self, task: Task) -> Score:
         """Grade what an agent leaves that does nothing; raises :class:`GraderError`."""
         try:
-            async with self.places.prepared(task, self.limits.setup_seconds) as computer:
-                paths = self.places.block(task).artifacts
+            async with self.pool.prepared(task, self.limits.setup_seconds) as computer:
+                paths = self.pool.block(task).artifacts
                 artifacts = await computer.export(paths, max_bytes=ARTIFACT_BYTES)
                 untouched = Attempt((), "", artifacts=artifacts, computer=computer)
                 if self.spec.same_computer:
@@ -196,10 +143,12 @@ class ComputerGrader:
                 left, fault = await self._run_work(task, left)
             if fault:
                 return verdict(False, fault, response)
-            async with self._computer(task, attempt, left) as computer:
-                grading = await self._lay_over(computer)
-                await self._set_up(grading)
-                return await self._verdict(grading, response)
+            if self.spec.same_computer and attempt.computer is not None:
+                return await self._grade_on(attempt.computer, response)
+            async with self.pool.open(task) as computer:
+                if left:
+                    await computer.load(left)
+                return await self._grade_on(computer, response)
         except FileRefused as refused:
             raise GraderBroke(refused.message) from refused
         except ComputerFailure as failure:
@@ -207,96 +156,72 @@ class ComputerGrader:
 
     async def _run_work(self, task: Task, left: bytes) -> tuple[bytes, str]:
         """What the work leaves when it is run where no grader is, and why that was ended."""
-        async with self.places.open(task) as computer:
+        async with self.pool.open(task) as computer:
             await computer.load(left)
             for command in self.spec.run_work or ():
                 result = await computer.run(command, timeout=self.limits.grading_seconds)
                 if result.timed_out or result.limit:
-                    return (
-                        b"",
-                        f"running the work {how_it_ended(result, self.limits.grading_seconds)}",
-                    )
+                    how = how_it_ended(result, self.limits.grading_seconds)
+                    return b"", f"running the work {how}"
             found = unpack(await computer.export(["**"], max_bytes=ARTIFACT_BYTES))
         below = (replace(member, name=f"work/{member.name}") for member in found)
         return pack([Member("work", folder=True), *below]), ""
 
-    @asynccontextmanager
-    async def _computer(self, task: Task, attempt: Attempt, left: bytes) -> AsyncIterator[Computer]:
-        own = attempt.computer if self.spec.same_computer else None
-        if own is not None:
-            yield own
-            return
-        async with self.places.open(task) as computer:
-            if left:
-                await computer.load(left)
-            yield computer
-
-    async def _lay_over(self, computer: Computer) -> "_Grading":
-        files = dict(grader_files(self.spec, self.root))
+    async def _install(
+        self, computer: Computer
+    ) -> Callable[[Sequence[str]], Awaitable[CommandResult]]:
+        """Lay the grader's files over what is there; return what runs its commands."""
+        files, seconds = dict(grader_files(self.spec, self.root)), self.limits.grading_seconds
         stale = () if self.spec.report is None else (self.spec.report.file,)
-        seconds = self.limits.grading_seconds
         if files or stale:
-            cleared = await computer.run(
-                ["sh", "-c", _CLEAR, "sh", *files, *stale], timeout=seconds
-            )
+            clear = ["sh", "-c", _CLEAR, "sh", *files, *stale]
+            cleared = await computer.run(clear, timeout=seconds)
             if cleared.exit_code or cleared.timed_out:
                 raise GraderBroke(f"making room for the grader {how_it_ended(cleared, seconds)}")
         for name, content in files.items():
             await computer.write(name, content)
         # A name that nobody can have guessed, on the agent's own computer neither.
         folder = f".grading-{secrets.token_hex(8)}"
-        site = f"OWN = {sorted(_modules(files))!r}\n{_SITE}"
+        modules = {PurePosixPath(name).parts[0].removesuffix(".py") for name in files}
+        site = f"OWN = {sorted(modules)!r}\n{_SITE}"
         await computer.write(f"{HOME}/{folder}/sitecustomize.py", site.encode())
-        return _Grading(computer, folder, seconds)
 
-    async def _set_up(self, grading: "_Grading") -> None:
+        async def run(command: Sequence[str]) -> CommandResult:
+            in_order = ["sh", "-c", _IN_ORDER, "sh", folder, *command]
+            return await computer.run(in_order, timeout=seconds)
+
+        return run
+
+    async def _grade_on(self, computer: Computer, response: str) -> Score:
+        run, seconds = await self._install(computer), self.limits.grading_seconds
         for number, command in enumerate(self.spec.setup, start=1):
-            result = await grading.run(command)
+            result = await run(command)
             if result.exit_code or result.timed_out:
-                how = how_it_ended(result, grading.seconds)
+                how = how_it_ended(result, seconds)
                 failure = ComputerFailure(f"Set-up command {number} of the grader {how}")
                 raise GraderBroke(failure.message) from failure
-
-    async def _verdict(self, grading: "_Grading", response: str) -> Score:
-        report, command = self.spec.report, self.spec.command
-        result = await grading.run(report.command if report else command or ())
-        how = f"the grading command {how_it_ended(result, grading.seconds)}"
+        report = self.spec.report
+        result = await run(report.command if report else self.spec.command or ())
+        how = f"the grading command {how_it_ended(result, seconds)}"
         if result.timed_out and self.spec.on_timeout == "error":
             raise GraderError(how)
         if result.timed_out or result.limit:
             return verdict(False, how, response)
         if result.exit_code in self.spec.error_status or result.exit_code in _SIGNALLED:
             raise GraderBroke(how)
-        if report is not None:
-            return await _reported(grading.computer, report, result, response)
-        return self._printed(result, response)
-
-    def _printed(self, result: CommandResult, response: str) -> Score:
         said = last_words(result.stderr.strip() or result.stdout)
+        if report is not None:
+            try:
+                content = await computer.read(report.file, max_bytes=_REPORT_BYTES)
+            except FileRefused as error:
+                raise GraderBroke(f"there is no test report {report.file}: {said}") from error
+            return _tests_verdict(content, response)
         if self.spec.score == "exit":
             reason = said or f"exit status {result.exit_code}"
             return verdict(result.exit_code == 0, reason, response)
         soft = _number(result)
         reason = last_words(result.stderr) or f"the grading command gave {soft:g}"
         return verdict(reaches(soft, self.spec.hard_at), reason, response, soft=soft)
-
-
-@dataclass(frozen=True, slots=True)
-class _Grading:
-    """A computer with the grader on it; ``folder``, in HOME, puts Python's imports in order."""
-
-    computer: Computer
-    folder: str
-    seconds: float
-
-    async def run(self, command: Sequence[str]) -> CommandResult:
-        ordered = ["sh", "-c", _IN_ORDER, "sh", self.folder, *command]
-        return await self.computer.run(ordered, timeout=self.seconds)
-
-
-def _modules(files: Iterable[str]) -> set[str]:
-    """What a grader with these ``files`` can import from the workspace."""
-    return {PurePosixPath(name).parts[0].removesuffix(".py") for name in files}
 
 
 def grader_files(spec: ComputerScorer, root: Path) -> Iterator[tuple[str, bytes]]:
@@ -315,23 +240,6 @@ def grader_files(spec: ComputerScorer, root: Path) -> Iterator[tuple[str, bytes]
         raise GraderError(f"the grader's files cannot be read: {error}") from error
 
 
-async def _reported(
-    computer: Computer, report: JUnitReport, result: CommandResult, response: str
-) -> Score:
-    try:
-        content = await computer.read(report.file, max_bytes=_REPORT_BYTES)
-    except FileRefused as error:
-        said = last_words(result.stderr.strip() or result.stdout)
-        raise GraderBroke(f"there is no test report {report.file}: {said}") from error
-    counts = read_report(content)
-    if not counts.total:
-        return verdict(False, "the test report has no tests", response)
-    soft = counts.passed / counts.total
-    failed = one_line(f"; failed: {', '.join(counts.failed)}") if counts.failed else ""
-    reason = f"{counts.passed} of {counts.total} tests passed{failed}"
-    return verdict(not counts.failed, reason, response, soft=soft)
-
-
 def _number(result: CommandResult) -> float:
     lines = result.stdout.strip().splitlines() or [""]
     try:
@@ -346,10 +254,45 @@ def _number(result: CommandResult) -> float:
     return soft
 
 
+def _tests_verdict(report: bytes, response: str) -> Score:
+    passed, failed = read_report(report)
+    if not passed and not failed:
+        return verdict(False, "the test report has no tests", response)
+    total = passed + len(failed)
+    names = one_line(f"; failed: {', '.join(failed)}") if failed else ""
+    reason = f"{passed} of {total} tests passed{names}"
+    return verdict(not failed, reason, response, soft=passed / total)
+
+
+def read_report(content: bytes) -> tuple[int, list[str]]:
+    """Count the tests that passed in a report in JUnit's XML, and name those that did not.
+
+    Skipped ones are not counted at all. The report was written where an agent's code ran: document
+    types, with which XML can be made to grow, are refused. Raises
+    :class:`~skillopt_ci.scorers.base.GraderBroke` for what is no report.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise GraderBroke(f"the test report is not UTF-8: {error}") from error
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise GraderBroke("the test report has a document type")
+    try:
+        root = ET.fromstring(text)  # noqa: S314 - no entities without a document type
+    except (ET.ParseError, ValueError) as error:
+        raise GraderBroke(f"the test report is no XML: {error}") from error
+    if root.tag not in ("testsuites", "testsuite"):
+        raise GraderBroke(f"the test report begins with <{root.tag[:40]}>, not with <testsuites>")
+    cases = [case for case in root.iter("testcase") if case.find("skipped") is None]
+    failed = [case for case in cases if any(case.find(tag) is not None for tag in _NOT_PASSED)]
+    names = [case.get("name") or "a test without a name" for case in failed]
+    return len(cases) - len(failed), names
+
+
 class TaskScorers:
     """Finds scorers, and builds each only once however many tasks share it.
 
-    ``places`` are the computers on which agents' work is graded, ``limits`` says how long that may
+    ``pool`` has the computers on which agents' work is graded, ``limits`` says how long that may
     take. ``functions`` are those that grade; whoever makes them closes them.
     """
 
@@ -360,7 +303,7 @@ class TaskScorers:
         judge: Judge | None,
         root: Path,
         environ: Mapping[str, str],
-        places: ComputerPool | None = None,
+        pool: ComputerPool | None = None,
         limits: AttemptLimits | None = None,
         functions: Functions | None = None,
     ) -> None:
@@ -368,7 +311,7 @@ class TaskScorers:
         self._judge = judge
         self._root = root
         self._environ = environ
-        self._places = places
+        self._pool = pool
         self._limits = limits or AttemptLimits()
         self._functions = functions or Functions(environ)
         self._built: dict[str, Scorer] = {}
@@ -377,7 +320,7 @@ class TaskScorers:
         """Grade ``attempt`` with the task's scorer; raises :class:`GraderError`."""
         spec = self.spec(task)
         computer = any(isinstance(part, ComputerScorer) for part in parts_of(spec))
-        scorer = self._build(spec, self._places, attempt, task) if computer else self(task)
+        scorer = self._build(spec, attempt, task) if computer else self(task)
         return await scorer.score(task, attempt.response)
 
     def programs(self, tasks: Iterable[Task]) -> list[tuple[ScorerSpec, Task]]:
@@ -389,15 +332,15 @@ class TaskScorers:
         for task in tasks:
             for part in parts_of(self.spec(task)):
                 key = part.model_dump_json()
-                if isinstance(part, ComputerScorer) and self._places is not None:
-                    key += self._places.block(task).model_dump_json()
+                if isinstance(part, ComputerScorer) and self._pool is not None:
+                    key += self._pool.block(task).model_dump_json()
                 if isinstance(part, ComputerScorer | CommandScorer | PythonScorer):
                     found.setdefault(key, (part, task))
         return list(found.values())
 
     async def try_out(self, part: ScorerSpec, task: Task) -> None:
         """Grade an empty submission with one of :meth:`programs`; raises :class:`GraderError`."""
-        scorer = self._build(part, self._places, Attempt((), ""), task)
+        scorer = self._build(part, Attempt((), ""), task)
         assert isinstance(scorer, ComputerGrader | CodeGrader)  # noqa: S101
         await scorer.score_empty(task)
 
@@ -406,7 +349,7 @@ class TaskScorers:
         spec = self.spec(task)
         key = spec.model_dump_json()
         if key not in self._built:
-            self._built[key] = self._build(spec, None)
+            self._built[key] = self._build(spec)
         return self._built[key]
 
     def spec(self, task: Task) -> ScorerSpec:
@@ -446,25 +389,21 @@ class TaskScorers:
         }
 
     def _build(
-        self,
-        spec: ScorerSpec,
-        places: ComputerPool | None,
-        attempt: Attempt | None = None,
-        task: Task | None = None,
+        self, spec: ScorerSpec, attempt: Attempt | None = None, task: Task | None = None
     ) -> Scorer:
         def on_computer(part: ComputerScorer) -> Scorer:
-            if places is None or attempt is None or task is None:
+            if self._pool is None or attempt is None or task is None:
                 raise UsageError("a computer scorer needs a computer", hint=NEEDS_COMPUTER)
-            limits = self._limits.changed(places.limits(task))
-            return ComputerGrader(part, attempt, places, self._root, limits)
+            limits = self._limits.changed(self._pool.block(task).limits)
+            return ComputerGrader(part, attempt, self._pool, self._root, limits)
 
         return build_scorer(
             spec,
             judge=self._judge,
             root=self._root,
             environ=self._environ,
-            functions=self._functions,
             on_computer=on_computer,
+            functions=self._functions,
         )
 
 

@@ -1,7 +1,7 @@
 """Let a solver work on a task, within its limits, whatever it does."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
@@ -28,10 +28,13 @@ from skillopt_ci.tasks.task import Task
 
 Kind = TypeVar("Kind", bound=Step)
 
+#: How the work ended: with something to grade, or with an outcome of its own.
+Ending = Literal["done", "refused", "agent_error"]
+
 
 @dataclass(slots=True)
 class Transcript:
-    """The conversation so far; ``opening`` is what was asked, ``said`` what came of it."""
+    """An attempt under way: ``opening`` is what was asked, ``said`` what came of it."""
 
     opening: tuple[Message, ...]
     said: list[Message] = field(default_factory=list)
@@ -43,7 +46,7 @@ class Transcript:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The whole conversation."""
+        """The conversation so far."""
         return (*self.opening, *self.said)
 
     def add(self, step: Kind) -> Kind:
@@ -76,9 +79,6 @@ class Transcript:
             limit=limit,
             usage=self.usage,
         )
-
-
-# What an attempt may still ask of its model, checked before each call.
 
 
 class LimitReached(Exception):
@@ -117,36 +117,32 @@ class LimitTracker:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Hold the target's calls of the body, and of tasks that it starts, to this allowance."""
-        token = _ALLOWANCE.set(self)
+        """Hold the target's calls of the body, and of tasks that it starts, to the limits."""
+        token = _TRACKER.set(self)
         try:
             yield
         finally:
-            _ALLOWANCE.reset(token)
+            _TRACKER.reset(token)
 
 
-_ALLOWANCE: ContextVar[LimitTracker | None] = ContextVar("allowance", default=None)
+_TRACKER: ContextVar[LimitTracker | None] = ContextVar("limit_tracker", default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class LimitedClient:
-    """Holds the target's calls to the allowance of the attempt that they are made in, if any."""
+    """Holds the target's calls to the limits of the attempt that they are made in, if any."""
 
     inner: ChatClient
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer ``request``; raises :class:`LimitReached` before a call beyond the limits."""
-        allowance = _ALLOWANCE.get() if request.role is Role.TARGET else None
-        if allowance is None:
+        tracker = _TRACKER.get() if request.role is Role.TARGET else None
+        if tracker is None:
             return await self.inner.complete(request)
-        allowance.admit()
+        tracker.admit()
         reply = await self.inner.complete(request)
-        allowance.charge(reply.usage)
+        tracker.charge(reply.usage)
         return reply
-
-
-#: How the work ended: with something to grade, or with an outcome of its own.
-Ending = Literal["done", "refused", "agent_error"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +166,7 @@ async def run_solver(
     *,
     limits: AttemptLimits | None,
     grade_every_step: bool,
-    told: Callable[[Step], None],
+    told: Callable[[Step], object],
     so_far: Transcript,
 ) -> WorkResult:
     """Let ``solver`` work on ``task``; what it has done is in ``so_far``, even when this raises.
@@ -178,77 +174,66 @@ async def run_solver(
     ``limits`` None leaves it to the solver how long it takes. ``told`` hears of every step. Raises
     what solvers raise that is neither the agent's own failure nor the prompt's.
     """
-    allowance = LimitTracker(limits or AttemptLimits(steps=None))
-    steps = _Steps(place, allowance, so_far, told, grade_every_step)
+    tracker = LimitTracker(limits or AttemptLimits(steps=None))
+    ending: Ending = "done"
+    reason = ""
     try:
         async with working_time(None if limits is None else limits.rollout_seconds):
-            with allowance.applied():
-                attempt = await steps.follow(solver.solve(task, skill, place))
+            with tracker.applied():
+                found = await _followed(
+                    solver, task, skill, place, tracker, grade_every_step, told, so_far
+                )
+        # what the steps tell, where the result leaves that out
+        known = so_far.attempt(found.limit)
+        usages = (found.usage, known.usage, tracker.usage)
+        usage = next((one for one in usages if one != Usage()), Usage())
+        attempt = replace(found, messages=found.messages or known.messages, usage=usage)
     except TimeUp:
         attempt = so_far.attempt(Limit.TIME)
     except LimitReached as reached:
         attempt = so_far.attempt(reached.limit)
     except ModelRefusal as refusal:
-        return _ended(so_far, "refused", refusal.message)
+        attempt, ending, reason = so_far.attempt(), "refused", refusal.message
+        if not so_far.said:
+            attempt = replace(attempt, messages=task.messages)
     except AgentError as error:
-        return _ended(so_far, "agent_error", str(error))
-    return WorkResult(attempt, progress=tuple(so_far.progress))
+        attempt, ending, reason = so_far.attempt(), "agent_error", str(error)
+    return WorkResult(attempt, ending, reason, tuple(so_far.progress))
 
 
-@dataclass(frozen=True, slots=True)
-class _Steps:
-    """Follows the steps of one attempt."""
-
-    place: Workplace
-    allowance: LimitTracker
-    so_far: Transcript
-    told: Callable[[Step], None]
-    grade_every_step: bool
-
-    async def follow(self, steps: AsyncIterator[Step | Attempt]) -> Attempt:
-        """Return the result that ends ``steps``; raises AgentError if there is none, or another."""
-        own = LimitTracker(self.place.limits)
-        result: Attempt | None = None
-        async with aclosing(steps) as followed:  # type: ignore[type-var]  # solvers are generators
-            async for step in followed:
-                if result is not None:
-                    raise AgentError("The solver went on after its result.")
-                if isinstance(step, Attempt):
-                    result = step
-                else:
-                    await self._take(step, own)
-        if result is None:
-            raise AgentError("The solver ended without a result.")
-        return self._whole(result)
-
-    async def _take(self, step: Step, own: LimitTracker) -> None:
-        """Take a step; one that no call of ours announced is counted here."""
-        if isinstance(step, ModelSaid):
-            if not self.allowance.steps:
-                own.admit()
-            own.charge(step.usage)
-        self.so_far.add(step)
-        self.told(step)
-        if self.grade_every_step and isinstance(step, ToolUsed):
-            await self._grade()
-
-    async def _grade(self) -> None:
-        with off_the_clock():
-            try:
-                score = await self.place.grade_now()
-            except GraderError:
-                return  # the work goes on; its end is graded again, and that error is told
-        if score is not None:
-            self.so_far.add(GradedStep(score))
-            self.told(GradedStep(score))
-
-    def _whole(self, attempt: Attempt) -> Attempt:
-        """Return the result, with what its steps tell where it leaves that out."""
-        known = self.so_far.attempt(attempt.limit)
-        told = (attempt.usage, known.usage, self.allowance.usage)
-        usage = next((one for one in told if one != Usage()), Usage())
-        return replace(attempt, messages=attempt.messages or known.messages, usage=usage)
-
-
-def _ended(so_far: Transcript, ending: Ending, reason: str) -> WorkResult:
-    return WorkResult(so_far.attempt(), ending, reason, tuple(so_far.progress))
+async def _followed(
+    solver: Solver,
+    task: Task,
+    skill: str,
+    place: Workplace,
+    tracker: LimitTracker,
+    grade_every_step: bool,
+    told: Callable[[Step], object],
+    so_far: Transcript,
+) -> Attempt:
+    """Return the result that ends the steps; raises AgentError if there is none, or another."""
+    unannounced = LimitTracker(place.limits)
+    result: Attempt | None = None
+    steps = solver.solve(task, skill, place)
+    async with aclosing(steps) as followed:  # type: ignore[type-var]  # solvers are generators
+        async for step in followed:
+            if result is not None:
+                raise AgentError("The solver went on after its result.")
+            if isinstance(step, Attempt):
+                result = step
+                continue
+            if isinstance(step, ModelSaid):
+                if not tracker.steps:  # no call of ours announces it
+                    unannounced.admit()
+                unannounced.charge(step.usage)
+            told(so_far.add(step))
+            if grade_every_step and isinstance(step, ToolUsed):
+                score = None
+                # the end is graded again, and then a grader's error is told
+                with off_the_clock(), suppress(GraderError):
+                    score = await place.grade_now()
+                if score is not None:
+                    told(so_far.add(GradedStep(score)))
+    if result is None:
+        raise AgentError("The solver ended without a result.")
+    return result

@@ -5,33 +5,16 @@ fewer than k attempts) is None, never 0 and never NaN.
 """
 
 import math
-from collections import Counter
+import statistics
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from skillopt_ci.rollout.types import Limit, Rollout, Status
 from skillopt_ci.stats import Interval, t_quantile, wilson
 
-# What kept attempts from being measured, counted.
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorCount:
-    """So many attempts ended with this status, for this reason."""
-
-    status: Status
-    reason: str
-    count: int
-
-
-def error_table(errors: Iterable[tuple[Status, str]]) -> tuple[ErrorCount, ...]:
-    """Count ``errors`` by status and reason, the commonest first."""
-    counted = Counter(errors)
-    rows = (ErrorCount(status, reason, count) for (status, reason), count in counted.items())
-    return tuple(sorted(rows, key=lambda row: (-row.count, row.status, row.reason)))
-
-
-# A mean with its standard error and confidence interval.
+#: The name of the bucket of tasks that have no type.
+OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +48,16 @@ def estimate(
     differs from the others, it is Wilson's, which holds for few values and near the ends.
     """
     n = len(values)
-    mean = math.fsum(values) / n if n else None
+    mean = statistics.fmean(values) if n else None
     error = standard_error(values) if clusters is None else clustered_error(values, clusters)
     groups = None if clusters is None else len(set(clusters))
     if mean is None or error is None:
         return Estimate(mean, None, None, n, groups)
+    if shares and (error == 0 or (clusters is None and all(value in (0, 1) for value in values))):
+        return Estimate(mean, error, wilson(mean, groups or n, confidence), n, groups)
     half = t_quantile(confidence, (groups or n) - 1) * error
-    interval = Interval(mean - half, mean + half)
-    if shares:
-        proportion = clusters is None and all(value in (0, 1) for value in values)
-        interval = (
-            wilson(mean, groups or n, confidence)
-            if proportion or error == 0
-            else Interval(max(0.0, interval.low), min(1.0, interval.high))
-        )
+    low, high = mean - half, mean + half
+    interval = Interval(max(0.0, low), min(1.0, high)) if shares else Interval(low, high)
     return Estimate(mean, error, interval, n, groups)
 
 
@@ -87,7 +66,8 @@ def standard_error(values: Sequence[float]) -> float | None:
     n = len(values)
     if n < 2:  # noqa: PLR2004 - one value has no spread
         return None
-    mean = math.fsum(values) / n
+    mean = statistics.fmean(values)
+    # not `statistics.stdev`: exact fractions cost a hundred times as much, for the last digit
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1) / n)
 
 
@@ -100,113 +80,14 @@ def clustered_error(values: Sequence[float], clusters: Sequence[str]) -> float |
     """
     if len(clusters) != len(values):
         raise ValueError(f"{len(values)} values, but {len(clusters)} clusters")
-    groups = dict.fromkeys(clusters)
-    if len(groups) < 2:  # noqa: PLR2004 - one cluster has no spread
+    if len(set(clusters)) < 2:  # noqa: PLR2004 - one cluster has no spread
         return None
-    mean = math.fsum(values) / len(values)
-    deviations: dict[str, list[float]] = {group: [] for group in groups}
+    mean = statistics.fmean(values)
+    deviations = defaultdict[str, list[float]](list)
     for value, group in zip(values, clusters, strict=True):
         deviations[group].append(value - mean)
     squares = math.fsum(math.fsum(own) ** 2 for own in deviations.values())
-    correction = len(groups) / (len(groups) - 1)
-    return math.sqrt(correction * squares) / len(values)
-
-
-# How long trajectories are.
-
-
-@dataclass(frozen=True, slots=True)
-class Quartiles:
-    """The 25th, 50th and 75th percentile."""
-
-    low: float
-    median: float
-    high: float
-
-
-def quartiles(values: Sequence[float]) -> Quartiles | None:
-    """The quartiles of ``values``, None for none."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    return Quartiles(*(percentile(ordered, share) for share in (0.25, 0.5, 0.75)))
-
-
-def percentile(ordered: Sequence[float], share: float) -> float:
-    """The value that the ``share`` of ``ordered`` (ascending) lies below.
-
-    Between two values it is linear: type 7 of Hyndman and Fan 1996, which NumPy and R default to.
-    """
-    place = share * (len(ordered) - 1)
-    before = math.floor(place)
-    after = min(before + 1, len(ordered) - 1)
-    return ordered[before] + (ordered[after] - ordered[before]) * (place - before)
-
-
-# How many attempts a limit ended, and how many of the failures.
-
-
-@dataclass(frozen=True, slots=True)
-class LimitShare:
-    """The share of attempts that ``limit`` ended: of all measured, and of the unsolved ones.
-
-    ``of_unsolved`` is None where every measured attempt solved its task.
-    """
-
-    limit: Limit
-    of_all: float
-    of_unsolved: float | None
-
-
-def limit_shares(ended: Sequence[tuple[Limit | None, bool]]) -> tuple[LimitShare, ...]:
-    """Shares for each limit that ended some of the attempts, given as (limit, solved)."""
-    unsolved = [limit for limit, solved in ended if not solved]
-    everyone = [limit for limit, _ in ended]
-    return tuple(
-        LimitShare(limit, everyone.count(limit) / len(everyone), _share(unsolved, limit))
-        for limit in Limit
-        if limit in everyone
-    )
-
-
-def model_ended(ended: Sequence[tuple[Limit | None, bool]]) -> float | None:
-    """The share of the unsolved attempts that no limit ended; None where there are none."""
-    return _share([limit for limit, solved in ended if not solved], None)
-
-
-def _share(limits: Sequence[Limit | None], wanted: Limit | None) -> float | None:
-    return limits.count(wanted) / len(limits) if limits else None
-
-
-# Means over attempts, and over tasks however many attempts each has.
-
-
-@dataclass(frozen=True, slots=True)
-class Aggregate:
-    """Mean hard and soft score over the ``n`` measured attempts; ``errors`` were not measured."""
-
-    hard: float
-    soft: float
-    n: int
-    errors: int
-
-    def pessimistic(self) -> "Aggregate":
-        """The means over all attempts, with those that were not measured as failed."""
-        made = self.n + self.errors
-        share = self.n / made if made else 0.0
-        return Aggregate(self.hard * share, self.soft * share, made, 0)
-
-
-def aggregate(rollouts: Sequence[Rollout]) -> Aggregate:
-    """Arithmetic means; no measured attempt at all gives zeros with ``n`` 0 (SkillOpt 1.2)."""
-    measured = [rollout for rollout in rollouts if rollout.status.measured]
-    count = len(measured)
-    return Aggregate(
-        hard=math.fsum(rollout.hard for rollout in measured) / count if count else 0.0,
-        soft=math.fsum(rollout.soft for rollout in measured) / count if count else 0.0,
-        n=count,
-        errors=len(rollouts) - count,
-    )
+    return math.sqrt(len(deviations) / (len(deviations) - 1) * squares) / len(values)
 
 
 def task_means(scores: Iterable[tuple[str, float]]) -> dict[str, float]:
@@ -214,13 +95,10 @@ def task_means(scores: Iterable[tuple[str, float]]) -> dict[str, float]:
 
     Their mean weights tasks alike, whether each has as many attempts as the others or not.
     """
-    by_task: dict[str, list[float]] = {}
+    by_task = defaultdict[str, list[float]](list)
     for task, score in scores:
-        by_task.setdefault(task, []).append(score)
-    return {task: math.fsum(own) / len(own) for task, own in by_task.items()}
-
-
-# Two sets of scores, compared task by task.
+        by_task[task].append(score)
+    return {task: statistics.fmean(own) for task, own in by_task.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +143,31 @@ def paired(
     )
 
 
-# What several attempts at a task say: solved at least once, solved every time.
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """Mean hard and soft score over the ``n`` measured attempts; ``errors`` were not measured."""
+
+    hard: float
+    soft: float
+    n: int
+    errors: int
+
+    def pessimistic(self) -> "Aggregate":
+        """The means over all attempts, with those that were not measured as failed."""
+        made = self.n + self.errors
+        share = self.n / made if made else 0.0
+        return Aggregate(self.hard * share, self.soft * share, made, 0)
+
+
+def aggregate(rollouts: Sequence[Rollout]) -> Aggregate:
+    """Arithmetic means; no measured attempt at all gives zeros with ``n`` 0 (SkillOpt 1.2)."""
+    measured = [rollout for rollout in rollouts if rollout.status.measured]
+    return Aggregate(
+        hard=statistics.fmean([one.hard for one in measured]) if measured else 0.0,
+        soft=statistics.fmean([one.soft for one in measured]) if measured else 0.0,
+        n=len(measured),
+        errors=len(rollouts) - len(measured),
+    )
 
 
 def pass_at_k(attempts: int, solved: int, k: int) -> float | None:
@@ -274,27 +176,26 @@ def pass_at_k(attempts: int, solved: int, k: int) -> float | None:
     Unbiased when ``solved`` of ``attempts`` did (Chen et al. 2021). None for fewer attempts than
     ``k``: they do not tell.
     """
-    if _impossible(attempts, solved, k):
+    _refuse_impossible(attempts, solved, k)
+    if attempts < k:
         return None
     return 1 - math.comb(attempts - solved, k) / math.comb(attempts, k)
 
 
 def pass_hat_k(attempts: int, solved: int, k: int) -> float | None:
     """The chance that all of ``k`` attempts solve the task, pass^k: ``C(c, k) / C(n, k)``."""
-    if _impossible(attempts, solved, k):
-        return None
-    return math.comb(solved, k) / math.comb(attempts, k)
+    _refuse_impossible(attempts, solved, k)
+    return None if attempts < k else math.comb(solved, k) / math.comb(attempts, k)
 
 
-def at_least_k(attempts: int, solved: int, k: int) -> float | None:
-    """1 if at least ``k`` of the attempts solved the task, else 0."""
-    return None if _impossible(attempts, solved, k) else float(solved >= k)
+def _refuse_impossible(attempts: int, solved: int, k: int) -> None:
+    if k < 1 or not 0 <= solved <= attempts:
+        raise ValueError(f"{solved} of {attempts} attempts solved, {k} drawn")
 
 
-Measure = Callable[[int, int, int], float | None]
-
-
-def mean_pass(counts: Iterable[tuple[int, int]], k: int, measure: Measure) -> float | None:
+def mean_pass(
+    counts: Iterable[tuple[int, int]], k: int, measure: Callable[[int, int, int], float | None]
+) -> float | None:
     """The mean of ``measure`` over the tasks, each as (attempts, solved).
 
     None where a single task has fewer than ``k`` attempts: the mean of the others would be one
@@ -302,19 +203,48 @@ def mean_pass(counts: Iterable[tuple[int, int]], k: int, measure: Measure) -> fl
     """
     each = [measure(attempts, solved, k) for attempts, solved in counts]
     known = [value for value in each if value is not None]
-    return math.fsum(known) / len(known) if known and len(known) == len(each) else None
+    return statistics.fmean(known) if known and len(known) == len(each) else None
 
 
-def _impossible(attempts: int, solved: int, k: int) -> bool:
-    if k < 1 or not 0 <= solved <= attempts:
-        raise ValueError(f"{solved} of {attempts} attempts solved, {k} drawn")
-    return attempts < k
+@dataclass(frozen=True, slots=True)
+class ErrorCount:
+    """So many attempts ended with this status, for this reason."""
+
+    status: Status
+    reason: str
+    count: int
 
 
-# Everything that is told of a skill's attempts at once.
+@dataclass(frozen=True, slots=True)
+class LimitShare:
+    """The share of attempts that ``limit`` ended: of all measured, and of the unsolved ones.
 
-#: The name of the bucket of tasks that have no type.
-OTHER = "other"
+    ``of_unsolved`` is None where every measured attempt solved its task.
+    """
+
+    limit: Limit
+    of_all: float
+    of_unsolved: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Quartiles:
+    """The 25th, 50th and 75th percentile."""
+
+    low: float
+    median: float
+    high: float
+
+
+def quartiles(values: Sequence[float]) -> Quartiles | None:
+    """The quartiles of ``values``, None for none.
+
+    Linear between two values: type 7 of Hyndman and Fan 1996, which NumPy and R default to.
+    """
+    if not values:
+        return None
+    several = values if len(values) > 1 else [*values, *values]
+    return Quartiles(*statistics.quantiles(several, n=4, method="inclusive"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,8 +307,9 @@ class Summary:
     ``hard`` and ``soft`` leave out what was not measured; ``pessimistic_hard`` and
     ``pessimistic_soft`` count it as 0, over all tasks (None without any). ``complete`` says that
     every task was measured in each of its attempts, so that nothing is left out. ``missing``
-    names the tasks without any measured attempt. ``pass_at`` and ``pass_hat`` are by k, empty
-    where each task has one attempt.
+    names the tasks without any measured attempt. ``errors`` are counted, the commonest first.
+    ``model_ended`` is the share of the unsolved attempts that no limit ended, None if all were
+    solved. ``pass_at`` and ``pass_hat`` are by k, empty where each task has one attempt.
     """
 
     tasks: int
@@ -406,16 +337,6 @@ class Summary:
 
 
 def summarise(
-    attempts: Iterable[Rollout],
-    *,
-    expected: Mapping[str, int] | None = None,
-    clusters: Mapping[str, str] | None = None,
-) -> Summary:
-    """Sum up ``attempts`` as :func:`summary_of` does; a stream of them is not kept in memory."""
-    return summary_of(map(outcome_of, attempts), expected=expected, clusters=clusters)
-
-
-def summary_of(
     attempts: Iterable[Outcome],
     *,
     expected: Mapping[str, int] | None = None,
@@ -432,73 +353,76 @@ def summary_of(
     due = expected or dict.fromkeys(made, max(made.values(), default=0))
     measured = [outcome for outcome in outcomes if outcome.status.measured]
     counts = Counter(outcome.task_id for outcome in measured)
-    ended = [(outcome.limit, outcome.solved) for outcome in measured]
+    solved = Counter(outcome.task_id for outcome in measured if outcome.solved)
+    ended = [outcome.limit for outcome in measured]
+    unsolved = [outcome.limit for outcome in measured if not outcome.solved]
+    errors = Counter((one.status, one.reason) for one in outcomes if not one.status.measured)
+    kinds = defaultdict[str, list[Outcome]](list)
+    for outcome in measured:
+        kinds[outcome.task_type or OTHER].append(outcome)
+
+    def share(limit: Limit | None) -> float | None:
+        return unsolved.count(limit) / len(unsolved) if unsolved else None
+
+    def passes(measure: Callable[[int, int, int], float | None]) -> dict[int, float]:
+        """For k = 1, 2, 4, … and the number of attempts itself, where there are several."""
+        most = max(counts.values(), default=0)
+        powers = [2**n for n in range(most.bit_length()) if 2**n < most]
+        tallies = [(number, solved[task]) for task, number in counts.items()]
+        means = {k: mean_pass(tallies, k, measure) for k in (*powers, most) if most > 1}
+        return {k: value for k, value in means.items() if value is not None}
+
+    hard, soft = _mean_estimates(measured, clusters)
     return Summary(
         tasks=len(due),
         attempts=len(outcomes),
         measured=len(measured),
-        solved=sum(outcome.solved for outcome in measured),
-        hard=_estimate(measured, lambda one: one.hard, clusters),
-        soft=_estimate(measured, lambda one: one.soft, clusters),
+        solved=solved.total(),
+        hard=hard,
+        soft=soft,
         pessimistic_hard=_pessimistic(outcomes, due, lambda one: one.hard),
         pessimistic_soft=_pessimistic(outcomes, due, lambda one: one.soft),
         complete=all(counts[task] >= number for task, number in due.items()),
         missing=tuple(task for task in due if not counts[task]),
-        errors=error_table((o.status, o.reason) for o in outcomes if not o.status.measured),
-        by_type=_by_type(measured, clusters),
-        limits=limit_shares(ended),
-        model_ended=model_ended(ended),
+        errors=tuple(
+            ErrorCount(status, reason, count)
+            for (status, reason), count in sorted(
+                errors.items(), key=lambda item: (-item[1], item[0])
+            )
+        ),
+        by_type=tuple(
+            Bucket(kind, *_mean_estimates(own, clusters)) for kind, own in sorted(kinds.items())
+        ),
+        limits=tuple(
+            LimitShare(limit, ended.count(limit) / len(ended), share(limit))
+            for limit in Limit
+            if limit in ended
+        ),
+        model_ended=share(None),
         lengths=quartiles([one.length for one in measured if one.length is not None]),
-        pass_at=_passes(measured, pass_at_k),
-        pass_hat=_passes(measured, pass_hat_k),
+        pass_at=passes(pass_at_k),
+        pass_hat=passes(pass_hat_k),
     )
 
 
-Read = Callable[[Outcome], float]
+def _mean_estimates(
+    measured: Sequence[Outcome], clusters: Mapping[str, str] | None
+) -> tuple[Estimate, Estimate]:
+    """The mean hard and soft score over tasks."""
+    hard = task_means((one.task_id, one.hard) for one in measured)
+    soft = task_means((one.task_id, one.soft) for one in measured)
+    groups = None if clusters is None else [clusters[task] for task in hard]
+    return (
+        estimate([*hard.values()], groups, shares=True),
+        estimate([*soft.values()], groups, shares=True),
+    )
 
 
-def _estimate(
-    measured: Sequence[Outcome], read: Read, clusters: Mapping[str, str] | None
-) -> Estimate:
-    means = task_means((one.task_id, read(one)) for one in measured)
-    groups = None if clusters is None else [clusters[task] for task in means]
-    return estimate([*means.values()], groups, shares=True)
-
-
-def _pessimistic(outcomes: Sequence[Outcome], due: Mapping[str, int], read: Read) -> float | None:
+def _pessimistic(
+    outcomes: Sequence[Outcome], due: Mapping[str, int], read: Callable[[Outcome], float]
+) -> float | None:
     scores: dict[str, list[float]] = {task: [] for task in due}
     for one in outcomes:
         scores.setdefault(one.task_id, []).append(read(one) if one.status.measured else 0.0)
     means = [math.fsum(own) / max(len(own), due.get(task, 0), 1) for task, own in scores.items()]
-    return math.fsum(means) / len(means) if means else None
-
-
-def _by_type(measured: Sequence[Outcome], clusters: Mapping[str, str] | None) -> tuple[Bucket, ...]:
-    kinds: dict[str, list[Outcome]] = {}
-    for one in measured:
-        kinds.setdefault(one.task_type or OTHER, []).append(one)
-    return tuple(
-        Bucket(
-            kind,
-            _estimate(own, lambda one: one.hard, clusters),
-            _estimate(own, lambda one: one.soft, clusters),
-        )
-        for kind, own in sorted(kinds.items())
-    )
-
-
-def _passes(
-    measured: Sequence[Outcome], measure: Callable[[int, int, int], float | None]
-) -> dict[int, float]:
-    attempts = Counter(one.task_id for one in measured)
-    solved = Counter(one.task_id for one in measured if one.solved)
-    counts = [(number, solved[task]) for task, number in attempts.items()]
-    most = max(attempts.values(), default=0)
-    passes = {k: mean_pass(counts, k, measure) for k in _ks(most)}
-    return {k: value for k, value in passes.items() if value is not None}
-
-
-def _ks(most: int) -> list[int]:
-    """1, 2, 4, … and the number of attempts itself; none where there is but one."""
-    powers = [2**n for n in range(most.bit_length()) if 2**n < most]
-    return [*powers, most] if most > 1 else []
+    return statistics.fmean(means) if means else None

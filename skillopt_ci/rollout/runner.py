@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from skillopt_ci.aio import Slots, map_ordered, stream
 from skillopt_ci.errors import TooManyErrors
 from skillopt_ci.rollout.attempt import AttemptRunner
-from skillopt_ci.rollout.types import AttemptRequest, Executor, Rollout, no_wait, run_locally
+from skillopt_ci.rollout.types import AttemptRequest, Executor, Rollout, run_locally
 from skillopt_ci.tasks.task import Task
 
 
@@ -24,7 +24,7 @@ class Runner:
     attempting: AttemptRunner
     places: Slots
     executor: Executor = run_locally
-    begun: Callable[[AttemptRequest], Awaitable[None]] = no_wait
+    begun: Callable[[AttemptRequest], Awaitable[None]] | None = None
 
     @property
     def attempts(self) -> int:
@@ -34,8 +34,8 @@ class Runner:
     @property
     def caveat(self) -> str:
         """What the attempts' computers do not guarantee; nothing without computers."""
-        places = self.attempting.places
-        return "" if places is None else places.computers.caveat
+        pool = self.attempting.pool
+        return "" if pool is None else pool.computers.caveat
 
     async def roll_out(
         self,
@@ -53,14 +53,14 @@ class Runner:
         configuration or a used-up budget cancels the rest and is raised.
         """
 
-        async def one(order: AttemptRequest) -> Rollout:
-            rollout = await self._carry_out(order)
+        async def one(request: AttemptRequest) -> Rollout:
+            rollout = await self._carry_out(request)
             if done is not None:
                 done(rollout)
             return rollout
 
-        orders = self._orders(tasks, skill, stage, attempts)
-        return tuple(await map_ordered(one, orders, limit=self.places.limit))
+        requests = self._requests(tasks, skill, stage, attempts)
+        return tuple(await map_ordered(one, requests, limit=self.places.limit))
 
     async def stream(
         self,
@@ -75,18 +75,19 @@ class Runner:
 
         Errors are as with :meth:`roll_out`. Close the generator if not all results are taken.
         """
-        orders = self._orders(tasks, skill, stage, attempts)
-        results = stream(self._carry_out, orders, limit=self.places.limit, ordered=ordered)
+        requests = self._requests(tasks, skill, stage, attempts)
+        results = stream(self._carry_out, requests, limit=self.places.limit, ordered=ordered)
         async with aclosing(results):
             async for rollout in results:
                 yield rollout
 
-    async def _carry_out(self, order: AttemptRequest) -> Rollout:
-        await self.begun(order)
+    async def _carry_out(self, request: AttemptRequest) -> Rollout:
+        if self.begun is not None:
+            await self.begun(request)
         async with self.places.slot():
-            return await self.executor(order, self.attempting)
+            return await self.executor(request, self.attempting)
 
-    def _orders(
+    def _requests(
         self, tasks: Iterable[Task], skill: str, stage: str, attempts: Sequence[int] | None
     ) -> Iterator[AttemptRequest]:
         numbers = range(self.attempts) if attempts is None else attempts

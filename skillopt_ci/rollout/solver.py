@@ -85,12 +85,10 @@ class ChatSolver:
 
     @property
     def name(self) -> str:
-        """Return the solver's name."""
         return "chat"
 
     @property
     def needs_computer(self) -> bool:
-        """A chat answer needs none."""
         return False
 
     def identity(self) -> Mapping[str, object]:
@@ -126,13 +124,9 @@ def conversation(
     system = "\n\n".join([prompts.with_skill(prompt, as_read(skill)), *own])
     turns = [message for message in task.messages if message.role != "system"]
     if task.files or task.images:
+        texts = [f"File {file.name}:\n{fenced(file.content)}" for file in task.files]
+        names = [f"Picture: {image.name}" for image in task.images]
         last = turns[-1]
-        pictures = tuple(one.image for one in task.images)
-        turns[-1] = Message(last.role, f"{last.content}\n\n{_attachments(task)}", pictures)
+        content = "\n\n".join([last.content, *texts, *names])
+        turns[-1] = Message(last.role, content, tuple(one.image for one in task.images))
     return (Message("system", system), *turns)
-
-
-def _attachments(task: Task) -> str:
-    texts = [f"File {file.name}:\n{fenced(file.content)}" for file in task.files]
-    pictures = [f"Picture: {image.name}" for image in task.images]
-    return "\n\n".join([*texts, *pictures])

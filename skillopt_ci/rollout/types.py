@@ -1,11 +1,10 @@
-"""What a solver tells while it works on a task: typed steps, and at last one result."""
+"""One attempt: its request, the steps that a solver tells, its result, and what came of it."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Protocol
 
 from skillopt_ci.computer.computer import Computer
 from skillopt_ci.messages import Message, ToolCall
@@ -99,8 +98,6 @@ class AgentError(Exception):
     """The agent itself failed (crashed, broke its protocol): its own outcome, scored 0."""
 
 
-# What came of one attempt at one task.
-
 #: Below this a hard score counts as a failure (SkillOpt's rule, so that 0.5 is a success).
 FAILURE_BELOW = 1e-9
 
@@ -168,9 +165,6 @@ class Rollout:
         return self.status.measured and not self.hard < FAILURE_BELOW
 
 
-# An order for one attempt, and who carries it out.
-
-
 @dataclass(frozen=True, slots=True)
 class AttemptRequest:
     """One attempt at ``task`` under ``skill``; ``stage`` is what its calls are booked under."""
@@ -184,29 +178,18 @@ class AttemptRequest:
 MakeAttempt = Callable[[AttemptRequest], Awaitable[Rollout]]
 
 
-class Executor(Protocol):
-    """Decides where an attempt is made."""
-
-    async def __call__(self, order: AttemptRequest, here: MakeAttempt) -> Rollout:
-        """Return what came of ``order``; ``here`` makes the attempt in this process."""
-        ...
+#: Decides where an attempt is made; the second argument makes it in this process.
+Executor = Callable[[AttemptRequest, MakeAttempt], Awaitable[Rollout]]
 
 
-async def run_locally(order: AttemptRequest, here: MakeAttempt) -> Rollout:
+async def run_locally(request: AttemptRequest, here: MakeAttempt) -> Rollout:
     """Make the attempt in this process."""
-    return await here(order)
-
-
-async def no_wait(order: AttemptRequest) -> None:
-    """Nobody else makes ``order``: there is nothing to wait for."""
-
-
-# Which attempt something belongs to, known wherever that attempt's work goes.
+    return await here(request)
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptContext:
-    """One try at one attempt; ``retry`` counts the tries before it."""
+    """The attempt that some work belongs to; ``retry`` counts the tries before this one."""
 
     stage: str = ""
     task: str = ""
@@ -214,29 +197,32 @@ class AttemptContext:
     retry: int = 0
 
 
-_LABELS: ContextVar[AttemptContext] = ContextVar("labels")
+_CONTEXT: ContextVar[AttemptContext] = ContextVar("attempt_context")
 
 
 def attempt_context() -> AttemptContext:
-    """The labels of the work under way; empty ones outside of an attempt."""
-    return _LABELS.get(AttemptContext())
+    """The context of the work under way; an empty one outside of an attempt."""
+    return _CONTEXT.get(AttemptContext())
 
 
 @contextmanager
-def in_attempt(order: AttemptRequest) -> Iterator[None]:
-    """Label what the body does, in tasks of its own too, as part of ``order``."""
-    token = _LABELS.set(AttemptContext(order.stage, order.task.id, order.attempt))
-    try:
+def in_attempt(request: AttemptRequest) -> Iterator[None]:
+    """Let the body, and tasks that it starts, belong to ``request``."""
+    with _in_context(AttemptContext(request.stage, request.task.id, request.attempt)):
         yield
-    finally:
-        _LABELS.reset(token)
 
 
 @contextmanager
 def in_retry(number: int) -> Iterator[None]:
-    """Label what the body does as the retry ``number``."""
-    token = _LABELS.set(replace(attempt_context(), retry=number))
+    """Let the body be the retry ``number``."""
+    with _in_context(replace(attempt_context(), retry=number)):
+        yield
+
+
+@contextmanager
+def _in_context(context: AttemptContext) -> Iterator[None]:
+    token = _CONTEXT.set(context)
     try:
         yield
     finally:
-        _LABELS.reset(token)
+        _CONTEXT.reset(token)

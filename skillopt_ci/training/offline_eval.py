@@ -17,7 +17,7 @@ from skillopt_ci.rollout.metrics import (
     Summary,
     outcome_of,
     paired,
-    summary_of,
+    summarise,
 )
 from skillopt_ci.rollout.types import Attempt, Status
 from skillopt_ci.scorers.base import GraderError, Score
@@ -81,7 +81,7 @@ async def evaluate(session: Session, skills: Sequence[NamedSkill], split: str) -
                     seen=lambda one, kept=outcomes: kept.append(outcome_of(one)),  # type: ignore[misc]
                 )
                 due = dict.fromkeys((task.id for task in tasks), bench.runner.attempts)
-                summary = summary_of(outcomes, expected=due, clusters=clusters)
+                summary = summarise(outcomes, expected=due, clusters=clusters)
                 measured[skill.sha256] = Evaluated(skill, found, summary)
     each = tuple(replace(measured[skill.sha256], skill=skill) for skill in skills)
     difference = _difference(each, clusters)
@@ -228,7 +228,7 @@ def _attempt(attempting: AttemptRunner, course: AttemptTrace) -> Attempt | None:
     key = str(work.get("key") or "")
     if not key:
         return Attempt((), course.response)
-    stored = attempting.shelf.store.get(key) if attempting.shelf else None
+    stored = attempting.cache.store.get(key) if attempting.cache else None
     return None if stored is None else stored.worked.attempt
 
 

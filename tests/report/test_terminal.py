@@ -16,7 +16,7 @@ from skillopt_ci.report.terminal import (
     step_rows_in_full,
 )
 from skillopt_ci.report.view import RunView
-from skillopt_ci.rollout.metrics import estimate, summarise
+from skillopt_ci.rollout.metrics import Summary, estimate, outcome_of, summarise
 from skillopt_ci.rollout.types import Limit, Rollout, Status
 
 if TYPE_CHECKING:
@@ -224,6 +224,10 @@ def test_an_epochs_end_without_a_candidate_is_told_by_its_reason(make_entry: Mak
     assert log_row(end)[-1] == "end of epoch: no new guidance"
 
 
+def summed(attempts: list[Rollout]) -> Summary:
+    return summarise(map(outcome_of, attempts))
+
+
 def attempt(
     task: str,
     hard: float = 0.0,
@@ -252,7 +256,7 @@ def test_a_mean_is_told_with_what_is_known_of_it() -> None:
 
 
 def test_everything_worth_knowing_is_remarked() -> None:
-    assert list(remarks(summarise(MIXED))) == [
+    assert list(remarks(summed(MIXED))) == [
         (
             "incomplete: 3 attempts of 6 not measured, and left out; "
             "counted as failures: 0.333 (soft 0.333)"
@@ -267,13 +271,11 @@ def test_everything_worth_knowing_is_remarked() -> None:
 
 
 def test_nothing_is_remarked_where_all_went_well() -> None:
-    assert list(remarks(summarise([attempt("a", 1), attempt("b")]), all_of_them=True)) == []
+    assert list(remarks(summed([attempt("a", 1), attempt("b")]), all_of_them=True)) == []
 
 
 def test_several_attempts_are_told_by_k() -> None:
-    found = list(
-        remarks(summarise([attempt("a", 1), attempt("a"), attempt("b", 1), attempt("b", 1)]))
-    )
+    found = list(remarks(summed([attempt("a", 1), attempt("a"), attempt("b", 1), attempt("b", 1)])))
     assert found == [
         "solved at least once (pass@k): 1: 0.750, 2: 1.000",
         "solved every time (pass^k): 1: 0.750, 2: 0.500",
@@ -281,8 +283,8 @@ def test_several_attempts_are_told_by_k() -> None:
 
 
 def test_values_are_strict_json() -> None:
-    found = json.loads(json.dumps(as_values(summarise(MIXED)), allow_nan=False))
+    found = json.loads(json.dumps(as_values(summed(MIXED)), allow_nan=False))
     assert found["error_table"][0] == {"status": "error", "reason": "no route", "count": 2}
     assert found["limits"] == {"steps": {"of_all": 1 / 3, "of_unsolved": 1.0}}
     assert found["hard_estimate"]["tasks"] == 2
-    assert json.loads(json.dumps(as_values(summarise([])), allow_nan=False))["complete"] is True
+    assert json.loads(json.dumps(as_values(summed([])), allow_nan=False))["complete"] is True

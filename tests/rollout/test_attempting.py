@@ -63,7 +63,7 @@ class Lab:
         async def sleep(seconds: float) -> None:
             self.pauses.append(seconds)
 
-        scorers = TaskScorers(self.scorer, judge=None, root=Path(), environ={}, places=self.places)
+        scorers = TaskScorers(self.scorer, judge=None, root=Path(), environ={}, pool=self.places)
         shelf = None
         if self.store is not None:
             shelf = AttemptCache(self.store, {"solver": solver.identity()}, self.scope, self.meter)
@@ -121,7 +121,7 @@ def test_what_is_kept_and_graded_holds_no_secret(
     attempting = replace(lab.attempting(solving(writing(secret))), redact=Redactor([secret]))
     order = AttemptRequest(on_computer(make_task("t")), "S", "rollout")
     asyncio.run(attempting(order))
-    key = attempting._key(order, attempting._limits(order.task))
+    key = attempting.key(order)
     assert HIDDEN.encode() in store.get(key).worked.attempt.artifacts  # type: ignore[union-attr]
     assert not any(secret in line for line in store.lines([key]))
 

@@ -43,7 +43,7 @@ class Bench:
             judge=None,
             root=self.root,
             environ={},
-            places=self.places,
+            pool=self.places,
             limits=AttemptLimits(grading_seconds=seconds),
         )
         return await scorers.grade(
@@ -340,7 +340,7 @@ def test_the_agents_own_computer_is_graded_on_where_that_is_asked_for(
     places: ComputerPool, make_task: MakeTask
 ) -> None:
     spec = ComputerScorer(type="computer", command=("test", "-e", "seen"), same_computer=True)
-    scorers = TaskScorers(spec, judge=None, root=Path(), environ={}, places=places)
+    scorers = TaskScorers(spec, judge=None, root=Path(), environ={}, pool=places)
     task = make_task("a")
 
     async def work() -> tuple[float, float]:
@@ -359,7 +359,7 @@ def test_what_a_grade_depends_on_is_known_for_computers_only(
     (tmp_path / "grader").mkdir()
     file = tmp_path / "grader/check.sh"
     spec = ComputerScorer(type="computer", command=("sh", "check.sh"), folder="grader")
-    scorers = TaskScorers(spec, judge=None, root=tmp_path, environ={}, places=places)
+    scorers = TaskScorers(spec, judge=None, root=tmp_path, environ={}, pool=places)
     facts = []
     for content in ("exit 0", "exit 1"):
         file.write_text(content, encoding="utf-8")

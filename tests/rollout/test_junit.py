@@ -15,16 +15,16 @@ PYTEST = b"""<?xml version="1.0" encoding="utf-8"?>
 
 
 def test_passed_failed_and_broken_tests_are_counted_and_skipped_ones_are_not() -> None:
-    found = read_report(PYTEST)
-    assert (found.passed, found.failed, found.total) == (1, ("test_b", "test_c"), 3)
+    assert read_report(PYTEST) == (1, ["test_b", "test_c"])
 
 
 def test_a_single_suite_is_a_report_too() -> None:
-    assert read_report(b"<testsuite><testcase name='a'/></testsuite>").passed == 1
+    assert read_report(b"<testsuite><testcase name='a'/></testsuite>") == (1, [])
 
 
 def test_a_test_without_a_name_counts() -> None:
-    assert len(read_report(b"<testsuite><testcase><failure/></testcase></testsuite>").failed) == 1
+    passed, failed = read_report(b"<testsuite><testcase><failure/></testcase></testsuite>")
+    assert (passed, len(failed)) == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_what_is_no_report_is_the_graders_fault(content: bytes, why: str) -> Non
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_report_or_a_grader_error(content: bytes) -> None:
     try:
-        found = read_report(b"<testsuite><testcase name='a'/>" + content + b"</testsuite>")
+        passed, _ = read_report(b"<testsuite><testcase name='a'/>" + content + b"</testsuite>")
     except GraderError:
         return
-    assert 1 <= found.passed <= found.total == found.passed + len(found.failed)
+    assert passed >= 1

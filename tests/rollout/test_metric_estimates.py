@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from skillopt_ci.rollout.metrics import (
-    at_least_k,
     clustered_error,
     estimate,
     mean_pass,
@@ -187,11 +186,10 @@ def test_pass_at_k_and_pass_hat_k_are_what_counting_all_draws_gives(
     every = sum(all(one) for one in draws) / len(draws)
     assert pass_at_k(attempts, solved, k) == pytest.approx(some)
     assert pass_hat_k(attempts, solved, k) == pytest.approx(every)
-    assert at_least_k(attempts, solved, k) == (solved >= k)
 
 
 def test_pass_at_k_from_fewer_attempts_is_unknown() -> None:
-    assert (pass_at_k(2, 2, 3), pass_hat_k(2, 2, 3), at_least_k(2, 2, 3)) == (None, None, None)
+    assert (pass_at_k(2, 2, 3), pass_hat_k(2, 2, 3)) == (None, None)
     assert mean_pass([(4, 1), (2, 2)], 3, pass_at_k) is None
     assert mean_pass([], 1, pass_at_k) is None
 

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.messages import Message
-from skillopt_ci.rollout.metrics import ErrorCount, LimitShare, Quartiles, Summary, summarise
+from skillopt_ci.rollout.metrics import (
+    ErrorCount,
+    LimitShare,
+    Quartiles,
+    Summary,
+    outcome_of,
+    summarise,
+)
 from skillopt_ci.rollout.types import Limit, Rollout, Status
+
+
+def summed(attempts: Iterable[Rollout], **options: Any) -> Summary:
+    return summarise(map(outcome_of, attempts), **options)
 
 
 def attempt(
@@ -51,7 +63,7 @@ ATTEMPTS = st.lists(
 
 
 def test_nothing_at_all_is_a_summary_of_nothing() -> None:
-    found = summarise([])
+    found = summed([])
     assert (found.tasks, found.attempts, found.measured) == (0, 0, 0)
     assert (found.hard.mean, found.hard.n, found.pessimistic_hard) == (None, 0, None)
     assert (found.missing, found.errors, found.by_type, found.limits) == ((), (), (), ())
@@ -59,7 +71,7 @@ def test_nothing_at_all_is_a_summary_of_nothing() -> None:
 
 
 def test_a_lost_attempt_makes_it_incomplete_and_counts_for_nothing() -> None:
-    found = summarise([attempt("q1", 1), broken("q1"), attempt("q2"), attempt("q2")])
+    found = summed([attempt("q1", 1), broken("q1"), attempt("q2"), attempt("q2")])
     assert (found.hard.mean, found.pessimistic_hard) == (0.5, 0.25)
     assert (found.solved, found.unsolved, found.measured, found.attempts) == (1, 2, 3, 4)
     assert found.errors == (ErrorCount(Status.ERROR, "boom", 1),)
@@ -68,7 +80,7 @@ def test_a_lost_attempt_makes_it_incomplete_and_counts_for_nothing() -> None:
 
 
 def test_a_task_that_was_never_measured_is_named() -> None:
-    found = summarise(
+    found = summed(
         [
             attempt("q1", 1),
             attempt("q1", 1),
@@ -85,14 +97,14 @@ def test_a_task_that_was_never_measured_is_named() -> None:
 
 
 def test_uneven_attempts_weigh_tasks_alike() -> None:
-    found = summarise([attempt("q1", 1), broken("q1"), broken("q2")])
+    found = summed([attempt("q1", 1), broken("q1"), broken("q2")])
     assert (found.hard.n, found.hard.mean, found.complete, found.tasks) == (1, 1.0, False, 2)
     assert (found.attempts, found.solved) == (3, 1)
     assert found.pessimistic_hard == 0.25
 
 
 def test_an_attempt_without_a_result_does_not_hide_the_pessimistic_number() -> None:
-    found = summarise([attempt("q1", 1), broken("q2", "no result", Status.GRADER_ERROR)])
+    found = summed([attempt("q1", 1), broken("q2", "no result", Status.GRADER_ERROR)])
     assert found.pessimistic_hard == 0.5
 
 
@@ -100,30 +112,30 @@ def test_an_attempt_without_a_result_does_not_hide_the_pessimistic_number() -> N
 def test_only_the_full_score_is_solved_and_partial_credit_is_seen(
     score: float, solved: int
 ) -> None:
-    found = summarise([attempt("q", score)])
+    found = summed([attempt("q", score)])
     assert (found.solved, found.hard.mean) == (solved, score)
 
 
 @pytest.mark.parametrize("score", [2.0, -0.1, math.nan, math.inf])
 def test_a_score_that_is_none_is_refused(score: float) -> None:
     with pytest.raises(ValueError, match="scores are from 0 to 1"):
-        summarise([attempt("q", score)])
+        summed([attempt("q", score)])
 
 
 def test_ids_may_hold_any_character() -> None:
-    found = summarise([attempt("a:b", 1), attempt("a/b"), attempt("a.b", 1), attempt("", 1)])
+    found = summed([attempt("a:b", 1), attempt("a/b"), attempt("a.b", 1), attempt("", 1)])
     assert (found.tasks, found.hard.mean) == (4, 0.75)
 
 
 def test_attempts_that_never_came_are_missed() -> None:
-    found = summarise([attempt("q1", 1)], expected={"q1": 2, "q2": 2})
+    found = summed([attempt("q1", 1)], expected={"q1": 2, "q2": 2})
     assert (found.tasks, found.pessimistic_hard, found.complete) == (2, 0.25, False)
     assert found.missing == ("q2",)
-    assert summarise([attempt("q1", 1)], expected={"q1": 1}).complete
+    assert summed([attempt("q1", 1)], expected={"q1": 1}).complete
 
 
 def test_limits_are_told_among_all_and_among_the_unsolved() -> None:
-    found = summarise(
+    found = summed(
         [
             attempt("a", 1, Status.LIMIT, limit=Limit.STEPS),
             attempt("b", 0, Status.LIMIT, limit=Limit.STEPS),
@@ -140,18 +152,18 @@ def test_limits_are_told_among_all_and_among_the_unsolved() -> None:
 
 
 def test_without_a_failure_there_is_no_share_of_failures() -> None:
-    found = summarise([attempt("a", 1, Status.LIMIT, limit=Limit.COST)])
+    found = summed([attempt("a", 1, Status.LIMIT, limit=Limit.COST)])
     assert found.limits == (LimitShare(Limit.COST, 1.0, None),)
     assert found.model_ended is None
 
 
 def test_lengths_leave_out_what_has_no_conversation() -> None:
-    found = summarise([attempt(str(n), messages=n) for n in (0, 2, 4, 10)])
+    found = summed([attempt(str(n), messages=n) for n in (0, 2, 4, 10)])
     assert found.lengths == Quartiles(3.0, 4.0, 7.0)
 
 
 def test_buckets_are_by_type_with_a_name_for_the_rest() -> None:
-    found = summarise(
+    found = summed(
         [attempt("a", 1, kind="z"), attempt("b", kind="z", soft=0.5), attempt("c", 1), broken("d")]
     )
     assert [(one.task_type, one.hard.mean, one.soft.mean, one.hard.n) for one in found.by_type] == [
@@ -162,27 +174,27 @@ def test_buckets_are_by_type_with_a_name_for_the_rest() -> None:
 
 def test_several_attempts_tell_how_often_a_task_is_solved_at_all() -> None:
     tries = [attempt("a", 1), attempt("a"), attempt("a"), attempt("b", 1), attempt("b", 1)]
-    assert summarise([*tries, broken("b")]).pass_at == {
+    assert summed([*tries, broken("b")]).pass_at == {
         1: pytest.approx((1 / 3 + 1) / 2),
         2: pytest.approx((2 / 3 + 1) / 2),
     }
-    whole = summarise([*tries, attempt("b", 1)])
+    whole = summed([*tries, attempt("b", 1)])
     assert whole.pass_at[3] == 1
     assert whole.pass_hat == {1: pytest.approx(2 / 3), 2: 0.5, 3: 0.5}
-    assert summarise([attempt("a", 1)]).pass_at == {}
+    assert summed([attempt("a", 1)]).pass_at == {}
 
 
 def test_clusters_widen_the_interval() -> None:
     tasks = [attempt(f"{group}{n}", hard) for group, hard in (("a", 1), ("b", 0)) for n in range(4)]
-    alone = summarise(tasks)
-    grouped = summarise(tasks, clusters={one.task_id: one.task_id[0] for one in tasks})
+    alone = summed(tasks)
+    grouped = summed(tasks, clusters={one.task_id: one.task_id[0] for one in tasks})
     assert grouped.hard.clusters == 2
     assert (grouped.hard.standard_error or 0) > (alone.hard.standard_error or 0)
 
 
 @given(ATTEMPTS)
 def test_counts_add_up_and_no_number_is_not_one(attempts: list[Rollout]) -> None:
-    found = summarise(attempts)
+    found = summed(attempts)
     assert found.solved + found.unsolved + sum(row.count for row in found.errors) == len(attempts)
     assert sum(bucket.hard.n for bucket in found.by_type) >= found.hard.n
     assert all(math.isfinite(number) for number in numbers(found))
@@ -194,7 +206,7 @@ def test_counts_add_up_and_no_number_is_not_one(attempts: list[Rollout]) -> None
 @given(ATTEMPTS, st.randoms())
 def test_the_order_of_attempts_does_not_matter(attempts: list[Rollout], random: object) -> None:
     shuffled = sorted(attempts, key=lambda _: random.random())  # type: ignore[attr-defined]
-    one, other = summarise(attempts), summarise(shuffled)
+    one, other = summed(attempts), summed(shuffled)
     assert one.hard.mean == pytest.approx(other.hard.mean)
     assert set(one.missing) == set(other.missing)
     assert (one.errors, one.complete, one.limits) == (other.errors, other.complete, other.limits)
@@ -202,7 +214,7 @@ def test_the_order_of_attempts_does_not_matter(attempts: list[Rollout], random: 
 
 @given(ATTEMPTS)
 def test_complete_means_that_both_numbers_agree(attempts: list[Rollout]) -> None:
-    found = summarise(attempts)
+    found = summed(attempts)
     if found.complete and attempts:
         assert len(set(Counter(one.task_id for one in attempts).values())) == 1
         assert found.hard.mean == pytest.approx(found.pessimistic_hard)
@@ -212,7 +224,7 @@ def test_a_stream_is_taken_as_it_comes() -> None:
     def stream() -> Iterator[Rollout]:
         yield from (attempt(str(n), n % 2) for n in range(100))
 
-    assert summarise(stream()).hard.mean == 0.5
+    assert summed(stream()).hard.mean == 0.5
 
 
 def numbers(found: Summary) -> Iterator[float]:
