@@ -32,10 +32,11 @@ from skillopt_ci.errors import (
 )
 from skillopt_ci.git.process import Git
 from skillopt_ci.messages import Message
-from skillopt_ci.model.budget import Meter, tariff_of
+from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import open_models
-from skillopt_ci.model.cache import base_url_of
+from skillopt_ci.model.call_key import base_url_of
 from skillopt_ci.model.keys import api_key, key_variable, resolved_key_values
+from skillopt_ci.model.prices import tariff_of
 from skillopt_ci.model.types import ChatReply, ChatRequest, Role
 from skillopt_ci.program import visible_environ
 from skillopt_ci.redaction import Redact, can_be_hidden

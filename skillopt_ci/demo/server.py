@@ -19,7 +19,6 @@ from skillopt_ci.demo.client import MODELS, complete, find_model
 from skillopt_ci.demo.world import Dice, content_key
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import ChatRole, Message, ToolCall
-from skillopt_ci.model.providers import as_sent
 from skillopt_ci.model.types import Tool
 
 FAULTS = ("rate_limited", "server_error", "cut_connection", "truncated_json")
@@ -269,7 +268,16 @@ class _Handler(BaseHTTPRequestHandler):
 def _completion(call: Call, seed: int, content: str) -> bytes:
     """Answer ``call``; the id is made from ``content``, the request's key."""
     done = complete(call.model, call.messages, seed=seed, limit=call.limit, tools=call.tools)
-    message = as_sent(Message("assistant", done.text, tool_calls=done.tool_calls))
+    message: dict[str, object] = {"role": "assistant", "content": done.text}
+    if done.tool_calls:
+        message["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in done.tool_calls
+        ]
     choice = {"index": 0, "message": message, "finish_reason": done.finish_reason}
     usage = {
         "prompt_tokens": done.prompt_tokens,

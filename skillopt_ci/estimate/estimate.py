@@ -10,7 +10,7 @@ from skillopt_ci.config.config import Config, Gradient
 from skillopt_ci.config.rollout import ChatConfig, HumanConfig, ScriptedConfig
 from skillopt_ci.config.scorers import AllScorer, AnyScorer, RubricScorer, WeightedScorer
 from skillopt_ci.ledger.records import HistoryEntry, StepRecord, accounts_of
-from skillopt_ci.model.budget import Tariff, tariffs
+from skillopt_ci.model.prices import Tariff, tariffs
 from skillopt_ci.model.types import Account, Accounts, Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.tasks.task import Task

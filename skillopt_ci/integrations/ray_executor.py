@@ -24,8 +24,9 @@ from skillopt_ci.environments.find import open_environment
 from skillopt_ci.errors import BudgetExhausted, InfrastructureError, SkilloptError, UsageError
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import open_models
-from skillopt_ci.model.cache import UNCLAIMED, CallCache, call_key
+from skillopt_ci.model.cache import UNCLAIMED, CallCache
 from skillopt_ci.model.cache_transfer import answer_lines, import_answer_lines
+from skillopt_ci.model.call_key import call_key
 from skillopt_ci.model.types import ChatRequest
 from skillopt_ci.progress import Note, Observer, silent
 from skillopt_ci.prompts.library import Prompts

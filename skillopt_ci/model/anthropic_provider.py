@@ -11,17 +11,17 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Image, Message, ToolCall
-from skillopt_ci.model.cache import base_url_of
+from skillopt_ci.model.call_key import base_url_of
 from skillopt_ci.model.providers import (
+    RequestPacer,
     SdkErrors,
     ServerClient,
-    ServerError,
     Wire,
-    Words,
     called,
     parsed,
     well_formed,
 )
+from skillopt_ci.model.server_errors import ServerError, Words
 from skillopt_ci.model.types import (
     ChatReply,
     ChatRequest,
@@ -279,6 +279,7 @@ def anthropic_client(
     key: str,
     pool: anthropic.DefaultAsyncHttpxClient,
     observe: Observer = silent,
+    pacer: RequestPacer | None = None,
 ) -> ServerClient:
     """A client for a role; ``section`` (``model.target``) names it in messages."""
     sdk = anthropic.AsyncAnthropic(
@@ -302,4 +303,4 @@ def anthropic_client(
         return await called(speak, _ERRORS, config.timeout, [key], base_url_of(config))
 
     wire = Wire(anthropic_body, read_message, WORDS, send)
-    return ServerClient(section, config, wire, observe)
+    return ServerClient(section, config, wire, observe, pacer)

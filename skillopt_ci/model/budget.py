@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Literal
 
+from skillopt_ci.aio import Slots
 from skillopt_ci.config.config import Limits
-from skillopt_ci.config.models import ModelRole, Models, Price
-from skillopt_ci.errors import BudgetExhausted, ModelSetupError
+from skillopt_ci.config.models import Models
+from skillopt_ci.errors import BudgetExhausted, ModelSetupError, SkilloptError
+from skillopt_ci.model.prices import Tariff, tariffs
 from skillopt_ci.model.types import (
     Account,
     Accounts,
@@ -24,132 +25,11 @@ from skillopt_ci.model.types import (
     Role,
     Usage,
     by_stage,
+    redacted_message,
+    redacted_reply,
     total,
 )
-
-# What calls cost: by the configuration's own price, else by a maintained table, else unknown.
-
-Source = Literal["configuration", "table", "simulated", "unknown"]
-
-#: Providers that the table knows, by our names.
-_TABLE_NAMES: Mapping[str, str] = MappingProxyType(
-    {
-        "anthropic": "anthropic",
-        "azure": "azure",
-        "deepseek": "deepseek",
-        "gemini": "google",
-        "groq": "groq",
-        "minimax": "minimax",
-        "mistral": "mistral",
-        "openai": "openai",
-        "openrouter": "openrouter",
-        "together": "together",
-    }
-)
-#: The protocol of this one is spoken by others: at another address it says nothing of the price.
-_COMPATIBLE = "openai"
-
-
-@dataclass(frozen=True, slots=True)
-class Tariff:
-    """What a role's calls cost; ``text`` says it for people, ``source`` who said so."""
-
-    source: Source
-    text: str
-    cost_usd: Callable[[Usage], float | None]
-    """US dollars for the usage of one call; None if that is not known."""
-
-    @property
-    def known(self) -> bool:
-        """Whether every call's cost is known."""
-        return self.source != "unknown"
-
-    def priced(self, usage: Usage) -> float | None:
-        """The cost of one call: the provider's own figure, if it gave one, goes first."""
-        return usage.cost_usd or self.cost_usd(usage)
-
-
-def tariff_of(config: ModelRole) -> Tariff:
-    """The tariff of a role."""
-    if config.provider == "simulated":
-        return Tariff("simulated", "simulated, costs nothing", lambda _: 0.0)
-    price = config.price
-    if price is not None:
-        return Tariff("configuration", _words(price), lambda usage: cost_usd(usage, price))
-    return _from_table(config) or Tariff("unknown", "no price known", lambda _: None)
-
-
-def tariffs(models: Models) -> dict[str, Tariff]:
-    """The tariff of every role; the judge is the optimizer's model if it has none of its own."""
-    judge = models.judge or models.optimizer
-    roles = {"target": models.target, "optimizer": models.optimizer, "judge": judge}
-    return {name: tariff_of(config) for name, config in roles.items()}
-
-
-def cost_usd(usage: Usage, price: Price | None) -> float | None:
-    """What ``usage`` costs in US dollars at ``price``; None without one."""
-    if price is None:
-        return None
-    cached = min(usage.cached_tokens, usage.prompt_tokens)
-    written = min(usage.cache_write_tokens, usage.prompt_tokens - cached)
-    parts = (
-        (usage.prompt_tokens - cached - written, price.input),
-        (cached, price.input if price.cached_input is None else price.cached_input),
-        (written, price.input if price.cache_write is None else price.cache_write),
-        (usage.completion_tokens, price.output),
-    )
-    return sum(tokens * dollars for tokens, dollars in parts) / 1e6
-
-
-def _words(price: Price) -> str:
-    return f"${price.input:g} in, ${price.output:g} out per million tokens (configured)"
-
-
-def _from_table(config: ModelRole) -> Tariff | None:
-    # Imported late: offline commands do without the table.
-    from genai_prices import __version__  # noqa: PLC0415
-    from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415
-
-    for name, address in _places(config):
-        try:
-            provider, model = get_snapshot().find_provider_model(config.model, None, name, address)
-        except LookupError:
-            continue
-        cost = _priced_by(provider.id, model.id)
-        probe = cost(Usage(calls=1, prompt_tokens=1, completion_tokens=1))
-        if probe is not None:
-            told = f"{provider.id}/{model.id} in genai-prices {__version__}"
-            return Tariff("table", told, cost)
-    return None
-
-
-def _places(config: ModelRole) -> list[tuple[str | None, str | None]]:
-    """Where the table may know the model: at the address, then under the provider's name."""
-    name = _TABLE_NAMES.get(config.provider)
-    by_address = [(None, config.base_url)] if config.base_url else []
-    named = name is not None and not (config.base_url and config.provider == _COMPATIBLE)
-    return [*by_address, *([(name, None)] if named else [])]
-
-
-def _priced_by(provider: str, model: str) -> Callable[[Usage], float | None]:
-    from genai_prices import Usage as Counted  # noqa: PLC0415
-    from genai_prices import calc_price  # noqa: PLC0415
-
-    def cost(usage: Usage) -> float | None:
-        cached = min(usage.cached_tokens, usage.prompt_tokens)
-        counted = Counted(
-            input_tokens=usage.prompt_tokens,
-            cache_read_tokens=cached,
-            cache_write_tokens=min(usage.cache_write_tokens, usage.prompt_tokens - cached),
-            output_tokens=usage.completion_tokens,
-        )
-        try:
-            return float(calc_price(counted, model, provider_id=provider).total_price)
-        except (LookupError, ValueError):
-            return None
-
-    return cost
-
+from skillopt_ci.redaction import Redact, unchanged
 
 _ONE_CALL = Usage(calls=1)
 
@@ -417,36 +297,56 @@ def _characters(request: ChatRequest) -> int:
     return said + asked + tools
 
 
-# A client whose calls are held to the budgets, priced, and booked when they are answered.
+class BudgetedClient:
+    """Asks each role's client, within the budgets, and books what its calls consume.
 
-
-class MeteredClient:
-    """Asks ``meter`` before each call and tells it what the call consumed.
-
-    ``tariffs`` price the calls by role. A call that fails without an answer is not counted.
+    ``meter`` is asked before each call and told what it consumed; ``tariffs`` price the calls by
+    role. A call that fails without an answer is not counted. Secrets are taken out of what goes to
+    the models and of all that comes from them, which may be cached, recorded and shown to others.
+    Questions to the optimizer keep one of ``questions`` until they are answered; rollouts have
+    slots of their own.
     """
 
     def __init__(
-        self, inner: ChatClient, meter: Meter, tariffs: Mapping[str, Tariff] | None = None
+        self,
+        clients: Mapping[Role, ChatClient],
+        meter: Meter,
+        tariffs: Mapping[str, Tariff] | None = None,
+        *,
+        redact: Redact = unchanged,
+        questions: Slots | None = None,
     ) -> None:
-        self._inner = inner
+        self._clients = clients
         self._meter = meter
         self._tariffs = tariffs or {}
+        self._redact = redact
+        self._questions = questions
         self._forecast = Forecast()
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer ``request``; raises :class:`~skillopt_ci.errors.BudgetExhausted` before a call."""
+        if self._questions is None or request.role is not Role.OPTIMIZER:
+            return await self._call(request)
+        async with self._questions.slot():
+            return await self._call(request)
+
+    async def _call(self, request: ChatRequest) -> ChatReply:
+        redact = self._redact
         expected = self._priced(request, self._forecast.expect(request))
         await self._meter.reserve(expected)
+        messages = tuple(redacted_message(one, redact) for one in request.messages)
         try:
-            reply = await self._inner.complete(request)
-            usage = self._book(request, reply.usage)
-        except ModelRefusal as refusal:
-            refusal.usage = self._book(request, refusal.usage)
+            asked = replace(request, messages=messages)
+            reply = redacted_reply(await self._clients[request.role].complete(asked), redact)
+            return replace(reply, usage=self._book(request, reply.usage))
+        except SkilloptError as error:
+            error.message, error.hint = redact(error.message), redact(error.hint)
+            error.args = (error.message,)
+            if isinstance(error, ModelRefusal):
+                error.usage = self._book(request, error.usage)
             raise
         finally:
             self._meter.release(expected)
-        return replace(reply, usage=usage)
 
     def _book(self, request: ChatRequest, reported: Usage) -> Usage:
         usage = self._priced(request, reported)

@@ -1,55 +1,68 @@
-"""Assembling the models of a run from their configuration."""
+"""Opening the models of a run from their configuration."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+from skillopt_ci.aio import Slots
 from skillopt_ci.config.models import ModelRole, Models
-from skillopt_ci.model.budget import Meter, MeteredClient, Tariff, tariffs
-from skillopt_ci.model.cache import CachedClient, CallCache, call_key
+from skillopt_ci.errors import ModelSetupError
+from skillopt_ci.messages import Message
+from skillopt_ci.model.budget import BudgetedClient, Meter
+from skillopt_ci.model.cache import CachedClient, CallCache
+from skillopt_ci.model.call_key import call_key
 from skillopt_ci.model.command import CommandClient
-from skillopt_ci.model.keys import api_key, resolved_key_values
-from skillopt_ci.model.middleware import RedactingClient
-from skillopt_ci.model.providers import open_servers
-from skillopt_ci.model.retry import Doorway, OrderlyClient, RetryingClient
-from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, Role
+from skillopt_ci.model.keys import api_key
+from skillopt_ci.model.prices import Tariff, tariffs
+from skillopt_ci.model.providers import RequestPacer
+from skillopt_ci.model.retry import RetryingClient
+from skillopt_ci.model.types import ChatClient, ChatRequest, Role
 from skillopt_ci.progress import Observer, silent
 from skillopt_ci.redaction import Redact, unchanged
+from skillopt_ci.scorers.base import Judge
+from skillopt_ci.util import lasting_import
 
-__all__ = ["open_models", "resolved_key_values"]
+# Providers are imported late: their libraries take long to import, and most runs need one.
+# ruff: noqa: PLC0415
 
 
 @dataclass(frozen=True, slots=True)
-class Switchboard:
+class ModelRouter:
     """Open models: one pool of connections and one cache, for one piece of work after the other.
 
-    ``client`` is that of all roles. Identical requests share one call, whichever work makes them:
+    ``clients`` answer the roles. Identical requests share one call, whichever work makes them:
     ``locks`` hold the keys of the calls under way. ``tariffs`` are what each role's calls cost.
     """
 
     models: Models
     tariffs: Mapping[str, Tariff]
-    client: ChatClient
+    clients: Mapping[Role, ChatClient]
     cache: CallCache | None
     redact: Redact
     locks: WeakValueDictionary[str, asyncio.Lock]
 
     def for_work(
-        self, scope: str, meter: Meter, used: Callable[[str], object] = lambda _: None
+        self,
+        scope: str,
+        meter: Meter,
+        used: Callable[[str], object] = lambda _: None,
+        questions: Slots | None = None,
     ) -> ChatClient:
         """A client whose calls ``meter`` holds to the budgets and ``scope`` pays for.
 
-        ``used`` hears of the key of each cached answer. Raises
-        :class:`~skillopt_ci.errors.ModelSetupError` for a missing price.
+        ``used`` hears of the key of each cached answer; questions to the optimizer wait for one of
+        ``questions``. Raises :class:`~skillopt_ci.errors.ModelSetupError` for a missing price.
         """
         meter.require_prices(self.models)
-        client = MeteredClient(RedactingClient(self.client, self.redact), meter, self.tariffs)
+        client = BudgetedClient(
+            self.clients, meter, self.tariffs, redact=self.redact, questions=questions
+        )
         if self.cache is None:
             return client
-        configs = _configs(self.models)
+        configs = {Role.JUDGE: self.models.optimizer, **_roles(self.models)}
         return CachedClient(
             client,
             self.cache,
@@ -62,7 +75,7 @@ class Switchboard:
 
 
 @asynccontextmanager
-async def open_switchboard(
+async def open_router(
     models: Models,
     environ: Mapping[str, str],
     *,
@@ -70,22 +83,22 @@ async def open_switchboard(
     root: Path = Path(),
     observe: Observer = silent,
     redact: Redact = unchanged,
-) -> AsyncIterator[Switchboard]:
+) -> AsyncIterator[ModelRouter]:
     """The models of all roles, whose connections and cache close with the context.
 
     ``cache_path`` None means no cache. ``root`` is the configuration's folder, for commands and
     key files; ``redact`` takes secrets out of prompts, answers and errors; ``observe`` hears of a
     damaged cache and of parameters that a server does not support. Raises
-    :class:`~skillopt_ci.errors.ModelSetupError` for an absent key or program.
+    :class:`~skillopt_ci.errors.ModelSetupError` for an absent key, program or package.
     """
     async with AsyncExitStack() as resources:
-        clients = await _open_roles(_distinct(models), environ, root, resources, observe)
+        clients = await _open_clients(_roles(models), environ, root, resources, observe)
         clients.setdefault(Role.JUDGE, clients[Role.OPTIMIZER])
         cache = None
         if cache_path is not None:
             cache = resources.enter_context(closing(CallCache(cache_path, observe)))
-        client, locks = RoutedClient(clients), WeakValueDictionary[str, asyncio.Lock]()
-        yield Switchboard(models, tariffs(models), client, cache, redact, locks)
+        locks = WeakValueDictionary[str, asyncio.Lock]()
+        yield ModelRouter(models, tariffs(models), clients, cache, redact, locks)
 
 
 @asynccontextmanager
@@ -103,84 +116,107 @@ async def open_models(
 ) -> AsyncIterator[ChatClient]:
     """A client of all roles for one piece of work, opened and closed with it.
 
-    See :func:`open_switchboard` and :meth:`Switchboard.for_work`, whose errors are raised before
-    any call.
+    See :func:`open_router` and :meth:`ModelRouter.for_work`, whose errors are raised before any
+    call.
     """
     meter.require_prices(models)
-    opened = open_switchboard(
+    opened = open_router(
         models, environ, cache_path=cache_path, root=root, observe=observe, redact=redact
     )
-    async with opened as switchboard:
-        yield switchboard.for_work(scope, meter, used)
+    async with opened as router:
+        yield router.for_work(scope, meter, used)
 
 
-@dataclass(frozen=True, slots=True)
-class RoutedClient:
-    """Sends each request to the client of its role."""
+def judge_with(client: ChatClient) -> Judge:
+    """The judge as scorers ask it: a question in, a text out.
 
-    clients: Mapping[Role, ChatClient]
+    It raises what :meth:`~skillopt_ci.model.types.ChatClient.complete` raises.
+    """
 
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        """Answer ``request``."""
-        return await self.clients[request.role].complete(request)
+    async def ask(prompt: str) -> str:
+        request = ChatRequest(Role.JUDGE, "judge", (Message("user", prompt),))
+        return (await client.complete(request)).text
+
+    return ask
 
 
-def _distinct(models: Models) -> dict[Role, ModelRole]:
+def _roles(models: Models) -> dict[Role, ModelRole]:
     judge = {} if models.judge is None else {Role.JUDGE: models.judge}
     return {Role.TARGET: models.target, Role.OPTIMIZER: models.optimizer, **judge}
 
 
-def _configs(models: Models) -> dict[Role, ModelRole]:
-    return {Role.JUDGE: models.optimizer, **_distinct(models)}
-
-
-async def _open_roles(
+async def _open_clients(
     configs: Mapping[Role, ModelRole],
     environ: Mapping[str, str],
     root: Path,
     resources: AsyncExitStack,
     observe: Observer,
 ) -> dict[Role, ChatClient]:
-    by_protocol: dict[str, dict[Role, ModelRole]] = {"simulated": {}, "command": {}, "server": {}}
+    """A client for each role; roles of one protocol share connections, and all leave in turn."""
+    clients: dict[Role, ChatClient] = {}
+    remote: dict[str, dict[Role, ModelRole]] = {"messages": {}, "chat": {}}
     for role, one in configs.items():
-        by_protocol[_kind(one)][role] = one
-    clients = {role: _simulated(role, one) for role, one in by_protocol["simulated"].items()}
-    clients |= {
-        role: _retrying(CommandClient(f"model.{role}", one, root, environ), one)
-        for role, one in by_protocol["command"].items()
-    }
-    if by_protocol["server"]:
-        clients |= await _open_remote(by_protocol["server"], environ, root, resources, observe)
-    return clients
+        if one.preset.protocol == "simulated":
+            from skillopt_ci.demo.client import SimulatedClient
 
-
-def _kind(config: ModelRole) -> str:
-    protocol = config.preset.protocol
-    return protocol if protocol in ("simulated", "command") else "server"
-
-
-async def _open_remote(
-    configs: Mapping[Role, ModelRole],
-    environ: Mapping[str, str],
-    root: Path,
-    resources: AsyncExitStack,
-    observe: Observer,
-) -> dict[Role, ChatClient]:
+            clients[role] = SimulatedClient(one, role)
+        elif one.preset.protocol == "command":
+            clients[role] = _retrying(CommandClient(f"model.{role}", one, root, environ), one)
+        else:
+            remote[one.preset.protocol][role] = one
     keys = {
-        role: api_key(f"model.{role}", config, environ, root) for role, config in configs.items()
+        role: api_key(f"model.{role}", one, environ, root)
+        for group in remote.values()
+        for role, one in group.items()
     }
-    clients, doorway = await open_servers(configs, keys, resources, observe), Doorway()
-    return {
-        role: _retrying(OrderlyClient(client, doorway), configs[role])
-        for role, client in clients.items()
-    }
+    pacer = RequestPacer()
+    if group := remote["messages"]:
+        with _extra("anthropic", f"model.{next(iter(group))}"):
+            lasting_import("anthropic")
+            from skillopt_ci.model import anthropic_provider as anthropic
+
+        pool = await resources.enter_async_context(anthropic.connection_pool(_connections(group)))
+        for role, one in group.items():
+            name = f"model.{role}"
+            client = anthropic.anthropic_client(name, one, keys[role], pool, observe, pacer)
+            clients[role] = _retrying(client, one)
+    if group := remote["chat"]:
+        lasting_import("openai")
+        from skillopt_ci.model import openai_provider as openai
+
+        shared = await resources.enter_async_context(openai.connection_pool(_connections(group)))
+        for role, one in group.items():
+            name = f"model.{role}"
+            headers: Callable[[], Awaitable[Mapping[str, str]]] = _no_headers
+            if one.azure and one.azure.auth != "key":
+                with _extra("azure", name):
+                    from skillopt_ci.model.azure_token import signed_in
+
+                headers = signed_in(name, one.azure)
+            client = openai.openai_client(name, one, keys[role], shared, headers, observe, pacer)
+            clients[role] = _retrying(client, one)
+    return clients
 
 
 def _retrying(client: ChatClient, config: ModelRole) -> ChatClient:
     return RetryingClient(client, retries=config.retries, max_concurrency=config.max_concurrency)
 
 
-def _simulated(role: Role, config: ModelRole) -> ChatClient:
-    from skillopt_ci.demo.client import SimulatedClient  # noqa: PLC0415
+def _connections(configs: Mapping[Role, ModelRole]) -> int:
+    return sum(config.max_concurrency for config in configs.values())
 
-    return SimulatedClient(config, role)
+
+async def _no_headers() -> Mapping[str, str]:
+    return {}
+
+
+@contextmanager
+def _extra(name: str, section: str) -> Iterator[None]:
+    """Say how to install the extra that the imports of the body need."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ModelSetupError(
+            f"{section} needs a package that is not installed",
+            hint=f"Install it: pip install 'skillopt-ci[{name}]'.",
+        ) from error

@@ -12,23 +12,20 @@ import openai
 from pydantic import BaseModel, ConfigDict
 
 from skillopt_ci.config.models import ModelRole
-from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.cache import base_url_of, uses_responses
+from skillopt_ci.messages import Image, Message, ToolCall
+from skillopt_ci.model.call_key import base_url_of, uses_responses
 from skillopt_ci.model.keys import NO_KEY
 from skillopt_ci.model.providers import (
+    RequestPacer,
     SdkErrors,
     ServerClient,
-    ServerError,
     Wire,
-    Words,
-    as_sent,
     called,
-    data_url,
     parsed,
-    tool_as_sent,
     well_formed,
 )
 from skillopt_ci.model.retry import TransientFailure
+from skillopt_ci.model.server_errors import ServerError, Words
 from skillopt_ci.model.types import (
     ChatReply,
     ChatRequest,
@@ -187,6 +184,60 @@ CHAT_WORDS: Words = MappingProxyType(
         "response_format": ("response_format", "json_schema", "structured output"),
     }
 )
+
+
+#: Of a call's state, what belongs to the call itself; the rest belongs to its message.
+_OF_THE_CALL = ("extra_content",)
+
+
+def as_sent(message: Message) -> dict[str, object]:
+    """``message`` as the protocol wants it; a plain one has nothing but role and content."""
+    sent: dict[str, object] = {"role": message.role, "content": _content(message)}
+    if message.tool_calls:
+        states = [_state(call) for call in message.tool_calls]
+        sent["tool_calls"] = [
+            _tool_call(call) | {name: state[name] for name in _OF_THE_CALL if name in state}
+            for call, state in zip(message.tool_calls, states, strict=True)
+        ]
+        sent |= {name: state[name] for state in states for name in state.keys() - {*_OF_THE_CALL}}
+    if message.role == "tool":
+        sent["tool_call_id"] = message.tool_call_id
+    return sent
+
+
+def data_url(image: Image) -> str:
+    """The picture itself as an address."""
+    return f"data:{image.media_type};base64,{image.data}"
+
+
+def tool_as_sent(tool: Tool) -> dict[str, object]:
+    """``tool`` as the protocol wants it."""
+    function = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": dict(tool.parameters),
+    }
+    return {"type": "function", "function": function}
+
+
+def _content(message: Message) -> object:
+    text = well_formed(message.content)
+    if not message.images:
+        return text
+    pictures = [
+        {"type": "image_url", "image_url": {"url": data_url(image)}} for image in message.images
+    ]
+    return [{"type": "text", "text": text}, *pictures]
+
+
+def _state(call: ToolCall) -> dict[str, object]:
+    state = json.loads(call.state) if call.state else {}
+    return state if isinstance(state, dict) else {}
+
+
+def _tool_call(call: ToolCall) -> dict[str, object]:
+    function = {"name": call.name, "arguments": well_formed(call.arguments)}
+    return {"id": call.id, "type": "function", "function": function}
 
 
 def chat_body(
@@ -431,6 +482,7 @@ def openai_client(
     pool: openai.DefaultAioHttpClient,
     headers: Callable[[], Awaitable[Mapping[str, str]]],
     observe: Observer = silent,
+    pacer: RequestPacer | None = None,
 ) -> ServerClient:
     """A client for a role; ``section`` (``model.target``) names it in messages.
 
@@ -465,4 +517,4 @@ def openai_client(
         body, read, words = responses_body, read_response, RESPONSES_WORDS
     else:
         body, read, words = chat_body, read_reply, CHAT_WORDS
-    return ServerClient(section, config, Wire(body, read, words, send), observe)
+    return ServerClient(section, config, Wire(body, read, words, send), observe, pacer)

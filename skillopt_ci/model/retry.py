@@ -5,7 +5,6 @@ import random
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -239,47 +238,3 @@ class RetryingClient:
         failure = state.outcome.exception() if state.outcome else None
         asked = failure.retry_after if isinstance(failure, TransientFailure) else None
         return backoff(state.attempt_number, asked, self._draw)
-
-
-# Doorway: requests that are made at once leave one after the other.
-
-#: Turns of the event loop in which a request that is being made gets to its socket.
-TURNS = 2
-
-
-class Doorway:
-    """Lets callers pass one at a time, each with some ``turns`` of the event loop to go on alone.
-
-    Without it the loop takes requests that are made at once through each stage side by side: the
-    first leaves when the last is ready. The server idles meanwhile, and their answers come all at
-    once as well, so that the next requests are late again. It belongs to one event loop.
-    """
-
-    def __init__(self, turns: int = TURNS) -> None:
-        self._turns = turns
-        self._lock = asyncio.Lock()
-
-    async def passed(self) -> None:
-        """Return when it is the caller's turn."""
-        await self._lock.acquire()
-        self._leave(self._turns)
-
-    def _leave(self, turns: int) -> None:
-        # Counted in turns and not until the request is sent: a slow connection holds up nobody.
-        if turns:
-            asyncio.get_running_loop().call_soon(self._leave, turns - 1)
-        else:
-            self._lock.release()
-
-
-@dataclass(frozen=True, slots=True)
-class OrderlyClient:
-    """Puts each request when it has passed the ``doorway``, which other clients may share."""
-
-    inner: ChatClient
-    doorway: Doorway
-
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        """Answer ``request``."""
-        await self.doorway.passed()
-        return await self.inner.complete(request)

@@ -1,15 +1,15 @@
 """What every part of skillopt-ci asks of a model, and what it gets back.
 
-A :class:`ChatClient` answers one request. The real thing is a stack of them, outermost first::
+A :class:`ChatClient` answers one request. The real thing is a stack of at most four::
 
-    cached (SQLite) → metered (budget, usage per stage) → retrying (backoff) → provider
+    Cached (SQLite) → Budgeted (budget, usage, secrets) → Retrying (backoff) → provider
 
-where a provider is a server, a program or a simulation.
+where a provider is a server, a program or a simulation. Below the budget each role has its own.
 """
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, ClassVar, NamedTuple, Protocol
 
@@ -17,8 +17,7 @@ from pydantic import ConfigDict, Field
 
 from skillopt_ci.errors import InfrastructureError, SkilloptError
 from skillopt_ci.messages import Message, ToolCall
-
-# What calls consume, in the providers' own numbers, and who consumed it for what.
+from skillopt_ci.redaction import Redact
 
 _Count = Annotated[int, Field(ge=0)]
 _Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -209,3 +208,24 @@ def estimated_usage(request: ChatRequest, text: str) -> Usage:
         cost_usd=None,
         estimated=True,
     )
+
+
+def redacted_message(message: Message, redact: Redact) -> Message:
+    """``message`` without secrets in its text and its tool calls; pictures stay as they are."""
+    calls = _redacted_calls(message.tool_calls, redact)
+    return replace(message, content=redact(message.content), tool_calls=calls)
+
+
+def redacted_reply(reply: ChatReply, redact: Redact) -> ChatReply:
+    return replace(
+        reply,
+        text=redact(reply.text),
+        trace=redact(reply.trace),
+        model=redact(reply.model),
+        finish_reason=redact(reply.finish_reason),
+        tool_calls=_redacted_calls(reply.tool_calls, redact),
+    )
+
+
+def _redacted_calls(calls: Iterable[ToolCall], redact: Redact) -> tuple[ToolCall, ...]:
+    return tuple(replace(call, arguments=redact(call.arguments)) for call in calls)

@@ -12,9 +12,15 @@ from skillopt_ci.computer.computer import Computer
 from skillopt_ci.config.rollout import AttemptLimits, RolloutConfig
 from skillopt_ci.errors import ComputerFailure, EnvironmentFailure, FileRefused, UsageError
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.middleware import redacted_message
 from skillopt_ci.model.retry import backoff
-from skillopt_ci.model.types import Account, ModelRefusal, ModelUnavailable, Role, Usage
+from skillopt_ci.model.types import (
+    Account,
+    ModelRefusal,
+    ModelUnavailable,
+    Role,
+    Usage,
+    redacted_message,
+)
 from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.rollout.computer_pool import ComputerPool, how_it_ended
 from skillopt_ci.rollout.events import (

@@ -19,8 +19,7 @@ from skillopt_ci.environments.api import grade
 from skillopt_ci.ledger.folder import RecordMemory, RunFolder
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.build import Switchboard, open_switchboard
-from skillopt_ci.model.middleware import ChatJudge, ScheduledClient
+from skillopt_ci.model.build import ModelRouter, judge_with, open_router
 from skillopt_ci.model.types import ChatClient, Usage
 from skillopt_ci.progress import CallPaid, Note, Observer
 from skillopt_ci.prompts.library import Prompts
@@ -157,16 +156,16 @@ class Equipment:
             config.model.target.max_concurrency, config.gradient.analyst_workers
         )
         self._resources = resources
-        self._models: Switchboard | None = None
+        self._models: ModelRouter | None = None
         self._opening = asyncio.Lock()
         self._store: AttemptStore | None = None
         self._functions: Functions | None = None
 
-    async def models(self, parts: ModelParts) -> Switchboard:
+    async def models(self, parts: ModelParts) -> ModelRouter:
         """The open models."""
         async with self._opening:
             if self._models is None:
-                opened = open_switchboard(
+                opened = open_router(
                     parts.config.model,
                     parts.environ,
                     cache_path=parts.cache_path,
@@ -257,7 +256,7 @@ def attempt_facts(session: RigParts, solver: Solver) -> Mapping[str, object]:
 def _equipment(
     session: RigParts, client: ChatClient, functions: Functions
 ) -> tuple[Solver, Grading]:
-    config, judge = session.config, ChatJudge(client)
+    config, judge = session.config, judge_with(client)
     solver = build_solver(config, client, session.prompts, session.root, session.environ)
     scorers = TaskScorers(
         default=config.scorer,
@@ -440,7 +439,7 @@ class Session:
             equipment = session.equipment
             assert equipment is not None  # noqa: S101 - that is what being equipped means
             models, shared = await equipment.models(session), equipment.scheduler
-            client = ScheduledClient(models.for_work(scope, meter, used), shared.questions)
+            client = models.for_work(scope, meter, used, shared.questions)
             store = equipment.store(session)
             functions = equipment.functions(session.environ)
             opened = open_runner(

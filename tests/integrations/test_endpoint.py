@@ -23,7 +23,7 @@ from skillopt_ci.integrations.endpoint import (
     reply_body,
 )
 from skillopt_ci.messages import Image, Message, ToolCall
-from skillopt_ci.model.providers import as_sent
+from skillopt_ci.model.openai_provider import as_sent
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Role
 from skillopt_ci.rollout.types import Asked, ModelSaid, Nudged, ToolUsed
 

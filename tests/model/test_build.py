@@ -14,9 +14,10 @@ from skillopt_ci.aio import siblings
 from skillopt_ci.config.config import Limits
 from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError
+from skillopt_ci.messages import Message
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.build import open_models
-from skillopt_ci.model.types import ChatReply, ModelUnavailable, Role
+from skillopt_ci.model.build import judge_with, open_models
+from skillopt_ci.model.types import ChatReply, ChatRequest, ModelUnavailable, Role
 
 
 def run(
@@ -236,3 +237,9 @@ def test_a_missing_package_is_told_with_the_way_to_install_it(
     config = ModelRole.model_validate({"model": "m", **role})
     with pytest.raises(ModelSetupError, match=rf"skillopt-ci\[{extra}\]"):
         run(Models(target=config, optimizer=config), ask(), environ={"K": "k"})
+
+
+def test_judge_with_puts_a_question_to_the_judge(scripted: Any, reply: Any) -> None:
+    inner = scripted(reply("0.8"))
+    assert asyncio.run(judge_with(inner)("How good?")) == "0.8"
+    assert inner.asked == [ChatRequest(Role.JUDGE, "judge", (Message("user", "How good?"),))]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.model.budget import Meter, MeteredClient
+from skillopt_ci.model.budget import BudgetedClient, Meter
 from skillopt_ci.model.cache import UNCLAIMED, CachedClient, CallCache
-from skillopt_ci.model.types import ChatRequest, ModelRefusal, ModelUnavailable, Usage
+from skillopt_ci.model.types import ChatRequest, ModelRefusal, ModelUnavailable, Role, Usage
 
 
 @pytest.fixture
@@ -27,7 +27,11 @@ class Process:
     def __init__(self, inner: Any, cache: CallCache, scope: str = "step 1") -> None:
         self.meter = Meter()
         self.client = CachedClient(
-            MeteredClient(inner, self.meter), cache, key_of=prompt, scope=scope, meter=self.meter
+            BudgetedClient({Role.TARGET: inner}, self.meter),
+            cache,
+            key_of=prompt,
+            scope=scope,
+            meter=self.meter,
         )
 
     def ask(self, *requests: ChatRequest) -> list[str]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.config.models import ModelRole, Models, Price
-from skillopt_ci.model.budget import cost_usd, tariff_of, tariffs
+from skillopt_ci.model.prices import cost_usd, tariff_of, tariffs
 from skillopt_ci.model.types import Usage
 
 CALL = Usage(calls=1, prompt_tokens=1000, completion_tokens=100, cached_tokens=400)

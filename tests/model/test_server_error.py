@@ -4,14 +4,14 @@ import pytest
 
 from skillopt_ci.config.models import Azure, ModelRole
 from skillopt_ci.errors import ModelSetupError, SkilloptError
-from skillopt_ci.model.providers import ServerError, failure
 from skillopt_ci.model.retry import TransientFailure
+from skillopt_ci.model.server_errors import ServerError
 from skillopt_ci.model.types import ModelRefusal
 
 
 def meaning(status: int, message: str = "", base_url: str = "", **fields: Any) -> SkilloptError:
     config = ModelRole(provider="openai", model="gpt-x", base_url=base_url or None)
-    return failure(ServerError(status, message, **fields), "model.target", config)
+    return ServerError(status, message, **fields).exception("model.target", config)
 
 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 529])
@@ -94,6 +94,6 @@ def test_who_signed_in_and_is_refused_is_told_which_role_to_be_given() -> None:
         base_url="https://x.openai.azure.com",
         azure=Azure(auth="azure_cli"),
     )
-    told = str(failure(ServerError(401, "denied"), "model.target", config))
+    told = str(ServerError(401, "denied").exception("model.target", config))
     assert "refused who signed in by azure_cli" in told
     assert "Cognitive Services OpenAI User" in told

@@ -160,8 +160,9 @@ def chat() -> Iterator[ChatServer]:
 def client(chat: ChatServer) -> Callable[[], AbstractAsyncContextManager[ChatClient]]:
     """Opens a client of that server."""
     from skillopt_ci.config.models import ModelRole
-    from skillopt_ci.model.budget import Meter, MeteredClient, tariff_of
+    from skillopt_ci.model.budget import BudgetedClient, Meter
     from skillopt_ci.model.openai_provider import connection_pool, openai_client
+    from skillopt_ci.model.prices import tariff_of
     from skillopt_ci.model.types import Role
 
     price = {"input": 1, "output": 1}
@@ -176,6 +177,6 @@ def client(chat: ChatServer) -> Callable[[], AbstractAsyncContextManager[ChatCli
     async def opened() -> AsyncIterator[ChatClient]:
         async with connection_pool(2) as pool:
             server = openai_client("model.target", config, "none", pool, no_headers)
-            yield MeteredClient(server, Meter(), {Role.TARGET: tariff_of(config)})
+            yield BudgetedClient({Role.TARGET: server}, Meter(), {Role.TARGET: tariff_of(config)})
 
     return opened

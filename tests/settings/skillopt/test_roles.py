@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 
 from skillopt_ci.config.loading import Loaded
-from skillopt_ci.model.cache import base_url_of
+from skillopt_ci.model.call_key import base_url_of
 
 Load = Callable[..., Loaded]
 

@@ -5,16 +5,11 @@ import pytest
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.config.providers import PROVIDERS
 from skillopt_ci.model.openai_provider import CHAT_WORDS, chat_body
-from skillopt_ci.model.providers import (
-    Dialect,
-    ServerError,
-    dialect_of,
-    refused_setting,
-    settings_of,
-)
+from skillopt_ci.model.providers import ServerQuirks
+from skillopt_ci.model.server_errors import ServerError
 from skillopt_ci.model.types import ChatRequest, ReplySchema
 
-MODERN = Dialect("max_completion_tokens")
+MODERN = ServerQuirks("max_completion_tokens")
 SCHEMA = ReplySchema("answer", {"type": "object", "properties": {}})
 
 
@@ -22,8 +17,10 @@ def role(**changes: Any) -> ModelRole:
     return ModelRole.model_validate({"provider": "openai", "model": "m", **changes})
 
 
-def sent(config: ModelRole, request: ChatRequest, dialect: Dialect = MODERN) -> dict[str, object]:
-    body = chat_body(config, request, settings_of(config, request, dialect))
+def sent(
+    config: ModelRole, request: ChatRequest, quirks: ServerQuirks = MODERN
+) -> dict[str, object]:
+    body = chat_body(config, request, quirks.settings(config, request))
     return {name: value for name, value in body.items() if name not in ("model", "messages")}
 
 
@@ -51,10 +48,10 @@ def test_a_dropped_setting_is_left_out(ask: Any) -> None:
 
 def test_the_provider_names_the_limit_unless_the_role_does() -> None:
     url = {"base_url": "http://localhost/v1"}
-    assert dialect_of(role()).limit_field == "max_completion_tokens"
-    assert dialect_of(role(provider="ollama")).limit_field == "max_tokens"
+    assert ServerQuirks.expected(role()).limit_field == "max_completion_tokens"
+    assert ServerQuirks.expected(role(provider="ollama")).limit_field == "max_tokens"
     own = role(provider="compatible", **url, token_limit_field="max_tokens")
-    assert dialect_of(own).limit_field == "max_tokens"
+    assert ServerQuirks.expected(own).limit_field == "max_tokens"
 
 
 def test_a_schema_is_sent_as_the_provider_understands_it(ask: Any) -> None:
@@ -88,12 +85,12 @@ def test_each_provider_has_its_own_switch_for_thinking(
 
 def test_the_limit_is_renamed_once() -> None:
     renamed = MODERN.without("max_completion_tokens")
-    assert renamed == Dialect("max_tokens", renamed=True)
+    assert renamed == ServerQuirks("max_tokens", renamed=True)
     assert renamed.without("max_tokens") is None
 
 
 def test_what_another_call_learned_already_is_kept() -> None:
-    renamed = Dialect("max_tokens", renamed=True)
+    renamed = ServerQuirks("max_tokens", renamed=True)
     assert renamed.without("max_completion_tokens") == renamed
 
 
@@ -120,13 +117,13 @@ def test_the_refused_setting_is_recognised(
     message: str, fields: dict[str, Any], refused: str | None
 ) -> None:
     used = ("max_tokens", "temperature", "reasoning_effort", "response_format")
-    assert refused_setting(ServerError(400, message, **fields), used, CHAT_WORDS) == refused
+    assert ServerError(400, message, **fields).refused_setting(used, CHAT_WORDS) == refused
 
 
 def test_only_bad_requests_and_what_was_sent_count() -> None:
     error = ServerError(500, "temperature is not supported")
-    assert refused_setting(error, ["temperature"], CHAT_WORDS) is None
-    assert refused_setting(ServerError(400, "temperature is not supported"), [], CHAT_WORDS) is None
+    assert error.refused_setting(["temperature"], CHAT_WORDS) is None
+    assert ServerError(400, "temperature is not supported").refused_setting([], CHAT_WORDS) is None
 
 
 @pytest.mark.parametrize("name", PROVIDERS)

@@ -1,0 +1,170 @@
+"""Calls held to budgets, priced, without secrets and within the optimizer's slots."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from skillopt_ci.aio import Slots, map_ordered
+from skillopt_ci.config.config import Limits
+from skillopt_ci.errors import BudgetExhausted
+from skillopt_ci.messages import Message, ToolCall
+from skillopt_ci.model.budget import BudgetedClient, Meter
+from skillopt_ci.model.prices import Tariff
+from skillopt_ci.model.types import (
+    Account,
+    ChatReply,
+    ChatRequest,
+    ModelRefusal,
+    ModelUnavailable,
+    Role,
+    Usage,
+)
+from skillopt_ci.redaction import HIDDEN, Redactor
+
+SECRET = "sk-planted-0123456789"
+CALL = ToolCall("1", "run", f'{{"key": "{SECRET}"}}')
+
+
+def budgeted(inner: Any, meter: Meter, tariff: Tariff | None = None, **more: Any) -> BudgetedClient:
+    """A client of which all roles have the same model behind it."""
+    tariffs = {} if tariff is None else {"target": tariff}
+    return BudgetedClient(dict.fromkeys(Role, inner), meter, tariffs, **more)
+
+
+class Slow:
+    """Answers after others had their turn, or fails."""
+
+    def __init__(self, answer: Any, failing: int = 0) -> None:
+        self.calls = 0
+        self.answer = answer
+        self.failing = failing
+
+    async def complete(self, request: Any) -> Any:
+        self.calls += 1
+        if self.calls <= self.failing:
+            raise ModelUnavailable("down")
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return self.answer
+
+
+async def flood(client: BudgetedClient, ask: Any, calls: int) -> list[Any]:
+    asked = (client.complete(ask(str(i))) for i in range(calls))
+    return await asyncio.gather(*asked, return_exceptions=True)
+
+
+def test_a_budget_of_calls_holds_exactly_among_64_at_once(ask: Any, reply: Any) -> None:
+    inner, meter = Slow(reply()), Meter(step=Limits(calls=40))
+    outcomes = asyncio.run(flood(budgeted(inner, meter), ask, 64))
+    stopped = [outcome for outcome in outcomes if isinstance(outcome, BudgetExhausted)]
+    assert (inner.calls, meter.total().calls, len(stopped)) == (40, 40, 24)
+
+
+def test_a_failed_call_gives_its_reservation_back(ask: Any, reply: Any) -> None:
+    inner, meter = Slow(reply(), failing=5), Meter(step=Limits(calls=3))
+    client = budgeted(inner, meter)
+    for _ in range(5):
+        with pytest.raises(ModelUnavailable):
+            asyncio.run(client.complete(ask()))
+    assert asyncio.run(client.complete(ask())).text == "ok"
+    assert meter.total().calls == 1
+
+
+def test_a_cancelled_call_gives_its_reservation_back(ask: Any, scripted: Any) -> None:
+    meter = Meter(step=Limits(calls=1))
+    client = budgeted(scripted(asyncio.CancelledError()), meter)
+
+    async def run() -> None:
+        with pytest.raises(asyncio.CancelledError):
+            await client.complete(ask())
+
+    asyncio.run(run())
+    asyncio.run(meter.reserve())
+
+
+def test_a_refusal_is_booked_with_what_it_consumed(ask: Any, scripted: Any) -> None:
+    meter, usage = Meter(), Usage(calls=1, prompt_tokens=7)
+    client = budgeted(scripted(ModelRefusal("no", usage=usage)), meter)
+    with pytest.raises(ModelRefusal):
+        asyncio.run(client.complete(ask()))
+    assert meter.usage_by_stage() == {"rollout": usage}
+
+
+def test_calls_are_priced_by_role_unless_the_provider_names_the_cost(ask: Any) -> None:
+    tariff = Tariff("configuration", "", lambda usage: usage.tokens * 0.5)
+    meter = Meter()
+    for cost, expected in ((None, 5.0), (0.0, 5.0), (0.25, 0.25)):
+        said = ChatReply("ok", "stop", "m", Usage(calls=1, prompt_tokens=10, cost_usd=cost))
+        client = budgeted(Slow(said), meter, tariff)
+        assert asyncio.run(client.complete(ask())).usage.cost_usd == expected
+    assert meter.accounts()[Account("target", "rollout")].cost_usd == 10.25
+
+
+def test_the_cost_of_a_model_without_a_price_is_unknown_never_zero(ask: Any) -> None:
+    unknown = Tariff("unknown", "", lambda usage: None)
+    meter, said = Meter(), ChatReply("ok", "stop", "m", Usage(calls=1, prompt_tokens=10))
+    client = budgeted(Slow(said), meter, unknown)
+    assert asyncio.run(client.complete(ask())).usage.cost_usd is None
+    assert meter.total().cost_usd is None
+
+
+def redacted(inner: Any, request: ChatRequest) -> ChatReply:
+    return asyncio.run(budgeted(inner, Meter(), redact=Redactor([SECRET])).complete(request))
+
+
+def test_prompts_and_answers_carry_no_secret(scripted: Any) -> None:
+    reply = ChatReply(f"a {SECRET}", "stop", "m", Usage(1), f"trace {SECRET}", (CALL,))
+    inner = scripted(reply)
+    messages = (
+        Message("user", f"use {SECRET}"),
+        Message("assistant", "", tool_calls=(CALL,)),
+    )
+    heard = redacted(inner, ChatRequest(Role.TARGET, "rollout", messages))
+    assert (heard.text, heard.trace) == (f"a {HIDDEN}", f"trace {HIDDEN}")
+    assert heard.tool_calls[0].arguments == f'{{"key": "{HIDDEN}"}}'
+    (asked,) = inner.asked
+    assert SECRET not in str(asked)
+    assert asked.messages[0].content == f"use {HIDDEN}"
+
+
+def test_errors_carry_no_secret_and_stay_what_they_are(scripted: Any) -> None:
+    refusal = ModelRefusal(f"no {SECRET}", hint=f"try {SECRET}", usage=Usage(1, 7))
+    request = ChatRequest(Role.TARGET, "rollout", (Message("user", "hi"),))
+    with pytest.raises(ModelRefusal) as caught:
+        redacted(scripted(refusal), request)
+    assert str(caught.value) == f"no {HIDDEN}\ntry {HIDDEN}"
+    assert SECRET not in repr(caught.value)
+    assert caught.value.usage == Usage(1, 7)
+
+
+def test_what_holds_no_secret_passes_unchanged(scripted: Any) -> None:
+    reply = ChatReply("plain", "stop", "m", Usage(1))
+    request = ChatRequest(Role.JUDGE, "judge", (Message("user", "hi"),))
+    inner = scripted(reply)
+    assert redacted(inner, request) == reply
+    assert inner.asked == [request]
+
+
+class Counting:
+    """Answers after some turns of the loop and counts the requests under way by role."""
+
+    def __init__(self) -> None:
+        self.under_way = dict.fromkeys(Role, 0)
+        self.most = dict.fromkeys(Role, 0)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.under_way[request.role] += 1
+        self.most[request.role] = max(self.most[request.role], self.under_way[request.role])
+        for _ in range(3):
+            await asyncio.sleep(0)
+        self.under_way[request.role] -= 1
+        return ChatReply("", "stop", "m", Usage())
+
+
+def test_questions_of_all_stages_share_the_places_and_attempts_need_none(ask: Any) -> None:
+    counting = Counting()
+    client = budgeted(counting, Meter(), questions=Slots(2))
+    requests = [ask(role=role) for role in (Role.OPTIMIZER, Role.TARGET, Role.JUDGE) * 5]
+    asyncio.run(map_ordered(client.complete, requests, limit=len(requests)))
+    assert counting.most == {Role.OPTIMIZER: 2, Role.TARGET: 5, Role.JUDGE: 5}

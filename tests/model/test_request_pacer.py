@@ -1,0 +1,107 @@
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_ci.config.models import ModelRole, Models
+from skillopt_ci.model import openai_provider
+from skillopt_ci.model.budget import Meter
+from skillopt_ci.model.build import open_models
+from skillopt_ci.model.providers import RequestPacer
+from skillopt_ci.model.types import Role
+from tests.model.conftest import completion
+
+
+@given(st.integers(1, 5))
+def test_who_comes_together_passes_one_at_a_time(callers: int) -> None:
+    seen = []
+
+    async def pass_through(name: int, pacer: RequestPacer) -> None:
+        await pacer.turn()
+        for stage in range(3):
+            seen.append((name, stage))
+            await asyncio.sleep(0)
+
+    async def run() -> None:
+        pacer = RequestPacer(turns=3)
+        await asyncio.gather(*(pass_through(name, pacer) for name in range(callers)))
+
+    asyncio.run(run())
+    assert seen == [(name, stage) for name in range(callers) for stage in range(3)]
+
+
+def test_who_comes_alone_waits_for_nothing() -> None:
+    async def run() -> None:
+        with pytest.raises(StopIteration):
+            RequestPacer().turn().send(None)
+
+    asyncio.run(run())
+
+
+def test_who_stays_long_behind_the_door_holds_up_nobody() -> None:
+    async def run() -> None:
+        pacer, never = RequestPacer(), asyncio.Event()
+
+        async def linger() -> None:
+            await pacer.turn()
+            await never.wait()
+
+        lingering = asyncio.create_task(linger())
+        await asyncio.sleep(0)
+        await asyncio.wait_for(pacer.turn(), 10)
+        assert not lingering.done()
+        lingering.cancel()
+
+    asyncio.run(run())
+
+
+def test_who_gives_up_waiting_is_passed_over() -> None:
+    async def run() -> None:
+        pacer = RequestPacer()
+        await pacer.turn()
+        gone, next_one = (asyncio.create_task(pacer.turn()) for _ in range(2))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.wait_for(next_one, 10)
+        assert gone.cancelled()
+
+    asyncio.run(run())
+
+
+def test_requests_of_all_roles_leave_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch, served: Any, ask: Any
+) -> None:
+    seen: list[str] = []
+
+    async def called(*_: object) -> bytes:
+        """Go through two stages on the way to the socket, with a turn between them."""
+        task = asyncio.current_task()
+        assert task is not None
+        seen.append(f"{task.get_name()} made")
+        await asyncio.sleep(0)
+        seen.append(f"{task.get_name()} sent")
+        return json.dumps(completion()).encode()
+
+    monkeypatch.setattr(openai_provider, "called", called)
+    one: ModelRole = served()
+
+    async def run() -> None:
+        opened = open_models(
+            Models(target=one, optimizer=one), {"OPENAI_API_KEY": "k"},
+            cache_path=None, scope="1", meter=Meter(), root=Path(),
+        )  # fmt: skip
+        async with opened as client:
+            roles = {"a": Role.TARGET, "b": Role.OPTIMIZER, "c": Role.TARGET}
+            await asyncio.gather(
+                *(
+                    asyncio.create_task(client.complete(ask(name, role=role)), name=name)
+                    for name, role in roles.items()
+                )
+            )
+
+    asyncio.run(run())
+    assert seen == ["a made", "a sent", "b made", "b sent", "c made", "c sent"]
