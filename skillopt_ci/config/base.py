@@ -16,9 +16,6 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-# What the keys of the configuration mean: the text that stands under each field.
-
-
 class DescribedSchema(GenerateJsonSchema):
     """A JSON Schema whose properties are described."""
 
@@ -36,9 +33,6 @@ def meanings(section: type[BaseModel]) -> dict[str, str]:
     return {fields[name].alias or name: words for name, words in texts.items() if name in fields}
 
 
-# Which of several shapes a mapping was meant to have.
-
-
 def choose_alternative(value: object, shapes: Sequence[type[Section]]) -> str | None:
     """Name the shape whose keys are closest to those of ``value``, misspelt ones included.
 
@@ -48,11 +42,11 @@ def choose_alternative(value: object, shapes: Sequence[type[Section]]) -> str | 
         return type(value).__name__
     if not isinstance(value, Mapping):
         return None
-    return max(shapes, key=lambda shape: _resemblance(value, shape)).__name__
 
+    def resemblance(shape: type[Section]) -> float:
+        return sum(
+            max(SequenceMatcher(None, key, field).ratio() for field in shape.model_fields)
+            for key in value
+        )
 
-def _resemblance(value: Mapping[str, object], shape: type[Section]) -> float:
-    return sum(
-        max(SequenceMatcher(None, key, field).ratio() for field in shape.model_fields)
-        for key in value
-    )
+    return max(shapes, key=resemblance).__name__

@@ -1,8 +1,6 @@
-"""`_base_: other.yaml`: configuration files that build on each other."""
+"""Files that build on each other (`_base_: other.yaml`), and several runs in one file (`runs:`)."""
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt_ci.config.yaml import (
@@ -19,6 +17,7 @@ from skillopt_ci.config.yaml import (
 )
 
 BASE = "_base_"
+RUNS = "runs"
 
 
 def read_layers(file: Path) -> tuple[Node, ...]:
@@ -29,34 +28,24 @@ def read_layers(file: Path) -> tuple[Node, ...]:
     """
     layers: list[Node] = []
     chain: list[Path] = []
-    following: tuple[Path, Mark] | None = (file, Mark(file))
-    while following:
-        current, asked = following
-        _refuse_cycle(chain, current, asked)
-        chain.append(current)
-        tree = _read(current, asked)
+    mark = Mark(file)
+    while True:
+        if file.resolve() in [seen.resolve() for seen in chain]:
+            names = " → ".join(map(str, [*chain, file]))
+            raise _invalid_base(mark, f"these files build on each other in a circle: {names}")
+        chain.append(file)
+        tree = _read(file, mark)
         layers.insert(0, without(tree, BASE))
-        following = _base(tree, current)
-    return tuple(layers)
-
-
-def _base(tree: Node, file: Path) -> tuple[Path, Mark] | None:
-    node = tree.entries.get(BASE)
-    if node is None:
-        return None
-    if isinstance(node.value, tuple):
-        raise _inheritance_invalid(
-            node.mark, "expected one file, found a list: let one base build on the next"
-        )
-    if not isinstance(node.value, str) or not node.value:
-        raise _inheritance_invalid(node.mark, "expected the name of one file")
-    return Path(os.path.normpath(file.parent / node.value)), node.mark
-
-
-def _refuse_cycle(chain: list[Path], file: Path, asked: Mark) -> None:
-    if file.resolve() in [seen.resolve() for seen in chain]:
-        names = " → ".join(str(seen) for seen in [*chain, file])
-        raise _inheritance_invalid(asked, f"these files build on each other in a circle: {names}")
+        if BASE not in tree.entries:
+            return tuple(layers)
+        base = tree.entries[BASE]
+        mark = base.mark
+        if isinstance(base.value, tuple):
+            text = "expected one file, found a list: let one base build on the next"
+            raise _invalid_base(mark, text)
+        if not isinstance(base.value, str) or not base.value:
+            raise _invalid_base(mark, "expected the name of one file")
+        file = Path(os.path.normpath(file.parent / base.value))
 
 
 def _read(file: Path, asked: Mark) -> Node:
@@ -64,51 +53,44 @@ def _read(file: Path, asked: Mark) -> Node:
         text = file.read_bytes().decode("utf-8-sig")
     except OSError as error:
         name = f"{file} " if asked.line else ""
-        raise _inheritance_invalid(asked, f"{name}cannot be read: {error.strerror}") from error
+        raise _invalid_base(asked, f"{name}cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise _inheritance_invalid(Mark(file), f"not UTF-8 text (byte {error.start})") from error
+        raise _invalid_base(Mark(file), f"not UTF-8 text (byte {error.start})") from error
     tree = parse_yaml(text, Mark(file, 1))
     if not isinstance(tree.value, dict):
-        raise _inheritance_invalid(
-            Mark(file, 1), "expected a mapping of sections, such as `run:` and `skill:`"
-        )
+        text = "expected a mapping of sections, such as `run:` and `skill:`"
+        raise _invalid_base(Mark(file, 1), text)
     return tree
 
 
-def _inheritance_invalid(mark: Mark, text: str) -> InvalidConfigError:
+def _invalid_base(mark: Mark, text: str) -> InvalidConfigError:
     return InvalidConfigError([Problem(mark, BASE if mark.line else "", text)])
 
 
-# `runs:` several runs in one file, each laid over what stands around the list.
+def runs_of(tree: Node) -> dict[str, Node]:
+    """The runs that ``tree`` describes, by name; one without a list is its own only run.
 
-RUNS = "runs"
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """One run of a configuration file: its name, and the tree that describes it."""
-
-    name: str
-    tree: Node
-
-
-def runs_of(tree: Node) -> tuple[Named, ...]:
-    """The runs that ``tree`` describes; one without a list is its own only run.
-
-    What is no text as a name is left to validation, under the name it would print as. Raises
+    A name that is no text is left to validation, under the name it would print as. Raises
     :class:`~skillopt_ci.errors.ConfigError` for a list that is none, is empty, or names a run
     twice or not at all.
     """
     listed = tree.entries.get(RUNS)
     if listed is None:
-        return (Named(_name(tree), tree),)
+        return {_name(tree): tree}
     if not isinstance(listed.value, tuple) or not listed.value:
-        raise _runs_invalid(
-            listed.mark, "expected a list of runs, each with `run:` and what is its own"
-        )
-    _refuse_bad_names(listed.value)
-    common = without(tree, RUNS)
-    return tuple(Named(_name(entry), merge(common, entry)) for entry in listed.value)
+        text = "expected a list of runs, each with `run:` and its own settings"
+        raise InvalidConfigError([Problem(listed.mark, RUNS, text)])
+    problems, runs, common = list[Problem](), dict[str, Node](), without(tree, RUNS)
+    for entry in listed.value:
+        name = _name(entry)
+        if not name:
+            problems.append(Problem(entry.mark, RUNS, "each run of the list needs its `run:`"))
+        elif name in runs:
+            problems.append(Problem(entry.mark, RUNS, f"{name!r} stands here a second time"))
+        runs[name] = merge(common, entry)
+    if problems:
+        raise InvalidConfigError(problems)
+    return runs
 
 
 def choose_run(tree: Node, name: str | None) -> Node:
@@ -117,37 +99,18 @@ def choose_run(tree: Node, name: str | None) -> Node:
     Raises :class:`~skillopt_ci.errors.ConfigError` that lists the names if it cannot be told.
     """
     runs = runs_of(tree)
-    names = [run.name for run in runs]
     if name is None and len(runs) == 1:
-        return runs[0].tree
-    if name in names:
-        return runs[names.index(name)].tree
-    mark = lookup(tree, [RUNS if RUNS in tree.entries else "run"]).mark
+        return next(iter(runs.values()))
+    if name in runs:
+        return runs[name]
+    mark, names = lookup(tree, [RUNS if RUNS in tree.entries else "run"]).mark, ", ".join(runs)
     if name is None:
-        raise InvalidConfigError(
-            [Problem(mark, RUNS, f"which run? Name one with --run: {', '.join(names)}")]
-        )
-    hint = nearest(name, names) or f"; its runs are {', '.join(names)}"
+        text = f"which run? Name one with --run: {names}"
+        raise InvalidConfigError([Problem(mark, RUNS, text)])
+    hint = nearest(name, list(runs)) or f"; its runs are {names}"
     raise InvalidConfigError([Problem(mark, "", f"there is no run {name!r} in this file{hint}")])
-
-
-def _refuse_bad_names(entries: Sequence[Node]) -> None:
-    problems, seen = [], dict[str, Mark]()
-    for entry in entries:
-        name = _name(entry)
-        if not name:
-            problems.append(Problem(entry.mark, RUNS, "each run of the list needs its `run:`"))
-        elif name in seen:
-            problems.append(Problem(entry.mark, RUNS, f"{name!r} stands here a second time"))
-        seen[name] = entry.mark
-    if problems:
-        raise InvalidConfigError(problems)
 
 
 def _name(tree: Node) -> str:
     value = plain(tree.entries["run"]) if "run" in tree.entries else None
     return "" if value is None else str(value)
-
-
-def _runs_invalid(mark: Mark, text: str) -> InvalidConfigError:
-    return InvalidConfigError([Problem(mark, RUNS, text)])

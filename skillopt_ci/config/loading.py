@@ -32,8 +32,6 @@ from skillopt_ci.config.yaml import (
 )
 from skillopt_ci.errors import ConfigError
 
-# `-o section.key=value`: one key of the configuration, set on the command line.
-
 
 def parse_override(text: str) -> Node:
     """The tree that sets one key; the value is YAML, so that `[a, b]`, `null` and `4` are typed.
@@ -53,13 +51,11 @@ def parse_override(text: str) -> Node:
     return nested(path, leaf)
 
 
-# The document that `skill` means: a skill named by its folder is the `SKILL.md` inside.
-
 _NAME = "SKILL.md"
 
 
 def with_skill_file(config: Config, file: Path) -> Config:
-    """``config``, which stands in ``file``, with the path of the document itself.
+    """``config``, which stands in ``file``, with the path of the skill document itself.
 
     Raises :class:`~skillopt_ci.errors.ConfigError` for a folder that holds no `SKILL.md`. Whether
     a file exists is not looked at: it may be in git alone.
@@ -69,22 +65,13 @@ def with_skill_file(config: Config, file: Path) -> Config:
         return config
     if (place / _NAME).is_file():
         return config.model_copy(update={"skill": f"{PurePosixPath(config.skill) / _NAME}"})
-    raise ConfigError(
-        f"skill: {config.skill} is a folder without a {_NAME}",
-        file=file,
-        hint=_inside(place, config.skill),
-    )
-
-
-def _inside(place: Path, name: str) -> str:
     found = sorted(place.glob(f"*/{_NAME}"))
-    if not found:
-        return "Name the Markdown file that is to be trained."
-    inner = found[0].relative_to(place).as_posix()
-    return f"Did you mean {PurePosixPath(name) / inner}?"
+    hint = "Name the Markdown file to train."
+    if found:
+        inner = found[0].relative_to(place).as_posix()
+        hint = f"Did you mean {PurePosixPath(config.skill) / inner}?"
+    raise ConfigError(f"skill: {config.skill} is a folder without a {_NAME}", file=file, hint=hint)
 
-
-# Pydantic's errors in the words of the person who wrote the file.
 
 KeyPath = tuple[str | int, ...]
 
@@ -106,12 +93,49 @@ _EXPECTED = {
 
 
 def explain(error: ErrorDetails) -> tuple[KeyPath, str]:
-    """The key path that ``error`` is about, and what to say of it in one line."""
-    place = locate(error["loc"])
-    shapes = list(sections(_annotation(place)))
+    """The key path that ``error`` is about, and a line on it for whoever wrote the file."""
+    place, value = locate(error["loc"]), error["input"]
+    annotation = place.field.annotation if place.field else None
+    shapes = list(sections(annotation))
     if shapes and error["type"] in ("union_tag_invalid", "union_tag_not_found", "dict_type"):
-        return _wrong_shape(place, shapes, error["input"])
-    return place.path, _words(place, error)
+        return _wrong_shape(place, shapes, value)
+    found = shown(place.path, value)
+    key = next((step for step in reversed(place.path) if isinstance(step, str)), "")
+    about = meanings(place.section).get(key, "") if place.section else ""
+    about = " ".join(about.split())
+    match error["type"]:
+        case "model_type" if ModelRole in shapes:
+            text = f"expected provider/model, such as openai/gpt-5.5, or a mapping, found {found}"
+        case "extra_forbidden":
+            text = _unknown(place)
+        case "missing":
+            text = f"missing. {about}".strip()
+        case "literal_error":
+            text = _not_among(value, choices(annotation))
+        case "string_pattern_mismatch":
+            text = f"{found} does not fit. {about}"
+        case "json_invalid":
+            text = "nested too deeply, or text with characters that are not Unicode"
+        case "value_error":
+            text = error["msg"].removeprefix("Value error, ")
+        case kind:
+            other = f"a value {error['msg'].removeprefix('Input should be ')}"
+            text = f"expected {_EXPECTED.get(kind, other)}, found {found}"
+    return place.path, text
+
+
+def _wrong_shape(
+    place: Location, shapes: list[type[Section]], value: object
+) -> tuple[KeyPath, str]:
+    kinds = (shape.model_fields.get("type") for shape in shapes)
+    known = tuple(c for kind in kinds if kind for c in choices(kind.annotation))
+    if not isinstance(value, dict):
+        example = "{type: exact}" if known else "{path: tasks.jsonl}"
+        found = shown(place.path, value)
+        return place.path, f"expected a mapping such as {example}, found {found}"
+    if "type" in value:
+        return (*place.path, "type"), _not_among(value["type"], known)
+    return (*place.path, "type"), f"missing: one of {', '.join(known)}"
 
 
 def shown(path: KeyPath, value: object) -> str:
@@ -124,19 +148,6 @@ def shown(path: KeyPath, value: object) -> str:
         return "the value (not shown)"
     text = str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "…"
-
-
-def _words(place: Location, error: ErrorDetails) -> str:
-    match error["type"]:
-        case "extra_forbidden":
-            return _unknown(place)
-        case "missing":
-            return f"missing. {_about(place)}".strip()
-        case "literal_error":
-            return _not_among(error["input"], choices(_annotation(place)))
-        case "string_pattern_mismatch":
-            return f"{shown(place.path, error['input'])} does not fit. {_about(place)}"
-    return _mismatch(place, error)
 
 
 def _unknown(place: Location) -> str:
@@ -157,51 +168,6 @@ def _not_among(value: object, known: tuple[str, ...]) -> str:
     return f"{shown((), value)} is not one of {', '.join(known)}{nearest(str(value), known)}"
 
 
-def _wrong_shape(
-    place: Location, shapes: list[type[Section]], value: object
-) -> tuple[KeyPath, str]:
-    known = tuple(c for s in shapes for c in choices(_type_of(s)))
-    if isinstance(value, dict) and "type" in value:
-        return (*place.path, "type"), _not_among(value["type"], known)
-    if isinstance(value, dict):
-        return (*place.path, "type"), f"missing: one of {', '.join(known)}"
-    example = "{type: exact}" if known else "{path: tasks.jsonl}"
-    return place.path, f"expected a mapping such as {example}, found {shown(place.path, value)}"
-
-
-def _mismatch(place: Location, error: ErrorDetails) -> str:
-    if error["type"] == "model_type" and ModelRole in sections(_annotation(place)):
-        found = shown(place.path, error["input"])
-        return f"expected provider/model, such as openai/gpt-5.5, or a mapping, found {found}"
-    if error["type"] == "json_invalid":
-        return "nested too deeply, or text with characters that are not Unicode"
-    if error["type"] == "value_error":
-        return error["msg"].removeprefix("Value error, ")
-    found = shown(place.path, error["input"])
-    if error["type"] in _EXPECTED:
-        return f"expected {_EXPECTED[error['type']]}, found {found}"
-    message = error["msg"].removeprefix("Input should be ")
-    return f"expected a value {message}, found {found}"
-
-
-def _annotation(place: Location) -> object:
-    return place.field.annotation if place.field else None
-
-
-def _type_of(section: type[Section]) -> object:
-    kind = section.model_fields.get("type")
-    return kind.annotation if kind else None
-
-
-def _about(place: Location) -> str:
-    known = meanings(place.section) if place.section else {}
-    key = next((step for step in reversed(place.path) if isinstance(step, str)), "")
-    return " ".join(known.get(key, "").split())
-
-
-# From a configuration tree to the typed configuration.
-
-
 def validate(tree: Node, known: tuple[Problem, ...] = ()) -> Config:
     """Read ``tree`` as a configuration; nothing is coerced, so that ``yes`` is never a number.
 
@@ -212,18 +178,15 @@ def validate(tree: Node, known: tuple[Problem, ...] = ()) -> Config:
         config = Config.model_validate_json(json.dumps(plain(tree)), strict=True)
     except ValidationError as error:
         found = [explain(details) for details in error.errors(include_url=False)]
-        raise InvalidConfigError([*known, *_problems(tree, found)]) from error
+        problems = [
+            Problem(lookup(tree, path).mark, ".".join(map(str, path)), text)
+            for path, text in found
+            if not any(other[: len(path)] == path and other != path for other, _ in found)
+        ]
+        raise InvalidConfigError([*known, *problems]) from error
     if known:
         raise InvalidConfigError(known)
     return config
-
-
-def _problems(tree: Node, found: list[tuple[KeyPath, str]]) -> list[Problem]:
-    return [
-        Problem(lookup(tree, path).mark, ".".join(map(str, path)), text)
-        for path, text in found
-        if not any(other[: len(path)] == path and other != path for other, _ in found)
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,4 +260,4 @@ def run_names(file: Path) -> tuple[str, ...]:
     layers = list(read_layers(file))
     if _translated(layers, (), {}):
         return (load(file).config.run,)
-    return tuple(run.name for run in runs_of(reduce(merge, layers)) if run.name)
+    return tuple(filter(None, runs_of(reduce(merge, layers))))

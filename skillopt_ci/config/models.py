@@ -39,22 +39,11 @@ class Azure(Section):
 
 
 #: Settings of a model role that only a server can be given.
-_ONLY_OVER_HTTP = frozenset(
-    {
-        *(
-            "base_url",
-            "api_key_env",
-            "api_key_file",
-            "region",
-            "azure",
-            "api",
-            "temperature",
-            "thinking",
-        ),
-        *("max_output_tokens", "token_limit_field", "reasoning_effort", "structured_output"),
-        *("extra_body", "seed"),
-    }
-)
+_ONLY_OVER_HTTP = {
+    *("base_url", "api_key_env", "api_key_file", "region", "azure", "api", "temperature"),
+    *("thinking", "max_output_tokens", "token_limit_field", "reasoning_effort"),
+    *("structured_output", "extra_body", "seed"),
+}
 _GITHUB_MODELS = ("models.github.ai", "models.inference.ai.azure.com")
 _RETIRED = (
     "GitHub Models was retired on 2026-07-30 and answers no more; choose another provider "
@@ -174,28 +163,25 @@ class ModelRole(Section):
 
     @model_validator(mode="after")
     def _fits_the_provider(self) -> "ModelRole":
-        if self.preset.protocol == "command":
-            self._refuse_settings_of_servers()
+        preset = self.preset
+        runs_program = preset.protocol == "command"
+        if runs_program != bool(self.program):
+            raise ValueError("`provider: command` and `command` belong together: give both")
+        if not runs_program:
+            self._fits_the_server()
         else:
-            self._refuse_what_is_not_there()
+            fields = type(self).model_fields
+            idle = sorted(
+                name
+                for name in self.model_fields_set & _ONLY_OVER_HTTP
+                if getattr(self, name) != fields[name].get_default(call_default_factory=True)
+            )
+            if idle:
+                raise ValueError(f"a command has no {', '.join(idle)}")
         return self
 
-    def _refuse_settings_of_servers(self) -> None:
-        if not self.program:
-            raise ValueError("`provider: command` and `command` belong together: give both")
-        idle = sorted(
-            name
-            for name in self.model_fields_set & _ONLY_OVER_HTTP
-            if getattr(self, name)
-            != type(self).model_fields[name].get_default(call_default_factory=True)
-        )
-        if idle:
-            raise ValueError(f"a command has no {', '.join(idle)}")
-
-    def _refuse_what_is_not_there(self) -> None:
+    def _fits_the_server(self) -> None:
         preset = self.preset
-        if self.command:
-            raise ValueError("`provider: command` and `command` belong together: give both")
         if self.env:
             raise ValueError("`env` is for `provider: command`")
         if self.provider in ("azure", "compatible") and self.base_url is None:
@@ -242,29 +228,19 @@ class Models(Section):
     """Grades rubrics; the optimizer's model if absent."""
 
 
-# `model: {target: provider/model}`: the short form of a model role, before layers are merged.
-
-
 def with_long_roles(layer: Node) -> Node:
-    """``layer`` with every role that is written in short as the mapping that it stands for.
+    """``layer`` with every role that is written as `provider/model` as that mapping.
 
-    Text of another form stays, to be complained of where everything is validated.
+    Text of another form stays, so that validation can complain of it.
     """
     model = layer.entries.get("model")
-    if model is None or not model.entries:
-        return layer
-    roles = {name: _long(node) for name, node in model.entries.items() if name in _ROLES}
-    if not roles:
+    roles = {}
+    for name in Models.model_fields:
+        node = model.entries.get(name) if model else None
+        if node and isinstance(node.value, str) and (form := short_form(node.value)):
+            entries = {key: Node(text, node.mark) for key, text in form.items()}
+            roles[name] = replace(node, value=entries)
+    if model is None or not roles:
         return layer
     section = replace(model, value={**model.entries, **roles})
     return replace(layer, value={**layer.entries, "model": section})
-
-
-def _long(node: Node) -> Node:
-    found = short_form(node.value) if isinstance(node.value, str) else None
-    if found is None:
-        return node
-    return replace(node, value={key: Node(text, node.mark) for key, text in found.items()})
-
-
-_ROLES = tuple(Models.model_fields)

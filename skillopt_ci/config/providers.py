@@ -9,30 +9,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-ProviderName = Literal[
-    "openai",
-    "azure",
-    "anthropic",
-    "gemini",
-    "qwen",
-    "minimax",
-    "openrouter",
-    "groq",
-    "deepseek",
-    "mistral",
-    "together",
-    "ollama",
-    "vllm",
-    "llamacpp",
-    "litellm",
-    "compatible",
-    "copilot",
-    "claude-code",
-    "codex",
-    "cursor",
-    "command",
-    "simulated",
-]
+Hosted = Literal["openai", "azure", "anthropic", "gemini", "qwen", "minimax"]
+MoreHosted = Literal["openrouter", "groq", "deepseek", "mistral", "together"]
+Served = Literal["ollama", "vllm", "llamacpp", "litellm", "compatible"]
+Programs = Literal["copilot", "claude-code", "codex", "cursor", "command", "simulated"]
+ProviderName = Literal[Hosted, MoreHosted, Served, Programs]
 #: `chat` is OpenAI's chat completions, `messages` Anthropic's API.
 Protocol = Literal["chat", "messages", "command", "simulated"]
 LimitField = Literal["max_completion_tokens", "max_tokens"]

@@ -1,4 +1,4 @@
-"""The keys that the configuration knows, read off its models."""
+"""The configuration's keys, JSON Schema, changes and fingerprint, read off its models."""
 
 import hashlib
 import json
@@ -63,7 +63,16 @@ def sections(annotation: object) -> Iterator[type[Section]]:
 
 def homes(name: str) -> tuple[str, ...]:
     """The dotted paths at which a key called ``name`` may stand (scorers aside)."""
-    return tuple(path for path in _paths(Config, "") if path.rpartition(".")[2] == name)
+
+    def paths(section: type[Section], prefix: str) -> Iterator[str]:
+        for key, field in fields(section).items():
+            if key == name:
+                yield f"{prefix}{key}"
+            inner = list(sections(field.annotation))
+            if len(inner) == 1:
+                yield from paths(inner[0], f"{prefix}{key}.")
+
+    return tuple(paths(Config, ""))
 
 
 def choices(annotation: object) -> tuple[str, ...]:
@@ -73,20 +82,10 @@ def choices(annotation: object) -> tuple[str, ...]:
     return tuple(word for argument in get_args(annotation) for word in choices(argument))
 
 
-def _paths(section: type[Section], prefix: str) -> Iterator[str]:
-    for name, field in fields(section).items():
-        yield f"{prefix}{name}"
-        inner = list(sections(field.annotation))
-        if len(inner) == 1:
-            yield from _paths(inner[0], f"{prefix}{name}.")
-
-
 def _branch(shape: type[Section]) -> str:
     kind = shape.model_fields.get("type")
     return choices(kind.annotation)[0] if kind else shape.__name__
 
-
-# The configuration as a JSON Schema, for editors that complete and check YAML.
 
 #: Sections of which a file may give a part and its base the rest.
 _INHERITED = ("Models", "ModelRole")
@@ -126,8 +125,6 @@ def json_schema() -> dict[str, object]:
     }
 
 
-# What differs between two configurations, in words.
-
 _LONGEST_VALUE = 40
 
 
@@ -137,11 +134,12 @@ def changed_keys(before: Mapping[str, object], after: Mapping[str, object]) -> t
     The mappings are configurations as JSON; a value too long to be read in passing is left out.
     """
     old, new = dict(_leaves(before)), dict(_leaves(after))
-    return tuple(
-        _worded(key, old.get(key), new.get(key))
-        for key in sorted(old.keys() | new.keys())
-        if old.get(key) != new.get(key)
-    )
+    changes = []
+    for key in sorted(old.keys() | new.keys()):
+        if old.get(key) != new.get(key):
+            change = f"{_shown(old.get(key))} → {_shown(new.get(key))}"
+            changes.append(f"{key} ({change})" if len(change) <= 2 * _LONGEST_VALUE else key)
+    return tuple(changes)
 
 
 def _leaves(value: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -152,37 +150,21 @@ def _leaves(value: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str
             yield f"{prefix}{key}", inner
 
 
-def _worded(key: str, old: object, new: object) -> str:
-    shown = f"{_shown(old)} → {_shown(new)}"
-    return f"{key} ({shown})" if len(shown) <= 2 * _LONGEST_VALUE else key
-
-
 def _shown(value: object) -> str:
     return "none" if value is None else json.dumps(value, ensure_ascii=False).strip('"')
 
 
-# A name for everything in a configuration that influences training.
-
 #: What only decides where results are kept, how fast they come, what they may cost and who pays.
 _OF_A_ROLE: IncEx = {
-    "api_key_env",
-    "api_key_file",
-    "env",
-    "timeout",
-    "retries",
-    "max_concurrency",
-    "price",
+    *("api_key_env", "api_key_file", "env", "timeout", "retries", "max_concurrency", "price")
 }
 #: Where people put keys although `api_key_env` and `env` are there for them.
 _PERHAPS_SECRET = ("command", "extra_body")
-#: How often what fails is tried again, where attempts run, what is told of them, and who may see
+#: How often failures are retried, where attempts run, what is recorded of them, and who may see
 #: what meanwhile.
 _OF_ROLLOUTS = {"retries", "executor", "events", "programs_can_read_secrets"}
 _WITHOUT_INFLUENCE: dict[str, IncEx | bool] = {
-    "cache": True,
-    "git": True,
-    "github": True,
-    "budget": True,
+    **dict.fromkeys(("cache", "git", "github", "budget"), True),
     "gradient": {"analyst_workers"},
     "schedule": {"ahead"},
     "rollout": _OF_ROLLOUTS,
@@ -190,9 +172,20 @@ _WITHOUT_INFLUENCE: dict[str, IncEx | bool] = {
 }
 
 
-def influences(config: Config) -> dict[str, object]:
-    """What of ``config`` influences training, as JSON: not where, how fast and at whose cost."""
-    return _facts(config)
+def influences(config: Config) -> dict[str, Any]:
+    """What of ``config`` influences training, as JSON: not where, how fast and at whose cost.
+
+    Sections that came later are left out where they have their defaults: older hashes stay.
+    """
+    facts = config.model_dump(mode="json", by_alias=True, exclude=_WITHOUT_INFLUENCE)
+    usual = RolloutConfig().model_dump(mode="json", exclude=_OF_ROLLOUTS)
+    if facts["rollout"] == usual:
+        del facts["rollout"]
+    if facts["environment"] is None:
+        del facts["environment"]
+    if facts["train"]["staleness"] == 0:
+        del facts["train"]["staleness"]
+    return facts
 
 
 def config_sha256(config: Config) -> str:
@@ -205,25 +198,9 @@ def config_sha256(config: Config) -> str:
 
 def recordable(config: Config) -> dict[str, object]:
     """:func:`influences`, fit to be published: what may hold a secret is there as its hash only."""
-    facts = _facts(config)
+    facts = influences(config)
     for role in filter(None, facts["model"].values()):
         role.update({key: _sha256(role[key]) for key in _PERHAPS_SECRET if role[key]})
-    return facts
-
-
-def _facts(config: Config) -> dict[str, Any]:
-    """What is said of how attempts are made only where that is not by default: older hashes stay.
-
-    The usual attempt is one chat answer at a task of a task file.
-    """
-    facts = config.model_dump(mode="json", by_alias=True, exclude=_WITHOUT_INFLUENCE)
-    usual = RolloutConfig().model_dump(mode="json", exclude=_OF_ROLLOUTS)
-    if facts["rollout"] == usual:
-        del facts["rollout"]
-    if facts["environment"] is None:
-        del facts["environment"]
-    if facts["train"]["staleness"] == 0:
-        del facts["train"]["staleness"]
     return facts
 
 

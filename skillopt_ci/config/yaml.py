@@ -1,4 +1,4 @@
-"""YAML text to a :class:`~skillopt_ci.config.yaml.Node`: strict, with a line for every key.
+"""YAML text to a tree that remembers where every key was written, and what is wrong with it.
 
 Scalars are those of YAML 1.2 as people mean them (``2:1:7`` and ``2026-01-01`` are text, ``1e-9``
 is a number), plus the ``yes``/``no`` of YAML 1.1. Only plain data is accepted, keys are text, and
@@ -16,8 +16,6 @@ from typing import cast
 import yaml
 
 from skillopt_ci.errors import ConfigError
-
-# A configuration tree that remembers where every key was written.
 
 Scalar = None | bool | int | float | str
 
@@ -88,11 +86,11 @@ def lookup(node: Node, path: Sequence[str | int]) -> Node:
 def merge(base: Node, child: Node) -> Node:
     """Lay ``child`` over ``base``: mappings key by key, anything else replaced whole.
 
-    A mapping that is of another kind than its base (a scorer of another ``type``, tasks given
-    another way, another provider with a model of its) replaces it, for what it inherited could not
-    fit.
+    A mapping of another kind than its base (a scorer of another ``type``, tasks given another way,
+    another provider with a model of its own) replaces it: what it inherited could not fit.
     """
-    if not _mergeable(base, child):
+    mappings = isinstance(base.value, Mapping) and isinstance(child.value, Mapping)
+    if not mappings or len({_kind(base), _kind(child)} - {None}) > 1:
         return child
     merged = dict(base.entries)
     for key, value in child.entries.items():
@@ -100,23 +98,13 @@ def merge(base: Node, child: Node) -> Node:
     return Node(merged, child.mark)
 
 
-def _mergeable(base: Node, child: Node) -> bool:
-    if not (isinstance(base.value, Mapping) and isinstance(child.value, Mapping)):
-        return False
-    kinds = {_node_kind(base), _node_kind(child)} - {None}
-    return len(kinds) <= 1
-
-
-def _node_kind(node: Node) -> str | None:
+def _kind(node: Node) -> str | None:
     if "type" in node.entries:
         return str(plain(node.entries["type"]))
     if "provider" in node.entries and "model" in node.entries:
         return str(plain(node.entries["provider"]))
     found = [key for key in _TASK_KINDS if key in node.entries]
     return found[0] if len(found) == 1 else None
-
-
-# What is wrong with a configuration, gathered so that all of it is told at once.
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +126,7 @@ class Problem:
 
 
 class InvalidConfigError(ConfigError):
-    """A configuration with ``problems``: one line each in the message, in the files' order."""
+    """A configuration with all its ``problems``: a line each in the message, in file order."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(sorted(problems, key=reading_order))
@@ -177,9 +165,9 @@ class _Loader(yaml.SafeLoader):
     }
 
 
-for _yaml_source_kind, _pattern in _NUMBERS.items():
+for _number, _pattern in _NUMBERS.items():
     _Loader.add_implicit_resolver(
-        _TAG + _yaml_source_kind, re.compile(rf"^(?:{_pattern})$"), list("-+.0123456789")
+        _TAG + _number, re.compile(rf"^(?:{_pattern})$"), list("-+.0123456789")
     )
 _Loader.add_implicit_resolver(_TAG + "merge", re.compile(r"^<<$"), ["<"])
 
