@@ -43,11 +43,8 @@ class Message:
     tool_call_id: str = ""
 
 
-# Untrusted text as data: inside a Markdown fence that the text itself cannot close.
-
-
-def fenced(text: str, info: str = "") -> str:
+def fenced(text: str, info: str = "", *, least: int = 3) -> str:
     """``text`` in a backtick fence longer than any run of backticks inside it (CommonMark 4.5)."""
-    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
-    fence = "`" * (longest + 1)
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=0)
+    fence = "`" * max(least, longest + 1)
     return f"{fence}{info}\n{text}\n{fence}"

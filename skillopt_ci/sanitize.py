@@ -54,8 +54,6 @@ def _shortened(line: str, limit: int) -> str:
     return line[: max(end, 0)].rstrip(_LOOSE_ENDS) + _ELLIPSIS
 
 
-# Text from outside, made fit for a terminal and for the log of a CI job.
-
 # GitHub's runner obeys a line that starts with `::` and a `##[` anywhere in it
 _COMMAND = re.compile(r"^(\s*):(?=:)|##(?=\[)", re.MULTILINE)
 

@@ -1,4 +1,4 @@
-"""Files that are written as a whole or not at all."""
+"""Helpers around Python: atomic files, docstrings of attributes, imports, the user's own code."""
 
 import ast
 import difflib
@@ -40,33 +40,20 @@ def write_atomically(file: Path, text: str) -> None:
         raise UsageError(f"{file} cannot be written: {error.strerror}.") from error
 
 
-# The docstrings that stand below the attributes of a class, inherited ones included.
-
-
 def attribute_docs(cls: type) -> dict[str, str]:
-    """Each attribute's docstring by its name, where it has one."""
+    """The docstrings below a class's attributes, inherited ones included, by attribute name."""
     found: dict[str, str] = {}
     for owner in reversed(cls.__mro__):
         if owner.__module__.partition(".")[0] == "skillopt_ci":
-            found |= _own(owner)
+            (tree,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+            for field, below in pairwise(tree.body if isinstance(tree, ast.ClassDef) else ()):
+                match field, below:
+                    case (
+                        ast.AnnAssign(target=ast.Name(id=name)),
+                        ast.Expr(value=ast.Constant(value=str(text))),
+                    ):
+                        found[name] = inspect.cleandoc(text)
     return found
-
-
-def _own(cls: type) -> dict[str, str]:
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
-    body = tree.body if isinstance(tree, ast.ClassDef) else []
-    return {
-        field.target.id: inspect.cleandoc(text.value.value)
-        for field, text in pairwise(body)
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
-        and isinstance(text, ast.Expr)
-        and isinstance(text.value, ast.Constant)
-        and isinstance(text.value.value, str)
-    }
-
-
-# Importing what stays as long as the process: the garbage collector need not look at it.
 
 
 def lasting_import(name: str) -> ModuleType:
@@ -92,9 +79,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     near = difflib.get_close_matches(name.casefold(), names, n=1)
     return f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(names)}"
-
-
-# Python code of the user's repository: found and imported without disturbing what is installed.
 
 
 def user_module(source: str, root: Path) -> ModuleType:

@@ -24,8 +24,6 @@ from typing import IO, Any, Protocol, cast
 from skillopt_ci.confinement import current
 from skillopt_ci.errors import EnvironmentFailure, UsageError
 
-# Our side of the worker: start it once, and have it make attempts.
-
 _TAIL_BYTES = 2000
 
 
@@ -178,9 +176,6 @@ def _written(folder: int, name: str) -> str:
             if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
                 return stream.read().decode("utf-8", "replace")
     return ""
-
-
-# What runs in the worker: the other tool's side of a bridge.
 
 
 class SideError(Exception):

@@ -4,7 +4,7 @@ import difflib
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -114,20 +114,17 @@ def _overrides(folder: Path) -> dict[str, str]:
             f"{folder}: there is no such folder of prompts.",
             hint="The key `prompts` names a folder whose files replace built-in prompts.",
         )
-    files = sorted(file for file in folder.iterdir() if not file.name.startswith("."))
-    _refuse_unknown(files)
-    return {file.stem: _own_text(file) for file in files}
-
-
-def _refuse_unknown(files: Iterable[Path]) -> None:
     valid = [f"{name}.md" for name in NAMES]
-    for file in files:
+    found = {}
+    for file in sorted(file for file in folder.iterdir() if not file.name.startswith(".")):
         if file.name not in valid:
             nearest = difflib.get_close_matches(file.name, valid, n=1)
             meant = f"Did you mean {nearest[0]}? " if nearest else ""
             raise UsageError(
                 f"{file}: replaces no prompt.", hint=f"{meant}Valid names: {', '.join(valid)}."
             )
+        found[file.stem] = _own_text(file)
+    return found
 
 
 def _own_text(file: Path) -> str:

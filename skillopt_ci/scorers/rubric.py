@@ -7,6 +7,7 @@ from importlib.resources import files
 
 from skillopt_ci.config.scorers import RubricScorer
 from skillopt_ci.errors import BudgetExhausted, SkilloptError, UsageError
+from skillopt_ci.messages import fenced
 from skillopt_ci.scorers.base import (
     GraderBroke,
     GraderError,
@@ -22,7 +23,6 @@ from skillopt_ci.scorers.base import (
 from skillopt_ci.tasks.task import Task
 
 _PLACEHOLDER = re.compile(r"\{(task|references|rubric|answer)\}")
-_FENCE_RUN = re.compile(r"`{3,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class RubricGrader:
 
     async def _ask_again(self, prompt: str, reply: str, error: ValueError) -> tuple[float, str]:
         again = (
-            f"{prompt}\n## Your previous reply\n{fenced(reply)}\n\n"
+            f"{prompt}\n## Your previous reply\n{fenced(reply, least=4)}\n\n"
             f"It could not be used: {error}. Reply with the JSON object alone.\n"
         )
         second = await self._ask(again)
@@ -82,10 +82,10 @@ def rubric_prompt(spec: RubricScorer, task: Task, answer: str) -> str:
     conversation = "\n\n".join(f"[{m.role}] {m.content}" for m in task.messages)
     attached = "".join(f"\n\n[file {file.name}]\n{file.content}" for file in task.files)
     parts = {
-        "task": fenced(conversation + attached),
-        "references": fenced(references) if references and spec.rubric else "(none)",
-        "rubric": fenced(spec.rubric or references),
-        "answer": fenced(answer),
+        "task": fenced(conversation + attached, least=4),
+        "references": fenced(references, least=4) if references and spec.rubric else "(none)",
+        "rubric": fenced(spec.rubric or references, least=4),
+        "answer": fenced(answer, least=4),
     }
     template = files(__package__).joinpath("rubric.md").read_text(encoding="utf-8")
     return _PLACEHOLDER.sub(lambda found: parts[found[1]], template)
@@ -112,9 +112,3 @@ def check_rubric_task(spec: RubricScorer, task: Task) -> str | None:
     if spec.rubric.strip() or task.references:
         return None
     return "neither the scorer's rubric nor the task's references say what a good answer does"
-
-
-def fenced(text: str) -> str:
-    """``text`` in a fence longer than any run of backticks inside it."""
-    fence = "`" * (1 + max((len(run) for run in _FENCE_RUN.findall(text)), default=3))
-    return f"{fence}\n{text}\n{fence}"

@@ -1,4 +1,4 @@
-"""What changed between two versions of a document, as a unified diff."""
+"""What changed between two texts: a unified diff, and rows whose changed words are marked."""
 
 import difflib
 import re
@@ -15,24 +15,19 @@ def unified_diff(before: str, after: str, name: str = "SKILL.md", context: int =
 
     The result is what ``git apply`` reads, and, like the documents, untrusted text.
     """
-    lines = difflib.unified_diff(
-        _diff_lines(before), _diff_lines(after), fromfile=f"a/{name}", tofile=f"b/{name}", n=context
-    )
-    return "".join(_terminated(lines))
+    old, new = ([line + "\n" for line in _lines(text)] for text in (before, after))
+    for text, lines in ((before, old), (after, new)):
+        if text and not text.endswith("\n"):
+            lines[-1] = lines[-1][:-1]
+    found = difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", n=context)
+    return "".join(line if line.endswith("\n") else line + _NO_NEWLINE for line in found)
 
 
-def _diff_lines(text: str) -> list[str]:
+def _lines(text: str) -> list[str]:
     # Not `splitlines`: form feeds and the like are no line breaks to git.
-    lines = [line + "\n" for line in text.split("\n")]
-    return [*lines[:-1], lines[-1][:-1]] if text and not text.endswith("\n") else lines[:-1]
+    lines = text.split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
 
-
-def _terminated(lines: Iterator[str]) -> Iterator[str]:
-    for line in lines:
-        yield line if line.endswith("\n") else line + _NO_NEWLINE
-
-
-# What changed between two texts, line by line, the changed words of a line marked.
 
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 _CONTEXT = 2
@@ -63,7 +58,7 @@ class DiffRow:
 
 def diff_rows(before: str, after: str) -> tuple[DiffRow, ...]:
     """The rows of a diff of two texts with two lines of context; none if they are equal."""
-    old, new = _diff_rows_lines(before), _diff_rows_lines(after)
+    old, new = _lines(before), _lines(after)
     rows: list[DiffRow] = []
     for group in SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_CONTEXT):
         if group[0][1] > 0 or rows:
@@ -74,11 +69,6 @@ def diff_rows(before: str, after: str) -> tuple[DiffRow, ...]:
             else:
                 rows += _changed(old[a:b], new[c:d])
     return tuple(rows)
-
-
-def _diff_rows_lines(text: str) -> list[str]:
-    lines = text.split("\n")
-    return lines[:-1] if lines[-1] == "" else lines
 
 
 def _plain(kind: Literal["same", "removed", "added"], line: str) -> DiffRow:

@@ -66,9 +66,6 @@ def ended(text: str) -> str:
     return stripped + "\n" if stripped else ""
 
 
-# Where coding agents look for what they read before they work.
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """A place for documents: a file name, or a pattern of a path's end, and who reads it."""
@@ -111,10 +108,9 @@ def place_of(path: str) -> Place | None:
     parts = PurePosixPath(path).parts
     if parts[:1] == (_OURS,):
         return None
-    return next((place for place in PLACES if _fits(parts, place.pattern)), None)
-
-
-def _fits(parts: tuple[str, ...], pattern: str) -> bool:
-    wanted = pattern.split("/")
-    end = parts[-len(wanted) :]
-    return len(end) == len(wanted) and all(map(fnmatchcase, end, wanted))
+    for place in PLACES:
+        wanted = place.pattern.split("/")
+        end = parts[-len(wanted) :]
+        if len(end) == len(wanted) and all(map(fnmatchcase, end, wanted)):
+            return place
+    return None

@@ -1,4 +1,4 @@
-"""An edit of the skill, and what became of it."""
+"""Edits of the skill, applied one after the other, and what became of each."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -7,7 +7,13 @@ from enum import StrEnum
 from typing import Literal
 
 from skillopt_ci.skill.document import ended, line_ending
-from skillopt_ci.skill.regions import Span, protected_spans, strip_markers, tail_start
+from skillopt_ci.skill.regions import (
+    Span,
+    protected_parts,
+    protected_spans,
+    strip_markers,
+    tail_start,
+)
 
 Source = Literal["failure", "success"]
 #: Where an edit comes from: an analyst, or what was measured of the rule that it takes out.
@@ -72,8 +78,6 @@ class EditReport:
     reason: str = ""
 
 
-# Edits applied to a document, one after the other, each on what the one before left.
-
 #: Why the second text may not follow the first; None if it may.
 Refuse = Callable[[str, str], str | None]
 
@@ -82,9 +86,8 @@ _Outcome = tuple[str, EditStatus]
 _LINE_BREAK = re.compile(r"\r\n?")
 
 
-def permit(before: str, after: str) -> None:
+def permit(_before: str, _after: str) -> None:
     """Refuse nothing."""
-    del before, after
 
 
 def apply_edits(
@@ -114,11 +117,12 @@ def _apply(text: str, edit: Edit) -> _Outcome:
     change = _CHANGES.get(edit.op.strip().lower())
     if change is None:
         return text, EditStatus.UNKNOWN_OP
-    changed, status = change(text, edit.target.replace("\r\n", "\n"), _content(edit))
+    content = strip_markers(_LINE_BREAK.sub("\n", edit.content)).strip()
+    changed, status = change(text, edit.target.replace("\r\n", "\n"), content)
     if not status.applied:
         return text, status
     changed = ended(changed)
-    if _protected(changed) != _protected(text):
+    if protected_parts(changed) != protected_parts(text):
         return text, EditStatus.PROTECTED
     return changed, status
 
@@ -147,18 +151,21 @@ def _insert_after(text: str, target: str, content: str) -> _Outcome:
 
 
 def _replace(text: str, target: str, content: str) -> _Outcome:
-    if _blank(target):
+    if not strip_markers(target).strip():
         return text, EditStatus.REPLACE_NO_TARGET
     place = _locate(text, target)
     if not isinstance(place, Span):
         return text, place or EditStatus.REPLACE_NOT_FOUND
-    new = _framed_like(text[place.start : place.end], content) if content else ""
-    return text[: place.start] + new + text[place.end :], EditStatus.REPLACED
+    old = text[place.start : place.end]
+    if content:  # in the white space that surrounded the old text
+        lead, trail = old[: len(old) - len(old.lstrip())], old[len(old.rstrip()) :]
+        content = f"{lead}{content}{trail}"
+    return text[: place.start] + content + text[place.end :], EditStatus.REPLACED
 
 
 def _delete(text: str, target: str, content: str) -> _Outcome:
     del content
-    if _blank(target):
+    if not strip_markers(target).strip():
         return text, EditStatus.DELETE_NO_TARGET
     place = _locate(text, target)
     if not isinstance(place, Span):
@@ -191,33 +198,11 @@ def _locate(text: str, target: str) -> Span | Literal[EditStatus.PROTECTED] | No
     bare = strip_markers(target)
     for wanted in (target, bare, bare.strip()):
         if wanted.strip() and wanted in text:
-            return _open_occurrence(text, wanted) or EditStatus.PROTECTED
+            position = 0
+            for span in (*protected_spans(text), Span(len(text), len(text))):
+                start = text.find(wanted, position, span.start)
+                if start >= 0:
+                    return Span(start, start + len(wanted))
+                position = span.end
+            return EditStatus.PROTECTED
     return None
-
-
-def _open_occurrence(text: str, target: str) -> Span | None:
-    position = 0
-    for span in (*protected_spans(text), Span(len(text), len(text))):
-        start = text.find(target, position, span.start)
-        if start >= 0:
-            return Span(start, start + len(target))
-        position = span.end
-    return None
-
-
-def _framed_like(old: str, new: str) -> str:
-    """Return stripped ``new`` in the white space that surrounds ``old``."""
-    lead = old[: len(old) - len(old.lstrip())]
-    return lead + new + old[len(old.rstrip()) :]
-
-
-def _blank(target: str) -> bool:
-    return not strip_markers(target).strip()
-
-
-def _content(edit: Edit) -> str:
-    return strip_markers(_LINE_BREAK.sub("\n", edit.content)).strip()
-
-
-def _protected(text: str) -> list[str]:
-    return [text[span.start : span.end] for span in protected_spans(text)]

@@ -73,7 +73,18 @@ def protected_spans(text: str) -> tuple[Span, ...]:
     spans = [span for each in found for span in (*each.blocks, *each.orphans)]
     if end := frontmatter_end(text):
         spans.append(Span(0, end))
-    return _united(spans)
+    united: list[Span] = []
+    for span in sorted(spans, key=lambda each: (each.start, each.end)):
+        if united and span.start < united[-1].end:
+            united[-1] = Span(united[-1].start, max(united[-1].end, span.end))
+        else:
+            united.append(span)
+    return tuple(united)
+
+
+def protected_parts(text: str) -> list[str]:
+    """The text of :func:`protected_spans`."""
+    return [text[span.start : span.end] for span in protected_spans(text)]
 
 
 def tail_start(text: str) -> int | None:
@@ -116,7 +127,8 @@ def with_region(text: str, region: Region, inner: str) -> str:
     """Return the text with the region's one block at its end, holding ``inner`` (may be blank)."""
     ending = line_ending(text)
     before = without_region(text, region).replace(ending, "\n").rstrip()
-    lines = (region.start, _plain(inner), region.end)
+    plain = strip_markers(inner.replace("\r\n", "\n")).strip()
+    lines = (region.start, plain, region.end)
     block = "\n".join(line for line in lines if line)
     return ended(f"{before}\n\n{block}" if before else block).replace("\n", ending)
 
@@ -141,23 +153,6 @@ def without_region(text: str, region: Region) -> str:
     return without_region(ended(removed).replace("\n", ending), region)
 
 
-def _plain(inner: str) -> str:
-    return strip_markers(inner.replace("\r\n", "\n")).strip()
-
-
-def _united(spans: list[Span]) -> tuple[Span, ...]:
-    united: list[Span] = []
-    for span in sorted(spans, key=lambda each: (each.start, each.end)):
-        if united and span.start < united[-1].end:
-            united[-1] = Span(united[-1].start, max(united[-1].end, span.end))
-        else:
-            united.append(span)
-    return tuple(united)
-
-
-# The protected parts of a document, put back after somebody wrote the whole document anew.
-
-
 def restore_regions(before: str, after: str) -> str:
     """Return ``after`` with the protected parts of ``before``, byte for byte, and no others.
 
@@ -169,11 +164,13 @@ def restore_regions(before: str, after: str) -> str:
     ending = line_ending(before)
     if ending != "\n":
         after = after.replace(ending, "\n").replace("\n", ending)
-    if _protected(after) == _protected(before):
+    if protected_parts(after) == protected_parts(before):
         return after
-    restored = _rebuilt(before.replace(ending, "\n"), after.replace(ending, "\n"))
-    restored = restored.replace("\n", ending)
-    return restored if _protected(restored) == _protected(before) else before
+    parts = protected_parts(before.replace(ending, "\n"))
+    head = parts[:1] if frontmatter_end(before) else []
+    pieces = (*head, unprotected(after.replace(ending, "\n")), *parts[len(head) :])
+    restored = ended("\n\n".join(filter(None, pieces))).replace("\n", ending)
+    return restored if protected_parts(restored) == protected_parts(before) else before
 
 
 def unprotected(text: str) -> str:
@@ -185,19 +182,6 @@ def unprotected(text: str) -> str:
         text = text[end:].strip()
     return text
 
-
-def _rebuilt(before: str, after: str) -> str:
-    parts = _protected(before)
-    head = parts[:1] if frontmatter_end(before) else []
-    return ended("\n\n".join(filter(None, (*head, unprotected(after), *parts[len(head) :]))))
-
-
-def _protected(text: str) -> list[str]:
-    return [text[span.start : span.end] for span in protected_spans(text)]
-
-
-# The execution appendix: short reminders of rules that the skill has and that were not
-# followed.
 
 HEADING = "## Execution Notes Appendix"
 
@@ -221,7 +205,7 @@ def merge_notes(existing: Iterable[str], new: Iterable[str]) -> tuple[str, ...]:
     """Return existing and new notes, of several that say the same in the same words the first."""
     merged: dict[str, str] = {}
     for note in filter(None, map(cleaned, (*existing, *new))):
-        merged.setdefault(_canonical(note), note)
+        merged.setdefault(note.rstrip(_INSIGNIFICANT).casefold(), note)
     return tuple(merged.values())
 
 
@@ -236,12 +220,6 @@ def with_notes(text: str, notes: Iterable[str]) -> str:
     inner = "\n".join((HEADING, "", *(f"- {note}" for note in listed))) if listed else ""
     return with_region(text, APPENDIX, inner)
 
-
-def _canonical(note: str) -> str:
-    return " ".join(note.split()).rstrip(_INSIGNIFICANT).casefold()
-
-
-# What a document says, spacing apart: texts with the same reading need no second measurement.
 
 _LINE_BREAK = re.compile(r"\r\n?")
 _TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
@@ -262,8 +240,6 @@ def reading_sha256(text: str) -> str:
     """A name for all texts that read the same."""
     return sha256(reading(text))
 
-
-# Semantic density: the share of a document's words that tell its reader how to behave.
 
 #: The words that SkillOpt counts.
 LEADING_WORDS = (

@@ -10,8 +10,6 @@ from typing import Literal
 from skillopt_ci.skill.document import frontmatter, frontmatter_end, word_count
 from skillopt_ci.skill.regions import REGIONS, markers
 
-# Something wrong with a document.
-
 Severity = Literal["error", "warning"]
 
 
@@ -26,8 +24,6 @@ class Problem:
     message: str
     line: int | None = None
 
-
-# The Agent Skills format of a `SKILL.md`, as its reference library checks it.
 
 _LINE = re.compile(r"\bline:? (\d+)")
 _FIELD = re.compile(r"\b(name|description|compatibility)\b", re.IGNORECASE)
@@ -53,20 +49,17 @@ def format_problems(text: str, path: Path) -> Iterator[Problem]:
     except ParseError as error:
         metadata = _mapping(frontmatter(text))
         lenient = metadata is not None or str(error).startswith(_MISSING)
-        yield _parse_problem(str(error), "warning" if lenient else "error")
+        # The parser counts from the marker `---` that opens the front matter.
+        line = _LINE.search(str(error))
+        spoken = (part for part in str(error).splitlines() if not part.startswith(" "))
+        severity: Severity = "warning" if lenient else "error"
+        yield Problem(severity, "; ".join(spoken), int(line[1]) if line else 1)
     if metadata is None:
         return
     for message in validate_metadata(metadata, path.parent if path.parent.name else None):
         lenient = message.startswith((_UNKNOWN_FIELDS, *_MISSING))
-        severity: Severity = "warning" if lenient else "error"
+        severity = "warning" if lenient else "error"
         yield Problem(severity, message, _line_of_field(text, message))
-
-
-def _parse_problem(message: str, severity: Severity) -> Problem:
-    # The parser counts from the text after the opening `---`, whose first line is that marker's.
-    line = _LINE.search(message)
-    spoken = (part for part in message.splitlines() if not part.startswith(" "))
-    return Problem(severity, "; ".join(spoken), int(line[1]) if line else 1)
 
 
 def _mapping(source: str) -> dict[str, object] | None:
@@ -93,15 +86,15 @@ def unloadable(text: str, path: Path) -> str:
     """
     if path.name != "SKILL.md" or not text.strip():
         return ""
-    messages = [problem.message for problem in format_problems(text, path) if _matters(problem)]
+    messages = [
+        problem.message
+        for problem in format_problems(text, path)
+        if problem.severity == "error" or problem.message.startswith(_MISSING)
+    ]
     if not messages:
         return ""
     wanted = "It has to begin with `---`, `name: …`, `description: …`, `---`, a line each."
     return f"Agents will pass {path} by: {'; '.join(messages)}. {wanted}"
-
-
-def _matters(problem: Problem) -> bool:
-    return problem.severity == "error" or problem.message.startswith(_MISSING)
 
 
 #: Agents load the whole document into their context: what the Agent Skills standard recommends.
@@ -119,25 +112,19 @@ def problems(text: str, path: Path) -> tuple[Problem, ...]:
     A `SKILL.md` must also follow the Agent Skills format. Errors come first, then by line. Nothing
     is read from the disk.
     """
-    found = [*_blank(text), *_unpaired_markers(text), *_unseen_characters(text), *_size(text)]
+    found = [*_unpaired_markers(text), *_unseen_characters(text)]
+    if not text.strip():
+        found.append(Problem("warning", "The document is empty: training starts from nothing."))
+    lines, words = text.count("\n") + 1, word_count(text)
+    if lines > MAX_LINES or words > MAX_WORDS:
+        size = (
+            f"The document is very long ({lines:,} lines, {words:,} words): agents load all of it. "
+            f"Recommended are at most {MAX_LINES:,} lines and {MAX_WORDS:,} words."
+        )
+        found.append(Problem("warning", size))
     if path.name == "SKILL.md" and text.strip():
         found += format_problems(text, path)
     return tuple(sorted(found, key=lambda problem: (problem.severity, problem.line or 0)))
-
-
-def _blank(text: str) -> Iterator[Problem]:
-    if not text.strip():
-        yield Problem("warning", "The document is empty: training starts from nothing.")
-
-
-def _size(text: str) -> Iterator[Problem]:
-    lines, words = text.count("\n") + 1, word_count(text)
-    if lines > MAX_LINES or words > MAX_WORDS:
-        yield Problem(
-            "warning",
-            f"The document is very long ({lines:,} lines, {words:,} words): agents load all of it. "
-            f"Recommended are at most {MAX_LINES:,} lines and {MAX_WORDS:,} words.",
-        )
 
 
 def _unpaired_markers(text: str) -> Iterator[Problem]:
@@ -153,7 +140,8 @@ def _unseen_characters(text: str) -> Iterator[Problem]:
     """Yield one problem per kind of character that people do not see but models read."""
     places: dict[str, list[int]] = {}
     for position, character in enumerate(text):
-        if not character.isprintable() and _is_unseen(character):
+        plain = character.isprintable() or character in _PLAIN_CONTROLS + _JOINERS
+        if not plain and unicodedata.category(character) in ("Cc", "Cf", "Cs"):
             places.setdefault(character, []).append(position)
     for character, positions in places.items():
         first = _line(text, positions[0])
@@ -164,12 +152,6 @@ def _unseen_characters(text: str) -> Iterator[Problem]:
         times = f", {len(positions)} times" if len(positions) > 1 else ""
         message = f"The document holds an invisible U+{ord(character):04X} ({name}){times}."
         yield Problem("warning", message, first)
-
-
-def _is_unseen(character: str) -> bool:
-    if character in _PLAIN_CONTROLS or character in _JOINERS:
-        return False
-    return unicodedata.category(character) in ("Cc", "Cf", "Cs")
 
 
 def _line(text: str, position: int) -> int:

@@ -3,11 +3,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from skillopt_ci.config.config import GivenSplits, RatioSplit, SplitDir
+from skillopt_ci.config.config import GeneratedTasks, GivenSplits, RatioSplit, SplitDir, Train
 from skillopt_ci.errors import TaskFileError, UsageError
-from skillopt_ci.tasks.loading import load_splits, tasks_of
-from skillopt_ci.tasks.task import Task
+from skillopt_ci.tasks.loading import divide, load_splits, split_counts, tasks_of
+from skillopt_ci.tasks.task import Splits, Task
 
 Write = Callable[[str, str], Path]
 WriteSplits = Callable[[Mapping[str, list[dict[str, object]]]], None]
@@ -175,3 +177,118 @@ def test_unknown_split_name_offers_the_nearest(tmp_path: Path, write_splits: Wri
     write_splits({"train": asks("a"), "selection": asks("b")})
     with pytest.raises(UsageError, match="no split 'trian'; did you mean 'train'"):
         tasks_of(load_splits(GIVEN, tmp_path), "trian")
+
+
+GOOD = """
+def make(split, seed, count):
+    return [{"prompt": f"{split} {seed} {n}", "references": str(n)} for n in range(count)]
+"""
+TRAIN = Train(train_size=6, batch_size=3)
+
+
+@pytest.fixture
+def load(tmp_path: Path):
+    def load(code: str, train: Train = TRAIN, **more: object) -> Splits:
+        (tmp_path / "gen.py").write_text(code, encoding="utf-8")
+        given = {"generator": "gen.py:make", "selection": 2, "test": 1, "seed": 7}
+        return load_splits(GeneratedTasks.model_validate(given | more), tmp_path, train)
+
+    return load
+
+
+def test_every_training_batch_has_a_seed_of_its_own(load) -> None:
+    prompts = [task.messages[0].content for task in load(GOOD).train]
+    assert prompts == [f"train {seed} {n}" for seed in (8, 9) for n in range(3)]
+
+
+def test_selection_and_test_are_made_once_with_the_fixed_seed(load) -> None:
+    splits = load(GOOD)
+    held_out = (*splits.selection, *splits.test)
+    prompts = [task.messages[0].content for task in held_out]
+    assert prompts == ["selection 7 0", "selection 7 1", "test 7 0"]
+
+
+def test_tasks_without_an_id_are_named_by_split_and_seed(load) -> None:
+    splits = load(GOOD)
+    assert splits.train[0].id == "train-8-1"
+    assert splits.test[0].id == "test-7-1"
+
+
+def test_a_test_split_may_be_left_out(load) -> None:
+    assert load(GOOD, test=0).test == ()
+
+
+def test_a_training_task_that_is_asked_in_selection_is_refused(load) -> None:
+    code = GOOD.replace('f"{split} {seed} {n}"', 'f"{seed % 7} {n}"')
+    with pytest.raises(
+        TaskFileError, match=r"'selection-7-1' of the selection split asks the same"
+    ):
+        load(code.replace("% 7", "% 1"))
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("return None", r"gen\.py:make\('selection', 7, 2\) returned None, expected a list of 2"),
+        ("return []", "returned 0 of them, expected a list of 2 tasks"),
+        ("raise ValueError('no luck')", r"raised ValueError: no luck \(.*gen\.py:2\)"),
+        ("return ['x'] * count", "task 1: expected a dictionary"),
+        ("return [{'prompt': ' '}] * count", r"make\('selection', 7, 2\), task 1: .*blank"),
+    ],
+)
+def test_anything_but_tasks_is_refused_with_the_call(load, body: str, told: str) -> None:
+    with pytest.raises(TaskFileError, match=told):
+        load(f"def make(split, seed, count):\n    {body}\n")
+
+
+def test_a_function_that_draws_without_the_seed_is_found_out(load) -> None:
+    code = GOOD.replace("def make", "import itertools\nn = itertools.count()\ndef make")
+    with pytest.raises(TaskFileError, match="different tasks when it was called twice"):
+        load(code.replace("{seed}", "{seed} {next(globals()['n'])}"))
+
+
+def test_an_absent_function_is_named(load) -> None:
+    with pytest.raises(UsageError, match="no function 'make'; did you mean 'mace'"):
+        load("def mace(split, seed, count):\n    return []\n")
+
+
+WEIGHTS = st.lists(st.integers(1, 50), min_size=3, max_size=3)
+
+
+@given(st.integers(0, 500), WEIGHTS)
+def test_counts_add_up_and_stay_within_one_of_the_share(total: int, weights: list[int]):
+    counts = split_counts(total, weights)
+    assert sum(counts) == total
+    shares = [total * weight / sum(weights) for weight in weights]
+    assert all(abs(count - share) < 1 for count, share in zip(counts, shares, strict=True))
+
+
+@given(st.integers(0, 60), WEIGHTS, st.integers())
+def test_division_loses_and_repeats_nothing(total: int, weights: list[int], seed: int):
+    parts = divide(range(total), ":".join(map(str, weights)), seed)
+    assert sorted(item for part in parts for item in part) == list(range(total))
+
+
+@pytest.mark.parametrize(
+    ("total", "weights", "counts"),
+    [
+        (10, [2, 1, 7], (2, 1, 7)),
+        (3, [2, 1, 7], (1, 0, 2)),
+        (4, [1, 3, 4], (0, 2, 2)),
+        (1, [1, 1, 1], (1, 0, 0)),
+        (5, [1, 3, 2], (1, 2, 2)),
+    ],
+)
+def test_largest_remainder_wins_and_ties_go_to_the_larger_weight(
+    total: int, weights: list[int], counts: tuple[int, ...]
+):
+    assert split_counts(total, weights) == counts
+
+
+def test_seed_decides_the_order():
+    assert divide(range(20), "2:1:7", 1) == divide(range(20), "2:1:7", 1)
+    assert divide(range(20), "2:1:7", 1) != divide(range(20), "2:1:7", 2)
+
+
+def test_shuffle_is_that_of_the_standard_library():
+    assert divide("abcdef", "1:1:1", 42) == (("d", "b"), ("c", "e"), ("a", "f"))

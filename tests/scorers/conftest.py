@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter
+from task_files import make_task, write
 
 from skillopt_ci.config.scorers import ScorerSpec
 from skillopt_ci.scorers.base import Judge, Score
 from skillopt_ci.scorers.build import build_scorer
 from skillopt_ci.scorers.code import Functions
 from skillopt_ci.tasks.task import Task
+
+__all__ = ["make_task", "write"]
 
 SPECS: TypeAdapter[ScorerSpec] = TypeAdapter(ScorerSpec)
 Grade = Callable[..., Score]

@@ -1,0 +1,201 @@
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from skillopt_ci.config.base import Section, meanings
+from skillopt_ci.config.config import Config, Train
+from skillopt_ci.config.loading import Loaded
+from skillopt_ci.config.reference import (
+    changed_keys,
+    choices,
+    config_sha256,
+    fields,
+    homes,
+    influences,
+    json_schema,
+    locate,
+    sections,
+)
+from skillopt_ci.config.scorers import ContainsScorer, JsonScorer
+
+
+def test_a_location_leaves_out_the_branches_of_unions() -> None:
+    place = locate(("scorer", "all", "of", 1, "contains", "contains", 0))
+    assert place.path == ("scorer", "of", 1, "contains", 0)
+    assert place.section is ContainsScorer
+
+
+def test_a_location_knows_its_field() -> None:
+    place = locate(("train", "seed"))
+    assert (place.section, place.field) == (Train, Train.model_fields["seed"])
+
+
+def test_an_unknown_key_has_no_field() -> None:
+    assert locate(("train", "sed")).field is None
+    assert locate(("nothing", "below")).path == ("nothing", "below")
+
+
+def test_fields_go_by_the_names_that_users_write() -> None:
+    assert "schema" in fields(JsonScorer)
+
+
+def test_homes_are_all_places_of_a_key() -> None:
+    assert homes("seed") == (
+        "model.target.seed",
+        "model.optimizer.seed",
+        "model.judge.seed",
+        "train.seed",
+    )
+    assert homes("nowhere") == ()
+
+
+def test_choices_are_found_behind_none() -> None:
+    effort = Config.model_fields["model"].annotation
+    assert choices(effort) == ()
+    assert choices(fields(ContainsScorer)["match"].annotation) == ("all", "any")
+
+
+COMMITTED = Path(__file__).parents[2] / "configs" / "schema.json"
+
+
+def accepts(file: object) -> bool:
+    return bool(Draft202012Validator(json_schema()).is_valid(file))
+
+
+def described(
+    section: type[Section], seen: frozenset[type] = frozenset()
+) -> Iterator[tuple[str, bool]]:
+    """Every key with whether it (or the section it holds) explains itself."""
+    meant = meanings(section)
+    for name, field in fields(section).items():
+        inner = [s for s in sections(field.annotation) if s not in seen]
+        yield f"{section.__name__}.{name}", bool(meant.get(name) or inner or name == "type")
+        for below in inner:
+            yield from described(below, seen | {section, *inner})
+
+
+def test_the_committed_schema_is_current() -> None:
+    assert json.loads(COMMITTED.read_text(encoding="utf-8")) == json_schema()
+
+
+def test_it_is_a_valid_schema() -> None:
+    validator = Draft202012Validator(Draft202012Validator.META_SCHEMA)
+    assert [*validator.iter_errors(json_schema())] == []
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        {"_base_": "base.yaml"},
+        {"model": {"target": {"model": "m"}}},
+        {"tasks": {"path": "a"}, "scorer": {"type": "f1"}},
+    ],
+)
+def test_parts_that_a_base_completes_are_accepted(file: object) -> None:
+    assert accepts(file)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        {"_base_": ["a", "b"]},
+        {"trian": {}},
+        {"train": {"batch_size": 0}},
+        {"tasks": {"path": "a", "selection": "b"}},
+        {"scorer": {"type": "f2"}},
+        {"scorer": {"type": "f1", "pattern": "x"}},
+    ],
+)
+def test_slips_are_marked(file: object) -> None:
+    assert not accepts(file)
+
+
+def test_every_key_is_described() -> None:
+    assert [name for name, explained in described(Config) if not explained] == []
+
+
+def test_nothing_changed() -> None:
+    assert changed_keys({"a": {"b": [1]}}, {"a": {"b": [1]}}) == ()
+
+
+def test_keys_are_named_with_both_values() -> None:
+    before = {"train": {"batch_size": 16, "seed": 1}, "scorer": None}
+    after = {"train": {"batch_size": 8, "seed": 1}, "scorer": {"type": "exact"}}
+    assert changed_keys(before, after) == (
+        "scorer.type (none → exact)",
+        "train.batch_size (16 → 8)",
+    )
+
+
+def test_a_key_that_came_or_went_has_no_other_value() -> None:
+    assert changed_keys({}, {"a": True}) == ("a (none → true)",)
+
+
+def test_a_long_value_is_not_shown() -> None:
+    assert changed_keys({"a": "x" * 100}, {"a": "y"}) == ("a",)
+
+
+Load = Callable[..., Loaded]
+
+
+def test_it_is_a_sha256_and_the_same_for_the_same_settings(load_with: Load) -> None:
+    first, second = (config_sha256(load_with().config) for _ in range(2))
+    assert first == second
+    assert len(bytes.fromhex(first)) == 32
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "train.seed=1",
+        "train.staleness=1",
+        "model.target.model=other",
+        "model.target.temperature=0.5",
+        "model.judge={provider: simulated, model: m}",
+        "optimizer.learning_rate=5",
+        "scorer={type: f1}",
+        "tasks.limit=3",
+        "prompts=folder",
+        "rollout.attempts=2",
+        "rollout.limits.steps=5",
+        "rollout.solver={type: scripted}",
+    ],
+)
+def test_what_influences_training_changes_it(load_with: Load, override: str) -> None:
+    assert config_sha256(load_with("", override).config) != config_sha256(load_with().config)
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "cache.enabled=false",
+        "git.remote=null",
+        "budget.run.calls=3",
+        "gradient.analyst_workers=2",
+        "rollout.retries=9",
+        "rollout.events=false",
+        "rollout.attempts=1",
+        "model.target.timeout=1",
+        "model.optimizer.retries=1",
+        "model.target.max_concurrency=1",
+        "model.target.api_key_env=KEY",
+        "model.target.price={input: 1, output: 2}",
+    ],
+)
+def test_what_does_not_leaves_it(load_with: Load, override: str) -> None:
+    assert config_sha256(load_with("", override).config) == config_sha256(load_with().config)
+
+
+def test_spelling_out_a_default_leaves_it(load_with: Load) -> None:
+    spelt = load_with("train: {seed: 42}\n").config
+    assert config_sha256(spelt) == config_sha256(load_with().config)
+
+
+def test_batches_under_the_current_skill_are_not_said_to_be(load_with: Load) -> None:
+    """Runs that began before there was the choice keep their name."""
+    assert "staleness" not in influences(load_with().config)["train"]  # type: ignore[operator]
+    stale = influences(load_with("", "train.staleness=1").config)
+    assert stale["train"]["staleness"] == 1  # type: ignore[index]

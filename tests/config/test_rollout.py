@@ -1,0 +1,138 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from skillopt_ci.agents.cli_agents import AGENTS
+from skillopt_ci.agents.streams import READERS
+from skillopt_ci.computer.build import computers, spec
+from skillopt_ci.computer.computer import Network
+from skillopt_ci.config.rollout import (
+    AgentConfig,
+    ChatConfig,
+    ComputerConfig,
+    ExternalConfig,
+    HumanConfig,
+    RolloutConfig,
+    ScriptedConfig,
+    SolverConfig,
+)
+
+
+def test_the_usual_computer_is_a_sandbox_without_network() -> None:
+    settings = ComputerConfig()
+    assert computers(settings, {}).name == "sandbox"
+    assert spec(settings).network is Network.NONE
+
+
+@pytest.mark.parametrize("kind", ["sandbox", "docker", "unconfined"])
+def test_the_kind_is_what_is_configured(kind: str) -> None:
+    settings = ComputerConfig.model_validate({"type": kind})
+    assert computers(settings, {"PATH": "/bin"}).name == kind
+
+
+def test_only_the_unconfined_kind_always_has_a_caveat() -> None:
+    assert "not confined" in computers(ComputerConfig(type="unconfined"), {}).caveat
+    assert computers(ComputerConfig(type="docker"), {}).caveat == ""
+
+
+def test_every_limit_reaches_the_computer() -> None:
+    settings = ComputerConfig.model_validate(
+        {
+            "network": "open",
+            "image": "python:3.12",
+            "memory_mb": 64,
+            "cpus": 0.5,
+            "processes": 32,
+            "disk_mb": 8,
+            "environ": {"A": "1", "B": "2"},
+            "readable": ["/opt/tool"],
+        }
+    )
+    made = spec(settings)
+    assert (made.network, made.image) == (Network.OPEN, "python:3.12")
+    assert (made.memory_mb, made.cpus, made.processes, made.disk_mb) == (64, 0.5, 32, 8)
+    assert made.environ == {"A": "1", "B": "2"}
+    assert made.readable == (Path("/opt/tool"),)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("type", "chroot"),
+        ("network", "some"),
+        ("memory_mb", 0),
+        ("cpus", 0),
+        ("processes", 1),
+        ("disk_mb", 0),
+        ("environ", {"NOT A NAME": ""}),
+        ("environ", {"A": "zero\0byte"}),
+        ("readable", ["relative"]),
+        ("readable", ["/"]),
+        ("readable", ["/usr"]),
+        ("readable", ["/home"]),
+        ("readable", ["/workspace/x"]),
+        ("readable", ["/tmp/x"]),
+        ("readable", ["/opt/../etc"]),
+    ],
+)
+def test_what_no_computer_can_be_is_refused(key: str, value: object) -> None:
+    with pytest.raises(ValidationError):
+        ComputerConfig.model_validate({key: value})
+
+
+@pytest.mark.parametrize("path", ["/opt/tool", "/home/runner/.local", "/usr/local/lib/tool"])
+def test_what_can_be_lent(path: str) -> None:
+    assert ComputerConfig.model_validate({"readable": [path]}).readable == (Path(path),)
+
+
+SOLVER: TypeAdapter[Any] = TypeAdapter(SolverConfig)
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        ({"type": "chat"}, ChatConfig),
+        ({"type": "agent"}, AgentConfig),
+        ({"type": "external", "agent": "codex"}, ExternalConfig),
+        ({"type": "scripted", "commands": ["ls", ["echo", "a b"]]}, ScriptedConfig),
+        ({"type": "human"}, HumanConfig),
+    ],
+)
+def test_the_type_decides(given: dict[str, object], kind: type[object]) -> None:
+    assert isinstance(SOLVER.validate_python(given), kind)
+
+
+def test_a_chat_answer_is_the_default() -> None:
+    assert RolloutConfig().solver == ChatConfig()
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"type": "agnet"}, "agent"),
+        ({"type": "agent", "tools": ["shell", "shell"]}, "each tool may be named once"),
+        ({"type": "agent", "tools": []}, "at least 1"),
+        ({"type": "agent", "tools": ["submit"]}, "shell"),
+        ({"type": "agent", "command_seconds": 0}, "greater than 0"),
+        ({"type": "external"}, "agent"),
+        ({"type": "external", "agent": "command"}, "needs `command`"),
+        (
+            {"type": "external", "agent": "command", "command": ["x"], "arguments": ["y"]},
+            "write them into `command`",
+        ),
+        ({"type": "external", "agent": "codex", "skill_as": "../x"}, "inside the workspace"),
+        ({"type": "external", "agent": "codex", "skill_as": "/etc/x"}, "inside the workspace"),
+    ],
+)
+def test_what_cannot_work_is_refused(given: dict[str, object], fault: str) -> None:
+    with pytest.raises(ValidationError, match=fault):
+        SOLVER.validate_python(given)
+
+
+def test_every_agent_of_the_settings_is_known() -> None:
+    agents = ExternalConfig.model_json_schema()["properties"]["agent"]["anyOf"]
+    named = {name for each in agents for name in each.get("enum", [each.get("const")])}
+    assert named == set(AGENTS)
+    assert set(READERS) == {*AGENTS, "text"} - {"command"}

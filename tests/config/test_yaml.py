@@ -1,0 +1,220 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_ci.config.yaml import (
+    InvalidConfigError,
+    Mark,
+    Node,
+    Problem,
+    lookup,
+    merge,
+    nearest,
+    nested,
+    parse_yaml,
+    plain,
+)
+from skillopt_ci.errors import ConfigError, ExitCode
+
+FILE = Mark(Path("a.yaml"), 1)
+
+
+def read(text: str) -> object:
+    return plain(parse_yaml(text, FILE))
+
+
+@pytest.mark.parametrize(
+    ("scalar", "value"),
+    [
+        ("2:1:7", "2:1:7"),
+        ("2026-01-01", "2026-01-01"),
+        ("1e-9", 1e-9),
+        ("1_000", 1000),
+        ("0x1F", 31),
+        ("010", "010"),
+        ("-1.5", -1.5),
+        ("yes", True),
+        ("~", None),
+        ("'4'", "4"),
+        ("=", "="),
+    ],
+)
+def test_scalars_are_what_people_mean(scalar: str, value: object) -> None:
+    assert read(f"key: {scalar}") == {"key": value}
+
+
+def test_every_key_knows_its_line() -> None:
+    tree = parse_yaml("a:\n  b: 1\n  c:\n    - x\n    - d: 2\n", FILE)
+    assert lookup(tree, ("a", "c", 1, "d")).mark == Mark(Path("a.yaml"), 5)
+
+
+def test_keys_are_taken_as_text() -> None:
+    assert read("1: a\nno: b\n") == {"1": "a", "no": "b"}
+
+
+def test_a_doubled_key_is_an_error_that_names_both_lines() -> None:
+    with pytest.raises(ConfigError, match=r"^a\.yaml:3: .*'a' stands already in line 1"):
+        read("a: 1\nb: 2\na: 3\n")
+
+
+def test_doubled_keys_are_found_at_any_depth() -> None:
+    with pytest.raises(ConfigError, match=r"^a\.yaml:2: .*'b'"):
+        read("a: [{b: 1,\n b: 2}]")
+
+
+def test_merge_keys_and_aliases_of_merged_mappings() -> None:
+    tree = read("b: &b {x: 1}\nc: &c {<<: *b, x: 2, y: 3}\nd: *c\n")
+    assert tree == {"b": {"x": 1}, "c": {"x": 2, "y": 3}, "d": {"x": 2, "y": 3}}
+
+
+def test_an_empty_file_is_an_empty_mapping() -> None:
+    assert read("# nothing\n") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: !!python/object:os.system {}", "only plain data"),
+        ("a: !!binary aGk=", "only plain data"),
+        ("a: 1\n---\nb: 2", "single document"),
+        ("? [a]\n: b", "a key must be text"),
+        ("a: [1", "flow sequence"),
+        ("a: &a [*a]", "alias that contains itself"),
+        ("[" * 3000, "nested too deeply"),
+        ("a: \x01", "not allowed"),
+        ("a: !!int x", "int"),
+    ],
+)
+def test_what_is_not_plain_yaml_is_refused_in_words(text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        read(text)
+
+
+def plain_or_refused(text: str) -> bool:
+    """Whether ``text`` is read as nothing but plain data, or refused with the file's name."""
+    try:
+        return is_plain(read(text))
+    except ConfigError as refused:
+        return str(refused).startswith("a.yaml:")
+
+
+def is_plain(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(type(key) is str and is_plain(inner) for key, inner in value.items())
+    if isinstance(value, list):
+        return all(is_plain(inner) for inner in value)
+    return value is None or type(value) in {str, int, float, bool}
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused(text: str) -> None:
+    assert plain_or_refused(text)
+
+
+@given(st.text(alphabet=st.sampled_from("ab: \n-[]{},&*<!~'\"1.#|>?"), max_size=30))
+def test_any_yaml_is_read_or_refused(text: str) -> None:
+    assert plain_or_refused(text)
+
+
+HERE, THERE = Mark(Path("here"), 1), Mark(Path("there"), 1)
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+def tree(value: object, mark: Mark = HERE) -> Node:
+    if isinstance(value, dict):
+        return Node({key: tree(child, mark) for key, child in value.items()}, mark)
+    if isinstance(value, list):
+        return Node(tuple(tree(item, mark) for item in value), mark)
+    assert value is None or isinstance(value, bool | int | float | str)
+    return Node(value, mark)
+
+
+def merged(base: object, child: object) -> object:
+    return plain(merge(tree(base), tree(child)))
+
+
+def test_mappings_merge_and_the_child_wins() -> None:
+    assert merged({"a": {"x": 1, "y": 1}}, {"a": {"y": 2}, "b": 3}) == {
+        "a": {"x": 1, "y": 2},
+        "b": 3,
+    }
+
+
+def test_lists_are_replaced() -> None:
+    assert merged({"a": [1, 2]}, {"a": [3]}) == {"a": [3]}
+
+
+def test_another_type_of_scorer_replaces_its_base() -> None:
+    base = {"scorer": {"type": "regex", "pattern": "x"}}
+    assert merged(base, {"scorer": {"type": "exact"}}) == {"scorer": {"type": "exact"}}
+
+
+def test_the_same_type_of_scorer_is_merged() -> None:
+    base = {"type": "regex", "pattern": "x"}
+    assert merged(base, {"type": "regex", "negate": True}) == {**base, "negate": True}
+
+
+def test_tasks_given_another_way_replace_their_base() -> None:
+    assert merged({"path": "a", "seed": 1}, {"split_dir": "b"}) == {"split_dir": "b"}
+
+
+def test_tasks_given_the_same_way_are_merged() -> None:
+    assert merged({"path": "a", "seed": 1}, {"limit": 2}) == {"path": "a", "seed": 1, "limit": 2}
+
+
+@given(PLAIN)
+def test_merging_nothing_changes_nothing(value: object) -> None:
+    base = {"key": value}
+    assert merged(base, {}) == base
+    assert merged({}, base) == base
+    assert merged(base, base) == base
+
+
+def test_what_is_inherited_keeps_its_place() -> None:
+    both = merge(tree({"a": {"x": 1}}, THERE), tree({"a": {"y": 2}}, HERE))
+    assert lookup(both, ("a", "x")).mark == THERE
+    assert lookup(both, ("a", "y")).mark == HERE
+
+
+def test_lookup_stops_at_the_deepest_that_exists() -> None:
+    found = lookup(tree({"a": [{"b": 1}]}), ("a", 0, "missing", "deeper"))
+    assert plain(found) == {"b": 1}
+
+
+def test_nested_builds_a_path() -> None:
+    assert plain(nested(("a", "b"), tree(1))) == {"a": {"b": 1}}
+
+
+PLACE = Path("a.yaml")
+
+
+def test_one_line_for_each_problem_in_reading_order() -> None:
+    error = InvalidConfigError(
+        [
+            Problem(Mark(override="x.y"), "x.y", "third"),
+            Problem(Mark(PLACE, 9), "b", "second"),
+            Problem(Mark(PLACE, 2), "", "first"),
+        ]
+    )
+    assert str(error) == "a.yaml:2: first\na.yaml:9: b: second\n-o x.y: third"
+    assert (error.file, error.line, error.exit_code) == (PLACE, 2, ExitCode.USAGE)
+
+
+def test_an_override_of_a_whole_section_names_the_key_inside() -> None:
+    problem = Problem(Mark(override="x"), "x.y", "wrong")
+    assert problem.with_place() == "-o x: x.y: wrong"
+
+
+def test_the_file_alone_is_a_place() -> None:
+    assert Problem(Mark(PLACE), "", "empty").with_place() == "a.yaml: empty"
+
+
+def test_nearest_suggests_only_what_is_near() -> None:
+    assert nearest("batchsize", ["seed", "batch_size"]) == "; did you mean 'batch_size'?"
+    assert nearest("zzz", ["seed", "batch_size"]) == ""

@@ -1,0 +1,363 @@
+import json
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_ci.scorers.base import GraderError, Score
+from skillopt_ci.scorers.text import anls, find_numbers, normalized, same_json, token_f1
+from skillopt_ci.tasks.task import Task
+
+Grade = Callable[..., Score]
+CHOICES = {"A": "Paris", "B": "New York", "C": "None of these"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "label"),
+    [
+        ("B", "B"),
+        (" b. ", "B"),
+        ("(B)", "B"),
+        ("**B**", "B"),
+        ("B):", "B"),
+        ("new  york", "B"),
+        ("B. New York", "B"),
+        ("B because it is big", "B"),
+        ("A", "A"),
+        ("Boston", "BOSTON"),
+    ],
+)
+def test_label_is_read_from_the_answer(grade: Grade, answer: str, label: str):
+    score = grade("choice", answer, "B", choices=CHOICES)
+    assert score.hard == (label == "B")
+    assert label in score.reason
+
+
+@pytest.mark.parametrize(
+    ("response", "label"),
+    [
+        ("Answer: B", "B"),
+        ("I weighed all four.\n\n**Answer:** (B)", "B"),
+        ("**Final answer: B**", "B"),
+        ("Answer: $B$", "B"),
+        ("answer: b", "B"),
+        ("Answer: New York.", "NEW YORK"),
+        ("Answer: new york", "B"),
+        ("Answer: B, since it is big", "B"),
+        ("Answer: A\nNo, wait.\nAnswer: B", "B"),
+        ("Answer: B\nNo, wait.\nAnswer: A", "A"),
+        ("A is tempting.\nAnswer: B", "B"),
+        ("Answer: E", "E"),
+        ("My answer would be B", "MY"),
+    ],
+)
+def test_the_last_declared_answer_is_the_one(grade: Grade, response: str, label: str) -> None:
+    score = grade("choice", response, "B", choices=CHOICES)
+    assert score.hard == (label == "B")
+
+
+def test_a_declared_answer_needs_no_known_choices(grade: Grade) -> None:
+    assert grade("choice", "It is clear.\n**Answer:** (d)", "D").hard == 1
+    assert grade("choice", "It is clear.\nAnswer: E", "D").hard == 0
+
+
+def test_empty_answer_chooses_nothing(grade: Grade):
+    score = grade("choice", "", "B", choices=CHOICES)
+    assert (score.hard, score.reason) == (0, "expected choice 'B', got an empty answer")
+
+
+def test_reference_may_be_the_text_of_a_choice(grade: Grade):
+    assert grade("choice", "A", "paris", choices=CHOICES).hard == 1
+
+
+@pytest.mark.parametrize("choices", [CHOICES, list(CHOICES.values())])
+def test_choices_may_come_from_the_task(
+    grade: Grade, make_task: Callable[..., Task], choices: object
+):
+    task = make_task("C", metadata={"choices": choices})
+    assert grade("choice", "none of these", task=task).hard == 1
+
+
+def test_without_choices_labels_are_compared(grade: Grade):
+    assert grade("choice", "d)", "D").hard == 1
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+SCHEMA = {"type": "object", "required": ["a"], "properties": {"a": {"type": "integer"}}}
+
+
+@given(VALUES)
+def test_value_equals_itself_after_a_round_trip(value: object):
+    assert same_json(value, json.loads(json.dumps(value, sort_keys=True)))
+
+
+@given(VALUES, VALUES)
+def test_equality_is_symmetric(left: object, right: object):
+    assert same_json(left, right) == same_json(right, left)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference", "hard"),
+    [
+        ('{"a": 1, "b": [2]}', '{"b": [2], "a": 1}', 1),
+        ("[1, 2]", "[2, 1]", 0),
+        ("1.0", "1", 1),
+        ("true", "1", 0),
+        ('{"a": true}', '{"a": 1}', 0),
+        ("", "null", 0),
+        ("NaN", "null", 0),
+        ("[" * 100_000, "[]", 0),
+        ('{"a": 1} and more', '{"a": 1}', 0),
+    ],
+)
+def test_equality(grade: Grade, answer: str, reference: str, hard: float):
+    assert grade("json", answer, reference).hard == hard
+
+
+@pytest.mark.parametrize(("answer", "hard"), [('{"a": 1}', 1), ('{"a": "1"}', 0), ("{}", 0)])
+def test_schema(grade: Grade, answer: str, hard: float):
+    assert grade("json", answer, schema=SCHEMA).hard == hard
+
+
+def test_violation_says_where(grade: Grade):
+    score = grade("json", '```\n{"a": "1"}\n```', schema=SCHEMA, answer="fence")
+    assert score.reason == "$.a: '1' is not of type 'integer'"
+
+
+def test_schema_never_fetches_anything(grade: Grade):
+    with pytest.raises(GraderError, match="which is not in it"):
+        grade("json", "{}", schema={"$ref": "http://127.0.0.1:1/schema.json"})
+
+
+@pytest.mark.parametrize(
+    ("keys", "response", "hard", "soft"),
+    [
+        ({"contains": ["a", "b"]}, "ab", 1, 1),
+        ({"contains": ["a", "b"]}, "ax", 0, 0.5),
+        ({"contains": ["a", "b"], "match": "any"}, "ax", 1, 1),
+        ({"contains": ["a", "b"], "match": "any"}, "x", 0, 0),
+        ({"contains": ["A"]}, "a", 0, 0),
+        ({"contains": ["STRASSE"], "ignore_case": True}, "straße", 1, 1),
+        ({"not_contains": ["bad"]}, "good", 1, 1),
+        ({"not_contains": ["bad"]}, "", 0, 0),
+        ({"contains": ["a"], "not_contains": ["x"]}, "ax", 0, 0.5),
+        ({"contains": ["a", "b"], "match": "any", "not_contains": ["x"]}, "x", 0, 0),
+    ],
+)
+def test_contains(grade: Grade, keys: dict[str, object], response: str, hard: float, soft: float):
+    score = grade("contains", response, **keys)
+    assert (score.hard, score.soft) == (hard, soft)
+
+
+def test_references_are_searched_when_no_texts_are_given(grade: Grade):
+    assert grade("contains", "one two", "one", "two").hard == 1
+
+
+def test_contains_says_what_is_missing_and_what_is_forbidden(grade: Grade):
+    score = grade("contains", "x", contains=["a", "b"], not_contains=["x"])
+    assert score.reason == "lacks 'a' and 'b'; contains the forbidden 'x'"
+
+
+@pytest.mark.parametrize(
+    ("keys", "response", "hard"),
+    [
+        ({"pattern": r"^\d+$"}, "12", 1),
+        ({"pattern": r"^\d+$"}, "a\n12", 0),
+        ({"pattern": r"^\d+$", "multiline": True}, "a\n12", 1),
+        ({"pattern": "abc"}, "ABC", 0),
+        ({"pattern": "abc", "ignore_case": True}, "ABC", 1),
+        ({"pattern": "sorry", "negate": True}, "here", 1),
+        ({"pattern": "sorry", "negate": True}, "sorry", 0),
+        ({"pattern": "sorry", "negate": True}, " ", 0),
+    ],
+)
+def test_regex(grade: Grade, keys: dict[str, object], response: str, hard: float):
+    assert grade("regex", response, **keys).hard == hard
+
+
+def test_regex_says_what_it_found(grade: Grade):
+    assert grade("regex", "no 12", pattern=r"\d+", negate=True).reason == "'12' must not occur"
+
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(FINITE)
+def test_every_finite_float_is_read_back(value: float):
+    assert [number.value for number in find_numbers(f"it is {value!r}.")] == [value]
+
+
+@given(st.integers(-(10**15), 10**15))
+def test_grouped_integers_are_read_back(value: int):
+    assert [number.value for number in find_numbers(f"{value:,}")] == [value]
+
+
+@given(st.text())
+def test_any_text_can_be_searched(text: str):
+    assert all(isinstance(number.value, float) for number in find_numbers(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("1,234.5", [1234.5]),
+        ("1e3 and 2E-2", [1000, 0.02]),
+        ("−5 or -5", [-5, -5]),
+        ("$1,000.50", [1000.5]),
+        ("-$5, $-5, €7, USD 8, US$9", [-5, -5, 7, 8, 9]),
+        ("3/4.", [0.75]),
+        ("2026/03/04", [2026, 3, 4]),
+        ("10-12", [10, 12]),
+        ("10–12", [10, 12]),
+        (".5", [0.5]),
+        ("1\u202f234", [1234]),
+        ("x_1 and H2O", []),
+        ("GPT-4", [4]),
+        ("答案是42", [42]),
+        (r"\boxed{42}", [42]),
+        ("**42**.", [42]),
+        ("1e999", []),
+        ("1/0", []),
+        ("none", []),
+    ],
+)
+def test_numbers_as_people_write_them(text: str, values: list[float]):
+    assert [number.value for number in find_numbers(text)] == values
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference", "hard"),
+    [
+        ("first 3, then 42 km", "42", 1),
+        ("42, then 3", "42", 0),
+        ("12%", "12%", 1),
+        ("12 %", "0.12", 1),
+        ("12 percent", "12", 1),
+        ("0.12", "12%", 1),
+        ("1200%", "12%", 0),
+        ("no number", "42", 0),
+        ("", "0", 0),
+        ("1,000", "$1000.00", 1),
+    ],
+)
+def test_last_number_is_compared(grade: Grade, answer: str, reference: str, hard: float):
+    assert grade("number", answer, reference).hard == hard
+
+
+@pytest.mark.parametrize(
+    ("keys", "hard"),
+    [({}, 0), ({"abs_tol": 0.5}, 1), ({"rel_tol": 0.01}, 1), ({"abs_tol": 0.4}, 0)],
+)
+def test_tolerances(grade: Grade, keys: dict[str, float], hard: float):
+    assert grade("number", "100.5", "100", **keys).hard == hard
+
+
+def test_reason_shows_the_number_that_was_read(grade: Grade):
+    score = grade("number", "I think it is about 41%", "42%")
+    assert score.reason == "expected '42%', got '41%'"
+
+
+WORDS = st.text("aAbc the.,")
+
+
+@given(WORDS, WORDS)
+def test_f1_is_symmetric_and_between_0_and_1(left: str, right: str):
+    assert token_f1(left, right) == token_f1(right, left)
+    assert 0 <= token_f1(left, right) <= 1
+
+
+@given(st.text())
+def test_f1_of_a_text_with_itself_is_1(text: str):
+    assert token_f1(text, text) == 1
+
+
+@given(st.text())
+def test_normalisation_is_stable(text: str):
+    once = normalized(text)
+    assert normalized(once) == once or not once.strip()
+
+
+@given(st.text(max_size=20), st.text(max_size=20), st.floats(0, 1))
+def test_anls_is_symmetric_and_between_0_and_1(left: str, right: str, threshold: float):
+    score = anls(left, right, threshold)
+    assert score == anls(right, left, threshold)
+    assert 0 <= score <= 1
+
+
+@given(st.text(), st.floats(0, 1))
+def test_anls_of_a_text_with_itself_is_1(text: str, threshold: float):
+    assert anls(text, text, threshold) == 1
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "score"),
+    [
+        ("Hello  World", "hello world", 1),
+        ("", "", 1),
+        ("", "a", 0),
+        ("abcd", "abxd", 0.75),
+        ("ab", "ax", 0),
+    ],
+)
+def test_anls(left: str, right: str, score: float):
+    assert anls(left, right, 0.5) == score
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference", "f1"),
+    [
+        ("a cat sat", "the cat", 2 / 3),
+        ("", "", 1),
+        ("", "cat", 0),
+        ("cat", "", 0),
+        ("dog", "cat", 0),
+    ],
+)
+def test_f1(answer: str, reference: str, f1: float):
+    assert token_f1(answer, reference) == pytest.approx(f1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "response", "references", "hard"),
+    [
+        ("exact", " a \n", ["b", "a"], 1),
+        ("exact", "A", ["a"], 0),
+        ("exact", "", [""], 1),
+        ("normalized", "The Cat!", ["cat"], 1),
+        ("normalized", "cats", ["cat"], 0),
+        ("normalized", "", ["A"], 0),
+        ("normalized", "a", ["A"], 1),
+        ("f1", "the cat", ["Cat"], 1),
+        ("f1", "", ["cat"], 0),
+        ("anls", "abc", ["xyz", "abc"], 1),
+        ("anls", "", ["abc"], 0),
+    ],
+)
+def test_hard_score(grade: Grade, kind: str, response: str, references: list[str], hard: float):
+    assert grade(kind, response, *references).hard == hard
+
+
+def test_f1_gives_partial_credit_for_the_best_reference(grade: Grade):
+    score = grade("f1", "red cat", "dog", "blue cat")
+    assert (score.hard, score.soft) == (0, 0.5)
+
+
+def test_anls_near_miss_is_soft_and_explained(grade: Grade):
+    score = grade("anls", "abcdefghiX", "abcdefghij")
+    assert (score.hard, score.soft) == (0, 0.9)
+    assert score.reason == "expected 'abcdefghij', got 'abcdefghiX'; ANLS 0.90"
+
+
+def test_anls_hard_threshold_is_configurable(grade: Grade):
+    assert grade("anls", "abcdefghiX", "abcdefghij", hard_at=0.9).hard == 1
+
+
+def test_reason_names_expectation_and_answer(grade: Grade):
+    score = grade("exact", "so: <answer>2026</answer>", "2027", "2028", answer="tag")
+    assert score.reason == "expected '2027' (or 1 other), got '2026'"
+    assert score.answer == "2026"

@@ -1,0 +1,386 @@
+from base64 import b64decode
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_ci.config.scorers import RegexScorer
+from skillopt_ci.errors import TaskFileError
+from skillopt_ci.messages import Message
+from skillopt_ci.tasks import records
+from skillopt_ci.tasks.files import Record
+from skillopt_ci.tasks.loading import load_tasks
+from skillopt_ci.tasks.records import from_skillopt, media_type, task_files, task_images, to_task
+from skillopt_ci.tasks.task import Task, TaskFile, content_key, task_sha256
+
+
+def line_of(lines: dict[str, int], key: str) -> int:
+    return lines.get(key, 1)
+
+
+def record(value: dict[str, object], name: str | None = None) -> Record:
+    lines = {key: number for number, key in enumerate(value, start=2)}
+    return Record(value, Path("t.jsonl"), 1, partial(line_of, lines), name)
+
+
+def task(**value: object) -> Task:
+    made = to_task(record({"id": "t", "prompt": "ask", **value}))
+    assert isinstance(made, Task)
+    return made
+
+
+def messages(**value: object) -> list[str]:
+    problems = to_task(record({"id": "t", "prompt": "ask", **value}))
+    assert isinstance(problems, list)
+    return [problem.message for problem in problems]
+
+
+def test_every_key_reaches_the_task():
+    made = task(
+        references=["a", "b"],
+        reference_text="why",
+        task_type="kind",
+        files={"f": "text"},
+        metadata={"k": [1]},
+        scorer={"type": "regex", "pattern": "x"},
+    )
+    assert made == Task(
+        "t",
+        (Message("user", "ask"),),
+        ("a", "b"),
+        "kind",
+        (TaskFile("f", "text"),),
+        {"k": [1]},
+        RegexScorer(type="regex", pattern="x"),
+        Path("t.jsonl"),
+        1,
+        "why",
+    )
+
+
+def test_messages_replace_the_prompt():
+    turns = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    made = task(prompt=None, messages=turns)
+    assert made.messages == (Message("system", "s"), Message("user", "u"))
+
+
+def test_numbers_become_text_as_id_and_reference():
+    made = task(id=7, references=[1, 2.5])
+    assert (made.id, made.references) == ("7", ("1", "2.5"))
+
+
+def test_single_reference_needs_no_list():
+    assert task(references="a").references == ("a",)
+
+
+def test_name_of_the_record_is_its_id_unless_it_has_one():
+    made = [to_task(record({"prompt": "x", **more}, name="key")) for more in ({}, {"id": "own"})]
+    assert [m.id for m in made if isinstance(m, Task)] == ["key", "own"]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"promt": "x"}, "promt: unknown key; did you mean 'prompt'?"),
+        ({"answer": "x"}, "answer: unknown key; did you mean 'references'?"),
+        ({"prompt": 4}, "prompt: expected text, got 4"),
+        ({"prompt": " "}, "prompt: must not be blank"),
+        ({"prompt": None}, "a task needs `prompt` or `messages`, and not both"),
+        ({"messages": []}, "a task needs `prompt` or `messages`, and not both"),
+        ({"prompt": None, "messages": []}, "`messages` must end with a message of the user"),
+        ({"id": ""}, "id: must not be empty"),
+        ({"id": "a\nb"}, "id: 'a\\nb' holds a control character"),
+        ({"id": True}, "id: expected text, got True"),
+        ({"id": "x" * 201}, "id: String should have at most 200 characters"),
+        ({"references": [None]}, "references[0]: expected text, got None"),
+        ({"references": {"a": 1}}, "references[0]: expected text, got {'a': 1}"),
+        ({"metadata": [1]}, "metadata: expected a mapping, got [1]"),
+        ({"files": 3}, "files: expected a list of paths, or a mapping from names to their text"),
+        ({"files": ["../x"]}, "files: '../x' is not a relative path"),
+        ({"scorer": {"type": "exat"}}, "scorer: 'exat' is not known; did you mean 'exact'?"),
+        ({"scorer": {}}, "scorer: `type` is missing"),
+        ({"prompt": "\ud800"}, "half of a surrogate pair is not a character"),
+    ],
+)
+def test_bad_value_is_explained(value: dict[str, object], message: str):
+    assert messages(**value)[0].startswith(message)
+
+
+def test_nested_scorer_is_located_and_its_own_keys_are_offered():
+    parts = [{"type": "regex", "patern": "x", "pattern": "y"}, {"type": "exact", "answer": "tga"}]
+    assert messages(scorer={"type": "all", "of": parts}) == [
+        "scorer.of[0].patern: unknown key; did you mean 'pattern'?",
+        "scorer.of[1].answer: 'tga' is not known; did you mean 'tag'?",
+    ]
+
+
+def test_schema_is_offered_under_the_name_that_people_write():
+    (message,) = messages(scorer={"type": "json", "shema": {}})
+    assert message == "scorer.shema: unknown key; did you mean 'schema'?"
+
+
+def test_message_with_an_unknown_key_is_explained():
+    turns = [{"role": "user", "content": "u", "contents": "v"}]
+    (message,) = messages(prompt=None, messages=turns)
+    assert message == "messages[0].contents: unknown key; did you mean 'content'?"
+
+
+def test_problem_points_at_the_line_of_its_key():
+    problems = to_task(record({"id": "t", "prompt": "ask", "metadata": 1}))
+    assert isinstance(problems, list)
+    assert [problem.line for problem in problems] == [4]
+
+
+def test_data_that_contains_itself_is_refused():
+    loop: list[object] = []
+    loop.append(loop)
+    assert messages(metadata={"loop": loop}) == [
+        "cannot be written as JSON: Circular reference detected"
+    ]
+
+
+def test_a_computer_block_reaches_the_task():
+    block = {
+        "files": {"src/a.py": "x = 1\n"},
+        "setup": ["git init -q", ["touch", "b"]],
+        "submission": {"command": ["test", "-e", "out"]},
+        "network": "none",
+        "limits": {"steps": 3},
+    }
+    made = task(computer=block)
+    assert made.computer is not None
+    assert made.computer.files == (TaskFile("src/a.py", "x = 1\n"),)
+    assert made.computer.block.setup == (("sh", "-c", "git init -q"), ("touch", "b"))
+    assert made.computer.block.limits is not None
+    assert made.computer.block.limits.named() == {"steps": 3}
+
+
+@pytest.mark.parametrize(
+    ("computer", "complaint"),
+    [
+        ({"setpu": []}, "computer.setpu: unknown key; did you mean 'setup'?"),
+        ({"limits": {"step": 1}}, "computer.limits.step: unknown key; did you mean 'steps'?"),
+        ({"network": "some"}, "computer.network: 'some' is not known"),
+        ({"files": {"../x": ""}}, "computer: '../x' is not a relative path"),
+        ({"setup": [[]]}, "computer.setup[0]"),
+        ({"limits": {"steps": 0}}, "computer.limits.steps"),
+    ],
+)
+def test_a_mistake_in_a_computer_block_is_told(computer: dict[str, object], complaint: str):
+    (told,) = messages(computer=computer)
+    assert complaint in told
+
+
+def test_a_computer_scorer_has_one_way_to_grade():
+    (told,) = messages(scorer={"type": "computer"})
+    assert "give `command` or `report`" in told
+    told = messages(scorer={"type": "computer", "report": {"comand": "x"}})
+    assert any("did you mean 'command'?" in one for one in told)
+
+
+Write = Callable[[str, str], Path]
+
+
+def test_listed_files_are_read_from_the_folder(tmp_path: Path, write: Write):
+    write("sub/a.txt", "ä")
+    assert task_files(["./sub//a.txt"], tmp_path) == (TaskFile("sub/a.txt", "ä"),)
+
+
+def test_mapped_files_bring_their_text(tmp_path: Path):
+    assert task_files({"a/b": "text"}, tmp_path) == (TaskFile("a/b", "text"),)
+
+
+@pytest.mark.parametrize("name", ["../a", "/etc/passwd", "a/../../b", "", ".", "a\\b", "a\nb"])
+def test_name_that_could_leave_the_folder_is_refused(tmp_path: Path, name: str):
+    with pytest.raises(ValueError, match="relative path"):
+        task_files({name: "text"}, tmp_path)
+
+
+def test_link_out_of_the_folder_is_refused(tmp_path: Path, write: Write):
+    write("secret", "x")
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "link").symlink_to(tmp_path / "secret")
+    with pytest.raises(ValueError, match="leads out"):
+        task_files(["link"], tmp_path / "tasks")
+
+
+def test_missing_file_is_refused(tmp_path: Path):
+    with pytest.raises(TaskFileError, match="cannot be read"):
+        task_files(["nope"], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"), [(("a", "./a"), "stands twice"), (("a", "a/b"), "the folder of 'a/b'")]
+)
+def test_names_that_exclude_each_other_are_refused(
+    tmp_path: Path, names: tuple[str, str], message: str
+):
+    with pytest.raises(ValueError, match=message):
+        task_files(dict.fromkeys(names, ""), tmp_path)
+
+
+PNG = b"\x89PNG\r\n\x1a\n rest"
+KINDS = {
+    "a.png": (PNG, "image/png"),
+    "a.jpg": (b"\xff\xd8\xff\xe0 rest", "image/jpeg"),
+    "a.gif": (b"GIF89a rest", "image/gif"),
+    "a.webp": (b"RIFF\x00\x00\x00\x00WEBP rest", "image/webp"),
+}
+
+
+def put(folder: Path, name: str, content: bytes = PNG) -> None:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(content)
+
+
+def write_record(folder: Path, text: str) -> Path:
+    file = folder / "tasks.jsonl"
+    file.write_text(text + "\n", encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_picture_is_known_by_its_content(tmp_path: Path, name: str) -> None:
+    content, kind = KINDS[name]
+    put(tmp_path, "misnamed.png", content)
+    (found,) = task_images(["misnamed.png"], tmp_path)
+    assert (found.name, found.image.media_type) == ("misnamed.png", kind)
+    assert b64decode(found.image.data) == content
+    assert len(found.sha256) == 64
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_are_a_known_kind_or_none(content: bytes) -> None:
+    assert media_type(content) in {None, *(kind for _, kind in KINDS.values())}
+
+
+@pytest.mark.parametrize("content", [b"", b"<svg/>", b"%PDF-1.7", b"RIFF0000WAVE"])
+def test_what_is_no_picture_is_refused(tmp_path: Path, content: bytes) -> None:
+    put(tmp_path, "a.png", content)
+    with pytest.raises(TaskFileError, match="is no PNG, JPEG, WebP or GIF picture"):
+        task_images(["a.png"], tmp_path)
+
+
+def test_what_is_too_large_is_refused_unread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, "a.png")
+    monkeypatch.setattr(records, "MOST_BYTES", 5)
+    with pytest.raises(TaskFileError, match="bytes are more than 5"):
+        task_images(["a.png"], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["../a.png"], "relative path"),
+        (["a.png", "./a.png"], "stands twice"),
+        ([f"{number}.png" for number in range(21)], "21 pictures are more than the 20"),
+    ],
+)
+def test_names_are_held_to_the_rules_of_files(tmp_path: Path, names: list[str], words: str) -> None:
+    put(tmp_path, "a.png")
+    with pytest.raises(ValueError, match=words):
+        task_images(names, tmp_path)
+
+
+def test_a_missing_picture_is_told(tmp_path: Path) -> None:
+    with pytest.raises(TaskFileError, match="cannot be read"):
+        task_images(["nope.png"], tmp_path)
+
+
+def test_a_task_names_them_among_its_files_or_apart(tmp_path: Path) -> None:
+    put(tmp_path, "a.png")
+    put(tmp_path, "sub/b.JPG", KINDS["a.jpg"][0])
+    (tmp_path / "notes.txt").write_text("text", encoding="utf-8")
+    file = write_record(
+        tmp_path,
+        '{"id": "t", "prompt": "p", "files": ["notes.txt", "a.png"], "images": ["sub/b.JPG"]}',
+    )
+    (task,), _ = load_tasks(file)
+    assert [one.name for one in task.files] == ["notes.txt"]
+    assert [one.name for one in task.images] == ["a.png", "sub/b.JPG"]
+
+
+def test_an_item_of_skillopt_s_shows_its_picture(tmp_path: Path) -> None:
+    put(tmp_path, "scan.png")
+    file = write_record(
+        tmp_path, '{"id": "t", "question": "q", "answer": "a", "image_path": "scan.png"}'
+    )
+    (task,), _ = load_tasks(file)
+    assert [one.name for one in task.images] == ["scan.png"]
+    assert "image_path" not in task.metadata
+
+
+def test_a_bad_picture_is_told_with_its_place(tmp_path: Path) -> None:
+    file = write_record(tmp_path, '{"id": "t", "prompt": "p", "images": ["gone.png"]}')
+    tasks, (problem,) = load_tasks(file)
+    assert (tasks, problem.line) == ((), 1)
+    assert problem.message.startswith("images: ")
+    assert "gone.png" in problem.message
+
+
+def test_another_picture_makes_another_task(tmp_path: Path) -> None:
+    file = write_record(tmp_path, '{"id": "t", "prompt": "p", "images": ["a.png"]}')
+    put(tmp_path, "a.png")
+    (before,), _ = load_tasks(file)
+    put(tmp_path, "a.png", PNG + b"!")
+    (after,), _ = load_tasks(file)
+    (bare,), _ = load_tasks(write_record(tmp_path, '{"id": "t", "prompt": "p"}'))
+    assert len({task_sha256(task) for task in (before, after, bare)}) == 3
+    assert len({content_key(task) for task in (before, after, bare)}) == 3
+
+
+def test_search_qa_item_becomes_prompt_and_references():
+    item = {"id": 1, "question": "Who?", "context": "[DOC] text", "answers": ["a", "b"], "k": "v"}
+    assert from_skillopt(item) == {
+        "id": 1,
+        "prompt": "## Context\n[DOC] text\n\n## Question\nWho?",
+        "references": ["a", "b"],
+        "metadata": {"k": "v"},
+    }
+
+
+@pytest.mark.parametrize("key", ["references", "reference", "answers", "answer"])
+def test_references_have_many_names(key: str):
+    assert from_skillopt({"question": "q", key: "x"})["references"] == "x"
+
+
+def test_context_keeps_the_leading_documents_that_fit():
+    context = "[DOC] " + "a" * 3000 + "[DOC] " + "b" * 2000 + "[DOC] " + "c" * 2000
+    prompt = str(from_skillopt({"question": "q", "context": context})["prompt"])
+    assert "b" * 2000 in prompt
+    assert "c" not in prompt.partition("## Question")[0].removeprefix("## Context")
+
+
+def test_document_that_ends_exactly_at_the_limit_is_kept():
+    first = "[DOC]" + "a" * 5995
+    prompt = str(from_skillopt({"question": "q", "context": first + "[DOC] b"})["prompt"])
+    assert prompt == f"## Context\n{first}\n\n## Question\nq"
+
+
+def test_first_document_too_long_is_cut_visibly():
+    prompt = str(from_skillopt({"question": "q", "context": "[DOC]" + "a" * 7000})["prompt"])
+    assert "a" * 5995 + "...[truncated]\n" in prompt
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [["x", "y"], {"A": "x", "B": "y"}, [{"label": "A", "text": "x"}, {"label": "B", "text": "y"}]],
+)
+def test_choices_are_shown_and_kept_for_the_scorer(choices: object):
+    item = {"question": "q", "choices": choices, "correct_choice": {"label": "B", "text": "y"}}
+    entry = from_skillopt(item)
+    assert entry["prompt"] == "## Question\nq\n\n## Choices\nA. x\nB. y"
+    assert entry["references"] == "B"
+    assert entry["metadata"] == {"choices": {"A": "x", "B": "y"}}
+
+
+@pytest.mark.parametrize(
+    "value", [{"question": "q", "prompt": "p"}, {"prompt": "p"}, {"question": 1}]
+)
+def test_own_records_are_left_alone(value: dict[str, object]):
+    assert from_skillopt(value) == value
