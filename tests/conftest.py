@@ -19,16 +19,15 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from training_runs import train_all, train_once
 
 from skillopt_ci.cli.build import open_session
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord
 from skillopt_ci.progress import Observer, silent
-from skillopt_ci.training.epoch_end import BoundaryOutcome
 from skillopt_ci.training.run_context import Session
-from skillopt_ci.training.step import StepOutcome
-from skillopt_ci.training.trainer import Outcome, cross_boundary, train, train_once
+from skillopt_ci.training.trainer import BoundaryOutcome, Outcome, StepOutcome, advance
 
 pytest_plugins = ("github_server.fixtures",)
 
@@ -236,14 +235,16 @@ class Checkout:
         """Do all steps that are left."""
         session, outcomes = self.session(*overrides, observer=observer), list[Outcome]()
         with session.ledger.lock():
-            asyncio.run(train(session, outcomes.append))
+            asyncio.run(train_all(session, outcomes.append))
         return [one for one in outcomes if isinstance(one, StepOutcome)]
 
     def end_epoch(self, *overrides: str, observer: Observer = silent) -> BoundaryOutcome | None:
         """Do the end of an epoch if it is due, as the command does."""
         session = self.session(*EPOCH_ENDS, *overrides, observer=observer)
         with session.ledger.lock():
-            return asyncio.run(cross_boundary(session, session.clock()))
+            outcome = asyncio.run(advance(session, only_epoch_end=True))
+        assert not isinstance(outcome, StepOutcome)
+        return outcome
 
     def show(self, revision: str, path: str = SKILL) -> str:
         """Return a file of a commit, to the last byte."""

@@ -33,7 +33,7 @@ from skillopt_ci.model import openai_provider
 from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
 from skillopt_ci.progress import silent
 from skillopt_ci.training.final_evaluation import finish
-from skillopt_ci.training.run_context import equipped
+from skillopt_ci.training.prefetcher import prefetching
 from skillopt_ci.training.trainer import patiently, train
 
 
@@ -81,10 +81,10 @@ def run_inside(
 
 async def _train(root: Path) -> None:
     session = open_session(Globals(environ=environment(), cwd=root), silent)
-    started = session.clock()
-    async with equipped(session) as ready:
-        await train(ready, lambda _: None)
-        await patiently(ready, lambda: finish(ready, started))
+    async with prefetching(session) as ready:
+        async for _ in train(ready):
+            pass
+        await patiently(ready, lambda: finish(ready))
 
 
 @contextmanager

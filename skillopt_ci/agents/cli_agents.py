@@ -221,7 +221,7 @@ def _placed(command: tuple[str, ...], root: Path) -> tuple[str, ...]:
     return tuple(part.replace("{root}", str(root)) for part in command)
 
 
-def agent_failure(  # noqa: PLR0911 - one for each cause
+def agent_failure(
     agent: str, program: str, status: int, told: str, *, worked: bool, silent: bool = False
 ) -> Exception:
     """Return what to raise for a program that ended with ``status`` and said ``told``.

@@ -209,7 +209,7 @@ def _usage(
     )
 
 
-def _read_claude_code(output: str) -> AgentTranscript:  # noqa: C901 - a case for each kind of event
+def _read_claude_code(output: str) -> AgentTranscript:
     """Read `--output-format stream-json --verbose`: messages, tool results, and the result."""
     builder = TranscriptBuilder()
     for event in _events(output):
@@ -317,7 +317,7 @@ def _codex_item(builder: TranscriptBuilder, item: Event) -> None:
             builder.tell(_text(kind), _text(item.get("text") or item.get("message") or ""))
 
 
-def _read_copilot(output: str) -> AgentTranscript:  # noqa: C901 - a case for each kind of event
+def _read_copilot(output: str) -> AgentTranscript:
     """Read `--output-format json`, in either form that GitHub's Copilot CLI writes.
 
     These are session events (`assistant.message`, …) and flat ones (`message`, `tool_use`, …).

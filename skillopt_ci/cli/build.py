@@ -29,6 +29,7 @@ from skillopt_ci.model.keys import key_variable
 from skillopt_ci.progress import Note, Observer, TerminalLent
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redactor
+from skillopt_ci.report.commits import CommitWords
 from skillopt_ci.rollout.computer_pool import ComputerPool, open_computer_pool
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.graders import parts_of
@@ -254,7 +255,9 @@ def open_session(settings: Globals, observer: Observer) -> Session:
         cache_path=_cache_path(loaded, ledger),
         environ=environ,
         observer=observer,
+        render=CommitWords(),
         clock=time.monotonic,
+        command_started=time.monotonic(),
         config_sha256=config_sha256(config),
         measured_under=measurement_fingerprint(config, selection, prompts, facts, graders),
         redact=redact,

@@ -38,6 +38,7 @@ from skillopt_ci.ledger.inspect import newest
 from skillopt_ci.sanitize import harmless_line
 from skillopt_ci.skill.validation import unloadable
 from skillopt_ci.training.offline_eval import Evaluation, evaluate
+from skillopt_ci.training.prefetcher import prefetching
 from skillopt_ci.training.run_context import Session
 from skillopt_ci.training.trainer import train
 
@@ -272,7 +273,7 @@ def quickstart_command(settings: Globals, folder: Path | None) -> ExitCode:
     make_repository(target)
     inside = replace(settings, config=target / "skillopt.yaml")
     with opened(inside, locked=True) as session:
-        asyncio.run(train(session, lambda outcome: print_outcome(outcome, inside)))
+        asyncio.run(_train(session, inside))
         named = [find_skill(session, word, target) for word in ("initial", "best")]
         result = asyncio.run(evaluate(session, named, "test"))
     click.echo(err=True)
@@ -289,6 +290,12 @@ def make_repository(target: Path) -> None:
         git.run("config", key, value)
     git.run("add", "--all")
     git.run("commit", "--quiet", "--message", "Write down how ledger lines look")
+
+
+async def _train(session: Session, settings: Globals) -> None:
+    async with prefetching(session) as ready:
+        async for outcome in train(ready):
+            print_outcome(outcome, settings)
 
 
 def _print_result(session: Session, result: Evaluation, settings: Globals, target: Path) -> None:

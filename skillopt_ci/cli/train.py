@@ -20,19 +20,19 @@ from skillopt_ci.report.terminal import (
 )
 from skillopt_ci.report.words import arrow, boundary_verdict
 from skillopt_ci.text import plural
-from skillopt_ci.training.epoch_end import BoundaryOutcome
 from skillopt_ci.training.final_evaluation import FinishOutcome, finish
-from skillopt_ci.training.resume import BoundaryFlight, Flight
-from skillopt_ci.training.run_context import Session, equipped
+from skillopt_ci.training.prefetcher import prefetching
+from skillopt_ci.training.resume import Candidate
+from skillopt_ci.training.run_context import Session
 from skillopt_ci.training.shard import take_over
-from skillopt_ci.training.step import StepOutcome
 from skillopt_ci.training.trainer import (
+    BoundaryOutcome,
     Outcome,
-    cross_boundary,
+    StepOutcome,
+    advance,
+    advance_to_candidate,
     patiently,
     train,
-    train_once,
-    train_until_candidate,
 )
 
 _ALL_TRAINED = "Nothing left to do: all epochs are trained."
@@ -72,21 +72,33 @@ def step_command(
     with opened(settings, notes=notes, locked=True) as session:
         if rollouts:
             take_over(session, [settings.cwd / file for file in rollouts])
-        if not until_candidate:
-            asyncio.run(train_once(session, tell))
-            found = None
-        else:
-            found = asyncio.run(train_until_candidate(session, tell))
-    if isinstance(found, Flight | BoundaryFlight):
+        found = asyncio.run(_step(session, tell, until_candidate=until_candidate))
+    if isinstance(found, Candidate):
         record, candidate = found.record, found.commit or ""
         if settings.json:
             facts = {"kind": "candidate", "step": record.step, "candidate": candidate}
             print_json({**facts, "cost_usd": record.usage.cost_usd})
         else:
             click.echo(f"Step {record.step}: the candidate {candidate[:10]} waits to be measured.")
-    if found is None and not outcomes:
+    elif not outcomes:
         return nothing_to_do(_ALL_TRAINED)
     return ExitCode.DONE
+
+
+async def _step(
+    session: Session, tell: Callable[[Outcome], None], *, until_candidate: bool
+) -> Candidate | None:
+    if not until_candidate:
+        async for outcome in train(session, steps=1, patience=0):
+            tell(outcome)
+        return None
+    while (found := await advance_to_candidate(session)) is not None:
+        if isinstance(found, Candidate):
+            return found
+        tell(found)
+        if isinstance(found, StepOutcome):
+            break
+    return None
 
 
 @click.command()
@@ -115,12 +127,12 @@ def run_command(settings: Globals, notes: Path | None) -> ExitCode:
 
 
 async def _train(session: Session, tell: Callable[[Outcome], None]) -> FinishOutcome | None:
-    started = session.clock()
-    async with equipped(session) as ready:
-        await train(ready, tell)
+    async with prefetching(session) as ready:
+        async for outcome in train(ready):
+            tell(outcome)
         if not session.config.evaluation.eval_test:
             return None
-        return await patiently(ready, lambda: finish(ready, started))
+        return await patiently(ready, lambda: finish(ready))
 
 
 @click.command()
@@ -131,8 +143,7 @@ def finish_command(settings: Globals) -> ExitCode:
     One commit records it. Ends with 3 when nothing changed since the run was finished.
     """
     with opened(settings, locked=True) as session:
-        started = session.clock()
-        outcome = asyncio.run(patiently(session, lambda: finish(session, started)))
+        outcome = asyncio.run(patiently(session, lambda: finish(session)))
     if outcome is None:
         return nothing_to_do("Nothing left to do: the run is finished.")
     if settings.json:
@@ -160,7 +171,7 @@ def slow_update_command(settings: Globals) -> ExitCode:
     `schedule.slow_update` is `scheduled`.
     """
     with opened(settings, locked=True) as session:
-        outcome = asyncio.run(cross_boundary(session, session.clock()))
+        outcome = asyncio.run(advance(session, only_epoch_end=True))
     if outcome is None:
         return nothing_to_do("Nothing to do: no epoch's end is due.")
     print_outcome(outcome, settings)

@@ -203,10 +203,6 @@ class Train(Section):
     """Batches per step."""
     seed: int = 42
     """Seed of the batches' order."""
-    staleness: Literal[0, 1] = 0
-    """How many verdicts old the skill is that a batch is attempted under: 0, the current one; 1,
-    that before the latest verdict, so that `run` makes a batch while the candidate before it is
-    worked out and measured (see `schedule.ahead`)."""
 
 
 class Gradient(Section):
@@ -324,12 +320,10 @@ class Schedule(Section):
 
     slow_update: Literal["inline", "scheduled"] = "inline"
     """`step` and `run` do it when it is due, or leave it to `skillopt-ci slow-update`."""
-    ahead: Literal["none", "sure", "likely"] = "sure"
-    """Attempts that `run` makes before their turn: none; those that are sure to be needed, while
-    a candidate or a verdict is recorded and in places that are empty; or in such places also those
-    of the next batch under the current skill, which are lost if the candidate in between is merged.
-    Nothing is made ahead with a budget of calls, tokens or dollars, without the cache, on Ray, or
-    by people."""
+    ahead: Literal["none", "sure"] = "sure"
+    """Rollouts that `run` prefetches: none, or those that are sure to be needed, while a candidate
+    or a decision is recorded. Nothing is prefetched with a budget of calls, tokens or dollars,
+    without the cache, on Ray, or where people make the attempts."""
 
 
 class Limits(Section):

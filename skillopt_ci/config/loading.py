@@ -189,6 +189,29 @@ def validate(tree: Node, known: tuple[Problem, ...] = ()) -> Config:
     return config
 
 
+#: Keys that did not pay and are gone: people still have them in their files.
+_RETIRED = {
+    ("train", "staleness"): "it lowered the score; batches are attempted under the current skill",
+    ("schedule", "ahead"): "`likely` wasted calls; `sure` is used instead",
+}
+
+
+def without_retired(tree: Node) -> tuple[Node, tuple[Problem, ...]]:
+    """``tree`` without retired keys and values, and a warning for each."""
+    warnings = []
+    for (section, key), why in _RETIRED.items():
+        found = tree.value.get(section) if isinstance(tree.value, dict) else None
+        if found is None or not isinstance(found.value, dict) or key not in found.value:
+            continue
+        node = found.value[key]
+        if key == "ahead" and node.value != "likely":
+            continue
+        rest = {name: value for name, value in found.value.items() if name != key}
+        tree = Node({**tree.value, section: Node(rest, found.mark)}, tree.mark)  # type: ignore[dict-item]
+        warnings.append(Problem(node.mark, f"{section}.{key}", f"retired and ignored: {why}"))
+    return tree, tuple(warnings)
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """A valid configuration and where it came from.
@@ -242,7 +265,8 @@ def load(
         found = replace(found, tree=choose_run(found.tree, run))
     else:
         chosen = choose_run(reduce(merge, map(with_long_roles, layers)), run)
-        found = Translation(reduce(merge, map(with_long_roles, [chosen, *above])))
+        tree, retired = without_retired(reduce(merge, map(with_long_roles, [chosen, *above])))
+        found = Translation(tree, warnings=retired)
     config = with_skill_file(validate(found.tree, found.problems), file)
     return Loaded(
         config,

@@ -183,8 +183,6 @@ def influences(config: Config) -> dict[str, Any]:
         del facts["rollout"]
     if facts["environment"] is None:
         del facts["environment"]
-    if facts["train"]["staleness"] == 0:
-        del facts["train"]["staleness"]
     return facts
 
 

@@ -28,12 +28,11 @@ from skillopt_ci.model.cache import UNCLAIMED, CallCache
 from skillopt_ci.model.cache_transfer import answer_lines, import_answer_lines
 from skillopt_ci.model.call_key import call_key
 from skillopt_ci.model.types import ChatRequest
-from skillopt_ci.progress import Note, Observer, silent
+from skillopt_ci.progress import Note, Observer
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.redaction import Redact, Redactor, named_secrets
+from skillopt_ci.redaction import Redactor, named_secrets
 from skillopt_ci.rollout.attempt import AttemptRunner
-from skillopt_ci.rollout.computer_pool import ComputerPool, open_computer_pool
-from skillopt_ci.rollout.environment import Environment
+from skillopt_ci.rollout.computer_pool import open_computer_pool
 from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.solver import ChatSolver, Solver, chat_request, conversation
 from skillopt_ci.rollout.store import AttemptStore
@@ -42,7 +41,7 @@ from skillopt_ci.scorers.code import Functions
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import task_sha256
 from skillopt_ci.training.fingerprint import run_secrets, working_facts
-from skillopt_ci.training.run_context import RigParts, open_runner
+from skillopt_ci.training.run_context import RunnerParts, open_runner
 
 # The Ray cluster: found, joined or started.
 
@@ -226,24 +225,6 @@ def _handed_over(done: asyncio.Future[Handover]) -> Handover:
 # A worker's part: one attempt, made on a machine of the cluster with what that machine has.
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerParts:
-    """What the attempt is made from, see :class:`~skillopt_ci.training.run_context.RigParts`."""
-
-    config: Config
-    root: Path
-    prompts: Prompts
-    environ: Mapping[str, str]
-    places: ComputerPool | None
-    environment: Environment | None
-    rollout_facts: Mapping[str, object]
-    cache_path: Path
-    attempts_path: Path
-    redact: Redact
-    observer: Observer = silent
-    events: Path | None = None
-
-
 def make(parcel: Parcel) -> Handover:
     """Make the attempt that ``parcel`` asks for; hand over what was paid for, however it ended."""
     try:
@@ -288,7 +269,7 @@ def _stop_when_cancelled() -> None:
 @contextmanager
 def _parts(
     parcel: Parcel, folder: Path, environ: Mapping[str, str], redact: Redactor
-) -> Iterator[WorkerParts]:
+) -> Iterator[RunnerParts]:
     config, root = Config.model_validate_json(parcel.config), Path(parcel.root)
     redact.learn(run_secrets(config, root, environ, [parcel.order.task]))
     environment = None
@@ -301,8 +282,16 @@ def _parts(
         facts = working_facts(
             config, root, environ, prompts=prompts, environment=environment, places=places
         )
-        yield WorkerParts(
-            config, root, prompts, environ, places, environment, facts, *_files(folder), redact
+        yield RunnerParts(
+            config=config,
+            root=root,
+            prompts=prompts,
+            environ=environ,
+            cache_path=_files(folder)[0],
+            redact=redact,
+            places=places,
+            environment=environment,
+            rollout_facts=facts,
         )
     finally:
         if environment is not None:
@@ -311,7 +300,7 @@ def _parts(
 
 @asynccontextmanager
 async def _runner(
-    parts: WorkerParts, limits: Limits, used: Callable[[str], object]
+    parts: RunnerParts, limits: Limits, used: Callable[[str], object]
 ) -> AsyncIterator[Runner]:
     meter = Meter(step=limits)
     models = open_models(
@@ -324,8 +313,10 @@ async def _runner(
         used=used,
         redact=parts.redact,
     )
+    assert parts.cache_path is not None  # noqa: S101 - a worker always has one
+    attempts = parts.cache_path.with_name("calls-attempts.sqlite")
     with (
-        closing(AttemptStore(parts.attempts_path, parts.observer)) as store,
+        closing(AttemptStore(attempts, parts.observer)) as store,
         closing(Functions(parts.environ)) as functions,
     ):
         places = aio.Slots(1)
@@ -343,7 +334,7 @@ def _answers(folder: Path, keys: list[str]) -> tuple[str, ...]:
 
 
 def _files(folder: Path) -> tuple[Path, Path]:
-    return folder / "calls.sqlite", folder / "attempts.sqlite"
+    return folder / "calls.sqlite", folder / "calls-attempts.sqlite"
 
 
 def _folder(name: str) -> Path:
@@ -359,7 +350,7 @@ def _folder(name: str) -> Path:
 
 
 def ray_executor(
-    parts: RigParts, settings: RayExecutor, attempting: AttemptRunner, resources: ExitStack
+    parts: RunnerParts, settings: RayExecutor, attempting: AttemptRunner, resources: ExitStack
 ) -> Executor:
     """An executor that joins the cluster when there is something to do; nothing is started yet.
 

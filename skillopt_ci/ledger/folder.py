@@ -83,11 +83,6 @@ class RunFolder:
         """The text that training started from."""
         return f"{self.path}/initial_skill.md"
 
-    @property
-    def former_skill(self) -> str:
-        """With `train.staleness`: the text before the latest change of the skill by a verdict."""
-        return f"{self.path}/former_skill.md"
-
     def step(self, number: int) -> str:
         """The evidence of one step."""
         return f"{self.path}/steps/{number:04d}.json"

@@ -150,12 +150,6 @@ _META_SKILL = (
     "evidence is ambiguous, and do not force them on evidence that is clear."
 )
 
-_LAST_CHANGE = (
-    "This is what was changed in the skill last. Trajectories whose system prompt says [former "
-    "skill, see above] were made before it. What the change mends in them is mended: propose "
-    "nothing for it, and learn from what else they show."
-)
-
 _REVIEWERS = (
     "People who review this skill, and may write to its repository, left these notes for you. "
     "Weigh them highly: where a note says what the skill should or should not tell the target, "
@@ -206,11 +200,6 @@ def previous_steps(text: str) -> str:
 def meta_skill(text: str) -> str:
     """Return the section with the optimizer's memory, or nothing if it is blank."""
     return section("Optimizer Meta Skill", _META_SKILL, fenced(text)) if text.strip() else ""
-
-
-def last_change(diff: str) -> str:
-    """Return the section with what changed since some trajectories were made, or nothing."""
-    return section("Last Change", _LAST_CHANGE, fenced(diff, "diff")) if diff.strip() else ""
 
 
 def reviewer_guidance(notes: Sequence[tuple[str, str]]) -> str:

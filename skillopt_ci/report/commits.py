@@ -34,6 +34,7 @@ from skillopt_ci.report.words import (
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.stats import t_quantile
 from skillopt_ci.text import plural, score, score_text
+from skillopt_ci.training.state import Event
 
 _SIMULATED = "The models were simulated: these scores say nothing about a real model."
 _MOST_NAMES = 12
@@ -446,3 +447,38 @@ def _scores(before: float | None, after: float | None, tasks: int) -> dict[str, 
 def _exact(value: float | None) -> str:
     """A score for programs: six digits, or ``none``."""
     return "none" if value is None else f"{value:.6g}"
+
+
+class CommitWords:
+    """The words of every commit, see :class:`~skillopt_ci.training.run_context.Render`."""
+
+    def event(
+        self, event: Event, entry: HistoryEntry, summary: Summary | None, candidate: str | None
+    ) -> CommitText:
+        record, current = event.record, event.state.current.measurement
+        match entry.kind:
+            case "start":
+                return started(entry, event.state.skill, current)
+            case "measure":
+                return measured(entry, current, event.changes)
+            case "set_aside":
+                return set_aside(entry, event.work)
+        if summary is not None:
+            return finished(entry, summary, event.seconds)
+        if isinstance(record, BoundaryRecord):
+            return boundary_landed(record, candidate, event.seconds)
+        assert record is not None and record.decision is not None  # noqa: S101, PT018
+        decision = record.decision
+        if entry.kind == "notes":
+            return noted(record, decision.notes or decision, entry)
+        if candidate is None:
+            return unchanged(record, decision, event.seconds)
+        if decision.stays:
+            return merged(record, decision, event.seconds)
+        return reverted(record, decision, candidate, event.seconds)
+
+    def candidate(self, record: StepRecord | BoundaryRecord) -> CommitText:
+        return proposed(record) if isinstance(record, StepRecord) else boundary_proposed(record)
+
+    def base(self, base: str, skill: str) -> CommitText:
+        return took_in_base(base, skill)

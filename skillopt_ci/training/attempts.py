@@ -51,17 +51,17 @@ def round_of(number: int, each: int) -> range:
 
 
 def made_under(
-    skill_sha256: str, basis: str, records: Iterable[StepRecord]
+    skill_sha256: str, basis: str | None, records: Iterable[StepRecord]
 ) -> list[tuple[str, int]]:
     """The training attempts that ``records`` tell of, oldest first, as task and number.
 
-    Only those under the skill of this name count, and only where configuration and tasks were the
-    same (``basis``): anything else would not be answered from the cache.
+    Only those under the skill of this name count; given a ``basis``, only those whose
+    configuration and tasks were the same.
     """
     return [
         (task.id, task.attempt)
         for record in records
-        if record.proposal.attempted_under == skill_sha256 and record.basis_sha256 == basis
+        if record.proposal.attempted_under == skill_sha256 and basis in (None, record.basis_sha256)
         for task in record.proposal.rollout.tasks
         if task.status.measured
     ]

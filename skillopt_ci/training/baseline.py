@@ -1,7 +1,8 @@
-"""Settle: before a step, the current skill must have a score that candidates can be held against.
+"""The score that candidates are held against, and what the first one says.
 
-It has none at the start of a run, when a person changed the skill on a branch, and when
-something that scores depend on changed (selection tasks, scorers, target model, metric, prompts).
+The current skill has no valid score at the start of a run, when a person changed it on a branch,
+and when something that scores depend on changed (selection tasks, scorers, target model, metric,
+prompts). Then it is measured before anything else.
 """
 
 from collections.abc import Iterable
@@ -9,9 +10,7 @@ from pathlib import Path
 
 from skillopt_ci.config.config import Config
 from skillopt_ci.errors import NothingToLearn
-from skillopt_ci.ledger.folder import document, line
 from skillopt_ci.ledger.records import (
-    HistoryEntry,
     Measurement,
     Snapshot,
     State,
@@ -19,19 +18,21 @@ from skillopt_ci.ledger.records import (
     account_records,
     with_accounts,
 )
-from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import Note
-from skillopt_ci.report.commits import measured, started
 from skillopt_ci.rollout.types import Rollout
-from skillopt_ci.skill.document import sha256, word_count
+from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.validation import unloadable
 from skillopt_ci.training.measure import measure
 from skillopt_ci.training.review_comments import unheard
 from skillopt_ci.training.run_context import Bench, Session
-from skillopt_ci.training.state import Settled, Standing, basis_of, changes_since, publish
-
-# First look: what the first measurement of a skill says about whether training can pay.
+from skillopt_ci.training.state import (
+    Event,
+    Settled,
+    Standing,
+    basis_of,
+    changes_since,
+    record_events,
+)
 
 #: From this score on most of what candidates differ by is chance.
 NEARLY = 0.95
@@ -54,7 +55,7 @@ def no_score_is_higher(config: Config, current: Snapshot) -> bool:
 
 
 def refuse_to_learn_nothing(session: Session, standing: Settled) -> None:
-    """Raise :class:`~skillopt_ci.errors.NothingToLearn` before an optimizer is paid in vain."""
+    """Raise NothingToLearn before an optimizer is paid in vain."""
     if not learns_nothing(session, standing):
         return
     measured = standing.state.current.measurement
@@ -119,42 +120,73 @@ def _is_strict(config: Config) -> bool:
     )
 
 
-async def settle(session: Session, standing: Standing, run_started: float) -> Settled:
+async def ensure_scored(session: Session, standing: Standing) -> Settled:
     """Measure and record the current skill if it has no valid score; otherwise change nothing."""
-    why = unsettled(session, standing)
-    if not why and standing.state is not None:
-        return as_settled(standing, standing.state)
-    if standing.state is None and (note := hardly_loaded(standing.skill, session.skill_path)):
+    why, before = unscored(session, standing), standing.state
+    if not why and before is not None:
+        return as_settled(standing, before)
+    if before is None and (note := hardly_loaded(standing.skill, session.skill_path)):
         session.observer(note)
     session.observer(Note(f"Measuring the current skill: {why}."))
-    meter = session.meter(run_started, standing.spent)
+    meter = session.meter(standing.spent)
     async with session.bench(f"{session.config.run}/measure@{standing.commit}", meter) as bench:
-        current = await _measure(session, standing.skill, bench)
-        best = await _best(session, standing, current, bench)
-    if standing.state is None and (note := first_impression(current)):
+        measurement = await _measure(session, standing.skill, bench)
+        origin = "initial" if before is None else before.current.origin
+        if before is not None and before.current.sha256 != standing.sha256:
+            origin = "edited by hand"
+        step = 0 if before is None else before.step
+        current = Snapshot(
+            sha256=standing.sha256, step=step, origin=origin, measurement=measurement
+        )
+        best_skill, best = await _best(session, standing, current, bench)
+    if before is None and (note := first_impression(measurement)):
         session.observer(note)
-    state = _state(session, standing, current, best, meter)
-    entry = _entry(session, standing, state, why, meter.total())
-    text = (
-        started(entry, session.skill_path, current)
-        if standing.state is None
-        else measured(entry, current, _changes_since(session, standing))
+    usage = UsageRecord.of(meter.total())
+    state = State(
+        run=session.config.run,
+        skill=session.skill_path,
+        step=step,
+        epoch=0 if before is None else before.epoch,
+        current=current,
+        best=best,
+        boundary=0 if before is None else before.boundary,
+        measured_under=session.measured_under,
+        config_sha256=session.config_sha256,
+        basis=basis_of(session) if before is None else before.basis,
+        heard_notes=() if before is None else before.heard_notes,
+        usage=UsageRecord.of(standing.spent + meter.total()),
+        accounts=with_accounts(
+            () if before is None else before.accounts, account_records(meter.accounts())
+        ),
+        simulated=session.simulated,
     )
-    changes = _changes(session, standing, state, entry, best)
-    return as_settled(publish(session, standing, text, changes), state)
-
-
-def _changes_since(session: Session, standing: Standing) -> tuple[str, ...]:
-    basis = None if standing.state is None else standing.state.basis
-    return changes_since(basis, basis_of(session))
+    folder = session.folder
+    event = Event(
+        kind="start" if before is None else "measure",
+        action="start" if before is None else "measure",
+        reason=why,
+        state=state,
+        skill=standing.skill,
+        score_before=None if before is None else before.current.measurement.score,
+        score_after=measurement.score,
+        tasks=measurement.n,
+        usage=usage,
+        changes=() if before is None else changes_since(before.basis, basis_of(session)),
+        files={
+            **folder.furniture(),
+            **({folder.initial_skill: standing.skill} if before is None else {}),
+            folder.best_skill: best_skill,
+        },
+    )
+    return record_events(session, standing, event)
 
 
 def as_settled(standing: Standing, state: State) -> Settled:
-    """The ground, known to have a valid score."""
+    """The same checkout, whose skill is known to have a valid score."""
     return Settled(standing.commit, standing.branch, standing.skill, state, standing.history)
 
 
-def unsettled(session: Session, standing: Standing) -> str:
+def unscored(session: Session, standing: Standing) -> str:
     """Why the current skill must be measured, in words; empty if its score is valid."""
     state = standing.state
     if state is None:
@@ -177,21 +209,18 @@ async def _measure(session: Session, skill: str, bench: Bench) -> Measurement:
 
 
 async def _best(
-    session: Session, standing: Standing, current: Measurement, bench: Bench
+    session: Session, standing: Standing, current: Snapshot, bench: Bench
 ) -> tuple[str, Snapshot]:
     """The best text and its snapshot: a person's change becomes best only by a higher score."""
     state, text = standing.state, best_text(session, standing)
-    step = 0 if state is None else state.step
-    mine = Snapshot(
-        sha256=standing.sha256, step=step, origin=_origin(standing), measurement=current
-    )
     if state is None or text is None:
-        return standing.skill, mine
+        return standing.skill, current
     best = state.best
     if state.measured_under != session.measured_under:
         again = await _measure(session, text, bench)
         best = best.model_copy(update={"measurement": again})
-    return (standing.skill, mine) if current.score > best.measurement.score else (text, best)
+    beaten = current.measurement.score > best.measurement.score
+    return (standing.skill, current) if beaten else (text, best)
 
 
 def best_text(session: Session, standing: Standing) -> str | None:
@@ -201,83 +230,3 @@ def best_text(session: Session, standing: Standing) -> str | None:
         return None
     text = session.ledger.read(standing.commit, session.folder.best_skill) or ""
     return text if sha256(text) == state.best.sha256 else None
-
-
-def _origin(standing: Standing) -> str:
-    state = standing.state
-    if state is None:
-        return "initial"
-    return state.current.origin if state.current.sha256 == standing.sha256 else "edited by hand"
-
-
-def _state(
-    session: Session,
-    standing: Standing,
-    current: Measurement,
-    best: tuple[str, Snapshot],
-    meter: Meter,
-) -> State:
-    before = standing.state
-    return State(
-        run=session.config.run,
-        skill=session.skill_path,
-        step=0 if before is None else before.step,
-        epoch=0 if before is None else before.epoch,
-        current=Snapshot(
-            sha256=standing.sha256,
-            step=0 if before is None else before.step,
-            origin=_origin(standing),
-            measurement=current,
-        ),
-        best=best[1],
-        boundary=0 if before is None else before.boundary,
-        measured_under=session.measured_under,
-        config_sha256=session.config_sha256,
-        basis=basis_of(session) if before is None else before.basis,
-        heard_notes=() if before is None else before.heard_notes,
-        usage=UsageRecord.of(standing.spent + meter.total()),
-        accounts=with_accounts(
-            () if before is None else before.accounts, account_records(meter.accounts())
-        ),
-        simulated=session.simulated,
-    )
-
-
-def _entry(
-    session: Session, standing: Standing, state: State, why: str, usage: Usage
-) -> HistoryEntry:
-    before = standing.state
-    return HistoryEntry(
-        kind="start" if before is None else "measure",
-        step=state.step,
-        epoch=state.epoch,
-        action="start" if before is None else "measure",
-        reason=why,
-        score_before=None if before is None else before.current.measurement.score,
-        score_after=state.current.measurement.score,
-        best_score=state.best.measurement.score,
-        tasks=state.current.measurement.n,
-        skill_sha256=state.current.sha256,
-        words=word_count(standing.skill),
-        config_sha256=session.config_sha256,
-        usage=UsageRecord.of(usage),
-        simulated=session.simulated,
-    )
-
-
-def _changes(
-    session: Session,
-    standing: Standing,
-    state: State,
-    entry: HistoryEntry,
-    best: tuple[str, Snapshot],
-) -> dict[str, str | None]:
-    folder = session.folder
-    first = standing.state is None
-    return {
-        **folder.furniture(),
-        **({folder.initial_skill: standing.skill} if first else {}),
-        folder.state: document(state),
-        folder.history: "".join(line(one) for one in (*standing.history, entry)),
-        folder.best_skill: best[0],
-    }

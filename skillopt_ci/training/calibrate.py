@@ -102,7 +102,7 @@ async def calibrate(session: Session, skill: str, plan: Plan) -> Calibration:
             "There is nothing to calibrate: evaluation.use_gate is false.",
             hint="Set it to true, or see with -o evaluation.use_gate=true what a gate would do.",
         )
-    meter = session.meter(session.clock(), Usage())
+    meter = session.meter(Usage())
     async with session.bench("calibrate", meter) as bench:
         drawn = await _draws(session, skill, plan.draws, bench)
     rates = solved_at(drawn)

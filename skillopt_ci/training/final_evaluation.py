@@ -11,7 +11,6 @@ from functools import partial
 
 from skillopt_ci.aio import map_ordered
 from skillopt_ci.errors import UsageError
-from skillopt_ci.ledger.folder import document, line
 from skillopt_ci.ledger.records import (
     BoundaryRecord,
     DifferenceRecord,
@@ -32,9 +31,8 @@ from skillopt_ci.ledger.records import (
 from skillopt_ci.ledger.timeline import Moment, timeline
 from skillopt_ci.model.types import Accounts, Usage, by_stage, total
 from skillopt_ci.progress import Note, StageFinished
-from skillopt_ci.report.commits import finished
 from skillopt_ci.rollout.metrics import paired
-from skillopt_ci.skill.document import sha256, word_count
+from skillopt_ci.skill.document import sha256
 from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.fingerprint import grader_folders, measurement_fingerprint
@@ -42,7 +40,7 @@ from skillopt_ci.training.measure import measure
 from skillopt_ci.training.offline_eval import by_type
 from skillopt_ci.training.plan import total_steps
 from skillopt_ci.training.run_context import Bench, Session
-from skillopt_ci.training.state import Landing, Settled, land
+from skillopt_ci.training.state import Event, Settled, record_events
 from skillopt_ci.training.trainer import prepare
 
 # The test at the end of a run: initial, best and last skill on tasks that training never used.
@@ -246,39 +244,50 @@ class _Ending:
     used: Accounts
 
 
-async def finish(session: Session, run_started: float) -> FinishOutcome | None:
+async def finish(session: Session) -> FinishOutcome | None:
     """Do the end of the run; None if that was done and nothing has changed since.
 
-    ``run_started`` is the clock's reading when the command began. Raises
-    :class:`~skillopt_ci.errors.UsageError` while a candidate is in flight, and what measuring
-    raises, with everything that was paid for kept.
+    Raises UsageError while a candidate is in flight, and what measuring raises, with everything
+    that was paid for kept.
     """
     began = session.clock()
-    ready = await prepare(session, run_started)
-    if ready.flight is not None:
+    standing, candidate = await prepare(session)
+    if candidate is not None:
         raise UsageError(
             "A candidate is in flight: its verdict is still to come.",
             hint="Let `skillopt-ci step` decide it first, then finish.",
         )
-    standing = ready.standing
     earlier = session.folder.read_summary(partial(session.ledger.read, standing.commit))
     under = tested_under(session)
     if _is_finished(standing, earlier, under):
         return None
-    ending = await _work_out(session, standing, tests_known(earlier, under), run_started)
-    state, entry = _state(session, ending), _entry(session, ending)
-    summary = _summary(session, ending, state, entry)
+    ending = await _work_out(session, standing, tests_known(earlier, under))
+    state, last = _state(session, ending), standing.state.current.measurement
+    best = {session.folder.best_skill: ending.texts["best"]} if ending.promoted else {}
     seconds = seconds_so_far(session, standing) + session.clock() - began
-    changes = {
-        session.folder.state: document(state),
-        session.folder.summary: document(summary),
-        session.folder.history: "".join(map(line, (*standing.history, entry))),
-        **({session.folder.best_skill: ending.texts["best"]} if ending.promoted else {}),
-    }
-    text = finished(entry, summary, seconds)
-    commit = land(session, standing, Landing(None, True, changes, text))
+    summaries = list[Summary]()
+
+    def summed_up(entry: HistoryEntry) -> Summary:
+        summaries.append(_summary(session, ending, state, entry))
+        return summaries[0]
+
+    event = Event(
+        kind="finish",
+        action="promote" if ending.promoted else "finish",
+        reason="the last skill is the best one" if ending.promoted else "the best skill stands",
+        state=state,
+        skill=standing.skill,
+        score_before=standing.state.best.measurement.score,
+        score_after=last.score,
+        tasks=last.n,
+        usage=UsageRecord.of(total(ending.used.values())),
+        files=dict(best),
+        summary=summed_up,
+        seconds=seconds,
+    )
+    commit = record_events(session, standing, event).commit
     session.observer(StageFinished("finish", commit[:10]))
-    return FinishOutcome(summary, commit, state, seconds)
+    return FinishOutcome(summaries[0], commit, state, seconds)
 
 
 def seconds_so_far(session: Session, standing: Settled) -> float:
@@ -303,7 +312,7 @@ def _is_finished(standing: Settled, earlier: Summary | None, under: str) -> bool
 
 
 async def _work_out(
-    session: Session, standing: Settled, known: Mapping[str, Measurement], run_started: float
+    session: Session, standing: Settled, known: Mapping[str, Measurement]
 ) -> _Ending:
     state, under = standing.state, tested_under(session)
     promoted = session.config.evaluation.eval_test and beats(state.current, state.best)
@@ -317,7 +326,7 @@ async def _work_out(
     }
     if not under:
         return _Ending(standing, texts, promoted, under, {}, {})
-    meter = session.meter(run_started, standing.spent)
+    meter = session.meter(standing.spent)
     scope = f"{session.config.run}/finish@{standing.commit}"
     async with session.bench(scope, meter) as bench:
         tests = await try_out(session, texts, known, bench)
@@ -333,27 +342,6 @@ def _state(session: Session, ending: _Ending) -> State:
             "accounts": with_accounts(state.accounts, account_records(ending.used)),
             "simulated": session.simulated,
         }
-    )
-
-
-def _entry(session: Session, ending: _Ending) -> HistoryEntry:
-    state = ending.standing.state
-    last = state.current.measurement
-    return HistoryEntry(
-        kind="finish",
-        step=state.step,
-        epoch=state.epoch,
-        action="promote" if ending.promoted else "finish",
-        reason="the last skill is the best one" if ending.promoted else "the best skill stands",
-        score_before=state.best.measurement.score,
-        score_after=last.score,
-        best_score=(last if ending.promoted else state.best.measurement).score,
-        tasks=last.n,
-        skill_sha256=state.current.sha256,
-        words=word_count(ending.standing.skill),
-        config_sha256=session.config_sha256,
-        usage=UsageRecord.of(total(ending.used.values())),
-        simulated=session.simulated,
     )
 
 

@@ -64,7 +64,7 @@ class Evaluation:
 async def evaluate(session: Session, skills: Sequence[NamedSkill], split: str) -> Evaluation:
     """Roll out the tasks of ``split`` under each skill; equal texts are measured once."""
     tasks = tasks_of(session, split)
-    meter = session.meter(session.clock(), Usage())
+    meter = session.meter(Usage())
     clusters = clusters_of(tasks)
     measured: dict[str, Evaluated] = {}
     async with session.bench("eval", meter) as bench:
@@ -172,7 +172,7 @@ async def rescore(
         for task in part
     }
     found = _recorded(session, tasks, stage)
-    meter = session.meter(session.clock(), Usage())
+    meter = session.meter(Usage())
     session.observer(StageStarted("rescore", len(found)))
     async with session.bench("rescore", meter) as bench:
 

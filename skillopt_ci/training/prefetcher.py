@@ -1,139 +1,184 @@
-"""Ahead: attempts that are made before the work that needs them has its turn.
+"""Prefetch: rollouts that are sure to be needed are made before the work that needs them.
 
-An attempt that was made early is found where all are kept: in the cache of calls and in the store
-of attempts, unclaimed. The work that needs it accounts for it, as for what another machine made.
+The prefetcher listens to the trainer; no stage knows of it. A prefetched attempt is found where all
+are kept, in the cache of calls and in the store of attempts, unclaimed: the work that needs it
+accounts for it, as for what another machine made. So no record depends on what was prefetched.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
 
 from skillopt_ci.aio import Scheduler
-from skillopt_ci.model.types import Usage
+from skillopt_ci.config.config import Config
+from skillopt_ci.config.rollout import ChatConfig, HumanConfig, LocalExecutor
+from skillopt_ci.errors import SkilloptError
+from skillopt_ci.ledger.records import StepRecord
+from skillopt_ci.model.budget import Meter
+from skillopt_ci.model.cache import UNCLAIMED
+from skillopt_ci.progress import CallPaid
 from skillopt_ci.rollout.types import AttemptRequest
+from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import reading_sha256
+from skillopt_ci.training.attempts import made_under
+from skillopt_ci.training.evaluate import first_attempts, known_measurement, overused
+from skillopt_ci.training.memory import all_steps
+from skillopt_ci.training.prefetch_plan import (
+    earlier_side,
+    epoch_end_before_batch,
+    look_beyond,
+)
+from skillopt_ci.training.rollout_stage import attempts_so_far
+from skillopt_ci.training.run_context import Bench, Session, equipped
+from skillopt_ci.training.trainer import (
+    CandidateProposed,
+    Decided,
+    EvaluationAsked,
+    Proposing,
+)
 
-Reach = Literal["none", "sure", "likely"]
 #: What tells attempts apart: task, skill as it is read, number.
 _Key = tuple[str, str, int]
 
 
-class Ahead(Protocol):
-    """What is made early, as the work at hand foresees it."""
-
-    reach: Reach
-    """What is made early: nothing, what is sure to be needed, or what is likely to be."""
-
-    def expect(self, orders: Iterable[AttemptRequest], *, sure: bool) -> None:
-        """Make ``orders`` from now on, and begin nothing else; ``sure`` are to be needed.
-
-        Those are made as soon as there are places, the others in places that stay empty.
-        """
-        ...
-
-    def fork(self, *, merged: Sequence[AttemptRequest], rejected: Sequence[AttemptRequest]) -> None:
-        """Know what is needed after either verdict; nothing is made of it yet."""
-        ...
-
-    def favour(self, *, merged: bool) -> None:
-        """Expect what is needed if the candidate is merged, or if it is not: it looks like it."""
-        ...
-
-    async def begun(self, order: AttemptRequest) -> None:
-        """Return when ``order`` is not under way: it was made, or is to be made by the caller."""
-        ...
-
-    def lost(self) -> Usage:
-        """What was spent on attempts of no use, since the last time that this was asked."""
-        ...
+@asynccontextmanager
+async def prefetching(session: Session) -> AsyncIterator[Session]:
+    """The session, with what `schedule.ahead` lets be made early until the context ends."""
+    async with equipped(session) as ready, AsyncExitStack() as resources:
+        equipment = ready.equipment
+        if equipment is None or not may_prefetch(session.config):
+            yield ready
+            return
+        prefetcher = Prefetcher(_Maker(_recording(ready), resources), equipment.scheduler)
+        patient = False
+        try:
+            yield replace(
+                ready, listen=lambda event: hear(ready, prefetcher, event), begun=prefetcher.begun
+            )
+            patient = True
+        except SkilloptError:
+            patient = True
+            raise
+        finally:
+            await prefetcher.close(patient=patient)
 
 
-class NothingAhead:
-    """Everything has its turn."""
+def may_prefetch(config: Config) -> bool:
+    """Whether attempts may be made early.
 
-    reach: Reach = "none"
+    Not where each call is weighed, where nothing is kept, where others share attempts out, and
+    where people make them.
+    """
+    limits = (config.budget.run, config.budget.step)
+    return (
+        config.schedule.ahead != "none"
+        and config.cache.enabled
+        and isinstance(config.rollout.executor, LocalExecutor)
+        and not isinstance(config.rollout.solver, HumanConfig)
+        and all(limit is None for one in limits for limit in (one.calls, one.tokens, one.cost_usd))
+    )
 
-    def expect(self, orders: Iterable[AttemptRequest], *, sure: bool) -> None:
-        """Make nothing."""
 
-    def fork(self, *, merged: Sequence[AttemptRequest], rejected: Sequence[AttemptRequest]) -> None:
-        """Make nothing of either."""
+def hear(session: Session, prefetcher: "Prefetcher", event: object) -> None:
+    """Expect the rollouts that follow from what the trainer does."""
+    match event:
+        case Proposing(after=after) | EvaluationAsked(after=after):
+            # of two epochs that are compared next, one is over whatever the decision
+            epoch = epoch_end_before_batch(session, after)
+            if epoch is not None and epoch > 1:
+                prefetcher.expect(earlier_side(session, after, epoch), sure=False)
+        case CandidateProposed(standing, candidate, evaluation):
+            known = known_measurement(session, standing, candidate.skill)
+            if known is None and not overused(session, standing):
+                first = first_attempts(session, standing, candidate.skill, evaluation)
+                prefetcher.expect(first, sure=True)
+        case Decided(standing, after, record):
+            made = attempts_so_far(session, after)
+            if isinstance(record, StepRecord):  # which no commit has yet
+                records = (*all_steps(session, standing), record)
+                made = made_under(sha256(after.skill), None, records)
+            outlook = look_beyond(session, after, made)
+            prefetcher.expect(() if outlook is None else outlook.attempts, sure=True)
 
-    def favour(self, *, merged: bool) -> None:
-        """Make nothing."""
 
-    async def begun(self, order: AttemptRequest) -> None:
-        """Nothing was."""
+def _recording(session: Session) -> Session:
+    """Only agents' events are recorded: a chat answer is, whole, by the work that needs it."""
+    chats = session.environment is None and isinstance(session.config.rollout.solver, ChatConfig)
+    return replace(session, events=None) if chats else session
 
-    def lost(self) -> Usage:
-        """Nothing was."""
-        return Usage()
+
+class _Maker:
+    """Makes single attempts with a bench that is opened for the first of them."""
+
+    def __init__(self, session: Session, resources: AsyncExitStack) -> None:
+        self._session = session
+        self._resources = resources
+        self._bench: Bench | None = None
+        self._opening = asyncio.Lock()
+
+    async def __call__(self, order: AttemptRequest) -> None:
+        session = self._session
+        async with self._opening:
+            if self._bench is None:
+                meter = Meter(
+                    clock=session.clock,
+                    told=lambda usage: session.observer(CallPaid(usage.tokens, usage.cost_usd)),
+                )
+                opened = session.bench(UNCLAIMED, meter)
+                self._bench = await self._resources.enter_async_context(opened)
+        runner = self._bench.runner
+        await runner.executor(order, runner.attempting)
 
 
 @dataclass(slots=True)
 class _Early:
-    """An attempt that is to be made early; ``spent`` is None as long as it is not made."""
+    """An attempt that is to be made early."""
 
     order: AttemptRequest
     sure: bool
     begun: bool = False
     taken: bool = False
-    spent: Usage | None = None
+    made: bool = False
     task: "asyncio.Task[None] | None" = field(default=None, repr=False)
 
-    @property
-    def used(self) -> bool:
-        return self.taken and self.spent is not None
 
-
-class WorkAhead:
-    """Makes attempts early: ``make`` makes one and says what it cost.
+class Prefetcher:
+    """Makes attempts early, by ``make``.
 
     Whether an attempt is begun is decided as late as there is a place for it; until then it can be
     taken back. One that is under way is never broken off: it is paid for.
     """
 
     def __init__(
-        self,
-        make: Callable[[AttemptRequest], Awaitable[Usage]],
-        scheduler: Scheduler,
-        reach: Reach = "sure",
+        self, make: Callable[[AttemptRequest], Awaitable[None]], scheduler: Scheduler
     ) -> None:
-        self.reach = reach
         self._make = make
         self._scheduler = scheduler
         self._known: dict[_Key, _Early] = {}
-        self._wanted: set[_Key] = set()
-        self._fork: dict[bool, Sequence[AttemptRequest]] = {}
         self._names: dict[str, str] = {}
 
     def expect(self, orders: Iterable[AttemptRequest], *, sure: bool) -> None:
-        """Make ``orders`` from now on; what was expected and is not begun is forgotten."""
+        """Make ``orders`` from now on; what was expected and is not begun is forgotten.
+
+        Those that are ``sure`` are made as soon as there are places, the others in places that
+        stay empty; then what is expected already stays expected.
+        """
         wanted = {self._key(order): order for order in orders}
-        if sure:
-            self._fork = {}
         for key, early in list(self._known.items()):
-            if (not early.begun and (key not in wanted or sure)) or early.used:
+            if (not early.begun and (key not in wanted or sure)) or (early.taken and early.made):
                 self._forget(key, early)
-        self._wanted = set(wanted)
         self._names = {order.skill: key[1] for key, order in wanted.items()}
         for key, order in wanted.items():
             if key not in self._known:
                 self._known[key] = early = _Early(order, sure)
                 early.task = asyncio.create_task(self._work(early))
 
-    def fork(self, *, merged: Sequence[AttemptRequest], rejected: Sequence[AttemptRequest]) -> None:
-        """Know what :meth:`favour` is to expect."""
-        self._fork = {True: merged, False: rejected}
-
-    def favour(self, *, merged: bool) -> None:
-        """Expect one side of the last fork, in places that stay empty."""
-        if merged in self._fork:
-            self.expect(self._fork[merged], sure=False)
-
     async def begun(self, order: AttemptRequest) -> None:
-        """Wait for ``order`` if it is under way; raises what went wrong with it."""
+        """Return when ``order`` is not under way; raises what went wrong with it.
+
+        Either it was made, or the caller is to make it.
+        """
         key = self._key(order)
         early = self._known.get(key)
         if early is None or early.task is None:
@@ -143,13 +188,6 @@ class WorkAhead:
             return
         early.taken = True
         await asyncio.shield(early.task)
-
-    def lost(self) -> Usage:
-        """What was spent on attempts that are made, and neither used nor wanted any more."""
-        found = dict(self._useless())
-        for key in found:
-            del self._known[key]
-        return sum(found.values(), Usage())
 
     async def close(self, *, patient: bool) -> None:
         """End it: with patience, what is under way is let finish, since it is paid for."""
@@ -165,17 +203,13 @@ class WorkAhead:
         places = self._scheduler
         async with places.attempts.slot() if early.sure else places.spare():
             early.begun = True
-            early.spent = await self._make(early.order)
+            await self._make(early.order)
+            early.made = True
 
     def _forget(self, key: _Key, early: _Early) -> None:
         del self._known[key]
         if early.task is not None:
             early.task.cancel()
-
-    def _useless(self) -> Iterator[tuple[_Key, Usage]]:
-        for key, early in self._known.items():
-            if early.spent is not None and not early.taken and key not in self._wanted:
-                yield key, early.spent
 
     def _key(self, order: AttemptRequest) -> _Key:
         name = self._names.get(order.skill)

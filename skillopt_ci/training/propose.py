@@ -48,7 +48,6 @@ from skillopt_ci.training.rollout_stage import (
     WorkedBatch,
     attempts_so_far,
     batch_record,
-    find_footing,
     learn,
     work_on,
 )
@@ -87,14 +86,12 @@ def proposal_record(
     *,
     mode: UpdateMode[Any],
     before: str,
-    attempted: str,
     config_sha256: str,
     usage: Mapping[str, Usage],
 ) -> ProposalRecord:
     """Return the evidence of a candidate that ``updated`` the text ``before``.
 
-    The batches were ``attempted`` under that text or an older one. ``heard`` are the reviewers'
-    notes that the analysts were given.
+    ``heard`` are the reviewers' notes that the analysts were given.
     """
     rollouts = [rollout for one in worked for rollout in one.rollouts]
     reflections = [reflection for one in worked for reflection in one.reflections]
@@ -125,7 +122,6 @@ def proposal_record(
         diff=unified_diff(before, updated.skill),
         skill_before=sha256(before),
         skill_after=sha256(updated.skill),
-        skill_attempted=sha256(attempted) if attempted != before else "",
         config_sha256=config_sha256,
         usage={stage: UsageRecord.of(one) for stage, one in usage.items()},
     )
@@ -249,8 +245,9 @@ async def propose(
     asks = analyst_budget(optimizer) != 0
     heard = unheard(session.notes, standing.state) if asks else ()
     desk = _desk(session, standing, plan, guard, bench, heard)
-    footing, made = find_footing(session, standing), attempts_so_far(session, standing)
-    lesson = Lesson(session, standing.skill, made, footing, mode, desk, bench)
+    made = attempts_so_far(session, standing)
+    comparable = attempts_so_far(session, standing, comparable=True)
+    lesson = Lesson(session, standing.skill, made, comparable, mode, desk, bench)
     worked = await work_on(
         plan.batches,
         # what earlier steps learnt from is read once, not in every batch
@@ -277,7 +274,6 @@ async def propose(
         heard if reflections else (),
         mode=mode,
         before=standing.skill,
-        attempted=footing.skill,
         config_sha256=session.config_sha256,
         usage=bench.meter.usage_by_stage(),
     )

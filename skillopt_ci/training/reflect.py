@@ -17,7 +17,6 @@ from skillopt_ci.progress import Note, Observer, StageAdvanced, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.rollout.environment import Environment, Reflecting
 from skillopt_ci.rollout.types import Rollout
-from skillopt_ci.skill.diff import unified_diff
 from skillopt_ci.skill.edits import Source
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import Task
@@ -111,8 +110,6 @@ def _shown_chars(rollout: Rollout, gradient: Gradient) -> int:
 
 #: Stands where the target's system prompt repeats the skill.
 SKILL_REFERENCE = "[current skill as above]"
-#: Stands where it has the skill before the last change.
-FORMER_REFERENCE = "[former skill, see above]"
 
 
 def render_trajectories(
@@ -260,7 +257,6 @@ async def reflect(
     tasks_by_id: Mapping[str, Task],
     skill: str,
     *,
-    former: str | None = None,
     mode: UpdateMode[Item],
     gradient: Gradient,
     learning_rate: int | None,
@@ -268,9 +264,6 @@ async def reflect(
     notes_from: Collection[Source] = (),
 ) -> tuple[Reflection[Item], ...]:
     """Let analysts read ``rollouts``; their reflections are in minibatch order, failures first.
-
-    These were made under ``skill``, or under a ``former`` one: then analysts are told what was
-    changed since.
 
     A minibatch is read as soon as its last rollout came, while others are still awaited. Once one
     could not be measured, the rest waits for the end, which may be that there are too many errors.
@@ -282,10 +275,7 @@ async def reflect(
     :class:`~skillopt_ci.model.types.ModelUnavailable` when the model could be reached for none of
     them: that says nothing about the skill.
     """
-    before = as_read(skill if former is None else former)
-    analysts = _Analysts(
-        mode, desk, tasks_by_id, skill, before, gradient, learning_rate, notes_from
-    )
+    analysts = _Analysts(mode, desk, tasks_by_id, skill, gradient, learning_rate, notes_from)
     async with begun(analysts.read) as reading:
         work = await _begin(rollouts, gradient, reading, learning_rate != 0, desk)
         results = [await reading.result(minibatch) for minibatch in work]
@@ -330,7 +320,6 @@ class _Analysts(Generic[Item]):
     desk: Desk
     tasks: Mapping[str, Task]
     skill: str
-    former: str
     gradient: Gradient
     budget: int | None
     notes_from: Collection[Source]
@@ -361,7 +350,6 @@ class _Analysts(Generic[Item]):
             self.mode.assignment(self.budget),
             library.previous_steps(self.desk.step_buffer),
             library.meta_skill(self.desk.meta_skill),
-            library.last_change(unified_diff(self.former, as_read(self.skill))),
             self.desk.guidance,
         )
 
@@ -372,7 +360,7 @@ class _Analysts(Generic[Item]):
             render_trajectories(
                 rollouts,
                 self.tasks,
-                {self.former: FORMER_REFERENCE, as_read(self.skill): SKILL_REFERENCE},
+                {as_read(self.skill): SKILL_REFERENCE},
                 gradient.max_trajectory_chars,
                 traces=gradient.trace_to_optimizer,
             ),

@@ -1,144 +1,111 @@
-"""A step in flight: its candidate is committed and pushed, but not yet judged."""
+"""A candidate in progress: pushed before it is evaluated, and taken up again after a kill."""
 
-import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from skillopt_ci.git.history import CommitText
-from skillopt_ci.ledger.folder import document, line
+from skillopt_ci.git.history import message
+from skillopt_ci.ledger.folder import document
 from skillopt_ci.ledger.inspect import parents
 from skillopt_ci.ledger.records import (
-    AccountRecord,
     BoundaryRecord,
-    HistoryEntry,
-    State,
     StepRecord,
     UsageRecord,
-    account_records,
     accounts_of,
     with_accounts,
 )
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.types import Account, role_of
-from skillopt_ci.progress import Note, StageFinished
-from skillopt_ci.report.commits import proposed, set_aside
-from skillopt_ci.skill.document import word_count
-from skillopt_ci.training.plan import StepPlan
-from skillopt_ci.training.propose import propose
+from skillopt_ci.progress import Note
 from skillopt_ci.training.run_context import Session
-from skillopt_ci.training.state import Settled, basis_of, basis_sha256, changes_since, write
+from skillopt_ci.training.state import Event, Settled, record_events
 
 
 @dataclass(frozen=True, slots=True)
-class Flight:
-    """The candidate of a step. ``commit`` is None when the proposal did not change the skill."""
+class Candidate:
+    """A text that may become the skill, and the record of how a step or an epoch's end made it.
 
-    commit: str | None
+    ``commit`` is None as long as it is not pushed, which one that changes nothing never is.
+    """
+
+    record: StepRecord | BoundaryRecord
     skill: str
-    record: StepRecord
+    commit: str | None = None
+
+    @property
+    def changed(self) -> bool:
+        record = self.record
+        return record.changed if isinstance(record, BoundaryRecord) else record.proposal.changed
+
+    @property
+    def work(self) -> str:
+        """What it is the candidate of, in words."""
+        if isinstance(self.record, BoundaryRecord):
+            return f"the end of epoch {self.record.epoch}"
+        return f"step {self.record.step}"
 
 
-@dataclass(frozen=True, slots=True)
-class BoundaryFlight:
-    """The candidate of an epoch's end; ``commit`` is None when it leaves the skill as it is."""
+def push_candidate(session: Session, standing: Settled, candidate: Candidate) -> Candidate:
+    """Commit and push a candidate, so that a dead runner loses no optimizer work.
 
-    commit: str | None
-    skill: str
-    record: BoundaryRecord
-
-
-async def work_out(
-    session: Session, standing: Settled, plan: StepPlan, total: int, meter: Meter
-) -> Flight:
-    """Propose a candidate, which is not committed yet."""
-    basis = basis_of(session)
-    changes = changes_since(standing.state.basis, basis)
-    if changes:
-        session.observer(Note(f"Changed since the last step: {', '.join(changes)}."))
-    async with session.bench(scope(session, standing, plan.step), meter) as bench:
-        proposal = await propose(session, standing, plan, total, bench)
-    record = StepRecord(
-        step=plan.step,
-        epoch=plan.epoch,
-        step_in_epoch=plan.step_in_epoch,
-        simulated=session.simulated,
-        changes=changes,
-        basis_sha256=basis_sha256(basis),
-        proposal=proposal.record,
-        usage=UsageRecord.of(meter.total()),
-        accounts=account_records(meter.accounts()),
-    )
-    return Flight(None, proposal.skill, record)
+    Raises LostRace if another one is in flight, PushRefused if the remote will not have it.
+    """
+    record, folder = candidate.record, session.folder
+    is_step = isinstance(record, StepRecord)
+    path = folder.step(record.step) if is_step else folder.boundary(record.epoch)
+    files = {session.skill_path: candidate.skill, path: document(record)}
+    text = session.render.candidate(record)
+    words = message(text.subject, text.body, text.trailers)
+    commit = session.ledger.commit((standing.commit,), standing.commit, files, words)
+    session.ledger.push_candidate(commit)
+    return replace(candidate, commit=commit)
 
 
-async def launch(session: Session, standing: Settled, flight: Flight) -> Flight:
-    """Commit a candidate, if there is one, so that a dead runner loses no optimizer work."""
-    skill, record = flight.skill, flight.record
-    if not record.proposal.changed:
-        return flight
-    files = {session.skill_path: skill, session.folder.step(record.step): document(record)}
-    commit = await put_forward(session, standing, files, proposed(record))
-    return Flight(commit, skill, record)
-
-
-async def put_forward(
-    session: Session, standing: Settled, files: Mapping[str, str], text: CommitText
-) -> str:
-    """Commit a candidate's ``files`` and publish it; attempts go on meanwhile."""
-    parent = standing.commit
-
-    def published() -> str:
-        commit = write(session.ledger, (parent,), parent, files, text)
-        session.ledger.push_candidate(commit)
-        return commit
-
-    commit = await asyncio.to_thread(published)
-    session.observer(StageFinished("candidate", commit[:10]))
-    return commit
-
-
-def resume(
-    session: Session, standing: Settled, candidate: str
-) -> tuple[Settled, Flight | BoundaryFlight | None]:
-    """Go on with a candidate that an earlier run left behind, if it still fits the ground.
+def find_candidate(
+    session: Session, standing: Settled, commit: str | None
+) -> tuple[Settled, Candidate | None]:
+    """The candidate that an earlier run left at ``commit``, if it still fits the state.
 
     One that is already part of the branch is only tidied away. One made for another skill or
     history is set aside: it stays reachable, and the work is done again.
     """
-    ledger = session.ledger
-    if ledger.is_ancestor(candidate, standing.commit):
-        ledger.withdraw(candidate)
+    if commit is None:
         return standing, None
-    flight = in_flight(session, standing, candidate)
-    if flight is not None:
-        session.observer(Note(f"Going on with the candidate in flight ({candidate[:10]})."))
-        return standing, flight
-    return _set_aside(session, standing, candidate, _read(session, candidate)), None
+    if session.ledger.is_ancestor(commit, standing.commit):
+        session.ledger.withdraw(commit)
+        return standing, None
+    found = candidate_at(session, standing, commit)
+    if found is not None:
+        session.observer(Note(f"Going on with the candidate in flight ({commit[:10]})."))
+        return standing, found
+    return _set_aside(session, standing, commit), None
 
 
-def in_flight(
-    session: Session, standing: Settled, candidate: str
-) -> Flight | BoundaryFlight | None:
-    """The work that ``candidate`` belongs to; None if it does not fit the ground."""
-    if parents(session.ledger, candidate) != (standing.commit,):
+def candidate_at(session: Session, standing: Settled, commit: str) -> Candidate | None:
+    """The candidate at ``commit``; None if it is not of the work that comes next."""
+    if parents(session.ledger, commit) != (standing.commit,):
         return None
-    flight = _read(session, candidate)
-    return flight if flight is not None and _is_next(flight, standing) else None
+    found, state = _read(session, commit), standing.state
+    if found is None or found.record.decision is not None:
+        return None
+    if isinstance(found.record, BoundaryRecord):
+        next_one = found.record.epoch > state.boundary and found.record.step == state.step
+    else:
+        next_one = found.record.step == state.step + 1
+    return found if next_one else None
 
 
-def _read(session: Session, candidate: str) -> Flight | BoundaryFlight | None:
-    """The work that the candidate's trailers name, with the record that came with it."""
-    read, folder = partial(session.ledger.read, candidate), session.folder
-    trailers = session.ledger.log(candidate, limit=1)[0].trailers
+def _read(session: Session, commit: str) -> Candidate | None:
+    """What the commit's trailers name, with the record that came with it."""
+    read, folder = partial(session.ledger.read, commit), session.folder
+    trailers = session.ledger.log(commit, limit=1)[0].trailers
     skill = read(session.skill_path)
-    if skill is None:
-        return None
+    record: StepRecord | BoundaryRecord | None
     if "Skillopt-Epoch-End" in trailers:
-        boundary = folder.read_boundary(read, _number(trailers, "Skillopt-Epoch"))
-        return None if boundary is None else BoundaryFlight(candidate, skill, boundary)
-    step = folder.read_step(read, _number(trailers, "Skillopt-Step"))
-    return None if step is None else Flight(candidate, skill, step)
+        record = folder.read_boundary(read, _number(trailers, "Skillopt-Epoch"))
+    else:
+        record = folder.read_step(read, _number(trailers, "Skillopt-Step"))
+    return None if skill is None or record is None else Candidate(record, skill, commit)
 
 
 def _number(trailers: Mapping[str, str], key: str) -> int:
@@ -146,73 +113,42 @@ def _number(trailers: Mapping[str, str], key: str) -> int:
     return int(value) if value.isdecimal() else 0
 
 
-def _is_next(flight: Flight | BoundaryFlight, standing: Settled) -> bool:
-    state = standing.state
-    if flight.record.decision is not None:
-        return False
-    if isinstance(flight, BoundaryFlight):
-        return flight.record.epoch > state.boundary and flight.record.step == state.step
-    return flight.record.step == state.step + 1
+def recharge(meter: Meter, candidate: Candidate) -> None:
+    """Book what the candidate had cost when it was proposed.
 
-
-def recharge(
-    meter: Meter, accounts: Iterable[AccountRecord], stages: Mapping[str, UsageRecord]
-) -> None:
-    """Book what the candidate in flight had cost when it was proposed.
-
-    A candidate of an earlier version knows no ``accounts``, only the usage of its ``stages``.
+    One of an earlier version knows no accounts, only the usage of its stages.
     """
-    known = accounts_of(accounts) or {
+    record = candidate.record
+    stages = record.stages if isinstance(record, BoundaryRecord) else record.proposal.usage
+    known = accounts_of(record.accounts) or {
         Account(role_of(stage), stage): used.usage() for stage, used in stages.items()
     }
     for account, usage in known.items():
         meter.charge(account, usage)
 
 
-def scope(session: Session, standing: Settled, step: int) -> str:
-    """The name of this very step: answers paid under it are its own, also after a restart."""
-    return f"{session.config.run}/{step}@{standing.commit}"
-
-
-def _work(flight: Flight | BoundaryFlight | None, state: State) -> str:
-    if isinstance(flight, BoundaryFlight):
-        return f"the end of epoch {flight.record.epoch}"
-    return f"step {state.step + 1 if flight is None else flight.record.step}"
-
-
-def _set_aside(
-    session: Session, standing: Settled, candidate: str, flight: Flight | BoundaryFlight | None
-) -> Settled:
-    """Record that the candidate is given up; what it had cost counts for the run all the same."""
-    usage = UsageRecord() if flight is None else flight.record.usage
-    total = UsageRecord.of(standing.spent + usage.usage())
-    accounts = with_accounts(
-        standing.state.accounts, () if flight is None else flight.record.accounts
+def _set_aside(session: Session, standing: Settled, commit: str) -> Settled:
+    """Record that a candidate is given up; what it had cost counts for the run all the same."""
+    found, state = _read(session, commit), standing.state
+    usage = UsageRecord() if found is None else found.record.usage
+    reason = "the branch changed under it"
+    session.observer(Note(f"Setting aside the candidate {commit[:10]}: {reason}"))
+    after = state.model_copy(
+        update={
+            "usage": UsageRecord.of(standing.spent + usage.usage()),
+            "accounts": with_accounts(
+                state.accounts, () if found is None else found.record.accounts
+            ),
+        }
     )
-    state = standing.state.model_copy(update={"usage": total, "accounts": accounts})
-    entry = HistoryEntry(
+    event = Event(
         kind="set_aside",
-        step=state.step,
-        epoch=state.epoch,
         action="set_aside",
-        reason="the branch changed under it",
+        reason=reason,
+        state=after,
+        skill=standing.skill,
         score_after=state.current.measurement.score,
-        best_score=state.best.measurement.score,
-        skill_sha256=state.current.sha256,
-        words=word_count(standing.skill),
-        config_sha256=session.config_sha256,
         usage=usage,
-        simulated=session.simulated,
+        work=f"step {state.step + 1}" if found is None else found.work,
     )
-    session.observer(Note(f"Setting aside the candidate {candidate[:10]}: {entry.reason}"))
-    history = (*standing.history, entry)
-    changes = {
-        session.folder.state: document(state),
-        session.folder.history: "".join(map(line, history)),
-    }
-    ground = standing.commit
-    commit = write(
-        session.ledger, (ground, candidate), ground, changes, set_aside(entry, _work(flight, state))
-    )
-    session.ledger.advance(standing.branch, commit, drop_candidate=candidate)
-    return replace(standing, commit=commit, branch=commit, state=state, history=history)
+    return record_events(session, standing, event, candidate=commit, end="set_aside")

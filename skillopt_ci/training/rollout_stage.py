@@ -46,10 +46,17 @@ from skillopt_ci.training.state import Standing, basis_of, basis_sha256
 Made = Sequence[tuple[str, int]]
 
 
-def attempts_so_far(session: Session, standing: Standing, skill: str | None = None) -> Made:
-    """The training attempts that earlier steps made under ``skill``, by default as it stands."""
+def attempts_so_far(
+    session: Session, standing: Standing, skill: str | None = None, *, comparable: bool = False
+) -> Made:
+    """The training attempts that earlier steps made under ``skill``, by default as it stands.
+
+    Numbers go on from all of them: a number that was used is answered from the cache. Only those
+    that are ``comparable`` were made under the same configuration and tasks.
+    """
     name = sha256(standing.skill if skill is None else skill)
-    return made_under(name, basis_sha256(basis_of(session)), all_steps(session, standing))
+    basis = basis_sha256(basis_of(session)) if comparable else None
+    return made_under(name, basis, all_steps(session, standing))
 
 
 async def recall(
@@ -64,62 +71,17 @@ async def recall(
     return await roll_out_numbered(bench.runner, chosen, skill, stage="rollout")
 
 
-# Footing: the skill that a batch is attempted under, the current one or the one before it.
-
-#: Events that a verdict is part of; after others (a change by hand) the current skill counts.
-_VERDICTS = ("step", "notes", "slow_update")
-
-
-@dataclass(frozen=True, slots=True)
-class Footing:
-    """What a batch is attempted under; ``made`` are the attempts that were made under it before."""
-
-    skill: str
-    made: Made
-
-
-def find_footing(session: Session, standing: Standing) -> Footing:
-    """The footing of the next batch.
-
-    With `train.staleness: 1` that is the skill before the latest verdict, as in asynchronous
-    reinforcement learning, where actors are one update behind the learner.
-    """
-    former = _former(session, standing)
-    skill = standing.skill if former is None else former
-    return Footing(skill, attempts_so_far(session, standing, skill))
-
-
-def remembered(session: Session, standing: Standing) -> dict[str, str | None]:
-    """The file that :func:`find_footing` needs after a verdict that changes the skill."""
-    if session.config.train.staleness == 0:
-        return {}
-    return {session.folder.former_skill: standing.skill}
-
-
-def _former(session: Session, standing: Standing) -> str | None:
-    """The text before the latest verdict, if that changed it and nobody did since."""
-    events = standing.history
-    # a run begins with another event than a verdict, so a verdict has one before it
-    if session.config.train.staleness == 0 or not events or events[-1].kind not in _VERDICTS:
-        return None
-    before, last = events[-2:]
-    if last.skill_sha256 != standing.sha256:
-        return None
-    text = session.ledger.read(standing.commit, session.folder.former_skill)
-    return text if text is not None and sha256(text) == before.skill_sha256 else None
-
-
 @dataclass(frozen=True, slots=True)
 class Lesson(Generic[Item]):
     """What the batches of a step are worked on with.
 
-    ``made`` are earlier attempts under ``skill``; the batches are attempted on ``footing``.
+    ``made`` are earlier attempts under ``skill``; analysts may read those that are ``comparable``.
     """
 
     session: Session
     skill: str
     made: Made
-    footing: Footing
+    comparable: Made
     mode: UpdateMode[Item]
     desk: Desk
     bench: Bench
@@ -135,7 +97,7 @@ async def learn(
     read earlier attempts too, before these.
     """
     runner = lesson.bench.runner
-    attempts = next_rounds(dealt(batch), lesson.footing.made, runner.attempts)
+    attempts = next_rounds(dealt(batch), lesson.made, runner.attempts)
     arrivals = Arrivals(
         (one.task.id, number)
         for one in attempts
@@ -147,7 +109,7 @@ async def learn(
             return await _roll_out(lesson, attempts, arrivals.came, observer)
 
     async def remember(most: int) -> tuple[Rollout, ...]:
-        return await recall(lesson.session, lesson.skill, lesson.made, most, lesson.bench)
+        return await recall(lesson.session, lesson.skill, lesson.comparable, most, lesson.bench)
 
     room = lesson.session.config.gradient.evidence - len(attempts) * runner.attempts
     async with begun(roll_out) as rolling, begun(remember) as recalling:
@@ -188,8 +150,7 @@ async def _roll_out(
         observer(StageAdvanced("rollout", rollout.task_id))
 
     observer(StageStarted("rollout", len(attempts) * runner.attempts))
-    skill = lesson.footing.skill
-    rollouts = await roll_out_numbered(runner, attempts, skill, stage="rollout", done=done)
+    rollouts = await roll_out_numbered(runner, attempts, lesson.skill, stage="rollout", done=done)
     refuse_too_many_errors(rollouts, limit, "training")
     means = mean_of(rollouts)
     observer(StageFinished("rollout", score_text(means.hard, means.n)))
@@ -241,7 +202,6 @@ async def _analysed(
         rollouts,
         {task.id: task for task in session.splits.train},
         lesson.skill,
-        former=lesson.footing.skill,
         mode=lesson.mode,
         gradient=config.gradient,
         learning_rate=analyst_budget(config.optimizer),

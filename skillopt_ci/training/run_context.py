@@ -1,7 +1,7 @@
 """Everything that training a run needs, assembled once and handed to every stage."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -9,19 +9,21 @@ from functools import cached_property
 from pathlib import Path
 from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
 from skillopt_ci.agents.build import build_solver
 from skillopt_ci.aio import Scheduler, Slots
 from skillopt_ci.config.config import Config, GeneratedTasks
 from skillopt_ci.config.rollout import LocalExecutor
 from skillopt_ci.environments.api import grade
+from skillopt_ci.git.history import CommitText
 from skillopt_ci.ledger.folder import RecordMemory, RunFolder
 from skillopt_ci.ledger.ledger import Ledger
+from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, StepRecord, Summary
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import ModelRouter, judge_with, open_router
 from skillopt_ci.model.types import ChatClient, Usage
-from skillopt_ci.progress import CallPaid, Note, Observer
+from skillopt_ci.progress import CallPaid, Note, Observer, silent
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.rollout.attempt import AttemptRunner, Grading
@@ -33,116 +35,42 @@ from skillopt_ci.rollout.limits import LimitedClient
 from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.solver import Solver
 from skillopt_ci.rollout.store import AttemptCache, AttemptStore
-from skillopt_ci.rollout.types import Attempt, Executor, run_locally
+from skillopt_ci.rollout.types import Attempt, AttemptRequest, Executor, run_locally
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.scorers.code import Functions
 from skillopt_ci.tasks.task import Splits, Task, lessons_sha256
 from skillopt_ci.training.fingerprint import model_facts
-from skillopt_ci.training.prefetcher import Ahead, NothingAhead
 from skillopt_ci.training.review_comments import ReviewerNote
 
-# What attempts are made from: of a session, or of a worker that makes one attempt.
 
+@dataclass(frozen=True, kw_only=True)
+class RunnerParts:
+    """What attempts are made from, in a run and on a worker that makes a single one.
 
-class ModelParts(Protocol):
-    """What models are opened with, as in :class:`~skillopt_ci.training.run_context.Session`."""
+    ``root`` is the folder that the configuration's paths start from. ``places`` are the computers
+    that tasks are worked on with, ``environment`` is where tasks come from if not from files.
+    ``rollout_facts`` are the facts of how attempts are made that scores depend on, ``events`` is
+    the folder in which their events are recorded. ``redact`` takes secrets out of what goes to
+    models, comes from them and is kept.
+    """
 
-    @property
-    def config(self) -> Config:
-        """The configuration."""
-        ...
-
-    @property
-    def root(self) -> Path:
-        """Its folder."""
-        ...
-
-    @property
-    def environ(self) -> Mapping[str, str]:
-        """The environment's variables, keys among them."""
-        ...
-
-    @property
-    def observer(self) -> Observer:
-        """Who is told."""
-        ...
-
-    @property
-    def redact(self) -> Redact:
-        """Takes secrets out of texts."""
-        ...
-
-    @property
-    def cache_path(self) -> Path | None:
-        """Where answered calls are kept, if they are."""
-        ...
-
-
-class RigParts(Protocol):
-    """What attempts are made from, as in :class:`~skillopt_ci.training.run_context.Session`."""
-
-    @property
-    def config(self) -> Config:
-        """The configuration."""
-        ...
-
-    @property
-    def root(self) -> Path:
-        """Its folder."""
-        ...
-
-    @property
-    def prompts(self) -> Prompts:
-        """The prompts."""
-        ...
-
-    @property
-    def environ(self) -> Mapping[str, str]:
-        """The environment's variables, keys among them."""
-        ...
-
-    @property
-    def observer(self) -> Observer:
-        """Who is told."""
-        ...
-
-    @property
-    def places(self) -> ComputerPool | None:
-        """The computers, if there are any."""
-        ...
-
-    @property
-    def environment(self) -> Environment | None:
-        """Where tasks come from, if not from files."""
-        ...
-
-    @property
-    def rollout_facts(self) -> Mapping[str, object]:
-        """How attempts are made, as far as scores depend on it."""
-        ...
-
-    @property
-    def cache_path(self) -> Path | None:
-        """Where answered calls are kept, if they are."""
-        ...
+    config: Config
+    root: Path
+    prompts: Prompts
+    environ: Mapping[str, str]
+    cache_path: Path | None
+    observer: Observer = silent
+    redact: Redact = unchanged
+    places: ComputerPool | None = None
+    environment: Environment | None = None
+    rollout_facts: Mapping[str, object] = field(default_factory=dict)
+    events: Path | None = None
 
     @property
     def attempts_path(self) -> Path | None:
-        """Where attempts are kept, if they are."""
-        ...
-
-    @property
-    def events(self) -> Path | None:
-        """The folder for the record of events, if there is to be one."""
-        ...
-
-    @property
-    def redact(self) -> Redact:
-        """Takes secrets out of what is kept."""
-        ...
-
-
-# Equipment: what all pieces of work of a session share while it is open.
+        """Where attempts are kept: beside the answered calls, like them or not at all."""
+        cache = self.cache_path
+        return None if cache is None else cache.with_name(f"{cache.stem}-attempts.sqlite")
 
 
 class Equipment:
@@ -161,7 +89,7 @@ class Equipment:
         self._store: AttemptStore | None = None
         self._functions: Functions | None = None
 
-    async def models(self, parts: ModelParts) -> ModelRouter:
+    async def models(self, parts: RunnerParts) -> ModelRouter:
         """The open models."""
         async with self._opening:
             if self._models is None:
@@ -182,7 +110,7 @@ class Equipment:
             self._functions = self._resources.enter_context(closing(Functions(environ)))
         return self._functions
 
-    def store(self, parts: RigParts) -> AttemptStore | None:
+    def store(self, parts: RunnerParts) -> AttemptStore | None:
         """The open store of attempts, if they are kept.
 
         It is opened once: the whole file is checked then, however much is in it.
@@ -198,7 +126,7 @@ class Equipment:
 
 @asynccontextmanager
 async def open_runner(
-    session: RigParts,
+    session: RunnerParts,
     client: ChatClient,
     scope: str,
     meter: Meter,
@@ -243,7 +171,7 @@ def _reflects(environment: Environment | None) -> bool:
     return environment is not None and environment.reflects
 
 
-def attempt_facts(session: RigParts, solver: Solver) -> Mapping[str, object]:
+def attempt_facts(session: RunnerParts, solver: Solver) -> Mapping[str, object]:
     """The JSON facts that determine attempts, besides task, skill, number and limits."""
     return {
         **{name: fact for name, fact in session.rollout_facts.items() if name != "attempts"},
@@ -254,7 +182,7 @@ def attempt_facts(session: RigParts, solver: Solver) -> Mapping[str, object]:
 
 
 def _equipment(
-    session: RigParts, client: ChatClient, functions: Functions
+    session: RunnerParts, client: ChatClient, functions: Functions
 ) -> tuple[Solver, Grading]:
     config, judge = session.config, judge_with(client)
     solver = build_solver(config, client, session.prompts, session.root, session.environ)
@@ -311,7 +239,7 @@ class EnvironmentGrading:
 _EXECUTORS = MappingProxyType({"ray": "skillopt_ci.integrations.ray_executor:ray_executor"})
 
 
-def _executor(parts: RigParts, attempting: AttemptRunner, resources: ExitStack) -> Executor:
+def _executor(parts: RunnerParts, attempting: AttemptRunner, resources: ExitStack) -> Executor:
     settings = parts.config.rollout.executor
     if isinstance(settings, LocalExecutor):
         return run_locally
@@ -321,7 +249,7 @@ def _executor(parts: RigParts, attempting: AttemptRunner, resources: ExitStack) 
     return executor
 
 
-def _recorder(session: RigParts, scope: str, resources: AsyncExitStack) -> Recorder:
+def _recorder(session: RunnerParts, scope: str, resources: AsyncExitStack) -> Recorder:
     if session.events is None or not session.config.rollout.events:
         return ignore_event
     log = EventLog(
@@ -334,48 +262,49 @@ def _recorder(session: RigParts, scope: str, resources: AsyncExitStack) -> Recor
     return log
 
 
-@dataclass(frozen=True)
-class Session:
+class Render(Protocol):
+    """Puts commits into words: training knows no wording, the command line hands it in."""
+
+    def event(
+        self, event: Any, entry: HistoryEntry, summary: Summary | None, candidate: str | None
+    ) -> CommitText:
+        """The message of an event's commit; ``candidate`` is the commit that it decides on."""
+        ...
+
+    def candidate(self, record: StepRecord | BoundaryRecord) -> CommitText:
+        """The message of a candidate's commit."""
+        ...
+
+    def base(self, base: str, skill: str) -> CommitText:
+        """The message of a merge of ``base`` into the skills branch."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session(RunnerParts):
     """One run on one repository.
 
-    ``root`` is the folder that the configuration's paths start from; ``skill_path`` is relative
-    to the repository. ``measured_under`` fingerprints what scores depend on besides the skill.
-    ``clock`` counts seconds; its zero means nothing. ``notes`` are what reviewers said, oldest
-    first, heard or not. ``redact`` takes secrets out of what goes to models and comes from them.
-    ``places`` are the computers that tasks are worked on with, ``environment`` is where they come
-    from if not from task files. ``rollout_facts`` are the facts of how attempts are made that
-    scores depend on, ``events`` is the folder in which their course is recorded. ``equipment`` is
-    what all work shares between :func:`equipped` and its end, ``ahead`` makes attempts early,
-    ``records`` are those that were read of late.
+    ``skill_path`` is relative to the repository. ``measured_under`` fingerprints what scores depend
+    on besides the skill. ``clock`` counts seconds; its zero means nothing; ``command_started`` is
+    its reading when the command began. ``notes`` are what reviewers said, oldest first, heard or
+    not. ``listen`` hears what the trainer does (see :mod:`~skillopt_ci.training.trainer`),
+    ``begun`` waits for an attempt that is being made early. ``equipment`` is what all work shares
+    between :func:`equipped` and its end, ``records`` are those that were read of late.
     """
 
-    config: Config
-    root: Path
     skill_path: str
     splits: Splits
-    prompts: Prompts
     ledger: Ledger
-    cache_path: Path | None
-    environ: Mapping[str, str]
-    observer: Observer
+    render: Render
     clock: Callable[[], float]
+    command_started: float
     config_sha256: str
     measured_under: str
     notes: tuple[ReviewerNote, ...] = ()
-    redact: Redact = unchanged
-    places: ComputerPool | None = None
-    environment: Environment | None = None
-    rollout_facts: Mapping[str, object] = field(default_factory=dict)
-    events: Path | None = None
+    listen: Callable[[object], None] = lambda _: None
+    begun: Callable[[AttemptRequest], Awaitable[None]] | None = None
     equipment: Equipment | None = None
-    ahead: Ahead = NothingAhead()  # noqa: RUF009 - it has no state
     records: RecordMemory = field(default_factory=RecordMemory, repr=False, compare=False)
-
-    @property
-    def attempts_path(self) -> Path | None:
-        """Where attempts are kept: beside the answered calls, like them or not at all."""
-        cache = self.cache_path
-        return None if cache is None else cache.with_name(f"{cache.stem}-attempts.sqlite")
 
     @property
     def folder(self) -> RunFolder:
@@ -413,7 +342,7 @@ class Session:
             if role is not None
         )
 
-    def meter(self, run_started: float, spent: Usage) -> Meter:
+    def meter(self, spent: Usage) -> Meter:
         """A meter for one piece of work, when the run has consumed ``spent`` before it."""
         budget = self.config.budget
         return Meter(
@@ -421,7 +350,7 @@ class Session:
             run=budget.run,
             spent=spent,
             clock=self.clock,
-            command_started=run_started,
+            command_started=self.command_started,
             told=lambda usage: self.observer(CallPaid(usage.tokens, usage.cost_usd)),
         )
 
@@ -446,7 +375,9 @@ class Session:
                 self, client, scope, meter, shared.attempts, store, functions, used
             )
             runner = await resources.enter_async_context(opened)
-            yield Bench(client, replace(runner, begun=self.ahead.begun), meter)
+            if self.begun is not None:
+                runner = replace(runner, begun=self.begun)
+            yield Bench(client, runner, meter)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,28 +1,43 @@
-"""Where training stands: the commit that the next one is built on, and what it remembers."""
+"""Where training stands, and the one function that writes its history.
+
+A checkout is a commit as training sees it: the skill, the run's memory and its history, read from
+one tree, so that they cannot disagree. A state is a checkout whose skill has a valid score.
+"""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Literal
 
 from skillopt_ci.config.reference import changed_keys, recordable
 from skillopt_ci.errors import RepositoryError, SkillError
-from skillopt_ci.git.history import CommitText, message
-from skillopt_ci.ledger.ledger import Ledger, Position
-from skillopt_ci.ledger.records import Basis, Decision, HistoryEntry, Measurement, Snapshot, State
+from skillopt_ci.git.history import message
+from skillopt_ci.ledger.folder import document, line
+from skillopt_ci.ledger.ledger import Position
+from skillopt_ci.ledger.records import (
+    Basis,
+    BoundaryRecord,
+    Decision,
+    HistoryEntry,
+    Snapshot,
+    State,
+    StepRecord,
+    Summary,
+    UsageRecord,
+)
 from skillopt_ci.model.types import Usage
-from skillopt_ci.report.commits import took_in_base
-from skillopt_ci.skill.document import sha256
+from skillopt_ci.skill.document import sha256, word_count
+from skillopt_ci.skill.regions import reading_sha256
 from skillopt_ci.training.run_context import Session
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The ground of the next commit.
+    """The commit that the next one is built on, and what its tree says.
 
-    ``commit`` is the next commit's parent; ``branch`` is where the skills branch points (None
-    while it does not exist), which is what must still hold when it is moved. ``state`` is None
-    before the first measurement.
+    ``branch`` is where the skills branch points (None while it does not exist), which must still
+    hold when it is moved. ``state`` is None before the first measurement.
     """
 
     commit: str
@@ -33,7 +48,6 @@ class Standing:
 
     @property
     def sha256(self) -> str:
-        """Hash of the skill as it stands."""
         return sha256(self.skill)
 
     @property
@@ -44,13 +58,13 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Settled(Standing):
-    """A ground whose skill has a valid score."""
+    """A checkout whose skill has a valid score."""
 
     state: State
 
 
 def find_standing(session: Session, position: Position) -> Standing:
-    """The ground to build on, after taking in what happened to the branches meanwhile.
+    """The checkout to build on, after taking in what happened to the branches meanwhile.
 
     - No skills branch: the base branch, which remembers the run if it was merged before.
     - The skills branch is merged into base: base, which is a fast-forward of it.
@@ -62,7 +76,7 @@ def find_standing(session: Session, position: Position) -> Standing:
 
 
 def foresee_standing(session: Session, position: Position) -> Standing:
-    """The ground that :func:`find_standing` would find; nothing is published.
+    """What :func:`find_standing` would return, without publishing anything.
 
     Where base would be taken in, ``commit`` and ``branch`` are the merged tree.
     """
@@ -72,21 +86,35 @@ def foresee_standing(session: Session, position: Position) -> Standing:
 def _standing(
     session: Session, position: Position, take_in: Callable[[Session, str, str], str]
 ) -> Standing:
-    tip = position.tip
+    ledger, tip, base = session.ledger, position.tip, position.base
     if tip is None or position.tip_in_base:
-        return read_standing(session, position.base, branch=tip)
-    if not position.base_in_tip and _changed_on_base(session, tip, position.base):
-        tip = take_in(session, tip, position.base)
+        return read_standing(session, base, branch=tip)
+    if not position.base_in_tip:
+        root = ledger.merge_base(tip, base)
+        if root is None:
+            raise RepositoryError(
+                f"skillopt/{session.config.run} and {ledger.base} have no common history.",
+                hint="Choose another `run` name, or delete that branch if it is not a training "
+                "run.",
+            )
+        if ledger.changed_between(root, base, (session.skill_path, session.folder.path)):
+            tip = take_in(session, tip, base)
     return read_standing(session, tip, branch=tip)
 
 
 def read_standing(session: Session, commit: str, branch: str | None) -> Standing:
-    """What the tree of ``commit`` says."""
-    read = partial(session.ledger.read, commit)
-    folder = session.folder
-    state = folder.read_state(read)
-    _refuse_other_run(session, state)
-    skill = read(session.skill_path)
+    """What the tree of ``commit`` says.
+
+    Raises RepositoryError if the run trains another skill, SkillError if the skill is not there.
+    """
+    read, folder = partial(session.ledger.read, commit), session.folder
+    state, skill = folder.read_state(read), read(session.skill_path)
+    if state is not None and state.skill != session.skill_path:
+        raise RepositoryError(
+            f"Run '{state.run}' trains {state.skill}, but the configuration names "
+            f"{session.skill_path}.",
+            hint="Give the other skill a run of its own: change `run` in the configuration.",
+        )
     if skill is None:
         raise SkillError(
             f"{session.skill_path} is not in the commit that training starts from "
@@ -97,54 +125,10 @@ def read_standing(session: Session, commit: str, branch: str | None) -> Standing
     return Standing(commit, branch, skill, state, folder.read_history(read))
 
 
-def publish(
-    session: Session,
-    standing: Standing,
-    text: CommitText,
-    changes: Mapping[str, str | None],
-) -> Standing:
-    """Commit ``changes`` on the ground, move the skills branch there and stand on it."""
-    ledger = session.ledger
-    new = write(ledger, (standing.commit,), standing.commit, changes, text)
-    ledger.advance(standing.branch, new)
-    return read_standing(session, new, branch=new)
-
-
-def write(
-    ledger: Ledger,
-    parents: Sequence[str],
-    tree_of: str,
-    changes: Mapping[str, str | None],
-    text: CommitText,
-) -> str:
-    """Write a commit with the tree of ``tree_of`` plus ``changes``; no branch moves yet."""
-    return ledger.commit(parents, tree_of, changes, message(text.subject, text.body, text.trailers))
-
-
-def _refuse_other_run(session: Session, state: State | None) -> None:
-    if state is not None and state.skill != session.skill_path:
-        raise RepositoryError(
-            f"Run '{state.run}' trains {state.skill}, but the configuration names "
-            f"{session.skill_path}.",
-            hint="Give the other skill a run of its own: change `run` in the configuration.",
-        )
-
-
-def _changed_on_base(session: Session, tip: str, base: str) -> bool:
-    ledger = session.ledger
-    root = ledger.merge_base(tip, base)
-    if root is None:
-        raise RepositoryError(
-            f"skillopt/{session.config.run} and {ledger.base} have no common history.",
-            hint="Choose another `run` name, or delete that branch if it is not a training run.",
-        )
-    return bool(ledger.changed_between(root, base, (session.skill_path, session.folder.path)))
-
-
 def _take_in_base(session: Session, tip: str, base: str) -> str:
     ledger, tree = session.ledger, _merged_with_base(session, tip, base)
-    text = took_in_base(ledger.base, session.skill_path)
-    commit = write(ledger, (tip, base), tree, {}, text)
+    text = session.render.base(ledger.base, session.skill_path)
+    commit = ledger.commit((tip, base), tree, {}, message(text.subject, text.body, text.trailers))
     ledger.advance(tip, commit)
     return commit
 
@@ -180,80 +164,8 @@ def _holds_earlier_state(session: Session, tip: str, base: str) -> bool:
     )
 
 
-# Land: a verdict becomes commits, and the skills branch moves there in one push.
-
-
-@dataclass(frozen=True, slots=True)
-class Afterwards:
-    """A plain commit on top of a verdict."""
-
-    changes: Mapping[str, str | None]
-    text: CommitText
-
-
-@dataclass(frozen=True, slots=True)
-class Landing:
-    """What is to be recorded: ``candidate`` is None where the skill was not changed.
-
-    ``stays`` tells a merge from a revert. ``changes`` are files of the run's folder. What comes
-    ``afterwards`` reaches the branch in the same push.
-    """
-
-    candidate: str | None
-    stays: bool
-    changes: Mapping[str, str | None]
-    text: CommitText
-    afterwards: Afterwards | None = None
-
-
-def land(session: Session, standing: Settled, landing: Landing) -> str:
-    """Commit a merge, a true revert, or a plain commit without candidate; return the commit."""
-    ground, candidate = standing.commit, landing.candidate
-    if candidate is None:
-        commit = write(session.ledger, (ground,), ground, landing.changes, landing.text)
-    elif landing.stays:
-        both = (ground, candidate)
-        commit = write(session.ledger, both, candidate, landing.changes, landing.text)
-    else:
-        commit = write(session.ledger, (candidate,), ground, landing.changes, landing.text)
-    if (more := landing.afterwards) is not None:
-        commit = write(session.ledger, (commit,), commit, more.changes, more.text)
-    session.ledger.advance(standing.branch, commit, drop_candidate=candidate)
-    return commit
-
-
-def snapshots(state: State, decision: Decision | None, after: Snapshot | None) -> dict[str, object]:
-    """What a verdict changes in the state: the current skill, and the best one if it is beaten.
-
-    Both are always texts that were measured as they stand, on all selection tasks. Where the
-    current skill stays, attempts that were added to its measurement count from now on.
-    """
-    if decision is None:
-        return {}
-    if after is None or not decision.stays:
-        return _measured_again(state, decision.incumbent)
-    if decision.baseline is not None:
-        after = after.model_copy(update={"measurement": decision.baseline})
-    return {"current": after, "best": after} if decision.beats_best else {"current": after}
-
-
-def planned(decision: Decision) -> int:
-    """The number of tasks that were to be measured, if fewer were; else 0."""
-    return 0 if decision.measurement is None else decision.measurement.planned
-
-
-def _measured_again(state: State, found: Measurement | None) -> dict[str, object]:
-    if found is None:
-        return {}
-    again = state.current.model_copy(update={"measurement": found})
-    return {"current": again, **({"best": again} if state.best == state.current else {})}
-
-
-# Basis: what a step is proposed under, and what of it changed since the step before.
-
-
 def basis_of(session: Session) -> Basis:
-    """The basis of steps from now on."""
+    """What steps are proposed under from now on."""
     return Basis.model_validate(
         {
             "config": recordable(session.config),
@@ -278,3 +190,113 @@ def changes_since(before: Basis | None, now: Basis) -> tuple[str, ...]:
     sizes = f"{before.train_size} → {now.train_size}"
     same = before.train_size == now.train_size
     return (*keys, "the training tasks" if same else f"the training tasks ({sizes})")
+
+
+def decided_snapshots(
+    state: State, decision: Decision | None, after: Snapshot | None
+) -> dict[str, object]:
+    """What a decision changes in the state: the current skill, and the best one if it is beaten.
+
+    Both are always texts that were measured as they stand, on all selection tasks. Where the
+    current skill stays, attempts that were added to its measurement count from now on.
+    """
+    if decision is None:
+        return {}
+    if after is None or not decision.stays:
+        if decision.incumbent is None:
+            return {}
+        again = state.current.model_copy(update={"measurement": decision.incumbent})
+        return {"current": again, **({"best": again} if state.best == state.current else {})}
+    if decision.baseline is not None:
+        after = after.model_copy(update={"measurement": decision.baseline})
+    return {"current": after, "best": after} if decision.beats_best else {"current": after}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What one commit on the skills branch records; ``state`` and ``skill`` are those after it.
+
+    ``candidate`` is the text that was decided on, ``record`` its evidence, ``files`` are what the
+    commit adds besides state and history. ``seconds`` stand in the message alone: trees must not
+    depend on the clock.
+    """
+
+    kind: Literal["start", "step", "notes", "measure", "set_aside", "slow_update", "finish"]
+    action: str
+    reason: str
+    state: State
+    skill: str
+    score_before: float | None = None
+    score_after: float | None = None
+    tasks: int = 0
+    edits: int = 0
+    candidate: str | None = None
+    planned: int = 0
+    config_sha256: str | None = None
+    usage: UsageRecord = field(default_factory=UsageRecord)
+    simulated: bool | None = None
+    files: Mapping[str, str | None] = field(default_factory=dict)
+    record: StepRecord | BoundaryRecord | None = None
+    summary: Callable[[HistoryEntry], Summary] | None = None
+    changes: tuple[str, ...] = ()
+    work: str = ""
+    seconds: float = 0.0
+
+
+def record_events(
+    session: Session,
+    standing: Standing,
+    *events: Event,
+    candidate: str | None = None,
+    end: Literal["merge", "revert", "set_aside"] = "merge",
+) -> Settled:
+    """Commit ``events`` on top of ``standing`` and move the skills branch there in one push.
+
+    The first event decides on the commit ``candidate``, if there is one: it is merged, truly
+    reverted, or set aside (reachable, without its files). Its ref ends with the same push.
+    Raises LostRace if another run was first, PushRefused if the remote will not have it.
+    """
+    ledger, folder, history = session.ledger, session.folder, standing.history
+    tip = tree = standing.commit
+    parents: Sequence[str] = (tip,)
+    if candidate is not None:
+        parents = (candidate,) if end == "revert" else (tip, candidate)
+        tree = candidate if end == "merge" else tip
+    for decided, event in zip((candidate, None), events, strict=False):
+        record, decided_text = event.record or event.state, event.candidate
+        entry = HistoryEntry(
+            kind=event.kind,
+            step=record.step,
+            epoch=record.epoch,
+            action=event.action,
+            reason=event.reason,
+            score_before=event.score_before,
+            score_after=event.score_after,
+            best_score=event.state.best.measurement.score,
+            tasks=event.tasks,
+            edits=event.edits,
+            skill_sha256=event.state.current.sha256,
+            candidate_sha256="" if decided_text is None else sha256(decided_text),
+            candidate_reading="" if decided_text is None else reading_sha256(decided_text),
+            planned=event.planned,
+            words=word_count(event.skill),
+            config_sha256=session.config_sha256
+            if event.config_sha256 is None
+            else event.config_sha256,
+            usage=event.usage,
+            simulated=session.simulated if event.simulated is None else event.simulated,
+        )
+        history = (*history, entry)
+        summary = None if event.summary is None else event.summary(entry)
+        files: dict[str, str | None] = {
+            **event.files,
+            folder.state: document(event.state),
+            folder.history: "".join(map(line, history)),
+            **({} if summary is None else {folder.summary: document(summary)}),
+        }
+        text = session.render.event(event, entry, summary, decided)
+        words = message(text.subject, text.body, text.trailers)
+        tip = tree = ledger.commit(parents, tree, files, words)
+        parents = (tip,)
+    ledger.advance(standing.branch, tip, drop_candidate=candidate)
+    return Settled(tip, tip, events[-1].skill, events[-1].state, history)

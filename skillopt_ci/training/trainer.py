@@ -1,98 +1,61 @@
-"""Advance: the next durable piece of work of a run, whatever that is.
+"""The trainer: the loop, and the durable pieces of work that it is made of.
 
-This is where to start reading: look where the branches are, see that the current skill has a valid
-score, take up what is in flight, and do either the end of an epoch or a training step.
+Start reading here. A piece of work is a step or an epoch's end. Both propose a candidate, push it,
+evaluate it and commit the decision; a kill at any line loses at most the calls under way, since the
+next run goes on from the last push and finds every answered call in the cache.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from skillopt_ci.config.config import Config
+from skillopt_ci.config.config import Config, Evaluation
 from skillopt_ci.errors import LostRace
+from skillopt_ci.ledger.folder import RunFolder, document
 from skillopt_ci.ledger.ledger import Position
-from skillopt_ci.ledger.records import HistoryEntry, State
-from skillopt_ci.progress import Note
-from skillopt_ci.training.baseline import no_score_is_higher, refuse_to_learn_nothing, settle
-from skillopt_ci.training.epoch_end import BoundaryOutcome, cross
-from skillopt_ci.training.plan import boundary_due, completed_epoch, plan_step, total_steps
-from skillopt_ci.training.prefetch_plan import foresee_first_batch, working_ahead
-from skillopt_ci.training.resume import BoundaryFlight, Flight, launch, resume, work_out
-from skillopt_ci.training.run_context import Session, equipped
-from skillopt_ci.training.state import Settled, Standing, find_standing
-from skillopt_ci.training.step import StepOutcome, train_step
-
-Outcome = StepOutcome | BoundaryOutcome
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """A settled ground, and what an earlier run left in flight on it."""
-
-    standing: Settled
-    flight: Flight | BoundaryFlight | None
-
-
-async def advance(session: Session, run_started: float) -> Outcome | None:
-    """Do exactly one piece of work, the end of an epoch before the next step; None if none is left.
-
-    With `schedule.slow_update: scheduled` the end of an epoch is left to :func:`cross_boundary`,
-    unless it is in flight already. ``run_started`` is the clock's reading when the command began.
-    Raises :class:`~skillopt_ci.errors.NothingToLearn` if the first step could change nothing.
-    """
-    ready = await prepare(session, run_started)
-    inline = session.config.schedule.slow_update == "inline"
-    if inline or isinstance(ready.flight, BoundaryFlight):
-        crossed = await _cross(session, ready, run_started)
-        if crossed is not None:
-            return crossed
-    total = total_steps(len(session.splits.train), session.config.train)
-    if ready.standing.state.step >= total:
-        return None
-    flight = ready.flight if isinstance(ready.flight, Flight) else None
-    if flight is None:
-        refuse_to_learn_nothing(session, ready.standing)
-    return await train_step(session, ready.standing, flight, total, run_started)
-
-
-async def cross_boundary(session: Session, run_started: float) -> BoundaryOutcome | None:
-    """Do the end of an epoch if it is due; None if none is, or a step is in flight."""
-    return await _cross(session, await prepare(session, run_started), run_started)
-
-
-async def prepare(session: Session, run_started: float) -> Ready:
-    """Find the ground, settle it, and read what is in flight."""
-    # in a thread: answers to what is made ahead come in meanwhile
-    position, standing = await asyncio.to_thread(_found, session)
-    foresee_first_batch(session, standing)
-    settled = await settle(session, standing, run_started)
-    if position.candidate is None:
-        return Ready(settled, None)
-    return Ready(*resume(session, settled, position.candidate))
-
-
-def _found(session: Session) -> tuple[Position, Standing]:
-    position = session.ledger.sync()
-    session.ledger.preflight(position)
-    return position, find_standing(session, position)
-
-
-async def _cross(session: Session, ready: Ready, run_started: float) -> BoundaryOutcome | None:
-    flight = ready.flight
-    epoch = boundary_due(session, ready.standing)
-    if isinstance(flight, Flight):
-        if epoch is not None:
-            session.observer(Note(f"The end of epoch {epoch} waits for the step in flight."))
-        return None
-    if flight is not None:
-        epoch = flight.record.epoch
-    if epoch is None:
-        return None
-    return await cross(session, ready.standing, epoch, flight, run_started)
-
-
-# A run: steps and epoch ends until the epochs are over.
+from skillopt_ci.ledger.records import (
+    BoundaryRecord,
+    Decision,
+    HistoryEntry,
+    Snapshot,
+    State,
+    StepRecord,
+    UsageRecord,
+    account_records,
+    with_accounts,
+)
+from skillopt_ci.progress import Note, StageFinished, StepStarted
+from skillopt_ci.skill.document import sha256
+from skillopt_ci.skill.regions import with_notes
+from skillopt_ci.training.baseline import (
+    ensure_scored,
+    no_score_is_higher,
+    refuse_to_learn_nothing,
+)
+from skillopt_ci.training.evaluate import evaluate, evaluation_at_epoch_end
+from skillopt_ci.training.plan import (
+    StepPlan,
+    boundary_due,
+    completed_epoch,
+    plan_step,
+    total_steps,
+)
+from skillopt_ci.training.propose import propose
+from skillopt_ci.training.resume import Candidate, find_candidate, push_candidate, recharge
+from skillopt_ci.training.run_context import Bench, Session, equipped
+from skillopt_ci.training.slow_update import first_epoch, later_epoch
+from skillopt_ci.training.state import (
+    Event,
+    Settled,
+    Standing,
+    basis_of,
+    basis_sha256,
+    changes_since,
+    decided_snapshots,
+    find_standing,
+    record_events,
+)
 
 Result = TypeVar("Result")
 
@@ -100,40 +63,57 @@ Result = TypeVar("Result")
 PATIENCE = 3
 
 
-async def train(session: Session, told: Callable[[Outcome], None]) -> int:
-    """Do all the work that is left, tell each outcome, and return how many there were.
+@dataclass(frozen=True, slots=True)
+class StepOutcome:
+    """What a step did: its whole record, the commit on the skills branch, the state after it.
 
-    When somebody else moved the skills branch under a step, the run reloads and goes on; answers
-    that were paid for are reused.
+    ``total`` is the number of the run's last step.
     """
-    run_started, done = session.clock(), 0
-    async with working_ahead(session) as ready:
-        while True:
-            outcome = await patiently(ready, lambda: advance(ready, run_started))
-            if outcome is None:
-                return done
-            done += 1
-            told(outcome)
+
+    record: StepRecord
+    decision: Decision
+    commit: str
+    state: State
+    total: int
+    seconds: float
 
 
-async def train_once(session: Session, told: Callable[[Outcome], None]) -> int:
-    """Do the next step, and before it the end of an epoch that is due; tell each outcome.
+@dataclass(frozen=True, slots=True)
+class BoundaryOutcome:
+    """What an epoch's end did: its whole record, the commit, the state after it."""
 
-    Returns how many there were: 0 if nothing was left. A lost race is raised.
+    record: BoundaryRecord
+    commit: str
+    state: State
+    seconds: float
+
+
+Outcome = StepOutcome | BoundaryOutcome
+
+
+async def train(
+    session: Session, steps: int | None = None, *, patience: int = PATIENCE
+) -> AsyncIterator[Outcome]:
+    """Train until nothing is left, or ``steps`` steps were done; yield what each piece of work did.
+
+    When another run moved the skills branch first, this one reloads and goes on with the answers
+    that were paid for; after ``patience`` such races in a row it raises LostRace.
     """
-    run_started, done = session.clock(), 0
     async with equipped(session) as ready:
-        while (outcome := await advance(ready, run_started)) is not None:
-            done += 1
-            told(outcome)
-            if isinstance(outcome, StepOutcome):
-                break
-    return done
+        while steps is None or steps > 0:
+            outcome = await patiently(ready, lambda: advance(ready), patience)
+            if outcome is None:
+                return
+            if steps is not None:
+                steps -= isinstance(outcome, StepOutcome)
+            yield outcome
 
 
-async def patiently(session: Session, work: Callable[[], Awaitable[Result]]) -> Result:
-    """Return what ``work`` does, begun again after a lost race, :data:`PATIENCE` times at most."""
-    for _ in range(PATIENCE):
+async def patiently(
+    session: Session, work: Callable[[], Awaitable[Result]], patience: int = PATIENCE
+) -> Result:
+    """Return what ``work`` does, begun again after a lost race, ``patience`` times at most."""
+    for _ in range(patience):
         try:
             return await work()
         except LostRace as race:
@@ -141,52 +121,393 @@ async def patiently(session: Session, work: Callable[[], Awaitable[Result]]) -> 
     return await work()
 
 
-# The first half of a step alone: its candidate is left in flight, for many machines to measure.
+async def advance(session: Session, *, only_epoch_end: bool = False) -> Outcome | None:
+    """Do the next piece of work, an epoch's end before the next step; None if nothing is left.
 
-
-async def train_until_candidate(
-    session: Session, told: Callable[[Outcome], None]
-) -> Flight | BoundaryFlight | StepOutcome | None:
-    """Do the next step up to its candidate, and return that; None if nothing is left.
-
-    The end of an epoch that is due before it is done wholly, and so is a step that comes to no
-    candidate: these are told. Raises what a step raises.
+    Raises BudgetExhausted, TooManyErrors or LostRace with everything that was paid for kept, and
+    NothingToLearn if the first step could change nothing.
     """
-    run_started = session.clock()
-    while isinstance(work := await _halfway(session, run_started), BoundaryOutcome):
-        told(work)
-    if isinstance(work, StepOutcome):
-        told(work)
-    return work
-
-
-async def _halfway(
-    session: Session, run_started: float
-) -> Flight | BoundaryFlight | Outcome | None:
-    ready = await prepare(session, run_started)
-    if ready.flight is not None:
-        return ready.flight
-    standing, train = ready.standing, session.config.train
-    if session.config.schedule.slow_update == "inline" and boundary_due(session, standing):
-        return await advance(session, run_started)
-    step, total = standing.state.step + 1, total_steps(len(session.splits.train), train)
-    if step > total:
+    began = session.clock()
+    standing, candidate = await prepare(session)
+    work = next_work(session, standing, candidate, only_epoch_end=only_epoch_end)
+    if work is None:
         return None
-    refuse_to_learn_nothing(session, standing)
-    plan = plan_step(session.splits.train, train, step, session.first_seed)
-    meter = session.meter(run_started, standing.spent)
-    flight = await work_out(session, standing, plan, total, meter)
-    flight = await launch(session, standing, flight)
-    if flight.commit is not None:
-        return flight
-    return await train_step(session, standing, flight, total, run_started)
+    meter = session.meter(standing.spent)
+    async with session.bench(_scope(session, standing, work), meter) as bench:
+        candidate = await _candidate(session, standing, work, candidate, bench)
+        session.listen(EvaluationAsked(standing, _after(standing, work)))
+        decision = await evaluate(session, standing, candidate, bench)
+    after = _after(standing, work, _skill_after(standing, candidate, decision))
+    spent = {
+        "usage": UsageRecord.of(meter.total()),
+        "accounts": account_records(meter.accounts()),
+    }
+    record = candidate.record.model_copy(update={"decision": decision, **spent})
+    session.listen(Decided(standing, after, record))
+    seconds = session.clock() - began
+    # in a thread: rollouts that were begun early go on meanwhile
+    decided = await asyncio.to_thread(
+        commit_decision, session, standing, replace(candidate, record=record), after, seconds
+    )
+    commit, state = decided.commit, decided.state
+    if isinstance(record, BoundaryRecord):
+        session.observer(StageFinished("epoch end", commit[:10]))
+        return BoundaryOutcome(record, commit, state, seconds)
+    assert decision is not None  # noqa: S101 - a step always comes to one
+    session.observer(StageFinished("decide", commit[:10]))
+    total = total_steps(len(session.splits.train), session.config.train)
+    return StepOutcome(record, decision, commit, state, total, seconds)
 
 
-# Upcoming: what the next command will do, told from the state of a run and its configuration.
+async def advance_to_candidate(session: Session) -> Outcome | Candidate | None:
+    """Do the next piece of work up to its pushed candidate, for many machines to evaluate.
+
+    An epoch's end is done wholly, and so is a step that comes to no candidate.
+    """
+    standing, candidate = await prepare(session)
+    work = next_work(session, standing, candidate)
+    if candidate is None and isinstance(work, StepPlan):
+        meter = session.meter(standing.spent)
+        async with session.bench(_scope(session, standing, work), meter) as bench:
+            candidate = await _candidate(session, standing, work, None, bench)
+    if candidate is not None and candidate.commit is not None:
+        return candidate
+    return await advance(session)
+
+
+async def prepare(session: Session) -> tuple[Settled, Candidate | None]:
+    """The state to build on, with a valid score, and the candidate that a killed run left."""
+
+    def found() -> tuple[Position, Standing]:
+        position = session.ledger.sync()
+        session.ledger.preflight(position)
+        return position, find_standing(session, position)
+
+    position, standing = await asyncio.to_thread(found)
+    settled = await ensure_scored(session, standing)
+    return find_candidate(session, settled, position.candidate)
+
+
+def next_work(
+    session: Session,
+    standing: Settled,
+    candidate: Candidate | None,
+    *,
+    only_epoch_end: bool = False,
+) -> StepPlan | int | None:
+    """The next step, or the epoch whose end comes first; None if nothing is left.
+
+    With `schedule.slow_update: scheduled` epochs' ends come only with ``only_epoch_end``, or when
+    one is in flight.
+    """
+    due = boundary_due(session, standing)
+    ends = only_epoch_end or session.config.schedule.slow_update == "inline"
+    if candidate is not None and isinstance(candidate.record, BoundaryRecord):
+        return candidate.record.epoch
+    if due is not None and ends:
+        if candidate is None:
+            return due
+        session.observer(Note(f"The end of epoch {due} waits for the step in flight."))
+    train, tasks = session.config.train, session.splits.train
+    step = standing.state.step + 1
+    if only_epoch_end or step > total_steps(len(tasks), train):
+        return None
+    if candidate is None:
+        refuse_to_learn_nothing(session, standing)
+    return plan_step(tasks, train, step, session.first_seed)
+
+
+async def _candidate(
+    session: Session,
+    standing: Settled,
+    work: StepPlan | int,
+    candidate: Candidate | None,
+    bench: Bench,
+) -> Candidate:
+    """The candidate of ``work``, pushed if it changes anything; one in flight is taken up."""
+    if isinstance(work, StepPlan):
+        session.observer(_starting(session, standing, work))
+    if candidate is not None:
+        recharge(bench.meter, candidate)
+        return candidate
+    session.listen(Proposing(standing, _after(standing, work)))
+    if isinstance(work, StepPlan):
+        candidate = await _propose_step(session, standing, work, bench)
+        evaluation, record = session.config.evaluation, candidate.record
+        # reminders alone have a gate of their own, which may ask for other attempts
+        announced = isinstance(record, StepRecord) and record.proposal.body_changed
+    else:
+        candidate, evaluation = await _propose_epoch_end(session, standing, work, bench)
+        announced = candidate.changed
+    if announced:
+        session.listen(CandidateProposed(standing, candidate, evaluation))
+    if not candidate.changed:
+        return candidate
+    candidate = await asyncio.to_thread(push_candidate, session, standing, candidate)
+    session.observer(StageFinished("candidate", (candidate.commit or "")[:10]))
+    return candidate
+
+
+async def _propose_step(
+    session: Session, standing: Settled, plan: StepPlan, bench: Bench
+) -> Candidate:
+    basis, total = basis_of(session), total_steps(len(session.splits.train), session.config.train)
+    changes = changes_since(standing.state.basis, basis)
+    if changes:
+        session.observer(Note(f"Changed since the last step: {', '.join(changes)}."))
+    proposal = await propose(session, standing, plan, total, bench)
+    record = StepRecord(
+        step=plan.step,
+        epoch=plan.epoch,
+        step_in_epoch=plan.step_in_epoch,
+        simulated=session.simulated,
+        changes=changes,
+        basis_sha256=basis_sha256(basis),
+        proposal=proposal.record,
+        usage=UsageRecord.of(bench.meter.total()),
+        accounts=account_records(bench.meter.accounts()),
+    )
+    return Candidate(record, proposal.skill)
+
+
+async def _propose_epoch_end(
+    session: Session, standing: Settled, epoch: int, bench: Bench
+) -> tuple[Candidate, Evaluation]:
+    """After "slow update" and "meta skill" of SkillOpt; here the guidance passes the gate too."""
+    if epoch == 1:
+        skill, record = first_epoch(session, standing)
+    else:
+        skill, record = await later_epoch(session, standing, epoch, bench)
+    stages = {name: UsageRecord.of(used) for name, used in bench.meter.usage_by_stage().items()}
+    spent = {
+        "usage": UsageRecord.of(bench.meter.total()),
+        "accounts": account_records(bench.meter.accounts()),
+    }
+    record = record.model_copy(update={"stages": stages, **spent})
+    return Candidate(record, skill), evaluation_at_epoch_end(session, record)
+
+
+def _starting(session: Session, standing: Settled, plan: StepPlan) -> StepStarted:
+    current = standing.state.current.measurement
+    steps = [entry for entry in standing.history if entry.kind == "step"]
+    last = steps[-1].verdict if steps else ""
+    total = total_steps(len(session.splits.train), session.config.train)
+    return StepStarted(plan.step, total, plan.epoch, current.score, current.n, last)
+
+
+def _scope(session: Session, standing: Settled, work: StepPlan | int) -> str:
+    """The name of this very work: answers paid under it are its own, also after a restart."""
+    name = str(work.step) if isinstance(work, StepPlan) else f"epoch-{work}"
+    return f"{session.config.run}/{name}@{standing.commit}"
+
+
+def _after(standing: Settled, work: StepPlan | int, skill: str | None = None) -> Settled:
+    """Where training stands once ``work`` is done, with another ``skill`` if one stays."""
+    done = {"boundary": work}
+    if isinstance(work, StepPlan):
+        done = {"step": work.step, "epoch": work.epoch}
+    state = standing.state.model_copy(update=done)
+    return replace(standing, state=state, skill=standing.skill if skill is None else skill)
+
+
+def _skill_after(standing: Settled, candidate: Candidate, decision: Decision | None) -> str:
+    record = candidate.record
+    if decision is None or isinstance(record, BoundaryRecord):
+        return candidate.skill if decision is not None and decision.stays else standing.skill
+    if decision.keeps_notes and record.proposal.notes is not None:
+        return with_notes(standing.skill, record.proposal.notes.appendix)
+    return candidate.skill if decision.stays else standing.skill
+
+
+# -- what a decision writes ----------------------------------------------------------------------
+
+
+def commit_decision(
+    session: Session, standing: Settled, candidate: Candidate, after: Settled, seconds: float
+) -> Settled:
+    """Merge or revert the decided ``candidate``, in one push with the end of its ref.
+
+    ``after`` has the skill that stays. Returns the state as it is on the skills branch.
+    """
+    record, decision = candidate.record, candidate.record.decision
+    measured = None if decision is None else decision.measurement
+    epoch_end = isinstance(record, BoundaryRecord)
+    origin = f"slow update of epoch {record.epoch}" if epoch_end else f"step {record.step}"
+    snapshot = None
+    if measured is not None:
+        snapshot = Snapshot(
+            sha256=sha256(candidate.skill), step=record.step, origin=origin, measurement=measured
+        )
+    state = after.state.model_copy(
+        update={
+            "config_sha256": session.config_sha256,
+            "usage": UsageRecord.of(standing.spent + record.usage.usage()),
+            "accounts": with_accounts(standing.state.accounts, record.accounts),
+            "simulated": session.simulated,
+            **decided_snapshots(standing.state, decision, snapshot),
+        }
+    )
+    stays = decision is not None and decision.stays
+    skill = candidate.skill if stays else standing.skill
+    files: dict[str, str | None] = {}
+    if stays and state.best.sha256 == sha256(skill):
+        files[session.folder.best_skill] = skill
+    if isinstance(record, BoundaryRecord):
+        events = [_epoch_end_event(session.folder, candidate, record, state, skill)]
+    else:
+        state = _with_step(session, standing, record, state)
+        events = [_step_event(session.folder, candidate, record, state, skill)]
+        if decision is not None and decision.keeps_notes:
+            events.append(_notes_event(session, record, decision.notes, state, after.skill))
+    events[0] = replace(events[0], files={**events[0].files, **files}, seconds=seconds)
+    end: Literal["merge", "revert"] = "merge" if stays else "revert"
+    return record_events(session, standing, *events, candidate=candidate.commit, end=end)
+
+
+def _with_step(session: Session, standing: Settled, record: StepRecord, state: State) -> State:
+    now = basis_of(session)
+    heard = (note.id for note in record.proposal.reviewer_notes)
+    return state.model_copy(
+        update={
+            # the candidate may have been taken over from before a change of the configuration
+            "basis": now if record.basis_sha256 == basis_sha256(now) else standing.state.basis,
+            "heard_notes": (*standing.state.heard_notes, *heard),
+        }
+    )
+
+
+def _step_event(
+    folder: RunFolder, candidate: Candidate, record: StepRecord, state: State, skill: str
+) -> Event:
+    decision = record.decision
+    assert decision is not None  # noqa: S101 - a step always comes to one
+    return Event(
+        kind="step",
+        action=decision.action,
+        reason=decision.reason,
+        state=state,
+        skill=skill,
+        score_before=decision.score_before,
+        score_after=decision.score_after,
+        tasks=decision.compared,
+        edits=record.proposal.change_count,
+        candidate=candidate.skill,
+        planned=0 if decision.measurement is None else decision.measurement.planned,
+        config_sha256=record.proposal.config_sha256,
+        usage=record.usage,
+        simulated=record.simulated,
+        files={folder.step(record.step): document(record)},
+        record=record,
+    )
+
+
+def _notes_event(
+    session: Session, record: StepRecord, kept: Decision | None, state: State, skill: str
+) -> Event:
+    """Reminders whose edits were rejected: a commit of their own on top of the revert."""
+    assert kept is not None  # noqa: S101 - they stay by a decision of their own
+    if kept.measurement is not None:
+        after = Snapshot(
+            sha256=sha256(skill),
+            step=record.step,
+            origin=f"notes of step {record.step}",
+            measurement=kept.measurement,
+        )
+        state = state.model_copy(update=decided_snapshots(state, kept, after))
+    best = {session.folder.best_skill: skill} if kept.beats_best else {}
+    return Event(
+        kind="notes",
+        action=kept.action,
+        reason=kept.reason,
+        state=state,
+        skill=skill,
+        score_before=kept.score_before,
+        score_after=kept.score_after,
+        tasks=kept.compared,
+        candidate=skill,
+        config_sha256=record.proposal.config_sha256,
+        simulated=record.simulated,
+        files={session.skill_path: skill, **best},
+        record=record,
+    )
+
+
+def _epoch_end_event(
+    folder: RunFolder, candidate: Candidate, record: BoundaryRecord, state: State, skill: str
+) -> Event:
+    decision, meta = record.decision, record.meta_skill
+    files: dict[str, str | None] = {
+        folder.boundary(record.epoch): document(record),
+        folder.epoch_skill(record.epoch): skill,
+    }
+    if meta is not None and meta.content:
+        files[folder.meta_skill] = meta.content + "\n"
+    event = Event(
+        kind="slow_update",
+        action=record.action,
+        reason=record.reason,
+        state=state,
+        skill=skill,
+        candidate=candidate.skill if record.changed else None,
+        config_sha256=record.config_sha256,
+        usage=record.usage,
+        simulated=record.simulated,
+        files=files,
+        record=record,
+    )
+    if decision is None:
+        return event
+    return replace(
+        event,
+        score_before=decision.score_before,
+        score_after=decision.score_after,
+        tasks=decision.compared,
+        planned=0 if decision.measurement is None else decision.measurement.planned,
+    )
+
+
+# -- what listeners hear -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Proposing:
+    """A candidate is being worked out; ``after`` is the state if it is rejected."""
+
+    state: Settled
+    after: Settled
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateProposed:
+    """The candidate's text is known; it is committed and pushed next."""
+
+    state: Settled
+    candidate: Candidate
+    evaluation: Evaluation
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationAsked:
+    """The candidate is evaluated now; ``after`` is the state if it is rejected."""
+
+    state: Settled
+    after: Settled
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The decision is known, and committed next; ``after`` has the skill that stays."""
+
+    state: Settled
+    after: Settled
+    record: StepRecord | BoundaryRecord
+
+
+# -- what comes next, told without a look at tasks, models or remotes ------------------------------
 
 #: A step, the end of an epoch (with the step after it, if one is left), the end of the run, or
 #: nothing: because all is done, or because the skill solves everything already.
-Work = Literal["step", "epoch_end", "finish", "done", "nothing_to_learn"]
+NextWork = Literal["step", "epoch_end", "finish", "done", "nothing_to_learn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +518,7 @@ class Upcoming:
     None if none is; ``scheduled``: that end waits for `slow-update`, `step` and `run` pass it by.
     """
 
-    work: Work
+    work: NextWork
     total: int
     step: int | None = None
     epoch_end: int | None = None
@@ -219,5 +540,5 @@ def upcoming(config: Config, n_train: int, state: State, last: HistoryEntry | No
         stuck = state.step == 0 and no_score_is_higher(config, state.current)
         return Upcoming("nothing_to_learn" if stuck else "step", total, step, due, scheduled)
     finished = last is not None and last.kind == "finish"
-    work: Work = "finish" if config.evaluation.eval_test and not finished else "done"
+    work: NextWork = "finish" if config.evaluation.eval_test and not finished else "done"
     return Upcoming(work, total)

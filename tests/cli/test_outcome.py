@@ -13,8 +13,7 @@ from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.train import outcome_json, print_outcome, summary
 from skillopt_ci.ledger.records import UsageRecord
 from skillopt_ci.progress import silent
-from skillopt_ci.training.step import StepOutcome
-from skillopt_ci.training.trainer import advance
+from skillopt_ci.training.trainer import StepOutcome, advance
 
 
 @pytest.fixture

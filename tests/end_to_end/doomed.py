@@ -14,13 +14,16 @@ from skillopt_ci.cli.build import open_session
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.progress import Event
 from skillopt_ci.training.final_evaluation import finish
+from skillopt_ci.training.prefetcher import prefetching
 from skillopt_ci.training.run_context import Session
 from skillopt_ci.training.trainer import train
 
 
 async def train_and_finish(session: Session) -> None:
-    await train(session, lambda outcome: None)
-    await finish(session, session.clock())
+    async with prefetching(session) as ready:
+        async for _ in train(ready):
+            pass
+    await finish(session)
 
 
 def main(folder: str, last: str) -> None:

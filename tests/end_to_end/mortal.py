@@ -14,7 +14,15 @@ from pathlib import Path
 from skillopt_ci.cli.build import open_session
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.progress import Event, StageFinished
+from skillopt_ci.training.prefetcher import prefetching
+from skillopt_ci.training.run_context import Session
 from skillopt_ci.training.trainer import train
+
+
+async def train_all(session: Session) -> None:
+    async with prefetching(session) as ready:
+        async for _ in train(ready):
+            pass
 
 
 def main(folder: str, last: str) -> None:
@@ -28,7 +36,7 @@ def main(folder: str, last: str) -> None:
     settings = Globals({"DEMO_KEY": "sk-demo-key"}, Path(folder))
     session = open_session(settings, observe)
     with session.ledger.lock():
-        asyncio.run(train(session, lambda outcome: None))
+        asyncio.run(train_all(session))
 
 
 main(*sys.argv[1:])

@@ -336,7 +336,7 @@ def _measured(session: Session, scope: str = "scope") -> tuple[int, int]:
 
 
 async def _roll_out(session: Session, scope: str = "scope") -> tuple[int, int]:
-    meter = session.meter(session.clock(), Usage())
+    meter = session.meter(Usage())
     async with session.bench(scope, meter) as bench:
         skill = (session.root / session.config.skill).read_text(encoding="utf-8")
         rollouts = await bench.runner.roll_out(session.selection, skill, stage="evaluate")

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 import shell_agent
+from training_runs import train_once
 
 from skillopt_ci.progress import Note
 from skillopt_ci.training.prefetch_plan import look_ahead
 from skillopt_ci.training.shard import Shard, roll_out_shard, take_over
-from skillopt_ci.training.trainer import train_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -36,7 +36,7 @@ def test_pieces_of_work_share_one_store_of_attempts_which_closes_with_the_sessio
             assert ready.equipment is not None
             stores = set()
             for scope in ("one", "other"):
-                async with ready.bench(scope, ready.meter(0.0, Usage())):
+                async with ready.bench(scope, ready.meter(Usage())):
                     stores.add(ready.equipment.store(ready))
             (store,) = stores
             assert store is not None

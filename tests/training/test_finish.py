@@ -28,7 +28,7 @@ TEST_ITEMS = [f"Item {number} " for number in range(200, 208)]
 def end(checkout: Checkout, *overrides: str) -> FinishOutcome | None:
     session = checkout.session(*PLAIN, *overrides)
     with session.ledger.lock():
-        return asyncio.run(finish(session, session.clock()))
+        return asyncio.run(finish(session))
 
 
 def ended(checkout: Checkout, *overrides: str) -> FinishOutcome:

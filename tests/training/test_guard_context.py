@@ -14,7 +14,7 @@ from skillopt_ci.training.trainer import prepare
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from skillopt_ci.training.step import StepOutcome
+    from skillopt_ci.training.trainer import StepOutcome
     from tests.conftest import Checkout, ModelServer
 
     Step = Callable[..., StepOutcome]
@@ -126,7 +126,7 @@ def test_the_context_knows_the_skills_the_keys_and_all_splits(
     step(RULE)
     checkout.commit("skills/SKILL.md", "# Anew\n", branch=BRANCH)
     session = checkout.session()
-    standing = asyncio.run(prepare(session, session.clock())).standing
+    standing, _ = asyncio.run(prepare(session))
     context = guard_context(session, standing)
     assert all(text in context.known for text in ("# Items", RULE, "# Anew"))
     assert context.keys == (KEY, KEY)

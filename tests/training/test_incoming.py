@@ -2,13 +2,13 @@ from collections.abc import Callable
 from typing import Any
 
 from skillopt_ci.rollout.types import Rollout, Status
-from skillopt_ci.training.evaluate import Incoming
+from skillopt_ci.training.evaluate import Arrived
 
 MakeRollout = Callable[..., Rollout]
 
 
-def came(make: MakeRollout, *tasks: str, each: int = 1, **changes: Any) -> Incoming:
-    incoming = Incoming(each)
+def came(make: MakeRollout, *tasks: str, each: int = 1, **changes: Any) -> Arrived:
+    incoming = Arrived(each)
     for task in tasks:
         incoming.add(make(task, **changes))
     return incoming
@@ -34,7 +34,7 @@ def test_what_could_not_be_measured_has_come_and_has_no_score(make_rollout: Make
 
 
 def test_each_completed_task_is_told_once(make_rollout: MakeRollout) -> None:
-    incoming, told = Incoming(2), list[int]()
+    incoming, told = Arrived(2), list[int]()
     incoming.completed = lambda: told.append(incoming.lacks("ab"))
     for task in ("a", "b", "b", "a", "a"):
         incoming.add(make_rollout(task))

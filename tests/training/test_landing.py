@@ -3,7 +3,7 @@
 import pytest
 
 from skillopt_ci.ledger.records import Decision, Measurement, Snapshot, State
-from skillopt_ci.training.state import snapshots
+from skillopt_ci.training.state import decided_snapshots
 
 MEASURED = Measurement(hard=0.5, soft=0.5, score=0.5)
 AFTER = Snapshot(sha256="b" * 64, step=2, origin="step 2", measurement=MEASURED)
@@ -28,7 +28,7 @@ STATE = State(
 
 @pytest.mark.parametrize("action", ["accept", "force_accept"])
 def test_what_stays_becomes_the_current_skill(action: str) -> None:
-    assert snapshots(STATE, DECISION.model_copy(update={"action": action}), AFTER) == {
+    assert decided_snapshots(STATE, DECISION.model_copy(update={"action": action}), AFTER) == {
         "current": AFTER
     }
 
@@ -36,22 +36,22 @@ def test_what_stays_becomes_the_current_skill(action: str) -> None:
 @pytest.mark.parametrize("action", ["accept_new_best", "force_accept"])
 def test_what_beats_the_best_becomes_that_too(action: str) -> None:
     decision = DECISION.model_copy(update={"action": action, "beats_best": True})
-    assert snapshots(STATE, decision, AFTER) == {"current": AFTER, "best": AFTER}
+    assert decided_snapshots(STATE, decision, AFTER) == {"current": AFTER, "best": AFTER}
 
 
 def test_what_goes_changes_nothing() -> None:
-    assert snapshots(STATE, DECISION.model_copy(update={"action": "reject"}), AFTER) == {}
+    assert decided_snapshots(STATE, DECISION.model_copy(update={"action": "reject"}), AFTER) == {}
 
 
 def test_what_was_not_measured_changes_nothing() -> None:
-    assert snapshots(STATE, None, None) == {}
-    assert snapshots(STATE, DECISION, None) == {}
+    assert decided_snapshots(STATE, None, None) == {}
+    assert decided_snapshots(STATE, DECISION, None) == {}
 
 
 def test_an_accepted_skill_is_held_against_its_baseline() -> None:
     baseline = Measurement(hard=0.4, soft=0.4, score=0.4, first_attempt=1)
     decision = DECISION.model_copy(update={"baseline": baseline})
-    changed = snapshots(STATE, decision, AFTER)
+    changed = decided_snapshots(STATE, decision, AFTER)
     assert changed == {"current": AFTER.model_copy(update={"measurement": baseline})}
 
 
@@ -59,6 +59,6 @@ def test_attempts_added_to_the_skill_that_stays_count_from_then_on() -> None:
     again = Measurement(hard=0.3, soft=0.3, score=0.3, attempts={"a": 2})
     decision = DECISION.model_copy(update={"action": "reject", "incumbent": again})
     known = BEFORE.model_copy(update={"measurement": again})
-    assert snapshots(STATE, decision, AFTER) == {"current": known, "best": known}
+    assert decided_snapshots(STATE, decision, AFTER) == {"current": known, "best": known}
     other = STATE.model_copy(update={"best": AFTER})
-    assert snapshots(other, decision, AFTER) == {"current": known}
+    assert decided_snapshots(other, decision, AFTER) == {"current": known}

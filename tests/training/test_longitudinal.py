@@ -25,7 +25,7 @@ def compare(checkout: Checkout, events: list[Event], *overrides: str) -> tuple[P
     session = checkout.session(*overrides, observer=events.append)
 
     async def work() -> tuple[Pair, ...]:
-        async with session.bench("test", session.meter(0.0, Usage())) as bench:
+        async with session.bench("test", session.meter(Usage())) as bench:
             return await compare_epochs(session, OLD, NEW, 2, bench)
 
     return asyncio.run(work())
@@ -59,6 +59,6 @@ def test_every_attempt_is_made_under_both_skills(checkout: Checkout) -> None:
 def test_before_any_end_the_initial_skill_is_the_earlier_one(checkout: Checkout) -> None:
     checkout.step()
     session = checkout.session()
-    standing = asyncio.run(prepare(session, 0.0)).standing
+    standing, _ = asyncio.run(prepare(session))
     assert standing.skill != OLD
     assert earlier_skill(session, standing, 2) == OLD

@@ -15,7 +15,7 @@ from skillopt_ci.skill.regions import notes_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from skillopt_ci.training.step import StepOutcome
+    from skillopt_ci.training.trainer import StepOutcome
     from tests.conftest import Checkout, ModelServer, Workshop
 
     Step = Callable[..., StepOutcome]

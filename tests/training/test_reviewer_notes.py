@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from training_runs import train_once
 
 from skillopt_ci.errors import NothingToLearn, UsageError
 from skillopt_ci.progress import StageFinished
@@ -19,7 +20,6 @@ from skillopt_ci.training.review_comments import (
     unheard,
     write_notes,
 )
-from skillopt_ci.training.trainer import train_once
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from training_runs import train_once
 
 from skillopt_ci.errors import BudgetExhausted, UsageError
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import StageFinished
 from skillopt_ci.rollout.types import AttemptRequest
-from skillopt_ci.training.epoch_end import BoundaryOutcome
 from skillopt_ci.training.prefetch_plan import Outlook, look_ahead
-from skillopt_ci.training.resume import Flight
+from skillopt_ci.training.resume import Candidate
 from skillopt_ci.training.shard import Shard, roll_out_shard, shards, take_over
-from skillopt_ci.training.step import StepOutcome
-from skillopt_ci.training.trainer import train_once, train_until_candidate
+from skillopt_ci.training.trainer import BoundaryOutcome, StepOutcome, advance_to_candidate
 
 if TYPE_CHECKING:
     from skillopt_ci.progress import Event
@@ -151,19 +150,17 @@ def test_a_step_in_two_halves_records_what_a_whole_one_records(
     for _ in range(rounds):
         session = fleet.session()
         take_over(session, fleet.roll_out(2))
-        flight = asyncio.run(train_until_candidate(session, lambda outcome: None))
-        assert isinstance(flight, Flight)
+        flight = asyncio.run(advance_to_candidate(session))
+        assert isinstance(flight, Candidate)
         fleet.step(fleet.roll_out(2))
         alone.step([])
     assert fleet.checkout.trees() == alone.checkout.trees()
 
 
 def test_half_a_step_goes_on_with_the_candidate_in_flight(fleet: Fleet) -> None:
-    first, second = (
-        asyncio.run(train_until_candidate(fleet.session(), lambda outcome: None)) for _ in range(2)
-    )
-    assert isinstance(first, Flight)
-    assert isinstance(second, Flight)
+    first, second = (asyncio.run(advance_to_candidate(fleet.session())) for _ in range(2))
+    assert isinstance(first, Candidate)
+    assert isinstance(second, Candidate)
     assert first.commit == second.commit
 
 
@@ -171,24 +168,20 @@ def test_half_a_step_without_a_candidate_is_a_whole_one(
     fleet: Fleet, model_server: ModelServer
 ) -> None:
     model_server.plan = ()
-    outcomes: list[object] = []
-    found = asyncio.run(train_until_candidate(fleet.session(), outcomes.append))
-    assert isinstance(found, StepOutcome)
-    assert outcomes == [found]
+    assert isinstance(asyncio.run(advance_to_candidate(fleet.session())), StepOutcome)
 
 
 def test_end_of_an_epoch_is_done_before_half_a_step(fleet: Fleet) -> None:
     fleet.checkout.run("train.num_epochs=1")
-    outcomes: list[object] = []
     session = fleet.session(*ENDS)
-    assert isinstance(asyncio.run(train_until_candidate(session, outcomes.append)), Flight)
-    assert [type(one) for one in outcomes] == [BoundaryOutcome]
+    assert isinstance(asyncio.run(advance_to_candidate(session)), BoundaryOutcome)
+    assert isinstance(asyncio.run(advance_to_candidate(session)), Candidate)
 
 
 def test_half_a_step_is_none_when_nothing_is_left(fleet: Fleet) -> None:
     fleet.checkout.run("train.num_epochs=1")
     session = fleet.session("train.num_epochs=1")
-    assert asyncio.run(train_until_candidate(session, lambda outcome: None)) is None
+    assert asyncio.run(advance_to_candidate(session)) is None
 
 
 def test_skills_of_two_epochs_are_compared_by_shards(fleet: Fleet, alone: Fleet) -> None:

@@ -30,8 +30,8 @@ def later(checkout: Checkout, *overrides: str) -> tuple[str, BoundaryRecord]:
     session = checkout.session(*ENDS, *overrides)
 
     async def work() -> tuple[str, BoundaryRecord]:
-        standing = (await prepare(session, 0.0)).standing
-        async with session.bench("test", session.meter(0.0, Usage())) as bench:
+        standing, _ = await prepare(session)
+        async with session.bench("test", session.meter(Usage())) as bench:
             return await later_epoch(session, standing, 2, bench)
 
     return asyncio.run(work())
@@ -40,7 +40,7 @@ def later(checkout: Checkout, *overrides: str) -> tuple[str, BoundaryRecord]:
 @pytest.mark.parametrize("slow", [True, False])
 def test_first_epoch_prepares_only_what_is_used(stepped: Checkout, slow: bool) -> None:
     session = stepped.session(ENDS[1], f"optimizer.use_slow_update={slow}")
-    standing = asyncio.run(prepare(session, 0.0)).standing
+    standing, _ = asyncio.run(prepare(session))
     skill, record = first_epoch(session, standing)
     assert record.changed is slow is (region_text(skill, SLOW_UPDATE) == "")
     assert record.meta_skill is not None

@@ -9,7 +9,6 @@ from skillopt_ci.rollout.types import Limit, Rollout, Status
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.reflect import (
-    FORMER_REFERENCE,
     SKILL_REFERENCE,
     keep_ends,
     render_trajectories,
@@ -18,11 +17,9 @@ from skillopt_ci.training.reflect import (
 Make = Callable[..., Rollout]
 
 
-def rendered(
-    rollout: Rollout, *, skill: str = "", former: str = "", limit: int = 10_000, **task: object
-) -> str:
+def rendered(rollout: Rollout, *, skill: str = "", limit: int = 10_000, **task: object) -> str:
     known = Task(rollout.task_id, (), **task)  # type: ignore[arg-type]
-    shown = {former: FORMER_REFERENCE, skill: SKILL_REFERENCE}
+    shown = {skill: SKILL_REFERENCE}
     return render_trajectories([rollout], {rollout.task_id: known}, shown, limit)
 
 
@@ -59,17 +56,6 @@ def test_the_system_prompt_does_not_repeat_the_skill(make_rollout: Make) -> None
     text = rendered(make_rollout("t1", messages=messages), skill=skill)
     assert f"[system] Read:\n{SKILL_REFERENCE}\nGo." in text
     assert "[user] Mine reads:\n# Rules" in text
-
-
-def test_each_system_prompt_says_which_skill_it_had(make_rollout: Make) -> None:
-    """One is the beginning of the other, whichever came first."""
-    short = "# Rules\n\nAlways write dates as ISO dates.\n"
-    long = f"{short}\nAlways write times as ISO times.\n"
-    for skill, former in ((short, long), (long, short)):
-        for text, name in ((skill, SKILL_REFERENCE), (former, FORMER_REFERENCE)):
-            messages = (Message("system", f"Read:\n{text.strip()}\nGo."),)
-            shown = rendered(make_rollout("t1", messages=messages), skill=skill, former=former)
-            assert f"[system] Read:\n{name}\nGo." in shown
 
 
 def test_a_skill_too_short_to_save_anything_is_left_alone(make_rollout: Make) -> None:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from training_runs import train_all, train_once
 
 from skillopt_ci.cli.build import open_session
 from skillopt_ci.cli.options import Globals
@@ -17,7 +18,6 @@ from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.progress import silent
 from skillopt_ci.skill.regions import protected_spans
-from skillopt_ci.training.trainer import train, train_once
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,7 @@ class Office:
         settings = Globals({}, self.folder, overrides=(*QUICK, *overrides))
         session = open_session(settings, silent)
         with session.ledger.lock():
-            return asyncio.run((train_once if once else train)(session, lambda _: None))
+            return asyncio.run((train_once if once else train_all)(session, lambda _: None))
 
     def records(self) -> list[StepRecord]:
         read = partial(self.show, "skillopt/quickstart")

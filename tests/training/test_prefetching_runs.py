@@ -1,4 +1,4 @@
-"""Working ahead: the same record sooner, with models behind a server and commits in git."""
+"""Runs that prefetch: the same record sooner, with models behind a server and commits in git."""
 
 from __future__ import annotations
 
@@ -9,28 +9,25 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.progress import StepStarted
 from skillopt_ci.rollout.events import read_events
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.training.baseline import as_settled
 from skillopt_ci.training.plan import plan_step
-from skillopt_ci.training.prefetch_plan import STAGE, earlier_side, look_ahead, may_work_ahead
+from skillopt_ci.training.prefetch_plan import earlier_side, look_ahead
+from skillopt_ci.training.prefetcher import may_prefetch
 from skillopt_ci.training.state import find_standing
 from tests.conftest import EPOCH_ENDS, RULES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from skillopt_ci.ledger.records import State, StepRecord
-    from skillopt_ci.progress import Event
     from tests.conftest import Checkout, ModelServer, Workshop
 
-NONE, SURE, LIKELY = (f"schedule.ahead={reach}" for reach in ("none", "sure", "likely"))
+NONE, SURE = "schedule.ahead=none", "schedule.ahead=sure"
 #: So many places that each stage leaves some empty.
 WIDE = "model.target.max_concurrency=32"
 SETTINGS: list[tuple[str, ...]] = [(), EPOCH_ENDS, ("rollout.attempts=2", *EPOCH_ENDS)]
 IDS = ["steps", "epochs", "attempts"]
-STEPS = range(1, 5)
 
 
 def attempted(prompts: Sequence[str]) -> list[str]:
@@ -49,38 +46,6 @@ def test_what_is_sure_changes_neither_record_nor_calls(
     ahead.run(SURE, *overrides)
     assert ahead.trees() == plain.trees()
     assert sorted(server.prompts) == asked
-
-
-@pytest.mark.parametrize("overrides", SETTINGS, ids=IDS)
-def test_what_is_likely_changes_nothing_but_what_was_spent(
-    workshop: Workshop, overrides: tuple[str, ...]
-) -> None:
-    plain, ahead, server = workshop.checkout("plain"), workshop.checkout("ahead"), workshop.server
-    plain.run(NONE, WIDE, *overrides)
-    needed = attempted(server.prompts)
-    server.prompts.clear()
-    ahead.run(LIKELY, WIDE, *overrides)
-    assert [decided(ahead.record(one)) for one in STEPS] == [
-        decided(plain.record(one)) for one in STEPS
-    ]
-    assert ahead.show("skillopt/demo") == plain.show("skillopt/demo")
-    assert set(needed) <= set(server.prompts)
-    assert len(attempted(server.prompts)) - len(needed) == lost_in(ahead.state())
-
-
-def decided(record: StepRecord) -> dict[str, object]:
-    """A step's record without what it consumed."""
-    left_out = {"usage": True, "accounts": True, "proposal": {"stages", "usage"}}
-    return record.model_dump(exclude=left_out)
-
-
-def lost_in(told: State | StepRecord) -> int:
-    """The calls that were made early and were of no use."""
-    return sum(
-        account.usage.calls
-        for account in told.accounts
-        if (account.role, account.stage) == ("target", STAGE)
-    )
 
 
 def test_the_next_batch_is_attempted_while_a_verdict_is_recorded(
@@ -118,37 +83,11 @@ def task_of(prompt: str) -> str:
     return prompt.rsplit("\n\n", maxsplit=1)[-1]
 
 
-def test_the_batch_after_a_rejection_is_attempted_while_an_analyst_thinks(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
-    """The third candidate is merged: what was made early is lost."""
-    held, early, third = list[bool](), threading.Semaphore(0), threading.Event()
-    items, one_analyst = batch(checkout, 4), threading.Lock()
-
-    def observe(event: Event) -> None:
-        if isinstance(event, StepStarted) and event.step == 3:
-            model_server.plan = (RULES["a"], RULES["b"])
-            third.set()
-
-    def trouble(prompt: str) -> None:
-        if third.is_set() and task_of(prompt) in items:
-            early.release()
-        elif third.is_set() and "Stage: analyst" in prompt and one_analyst.acquire(blocking=False):
-            held.append(all(early.acquire(timeout=30) for _ in items))
-
-    model_server.trouble = trouble
-    done = checkout.run(LIKELY, WIDE, observer=observe)
-    assert [one.decision.stays for one in done][:3] == [True, False, True]
-    assert held == [True]
-    # what is answered after the verdict is told with the next one
-    assert sum(lost_in(checkout.record(step)) for step in (3, 4)) == len(items)
-
-
 def test_nothing_is_begun_ahead_of_a_step_that_is_done_alone(
     workshop: Workshop,
 ) -> None:
     checkout, server = workshop.checkout(), workshop.server
-    checkout.step(LIKELY, WIDE)
+    checkout.step(SURE, WIDE)
     outlook = look_ahead(checkout.session())
     assert outlook is not None
     assert outlook.phase == "rollout"
@@ -168,7 +107,7 @@ def test_nothing_is_made_ahead_where_each_call_is_weighed_or_none_is_kept(
     plain.run(NONE, WIDE, holds)
     asked = sorted(server.prompts)
     server.prompts.clear()
-    ahead.run(LIKELY, WIDE, holds)
+    ahead.run(SURE, WIDE, holds)
     assert sorted(server.prompts) == asked
 
 
@@ -186,10 +125,10 @@ def test_the_attempts_after_the_first_epoch_are_foreseen(workshop: Workshop) -> 
 
 
 def test_nothing_is_made_ahead_by_people_or_where_workers_share_it_out(checkout: Checkout) -> None:
-    config = checkout.session(LIKELY).config
-    assert may_work_ahead(config)
+    config = checkout.session(SURE).config
+    assert may_prefetch(config)
     for holds in ("rollout.solver.type=human", "rollout.executor.type=ray", NONE):
-        assert not may_work_ahead(checkout.session(LIKELY, holds).config)
+        assert not may_prefetch(checkout.session(SURE, holds).config)
 
 
 def test_an_answer_that_came_early_is_recorded_by_the_work_that_needs_it(
@@ -239,4 +178,3 @@ def test_of_a_comparison_the_epoch_that_is_over_is_attempted_while_an_analyst_th
     assert checkout.record(3).merged
     assert new
     assert held == [True]
-    assert lost_in(checkout.state()) == 0
