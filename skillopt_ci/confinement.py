@@ -150,13 +150,13 @@ class Cell:
         environ: Mapping[str, str],
         cwd: Path,
         *,
-        trusted: bool = False,
+        needs: Sequence[str] = (),
         keeps_home: bool = False,
     ) -> tuple[tuple[str, ...], dict[str, str]]:
         """How to start ``arguments``, and with which variables.
 
-        ``trusted`` arguments may name files to be read; with ``keeps_home`` the user's home is
-        there, for programs that keep their login in it.
+        ``needs`` are a program (by default the first argument) and paths that are to be readable;
+        with ``keeps_home`` the user's home is there, for programs that keep their login in it.
         """
         if self.confinement.kind == "none":
             return tuple(arguments), dict(environ)
@@ -165,7 +165,7 @@ class Cell:
             home = {"HOME": str(self.folder)} if own else {}
             return (*_becoming(self.user), *arguments), {**environ, **home}
         view = self.confinement.view(
-            self.folder, environ, arguments if trusted else arguments[:1], keeps_home=keeps_home
+            self.folder, environ, needs or arguments[:1], keeps_home=keeps_home
         )
         return (*view, "--chdir", str(cwd), "--", *arguments), dict(environ)
 
@@ -229,6 +229,8 @@ class Confinement:
         yield self.root
         yield from map(Path, dict.fromkeys((sys.prefix, sys.base_prefix)))
         yield Path(__file__).parent
+        installed = (Path(entry) for entry in sys.path if entry.endswith("-packages"))
+        yield from (folder for folder in installed if folder.is_dir())
         for entry in environ.get("PATH", os.defpath).split(os.pathsep):
             yield from _prefix(Path(entry), self.home)
 

@@ -45,7 +45,9 @@ async def run_program(
     # They are not in `work`: a program could put a link to another file in their place.
     output, errors = folder / "stdout", folder / "stderr"
     cell = await asyncio.to_thread(lambda: current().cell(work))
-    command, variables = cell.command(arguments, environ, cwd, trusted=True, keeps_home=keeps_home)
+    command, variables = cell.command(
+        arguments, environ, cwd, needs=arguments, keeps_home=keeps_home
+    )
     with stdin.open("rb") as source, output.open("wb") as stdout, errors.open("wb") as stderr:
         process = await asyncio.create_subprocess_exec(
             *command,

@@ -21,6 +21,7 @@ from threading import Thread
 import pytest
 from training_runs import train_all, train_once
 
+from skillopt_ci import confinement
 from skillopt_ci.cli.build import open_session
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.ledger.folder import RunFolder
@@ -380,3 +381,9 @@ def model_server(workshop: Workshop) -> ModelServer:
 def checkout(workshop: Workshop) -> Checkout:
     """A repository without a remote."""
     return workshop.checkout()
+
+
+@pytest.fixture(autouse=True)
+def _confinement_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no test start programs in the way that another one's configuration asked for."""
+    monkeypatch.setattr(confinement, "_found", confinement.Confinement())

@@ -42,7 +42,9 @@ class Unconfined:
                 Path(folder).mkdir()
             cell = await asyncio.to_thread(lambda: current().cell(Path(name)))
             basic = {"PATH": self.search_path, "HOME": folders[HOME], "LANG": "C.UTF-8"}
-            shell = _FolderShell(cell, folders, {**basic, **spec.environ})
+            shell = _FolderShell(
+                cell, folders, {**basic, **spec.environ}, tuple(map(str, spec.readable))
+            )
             try:
                 yield Computer(shell, shell.locate)
             finally:
@@ -55,6 +57,7 @@ class _FolderShell:
     cell: Cell
     folders: Mapping[str, str]
     environ: Mapping[str, str]
+    readable: tuple[str, ...] = ()
 
     def locate(self, path: str) -> str:
         normal = posixpath.normpath(path)
@@ -68,6 +71,7 @@ class _FolderShell:
             ("/bin/sh", "-c", START, "sh", command.cwd, *command.arguments),
             {**self.environ, **command.environ},
             self.cell.folder,
+            needs=(command.arguments[0], *self.readable),
         )
         try:
             return await execute(

@@ -58,7 +58,7 @@ class ServerError:
         said = words is not None and words.search(self.message) is not None
         return said or self.code in codes or self.type in codes
 
-    def exception(self, section: str, config: ModelRole) -> SkilloptError:  # noqa: PLR0911
+    def exception(self, section: str, config: ModelRole) -> SkilloptError:
         """What the error amounts to; ``section`` (``model.target``) is for messages."""
         where, message = base_url_of(config), self.message
         said = f"status {self.status}: {message}" if message else f"status {self.status}"

@@ -13,6 +13,7 @@ import pytest
 from action_world import make_job
 from github_server.scene import Scene
 from github_server.state import Hub
+from training_runs import train_once
 
 from skillopt_ci.action.event import Acknowledge, Comment, Evaluate, Nothing, Perform
 from skillopt_ci.action.inputs import Command, Inputs
@@ -28,7 +29,6 @@ from skillopt_ci.github.client import Access, Client, RetryPolicy, connect
 from skillopt_ci.redaction import HIDDEN
 from skillopt_ci.report.markdown import Links
 from skillopt_ci.training.review_comments import read_notes
-from skillopt_ci.training.trainer import train_once
 
 SMALL = (
     "git.author_name=Ada",
