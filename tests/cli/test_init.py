@@ -1,16 +1,27 @@
+from __future__ import annotations
+
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 
-from skillopt_ci.cli.init import PRESETS, choose, decider, init_command
+from skillopt_ci.cli.init import PRESETS, choose, decider, init_command, make_repository
 from skillopt_ci.cli.options import Globals
+from skillopt_ci.cli.scaffold import class_name
 from skillopt_ci.config.loading import load
+from skillopt_ci.errors import UsageError
+from skillopt_ci.git.process import Git
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Cli
 
 KEYS = ["run", "skill", "provider", "base_url", "target_model", "optimizer_model", "api_key_env"]
 
@@ -135,3 +146,151 @@ def test_the_report_is_published_where_that_is_asked_for(tmp_path: Path) -> None
 def test_without_github_there_are_no_workflows(tmp_path: Path) -> None:
     init(tmp_path)
     assert not (tmp_path / ".github").exists()
+
+
+def passes(folder: Path, *places: str) -> bool:
+    """Whether the tests of ``folder`` pass, run as a person would."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *places]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    return True
+
+
+def test_the_environment_passes_its_test_and_validates_at_once(cli: Cli, tmp_path: Path) -> None:
+    done = cli(tmp_path, "new-env", "Number words")
+    assert "wrote     number-words/environment.py" in done.out
+    assert cli(tmp_path, "new-env", "jobs", "more/jobs", "--kind", "yaml").code == 0
+    assert passes(tmp_path, "number-words", "more/jobs")
+    git = Git(tmp_path)
+    git.run("init", "--quiet")
+    git.run("add", ".")
+    git.run("commit", "--quiet", "-m", "Begin")
+    for place in ("number-words", "more/jobs"):
+        found = cli(tmp_path, "validate", "-c", f"{place}/skillopt.yaml", "--json").json
+        wrong = [one for one in found["findings"] if one["level"] == "error"]
+        assert all(one["part"].startswith(("model", "computer")) for one in wrong), wrong
+
+
+def test_a_change_of_the_grading_fails_the_test(cli: Cli, tmp_path: Path) -> None:
+    cli(tmp_path, "new-env", "words")
+    file = tmp_path / "words" / "environment.py"
+    file.write_text(file.read_text().replace("right = answer in", "right = answer not in"))
+    with pytest.raises(AssertionError, match="references_solve"):
+        passes(tmp_path, "words")
+
+
+def test_a_change_of_what_a_computer_grades_fails_the_test(cli: Cli, tmp_path: Path) -> None:
+    cli(tmp_path, "new-env", "jobs", "--kind", "yaml")
+    config = tmp_path / "jobs" / "skillopt.yaml"
+    config.write_text(config.read_text().replace("{type: sandbox}", "{type: unconfined}"))
+    assert passes(tmp_path, "jobs")
+    file = tmp_path / "jobs" / "tasks" / "train.yaml"
+    file.write_text(file.read_text().replace("hello\n", "good day\n", 1))
+    with pytest.raises(AssertionError, match="test_solutions_solve_their_tasks"):
+        passes(tmp_path, "jobs")
+
+
+def test_what_is_there_stays(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "words").mkdir()
+    (tmp_path / "words" / "environment.py").write_text("mine\n")
+    found = cli(tmp_path, "new-env", "words", "--json").json
+    assert found["left"] == ["environment.py"]
+    assert (tmp_path / "words" / "environment.py").read_text() == "mine\n"
+    again = cli(tmp_path, "new-env", "words", "--json")
+    assert (again.code, again.json["written"]) == (3, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("number words", "NumberWords"),
+        ("3d maps", "Environment3dMaps"),
+        ("task", "MyTask"),
+        ("none", "MyNone"),
+        ("--", "MyEnvironment"),
+        ("über-test", "BerTest"),
+    ],
+)
+def test_any_text_becomes_the_name_of_a_class(text: str, name: str) -> None:
+    assert class_name(text) == name
+    assert name.isidentifier()
+
+
+SMALL = ("-o", "tasks.limit=12", "-o", "train.num_epochs=1", "-o", "train.batch_size=6")
+
+
+@pytest.fixture
+def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A git that knows no user, signs with a key that is not there and runs a failing hook."""
+    hooks = tmp_path / "hooks"
+    hooks.mkdir()
+    for name in ("pre-commit", "reference-transaction"):
+        (hooks / name).write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+        (hooks / name).chmod(0o755)
+    file = tmp_path / "gitconfig"
+    file.write_text(f"[commit]\ngpgSign = true\n[core]\nhooksPath = {hooks}\n", encoding="utf-8")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(file))
+    return tmp_path
+
+
+def test_a_whole_run_is_done_and_explained(cli: Cli, tmp_path: Path) -> None:
+    done = cli(tmp_path, "quickstart", "place", *SMALL)
+    assert done.code == 0
+    assert re.findall(r"^Step \d", done.out, re.MULTILINE) == ["Step 1", "Step 2"]
+    headings = re.findall(r"^(.+)\n─+$", done.out, re.MULTILINE)
+    assert headings == [
+        "The training log is the skills branch",
+        "Before and after, on tasks that training never saw",
+        "Where to look next",
+    ]
+    assert "(simulated models)" in done.out
+
+
+def test_in_a_file_no_line_is_ragged(cli: Cli, tmp_path: Path) -> None:
+    done = cli(tmp_path, "quickstart", "place", *SMALL)
+    for text in (done.out, done.err):
+        assert not re.search(r"[ \t\r]$|\n\n\n|\x1b", text, re.MULTILINE)
+    lines = [line for line in done.out.splitlines() if str(tmp_path) not in line]
+    assert max(map(len, lines)) <= 80
+
+
+def test_with_json_stdout_has_steps_and_epoch_ends_alone(cli: Cli, tmp_path: Path) -> None:
+    done = cli(tmp_path, "quickstart", "place", "--json", *SMALL)
+    told = [json.loads(line) for line in done.out.splitlines()]
+    assert [(one["kind"], one["step"]) for one in told] == [
+        ("step", 1),
+        ("step", 2),
+        ("slow_update", 2),
+    ]
+    assert "Where to look next" in done.err
+
+
+def test_it_works_whatever_git_knows_of_the_user(
+    cli: Cli, nobody: Path, git: Callable[..., str]
+) -> None:
+    done = cli(nobody, "-q", "quickstart", "place", *SMALL)
+    assert done.code == 0, done.err
+    authors = git(nobody / "place", "log", "--format=%an", "skillopt/quickstart")
+    assert set(authors.splitlines()) == {"Quickstart"}
+
+
+def test_the_commands_to_go_on_with_can_be_copied(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    told = cli(tmp_path, "quickstart", "a place", *SMALL).out
+    assert f"  cd '{tmp_path / 'a place'}'\n" in told
+    assert 'bin:$PATH"\n' in told
+
+
+def test_a_folder_in_use_is_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "skillopt.yaml").write_text("mine\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="nothing was written"):
+        make_repository(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["skillopt.yaml"]
+
+
+def test_the_example_starts_from_one_clean_commit(tmp_path: Path, git: Callable[..., str]) -> None:
+    make_repository(tmp_path / "place")
+    assert git(tmp_path / "place", "rev-list", "--count", "main") == "1"
+    assert git(tmp_path / "place", "status", "--porcelain") == ""

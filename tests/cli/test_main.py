@@ -7,8 +7,20 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
-from skillopt_ci.cli.main import CLOSED_PIPE, COMMANDS, cli, main
+from skillopt_ci.cli.main import (
+    CLOSED_PIPE,
+    COMMANDS,
+    LazyGroup,
+    cli,
+    compose,
+    main,
+    without_secrets,
+    write_report,
+)
 from skillopt_ci.errors import BudgetExhausted, ConfigError, ExitCode
 
 ERRORS = {
@@ -126,3 +138,113 @@ def test_help_imports_nothing_but_click() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_of_the_table_exists(name: str) -> None:
     assert isinstance(cli.get_command(click.Context(cli), name), click.Command)
+
+
+BROKEN = 'raise RuntimeError("imported")\n'
+
+
+GREET = """import click
+
+
+@click.command()
+def greet_command():
+    click.echo("hello")
+"""
+
+
+@pytest.fixture
+def group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> LazyGroup:
+    package = f"lazy_{abs(hash(request.node.name))}"
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "greet.py").write_text(GREET, encoding="utf-8")
+    (tmp_path / package / "broken.py").write_text(BROKEN, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return LazyGroup(
+        "app",
+        commands_by_name={
+            "greet": (f"{package}.greet", "Say hello."),
+            "broken": (f"{package}.broken", "Fail on import."),
+        },
+    )
+
+
+def test_a_command_is_found_by_name(group: LazyGroup) -> None:
+    assert CliRunner().invoke(group, ["greet"]).output == "hello\n"
+
+
+def test_help_lists_summaries_without_importing(group: LazyGroup) -> None:
+    result = CliRunner().invoke(group, ["--help"])
+    assert result.exit_code == 0
+    assert "Say hello." in result.output
+    assert "Fail on import." in result.output
+
+
+def test_only_the_named_command_is_imported(group: LazyGroup) -> None:
+    result = CliRunner().invoke(group, ["broken"])
+    assert str(result.exception) == "imported"
+
+
+def test_a_misspelt_command_gets_the_nearest(group: LazyGroup) -> None:
+    result = CliRunner().invoke(group, ["gret"])
+    assert result.exit_code == 2
+    assert "no command 'gret'. Did you mean greet?" in result.output
+
+
+def test_an_unknown_option_is_not_taken_for_a_command(group: LazyGroup) -> None:
+    assert "No such option" in CliRunner().invoke(group, ["--gret"]).output
+
+
+def test_an_unknown_name_is_no_command(group: LazyGroup) -> None:
+    assert group.get_command(click.Context(group), "nothing") is None
+
+
+def test_the_report_holds_versions_command_and_traceback() -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        _ = 1 / 0
+    report = compose(caught.value, ["step", "-v"], {})
+    assert "command: skillopt-ci step -v" in report
+    assert "pydantic 2." in report
+    assert report.rstrip().endswith("ZeroDivisionError: division by zero")
+
+
+@given(st.text(st.characters(categories=["L", "N"]), min_size=9), st.text(), st.text())
+def test_values_of_secret_variables_never_survive(secret: str, before: str, after: str) -> None:
+    assert secret not in without_secrets(before + secret + after, {"MY_API_KEY": secret})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "key sk-proj-abcdefgh12345678 refused",
+        "Authorization: Bearer abcdefgh12345678",
+        "https://me:abcdefgh12345678@example.org/r.git",
+        "ghp_abcdefgh12345678",
+    ],
+)
+def test_keys_are_known_by_their_shape(text: str) -> None:
+    assert "abcdefgh12345678" not in without_secrets(text, {})
+
+
+def test_plain_words_stay() -> None:
+    text = "https://example.org/a@b task-12345678 HOME=/home/me"
+    assert without_secrets(text, {"HOME": "/home/me", "TOKEN": ""}) == text
+
+
+def test_the_report_is_a_file_that_only_its_owner_reads(tmp_path: Path) -> None:
+    where = write_report(ValueError("boom"), [], {}, tmp_path)
+    (file,) = tmp_path.iterdir()
+    assert str(file) in where
+    assert "boom" in file.read_text(encoding="utf-8")
+    assert file.stat().st_mode & 0o077 == 0
+
+
+def test_without_a_place_for_a_file_the_report_is_told(tmp_path: Path) -> None:
+    where = write_report(ValueError("boom"), [], {}, tmp_path / "missing")
+    assert "ValueError: boom" in where
+
+
+def test_on_a_runner_the_report_is_also_told(tmp_path: Path) -> None:
+    told = write_report(ValueError("boom"), [], {"CI": "true"}, tmp_path)
+    assert "ValueError: boom" in told

@@ -1,17 +1,42 @@
 from __future__ import annotations
 
+import io
+import json
+import re
+import stat
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_ci.cli.options import Globals
+from skillopt_ci.cli.show import print_diff
+from skillopt_ci.errors import ExitCode
+from skillopt_ci.git.locks import run_lock
+from skillopt_ci.report.terminal import LOG_HEADINGS
+from skillopt_ci.training.offline_eval import NamedSkill
+
 if TYPE_CHECKING:
-    from tests.cli.conftest import Cli
+    from tests.cli.conftest import Cli, Done
 
 
 def test_a_step_is_shown_with_its_diff(cli: Cli, trained: Path) -> None:
     done = cli(trained, "show", "1")
     assert done.code == 0
     assert done.out.startswith("Step 1, epoch 1 (simulated models)\n")
-    for part in ("training tasks", "reasoning", "edit 1", "verdict", "before", "+++ b/SKILL.md"):
+    for part in (
+        "training tasks",
+        "reasoning",
+        "edit 1",
+        "verdict",
+        "selection tasks",
+        "+++ b/SKILL.md",
+    ):
         assert f"\n{part}" in done.out
     assert "\x1b" not in done.out
 
@@ -26,3 +51,373 @@ def test_a_step_that_is_not_there_is_an_error_that_tells_which_are(cli: Cli, tra
     done = cli(trained, "show", "3")
     assert done.code == 2
     assert "has no step 3: its steps are 1 to 2" in done.err
+
+
+def test_the_run_at_a_glance(cli: Cli, trained: Path) -> None:
+    done = cli(trained, "status")
+    assert done.code == 0
+    assert done.out.startswith("Run quickstart (simulated models)\n")
+    assert re.search(r"last step +2 \(epoch 1\)\n", done.out)
+    assert re.search(r"  target +\d+ calls", done.out)
+    assert re.search(r"    selection +\d+ calls", done.out)
+    assert done.err == ""
+
+
+def test_json_is_one_object(cli: Cli, trained: Path, git: Callable[..., str]) -> None:
+    found = cli(trained, "status", "--json").json
+    assert found["commit"] == git(trained, "rev-parse", "skillopt/quickstart")
+    assert (found["run"], found["step"], found["simulated"]) == ("quickstart", 2, True)
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("--depth=1",), ("--depth=1", "--single-branch", "--branch=main")]
+)
+def test_any_clone_without_configuration_or_tasks_will_do(
+    cli: Cli, clone: Callable[..., Path], options: tuple[str, ...]
+) -> None:
+    folder = clone(*options)
+    for path in [folder / "skillopt.yaml", *folder.glob("tasks/*")]:
+        path.unlink()
+    done = cli(folder, "status")
+    assert (done.code, done.err) == (0, "")
+    assert re.search(r"last step +2", done.out)
+
+
+def test_reading_leaves_no_trace(cli: Cli, done: Path, git: Callable[..., str]) -> None:
+    before = git(done, "for-each-ref"), git(done, "status", "--porcelain=v2")
+    for command in (("status",), ("log",), ("show", "1")):
+        assert cli(done, *command).code == 0
+    assert (git(done, "for-each-ref"), git(done, "status", "--porcelain=v2")) == before
+
+
+def test_a_run_that_has_not_started_says_how_to_start_it(cli: Cli, untrained: Path) -> None:
+    done = cli(untrained, "status")
+    assert done.code == 2
+    assert "Run 'quickstart' has not started" in done.err
+    assert "skillopt-ci step" in done.err
+
+
+MORE = ("-o", "train.num_epochs=2")
+
+
+ENDS = (*MORE, "-o", "optimizer.use_slow_update=true")
+
+
+SCHEDULED = (*ENDS, "-o", "schedule.slow_update=scheduled")
+
+
+TESTED = ("-o", "evaluation.eval_test=true")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence", "work"),
+    [
+        ((), "nothing: all 2 steps are done", "done"),
+        (MORE, "step 3 of 4, by `step` or `run`", "step"),
+        (ENDS, "the end of epoch 1, then step 3 of 4, by `step` or `run`", "epoch_end"),
+        (ENDS[2:], "the end of epoch 1, by `step` or `run`", "epoch_end"),
+        (
+            SCHEDULED,
+            "step 3 of 4, by `step` or `run`; the end of epoch 1 is due, by `slow-update`",
+            "step",
+        ),
+        (SCHEDULED[2:], "the end of epoch 1, by `slow-update`", "epoch_end"),
+        (TESTED, "the tests and the summary, by `run` or `finish`; all 2 steps are done", "finish"),
+    ],
+)
+def test_what_is_next_is_said_where_the_configuration_is(
+    cli: Cli, trained: Path, options: tuple[str, ...], sentence: str, work: str
+) -> None:
+    assert next_said(cli(trained, "status", *options)) == sentence
+    assert cli(trained, "status", "--json", *options).json["next"] == work
+
+
+def test_a_finished_run_has_nothing_next(cli: Cli, finished: Path) -> None:
+    ends = ("-o", "optimizer.use_slow_update=true")
+    assert next_said(cli(finished, "status", *TESTED, *ends)) == "nothing: all 2 steps are done"
+
+
+def test_without_the_configuration_nothing_is_guessed(
+    cli: Cli, done: Path, git: Callable[..., str]
+) -> None:
+    git(done, "rm", "--quiet", "skillopt.yaml")
+    assert not re.search("^next ", cli(done, "status").out, re.MULTILINE)
+    found = cli(done, "status", "--json").json
+    assert (found["next"], found["steps"], found["epoch_end_due"]) == (None, None, None)
+
+
+def test_a_candidate_that_waits_is_in_flight(cli: Cli, done: Path, git: Callable[..., str]) -> None:
+    proposing = ("-o", "model.optimizer.seed=1")  # by which this step has something to propose
+    halfway = cli(done, "step", "--until-candidate", *MORE, *proposing)
+    assert halfway.code == 0, halfway.err
+    commit = git(done, "rev-parse", "skillopt-candidate/quickstart")
+    told = cli(done, "status")
+    assert f"step 3: its candidate {commit[:10]} waits to be measured\n" in told.out
+    assert next_said(told) == "the verdict on it, by `step` or `run`"
+    found = cli(done, "status", "--json", *MORE).json
+    assert found["in_flight"] == {"what": "step 3", "commit": commit}
+    assert (found["next"], found["steps"]) == ("verdict", 4)
+
+
+def test_the_end_of_an_epoch_in_flight_is_told_by_its_number(
+    cli: Cli, ended: Path, git: Callable[..., str]
+) -> None:
+    found = git(ended, "log", "-1", "--format=%H", "--grep=Epoch-End", "skillopt/quickstart")
+    git(ended, "update-ref", "refs/heads/skillopt-candidate/quickstart", found)
+    assert re.search(r"^in flight +end of epoch 1: ", cli(ended, "status").out, re.MULTILINE)
+
+
+def test_a_process_at_work_in_the_clone_is_told(cli: Cli, trained: Path) -> None:
+    assert cli(trained, "status", "--json").json["at_work"] is False
+    with run_lock(trained / ".git", "quickstart"):
+        told = cli(trained, "status")
+        assert "another skillopt-ci is training this run in this clone now\n" in told.out
+        assert cli(trained, "status", "--json").json["at_work"] is True
+    assert "at work" not in cli(trained, "status").out
+
+
+def test_a_skill_changed_by_hand_is_measured_first(
+    cli: Cli, done: Path, git: Callable[..., str]
+) -> None:
+    git(done, "checkout", "--quiet", "skillopt/quickstart")
+    skill = done / "skills/ledger/SKILL.md"
+    skill.write_text(f"{skill.read_text(encoding='utf-8')}\nBe brief.\n", encoding="utf-8")
+    git(done, "commit", "--quiet", "--all", "--message", "Be brief")
+    git(done, "checkout", "--quiet", "main")
+    assert next_said(cli(done, "status", *MORE)) == (
+        "measure the skill again, which was changed by hand; then step 3 of 4, by `step` or `run`"
+    )
+
+
+def next_said(told: Done) -> str:
+    """The row of what is next, unfolded."""
+    lines = told.out.splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("next "))
+    more = takewhile(lambda line: line.startswith("     "), lines[start + 1 :])
+    return " ".join(part.strip() for part in (lines[start].removeprefix("next"), *more))
+
+
+@pytest.fixture
+def long(done: Path, git: Callable[..., str]) -> Path:
+    """A run with 201 events: steps of more digits, long reasons."""
+    branch, file = "skillopt/quickstart", done / ".skillopt/quickstart/history.jsonl"
+    git(done, "checkout", "--quiet", branch)
+    start, *_, step = file.read_text(encoding="utf-8").splitlines()
+    steps = [json.dumps({**json.loads(step), "step": n, "epoch": n // 9}) for n in range(1, 200)]
+    asked = {**json.loads(start), "action": "measure_again", "reason": "the scorer changed " * 9}
+    file.write_text("\n".join([start, *steps, json.dumps(asked)]) + "\n", encoding="utf-8")
+    git(done, "commit", "--quiet", "--all", "--message", "Train for long")
+    git(done, "checkout", "--quiet", "main")
+    return done
+
+
+def test_events_are_listed_oldest_first(cli: Cli, trained: Path) -> None:
+    title, heading, *rows = cli(trained, "log").out.splitlines()
+    assert title == "Run quickstart (simulated models)"
+    assert heading.split() == [
+        *("step", "epoch", "before", "after", "best", "edits", "words", "verdict")
+    ]
+    assert [row.split()[0] for row in rows] == ["–", "1", "2"]
+    assert rows[0].endswith("start: training starts")
+
+
+def test_only_the_last_events_are_listed_if_asked(cli: Cli, trained: Path) -> None:
+    title, _, row = cli(trained, "log", "-n", "1").out.splitlines()
+    assert title.endswith(", newest 1 of 3 events (see --all)")
+    assert row.startswith("2 ")
+
+
+def test_of_a_long_history_the_newest_are_listed(cli: Cli, long: Path) -> None:
+    title, _, *rows = cli(long, "log").out.splitlines()
+    assert title.endswith("newest 40 of 201 events (see --all)")
+    steps = [row.split()[0] for row in rows if not row.startswith(" ")]
+    assert steps == [*map(str, range(161, 200)), "–"]
+    assert len(cli(long, "log", "--json").out.splitlines()) == 201
+    title, _, *rows = cli(long, "log", "--all").out.splitlines()
+    assert title == "Run quickstart (simulated models)"
+    assert sum(not row.startswith(" ") for row in rows) == 201
+
+
+def test_all_and_a_number_contradict_each_other(cli: Cli, trained: Path) -> None:
+    done = cli(trained, "log", "-n", "1", "--all")
+    assert (done.code, "either a --number or --all" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("width", "left_out"),
+    [
+        (40, {"words", "edits", "epoch"}),
+        (60, {"words", "edits", "epoch"}),
+        (80, set()),
+        (120, set()),
+    ],
+)
+def test_a_narrow_terminal_gets_fewer_columns(
+    cli: Cli, long: Path, monkeypatch: pytest.MonkeyPatch, width: int, left_out: set[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    _, *lines = cli(long, "log").out.splitlines()
+    assert max(map(len, lines)) <= width
+    heading = lines[0]
+    assert set(LOG_HEADINGS) - set(heading.split()) == left_out
+
+
+def test_json_is_one_object_per_event(cli: Cli, trained: Path) -> None:
+    lines = cli(trained, "log", "--json").out.splitlines()
+    assert [json.loads(line)["kind"] for line in lines] == ["start", "step", "step"]
+
+
+LONG = "Write every date as year, month and day with hyphens between, and never with words for it"
+
+
+_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Screen(io.StringIO):
+    """A terminal as far as programs can tell."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(before: str, after: str, *, columns: int = 80, stream: io.StringIO | None = None) -> str:
+    stream = io.StringIO() if stream is None else stream
+    settings = Globals({"COLUMNS": str(columns), "TERM": "xterm-256color"}, Path())
+    with redirect_stdout(stream):
+        print_diff(NamedSkill("initial", before), NamedSkill("current", after), settings)
+    return stream.getvalue()
+
+
+def test_changed_words_stand_in_brackets_without_colour() -> None:
+    told = shown("# Dates\nWrite dates day first.\n", "# Dates\nWrite dates year first.\n")
+    assert told.splitlines() == [
+        "− initial, 6 words",
+        "+ current, 6 words",
+        "1 line removed or changed, 1 line added or changed",
+        "",
+        "  # Dates",
+        "− Write dates [-day-] first.",
+        "+ Write dates {+year+} first.",
+    ]
+
+
+def test_a_new_line_needs_no_brackets() -> None:
+    assert shown("# Dates\n", f"# Dates\n{LONG[:39]}\n").endswith(f"\n+ {LONG[:39]}\n")
+
+
+def test_a_terminal_has_colours_and_the_same_words() -> None:
+    before, after = "Write dates day first.\n", "Write dates year first.\n"
+    coloured = shown(before, after, stream=Screen())
+    assert "\x1b[1;4;32myear" in coloured
+    assert "+ Write dates year first." in _ESCAPE.sub("", coloured).splitlines()
+
+
+def test_long_lines_are_folded_between_words_and_keep_their_sign() -> None:
+    lines = shown(f"{LONG}.\n", f"{LONG} at all.\n", columns=40).splitlines()[4:]
+    assert all(len(line) <= 40 for line in lines)
+    assert {line[0] for line in lines} == {"−", "+"}
+    words = " ".join(line[2:] for line in lines if line[0] == "+")
+    assert words.replace("{+", "").replace("+}", "") == f"{LONG} at all."
+
+
+def test_equal_texts_are_said_to_be_equal() -> None:
+    assert shown("a\n", "a\n") == "The skill is the same in initial and current.\n"
+
+
+@pytest.mark.parametrize("text", ["\x1b[2J", "::error::x", "##[error]x"])
+def test_what_a_model_wrote_commands_neither_terminal_nor_runner(text: str) -> None:
+    told = shown("a\n", f"{text}\n")
+    assert text not in told
+    assert not re.search(r"^\s*::", told, re.MULTILINE)
+
+
+@given(st.text(), st.text())
+def test_whatever_changed_commands_nobody(before: str, after: str) -> None:
+    lines = shown(before, after, columns=30).splitlines()
+    assert all(re.search(r"\x1b|##\[", line) is None for line in lines)
+
+
+def test_the_run_is_compared_from_its_start_to_now(cli: Cli, trained: Path) -> None:
+    done = cli(trained, "diff")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("− initial, ")
+    assert "\x1b" not in done.out
+    assert all(len(line) <= 80 for line in done.out.splitlines())
+
+
+def test_versions_are_words_steps_refs_and_files(
+    cli: Cli, done: Path, git: Callable[..., str]
+) -> None:
+    (done / "mine.md").write_text("# Mine\n", encoding="utf-8")
+    last = git(done, "rev-parse", "skillopt/quickstart")
+    assert "the same in step 2 and current" in cli(done, "diff", "2", "current").out
+    assert f"the same in step 2 and {last}" in cli(done, "diff", "2", last).out
+    assert "the same in initial and main" in cli(done, "diff", "initial", "main").out
+    assert "+ mine.md, 2 words" in cli(done, "diff", "best", "mine.md").out
+
+
+def test_json_has_a_diff_that_git_could_apply(cli: Cli, trained: Path) -> None:
+    found = cli(trained, "diff", "--json").json
+    assert found["before"]["name"] == "initial"
+    assert found["lines_added"] > 0
+    assert found["diff"].startswith("--- a/SKILL.md\n+++ b/SKILL.md\n")
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [("9", "has no step 9: its steps are 1 to 2"), ("inital", "Did you mean initial?")],
+)
+def test_a_version_that_is_not_there(cli: Cli, trained: Path, word: str, text: str) -> None:
+    done = cli(trained, "diff", word)
+    assert done.code == 2
+    assert text in done.err
+
+
+def test_steps_that_were_squashed_away_are_told_so(
+    cli: Cli, done: Path, git: Callable[..., str]
+) -> None:
+    git(done, "merge", "--quiet", "--squash", "skillopt/quickstart")
+    git(done, "commit", "--quiet", "-m", "Take it all in")
+    git(done, "branch", "--quiet", "-D", "skillopt/quickstart")
+    told = cli(done, "diff", "1")
+    assert told.code == 2
+    assert "not in the history of this clone any more" in told.err
+    assert cli(done, "diff").code == 0
+
+
+KEPT = "skillopt/quickstart:.skillopt/quickstart/best_skill.md"
+
+
+def test_the_best_skill_is_printed_to_the_last_byte(
+    cli, done: Path, git: Callable[..., str]
+) -> None:
+    result = cli(done, "best")
+    assert result.code == ExitCode.DONE
+    assert result.out.removesuffix("\n") == git(done, "show", KEPT)
+    assert result.out.endswith("\n")
+
+
+def test_it_is_written_to_a_file_that_keeps_its_mode(cli, done: Path, tmp_path: Path) -> None:
+    file = tmp_path / "SKILL.md"
+    file.write_text("old", encoding="utf-8")
+    file.chmod(0o640)
+    result = cli(done, "best", "--output", file)
+    assert (result.code, result.out) == (ExitCode.DONE, "")
+    assert file.read_text(encoding="utf-8") == cli(done, "best").out
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_place_that_cannot_be_written_is_named(cli, done: Path, tmp_path: Path) -> None:
+    result = cli(done, "best", "--output", tmp_path / "absent" / "SKILL.md")
+    assert (result.code, "cannot be written" in result.err) == (ExitCode.USAGE, True)
+
+
+def test_programs_get_it_with_its_score(cli, done: Path) -> None:
+    found = cli(done, "best", "--json").json
+    assert found["text"] == cli(done, "best").out
+    assert (found["run"], found["tasks"], found["simulated"]) == ("quickstart", 16, True)
+
+
+def test_a_run_that_has_not_started_has_none(cli, fresh: Path) -> None:
+    assert cli(fresh, "best").code == ExitCode.USAGE

@@ -11,6 +11,8 @@ from skillopt_ci.cli.options import Globals
 from skillopt_ci.errors import ExitCode
 
 Edit = Callable[[Path, str, str], None]
+
+
 GitText = Callable[..., str]
 
 

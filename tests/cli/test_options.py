@@ -1,10 +1,11 @@
+import io
 from pathlib import Path
 
 import click
 import pytest
 
 from skillopt_ci.cli.main import main
-from skillopt_ci.cli.options import Globals, global_options
+from skillopt_ci.cli.options import Globals, build_console, global_options, wants_colour
 
 
 @click.group()
@@ -72,3 +73,30 @@ def test_globals_of_the_process_are_a_snapshot(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("SKILLOPT_TEST_LATER", "1")
     assert "SKILLOPT_TEST_LATER" not in settings.environ
     assert settings.cwd == Path.cwd()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "environ", "wanted"),
+    [
+        (Terminal(), {"TERM": "xterm"}, True),
+        (Terminal(), {"TERM": "xterm", "NO_COLOR": "1"}, False),
+        (Terminal(), {"TERM": "xterm", "NO_COLOR": ""}, True),
+        (Terminal(), {"TERM": "dumb"}, False),
+        (io.StringIO(), {"TERM": "xterm"}, False),
+    ],
+)
+def test_colour_is_for_capable_terminals(
+    stream: io.StringIO, environ: dict[str, str], wanted: bool
+) -> None:
+    assert wants_colour(stream, environ) is wanted
+
+
+def test_text_is_printed_as_it_is() -> None:
+    stream = io.StringIO()
+    build_console(stream, {}).print("[red]not markup[/red] :smile: 'x' 42")
+    assert stream.getvalue() == "[red]not markup[/red] :smile: 'x' 42\n"

@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skillopt_ci.cli.build import check_computers, find_skill, learn_secrets, open_session
+from skillopt_ci.cli.options import Globals
+from skillopt_ci.config.config import Config
+from skillopt_ci.config.loading import Loaded, load
+from skillopt_ci.config.rollout import ComputerBlock
+from skillopt_ci.errors import ConfigError, SkilloptError, UsageError
+from skillopt_ci.messages import Message
+from skillopt_ci.progress import Event, Note, silent
+from skillopt_ci.redaction import HIDDEN, Redactor
+from skillopt_ci.rollout.computer_pool import open_computer_pool
+from skillopt_ci.tasks.task import ComputerTask, Splits, Task
+from skillopt_ci.training.run_context import Session
+
+Edit = Callable[[Path, str, str], None]
+
+
+@pytest.fixture
+def settings(untrained: Path) -> Globals:
+    return Globals(environ=dict(os.environ), cwd=untrained)
+
+
+def test_the_parts_are_those_of_the_configuration(settings: Globals, untrained: Path) -> None:
+    session = open_session(settings, silent)
+    assert (session.config.run, session.skill_path) == ("quickstart", "skills/ledger/SKILL.md")
+    assert [len(part) for part in (session.splits.train, session.selection, session.test)] == [
+        *(16, 16, 16)
+    ]
+    assert session.ledger.root == untrained.resolve()
+    assert session.simulated
+
+
+def test_the_cache_is_inside_git_unless_said_otherwise(settings: Globals, untrained: Path) -> None:
+    def cache(*overrides: str) -> Path | None:
+        return open_session(replace(settings, overrides=overrides), silent).cache_path
+
+    assert cache() == untrained.resolve() / ".git/skillopt-ci/calls.sqlite"
+    assert cache("cache.path=calls.db") == untrained / "calls.db"
+    assert cache("cache.enabled=false") is None
+
+
+def test_scores_do_not_compare_when_what_they_depend_on_changes(settings: Globals) -> None:
+    def measured_under(*overrides: str) -> str:
+        return open_session(replace(settings, overrides=overrides), silent).measured_under
+
+    assert measured_under("train.num_epochs=9") == measured_under()
+    assert measured_under("evaluation.sel_env_num=3") != measured_under()
+    assert measured_under("model.target.seed=1") != measured_under()
+
+
+def test_a_configuration_in_a_subfolder_starts_its_paths_there(
+    settings: Globals, fresh: Path
+) -> None:
+    (fresh / "skillopt.yaml").rename(fresh / "skills" / "skillopt.yaml")
+    (fresh / "tasks").rename(fresh / "skills" / "tasks")
+    over = ("skill=ledger/SKILL.md",)
+    inside = replace(settings, cwd=fresh, config=Path("skills/skillopt.yaml"), overrides=over)
+    assert open_session(inside, silent).skill_path == "skills/ledger/SKILL.md"
+
+
+def test_a_skill_outside_of_the_repository_is_refused(settings: Globals) -> None:
+    outside = replace(settings, overrides=("skill=../SKILL.md",))
+    with pytest.raises(ConfigError, match=r"skill: \.\./SKILL\.md is outside of the repository"):
+        open_session(outside, silent)
+
+
+def test_a_scorer_that_cannot_work_is_found_at_once(settings: Globals) -> None:
+    scorer = "scorer={type: command, command: [no-such-program]}"
+    with pytest.raises(SkilloptError, match="no-such-program"):
+        open_session(replace(settings, overrides=(scorer,)), silent)
+
+
+def test_prompts_of_the_repository_s_own_are_used(settings: Globals, fresh: Path) -> None:
+    (fresh / "prompts").mkdir()
+    (fresh / "prompts/target.md").write_text("Be brief.\n\n{skill}\n", encoding="utf-8")
+    own = replace(settings, cwd=fresh, overrides=("prompts=prompts",))
+    assert open_session(own, silent).prompts.target("S").startswith("Be brief.")
+
+
+def test_warnings_of_the_configuration_are_told(settings: Globals, fresh: Path) -> None:
+    (fresh / "skillopt.yaml").write_text(
+        "env: {skill_init: skills/ledger/SKILL.md, split_dir: split}\n"
+        "model: {target: m, optimizer: m}\nevaluation: {use_gate: true}\n",
+        encoding="utf-8",
+    )
+    for split in ("train", "val", "test"):
+        (fresh / "split" / split).mkdir(parents=True)
+        item = f'[{{"id": "{split}", "question": "{split}?", "answers": ["yes"]}}]'
+        (fresh / "split" / split / "items.json").write_text(item, encoding="utf-8")
+    told: list[Event] = []
+
+    def note(event: Event) -> None:
+        told.append(event)
+
+    over = ("run=x", "scorer={type: exact}")
+    open_session(replace(settings, cwd=fresh, overrides=over), note)
+    assert any(isinstance(event, Note) and event.level == "warning" for event in told)
+
+
+ENVIRON = {
+    "MODEL_KEY_X": "of-the-model-0123",
+    "AGENT_TOKEN": "of-the-agent-0123",
+    "GRADER_SECRET": "of-the-grader-0123",
+    "PART_PASSWORD": "of-a-part-0123",
+    "LANGUAGE": "not-a-secret-0123",
+}
+
+
+def loaded(root: Path, **sections: Any) -> Loaded:
+    settings = {
+        "run": "r",
+        "skill": "SKILL.md",
+        "tasks": {"train": "a", "selection": "b"},
+        "model": {
+            "target": {
+                "provider": "command",
+                "model": "agent",
+                "command": ["agent"],
+                "env": ["AGENT_TOKEN", "LANGUAGE"],
+            },
+            "optimizer": {"provider": "openai", "model": "m", "api_key_env": "MODEL_KEY_X"},
+            "judge": {"provider": "openai", "model": "m", "api_key_file": "key"},
+        },
+        **sections,
+    }
+    return Loaded(Config.model_validate(settings), root / "skillopt.yaml", root)
+
+
+def command(name: str) -> dict[str, Any]:
+    return {"type": "command", "command": ["grade"], "env": [name, "LANGUAGE"]}
+
+
+def test_keys_files_and_what_programs_are_given_are_learnt(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("of-the-file-0123\n", encoding="utf-8")
+    parts = {"type": "all", "of": [command("PART_PASSWORD"), {"type": "exact"}]}
+    redact = Redactor()
+    learn_secrets(redact, loaded(tmp_path, scorer=parts), ENVIRON)
+    for secret in ("of-the-model-0123", "of-the-agent-0123", "of-the-file-0123", "of-a-part-0123"):
+        assert redact(f"<{secret}>") == f"<{HIDDEN}>"
+    assert redact("not-a-secret-0123 of-the-grader-0123") == "not-a-secret-0123 of-the-grader-0123"
+    learn_secrets(redact, loaded(tmp_path, scorer=command("GRADER_SECRET")), ENVIRON)
+    assert redact("of-the-grader-0123") == HIDDEN
+
+
+def test_what_is_not_there_is_no_error(tmp_path: Path) -> None:
+    redact = Redactor()
+    learn_secrets(redact, loaded(tmp_path), {})
+    assert redact("anything") == "anything"
+
+
+SKILL = "skills/ledger/SKILL.md"
+
+
+GitText = Callable[..., str]
+
+
+def session(folder: Path) -> Session:
+    return open_session(Globals(environ=dict(os.environ), cwd=folder), silent)
+
+
+def test_kept_words_read_the_newest_commit_of_the_run(trained: Path, git: GitText) -> None:
+    here = session(trained)
+    current = find_skill(here, "current", trained).text
+    assert current == git(trained, "show", f"skillopt/quickstart:{SKILL}") + "\n"
+    assert find_skill(here, "initial", trained).text == git(trained, "show", f"main:{SKILL}") + "\n"
+    best = git(trained, "show", "skillopt/quickstart:.skillopt/quickstart/best_skill.md")
+    assert find_skill(here, "best", trained).text == best + "\n"
+    assert best != git(trained, "show", f"main:{SKILL}")
+
+
+def test_a_file_is_read_as_it_stands_here(done: Path) -> None:
+    (done / "draft.md").write_text("# Draft\n", encoding="utf-8")
+    assert find_skill(session(done), "draft.md", done).text == "# Draft\n"
+
+
+def test_the_empty_file_is_a_skill_too(done: Path) -> None:
+    (done / "empty.md").write_text("", encoding="utf-8")
+    assert find_skill(session(done), "empty.md", done).text == ""
+
+
+def test_a_ref_means_the_run_s_skill_there_or_any_file_of_it(done: Path) -> None:
+    here = session(done)
+    assert find_skill(here, "main", done).text == find_skill(here, f"main:{SKILL}", done).text
+    assert find_skill(here, "main:skillopt.yaml", done).text.startswith("# The example")
+
+
+@pytest.mark.parametrize("word", ["no-such-thing", "main:no/such/file", "--all", "../.."])
+def test_a_word_that_means_nothing_says_what_was_looked_for(trained: Path, word: str) -> None:
+    with pytest.raises(UsageError, match=rf"names no skill: .*{SKILL}.*best, current, initial"):
+        find_skill(session(trained), word, trained)
+
+
+def test_a_misspelt_word_gets_the_nearest(trained: Path) -> None:
+    with pytest.raises(UsageError) as told:
+        find_skill(session(trained), "inital", trained)
+    assert told.value.hint == "Did you mean initial?"
+
+
+def test_a_file_that_is_no_text_is_refused(done: Path) -> None:
+    (done / "picture.md").write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match=r"picture\.md is not UTF-8"):
+        find_skill(session(done), "picture.md", done)
+
+
+def test_before_the_start_the_skill_is_its_own_initial_but_there_is_no_best(
+    untrained: Path,
+) -> None:
+    here = session(untrained)
+    initial = find_skill(here, "initial", untrained)
+    assert initial.text == find_skill(here, "current", untrained).text
+    with pytest.raises(UsageError, match="has no best skill") as told:
+        find_skill(here, "best", untrained)
+    assert "skillopt-ci step" in told.value.hint
+
+
+AGENT = "rollout.solver={type: agent}"
+
+
+DOCKER = "rollout.computer={type: docker}"
+
+
+def check(root: Path, block: ComputerBlock | None, *overrides: str) -> None:
+    own = None if block is None else ComputerTask(block)
+    task = Task("greet", (Message("user", "Say hello."),), computer=own)
+    loaded = load(root / "skillopt.yaml", overrides)
+    places = open_computer_pool(loaded.config, root, dict(os.environ))
+    check_computers(Splits((task,), (), ()), loaded.config, places)
+
+
+def refusal(root: Path, block: ComputerBlock | None, *overrides: str) -> str | None:
+    """Why a run with such a task is not begun, None if it is begun."""
+    try:
+        check(root, block, *overrides)
+    except UsageError as error:
+        return error.message
+    return None
+
+
+@pytest.mark.parametrize(
+    ("block", "overrides", "said"),
+    [
+        (None, [AGENT], "rollout.solver: agent needs a computer"),
+        (ComputerBlock(), [], "task 'greet' needs a computer"),
+        (None, [AGENT, DOCKER], "agent needs a container, and no image is named for task 'greet'"),
+        (ComputerBlock(), [DOCKER], "task 'greet' needs a container, and no image is named"),
+    ],
+)
+def test_what_is_missing_is_told(
+    untrained: Path, block: ComputerBlock | None, overrides: list[str], said: str
+) -> None:
+    assert said in (refusal(untrained, block, *overrides) or "")
+
+
+@pytest.mark.parametrize(
+    ("block", "overrides"),
+    [
+        (None, []),
+        (None, [DOCKER]),
+        (ComputerBlock(image="own:1"), [AGENT, DOCKER]),
+        (ComputerBlock(), [AGENT, DOCKER, "rollout.computer.image=all:1"]),
+        (ComputerBlock(), [AGENT, DOCKER, "rollout.task={image: 'all:1'}"]),
+    ],
+)
+def test_what_is_there_suffices(
+    untrained: Path, block: ComputerBlock | None, overrides: list[str]
+) -> None:
+    assert refusal(untrained, block, *overrides) is None

@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from skillopt_ci.git.process import Git
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Cli
+
+SKILL = "skills/ledger/SKILL.md"
+
+
+def test_initial_and_best_are_compared_on_the_test_tasks(cli: Cli, trained: Path) -> None:
+    done = cli(trained, "eval")
+    lines = done.out.splitlines()
+    assert lines[0] == "test tasks (simulated models)"
+    assert [line.split()[0] for line in lines[2:4]] == ["initial", "best"]
+    assert re.match(
+        r"best minus initial, on the same 16 tasks: [+-]0\.\d{3} ± .* \(95 %\)\.$", lines[4]
+    )
+    assert re.match(r"\d+ fixed, \d+ broken\.$", lines[5])
+
+
+def test_eval_json_is_one_object(cli: Cli, trained: Path) -> None:
+    found = cli(trained, "eval", "initial", "best", "--json").json
+    first, second = found["skills"]
+    assert found["difference"]["hard"] == pytest.approx(second["hard"] - first["hard"])
+    assert (found["split"], found["simulated"], first["tasks"]) == ("test", True, 16)
+
+
+@pytest.mark.parametrize(
+    "word", ["best", "initial", "current", SKILL, "main", f"main:{SKILL}", "skillopt/quickstart~1"]
+)
+def test_a_skill_is_named_in_many_ways(cli: Cli, trained: Path, word: str) -> None:
+    (skill,) = cli(trained, "eval", word, "--json").json["skills"]
+    assert (skill["name"], skill["tasks"]) == (word, 16)
+
+
+@pytest.mark.parametrize(("split", "tasks"), [("train", 16), ("selection", 16), ("all", 48)])
+def test_any_split_can_be_measured(cli: Cli, trained: Path, split: str, tasks: int) -> None:
+    found = cli(trained, "eval", "best", "--split", split, "--json").json
+    assert found["skills"][0]["tasks"] == tasks
+    assert found["difference"] is None
+
+
+def test_the_same_text_is_measured_once(cli: Cli, trained: Path) -> None:
+    off = ("-o", "cache.enabled=false")
+    found = cli(trained, "eval", "main", f"main:{SKILL}", "--json", *off).json
+    assert found["calls"] == 16
+
+
+def test_verbose_adds_the_task_types(cli: Cli, trained: Path) -> None:
+    assert "\n  payment" in cli(trained, "-v", "eval", "best").out
+
+
+def test_three_skills_are_too_many(cli: Cli, trained: Path) -> None:
+    done = cli(trained, "eval", "best", "initial", "current")
+    assert done.code == 2
+    assert "one skill, or two" in done.err
+
+
+def test_a_split_without_tasks_is_refused(
+    cli: Cli, fresh: Path, edit: Callable[[Path, str, str], None]
+) -> None:
+    edit(fresh / "skillopt.yaml", "  test: tasks/test.jsonl", "  # none")
+    done = cli(fresh, "eval", "main")
+    assert done.code == 2
+    assert "names no test tasks" in done.err
+
+
+def test_a_comparison_with_itself_shows_no_difference(cli: Cli, trained: Path) -> None:
+    assert (
+        "tasks: +0.000 ± 0.000 (95 %).\n0 fixed, 0 broken."
+        in cli(trained, "eval", "best", "best").out
+    )
+
+
+def test_json_says_how_sure_it_is_and_whether_anything_is_missing(cli: Cli, trained: Path) -> None:
+    found = cli(trained, "eval", "initial", "best", "--json").json
+    skill = found["skills"][1]
+    low, high = skill["hard_estimate"]["interval"]
+    assert low < skill["hard"] < high or skill["hard"] in (low, high)
+    assert (skill["complete"], skill["error_table"], skill["missing"]) == (True, [], [])
+    assert skill["pessimistic"]["hard"] == pytest.approx(skill["hard"])
+    assert sum(kind["tasks"] for kind in skill["by_type"].values()) == 16
+    low, high = found["difference"]["interval"]
+    assert low <= found["difference"]["hard"] <= high
+
+
+def test_several_attempts_say_how_often_a_task_is_solved_at_all(cli: Cli, trained: Path) -> None:
+    thrice = ("-o", "rollout.attempts=3")
+    found = cli(trained, "eval", "best", "--json", *thrice).json["skills"][0]
+    assert (found["tasks"], found["attempts"]) == (16, 48)
+    assert list(found["pass_at"]) == ["1", "2", "3"]
+    assert found["pass_at"]["1"] == pytest.approx(found["hard"])
+    assert found["pass_hat"]["3"] <= found["pass_at"]["1"] <= found["pass_at"]["3"]
+    assert "best: solved at least once (pass@k): 1: 0." in cli(trained, "eval", "best", *thrice).out
+
+
+def test_verbose_adds_the_lengths_of_conversations(cli: Cli, trained: Path) -> None:
+    line = "best: messages in a conversation: 3, 3, 3 (quartiles)"
+    assert line in cli(trained, "-v", "eval", "best").out
+    assert line not in cli(trained, "eval", "best").out
+
+
+def test_the_same_scorer_gives_the_same_scores(cli: Cli, trained: Path) -> None:
+    done = cli(trained, "-q", "rescore")
+    assert (done.code, done.err) == (0, "")
+    (summary,) = done.out.splitlines()
+    assert " 0 changed." in summary
+    assert "then" in summary
+
+
+def test_another_scorer_is_tried_without_any_call(cli: Cli, done: Path) -> None:
+    (done / "lenient.yaml").write_text("type: regex\npattern: ''\n", encoding="utf-8")
+    found = cli(done, "rescore", "--scorer", "lenient.yaml", "--stage", "selection", "--json").json
+    assert found["calls"] == 0
+    assert {one["stage"] for one in found["attempts"]} == {"selection"}
+    assert all(one["after"]["hard"] == 1.0 for one in found["attempts"])
+    assert any(one["before"]["hard"] == 0.0 for one in found["attempts"])
+
+
+def test_nothing_is_recorded_in_git(cli: Cli, done: Path, git: object) -> None:
+    before = cli(done, "status", "--json").json["commit"]
+    assert cli(done, "rescore", "-o", "scorer={type: regex, pattern: x}").code == 0
+    assert cli(done, "status", "--json").json["commit"] == before
+
+
+def test_a_file_that_is_no_scorer_is_told(cli: Cli, done: Path) -> None:
+    (done / "odd.yaml").write_text("- type: exact\n", encoding="utf-8")
+    told = cli(done, "rescore", "--scorer", "odd.yaml")
+    assert told.code == 2
+    assert "expected a scorer" in told.err
+
+
+def test_without_a_record_there_is_nothing_to_grade(cli: Cli, untrained: Path) -> None:
+    told = cli(untrained, "rescore")
+    assert told.code == 2
+    assert "No attempt is recorded" in told.err
+
+
+def first_task(folder: Path, split: str = "train") -> str:
+    line = (folder / f"tasks/{split}.jsonl").read_text(encoding="utf-8").splitlines()[0]
+    return str(json.loads(line)["id"])
+
+
+def test_an_attempt_is_shown_from_question_to_outcome(cli: Cli, trained: Path) -> None:
+    task = first_task(trained)
+    done = cli(trained, "trace", task, "--stage", "rollout")
+    assert (done.code, done.err) == (0, "")
+    headings = [line for line in done.out.splitlines() if line and not line.startswith(" ")]
+    assert headings == ["attempt", "system", "user", "model", "result", "outcome"]
+    assert f"task {task}, attempt 0, stage rollout, solver chat" in done.out
+
+
+def test_the_stage_can_be_chosen(cli: Cli, trained: Path) -> None:
+    task = first_task(trained, "selection")
+    assert "stage selection" in cli(trained, "trace", task, "--stage", "selection").out
+    assert cli(trained, "trace", task, "--stage", "rollout").code == 2
+
+
+def test_the_skill_can_be_chosen(cli: Cli, fresh: Path) -> None:
+    # a run of its own: in the shared one other tests may have attempted the task since
+    assert cli(fresh, "-q", "run").code == 0
+    task = first_task(fresh, "selection")
+    history = [
+        json.loads(line)
+        for line in Git(fresh)
+        .text("show", "skillopt/quickstart:.skillopt/quickstart/history.jsonl")
+        .splitlines()
+    ]
+    first = history[0]["skill_sha256"]
+    asked = ("trace", task, "--stage", "selection", "--skill")
+    assert f"skill {first[:12]}" in cli(fresh, *asked, first[:8]).out
+    assert f"skill {first[:12]}" not in cli(fresh, *asked, "").out
+    assert cli(fresh, *asked, "0" * 64).code == 2
+
+
+def test_json_has_the_events(cli: Cli, trained: Path) -> None:
+    events = cli(trained, "trace", first_task(trained), "--json").json
+    assert [event["type"] for event in events][-1] == "attempt_ended"
+    assert {event["run"] for event in events} == {"quickstart"}
+    assert events[1]["messages"][0]["content"]
+
+
+@pytest.mark.parametrize("words", [("nonsense",), ("nonsense", "--attempt", "1")])
+def test_an_unknown_task_is_told_with_the_nearest_ones(
+    cli: Cli, trained: Path, words: tuple[str, ...]
+) -> None:
+    done = cli(trained, "trace", *words)
+    assert done.code == 2
+    assert "No attempt at task 'nonsense' is recorded" in done.err
+
+
+def test_without_a_record_it_says_where_one_would_be(cli: Cli, untrained: Path) -> None:
+    done = cli(untrained, "trace", "t")
+    assert done.code == 2
+    assert "Nothing is recorded" in done.err
+
+
+def test_events_can_be_switched_off(cli: Cli, fresh: Path) -> None:
+    assert cli(fresh, "-q", "step", "-o", "rollout.events=false").code == 0
+    assert cli(fresh, "trace", first_task(fresh)).code == 2
+
+
+def test_it_says_how_often_the_gate_errs_and_what_it_needs(cli: Cli, trained: Path) -> None:
+    done = cli(trained, "calibrate", "--draws", "3")
+    assert done.out.startswith(
+        "Calibration on 16 selection tasks (simulated models): each attempted"
+    )
+    assert "Of 6 comparisons of the skill with itself the configured gate took" in done.out
+    assert "strict (configured)" in done.out
+    assert "To find a gain of 0.1 with a probability of 80%" in done.out
+
+
+def test_calibrate_json_is_one_object(cli: Cli, trained: Path) -> None:
+    gate = ("-o", "evaluation.gate.policy=paired", "-o", "evaluation.gate.confidence=0.9")
+    found = cli(trained, "calibrate", "initial", "--effect", "0.3", "--json", *gate).json
+    assert (found["tasks"], found["draws"], found["effect"]) == (16, 4, 0.3)
+    configured, *others = found["settings"]
+    assert (configured["configured"], configured["settings"]["policy"]) == (True, "paired")
+    assert configured["false_accepts"] <= 0.1 + 0.04
+    assert {one["settings"]["policy"] for one in others} == {"strict", "sequential"}
+    assert [need["attempts"] for need in found["needs"]] == [1]
+    assert found["same_trials"] == 12
+
+
+def test_it_can_be_repeated(cli: Cli, trained: Path) -> None:
+    first, again = (cli(trained, "calibrate", "--draws", "2", "--json").json for _ in range(2))
+    assert again == first
+
+
+def test_an_open_gate_has_nothing_to_calibrate(cli: Cli, trained: Path) -> None:
+    done = cli(trained, "calibrate", "-o", "evaluation.use_gate=false")
+    assert done.code == 2
+    assert "evaluation.use_gate is false" in done.err

@@ -1,0 +1,378 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from computer_kinds import computers
+
+from skillopt_ci.cli.findings import Finding
+from skillopt_ci.cli.probes import ask_roles, check_git
+from skillopt_ci.config.models import Models
+from skillopt_ci.errors import ExitCode
+from skillopt_ci.redaction import unchanged
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Cli, Done
+    from tests.conftest import Checkout, ModelServer, Workshop
+
+KEY = "sk-probe-secret-0123456789"
+
+
+CHOICE = json.dumps({"reasoning": "shorter", "selected_indices": [0]})
+
+
+@pytest.fixture
+def models(model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Models:
+    monkeypatch.setattr(model_server, "answer", lambda system, prompt: CHOICE)
+    role = {
+        "provider": "openai",
+        "model": "m",
+        "base_url": model_server.url,
+        "api_key_env": "PROBE_KEY",
+        "retries": 0,
+    }
+    return Models.model_validate({"target": role, "optimizer": role, "judge": role})
+
+
+def ask(models: Models, **environ: str) -> list[Finding]:
+    answers = asyncio.run(ask_roles(models, environ, Path(), unchanged))
+    return [finding for one in answers for finding in one.findings]
+
+
+def test_ask_roles_calls_every_role_once(models: Models, model_server: ModelServer) -> None:
+    found = ask(models, PROBE_KEY=KEY)
+    assert [one.part for one in found] == ["model.target", "model.optimizer", "model.judge"]
+    assert found[0].text.startswith("m answered in ")
+    assert "(15 tokens, " in found[0].text
+    assert len(model_server.prompts) == 3
+
+
+def test_ask_roles_names_the_variable_of_a_wrong_key_and_hides_the_key(
+    models: Models, model_server: ModelServer
+) -> None:
+    model_server.trouble = lambda prompt: (401, f"Incorrect API key provided: {KEY}")
+    found = ask(models, PROBE_KEY=KEY)
+    assert {one.exit_code for one in found} == {ExitCode.USAGE}
+    assert all("PROBE_KEY" in one.text for one in found)
+    assert KEY not in str(found)
+
+
+def test_ask_roles_goes_on_after_a_role_that_fails(
+    models: Models, model_server: ModelServer
+) -> None:
+    calls = iter([(500, "down"), None, None])
+    model_server.trouble = lambda prompt: next(calls)
+    found = ask(models, PROBE_KEY=KEY)
+    assert [one.level for one in found] == ["error", "ok", "ok"]
+    assert found[0].exit_code is ExitCode.INFRASTRUCTURE
+
+
+def test_ask_roles_calls_no_role_without_its_key(models: Models, model_server: ModelServer) -> None:
+    found = ask(models)
+    assert {(one.level, one.exit_code) for one in found} == {("error", ExitCode.USAGE)}
+    assert all("PROBE_KEY" in one.text for one in found)
+    assert model_server.prompts == []
+
+
+def test_ask_roles_says_what_an_empty_answer_may_mean(
+    models: Models, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_server, "answer", lambda system, prompt: "")
+    empty = [one for one in ask(models, PROBE_KEY=KEY) if "was empty" in one.text]
+    assert [one.level for one in empty] == ["warning", "error", "error"]
+    assert "max_output_tokens" in empty[1].text
+
+
+DOCTOR_KEY = "sk-doctor-secret-0123456789"
+
+
+@pytest.fixture
+def checkout(workshop: Workshop) -> Checkout:
+    """A repository in which nothing has to be mended."""
+    front = "---\nname: skills\ndescription: How items are written.\n---\n"
+    return workshop.checkout(skill=f"{front}# Items\n")
+
+
+@pytest.fixture
+def server(model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> ModelServer:
+    monkeypatch.setattr(model_server, "answer", lambda system, prompt: CHOICE, raising=False)
+    monkeypatch.setenv("DEMO_KEY", DOCTOR_KEY)
+    return model_server
+
+
+def roles(done: Done) -> Any:
+    return done.json["roles"]
+
+
+def errors(done: Done) -> list[str]:
+    return [one["text"] for one in done.json["findings"] if one["level"] == "error"]
+
+
+def test_every_role_is_asked_once_and_told_about(
+    cli: Cli, checkout: Checkout, server: ModelServer
+) -> None:
+    done = cli(checkout.folder, "doctor", "--json")
+    assert (done.code, errors(done), done.json["ready"]) == (0, [], True)
+    found = roles(done)["optimizer"]
+    assert (found["provider"], found["model"], found["key"]) == ("openai", "m", "key in DEMO_KEY")
+    assert (found["answered"], found["structured"], found["usage_reported"]) == (True, True, True)
+    assert found["price"]["source"] == "unknown"
+    assert found["seconds"] >= 0
+    assert len(server.prompts) == 2
+    assert DOCTOR_KEY not in done.out + done.err
+
+
+def test_people_get_lines_and_a_conclusion(
+    cli: Cli, checkout: Checkout, server: ModelServer
+) -> None:
+    done = cli(checkout.folder, "doctor")
+    assert done.code == 0
+    for words in ("skillopt-ci ", "git version", "m answered in", "no price is known", "Ready to"):
+        assert words in done.out
+    assert DOCTOR_KEY not in done.out + done.err
+
+
+def test_a_missing_key_is_one_role_s_error_and_no_call_is_made(
+    cli: Cli, checkout: Checkout, server: ModelServer
+) -> None:
+    done = cli(checkout.folder, "doctor", "--json", "-o", "model.target.api_key_env=NOT_THERE")
+    assert done.code == 2
+    assert len(errors(done)) == 1
+    assert "NOT_THERE, which is not set" in errors(done)[0]
+    assert not roles(done)["target"]["answered"]
+    assert roles(done)["optimizer"]["answered"]
+
+
+def test_a_key_from_a_file_is_used_and_not_told(
+    cli: Cli, checkout: Checkout, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout.write("key.txt", f"{DOCTOR_KEY}-of-the-file\n")
+    options = [
+        word
+        for role in ("target", "optimizer")
+        for word in (
+            *("-o", f"model.{role}.api_key_file=key.txt"),
+            *("-o", f"model.{role}.api_key_env=null"),
+        )
+    ]
+    done = cli(checkout.folder, "doctor", "--json", *options)
+    assert done.code == 0
+    assert roles(done)["target"]["key"] == "key in the file key.txt"
+    assert server.keys == {f"Bearer {DOCTOR_KEY}-of-the-file"}
+    assert DOCTOR_KEY not in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "words"),
+    [(401, 2, "refused the key in DEMO_KEY"), (404, 2, "there is no model 'm'"), (503, 5, "503")],
+)
+def test_what_the_server_has_against_it_is_told_without_the_key(
+    cli: Cli, checkout: Checkout, server: ModelServer, status: int, code: int, words: str
+) -> None:
+    server.trouble = lambda prompt: (status, f"no: {DOCTOR_KEY}")
+    done = cli(checkout.folder, "doctor", "--json")
+    assert done.code == code
+    assert all(words in one for one in errors(done))
+    assert DOCTOR_KEY not in done.out + done.err
+
+
+def test_a_server_that_is_not_there_is_named(
+    cli: Cli, checkout: Checkout, server: ModelServer
+) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        url = f"http://127.0.0.1:{port}/v1"
+        done = cli(checkout.folder, "doctor", "--json", "-o", f"model.optimizer.base_url={url}")
+    assert done.code == 5
+    (error,) = errors(done)
+    assert f"nobody can be reached at 127.0.0.1, port {port}" in error
+    assert "model.optimizer.base_url" in error
+
+
+def test_an_optimizer_that_cannot_keep_to_the_contract_is_no_optimizer(
+    cli: Cli, checkout: Checkout, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "answer", lambda system, prompt: "Hello!")
+    done = cli(checkout.folder, "doctor", "--json")
+    assert done.code == 2
+    (error,) = errors(done)
+    assert "not the JSON object that was asked for" in error
+    assert roles(done)["target"]["structured"] is False
+
+
+def test_offline_nobody_is_asked(cli: Cli, checkout: Checkout, server: ModelServer) -> None:
+    done = cli(checkout.folder, "doctor", "--offline", "--json")
+    assert (done.code, roles(done), server.prompts) == (0, {}, [])
+    assert any(one["part"] == "model.target" for one in done.json["findings"])
+
+
+def test_a_key_that_cannot_be_hidden_is_said_and_not_shown(
+    cli: Cli, checkout: Checkout, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEMO_KEY", "letmein")
+    done = cli(checkout.folder, "doctor", "--json")
+    warnings = [one["text"] for one in done.json["findings"] if one["part"] == "secrets"]
+    assert "so short or plain" in warnings[0]
+    assert "letmein" not in done.out + done.err
+
+
+def test_a_configuration_that_cannot_be_read_is_the_only_error(
+    cli: Cli, checkout: Checkout
+) -> None:
+    checkout.write("skillopt.yaml", "run: [\n")
+    done = cli(checkout.folder, "doctor", "--json")
+    assert done.code == 2
+    assert len(errors(done)) == 1
+
+
+def test_simulated_models_are_ready_and_cost_nothing(cli: Cli, untrained: Any) -> None:
+    done = cli(untrained, "doctor", "--json")
+    assert done.code == 0
+    assert roles(done)["target"]["price"]["source"] == "simulated"
+
+
+DOCTOR_TOOLS_KEY = "sk-doctor-secret-0123456789"
+
+
+@pytest.fixture
+def bare(checkout: Checkout, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run that is ready, and no key of any agent."""
+    monkeypatch.setattr(model_server, "answer", lambda system, prompt: CHOICE, raising=False)
+    monkeypatch.setenv("DEMO_KEY", DOCTOR_TOOLS_KEY)
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
+    return checkout.folder
+
+
+def script(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def look(cli: Cli, folder: Path, *overrides: str) -> Done:
+    options = [word for one in overrides for word in ("-o", one)]
+    return cli(folder, "doctor", "--offline", "--json", *options)
+
+
+def found(done: Done, part: str, level: str | None = None) -> list[str]:
+    rows: list[dict[str, Any]] = done.json["findings"]
+    return [one["text"] for one in rows if one["part"] == part and level in (None, one["level"])]
+
+
+UNCONFINED = "rollout.computer={type: unconfined}"
+
+
+def claude(command: Path | str = "claude") -> str:
+    return f"rollout.solver={{type: external, agent: claude-code, command: ['{command}']}}"
+
+
+def test_an_agent_is_asked_for_its_version_without_its_key(
+    cli: Cli, bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", DOCTOR_TOOLS_KEY)
+    program = script(tmp_path / "bin/claude", 'echo "2.0.1 (Claude Code) $1 $ANTHROPIC_API_KEY"')
+    done = look(cli, bare, UNCONFINED, claude(program))
+    assert found(done, "agent") == [f"{program}: 2.0.1 (Claude Code) --version"]
+    assert DOCTOR_TOOLS_KEY not in done.out + done.err
+
+
+def test_an_agent_that_is_not_on_the_computer_is_told_with_the_remedy(cli: Cli, bare: Path) -> None:
+    done = look(cli, bare, UNCONFINED, claude("/nowhere/claude"))
+    (error,) = found(done, "agent", "error")
+    assert error.startswith("/nowhere/claude is not on the task's computer (unconfined)")
+    assert "rollout.solver.command" in error
+    assert done.code == 2
+
+
+def test_an_agent_that_fails_is_told_in_its_own_words(cli: Cli, bare: Path, tmp_path: Path) -> None:
+    program = script(tmp_path / "claude", "echo needs node 22 >&2; exit 3")
+    done = look(cli, bare, UNCONFINED, claude(program))
+    assert found(done, "agent", "error") == [f"{program} --version failed: needs node 22"]
+
+
+def test_a_known_agent_without_a_key_is_warned_of(cli: Cli, bare: Path, tmp_path: Path) -> None:
+    program = script(tmp_path / "claude", "echo 2.0.1")
+    (warning,) = found(look(cli, bare, UNCONFINED, claude(program)), "agent", "warning")
+    assert warning.startswith("it has no key: none of ANTHROPIC_API_KEY, ")
+
+
+def test_a_program_of_ones_own_is_looked_for_and_not_started(
+    cli: Cli, bare: Path, tmp_path: Path
+) -> None:
+    program = script(tmp_path / "mine", f"touch {tmp_path}/started")
+    solver = f"rollout.solver={{type: external, agent: command, command: ['{program}', x]}}"
+    assert found(look(cli, bare, UNCONFINED, solver), "agent") == [f"{program} is there"]
+    assert not (tmp_path / "started").exists()
+    absent = solver.replace(str(program), "not-there-at-all")
+    assert look(cli, bare, UNCONFINED, absent).code == 2
+
+
+def test_a_sandbox_is_told_with_its_versions_and_what_an_agent_lacks_in_it(
+    cli: Cli, bare: Path, tmp_path: Path
+) -> None:
+    computers("sandbox")  # or skip
+    program = script(tmp_path / "agents/claude", "echo 2.0.1")
+    alone = look(cli, bare, "rollout.computer={type: sandbox}", claude(program))
+    assert any(text.startswith("bubblewrap ") for text in found(alone, "computer", "ok"))
+    (error,) = found(alone, "agent", "error")
+    assert "rollout.computer.readable" in error
+    # what is in /tmp cannot be made readable
+    inside = look(cli, bare, "rollout.computer={type: sandbox}", claude("/usr/bin/env"))
+    assert found(inside, "agent", "ok")[0].startswith("/usr/bin/env: ")
+    assert any("it can reach no server" in one for one in found(inside, "agent", "warning"))
+
+
+def test_an_engine_that_does_not_answer_is_told_once(
+    cli: Cli, bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
+    done = look(cli, bare, "rollout.computer={type: docker, image: 'debian:12'}", claude())
+    (error,) = found(done, "computer", "error")
+    assert "No Docker engine answers" in error
+    assert "DOCKER_HOST" in error
+    assert found(done, "agent") == found(done, "computer", "ok") == []
+    assert done.code in (2, 5)
+
+
+def test_an_engine_is_told_with_its_version_and_the_images_it_lacks(cli: Cli, bare: Path) -> None:
+    computers("docker")  # or skip
+    there = os.environ["SKILLOPT_CI_TEST_IMAGE"]
+    done = look(cli, bare, f"rollout.computer={{type: docker, image: '{there}'}}")
+    assert f"the image {there} is there" in found(done, "computer", "ok")
+    assert any(text.startswith("Docker engine ") for text in found(done, "computer", "ok"))
+
+
+@pytest.mark.parametrize(
+    ("said", "level"),
+    [("git version 2.20.1", "error"), ("git version 2.45.0.windows.1", "ok"), ("git x", "ok")],
+)
+def test_a_git_that_is_too_old_is_told(said: str, level: str) -> None:
+    judged = check_git(said)
+    assert (judged.part, judged.level) == ("git", level)
+    assert judged.text.startswith(said)
+
+
+def test_programs_as_models_are_found_with_their_version(
+    cli: Cli, bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = script(tmp_path / "bin/claude", 'echo "2.0.1 $1"')
+    monkeypatch.setenv("PATH", f"{path.parent}", prepend=":")
+    role = (
+        "model.target.provider=claude-code",
+        *(f"model.target.{key}=null" for key in ("api_key_env", "base_url")),
+    )
+    done = look(cli, bare, *role)
+    assert f"its program is {path}, version 2.0.1 --version" in found(done, "model.target", "ok")
+    path.unlink()
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    (error,) = found(look(cli, bare, *role), "model.target", "error")
+    assert "the program claude is not found" in error

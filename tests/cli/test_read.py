@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from skillopt_ci.cli.options import Globals
+from skillopt_ci.cli.read import open_reader, view
+from skillopt_ci.report.view import RunView, StepPlace
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Cli
+    from tests.conftest import Checkout
+
+GitText = Callable[..., str]
+
+
+def test_the_configuration_names_the_run_and_the_repository(
+    cli: Cli, trained: Path, tmp_path: Path
+) -> None:
+    done = cli(tmp_path, "status", "--config", trained / "skillopt.yaml")
+    assert "Run quickstart" in done.out
+
+
+def test_a_configuration_that_was_named_must_be_there(cli: Cli, trained: Path) -> None:
+    done = cli(trained, "status", "--config", "other.yaml")
+    assert done.code == 2
+    assert "other.yaml" in done.err
+
+
+def test_several_runs_without_a_configuration_are_listed(
+    cli: Cli, done: Path, git: GitText
+) -> None:
+    (done / "skillopt.yaml").unlink()
+    git(done, "branch", "skillopt/other", "main")
+    told = cli(done, "status")
+    assert told.code == 2
+    assert "these runs are here: other, quickstart" in told.err
+    assert cli(done, "status", "--run", "quickstart").code == 0
+
+
+def test_no_run_at_all_is_said(cli: Cli, fresh: Path) -> None:
+    (fresh / "skillopt.yaml").unlink()
+    told = cli(fresh, "log")
+    assert told.code == 2
+    assert "no run has started here" in told.err
+
+
+def test_an_option_goes_before_the_configuration(cli: Cli, trained: Path) -> None:
+    told = cli(trained, "status", "--run", "nightly")
+    assert told.code == 2
+    assert "Run 'nightly' has not started" in told.err
+
+
+def test_outside_of_a_repository_it_is_said_so(cli: Cli, tmp_path: Path) -> None:
+    told = cli(tmp_path, "status")
+    assert told.code == 2
+    assert "not inside a git repository" in told.err
+
+
+def test_a_merged_run_is_read_from_base(cli: Cli, done: Path, git: GitText) -> None:
+    git(done, "merge", "--quiet", "--ff-only", "skillopt/quickstart")
+    git(done, "branch", "--delete", "--force", "skillopt/quickstart")
+    (done / "skillopt.yaml").unlink()
+    assert re.search(r"last step +2 ", cli(done, "status").out)
+
+
+BRANCH = "skillopt/demo"
+
+
+def seen(checkout: Checkout) -> RunView:
+    return view(open_reader(Globals({}, checkout.folder)))
+
+
+@pytest.fixture
+def two_steps(checkout: Checkout) -> Checkout:
+    """A run with one merged and one reverted step."""
+    checkout.step()
+    checkout.step()
+    return checkout
+
+
+def test_a_merged_step_is_a_merge_of_its_candidate(two_steps: Checkout) -> None:
+    merge, candidate = two_steps.git("rev-parse", f"{BRANCH}~2", f"{BRANCH}~2^2").split()
+    place = seen(two_steps).place(1)
+    assert (place.verdict, place.candidate) == (merge, candidate)
+
+
+def test_a_reverted_step_is_a_revert_on_top_of_its_candidate(two_steps: Checkout) -> None:
+    revert, candidate = two_steps.git("rev-parse", BRANCH, f"{BRANCH}^").split()
+    place = seen(two_steps).place(2)
+    assert (place.verdict, place.candidate) == (revert, candidate)
+    assert place.seconds is not None
+
+
+def test_the_evidence_of_all_steps_is_there(two_steps: Checkout) -> None:
+    run = seen(two_steps)
+    assert [record.step for record in run.steps] == [1, 2]
+    assert (run.base, run.commit) == ("main", two_steps.ref(BRANCH))
+
+
+def test_before_a_merge_base_has_nothing_of_the_run(two_steps: Checkout) -> None:
+    run = seen(two_steps)
+    assert (run.base_events, run.improved) == (0, True)
+
+
+def test_after_a_merge_nothing_is_left_to_propose(two_steps: Checkout) -> None:
+    two_steps.git("update-ref", "refs/heads/main", two_steps.ref(BRANCH))
+    run = seen(two_steps)
+    assert (run.base_events, run.improved) == (3, False)
+    assert run.place(1) != StepPlace()
+
+
+def test_after_a_squash_the_steps_are_told_without_their_commits(two_steps: Checkout) -> None:
+    tree = two_steps.git("rev-parse", f"{BRANCH}^{{tree}}")
+    squashed = two_steps.git("commit-tree", "-p", "main", "-m", "Squashed", tree)
+    two_steps.git("update-ref", "refs/heads/main", squashed)
+    two_steps.git("branch", "-D", BRANCH)
+    run = seen(two_steps)
+    assert [record.step for record in run.steps] == [1, 2]
+    assert run.place(1) == StepPlace()
+
+
+def test_a_step_of_another_run_is_not_taken_for_one_of_this(two_steps: Checkout) -> None:
+    text = two_steps.git("log", "-1", "--format=%B", BRANCH).replace(
+        seen(two_steps).state.current.sha256, "0" * 64
+    )
+    forged = two_steps.git("commit-tree", "-p", BRANCH, "-m", text, f"{BRANCH}^{{tree}}")
+    two_steps.git("update-ref", f"refs/heads/{BRANCH}", forged)
+    assert seen(two_steps).place(2).verdict != forged
+
+
+def test_ends_of_epochs_have_a_place_of_their_own(checkout: Checkout) -> None:
+    for _ in range(2):
+        checkout.step()
+    ended = checkout.end_epoch()
+    assert ended is not None
+    run = seen(checkout)
+    assert run.place(1, "slow_update").verdict == ended.commit
+    assert [record.epoch for record in run.epochs] == [1]

@@ -1,0 +1,377 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from skillopt_ci.cli.build import open_session
+from skillopt_ci.cli.options import Globals
+from skillopt_ci.cli.train import outcome_json, print_outcome, summary
+from skillopt_ci.errors import ExitCode
+from skillopt_ci.git.locks import run_lock
+from skillopt_ci.ledger.records import UsageRecord
+from skillopt_ci.progress import silent
+from skillopt_ci.training.trainer import StepOutcome, advance
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Cli
+
+GitText = Callable[..., str]
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def test_exactly_one_step_is_done(cli: Cli, fresh: Path, git: GitText) -> None:
+    done = cli(fresh, "step")
+    assert done.code == 0
+    assert done.out.startswith("Step 1 of 2, epoch 1 (simulated models)\n")
+    subjects = git(fresh, "log", "--format=%s", "--first-parent", "skillopt/quickstart")
+    assert [line.split()[0] for line in subjects.splitlines()] == ["Merge", "Start", "Write"]
+
+
+def test_the_next_step_goes_on_from_there(cli: Cli, fresh: Path) -> None:
+    assert "Step 1 of 2" in cli(fresh, "step").out
+    assert "Step 2 of 2" in cli(fresh, "step").out
+    assert cli(fresh, "step").code == 3
+
+
+def test_json_is_the_only_thing_on_stdout(cli: Cli, fresh: Path, git: GitText) -> None:
+    done = cli(fresh, "step", "--json")
+    found = done.json
+    assert list(found) == [
+        *(
+            "kind",
+            "step",
+            "epoch",
+            "action",
+            "score_before",
+            "score_after",
+            "commit",
+            "tasks",
+            "edits",
+        ),
+        *("calls", "tokens", "cost_usd", "seconds", "simulated"),
+    ]
+    assert found["commit"] == git(fresh, "rev-parse", "skillopt/quickstart")
+    assert (found["step"], found["tasks"], found["simulated"]) == (1, 16, True)
+    assert "Step 1 of 2" in done.err
+
+
+def test_step_quiet_is_one_line(cli: Cli, fresh: Path) -> None:
+    done = cli(fresh, "-q", "step")
+    assert done.err == ""
+    assert done.out.startswith("Step 1 of 2, epoch 1 (simulated models): ")
+    assert done.out.count("\n") == 1
+
+
+def test_quiet_json_is_the_object_alone(cli: Cli, fresh: Path) -> None:
+    done = cli(fresh, "step", "-q", "--json")
+    assert done.json["step"] == 1
+    assert done.err == ""
+
+
+def test_step_verbose_tells_what_show_tells(cli: Cli, fresh: Path) -> None:
+    told = cli(fresh, "-v", "step").out
+    assert "edit 1" in told
+    assert "  rollout" in told
+
+
+def test_nothing_left_is_exit_code_3(cli: Cli, trained: Path) -> None:
+    done = cli(trained, "step", "--json")
+    assert (done.code, done.out) == (3, "")
+    assert done.err.endswith("Nothing left to do: all epochs are trained.\n")
+
+
+def test_a_budget_is_exit_code_4_and_what_was_paid_for_is_kept(cli: Cli, fresh: Path) -> None:
+    whole = cli(fresh, "step", "--json", "-o", "budget.step.calls=20")
+    assert whole.code == 4
+    assert json.loads(whole.out)["exit_code"] == 4
+    assert "budget.step.calls is used up: 20 of 20" in whole.err
+    assert cli(fresh, "step", "-q").code == 0
+
+
+def test_a_server_that_is_gone_is_exit_code_5(
+    cli: Cli, fresh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-of-this-test")
+    base = f"http://127.0.0.1:{closed_port()}/v1"
+    role = {"provider": "openai", "api_key_env": "OPENAI_API_KEY", "base_url": base, "retries": "0"}
+    over = [word for key, value in role.items() for word in ("-o", f"model.target.{key}={value}")]
+    done = cli(fresh, "step", *over)
+    assert done.code == 5
+    assert "16 of 16 selection tasks could not be measured" in done.err
+    assert "sk-secret" not in done.err + done.out
+
+
+def test_a_lost_race_is_exit_code_6(cli: Cli, fresh: Path) -> None:
+    with run_lock(fresh / ".git", "quickstart"):
+        done = cli(fresh, "step")
+    assert done.code == 6
+    assert "quickstart" in done.err
+
+
+def test_a_wrong_key_is_exit_code_2_with_its_place(cli: Cli, fresh: Path) -> None:
+    done = cli(fresh, "step", "-o", "train.batchsize=3")
+    assert done.code == 2
+    assert "batch_size" in done.err
+
+
+def test_the_checkout_stays_as_it_was(cli: Cli, fresh: Path, git: GitText) -> None:
+    (fresh / "notes.txt").write_text("mine\n", encoding="utf-8")
+    before = git(fresh, "status", "--porcelain=v2", "--branch")
+    assert cli(fresh, "step", "-q").code == 0
+    assert git(fresh, "status", "--porcelain=v2", "--branch") == before
+
+
+def test_an_epochs_end_alone_is_something_done(cli: Cli, done: Path) -> None:
+    words = ("step", "--until-candidate", "-o", "optimizer.use_slow_update=true")
+    first = cli(done, *words)
+    assert (first.code, first.out.startswith("End of epoch 1")) == (0, True)
+    assert cli(done, *words).code == 3
+
+
+def test_what_a_kill_or_a_power_loss_left_is_put_right_and_told(
+    cli: Cli, fresh: Path, git: GitText
+) -> None:
+    assert cli(fresh, "step", "-q").code == 0
+    tip = git(fresh, "rev-parse", "skillopt/quickstart")
+    (fresh / ".git/refs/heads/skillopt/quickstart").write_bytes(b"")
+    lock = fresh / ".git/packed-refs.lock"
+    lock.touch()
+    os.utime(lock, (0, 0))
+    status = cli(fresh, "status")
+    assert status.code == 2
+    assert "skillopt/quickstart is broken in this repository" in status.err
+    done = cli(fresh, "step")
+    assert (done.code, done.out.partition(",")[0]) == (0, "Step 2 of 2")
+    told = " ".join(done.err.split())
+    assert f"skillopt/quickstart was broken, as after a power loss: put back to {tip[:12]}" in told
+    assert "packed-refs.lock" in told
+    assert not lock.exists()
+    git(fresh, "merge-base", "--is-ancestor", tip, "skillopt/quickstart")
+
+
+def test_all_steps_are_done_and_then_none_is_left(cli: Cli, fresh: Path) -> None:
+    done = cli(fresh, "run")
+    assert done.code == 0
+    assert re.findall(r"^Step (\d) of 2", done.out, re.MULTILINE) == ["1", "2"]
+    assert done.err.endswith("All epochs are trained: 2 steps in this run.\n")
+    assert cli(fresh, "run").code == 3
+
+
+def test_the_ends_of_epochs_are_no_steps(cli: Cli, fresh: Path) -> None:
+    done = cli(fresh, "run", "-q", "-v", "-o", "optimizer.use_slow_update=true")
+    assert done.err.endswith("2 steps and 1 end of an epoch in this run.\n")
+
+
+def test_json_is_one_object_per_step_on_stdout(cli: Cli, fresh: Path) -> None:
+    done = cli(fresh, "run", "--json")
+    assert [json.loads(line)["step"] for line in done.out.splitlines()] == [1, 2]
+
+
+def test_in_a_file_no_line_is_ragged(cli: Cli, fresh: Path) -> None:
+    done = cli(fresh, "run")
+    for text in (done.out, done.err):
+        assert not re.search(r"[ \t\r]$|\n\n\n|\x1b", text, re.MULTILINE)
+        assert not text.startswith("\n")
+        assert max(map(len, done.out.splitlines())) <= 80
+
+
+def test_every_line_of_a_log_names_its_stage(cli: Cli, fresh: Path) -> None:
+    lines = [line for line in cli(fresh, "run", "--json").err.splitlines() if line[:1] in "·✓"]
+    stages = {line.split()[1] for line in lines if line}
+    assert {"rollout", "reflect", "aggregate", "select", "update", "selection"} <= stages
+
+
+def test_a_budget_of_the_run_ends_it_between_calls(cli: Cli, fresh: Path) -> None:
+    done = cli(fresh, "run", "-q", "-o", "budget.run.calls=60")
+    assert done.code == 4
+    assert done.out.count("\n") == 1
+    assert cli(fresh, "run", "-q").out.startswith("Step 2 of 2")
+
+
+TESTED = ("-o", "evaluation.eval_test=true")
+
+
+def test_a_run_ends_with_its_summary(cli, ended: Path, git: Callable[..., str]) -> None:
+    subject = git(ended, "log", "-1", "--format=%s", "skillopt/quickstart")
+    assert subject.startswith("Finish training: ")
+    assert subject.endswith(" on 16 test tasks")
+
+
+def test_a_finished_run_has_nothing_left_to_do(cli, ended: Path, git: Callable[..., str]) -> None:
+    before = git(ended, "rev-parse", "skillopt/quickstart")
+    assert cli(ended, "finish", *TESTED).code == ExitCode.NOTHING_TO_DO
+    assert cli(ended, "run", *TESTED).code == ExitCode.NOTHING_TO_DO
+    assert git(ended, "rev-parse", "skillopt/quickstart") == before
+
+
+def test_the_summary_is_printed(cli, ended: Path) -> None:
+    result = cli(ended, "finish", *TESTED, "-o", "evaluation.test_env_num=8")
+    assert result.code == ExitCode.DONE
+    for told in ("best − initial", "epoch 1", "simulated models", "n=8"):
+        assert told in result.out
+
+
+def test_programs_get_the_summary_as_one_object(cli, ended: Path) -> None:
+    found = cli(ended, "finish", "--json", *TESTED, "-o", "evaluation.test_env_num=8").json
+    assert found["best"]["test"]["hard"] >= found["initial"]["test"]["hard"]
+    assert found["commit"]
+    assert found["seconds"] > 0
+
+
+def test_without_a_test_the_run_ends_with_its_last_step(
+    cli, fresh: Path, git: Callable[..., str]
+) -> None:
+    assert cli(fresh, "-q", "run").code == ExitCode.DONE
+    assert "Finish" not in git(fresh, "log", "--format=%s", "skillopt/quickstart")
+
+
+Cli = Callable[..., Any]
+
+
+ENDS = ("-o", "optimizer.use_slow_update=true", "-o", "optimizer.use_meta_skill=true")
+
+
+SCHEDULED = (*ENDS, "-o", "schedule.slow_update=scheduled")
+
+
+@pytest.fixture
+def due(cli: Cli, fresh: Path) -> Path:
+    """The first epoch's steps are done, its end is not."""
+    for _ in range(2):
+        assert cli(fresh, "-q", "step", *SCHEDULED).code == 0
+    return fresh
+
+
+def test_nothing_due_is_exit_code_3(cli: Cli, fresh: Path) -> None:
+    cli(fresh, "-q", "step", *SCHEDULED)
+    done = cli(fresh, "slow-update", "--json", "--no-progress", *SCHEDULED)
+    assert (done.code, done.out) == (3, "")
+    assert done.err == "Nothing to do: no epoch's end is due.\n"
+
+
+def test_an_end_that_is_due_is_done_once(cli: Cli, due: Path) -> None:
+    assert cli(due, "slow-update", *SCHEDULED).code == 0
+    assert cli(due, "epoch-end", *SCHEDULED).code == 3
+
+
+def test_json_is_one_object(cli: Cli, due: Path) -> None:
+    found = cli(due, "slow-update", "--json", *SCHEDULED).json
+    assert list(found) == [
+        *("kind", "epoch", "step", "action", "score_before", "score_after", "commit", "tasks"),
+        *("pairs", "guidance", "meta_skill", "calls", "tokens", "cost_usd", "seconds"),
+        "simulated",
+    ]
+    assert (found["kind"], found["epoch"], found["step"]) == ("slow_update", 1, 2)
+    assert (found["action"], found["guidance"]) == ("force_accept", "inject_placeholder")
+    assert found["score_before"] == found["score_after"]
+
+
+def test_people_get_a_table(cli: Cli, due: Path) -> None:
+    told = cli(due, "slow-update", *SCHEDULED).out
+    assert "End of epoch 1, after step 2 (simulated models)" in told
+    assert "make room for guidance" in told
+
+
+def test_slow_update_quiet_is_one_line(cli: Cli, due: Path) -> None:
+    done = cli(due, "slow-update", "-q", *SCHEDULED)
+    assert done.out.startswith("End of epoch 1, after step 2 (simulated models): merged")
+    assert (done.out.count("\n"), done.err) == (1, "")
+
+
+def test_slow_update_verbose_tells_what_show_tells(cli: Cli, due: Path) -> None:
+    told = cli(due, "-v", "slow-update", *SCHEDULED).out
+    assert cli(due, "show", "--epoch", "1").out.strip() in told
+
+
+def test_step_tells_of_the_end_before_it(cli: Cli, due: Path) -> None:
+    done = cli(due, "step", "--json", *ENDS, "-o", "train.num_epochs=2")
+    kinds = [line.partition(",")[0] for line in done.out.splitlines()]
+    assert kinds == ['{"kind": "slow_update"', '{"kind": "step"']
+
+
+def test_run_of_three_epochs_tells_every_end(cli: Cli, fresh: Path) -> None:
+    done = cli(fresh, "run", "--json", *ENDS, "-o", "train.num_epochs=3")
+    told = [json.loads(line) for line in done.out.splitlines()]
+    assert [(one["kind"], one["epoch"]) for one in told] == [
+        (kind, epoch) for epoch in (1, 2, 3) for kind in ("step", "step", "slow_update")
+    ]
+    assert [one["pairs"] for one in told if one["kind"] == "slow_update"] == [0, 16, 16]
+
+
+def test_show_names_what_is_wrong_with_an_epoch(cli: Cli, due: Path) -> None:
+    done = cli(due, "show", "--epoch", "1")
+    assert done.code == 2
+    assert "has no record of the end of epoch 1: none was yet" in done.err
+
+
+@pytest.mark.parametrize("args", [(), ("1", "--epoch", "1")])
+def test_show_wants_a_step_or_an_epoch(cli: Cli, due: Path, args: tuple[str, ...]) -> None:
+    done = cli(due, "show", *args)
+    assert done.code == 2
+    assert "either a STEP or an --epoch" in done.err
+
+
+def test_log_and_status_tell_of_the_end(cli: Cli, due: Path) -> None:
+    cli(due, "-q", "slow-update", *SCHEDULED)
+    assert "end of epoch: merged" in cli(due, "log").out
+    assert "last epoch end  epoch 1" in cli(due, "status").out
+    assert cli(due, "status", "--json").json["epoch_end"] == 1
+
+
+@pytest.fixture
+def settings(fresh: Path) -> Globals:
+    return Globals(environ=dict(os.environ), cwd=fresh)
+
+
+@pytest.fixture
+def outcome(settings: Globals) -> StepOutcome:
+    session = open_session(settings, silent)
+    found = asyncio.run(advance(session, session.clock()))
+    assert isinstance(found, StepOutcome)
+    return found
+
+
+def test_the_object_has_plain_values_that_agree_with_the_record(outcome: StepOutcome) -> None:
+    found = json.loads(json.dumps(outcome_json(outcome)))
+    assert found["action"] == outcome.decision.action
+    assert found["score_after"] == outcome.decision.score_after
+    assert found["tokens"] == outcome.record.usage.usage().tokens > 0
+
+
+def test_an_unknown_cost_is_null(outcome: StepOutcome) -> None:
+    usage = UsageRecord(calls=3, cost_usd=None)
+    record = outcome.record.model_copy(update={"usage": usage})
+    assert outcome_json(replace(outcome, record=record))["cost_usd"] is None
+
+
+def test_a_step_without_a_candidate_has_no_score(outcome: StepOutcome) -> None:
+    nothing = {"action": "skip_no_patches", "score_after": None, "measurement": None}
+    empty = replace(outcome, decision=outcome.decision.model_copy(update=nothing))
+    assert outcome_json(empty)["score_after"] is None
+    assert summary(empty).endswith(": nothing proposed, 0.062 → –")
+
+
+def test_a_hostile_reason_reaches_no_terminal(
+    outcome: StepOutcome, settings: Globals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reason = "\x1b[2J\n::error::pwned"
+    hostile = replace(outcome, decision=outcome.decision.model_copy(update={"reason": reason}))
+    print_outcome(hostile, settings)
+    told = capsys.readouterr().out
+    assert "pwned" in told
+    assert "\x1b" not in told
+    assert "::error" not in told
