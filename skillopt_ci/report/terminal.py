@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from skillopt_ci.estimate.calls import Range
 from skillopt_ci.estimate.estimate import Estimate as CostEstimate
-from skillopt_ci.estimate.estimate import Part, Spread
+from skillopt_ci.estimate.estimate import Part
 from skillopt_ci.ledger.records import (
     BoundaryRecord,
     Decision,
@@ -419,7 +420,7 @@ def part_rows(part: Part) -> Iterator[tuple[str, ...]]:
     yield "at most", "", f"{calls.high:,}", "", f"{tokens.high:,}", cost_text(dollars[2])
 
 
-def spread_text(count: Spread) -> str:
+def spread_text(count: Range) -> str:
     """``40``, or ``40 (0–80)``."""
     if count.low == count.high:
         return f"{count.likely:,}"
@@ -464,5 +465,5 @@ def _part_json(part: Part) -> dict[str, object]:
     }
 
 
-def _spread_json(count: Spread) -> dict[str, int]:
+def _spread_json(count: Range) -> dict[str, float]:
     return {"least": count.low, "likely": count.likely, "most": count.high}

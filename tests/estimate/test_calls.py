@@ -1,4 +1,8 @@
-from dataclasses import replace
+"""How many calls a run makes."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -6,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.config.config import Config, Gradient
-from skillopt_ci.estimate.estimate import (
+from skillopt_ci.estimate.calls import (
     ANALYST,
     JUDGE,
     LEARNING_RATE,
-    MERGE,
     RACE,
     RANKING,
     REWRITE,
@@ -18,20 +21,20 @@ from skillopt_ci.estimate.estimate import (
     SELECTION,
     SLOW_ROLLOUT,
     TEST,
+    Assumed,
+    Calls,
+    Forecast,
+    Range,
     Situation,
-    Spread,
-    boundary_calls,
-    finish_calls,
+    assumed,
     fitting,
     in_calls,
     joined,
-    likely,
     merge_calls,
     minibatch_counts,
-    start_calls,
-    step_calls,
 )
 from skillopt_ci.messages import Message
+from skillopt_ci.model.types import Account
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.plan import plan_step, total_steps
 
@@ -56,12 +59,16 @@ def config(**sections: Any) -> Config:
 def calls_of(settings: Config, step: int = 1, situation: Situation = SITUATION) -> Any:
     plan = plan_step(TASKS, settings.train, step)
     assert total_steps(len(TASKS), settings.train) >= step
-    return step_calls(settings, plan, situation)
+    return forecast(settings, situation).step(plan)
+
+
+def forecast(settings: Config, situation: Situation = SITUATION) -> Forecast:
+    return Forecast(settings, situation, Assumed())
 
 
 def test_the_first_epoch_makes_every_attempt_and_later_ones_may_know_some() -> None:
-    assert calls_of(config(), 1)[ROLLOUT] == Spread(10, 10, 10)
-    assert calls_of(config(), 3)[ROLLOUT] == Spread(0, 10, 10)
+    assert calls_of(config(), 1)[ROLLOUT] == Range(10, 10, 10)
+    assert calls_of(config(), 3)[ROLLOUT] == Range(0, 10, 10)
 
 
 def test_analysts_read_minibatches_of_failures_and_of_successes() -> None:
@@ -89,17 +96,18 @@ def test_long_trajectories_make_minibatches_small() -> None:
 
 def test_several_attempts_are_counted_wherever_they_are_made() -> None:
     twice = config(rollout={"attempts": 2})
-    assert calls_of(twice)[ROLLOUT] == Spread(20, 20, 20)
-    assert start_calls(twice, SITUATION)[SELECTION] == Spread(20, 20, 20)
-    assert finish_calls(twice, SITUATION)[TEST] == Spread(60, 120, 180)
-    assert boundary_calls(twice, 2, SITUATION)[SLOW_ROLLOUT].high == 80
+    assert calls_of(twice)[ROLLOUT] == Range(20, 20, 20)
+    assert forecast(twice).start()[SELECTION] == Range(20, 20, 20)
+    assert forecast(twice).finish()[TEST] == Range(60, 120, 180)
+    assert forecast(twice).epoch_end(2)[SLOW_ROLLOUT].high == 80
     assert calls_of(twice)[SELECTION].high == 20
 
 
 def test_a_race_is_counted_and_may_foresee_rollouts() -> None:
     race = {"race": {"arms": 4, "tasks": 5, "heats": 2}}
     found = calls_of(config(evaluation=race))
-    assert found[RACE] == Spread(0, 40, 40)
+    assert (found[RACE].low, found[RACE].high) == (0, 40)
+    assert 10 < found[RACE].likely < 40
     assert found[ROLLOUT].low == 0
     assert RACE not in joined([calls_of(config())])
 
@@ -119,15 +127,16 @@ def test_a_gate_says_how_much_a_candidate_is_measured(gate: Any, most: int) -> N
 
 
 def test_an_attempt_of_an_agent_is_many_calls() -> None:
-    agents = replace(SITUATION, calls=(0, 6.5, 50))
-    counted = in_calls({ROLLOUT: Spread(10, 10, 10), ANALYST: Spread(1, 2, 4)}, agents)
-    assert counted == {ROLLOUT: Spread(0, 65, 500), ANALYST: Spread(1, 2, 4)}
+    counted = in_calls({ROLLOUT: Range(10, 10, 10), ANALYST: Range(1, 2, 4)}, (0, 6.5, 50))
+    assert counted == {ROLLOUT: Range(0, 65, 500), ANALYST: Range(1, 2, 4)}
 
 
-def test_what_is_likely_stays_within_what_is_possible() -> None:
-    bounds = {ROLLOUT: Spread(5, 5, 10), ANALYST: Spread(2, 2, 4)}
-    found = likely(bounds, {ROLLOUT: 7.4, MERGE: 3})
-    assert found == {ROLLOUT: Spread(5, 7, 10), ANALYST: Spread(2, 2, 4)}
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_what_is_likely_stays_within_what_is_possible(share: float) -> None:
+    plan = plan_step(TASKS, config().train, 1)
+    supposed = Assumed(solved=share, accepted=share, empty=1 - share)
+    for count in Forecast(config(), SITUATION, supposed).step(plan).values():
+        assert count.low <= count.likely <= count.high
 
 
 def test_a_learning_rate_of_nothing_asks_nobody() -> None:
@@ -151,28 +160,26 @@ def test_modes_ask_what_they_need(optimizer: Any, asked: Any) -> None:
 
 
 def test_epoch_ends_ask_from_the_second_on() -> None:
-    assert boundary_calls(config(), 1, SITUATION) == {}
+    assert forecast(config()).epoch_end(1) == {}
     sample = {"slow_update_samples": 5}
-    assert boundary_calls(config(optimizer=sample), 2, SITUATION)[SLOW_ROLLOUT].high == 10
+    assert forecast(config(optimizer=sample)).epoch_end(2)[SLOW_ROLLOUT].high == 10
     changed = {**sample, "longitudinal_pair_policy": "changed"}
-    assert boundary_calls(config(optimizer=changed), 2, SITUATION)[SLOW_ROLLOUT].high == 40
+    assert forecast(config(optimizer=changed)).epoch_end(2)[SLOW_ROLLOUT].high == 40
     off = {"use_slow_update": False, "use_meta_skill": False}
-    assert boundary_calls(config(optimizer=off), 2, SITUATION) == {}
+    assert forecast(config(optimizer=off)).epoch_end(2) == {}
 
 
 def test_start_and_end_measure_whole_splits() -> None:
-    assert joined([start_calls(config(), SITUATION)]) == {SELECTION: Spread(10, 10, 10)}
-    assert finish_calls(config(), SITUATION)[TEST] == Spread(30, 60, 90)
-    assert finish_calls(config(evaluation={"eval_test": False}), SITUATION) == {}
+    assert joined([forecast(config()).start()]) == {SELECTION: Range(10, 10, 10)}
+    assert forecast(config()).finish()[TEST] == Range(30, 60, 90)
+    assert forecast(config(evaluation={"eval_test": False})).finish() == {}
 
 
-def test_the_judge_is_asked_for_every_attempt() -> None:
-    judged = Situation(train=20, selection=10, test=0, total_steps=4, judged=2)
-    assert in_calls(start_calls(config(), judged), judged)[JUDGE] == Spread(0, 20, 40)
-    assert in_calls(calls_of(config(), 1, judged), judged)[JUDGE] == Spread(0, 40, 80)
-    # the judge is asked of attempts, however many calls these take
-    agents = replace(judged, calls=(0, 6.5, 50))
-    assert in_calls(start_calls(config(), agents), agents)[JUDGE] == Spread(0, 20, 40)
+@pytest.mark.parametrize("calls", [(1, 1.0, 1), (0, 6.5, 50)])
+def test_the_judge_is_asked_for_every_attempt(calls: Any) -> None:
+    # however many calls an attempt takes
+    assert in_calls(forecast(config()).start(), calls, 2)[JUDGE] == Range(0, 20, 40)
+    assert in_calls({ROLLOUT: Range(10, 10, 10)}, calls, 2)[JUDGE] == Range(0, 20, 40)
 
 
 @pytest.mark.parametrize(
@@ -206,3 +213,119 @@ def test_whatever_fails_the_number_of_analysts_is_within_bounds(
     bounds = calls_of(settings)[ANALYST]
     assert bounds.low <= made <= bounds.high
     assert bounds.low <= bounds.likely <= bounds.high
+
+
+MANY = [Task(id=f"t{n}", messages=(Message("user", f"q{n}"),)) for n in range(24)]
+
+
+@dataclass
+class Likely:
+    """The likely calls of each step and of each epoch's end, by their numbers."""
+
+    steps: dict[int, Counter[Account]] = field(default_factory=dict)
+    epochs: dict[int, Counter[Account]] = field(default_factory=dict)
+
+
+def likely(assumed: Assumed = Assumed(), made: int = 0, **sections: Any) -> Likely:  # noqa: B008
+    settings = config(**{"train": {"num_epochs": 2, "batch_size": 8}, **sections})
+    total = total_steps(len(MANY), settings.train)
+    situation = Situation(train=24, selection=40, test=0, total_steps=total)
+    walk, found = Forecast(settings, situation, assumed, made), Likely()
+    for number in range(1, total + 1):
+        plan = plan_step(MANY, settings.train, number)
+        found.steps[number] = likely_counts(walk.step(plan))
+        if plan.is_last_of_epoch:
+            found.epochs[plan.epoch] = likely_counts(walk.epoch_end(plan.epoch))
+    return found
+
+
+def likely_counts(calls: Calls) -> Counter[Account]:
+    return Counter({account: count.likely for account, count in calls.items()})  # type: ignore[misc]
+
+
+def test_what_stays_gathers_evidence() -> None:
+    small = {"gradient": {"minibatch_size": 4, "evidence": 80}}
+    kept = likely(Assumed(accepted=0.0), **small)
+    assert [kept.steps[n][ANALYST] for n in (1, 2, 3)] == [2, 4, 6]
+    changed = likely(Assumed(accepted=1.0, empty=0.0), **small)
+    assert changed.steps[3][ANALYST] < 4
+    assert likely(Assumed(accepted=0.0), made=16, **small).steps[1][ANALYST] == 6
+
+
+def test_rejections_are_told_early_where_little_is_to_gain() -> None:
+    def measured(solved: float, accepted: float, **gate: Any) -> float:
+        supposed = Assumed(solved=solved, accepted=accepted, empty=0.0)
+        return likely(supposed, evaluation={"gate": {"look_every": 8, **gate}}).steps[1][SELECTION]
+
+    assert measured(0.9, 0.0) == 8
+    assert measured(0.5, 0.0) == 24
+    assert measured(0.5, 1.0) == measured(0.5, 0.0, early_stop=False) == 40
+    assert measured(0.5, 1.0, remeasure=True) == 80
+    assert measured(0.5, 1.0, subset=10) == 40
+    assert measured(0.5, 0.0, subset=10) == 8
+    assert measured(0.5, 1.0, policy="sequential") > 40
+
+
+def test_a_skill_that_stays_need_not_be_compared_anew() -> None:
+    assert likely(Assumed(accepted=0.0)).epochs[2][SLOW_ROLLOUT] == 0
+    assert likely(Assumed(accepted=1.0, empty=0.0)).epochs[2][SLOW_ROLLOUT] > 20
+
+
+def test_a_race_foresees_rollouts_of_what_it_has_chosen() -> None:
+    race = {"evaluation": {"race": {"arms": 8, "tasks": 8}}}
+    found = likely(Assumed(accepted=1.0, empty=0.0), **race)
+    assert 20 < found.steps[1][RACE] < 128
+    assert sum(found.steps[n][ROLLOUT] for n in found.steps) < 48
+    assert sum(likely(Assumed(accepted=0.0), **race).steps[n][ROLLOUT] for n in range(1, 7)) == 48
+
+
+def settings(**sections: Any) -> Config:
+    role = {"provider": "simulated", "model": "s"}
+    told = {"run": "r", "skill": "S.md", "model": {"target": role, "optimizer": role}, **sections}
+    if "environment" not in told:
+        told["tasks"] = {"train": "a", "selection": "b"}
+    return Config.model_validate(told)
+
+
+def history(*actions: str) -> Any:
+    return [SimpleNamespace(kind="step", action=one) for one in actions]
+
+
+def record(attempts: int, calls: int) -> Any:
+    usage = {"rollout": SimpleNamespace(calls=calls)}
+    rollout = SimpleNamespace(tasks=(None,) * attempts)
+    return SimpleNamespace(proposal=SimpleNamespace(rollout=rollout, usage=usage))
+
+
+def test_without_history_a_rule_of_thumb_holds() -> None:
+    assert assumed(settings(), None, (), ()) == Assumed()
+    careful = settings(evaluation={"gate": {"policy": "paired"}})
+    assert assumed(careful, 0.8, (), ()).accepted == 0.35
+    assert assumed(careful, 0.8, (), ()).solved == 0.8
+
+
+def test_history_speaks_the_louder_the_longer_it_is() -> None:
+    little = assumed(settings(), 0.5, history("reject"), ()).accepted
+    much = assumed(settings(), 0.5, history(*["reject"] * 20, "skip_no_patches"), ())
+    assert 0 < much.accepted < little < 0.5
+    assert assumed(settings(), 0.5, history(*["accept_new_best"] * 20), ()).accepted > 0.9
+    assert 0 < much.empty < 0.1
+
+
+AGENT = {"solver": {"type": "agent"}, "computer": {"type": "unconfined"}}
+
+
+@pytest.mark.parametrize(
+    ("sections", "steps", "calls"),
+    [
+        ({}, [record(10, 80)], (1, 1.0, 1)),
+        ({"rollout": AGENT}, [], (0, 10.0, 50)),
+        ({"rollout": {**AGENT, "limits": {"steps": 4}}}, [], (0, 4.0, 4)),
+        ({"rollout": {**AGENT, "limits": {"steps": None}}}, [record(10, 80)], (0, 8.0, 200)),
+        ({"rollout": {"solver": {"type": "scripted"}}}, [], (0, 0.0, 0)),
+        ({"environment": {"type": "inspect", "task": "t.py"}}, [], (0, 1.0, 50)),
+        ({"environment": {"type": "inspect", "task": "t.py"}}, [record(4, 12)], (0, 3.0, 50)),
+    ],
+)
+def test_calls_of_an_attempt(sections: Any, steps: list[Any], calls: Any) -> None:
+    assert assumed(settings(**sections), None, (), steps).calls == calls

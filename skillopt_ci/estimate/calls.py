@@ -1,0 +1,366 @@
+"""How many calls a run makes: arithmetic on the plan of its steps and epochs.
+
+The stages' rules give the least and the most. What is likely between them follows from what is
+assumed of candidates: expected values are carried from step to step, since a skill that stays
+gathers evidence, and one that is new has everything yet to be attempted.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from skillopt_ci.config.config import Config, Gradient
+from skillopt_ci.config.rollout import ChatConfig, HumanConfig, ScriptedConfig
+from skillopt_ci.ledger.records import HistoryEntry, StepRecord
+from skillopt_ci.model.types import Account
+from skillopt_ci.training.appendix import notes_from
+from skillopt_ci.training.edit_ablation import races
+from skillopt_ci.training.plan import StepPlan, analyst_budget, edit_budget, lr_control
+
+ROLLOUT = Account("target", "rollout")
+SELECTION = Account("target", "selection")
+RACE = Account("target", "race")
+SLOW_ROLLOUT = Account("target", "slow_rollout")
+TEST = Account("target", "test")
+JUDGE = Account("judge", "judge")
+ANALYST = Account("optimizer", "analyst")
+MERGE = Account("optimizer", "merge")
+RANKING = Account("optimizer", "ranking")
+LEARNING_RATE = Account("optimizer", "lr_autonomous")
+REWRITE = Account("optimizer", "rewrite")
+CONSOLIDATE = Account("optimizer", "appendix_consolidate")
+SLOW_UPDATE = Account("optimizer", "slow_update")
+META_SKILL = Account("optimizer", "meta_skill")
+
+#: Before there is any history: the share of candidates that is accepted where any gain is enough
+#: and where chance must not explain it, and of steps that propose nothing.
+_ACCEPTED, _CONVINCING, _EMPTY = 0.5, 0.35, 0.1
+#: How many observations these are worth.
+_WEIGHT = 4
+#: An accepted candidate closes this share of the gap to a perfect score.
+_GAIN = 0.4
+#: Answers of an agent on a task, as long as none was seen; and the most where nothing limits them.
+_AGENT_STEPS, _UNLIMITED_STEPS = 10, 200
+#: Shares of: minibatches of successes that lead to a patch, choices that the pool is too large
+#: for, slow updates that write something, arms of a race that are documents of their own.
+_SUCCESS_PATCHES, _TOO_MANY, _GUIDED, _DISTINCT = 0.5, 0.4, 0.7, 0.7
+#: Share of the tasks on which attempts come to different scores.
+_UNDECIDED = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A number that is not known yet: ``low`` ≤ ``likely`` ≤ ``high``."""
+
+    low: int = 0
+    likely: float = 0
+    high: int = 0
+
+    def __add__(self, other: "Range") -> "Range":
+        return Range(self.low + other.low, self.likely + other.likely, self.high + other.high)
+
+    def __mul__(self, factor: int) -> "Range":
+        return Range(self.low * factor, self.likely * factor, self.high * factor)
+
+
+Calls = Mapping[Account, Range]
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What counts depend on besides the configuration: how many tasks and steps there are.
+
+    ``judged`` is how many questions to the judge an attempt asks. A trajectory is shown with about
+    ``trajectory_chars`` characters.
+    """
+
+    train: int
+    selection: int
+    test: int
+    total_steps: int
+    judged: int = 0
+    trajectory_chars: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """What is taken for granted. ``solved`` is the score that the current skill starts from.
+
+    Of the steps the share ``empty`` proposes nothing, and of the candidates the share ``accepted``
+    is kept. ``calls`` is how many calls of the target an attempt takes: least, likely, most.
+    """
+
+    solved: float = 0.5
+    accepted: float = _ACCEPTED
+    empty: float = _EMPTY
+    calls: tuple[int, float, int] = (1, 1.0, 1)
+
+
+def assumed(
+    config: Config,
+    solved: float | None,
+    history: Iterable[HistoryEntry],
+    steps: Sequence[StepRecord],
+) -> Assumed:
+    """What to assume after ``history``, of which ``steps`` are the latest records."""
+    done = [one for one in history if one.kind == "step"]
+    judged = [one for one in done if not one.action.startswith("skip")]
+    kept = sum(one.action.startswith("accept") for one in judged)
+    before = _ACCEPTED if config.evaluation.gate.policy == "strict" else _CONVINCING
+    return Assumed(
+        solved=0.5 if solved is None else solved,
+        accepted=(kept + _WEIGHT * before) / (len(judged) + _WEIGHT),
+        empty=(len(done) - len(judged) + _WEIGHT * _EMPTY) / (len(done) + _WEIGHT),
+        calls=_calls_of_attempt(config, steps),
+    )
+
+
+def _calls_of_attempt(config: Config, steps: Sequence[StepRecord]) -> tuple[int, float, int]:
+    """Calls of the target that an attempt takes; some environments have agents of their own."""
+    solver, most = config.rollout.solver, config.rollout.limits.steps or _UNLIMITED_STEPS
+    if isinstance(solver, ChatConfig) and config.environment is None:
+        return 1, 1.0, 1
+    if isinstance(solver, ScriptedConfig | HumanConfig):
+        return 0, 0.0, 0
+    attempts = sum(len(one.proposal.rollout.tasks) for one in steps)
+    usages = [one.proposal.usage for one in steps]
+    used = sum(usage["rollout"].calls for usage in usages if "rollout" in usage)
+    if attempts and used:
+        return 0, used / attempts, most
+    return 0, 1.0 if isinstance(solver, ChatConfig) else float(min(_AGENT_STEPS, most)), most
+
+
+class Forecast:
+    """The calls of a run's steps and epochs' ends, to be asked for in the order of the run.
+
+    The methods count attempts of the target, and calls of the optimizer; :func:`in_calls` turns
+    attempts into calls. ``made`` training attempts were made under the current skill so far.
+    """
+
+    def __init__(
+        self, config: Config, situation: Situation, assumed: Assumed, made: int = 0
+    ) -> None:
+        self.config, self.situation, self.assumed = config, situation, assumed
+        self._solved = assumed.solved
+        #: How likely it is that so many training attempts were made under the current skill.
+        self._made = {made: 1.0}
+        # How many training tasks were likely attempted: at all and in steps, under the current
+        # skill; at all under the skill at the last epoch's end, which `_same` says is still it.
+        self._known = self._rolled = self._known_last = 0.0
+        self._same = 1.0
+        # Of those, tasks that no step had rolled out when the epoch began.
+        self._ahead = 0.0
+
+    def start(self) -> Calls:
+        """The first measurement of the skill."""
+        count = self.situation.selection * self.config.rollout.attempts
+        return {SELECTION: Range(count, count, count)}
+
+    def step(self, plan: StepPlan) -> Calls:
+        """One training step. In the first epoch, without races, no attempt was made before."""
+        config, train = self.config, self.situation.train
+        each = config.rollout.attempts
+        sizes = [len(batch.tasks) * each for batch in plan.batches]
+        tasks = len({task.id for batch in plan.batches for task in batch.tasks})
+        fresh = plan.epoch == 1 and not races(config)
+        # a race or a comparison has made the first round of some already
+        new = tasks * (1 - self._ahead / train)
+        rollout = _between(tasks * each if fresh else 0, new * each, tasks * each)
+        if analyst_budget(config.optimizer) == 0:
+            return {ROLLOUT: rollout, SELECTION: self._selection(0.0)}
+        reflected = self._reflection(sizes)
+        self._made = {made + sum(sizes): share for made, share in self._made.items()}
+        self._known = min(train, self._known + tasks)
+        self._rolled = min(train, self._rolled + tasks)
+        self._known_last = min(train, self._known_last + self._same * tasks)
+        return {ROLLOUT: rollout, **reflected, **self._candidate(plan, tasks)}
+
+    def epoch_end(self, epoch: int) -> Calls:
+        """The end of an epoch; that of the first one asks no model."""
+        optimizer, each = self.config.optimizer, self.config.rollout.attempts
+        slow, meta = optimizer.use_slow_update, optimizer.use_meta_skill
+        calls: dict[Account, Range] = {}
+        if epoch > 1 and (slow or meta):
+            train = self.situation.train
+            sample = min(optimizer.slow_update_samples, train)
+            most = train if optimizer.longitudinal_pair_policy == "changed" else sample
+            now = sample * (1 - self._known / train)
+            last = (1 - self._same) * sample * (1 - self._known_last / train)
+            self._known += now
+            calls[SLOW_ROLLOUT] = Range(0, (now + last) * each, 2 * most * each)
+            calls[SLOW_UPDATE] = Range(1, 1, 2) if slow else Range()
+            calls[META_SKILL] = Range(1, 1, 2) if meta else Range()
+            if slow:
+                gated = optimizer.slow_update_gate_with_selection
+                calls[SELECTION] = self._selection(self._judge(_GUIDED, gated=gated))
+        self._known_last, self._same = self._known, 1.0
+        self._ahead = max(0.0, self._known - self._rolled)
+        return calls
+
+    def finish(self) -> Calls:
+        """The final test of the initial, the best and the last skill, which may be the same."""
+        if not (self.situation.test and self.config.evaluation.eval_test):
+            return {}
+        count = self.situation.test * self.config.rollout.attempts
+        return {TEST: Range(count, 2 * count, 3 * count)}
+
+    def _reflection(self, sizes: Sequence[int]) -> Calls:
+        """Analysts of all minibatches, and the calls that merge their patches.
+
+        Of the attempts some may be lost; the first batch may be joined by earlier ones as evidence.
+        """
+        gradient, chars = self.config.gradient, self.situation.trajectory_chars
+        usual, narrow = fitting(gradient, chars), fitting(gradient, 2 * chars)
+        lost, most = self.config.evaluation.max_error_rate, [*sizes]
+        most[0] = max(sizes[0], gradient.evidence)
+        low = high = alone = 0
+        for size, full in zip(sizes, most, strict=True):
+            least = size - math.floor(lost * size)
+            low += min(sum(minibatch_counts(least, f, gradient)) for f in range(least + 1))
+            high += 2 * max(sum(minibatch_counts(full, f, narrow)) for f in range(full + 1))
+            # each side never has more minibatches than if all attempts were on it
+            alone += math.ceil(full / narrow.minibatch_size)
+        analysts = merges = 0.0
+        for made, share in self._made.items():
+            joined_by = max(0, min(gradient.evidence - sizes[0], made))
+            shown = [sizes[0] + joined_by, *sizes[1:]]
+            counts = [minibatch_counts(n, round((1 - self._solved) * n), usual) for n in shown]
+            failures, successes = (sum(side) for side in zip(*counts, strict=True))
+            patches = math.ceil(successes * _SUCCESS_PATCHES)
+            analysts += share * (failures + successes)
+            merges += share * merged(failures, patches, usual)
+        return {
+            ANALYST: _between(low, analysts, high),
+            MERGE: _between(0, merges, 2 * merged(alone, alone, gradient)),
+        }
+
+    def _candidate(self, plan: StepPlan, tasks: int) -> Calls:
+        """What choosing, writing and measuring the candidate takes, if the step has one."""
+        optimizer, race = self.config.optimizer, self.config.evaluation.race
+        each, proposed = self.config.rollout.attempts, 1 - self.assumed.empty
+        control, raced = lr_control(optimizer), races(self.config)
+        budget = edit_budget(optimizer, plan.step, self.situation.total_steps)
+        calls: dict[Account, Range] = {}
+        if control == "autonomous":
+            calls[LEARNING_RATE] = Range(0, proposed, 2)
+        if control == "autonomous" or (control == "fixed" and budget > 0):
+            roomy = raced and race.pool > budget
+            calls[RANKING] = Range(0, 0 if roomy else proposed * _TOO_MANY, 2)
+        if optimizer.skill_update_mode == "rewrite_from_suggestions":
+            calls[REWRITE] = Range(0, proposed, 2)
+        if notes_from(optimizer) and optimizer.skill_aware_consolidate_threshold:
+            calls[CONSOLIDATE] = Range(0, 0, 2)
+        tried = min(race.tasks, tasks) if raced else 0
+        if raced:
+            # few arms leave more in doubt, which another heat has to tell
+            arms = _DISTINCT * (race.arms + (race.heats > 1))
+            most = race.arms * race.heats * tried * each
+            calls[RACE] = _between(0, proposed * arms * tried * each, most)
+        gated = self.config.evaluation.use_gate
+        calls[SELECTION] = self._selection(self._judge(proposed, gated=gated, tried=tried))
+        return calls
+
+    def _judge(self, proposed: float, *, gated: bool, tried: int = 0) -> float:
+        """Attempts that a candidate takes which there is with the probability ``proposed``.
+
+        It becomes the current skill if it is accepted, with ``tried`` tasks attempted before.
+        """
+        gate, total = self.config.evaluation.gate, self.situation.selection
+        planned = tasks = self._planned()
+        # both skills meet the undecided tasks again, in each round that the gate may still call for
+        rounds = gate.attempts - 1 if gated and gate.policy == "sequential" else 0
+        again = 2 * _UNDECIDED * planned * rounds
+        if gate.early_stop:
+            # those that the current skill fails come first; after them nothing can be gained
+            looks = math.ceil(((1 - self._solved) * planned + 1) / gate.look_every)
+            tasks = min(planned, looks * gate.look_every)
+        rejected = tasks + again + planned * bool(notes_from(self.config.optimizer))
+        # whoever is accepted is measured on all tasks
+        kept = total + again + total * (gate.remeasure and gated)
+        share = self.assumed.accepted if gated else 1.0
+        changed = proposed * share
+        self._solved += changed * _GAIN * (1 - self._solved)
+        self._made = {made: one * (1 - changed) for made, one in self._made.items()}
+        self._made[0] = self._made.get(0, 0.0) + changed
+        self._known = (1 - changed) * self._known + changed * tried
+        self._rolled *= 1 - changed
+        self._ahead *= 1 - changed
+        self._same *= 1 - changed
+        attempts = share * kept + (1 - share) * rejected
+        return proposed * attempts * self.config.rollout.attempts
+
+    def _selection(self, attempts: float) -> Range:
+        """A candidate is measured, unless its text was; rejected edits leave notes to measure."""
+        evaluation, count = self.config.evaluation, self.situation.selection
+        gate, planned = evaluation.gate, self._planned()
+        rounds = gate.attempts if evaluation.use_gate and gate.policy == "sequential" else 1
+        most = count + planned * 2 * (rounds - 1)
+        most += count * (gate.remeasure and evaluation.use_gate)
+        most += planned * bool(notes_from(self.config.optimizer))
+        return _between(0, attempts, most * self.config.rollout.attempts)
+
+    def _planned(self) -> int:
+        """Selection tasks that a candidate is measured on before it is accepted."""
+        evaluation, count = self.config.evaluation, self.situation.selection
+        return min(evaluation.gate.subset or count, count) if evaluation.use_gate else count
+
+
+def _between(low: int, likely: float, high: int) -> Range:
+    return Range(low, min(max(low, likely), high), high)
+
+
+def joined(parts: Iterable[Calls]) -> dict[Account, Range]:
+    """All calls together, without accounts that are never called."""
+    calls: dict[Account, Range] = {}
+    for part in parts:
+        for account, count in part.items():
+            calls[account] = calls.get(account, Range()) + count
+    return {account: count for account, count in sorted(calls.items()) if count.high}
+
+
+def in_calls(attempts: Calls, calls: tuple[int, float, int], judged: int = 0) -> Calls:
+    """The same in whole calls: an attempt takes ``calls`` of the target (least, likely, most).
+
+    Each attempt asks the judge ``judged`` questions, and each of them may be asked twice.
+    """
+    least, usual, most = calls
+    found, asked = {}, Range()
+    for account, count in attempts.items():
+        if account.role == "target":
+            asked += Range(0, round(count.likely), count.high) * judged
+            made = round(round(count.likely) * usual)
+            found[account] = Range(count.low * least, made, count.high * most)
+        else:
+            found[account] = Range(count.low, round(count.likely), count.high)
+    return joined([found, {JUDGE: Range(0, asked.likely, 2 * asked.high)}])
+
+
+def fitting(gradient: Gradient, chars: int) -> Gradient:
+    """The settings with as many trajectories of ``chars`` characters as fit into a minibatch."""
+    shown = max(1, min(chars, gradient.max_trajectory_chars))
+    fit = max(1, gradient.max_minibatch_chars // shown)
+    return gradient.model_copy(update={"minibatch_size": min(gradient.minibatch_size, fit)})
+
+
+def minibatch_counts(attempts: int, failed: int, gradient: Gradient) -> tuple[int, int]:
+    """Minibatches of failures and of successes."""
+    size = gradient.minibatch_size
+    solved = 0 if gradient.failure_only else attempts - failed
+    return math.ceil(failed / size), math.ceil(solved / size)
+
+
+def merged(failures: int, successes: int, gradient: Gradient) -> int:
+    """Calls that merge so many patches of each side, and both sides in the end."""
+    size = gradient.merge_batch_size
+    both = bool(failures and successes)
+    return merge_calls(failures, size) + merge_calls(successes, size) + both
+
+
+def merge_calls(patches: int, batch_size: int) -> int:
+    """Calls that merge so many patches of one side, ``batch_size`` at a time, level by level."""
+    calls = 0
+    while patches > 1:
+        full, rest = divmod(patches, batch_size)
+        calls += full + (rest > 1)
+        patches = full + (rest > 0)
+    return calls
