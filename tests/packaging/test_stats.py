@@ -116,8 +116,8 @@ def test_measure_functions(found: dict[str, Any]) -> None:
 
 
 def test_measure_client_layers(found: dict[str, Any]) -> None:
-    assert found["layers_passing_on"] == ["skillopt_ci.model.types.Cached"]
-    assert found["layers_answering"] == ["skillopt_ci.model.types.Server"]
+    assert found["layers_passing_on"] == ["skillopt_ci.model.client.Cached"]
+    assert found["layers_answering"] == ["skillopt_ci.model.client.Server"]
 
 
 def test_measure_forbidden_imports(found: dict[str, Any]) -> None:
