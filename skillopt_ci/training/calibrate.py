@@ -15,9 +15,10 @@ from skillopt_ci.config.config import GateConfig
 from skillopt_ci.errors import UsageError
 from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.model.types import Usage
-from skillopt_ci.training.gate import known_duel, rehearse, terms_of
+from skillopt_ci.training.gate_simulation import rehearse, wins_first_round
 from skillopt_ci.training.measure import decide, measure, tallies
 from skillopt_ci.training.run_context import Bench, Session
+from skillopt_ci.training.sequential_test import setup
 
 # What a calibration found.
 
@@ -158,8 +159,8 @@ def _same_skill(session: Session, skill: str, drawn: Sequence[Measurement]) -> t
     planned = [task.id for task in session.selection]
     accepted = 0
     for current, candidate in pairs:
-        terms = terms_of(skill, planned, current, current, (), evaluation, decide)
-        accepted += known_duel(terms, tallies(current), tallies(candidate))
+        terms = setup(skill, planned, current, current, (), evaluation, decide)
+        accepted += wins_first_round(terms, tallies(current), tallies(candidate))
     return accepted, len(pairs)
 
 

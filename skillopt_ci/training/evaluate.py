@@ -25,21 +25,7 @@ from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.regions import reading, with_notes
 from skillopt_ci.text import plural
 from skillopt_ci.training.attempts import Numbered, roll_out_numbered, round_of
-from skillopt_ci.training.gate import (
-    Answer,
-    Ask,
-    Duel,
-    Outcome,
-    Standoff,
-    Terms,
-    duel,
-    gate_record,
-    losses,
-    partial_rejection,
-    rotated,
-    terms_of,
-    tested,
-)
+from skillopt_ci.training.gate import gate_record, losses, partial_rejection, tested
 from skillopt_ci.training.measure import (
     Contender,
     Gate,
@@ -58,6 +44,17 @@ from skillopt_ci.training.measure import (
 from skillopt_ci.training.memory import measured_before, past_tallies
 from skillopt_ci.training.resume import Candidate
 from skillopt_ci.training.run_context import Bench, Session
+from skillopt_ci.training.sequential_test import (
+    Answer,
+    Ask,
+    Measured,
+    Outcome,
+    Setup,
+    Test,
+    rotated,
+    sequential_test,
+    setup,
+)
 from skillopt_ci.training.state import Settled, Standing
 
 STAGE = "selection"
@@ -221,7 +218,7 @@ class Comparison:
     measurement with the attempts that were added, None if there are none.
     """
 
-    terms: Terms
+    terms: Setup
     outcome: Outcome
     candidate: Measurement
     incumbent: Measurement | None
@@ -239,7 +236,9 @@ def first_attempts(
 ) -> tuple[AttemptRequest, ...]:
     """The attempts with which a comparison begins if nothing is known of the candidate."""
     current = standing.state.current.measurement
-    first = next(duel(_terms(session, standing, skill, evaluation, decide), tallies(current), {}))
+    first = next(
+        sequential_test(_terms(session, standing, skill, evaluation, decide), tallies(current), {})
+    )
     sides = (Side(skill), Side(standing.skill, current.first_attempt))
     return tuple(
         order
@@ -258,11 +257,11 @@ def _orders(session: Session, side: Side, lot: _Lot) -> Iterator[AttemptRequest]
 
 def _terms(
     session: Session, standing: Settled, skill: str, evaluation: Evaluation, gate: Gate
-) -> Terms:
+) -> Setup:
     current, best = standing.state.current.measurement, standing.state.best.measurement
     planned = planned_tasks(session, standing, evaluation)
     past = past_tallies(session, standing)
-    return terms_of(skill, planned, current, best, past, evaluation, gate)
+    return setup(skill, planned, current, best, past, evaluation, gate)
 
 
 async def run_comparison(
@@ -290,12 +289,12 @@ async def run_comparison(
         Side(skill, 0 if known is None else known.first_attempt),
         Side(standing.skill, current.first_attempt),
     )
-    test = duel(terms, tallies(current), {} if known is None else tallies(known))
+    test = sequential_test(terms, tallies(current), {} if known is None else tallies(known))
     outcome, scores = await _roll_out(session, bench, test, sides, len(planned))
-    found = _of_candidate(session, outcome.standoff, sides[0], evaluation, len(planned))
+    found = _of_candidate(session, outcome.measured, sides[0], evaluation, len(planned))
     if scores.total:
         found = with_reservations(found, scores, bench.runner.caveat)
-    incumbent = _of_current(outcome.standoff, current, sides[1], evaluation)
+    incumbent = _of_current(outcome.measured, current, sides[1], evaluation)
     return Comparison(terms, outcome, found, incumbent)
 
 
@@ -325,7 +324,7 @@ class Arrived:
 
 
 async def _roll_out(
-    session: Session, bench: Bench, test: Duel, sides: tuple[Side, Side], planned: int
+    session: Session, bench: Bench, test: Test, sides: tuple[Side, Side], planned: int
 ) -> tuple[Outcome, Scores]:
     """Make the attempts that ``test`` asks for until it ends; also return the candidate's scores.
 
@@ -355,7 +354,7 @@ async def _roll_out(
         except StopIteration as done:
             outcome: Outcome = done.value
     refuse_too_many_errors(made, limit, STAGE)
-    measured = f"{len(outcome.standoff.candidate)} of {plural(planned, 'task')} measured"
+    measured = f"{len(outcome.measured.candidate)} of {plural(planned, 'task')} measured"
     clear = "" if outcome.end == "measured" else ", then the verdict was clear"
     session.observer(StageFinished(STAGE, measured + clear))
     return outcome, scores
@@ -398,11 +397,11 @@ async def _attempt(
 
 
 def _of_candidate(
-    session: Session, standoff: Standoff, side: Side, evaluation: Evaluation, planned: int
+    session: Session, measured: Measured, side: Side, evaluation: Evaluation, planned: int
 ) -> Measurement:
     """In the tasks' own order, whatever order they were measured in."""
-    found = standoff.candidate
-    names = [task.id for task in session.selection if task.id in standoff.asked]
+    found = measured.candidate
+    names = [task.id for task in session.selection if task.id in measured.asked]
     return measurement_of(
         {name: found[name] for name in names if name in found},
         [name for name in names if name not in found],
@@ -414,11 +413,11 @@ def _of_candidate(
 
 
 def _of_current(
-    standoff: Standoff, before: Measurement, side: Side, evaluation: Evaluation
+    measured: Measured, before: Measurement, side: Side, evaluation: Evaluation
 ) -> Measurement | None:
-    if not standoff.current_attempts:
+    if not measured.current_attempts:
         return None
-    ordered = {name: standoff.current[name] for name in (*before.tasks, *standoff.current)}
+    ordered = {name: measured.current[name] for name in (*before.tasks, *measured.current)}
     errors = [name for name in before.errors if name not in ordered]
     return measurement_of(ordered, errors, evaluation, side.skill, 0, side.first)
 
@@ -436,7 +435,7 @@ def _decide(
     verdict = _verdict(found, state, evaluation, gate)
     allowed = evaluation.gate.max_type_loss if evaluation.use_gate else None
     types = {task.id: task.task_type for task in session.selection}
-    lost = losses(found.outcome.standoff, found.terms, types, allowed)
+    lost = losses(found.outcome.measured, found.terms, types, allowed)
     if lost and verdict.action != "reject" and gate is not admit_notes:
         told = ", ".join(f"{kind} by {loss:.4g}" for kind, loss in lost.items())
         reason = f"{verdict.reason}, but types of task lost more than {allowed:g}: {told}"

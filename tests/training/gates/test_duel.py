@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillopt_ci.config.config import Evaluation, GateConfig
-from skillopt_ci.training.gate import Answer, Ask, Outcome, Terms, duel
 from skillopt_ci.training.measure import Contender, Tally, admit_notes, decide, worth_in
+from skillopt_ci.training.sequential_test import Answer, Ask, Outcome, Setup, sequential_test
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ def gate(policy: Policy = "strict", **changes: object) -> GateConfig:
     return GateConfig.model_validate({"policy": policy, "look_every": 3, **changes})
 
 
-def terms(current: Mapping[str, float], settings: GateConfig, **changes: object) -> Terms:
+def terms(current: Mapping[str, float], settings: GateConfig, **changes: object) -> Setup:
     values: dict[str, object] = {
         "order": tuple(current),
         "eligible": frozenset(current),
@@ -37,19 +37,21 @@ def terms(current: Mapping[str, float], settings: GateConfig, **changes: object)
         "worth": worth_in(HARD),
         "settings": settings,
     }
-    return Terms(**(values | changes))  # type: ignore[arg-type]
+    return Setup(**(values | changes))  # type: ignore[arg-type]
 
 
 def fought(
-    terms: Terms,
+    terms: Setup,
     current: Mapping[str, float],
     candidate: Callable[[str, int], float | None],
     again: Callable[[str, int], float | None] = lambda task, number: None,
     known: Mapping[str, Tally] | None = None,
 ) -> tuple[Outcome, list[Ask]]:
-    """Fight a duel whose attempts come to what the functions say of task and number."""
+    """Run a test whose attempts come to what the functions say of task and number."""
     asked: list[Ask] = []
-    battle = duel(terms, {task: Tally(one, one) for task, one in current.items()}, known or {})
+    test = sequential_test(
+        terms, {task: Tally(one, one) for task, one in current.items()}, known or {}
+    )
 
     def answered(
         lot: tuple[tuple[str, int], ...], source: Callable[[str, int], float | None]
@@ -58,10 +60,10 @@ def fought(
         return {task: (one, one) for task, one in found.items() if one is not None}
 
     try:
-        ask = next(battle)
+        ask = next(test)
         while True:
             asked.append(ask)
-            ask = battle.send(
+            ask = test.send(
                 Answer(answered(ask.candidate, candidate), answered(ask.current, again))
             )
     except StopIteration as done:
@@ -142,7 +144,7 @@ def test_a_lot_begins_when_what_came_of_the_one_before_is_enough() -> None:
         ["t0", "t1", "t2"],
         ["t3", "t4", "t5"],
     ]
-    # without a gain the duel would end here; with one it does not, whatever the others come to
+    # without a gain the test would end here; with one it does not, whatever the others come to
     assert asked[0].sure({}) == ()
     assert asked[0].sure({"t1": (0.0, 0.0)}) == ()
     assert asked[0].sure({"t0": (1.0, 1.0)}) == (asked[1],)
@@ -153,7 +155,7 @@ def test_all_is_measured_while_a_gain_is_in_reach() -> None:
     after = {**current, "t0": 1.0}
     outcome, asked = fought(terms(current, gate()), current, lambda task, _: after[task])
     assert (outcome.end, attempts(asked)) == ("measured", 4)
-    assert outcome.standoff.differences(terms(current, gate())) == [1, 0, 0, 0]
+    assert outcome.measured.differences(terms(current, gate())) == [1, 0, 0, 0]
 
 
 def test_without_early_stopping_all_is_measured_at_once() -> None:
@@ -166,7 +168,7 @@ def test_tasks_that_do_not_count_decide_nothing() -> None:
     current = named([0.0, 1.0])
     about = terms(current, gate(), eligible=frozenset({"t1"}))
     outcome, _ = fought(about, current, lambda *_: 1.0)
-    assert outcome.standoff.differences(about) == [0]
+    assert outcome.measured.differences(about) == [0]
 
 
 def test_known_results_take_the_place_of_attempts() -> None:
@@ -174,7 +176,7 @@ def test_known_results_take_the_place_of_attempts() -> None:
     known = {"t0": Tally(1.0, 1.0), "t3": Tally(0.0, 0.0)}
     outcome, asked = fought(terms(current, gate()), current, lambda *_: 1.0, known=known)
     assert [task for ask in asked for task, _ in ask.candidate] == ["t1", "t2"]
-    assert outcome.standoff.candidate["t3"] == Tally(0.0, 0.0)
+    assert outcome.measured.candidate["t3"] == Tally(0.0, 0.0)
 
 
 @settings(deadline=None)
@@ -254,7 +256,7 @@ def test_further_rounds_spare_tasks_on_which_all_attempts_agree() -> None:
     assert [task for task, _ in asked[1].candidate] == ["t0", "t1", "t2"]
     assert asked[1].candidate == asked[1].current
     assert {number for _, number in asked[1].current} == {1}
-    assert (outcome.rounds, outcome.standoff.current_attempts) == (2, 3)
+    assert (outcome.rounds, outcome.measured.current_attempts) == (2, 3)
 
 
 def test_a_gain_below_the_least_effect_does_not_count() -> None:
