@@ -157,7 +157,7 @@ def test_what_a_kill_or_a_power_loss_left_is_put_right_and_told(
     done = cli(fresh, "step")
     assert (done.code, done.out.partition(",")[0]) == (0, "Step 2 of 2")
     told = " ".join(done.err.split())
-    assert f"skillopt/quickstart was broken, as after a power loss: put back to {tip[:12]}" in told
+    assert f"skillopt/quickstart was broken, as after a power loss: restored to {tip[:12]}" in told
     assert "packed-refs.lock" in told
     assert not lock.exists()
     git(fresh, "merge-base", "--is-ancestor", tip, "skillopt/quickstart")
