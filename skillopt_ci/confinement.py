@@ -210,7 +210,13 @@ class Confinement:
         if home.is_absolute() and home != Path("/") and not home.is_relative_to(folder):
             kept = keeps_home and home not in self.hidden
             layers[home] = ("--bind", str(home)) if kept else ("--tmpfs",)
-        for path in (*self._readable(environ), *_installed(needs, environ, self.home)):
+        # What is hidden stays so, whatever a command names.
+        named = (
+            path
+            for path in _installed(needs, environ, self.home)
+            if not any(path.is_relative_to(one) for one in self.hidden)
+        )
+        for path in (*self._readable(environ), *named):
             if path not in (Path("/"), self.home) or path == self.root:
                 layers.setdefault(path, ("--ro-bind", str(path)))
         shown = [path for path, words in layers.items() if words[0] != "--tmpfs"]
@@ -243,10 +249,11 @@ def confine(
     ``hidden`` are files of ours beside those that are always hidden. What can be had is found out
     when the first program is started.
     """
-    global _find, _found  # noqa: PLW0603 - there is one process
+    global _find, _found
+    asked = partial(_search, root.resolve(), dict(environ), tuple(hidden), wanted)
     with _lock:
-        _find = partial(_search, root.resolve(), dict(environ), tuple(hidden), wanted)
-        _found = None
+        if asked.args != _find.args:
+            _find, _found = asked, None
 
 
 def current() -> Confinement:

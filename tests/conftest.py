@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -386,4 +387,5 @@ def checkout(workshop: Workshop) -> Checkout:
 @pytest.fixture(autouse=True)
 def _confinement_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no test start programs in the way that another one's configuration asked for."""
+    monkeypatch.setattr(confinement, "_find", partial(confinement.Confinement))
     monkeypatch.setattr(confinement, "_found", confinement.Confinement())

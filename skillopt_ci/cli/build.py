@@ -20,12 +20,11 @@ from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.config.reference import config_sha256
 from skillopt_ci.config.rollout import ChatConfig, HumanConfig
 from skillopt_ci.config.scorers import CommandScorer, ComputerScorer, PythonScorer, ScorerSpec
-from skillopt_ci.confinement import confine, current, withhold
+from skillopt_ci.confinement import current
 from skillopt_ci.errors import ConfigError, UsageError
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.inspect import newest, resolve
 from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.model.keys import key_variable
 from skillopt_ci.progress import Note, Observer, TerminalLent
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redactor
@@ -39,6 +38,7 @@ from skillopt_ci.tasks.loading import SPLIT_NAMES, load_splits, overlaps, repeat
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.training.fingerprint import (
     grader_folders,
+    keep_secrets,
     measurement_fingerprint,
     run_secrets,
     working_facts,
@@ -100,14 +100,7 @@ def read_tasks(loaded: Loaded, environ: Mapping[str, str]) -> tuple[Splits, Envi
     :class:`TaskFileError` and what opening an environment raises.
     """
     config, root = loaded.config, loaded.root
-    roles = roles_of(config.model).values()
-    withhold(filter(None, map(key_variable, roles)))
-    home = Path(environ.get("HOME") or "/nonexistent")
-    names = [role.api_key_file for role in roles if role.api_key_file]
-    hidden = [home / name[2:] if name.startswith("~/") else root / name for name in names]
-    if config.cache.path is not None:
-        hidden.append(root / config.cache.path)
-    confine(root, environ, hidden=hidden, wanted=not config.rollout.programs_can_read_secrets)
+    keep_secrets(config, root, environ)
 
     if config.tasks is not None:
         return load_splits(config.tasks, root, config.train), None

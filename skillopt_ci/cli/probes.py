@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -326,7 +326,11 @@ async def _start_agent(settings: ExternalConfig, pool: ComputerPool, root: Path)
     program = agent_program(settings, root)
     # what a program of one's own makes of --version, who knows
     asked = (program, "--version") if known else ("sh", "-c", 'command -v "$1"', "sh", program)
-    async with pool.computers.open(pool.base) as computer:
+    spec = pool.base
+    if pool.computers.name == "unconfined" and Path(program).is_file():
+        # a command that is run by its name sees its own file; `command -v` has to be shown it
+        spec = replace(spec, readable=(*spec.readable, Path(program)))
+    async with pool.computers.open(spec) as computer:
         result = await computer.run(
             asked, timeout=_LONGEST_START, environ=agent_environ(settings, root, {})
         )

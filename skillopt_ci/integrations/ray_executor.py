@@ -40,7 +40,7 @@ from skillopt_ci.rollout.types import AttemptRequest, Executor, MakeAttempt, Rol
 from skillopt_ci.scorers.code import Functions
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import task_sha256
-from skillopt_ci.training.fingerprint import run_secrets, working_facts
+from skillopt_ci.training.fingerprint import keep_secrets, run_secrets, working_facts
 from skillopt_ci.training.run_context import RunnerParts, open_runner
 
 # The Ray cluster: found, joined or started.
@@ -272,6 +272,7 @@ def _parts(
 ) -> Iterator[RunnerParts]:
     config, root = Config.model_validate_json(parcel.config), Path(parcel.root)
     redact.learn(run_secrets(config, root, environ, [parcel.order.task]))
+    keep_secrets(config, root, environ)
     environment = None
     if config.environment is not None:
         environment = open_environment(config.environment, root, environ)

@@ -209,6 +209,7 @@ def test_no_secret_that_an_agent_reads_is_left_anywhere(
     agent = {
         "rollout.solver": json.dumps(solver),
         "rollout.computer": "{type: unconfined}",
+        "rollout.programs_can_read_secrets": "true",
         "rollout.task": "{artifacts: ['**']}",
     }
     given = [word for key, value in agent.items() for word in ("-o", f"{key}={value}")]

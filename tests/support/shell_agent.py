@@ -33,6 +33,7 @@ rollout:
     skill_as: agents
     env: [MORTAL]
   computer: {type: unconfined}
+  programs_can_read_secrets: true # attempts are counted outside of their folders
 """
 
 

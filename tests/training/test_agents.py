@@ -108,9 +108,7 @@ def test_a_killed_process_loses_no_attempt_that_was_made(
 
 
 def _step_in_a_process(checkout: Checkout) -> int:
-    # an agent that is confined could not kill us
-    free = "rollout.programs_can_read_secrets=true"
-    words = ["step", "-q", "-o", "model.target.max_concurrency=1", "-o", free]
+    words = ["step", "-q", "-o", "model.target.max_concurrency=1"]
     script = (
         "import os, sys; os.environ['MORTAL'] = str(os.getpid()); "
         f"from skillopt_ci.cli.main import main; sys.exit(main({words!r}))"
