@@ -215,7 +215,7 @@ MOMENT = 0.03
 
 
 class Scheduler:
-    """The slots of a session, which all of its work shares, whatever stage it belongs to.
+    """The slots of a run, which all of its work shares, whatever stage it belongs to.
 
     ``attempts`` are made at tasks, ``questions`` are put to the optimizer. ``moment`` is how long
     a slot is kept free, in seconds.

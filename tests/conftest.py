@@ -23,12 +23,12 @@ import pytest
 from training_runs import train_all, train_once
 
 from skillopt_ci import confinement
-from skillopt_ci.cli.build import open_session
+from skillopt_ci.cli.build import open_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord
 from skillopt_ci.progress import Observer, silent
-from skillopt_ci.training.run_context import Session
+from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.trainer import BoundaryOutcome, Outcome, StepOutcome, advance
 
 pytest_plugins = ("github_server.fixtures",)
@@ -222,9 +222,9 @@ class Checkout:
         self.git("update-ref", f"refs/heads/{branch}", commit)
         return commit
 
-    def session(self, *overrides: str, observer: Observer = silent) -> Session:
+    def session(self, *overrides: str, observer: Observer = silent) -> Run:
         settings = Globals({"DEMO_KEY": "sk-demo-key"}, self.folder, overrides=overrides)
-        return open_session(settings, observer)
+        return open_run(settings, observer)
 
     def step(self, *overrides: str, observer: Observer = silent) -> StepOutcome | None:
         """Do one step, as the command does."""

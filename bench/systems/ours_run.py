@@ -27,7 +27,7 @@ from bench.world.answering import Oracle
 from bench.world.catalogue import INITIAL_SKILL
 from bench.world.parameters import Parameters
 from bench.world.world import SPLITS, World, make_world
-from skillopt_ci.cli.build import open_session
+from skillopt_ci.cli.build import open_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.model import openai_provider
 from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
@@ -80,8 +80,8 @@ def run_inside(
 
 
 async def _train(root: Path) -> None:
-    session = open_session(Globals(environ=environment(), cwd=root), silent)
-    async with prefetching(session) as ready:
+    run = open_run(Globals(environ=environment(), cwd=root), silent)
+    async with prefetching(run) as ready:
         async for _ in train(ready):
             pass
         await patiently(ready, lambda: finish(ready))

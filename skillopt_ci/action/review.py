@@ -10,7 +10,7 @@ from dataclasses import replace
 from skillopt_ci.action.event import Evaluate
 from skillopt_ci.action.job import Job, Outcome
 from skillopt_ci.action.outputs import Outputs
-from skillopt_ci.cli.build import open_session, unconfined_programs
+from skillopt_ci.cli.build import open_run, unconfined_programs
 from skillopt_ci.cli.comment import links_of, task_places
 from skillopt_ci.cli.progress import build_observer
 from skillopt_ci.errors import (
@@ -35,7 +35,7 @@ from skillopt_ci.report.evaluation import (
     judge,
 )
 from skillopt_ci.training.offline_eval import NamedSkill, evaluate
-from skillopt_ci.training.run_context import Session
+from skillopt_ci.training.run_context import Run
 
 _SPLIT = "selection"
 #: A longer document is no skill, and each of its bytes would be paid for once per task.
@@ -51,11 +51,11 @@ def review_pull_request(job: Job, client: Client, pull: Evaluate) -> Outcome:
     head = pull.head_sha or get_pull_request(client, pull.number).head_sha
     settings = job.settings
     with build_observer(settings) as observer:
-        session = open_session(settings, observer)
-        _refuse_unconfined(session)
-        after = _text(file_at(client, session.skill_path, head))
-        view, outputs, exit_code = _compare(session, head, after)
-    links, wishes, notes = links_of(job.environ), session.config.github, list[str]()
+        run = open_run(settings, observer)
+        _refuse_unconfined(run)
+        after = _text(file_at(client, run.skill_path, head))
+        view, outputs, exit_code = _compare(run, head, after)
+    links, wishes, notes = links_of(job.environ), run.config.github, list[str]()
     report = evaluation_comment(view, links)
     if wishes.comments != "off":
         try:
@@ -63,7 +63,7 @@ def review_pull_request(job: Job, client: Client, pull: Evaluate) -> Outcome:
         except SkilloptError as error:
             notes.append(str(error))
     loaded = job.configured
-    tasks = {} if loaded is None else task_places(loaded, session.ledger.root)
+    tasks = {} if loaded is None else task_places(loaded, run.ledger.root)
     check = evaluation_check(view, links, head, fail_on=wishes.fail_on, tasks=tasks)
     try:
         keep_check(client, check)
@@ -73,14 +73,14 @@ def review_pull_request(job: Job, client: Client, pull: Evaluate) -> Outcome:
     return Outcome(outputs, report, exit_code, tuple(notes))
 
 
-def _refuse_unconfined(session: Session) -> None:
+def _refuse_unconfined(run: Run) -> None:
     """Let no program that somebody's change steers run where it could read our secrets.
 
     Raises UsageError unless the configuration accepts that.
     """
-    config, splits = session.config, session.splits
+    config, splits = run.config, run.splits
     tasks = (*splits.train, *splits.selection, *splits.test)
-    _, left = unconfined_programs(config, tasks, session.environment)
+    _, left = unconfined_programs(config, tasks, run.environment)
     if left and not config.rollout.programs_can_read_secrets:
         raise UsageError(
             "a change of the skill is not evaluated where programs that it steers could read this "
@@ -100,27 +100,27 @@ def _text(content: bytes | None) -> str | None:
         return None
 
 
-def _compare(session: Session, head: str, after: str | None) -> tuple[EvaluationView, Outputs, int]:
+def _compare(run: Run, head: str, after: str | None) -> tuple[EvaluationView, Outputs, int]:
     """What the comparison of base with the text ``after`` found, and the exit code it ends with."""
-    wishes = session.config.github
+    wishes = run.config.github
     view = EvaluationView(
-        run=session.config.run,
-        skill=session.skill_path,
+        run=run.config.run,
+        skill=run.skill_path,
         split=_SPLIT,
         finding=Finding.INCONCLUSIVE,
         confidence=wishes.confidence,
-        simulated=session.simulated,
+        simulated=run.simulated,
     )
-    base = resolve(session.ledger, "HEAD")
-    before = None if base is None else session.ledger.read(base, session.skill_path)
+    base = resolve(run.ledger, "HEAD")
+    before = None if base is None else run.ledger.read(base, run.skill_path)
     if base is None or before is None:
-        raise RepositoryError(f"{session.skill_path} is not in the commit that is checked out.")
+        raise RepositoryError(f"{run.skill_path} is not in the commit that is checked out.")
     if after is None:
-        why = f"at head, {session.skill_path} is no readable text of at most {_MOST_BYTES:,} bytes"
+        why = f"at head, {run.skill_path} is no readable text of at most {_MOST_BYTES:,} bytes"
         return replace(view, why=why), Outputs(), ExitCode.DONE
     skills = (NamedSkill("base", before), NamedSkill("head", after))
     try:
-        result = asyncio.run(evaluate(session, skills, _SPLIT))
+        result = asyncio.run(evaluate(run, skills, _SPLIT))
     except (BudgetExhausted, InfrastructureError) as failure:
         return replace(view, why=failure.message), Outputs(), failure.exit_code
     old, new = (one.measurement for one in result.skills)

@@ -45,7 +45,7 @@ from skillopt_ci.training.fingerprint import (
 )
 from skillopt_ci.training.offline_eval import NamedSkill
 from skillopt_ci.training.review_comments import read_notes
-from skillopt_ci.training.run_context import Session, first
+from skillopt_ci.training.run_context import Run, first
 
 # The configuration and the tasks.
 
@@ -186,28 +186,26 @@ def _grades_on_computer(scorer: ScorerSpec | None) -> bool:
     return scorer is not None and any(isinstance(one, ComputerScorer) for one in parts_of(scorer))
 
 
-# The session, and where its parts are in the repository.
+# The run, and where its parts are in the repository.
 
 
 @contextmanager
-def opened(
-    settings: Globals, *, notes: Path | None = None, locked: bool = False
-) -> Iterator[Session]:
-    """A training session that shows its progress; ``locked`` if it will move the branch.
+def opened(settings: Globals, *, notes: Path | None = None, locked: bool = False) -> Iterator[Run]:
+    """A run that shows its progress; ``locked`` if it will move the branch.
 
     ``notes`` is a file of review comments to train with. Raises LostRace if another process has
     the lock, and what :func:`open_session` raises.
     """
     with build_observer(settings) as observer:
-        session = open_session(settings, observer)
+        run = open_run(settings, observer)
         if notes is not None:
-            session = replace(session, notes=read_notes(settings.cwd / notes))
-        with session.ledger.lock() if locked else nullcontext():
-            yield session
+            run = replace(run, notes=read_notes(settings.cwd / notes))
+        with run.ledger.lock() if locked else nullcontext():
+            yield run
 
 
-def open_session(settings: Globals, observer: Observer) -> Session:
-    """Assemble a training session on the repository that holds the configuration.
+def open_run(settings: Globals, observer: Observer) -> Run:
+    """Assemble the run on the repository that holds the configuration.
 
     Raises the errors of :mod:`skillopt_ci.errors` that point at a file and a line.
     """
@@ -238,7 +236,7 @@ def open_session(settings: Globals, observer: Observer) -> Session:
         config, root, environ, prompts=prompts, environment=environment, places=pool
     )
     graders = grader_folders(config, selection, root)
-    return Session(
+    return Run(
         config=config,
         root=root,
         skill_path=skill_path(loaded, ledger.root),
@@ -314,7 +312,7 @@ _KEPT = ("best", "current", "initial")
 
 
 class Source(Protocol):
-    """Where texts of a run's skill are looked up: a session, or a reader of what is in git."""
+    """Where texts of a run's skill are looked up: a run, or a reader of what is in git."""
 
     @property
     def ledger(self) -> Ledger: ...

@@ -59,12 +59,12 @@ def eval_command(settings: Globals, skills: tuple[str, ...], split: str) -> Exit
     words = skills or ("initial", "best")
     if len(words) > 2:  # noqa: PLR2004 - a comparison takes two
         raise click.UsageError("Name one skill, or two to compare.")
-    with opened(settings) as session:
-        if not tasks_of(session, split):
+    with opened(settings) as run:
+        if not tasks_of(run, split):
             raise click.UsageError(f"The configuration names no {split} tasks.")
-        session.ledger.sync()
-        named = [find_skill(session, word, settings.cwd) for word in words]
-        result = asyncio.run(evaluate(session, named, split))
+        run.ledger.sync()
+        named = [find_skill(run, word, settings.cwd) for word in words]
+        result = asyncio.run(evaluate(run, named, split))
     if settings.json:
         print_json(evaluation_json(result))
     else:
@@ -162,8 +162,8 @@ def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> 
     if file is not None:
         given = f"scorer={json.dumps(_scorer(settings.cwd / file))}"
         settings = replace(settings, overrides=(*settings.overrides, given))
-    with opened(settings) as session:
-        found = asyncio.run(rescore(session, stage=stage, own_scorers=file is None))
+    with opened(settings) as run:
+        found = asyncio.run(rescore(run, stage=stage, own_scorers=file is None))
     attempts = found.attempts
     if settings.json:
         rows = [
@@ -310,11 +310,11 @@ def calibrate_command(settings: Globals, skill: str, effect: float | None, draws
     ref, or REF:path). Estimates the configured gate's false-accept rate, how often it finds a gain
     of the given size, and how many tasks and attempts that takes.
     """
-    with opened(settings) as session:
-        session.ledger.sync()
-        text = find_skill(session, skill, settings.cwd).text
-        wanted = session.config.evaluation.gate.effect if effect is None else effect
-        found = asyncio.run(calibrate(session, text, Plan(wanted, draws)))
+    with opened(settings) as run:
+        run.ledger.sync()
+        text = find_skill(run, skill, settings.cwd).text
+        wanted = run.config.evaluation.gate.effect if effect is None else effect
+        found = asyncio.run(calibrate(run, text, Plan(wanted, draws)))
     if settings.json:
         gates = [
             {**asdict(one), "settings": one.settings.model_dump(mode="json")}

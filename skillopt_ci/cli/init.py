@@ -39,7 +39,7 @@ from skillopt_ci.sanitize import harmless_line
 from skillopt_ci.skill.validation import unloadable
 from skillopt_ci.training.offline_eval import Evaluation, evaluate
 from skillopt_ci.training.prefetcher import prefetching
-from skillopt_ci.training.run_context import Session
+from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.trainer import train
 
 #: The providers that a configuration can be written for: all but the one that needs a command.
@@ -272,12 +272,12 @@ def quickstart_command(settings: Globals, folder: Path | None) -> ExitCode:
     target = target.resolve()
     make_repository(target)
     inside = replace(settings, config=target / "skillopt.yaml")
-    with opened(inside, locked=True) as session:
-        asyncio.run(_train(session, inside))
-        named = [find_skill(session, word, target) for word in ("initial", "best")]
-        result = asyncio.run(evaluate(session, named, "test"))
+    with opened(inside, locked=True) as run:
+        asyncio.run(_train(run, inside))
+        named = [find_skill(run, word, target) for word in ("initial", "best")]
+        result = asyncio.run(evaluate(run, named, "test"))
     click.echo(err=True)
-    _print_result(session, result, inside, target)
+    _print_result(run, result, inside, target)
     return ExitCode.DONE
 
 
@@ -292,25 +292,25 @@ def make_repository(target: Path) -> None:
     git.run("commit", "--quiet", "--message", "Write down how ledger lines look")
 
 
-async def _train(session: Session, settings: Globals) -> None:
-    async with prefetching(session) as ready:
+async def _train(run: Run, settings: Globals) -> None:
+    async with prefetching(run) as ready:
         async for outcome in train(ready):
             print_outcome(outcome, settings)
 
 
-def _print_result(session: Session, result: Evaluation, settings: Globals, target: Path) -> None:
+def _print_result(run: Run, result: Evaluation, settings: Globals, target: Path) -> None:
     def heading(text: str) -> None:
         click.echo(f"{text}\n{'─' * len(text)}", file=settings.people)
 
     heading("The training log is the skills branch")
-    for commit in session.ledger.log(newest(session.ledger), first_parent=True):
+    for commit in run.ledger.log(newest(run.ledger), first_parent=True):
         click.echo(f"{commit.sha[:7]} {harmless_line(commit.subject)}", file=settings.people)
     click.echo(file=settings.people)
     heading("Before and after, on tasks that training never saw")
     print_evaluation(result, settings)
     click.echo(file=settings.people)
     heading("Where to look next")
-    for line in _where_next(session.config.run, settings.environ, target):
+    for line in _where_next(run.config.run, settings.environ, target):
         click.echo(f"  {line}", file=settings.people)
 
 

@@ -48,8 +48,8 @@ def plan_command(settings: Globals, most: int) -> ExitCode:
     `strategy.matrix` takes by `fromJSON`: each job runs `rollout --shard`, and the last one
     `step --rollouts`. Ends with 3 when nothing is left to do.
     """
-    with opened(settings) as session:
-        outlook = look_ahead(session)
+    with opened(settings) as run:
+        outlook = look_ahead(run)
     parts = () if outlook is None else shards(outlook, most)
     names = [str(part) for part in parts]
     if settings.json:
@@ -93,11 +93,11 @@ def rollout_command(settings: Globals, shard: str, output: Path) -> ExitCode:
     counts as what the model said.
     """
     part = Shard.parse(shard)
-    with opened(settings) as session:
-        outlook = look_ahead(session)
+    with opened(settings) as run:
+        outlook = look_ahead(run)
         if outlook is None:
             return nothing_to_do("Nothing left to do: all epochs are trained.")
-        done = asyncio.run(roll_out_shard(session, outlook, part, settings.cwd / output))
+        done = asyncio.run(roll_out_shard(run, outlook, part, settings.cwd / output))
     if settings.json:
         facts = {"attempts": done.attempts, "errors": done.errors, "answers": done.answers}
         used = {"calls": done.usage.calls, "tokens": done.usage.tokens}
@@ -123,10 +123,10 @@ def estimate_command(settings: Globals) -> ExitCode:
     calls, or on the texts as long as there are none. You get a warning if the estimate exceeds your
     `budget`; prices that are not known are shown as unknown.
     """
-    with opened(settings) as session:
-        standing = foresee_standing(session, session.ledger.sync())
-        found = estimate(session, standing)
-    warnings = [*over_budget(session.config.budget, found, standing.spent)]
+    with opened(settings) as run:
+        standing = foresee_standing(run, run.ledger.sync())
+        found = estimate(run, standing)
+    warnings = [*over_budget(run.config.budget, found, standing.spent)]
     if settings.json:
         print_json({**estimate_json(found), "warnings": warnings})
         return ExitCode.DONE
@@ -144,7 +144,7 @@ def estimate_command(settings: Globals) -> ExitCode:
         click.echo(f"price of the {role}: {tariff.text}")
     for sentence in found.assumptions:
         click.echo(f"· {sentence}")
-    if session.simulated:
+    if run.simulated:
         click.echo("· Simulated models cost nothing: tokens and money say little of real ones.")
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)

@@ -23,7 +23,7 @@ from skillopt_ci.text import plural
 from skillopt_ci.training.final_evaluation import FinishOutcome, finish
 from skillopt_ci.training.prefetcher import prefetching
 from skillopt_ci.training.resume import Candidate
-from skillopt_ci.training.run_context import Session
+from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.shard import take_over
 from skillopt_ci.training.trainer import (
     BoundaryOutcome,
@@ -69,10 +69,10 @@ def step_command(
     """
     outcomes = list[Outcome]()
     tell = _teller(outcomes, settings)
-    with opened(settings, notes=notes, locked=True) as session:
+    with opened(settings, notes=notes, locked=True) as run:
         if rollouts:
-            take_over(session, [settings.cwd / file for file in rollouts])
-        found = asyncio.run(_step(session, tell, until_candidate=until_candidate))
+            take_over(run, [settings.cwd / file for file in rollouts])
+        found = asyncio.run(_step(run, tell, until_candidate=until_candidate))
     if isinstance(found, Candidate):
         record, candidate = found.record, found.commit or ""
         if settings.json:
@@ -86,13 +86,13 @@ def step_command(
 
 
 async def _step(
-    session: Session, tell: Callable[[Outcome], None], *, until_candidate: bool
+    run: Run, tell: Callable[[Outcome], None], *, until_candidate: bool
 ) -> Candidate | None:
     if not until_candidate:
-        async for outcome in train(session, steps=1, patience=0):
+        async for outcome in train(run, steps=1, patience=0):
             tell(outcome)
         return None
-    while (found := await advance_to_candidate(session)) is not None:
+    while (found := await advance_to_candidate(run)) is not None:
         if isinstance(found, Candidate):
             return found
         tell(found)
@@ -111,8 +111,8 @@ def run_command(settings: Globals, notes: Path | None) -> ExitCode:
     the next run resumes from there. Ends with 3 when there was nothing to do.
     """
     outcomes = list[Outcome]()
-    with opened(settings, notes=notes, locked=True) as session:
-        finished = asyncio.run(_train(session, _teller(outcomes, settings)))
+    with opened(settings, notes=notes, locked=True) as run:
+        finished = asyncio.run(_train(run, _teller(outcomes, settings)))
     if finished is not None:
         print_finish(finished, settings)
     elif not outcomes:
@@ -126,11 +126,11 @@ def run_command(settings: Globals, notes: Path | None) -> ExitCode:
     return ExitCode.DONE
 
 
-async def _train(session: Session, tell: Callable[[Outcome], None]) -> FinishOutcome | None:
-    async with prefetching(session) as ready:
+async def _train(run: Run, tell: Callable[[Outcome], None]) -> FinishOutcome | None:
+    async with prefetching(run) as ready:
         async for outcome in train(ready):
             tell(outcome)
-        if not session.config.evaluation.eval_test:
+        if not run.config.evaluation.eval_test:
             return None
         return await patiently(ready, lambda: finish(ready))
 
@@ -142,8 +142,8 @@ def finish_command(settings: Globals) -> ExitCode:
 
     One commit records it. Ends with 3 when nothing changed since the run was finished.
     """
-    with opened(settings, locked=True) as session:
-        outcome = asyncio.run(patiently(session, lambda: finish(session)))
+    with opened(settings, locked=True) as run:
+        outcome = asyncio.run(patiently(run, lambda: finish(run)))
     if outcome is None:
         return nothing_to_do("Nothing left to do: the run is finished.")
     if settings.json:
@@ -170,8 +170,8 @@ def slow_update_command(settings: Globals) -> ExitCode:
     reverted alike, and with 3 when none is due. `step` and `run` do the same by themselves unless
     `schedule.slow_update` is `scheduled`.
     """
-    with opened(settings, locked=True) as session:
-        outcome = asyncio.run(advance(session, only_epoch_end=True))
+    with opened(settings, locked=True) as run:
+        outcome = asyncio.run(advance(run, only_epoch_end=True))
     if outcome is None:
         return nothing_to_do("Nothing to do: no epoch's end is due.")
     print_outcome(outcome, settings)

@@ -39,7 +39,7 @@ from skillopt_ci.training.memory import all_steps
 from skillopt_ci.training.modes import update_mode
 from skillopt_ci.training.plan import plan_step, total_steps
 from skillopt_ci.training.rollout_stage import attempts_so_far
-from skillopt_ci.training.run_context import Session
+from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Standing
 
 #: English text; code and other languages have fewer characters a token.
@@ -113,22 +113,22 @@ class Estimate:
     assumptions: tuple[str, ...]
 
 
-def estimate(session: Session, standing: Standing) -> Estimate:
+def estimate(run: Run, standing: Standing) -> Estimate:
     """Estimate what the run has still to do from ``standing``; no model is asked."""
-    config, state, train = session.config, standing.state, session.splits.train
-    tasks = (*train, *session.selection)
+    config, state, train = run.config, standing.state, run.splits.train
+    tasks = (*train, *run.selection)
     measured = measured_sizes(accounts_of(() if state is None else state.accounts))
-    sizes = {**sizes_by_texts(config, session.prompts, standing.skill, tasks), **measured}
+    sizes = {**sizes_by_texts(config, run.prompts, standing.skill, tasks), **measured}
     if state is None:
         supposed, made, first, done = assumed(config, None, (), ()), 0, 1, 0
     else:
-        solved, records = state.current.measurement.hard, all_steps(session, standing)
+        solved, records = state.current.measurement.hard, all_steps(run, standing)
         supposed = assumed(config, solved, standing.history, records)
-        made, first, done = len(attempts_so_far(session, standing)), state.step + 1, state.boundary
+        made, first, done = len(attempts_so_far(run, standing)), state.step + 1, state.boundary
     situation = Situation(
         train=len(train),
-        selection=len(session.selection),
-        test=len(session.test),
+        selection=len(run.selection),
+        test=len(run.test),
         total_steps=total_steps(len(train), config.train),
         judged=max((_rubrics(task.scorer or config.scorer) for task in tasks), default=0),
         trajectory_chars=sizes[ROLLOUT].usage.tokens * CHARACTERS_PER_TOKEN,
@@ -138,7 +138,7 @@ def estimate(session: Session, standing: Standing) -> Estimate:
     # What is done already is taken to be as if it came now.
     as_now = Forecast(config, situation, supposed, made)
     numbers = range(1, situation.total_steps + 1)
-    plans = [plan_step(train, config.train, number, session.first_seed) for number in numbers]
+    plans = [plan_step(train, config.train, number, run.first_seed) for number in numbers]
     epochs = config.train.num_epochs
     epoch = min(epochs, (first - 1) // (situation.total_steps // epochs) + 1)
     begin = [] if state else [forecast.start()]

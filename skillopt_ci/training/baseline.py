@@ -24,7 +24,7 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.validation import unloadable
 from skillopt_ci.training.measure import measure
 from skillopt_ci.training.review_comments import unheard
-from skillopt_ci.training.run_context import Bench, Session
+from skillopt_ci.training.run_context import Bench, Run
 from skillopt_ci.training.state import (
     Event,
     Settled,
@@ -38,14 +38,14 @@ from skillopt_ci.training.state import (
 NEARLY = 0.95
 
 
-def learns_nothing(session: Session, standing: Settled) -> bool:
+def learns_nothing(run: Run, standing: Settled) -> bool:
     """Whether no candidate can stay: the gate wants a higher score, and there is none.
 
     Only before the first step, and if no reviewer asks for anything. A skill that came to solve
     everything by training is trained on until the epochs are over.
     """
-    untouched = standing.state.step == 0 and not unheard(session.notes, standing.state)
-    return untouched and no_score_is_higher(session.config, standing.state.current)
+    untouched = standing.state.step == 0 and not unheard(run.notes, standing.state)
+    return untouched and no_score_is_higher(run.config, standing.state.current)
 
 
 def no_score_is_higher(config: Config, current: Snapshot) -> bool:
@@ -54,9 +54,9 @@ def no_score_is_higher(config: Config, current: Snapshot) -> bool:
     return _is_strict(config) and measured.n > 0 and _rounds_to_all(measured.score)
 
 
-def refuse_to_learn_nothing(session: Session, standing: Settled) -> None:
+def refuse_to_learn_nothing(run: Run, standing: Settled) -> None:
     """Raise NothingToLearn before an optimizer is paid in vain."""
-    if not learns_nothing(session, standing):
+    if not learns_nothing(run, standing):
         return
     measured = standing.state.current.measurement
     unmeasured = f" that were measured ({len(measured.errors)} were not)" if measured.errors else ""
@@ -120,17 +120,17 @@ def _is_strict(config: Config) -> bool:
     )
 
 
-async def ensure_scored(session: Session, standing: Standing) -> Settled:
+async def ensure_scored(run: Run, standing: Standing) -> Settled:
     """Measure and record the current skill if it has no valid score; otherwise change nothing."""
-    why, before = unscored(session, standing), standing.state
+    why, before = unscored(run, standing), standing.state
     if not why and before is not None:
         return as_settled(standing, before)
-    if before is None and (note := hardly_loaded(standing.skill, session.skill_path)):
-        session.observer(note)
-    session.observer(Note(f"Measuring the current skill: {why}."))
-    meter = session.meter(standing.spent)
-    async with session.bench(f"{session.config.run}/measure@{standing.commit}", meter) as bench:
-        measurement = await _measure(session, standing.skill, bench)
+    if before is None and (note := hardly_loaded(standing.skill, run.skill_path)):
+        run.observer(note)
+    run.observer(Note(f"Measuring the current skill: {why}."))
+    meter = run.meter(standing.spent)
+    async with run.bench(f"{run.config.run}/measure@{standing.commit}", meter) as bench:
+        measurement = await _measure(run, standing.skill, bench)
         origin = "initial" if before is None else before.current.origin
         if before is not None and before.current.sha256 != standing.sha256:
             origin = "edited by hand"
@@ -138,29 +138,29 @@ async def ensure_scored(session: Session, standing: Standing) -> Settled:
         current = Snapshot(
             sha256=standing.sha256, step=step, origin=origin, measurement=measurement
         )
-        best_skill, best = await _best(session, standing, current, bench)
+        best_skill, best = await _best(run, standing, current, bench)
     if before is None and (note := first_impression(measurement)):
-        session.observer(note)
+        run.observer(note)
     usage = UsageRecord.of(meter.total())
     state = State(
-        run=session.config.run,
-        skill=session.skill_path,
+        run=run.config.run,
+        skill=run.skill_path,
         step=step,
         epoch=0 if before is None else before.epoch,
         current=current,
         best=best,
         boundary=0 if before is None else before.boundary,
-        measured_under=session.measured_under,
-        config_sha256=session.config_sha256,
-        basis=basis_of(session) if before is None else before.basis,
+        measured_under=run.measured_under,
+        config_sha256=run.config_sha256,
+        basis=basis_of(run) if before is None else before.basis,
         heard_notes=() if before is None else before.heard_notes,
         usage=UsageRecord.of(standing.spent + meter.total()),
         accounts=with_accounts(
             () if before is None else before.accounts, account_records(meter.accounts())
         ),
-        simulated=session.simulated,
+        simulated=run.simulated,
     )
-    folder = session.folder
+    folder = run.folder
     event = Event(
         kind="start" if before is None else "measure",
         action="start" if before is None else "measure",
@@ -171,14 +171,14 @@ async def ensure_scored(session: Session, standing: Standing) -> Settled:
         score_after=measurement.score,
         tasks=measurement.n,
         usage=usage,
-        changes=() if before is None else changes_since(before.basis, basis_of(session)),
+        changes=() if before is None else changes_since(before.basis, basis_of(run)),
         files={
             **folder.furniture(),
             **({folder.initial_skill: standing.skill} if before is None else {}),
             folder.best_skill: best_skill,
         },
     )
-    return record_events(session, standing, event)
+    return record_events(run, standing, event)
 
 
 def as_settled(standing: Standing, state: State) -> Settled:
@@ -186,47 +186,47 @@ def as_settled(standing: Standing, state: State) -> Settled:
     return Settled(standing.commit, standing.branch, standing.skill, state, standing.history)
 
 
-def unscored(session: Session, standing: Standing) -> str:
+def unscored(run: Run, standing: Standing) -> str:
     """Why the current skill must be measured, in words; empty if its score is valid."""
     state = standing.state
     if state is None:
         return "training starts"
     if state.current.sha256 != standing.sha256:
         return "the skill was changed by hand"
-    if state.measured_under != session.measured_under:
+    if state.measured_under != run.measured_under:
         return "the selection tasks or the way of measuring changed"
     return ""
 
 
-async def _measure(session: Session, skill: str, bench: Bench) -> Measurement:
+async def _measure(run: Run, skill: str, bench: Bench) -> Measurement:
     return await measure(
         skill,
-        session.selection,
+        run.selection,
         runner=bench.runner,
-        evaluation=session.config.evaluation,
-        observer=session.observer,
+        evaluation=run.config.evaluation,
+        observer=run.observer,
     )
 
 
 async def _best(
-    session: Session, standing: Standing, current: Snapshot, bench: Bench
+    run: Run, standing: Standing, current: Snapshot, bench: Bench
 ) -> tuple[str, Snapshot]:
     """The best text and its snapshot: a person's change becomes best only by a higher score."""
-    state, text = standing.state, best_text(session, standing)
+    state, text = standing.state, best_text(run, standing)
     if state is None or text is None:
         return standing.skill, current
     best = state.best
-    if state.measured_under != session.measured_under:
-        again = await _measure(session, text, bench)
+    if state.measured_under != run.measured_under:
+        again = await _measure(run, text, bench)
         best = best.model_copy(update={"measurement": again})
     beaten = current.measurement.score > best.measurement.score
     return (standing.skill, current) if beaten else (text, best)
 
 
-def best_text(session: Session, standing: Standing) -> str | None:
+def best_text(run: Run, standing: Standing) -> str | None:
     """The best skill so far, if it is known and not the current one."""
     state = standing.state
     if state is None or state.best.sha256 == standing.sha256:
         return None
-    text = session.ledger.read(standing.commit, session.folder.best_skill) or ""
+    text = run.ledger.read(standing.commit, run.folder.best_skill) or ""
     return text if sha256(text) == state.best.sha256 else None

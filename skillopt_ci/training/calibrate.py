@@ -17,7 +17,7 @@ from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.model.types import Usage
 from skillopt_ci.training.gate_simulation import rehearse, wins_first_round
 from skillopt_ci.training.measure import decide, measure, tallies
-from skillopt_ci.training.run_context import Bench, Session
+from skillopt_ci.training.run_context import Bench, Run
 from skillopt_ci.training.sequential_test import setup
 
 # What a calibration found.
@@ -96,19 +96,19 @@ class Plan:
     draws: int
 
 
-async def calibrate(session: Session, skill: str, plan: Plan) -> Calibration:
+async def calibrate(run: Run, skill: str, plan: Plan) -> Calibration:
     """Measure ``skill`` and say how the configured gate, and others, would do."""
-    if not session.config.evaluation.use_gate:
+    if not run.config.evaluation.use_gate:
         raise UsageError(
             "There is nothing to calibrate: evaluation.use_gate is false.",
             hint="Set it to true, or see with -o evaluation.use_gate=true what a gate would do.",
         )
-    meter = session.meter(Usage())
-    async with session.bench("calibrate", meter) as bench:
-        drawn = await _draws(session, skill, plan.draws, bench)
+    meter = run.meter(Usage())
+    async with run.bench("calibrate", meter) as bench:
+        drawn = await _draws(run, skill, plan.draws, bench)
     rates = solved_at(drawn)
-    settings = session.config.evaluation.gate
-    own, other = _same_skill(session, skill, drawn)
+    settings = run.config.evaluation.gate
+    own, other = _same_skill(run, skill, drawn)
     return Calibration(
         tasks=len(rates),
         draws=plan.draws,
@@ -121,7 +121,7 @@ async def calibrate(session: Session, skill: str, plan: Plan) -> Calibration:
         settings=tuple(_settings(rates, settings, plan.effect)),
         needs=tuple(_needs(rates, settings, plan.effect)),
         usage=meter.total(),
-        simulated=session.simulated,
+        simulated=run.simulated,
     )
 
 
@@ -139,24 +139,24 @@ def _raw(drawn: Sequence[Measurement]) -> list[float]:
     return [sum(one.tasks[name][0] for one in drawn) / len(drawn) for name in names]
 
 
-async def _draws(session: Session, skill: str, count: int, bench: Bench) -> list[Measurement]:
+async def _draws(run: Run, skill: str, count: int, bench: Bench) -> list[Measurement]:
     async def one(number: int) -> Measurement:
         return await measure(
             skill,
-            session.selection,
+            run.selection,
             runner=bench.runner,
-            evaluation=session.config.evaluation,
-            observer=session.observer,
+            evaluation=run.config.evaluation,
+            observer=run.observer,
             attempt=number,
         )
 
     return await map_ordered(one, range(count), limit=count)
 
 
-def _same_skill(session: Session, skill: str, drawn: Sequence[Measurement]) -> tuple[int, int]:
+def _same_skill(run: Run, skill: str, drawn: Sequence[Measurement]) -> tuple[int, int]:
     """In how many of the A/A tests the gate accepts; every pair of measurements is two of them."""
-    evaluation, pairs = session.config.evaluation, list(permutations(drawn, 2))
-    planned = [task.id for task in session.selection]
+    evaluation, pairs = run.config.evaluation, list(permutations(drawn, 2))
+    planned = [task.id for task in run.selection]
     accepted = 0
     for current, candidate in pairs:
         terms = setup(skill, planned, current, current, (), evaluation, decide)

@@ -35,7 +35,7 @@ from skillopt_ci.training.memory import all_steps
 from skillopt_ci.training.modes import Desk
 from skillopt_ci.training.plan import StepPlan
 from skillopt_ci.training.replies import Patch
-from skillopt_ci.training.run_context import Bench, Session
+from skillopt_ci.training.run_context import Bench, Run
 from skillopt_ci.training.state import Standing
 
 # Attribution: what single rules do to the score, by all comparisons that were recorded.
@@ -289,7 +289,7 @@ def pool_size(config: Config, budget: int | None) -> int | None:
 
 
 async def try_edits(
-    session: Session,
+    run: Run,
     standing: Standing,
     plan: StepPlan,
     patch: Patch[Any],
@@ -297,19 +297,19 @@ async def try_edits(
     desk: Desk,
 ) -> tuple[Patch[Any], RaceRecord | None]:
     """The patch with doubtful rules put up for removal, and how its edits fared in a race."""
-    if not races(session.config):
+    if not races(run.config):
         return patch, None
-    records = all_steps(session, standing)
-    past, settings = list(compared_in(records)), session.config.evaluation.race
+    records = all_steps(run, standing)
+    past, settings = list(compared_in(records)), run.config.evaluation.race
     gone = removals(standing.skill, records, past, settings.prune)
     touched = {edit.target.strip() for edit in patch.edits}
     edits = (*patch.edits, *(one for one in gone if one.target not in touched))
     if not edits:
         return patch, None
     field = _field(standing.skill, edits, plan, past, desk)
-    found = await race(field, settings, partial(_attempt, session, plan, bench))
+    found = await race(field, settings, partial(_attempt, run, plan, bench))
     kept = sum(one.kept for one in found.effects)
-    session.observer(StageFinished(STAGE, f"{kept} of {plural(len(edits), 'edit')} kept"))
+    run.observer(StageFinished(STAGE, f"{kept} of {plural(len(edits), 'edit')} kept"))
     return Patch(edits, patch.reasoning), found
 
 
@@ -326,19 +326,19 @@ def _field(
 
 
 async def _attempt(
-    session: Session, plan: StepPlan, bench: Bench, skills: Sequence[str], names: Sequence[str]
+    run: Run, plan: StepPlan, bench: Bench, skills: Sequence[str], names: Sequence[str]
 ) -> list[Mapping[str, float]]:
     """Roll out the tasks under each of the documents, all at once."""
-    evaluation, tasks = session.config.evaluation, _trial_tasks(plan, names)
+    evaluation, tasks = run.config.evaluation, _trial_tasks(plan, names)
     worth = worth_in(evaluation)
-    session.observer(StageStarted(STAGE, len(skills) * len(names)))
+    run.observer(StageStarted(STAGE, len(skills) * len(names)))
 
     async def one(skill: str) -> Mapping[str, float]:
         rollouts = await bench.runner.roll_out(
             tasks,
             skill,
             stage=STAGE,
-            done=lambda one: session.observer(StageAdvanced(STAGE, one.task_id)),
+            done=lambda one: run.observer(StageAdvanced(STAGE, one.task_id)),
         )
         refuse_too_many_errors(rollouts, evaluation.max_error_rate, STAGE)
         return {

@@ -43,7 +43,7 @@ from skillopt_ci.training.measure import (
 )
 from skillopt_ci.training.memory import measured_before, past_tallies
 from skillopt_ci.training.resume import Candidate
-from skillopt_ci.training.run_context import Bench, Session
+from skillopt_ci.training.run_context import Bench, Run
 from skillopt_ci.training.sequential_test import (
     Answer,
     Ask,
@@ -64,7 +64,7 @@ _Lot = tuple[tuple[str, int], ...]
 
 
 async def evaluate(
-    session: Session, standing: Settled, candidate: Candidate, bench: Bench
+    run: Run, standing: Settled, candidate: Candidate, bench: Bench
 ) -> Decision | None:
     """Decide on ``candidate``; roll it out unless that was done before.
 
@@ -72,12 +72,12 @@ async def evaluate(
     decided on by themselves.
     """
     record, skill = candidate.record, candidate.skill
-    evaluation = session.config.evaluation
+    evaluation = run.config.evaluation
     if isinstance(record, BoundaryRecord):
         if not record.changed:
             return None
-        evaluation = evaluation_at_epoch_end(session, record)
-        return await evaluate_text(session, standing, skill, bench, evaluation)
+        evaluation = evaluation_at_epoch_end(run, record)
+        return await evaluate_text(run, standing, skill, bench, evaluation)
     proposal, notes = record.proposal, record.proposal.notes
     if not proposal.changed:
         action, reason = _without_candidate(proposal)
@@ -88,29 +88,29 @@ async def evaluate(
             score_before=standing.state.current.measurement.score,
             score_after=None,
         )
-    forced = session.config.optimizer.skill_aware_appendix_gate == "forced"
+    forced = run.config.optimizer.skill_aware_appendix_gate == "forced"
     for_notes = evaluation.model_copy(update={"use_gate": False}) if forced else evaluation
     if notes is not None and notes.alone:
-        return await evaluate_text(session, standing, skill, bench, for_notes, admit_notes)
-    decision = await evaluate_text(session, standing, skill, bench, evaluation)
+        return await evaluate_text(run, standing, skill, bench, for_notes, admit_notes)
+    decision = await evaluate_text(run, standing, skill, bench, evaluation)
     if decision.stays or notes is None or not notes.added:
         return decision
     skill = with_notes(standing.skill, notes.appendix)
-    alone = await evaluate_text(session, standing, skill, bench, for_notes, admit_notes)
+    alone = await evaluate_text(run, standing, skill, bench, for_notes, admit_notes)
     return decision.model_copy(update={"notes": alone})
 
 
-def evaluation_at_epoch_end(session: Session, record: BoundaryRecord) -> Evaluation:
+def evaluation_at_epoch_end(run: Run, record: BoundaryRecord) -> Evaluation:
     """The gate's configuration; it stands open for a placeholder and where updates are forced."""
-    slow, evaluation = record.slow_update, session.config.evaluation
+    slow, evaluation = record.slow_update, run.config.evaluation
     placeholder = slow is not None and slow.action == "inject_placeholder"
-    if placeholder or not session.config.optimizer.slow_update_gate_with_selection:
+    if placeholder or not run.config.optimizer.slow_update_gate_with_selection:
         return evaluation.model_copy(update={"use_gate": False})
     return evaluation
 
 
 async def evaluate_text(
-    session: Session,
+    run: Run,
     standing: Settled,
     skill: str,
     bench: Bench,
@@ -118,15 +118,15 @@ async def evaluate_text(
     gate: Gate = decide,
 ) -> Decision:
     """Evaluate the text ``skill`` as far as the decision needs it, and decide by ``gate``."""
-    known = known_measurement(session, standing, skill)
+    known = known_measurement(run, standing, skill)
     if known is None:
-        _refuse_overuse(session, standing)
+        _refuse_overuse(run, standing)
     before = known and known[1]
-    found = await run_comparison(session, standing, skill, before, bench, evaluation, gate)
-    verdict, record = _decide(session, found, standing.state, evaluation, gate)
+    found = await run_comparison(run, standing, skill, before, bench, evaluation, gate)
+    verdict, record = _decide(run, found, standing.state, evaluation, gate)
     current = found.incumbent or standing.state.current.measurement
     flips = paired(_hard(current), _hard(found.candidate))
-    session.observer(StageFinished("gate", in_words(verdict.action, verdict.candidate)))
+    run.observer(StageFinished("gate", in_words(verdict.action, verdict.candidate)))
     decision = Decision(
         action=verdict.action,
         reason=verdict.reason,
@@ -137,30 +137,28 @@ async def evaluate_text(
         compared=flips.n,
         fixed=flips.fixed,
         broken=flips.broken,
-        measured_under=session.measured_under,
+        measured_under=run.measured_under,
         reused_from=known[0] if known and not record.candidate_attempts else None,
         beats_best=verdict.beats_best,
         gate=record,
         incumbent=found.incumbent,
     )
-    return await _finish_baseline(session, decision, skill, bench, evaluation)
+    return await _finish_baseline(run, decision, skill, bench, evaluation)
 
 
-def known_measurement(
-    session: Session, standing: Settled, skill: str
-) -> tuple[int, Measurement] | None:
+def known_measurement(run: Run, standing: Settled, skill: str) -> tuple[int, Measurement] | None:
     """The step that measured ``skill``, or a text that reads the same, and what it found.
 
     That may be partial.
     """
     if reading(skill) == reading(standing.skill):
         return standing.state.current.step, standing.state.current.measurement
-    return measured_before(session, standing, skill)
+    return measured_before(run, standing, skill)
 
 
-def overused(session: Session, standing: Standing) -> bool:
+def overused(run: Run, standing: Standing) -> bool:
     """Whether the selection tasks have decided on as many candidates as they may."""
-    most = session.config.evaluation.gate.max_consultations
+    most = run.config.evaluation.gate.max_consultations
     return bool(most) and _consultations(standing) >= most
 
 
@@ -169,9 +167,9 @@ def _consultations(standing: Standing) -> int:
     return sum(entry.kind in kinds and entry.tasks > 0 for entry in standing.history)
 
 
-def _refuse_overuse(session: Session, standing: Standing) -> None:
+def _refuse_overuse(run: Run, standing: Standing) -> None:
     """Choosing again and again by the same tasks fits the skill to them."""
-    if overused(session, standing):
+    if overused(run, standing):
         raise BudgetExhausted(
             f"{_consultations(standing)} candidates were measured on the selection tasks, which is "
             "all that evaluation.gate.max_consultations allows.",
@@ -224,48 +222,46 @@ class Comparison:
     incumbent: Measurement | None
 
 
-def planned_tasks(session: Session, standing: Settled, evaluation: Evaluation) -> tuple[str, ...]:
+def planned_tasks(run: Run, standing: Settled, evaluation: Evaluation) -> tuple[str, ...]:
     """The selection tasks on which the next candidate is compared."""
-    names = [task.id for task in session.selection]
+    names = [task.id for task in run.selection]
     size = evaluation.gate.subset if evaluation.use_gate else 0
     return rotated(names, size, standing.state.step)
 
 
 def first_attempts(
-    session: Session, standing: Settled, skill: str, evaluation: Evaluation
+    run: Run, standing: Settled, skill: str, evaluation: Evaluation
 ) -> tuple[AttemptRequest, ...]:
     """The attempts with which a comparison begins if nothing is known of the candidate."""
     current = standing.state.current.measurement
     first = next(
-        sequential_test(_terms(session, standing, skill, evaluation, decide), tallies(current), {})
+        sequential_test(_terms(run, standing, skill, evaluation, decide), tallies(current), {})
     )
     sides = (Side(skill), Side(standing.skill, current.first_attempt))
     return tuple(
         order
         for ask in (first, *first.sure({}))
         for side, lot in zip(sides, (ask.candidate, ask.current), strict=True)
-        for order in _orders(session, side, lot)
+        for order in _orders(run, side, lot)
     )
 
 
-def _orders(session: Session, side: Side, lot: _Lot) -> Iterator[AttemptRequest]:
-    tasks = {task.id: task for task in session.selection}
+def _orders(run: Run, side: Side, lot: _Lot) -> Iterator[AttemptRequest]:
+    tasks = {task.id: task for task in run.selection}
     for name, earlier in lot:
-        for number in round_of(side.first + earlier, session.config.rollout.attempts):
+        for number in round_of(side.first + earlier, run.config.rollout.attempts):
             yield AttemptRequest(tasks[name], side.skill, STAGE, number)
 
 
-def _terms(
-    session: Session, standing: Settled, skill: str, evaluation: Evaluation, gate: Gate
-) -> Setup:
+def _terms(run: Run, standing: Settled, skill: str, evaluation: Evaluation, gate: Gate) -> Setup:
     current, best = standing.state.current.measurement, standing.state.best.measurement
-    planned = planned_tasks(session, standing, evaluation)
-    past = past_tallies(session, standing)
+    planned = planned_tasks(run, standing, evaluation)
+    past = past_tallies(run, standing)
     return setup(skill, planned, current, best, past, evaluation, gate)
 
 
 async def run_comparison(
-    session: Session,
+    run: Run,
     standing: Settled,
     skill: str,
     known: Measurement | None,
@@ -280,8 +276,8 @@ async def run_comparison(
     that a decision would be dishonest.
     """
     current = standing.state.current.measurement
-    terms = _terms(session, standing, skill, evaluation, gate)
-    planned = planned_tasks(session, standing, evaluation)
+    terms = _terms(run, standing, skill, evaluation, gate)
+    planned = planned_tasks(run, standing, evaluation)
     if known is not None and set(planned) <= {*known.tasks, *known.errors}:
         whole = terms.settings.model_copy(update={"early_stop": False})
         terms = replace(terms, settings=whole)
@@ -290,8 +286,8 @@ async def run_comparison(
         Side(standing.skill, current.first_attempt),
     )
     test = sequential_test(terms, tallies(current), {} if known is None else tallies(known))
-    outcome, scores = await _roll_out(session, bench, test, sides, len(planned))
-    found = _of_candidate(session, outcome.measured, sides[0], evaluation, len(planned))
+    outcome, scores = await _roll_out(run, bench, test, sides, len(planned))
+    found = _of_candidate(run, outcome.measured, sides[0], evaluation, len(planned))
     if scores.total:
         found = with_reservations(found, scores, bench.runner.caveat)
     incumbent = _of_current(outcome.measured, current, sides[1], evaluation)
@@ -324,21 +320,21 @@ class Arrived:
 
 
 async def _roll_out(
-    session: Session, bench: Bench, test: Test, sides: tuple[Side, Side], planned: int
+    run: Run, bench: Bench, test: Test, sides: tuple[Side, Side], planned: int
 ) -> tuple[Outcome, Scores]:
     """Make the attempts that ``test`` asks for until it ends; also return the candidate's scores.
 
     Lots that are sure to be asked next begin as soon as that is sure, so that few places stay empty
     for want of a look and no attempt is made in vain.
     """
-    session.observer(StageStarted(STAGE, planned))
-    limit, made, scores = session.config.evaluation.max_error_rate, list[Rollout](), Scores(())
-    arrived = Arrived(session.config.rollout.attempts)
+    run.observer(StageStarted(STAGE, planned))
+    limit, made, scores = run.config.evaluation.max_error_rate, list[Rollout](), Scores(())
+    arrived = Arrived(run.config.rollout.attempts)
     heard = (arrived.add, lambda _: None)
 
     async def put(lots: tuple[_Lot, _Lot]) -> list[list[Rollout]]:
         work = zip(sides, lots, heard, strict=True)
-        return await map_ordered(partial(_attempt, session, bench), work, limit=2)
+        return await map_ordered(partial(_attempt, run, bench), work, limit=2)
 
     async with begun(put) as under_way:
         try:
@@ -356,7 +352,7 @@ async def _roll_out(
     refuse_too_many_errors(made, limit, STAGE)
     measured = f"{len(outcome.measured.candidate)} of {plural(planned, 'task')} measured"
     clear = "" if outcome.end == "measured" else ", then the verdict was clear"
-    session.observer(StageFinished(STAGE, measured + clear))
+    run.observer(StageFinished(STAGE, measured + clear))
     return outcome, scores
 
 
@@ -383,13 +379,13 @@ async def _answered(
 
 
 async def _attempt(
-    session: Session, bench: Bench, work: tuple[Side, _Lot, Callable[[Rollout], None]]
+    run: Run, bench: Bench, work: tuple[Side, _Lot, Callable[[Rollout], None]]
 ) -> list[Rollout]:
     side, lot, heard = work
-    tasks = {task.id: task for task in session.selection}
+    tasks = {task.id: task for task in run.selection}
 
     def done(rollout: Rollout) -> None:
-        session.observer(StageAdvanced(STAGE, rollout.task_id))
+        run.observer(StageAdvanced(STAGE, rollout.task_id))
         heard(rollout)
 
     rounds = [Numbered(tasks[name], side.first + earlier) for name, earlier in lot]
@@ -397,11 +393,11 @@ async def _attempt(
 
 
 def _of_candidate(
-    session: Session, measured: Measured, side: Side, evaluation: Evaluation, planned: int
+    run: Run, measured: Measured, side: Side, evaluation: Evaluation, planned: int
 ) -> Measurement:
     """In the tasks' own order, whatever order they were measured in."""
     found = measured.candidate
-    names = [task.id for task in session.selection if task.id in measured.asked]
+    names = [task.id for task in run.selection if task.id in measured.asked]
     return measurement_of(
         {name: found[name] for name in names if name in found},
         [name for name in names if name not in found],
@@ -426,7 +422,7 @@ def _of_current(
 
 
 def _decide(
-    session: Session, found: Comparison, state: State, evaluation: Evaluation, gate: Gate
+    run: Run, found: Comparison, state: State, evaluation: Evaluation, gate: Gate
 ) -> tuple[Verdict, GateRecord]:
     """The verdict and its arithmetic.
 
@@ -434,7 +430,7 @@ def _decide(
     """
     verdict = _verdict(found, state, evaluation, gate)
     allowed = evaluation.gate.max_type_loss if evaluation.use_gate else None
-    types = {task.id: task.task_type for task in session.selection}
+    types = {task.id: task.task_type for task in run.selection}
     lost = losses(found.outcome.measured, found.terms, types, allowed)
     if lost and verdict.action != "reject" and gate is not admit_notes:
         told = ", ".join(f"{kind} by {loss:.4g}" for kind, loss in lost.items())
@@ -466,7 +462,7 @@ def _verdict(found: Comparison, state: State, evaluation: Evaluation, gate: Gate
 
 
 async def _finish_baseline(
-    session: Session, decision: Decision, skill: str, bench: Bench, evaluation: Evaluation
+    run: Run, decision: Decision, skill: str, bench: Bench, evaluation: Evaluation
 ) -> Decision:
     """Measure what is missing of an accepted ``skill``, or all of it afresh.
 
@@ -479,7 +475,7 @@ async def _finish_baseline(
         return decision
     afresh = evaluation.gate.remeasure and evaluation.use_gate
     asked = set() if afresh else {*found.tasks, *found.errors}
-    missing = [task for task in session.selection if task.id not in asked]
+    missing = [task for task in run.selection if task.id not in asked]
     if not missing:
         return decision
     baseline = await measure(
@@ -487,14 +483,14 @@ async def _finish_baseline(
         missing,
         runner=bench.runner,
         evaluation=evaluation,
-        observer=session.observer,
+        observer=run.observer,
         attempt=found.next_attempt if afresh else found.first_attempt,
     )
     attempts = baseline.n + len(baseline.errors)
     if not afresh:
         both: dict[str, Tally] = {**tallies(found), **tallies(baseline)}
         errors = {*found.errors, *baseline.errors}
-        names = [task.id for task in session.selection]
+        names = [task.id for task in run.selection]
         baseline = measurement_of(
             {name: both[name] for name in names if name in both},
             [name for name in names if name in errors],

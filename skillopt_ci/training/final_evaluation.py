@@ -39,21 +39,19 @@ from skillopt_ci.training.fingerprint import grader_folders, measurement_fingerp
 from skillopt_ci.training.measure import measure
 from skillopt_ci.training.offline_eval import by_type
 from skillopt_ci.training.plan import total_steps
-from skillopt_ci.training.run_context import Bench, Session
+from skillopt_ci.training.run_context import Bench, Run
 from skillopt_ci.training.state import Event, Settled, record_events
 from skillopt_ci.training.trainer import prepare
 
 # The test at the end of a run: initial, best and last skill on tasks that training never used.
 
 
-def tested_under(session: Session) -> str:
+def tested_under(run: Run) -> str:
     """Fingerprint of what test scores depend on besides the skill; empty if nothing is tested."""
-    if not (session.test and session.config.evaluation.eval_test):
+    if not (run.test and run.config.evaluation.eval_test):
         return ""
-    graders = grader_folders(session.config, session.test, session.root)
-    return measurement_fingerprint(
-        session.config, session.test, session.prompts, session.rollout_facts, graders
-    )
+    graders = grader_folders(run.config, run.test, run.root)
+    return measurement_fingerprint(run.config, run.test, run.prompts, run.rollout_facts, graders)
 
 
 def tests_known(earlier: Summary | None, under: str) -> dict[str, Measurement]:
@@ -64,7 +62,7 @@ def tests_known(earlier: Summary | None, under: str) -> dict[str, Measurement]:
 
 
 async def try_out(
-    session: Session, texts: Mapping[str, str], known: Mapping[str, Measurement], bench: Bench
+    run: Run, texts: Mapping[str, str], known: Mapping[str, Measurement], bench: Bench
 ) -> dict[str, Measurement]:
     """Measure the named ``texts`` at once, each only once however many names it has.
 
@@ -75,10 +73,10 @@ async def try_out(
     async def one(item: tuple[str, str]) -> Measurement:
         return await measure(
             item[1],
-            session.test,
+            run.test,
             runner=bench.runner,
-            evaluation=session.config.evaluation,
-            observer=session.observer,
+            evaluation=run.config.evaluation,
+            observer=run.observer,
             stage=f"test {item[0]}",
         )
 
@@ -244,31 +242,31 @@ class _Ending:
     used: Accounts
 
 
-async def finish(session: Session) -> FinishOutcome | None:
+async def finish(run: Run) -> FinishOutcome | None:
     """Do the end of the run; None if that was done and nothing has changed since.
 
     Raises UsageError while a candidate is in flight, and what measuring raises, with everything
     that was paid for kept.
     """
-    began = session.clock()
-    standing, candidate = await prepare(session)
+    began = run.clock()
+    standing, candidate = await prepare(run)
     if candidate is not None:
         raise UsageError(
             "A candidate is in flight: its verdict is still to come.",
             hint="Let `skillopt-ci step` decide it first, then finish.",
         )
-    earlier = session.folder.read_summary(partial(session.ledger.read, standing.commit))
-    under = tested_under(session)
+    earlier = run.folder.read_summary(partial(run.ledger.read, standing.commit))
+    under = tested_under(run)
     if _is_finished(standing, earlier, under):
         return None
-    ending = await _work_out(session, standing, tests_known(earlier, under))
-    state, last = _state(session, ending), standing.state.current.measurement
-    best = {session.folder.best_skill: ending.texts["best"]} if ending.promoted else {}
-    seconds = seconds_so_far(session, standing) + session.clock() - began
+    ending = await _work_out(run, standing, tests_known(earlier, under))
+    state, last = _state(run, ending), standing.state.current.measurement
+    best = {run.folder.best_skill: ending.texts["best"]} if ending.promoted else {}
+    seconds = seconds_so_far(run, standing) + run.clock() - began
     summaries = list[Summary]()
 
     def summed_up(entry: HistoryEntry) -> Summary:
-        summaries.append(_summary(session, ending, state, entry))
+        summaries.append(_summary(run, ending, state, entry))
         return summaries[0]
 
     event = Event(
@@ -285,14 +283,14 @@ async def finish(session: Session) -> FinishOutcome | None:
         summary=summed_up,
         seconds=seconds,
     )
-    commit = record_events(session, standing, event).commit
-    session.observer(StageFinished("finish", commit[:10]))
+    commit = record_events(run, standing, event).commit
+    run.observer(StageFinished("finish", commit[:10]))
     return FinishOutcome(summaries[0], commit, state, seconds)
 
 
-def seconds_so_far(session: Session, standing: Settled) -> float:
+def seconds_so_far(run: Run, standing: Settled) -> float:
     """What the run's commits say they took, as far as this clone has them."""
-    commits = session.ledger.log(standing.commit, paths=(session.folder.history,))
+    commits = run.ledger.log(standing.commit, paths=(run.folder.history,))
     return sum(float(one.trailers.get("Skillopt-Seconds", 0)) for one in commits)
 
 
@@ -311,53 +309,51 @@ def _is_finished(standing: Settled, earlier: Summary | None, under: str) -> bool
     return done and earlier is not None and earlier.tested_under == under
 
 
-async def _work_out(
-    session: Session, standing: Settled, known: Mapping[str, Measurement]
-) -> _Ending:
-    state, under = standing.state, tested_under(session)
-    promoted = session.config.evaluation.eval_test and beats(state.current, state.best)
+async def _work_out(run: Run, standing: Settled, known: Mapping[str, Measurement]) -> _Ending:
+    state, under = standing.state, tested_under(run)
+    promoted = run.config.evaluation.eval_test and beats(state.current, state.best)
     if promoted:
-        session.observer(Note("The last skill scored higher than the best one and replaces it."))
-    read = partial(session.ledger.read, standing.commit)
+        run.observer(Note("The last skill scored higher than the best one and replaces it."))
+    read = partial(run.ledger.read, standing.commit)
     texts = {
-        "first": read(session.folder.initial_skill) or "",
-        "best": standing.skill if promoted else read(session.folder.best_skill) or "",
+        "first": read(run.folder.initial_skill) or "",
+        "best": standing.skill if promoted else read(run.folder.best_skill) or "",
         "last": standing.skill,
     }
     if not under:
         return _Ending(standing, texts, promoted, under, {}, {})
-    meter = session.meter(standing.spent)
-    scope = f"{session.config.run}/finish@{standing.commit}"
-    async with session.bench(scope, meter) as bench:
-        tests = await try_out(session, texts, known, bench)
+    meter = run.meter(standing.spent)
+    scope = f"{run.config.run}/finish@{standing.commit}"
+    async with run.bench(scope, meter) as bench:
+        tests = await try_out(run, texts, known, bench)
     return _Ending(standing, texts, promoted, under, tests, meter.accounts())
 
 
-def _state(session: Session, ending: _Ending) -> State:
+def _state(run: Run, ending: _Ending) -> State:
     state = ending.standing.state
     return state.model_copy(
         update={
             "best": state.current if ending.promoted else state.best,
             "usage": UsageRecord.of(ending.standing.spent + total(ending.used.values())),
             "accounts": with_accounts(state.accounts, account_records(ending.used)),
-            "simulated": session.simulated,
+            "simulated": run.simulated,
         }
     )
 
 
-def _summary(session: Session, ending: _Ending, state: State, entry: HistoryEntry) -> Summary:
+def _summary(run: Run, ending: _Ending, state: State, entry: HistoryEntry) -> Summary:
     history = (*ending.standing.history, entry)
     initial, best, last = (
-        with_test(skill, ending.tests, session.test) for skill in _skills(ending, state)
+        with_test(skill, ending.tests, run.test) for skill in _skills(ending, state)
     )
     return Summary(
         run=state.run,
         skill=state.skill,
-        simulated=session.simulated,
+        simulated=run.simulated,
         step=state.step,
-        total_steps=total_steps(len(session.splits.train), session.config.train),
+        total_steps=total_steps(len(run.splits.train), run.config.train),
         epoch=state.epoch,
-        metric=session.config.evaluation.gate_metric,
+        metric=run.config.evaluation.gate_metric,
         initial=initial,
         best=best,
         last=last,
@@ -365,7 +361,7 @@ def _summary(session: Session, ending: _Ending, state: State, entry: HistoryEntr
         best_gain=gain(initial, best),
         last_gain=gain(initial, last),
         epochs=epoch_summaries(history),
-        stages=usage_by_stage(history, _records(session, ending.standing)),
+        stages=usage_by_stage(history, _records(run, ending.standing)),
         usage=state.usage,
         accounts=state.accounts,
         tested_under=ending.under,
@@ -380,8 +376,8 @@ def _skills(ending: _Ending, state: State) -> Iterator[FinalSkill]:
         yield FinalSkill(sha256=one.sha256, step=one.step, origin=one.origin, score=score)
 
 
-def _records(session: Session, standing: Settled) -> Iterator[StepRecord | BoundaryRecord]:
-    read, folder = partial(session.ledger.read, standing.commit), session.folder
+def _records(run: Run, standing: Settled) -> Iterator[StepRecord | BoundaryRecord]:
+    read, folder = partial(run.ledger.read, standing.commit), run.folder
     for entry in standing.history:
         record: StepRecord | BoundaryRecord | None = None
         if entry.kind == "step":

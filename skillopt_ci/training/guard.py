@@ -20,7 +20,7 @@ from skillopt_ci.skill.edits import Refuse
 from skillopt_ci.skill.regions import strip_markers
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.replies import Item, Patch, Reflection, SkillCandidate, Suggestion
-from skillopt_ci.training.run_context import Session
+from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Standing
 
 # Reference answers in a text: a skill that knows the answers has learned nothing.
@@ -361,28 +361,28 @@ def _too_long(before: str, after: str, rules: Guard) -> str | None:
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
 
 
-def guard_context(session: Session, standing: Standing) -> GuardContext:
+def guard_context(run: Run, standing: Standing) -> GuardContext:
     """The context for changes of the skill at ``standing``.
 
     Known is what stands in the initial, the best or the current skill. Guarded are the answers of
     all splits: the optimizer sees only those of training tasks, but may know or guess others.
     """
-    read, folder = partial(session.ledger.read, standing.commit), session.folder
+    read, folder = partial(run.ledger.read, standing.commit), run.folder
     earlier = (read(path) or "" for path in (folder.initial_skill, folder.best_skill))
-    splits = session.splits
+    splits = run.splits
     return GuardContext(
-        rules=session.config.guard,
+        rules=run.config.guard,
         known="\n".join((standing.skill, *earlier)),
         answers=Answers.of((*splits.train, *splits.selection, *splits.test)),
-        keys=tuple(_keys(session)),
+        keys=tuple(_keys(run)),
     )
 
 
-def _keys(session: Session) -> Iterator[str]:
-    models = session.config.model
+def _keys(run: Run) -> Iterator[str]:
+    models = run.config.model
     for role in filter(None, (models.target, models.optimizer, models.judge)):
         names = [role.api_key_env or "", *filter(_SECRET_NAME.search, role.env)]
-        yield from (session.environ[name] for name in names if session.environ.get(name))
+        yield from (run.environ[name] for name in names if run.environ.get(name))
 
 
 # Screen: proposals that the guard refuses are dropped before they are merged with others.

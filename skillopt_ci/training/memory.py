@@ -18,7 +18,7 @@ from skillopt_ci.skill.edits import Edit
 from skillopt_ci.skill.regions import reading_sha256
 from skillopt_ci.training.measure import Tally, tallies
 from skillopt_ci.training.replies import FailurePattern, SkillCandidate, Suggestion
-from skillopt_ci.training.run_context import Session
+from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Settled, Standing
 
 # Step buffer: what the steps of this epoch tried, told to the next analysts.
@@ -110,19 +110,19 @@ _REMEMBERED = 8
 _REMEMBERED_STEPS = 60
 
 
-def steps_of_epoch(session: Session, standing: Standing, epoch: int) -> tuple[StepRecord, ...]:
+def steps_of_epoch(run: Run, standing: Standing, epoch: int) -> tuple[StepRecord, ...]:
     """The evidence of the epoch's steps so far, read from the tree: it survives any restart."""
-    read = partial(session.ledger.read, standing.commit)
+    read = partial(run.ledger.read, standing.commit)
     numbers = [one.step for one in standing.history if one.kind == "step" and one.epoch == epoch]
-    records = (session.folder.read_step(read, number) for number in numbers)
+    records = (run.folder.read_step(read, number) for number in numbers)
     return tuple(record for record in records if record is not None)
 
 
-def all_steps(session: Session, standing: Standing) -> tuple[StepRecord, ...]:
+def all_steps(run: Run, standing: Standing) -> tuple[StepRecord, ...]:
     """The evidence of the latest steps that were decided under what counts today."""
-    read = partial(session.ledger.read, standing.commit)
+    read = partial(run.ledger.read, standing.commit)
     numbers = [one.step for one in standing.history if one.kind == "step"][-_REMEMBERED_STEPS:]
-    records = (session.folder.read_step(read, number) for number in numbers)
+    records = (run.folder.read_step(read, number) for number in numbers)
     return tuple(record for record in records if record is not None)
 
 
@@ -146,37 +146,35 @@ def buffered(record: StepRecord) -> BufferedStep | None:
     )
 
 
-def meta_skill(session: Session, standing: Standing) -> str:
+def meta_skill(run: Run, standing: Standing) -> str:
     """What the optimizer noted for itself at the end of the last epoch, if that is wanted."""
-    if not session.config.optimizer.use_meta_skill:
+    if not run.config.optimizer.use_meta_skill:
         return ""
-    return session.ledger.read(standing.commit, session.folder.meta_skill) or ""
+    return run.ledger.read(standing.commit, run.folder.meta_skill) or ""
 
 
-def measured_before(
-    session: Session, standing: Settled, candidate: str
-) -> tuple[int, Measurement] | None:
+def measured_before(run: Run, standing: Settled, candidate: str) -> tuple[int, Measurement] | None:
     """The step that measured this text under the same conditions, and what it found.
 
     A text that reads the same counts as this text; what was found may be partial.
     """
     state, name, read_as = standing.state, sha256(candidate), reading_sha256(candidate)
-    if state.measured_under == session.measured_under:
+    if state.measured_under == run.measured_under:
         for snapshot in (state.current, state.best):
             if snapshot.sha256 == name:
                 return snapshot.step, snapshot.measurement
     for entry in reversed(standing.history):
         if entry.candidate_sha256 == name or entry.candidate_reading == read_as:
-            decision = _valid(session, standing, entry)
+            decision = _valid(run, standing, entry)
             if decision is not None and decision.measurement is not None:
                 return entry.step, decision.measurement
     return None
 
 
-def past_tallies(session: Session, standing: Standing) -> list[dict[str, Tally]]:
+def past_tallies(run: Run, standing: Standing) -> list[dict[str, Tally]]:
     """How the latest candidates fared on the selection tasks, where their scores still compare."""
     gated = [one for one in standing.history if one.kind in ("step", "slow_update") and one.tasks]
-    found = (_valid(session, standing, entry) for entry in gated[-_REMEMBERED:])
+    found = (_valid(run, standing, entry) for entry in gated[-_REMEMBERED:])
     return [
         tallies(decision.measurement)
         for decision in found
@@ -184,14 +182,14 @@ def past_tallies(session: Session, standing: Standing) -> list[dict[str, Tally]]
     ]
 
 
-def _valid(session: Session, standing: Standing, entry: HistoryEntry) -> Decision | None:
-    decision = _decision(session, standing, entry)
-    same = decision is not None and decision.measured_under == session.measured_under
+def _valid(run: Run, standing: Standing, entry: HistoryEntry) -> Decision | None:
+    decision = _decision(run, standing, entry)
+    same = decision is not None and decision.measured_under == run.measured_under
     return decision if same else None
 
 
-def _decision(session: Session, standing: Standing, entry: HistoryEntry) -> Decision | None:
-    read, folder = partial(session.ledger.read, standing.commit), session.folder
+def _decision(run: Run, standing: Standing, entry: HistoryEntry) -> Decision | None:
+    read, folder = partial(run.ledger.read, standing.commit), run.folder
     if entry.kind == "slow_update":
         boundary = folder.read_boundary(read, entry.epoch)
         return None if boundary is None else boundary.decision

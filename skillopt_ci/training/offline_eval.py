@@ -25,7 +25,7 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural
 from skillopt_ci.training.measure import measure
-from skillopt_ci.training.run_context import Session
+from skillopt_ci.training.run_context import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,13 @@ class Evaluation:
     simulated: bool
 
 
-async def evaluate(session: Session, skills: Sequence[NamedSkill], split: str) -> Evaluation:
+async def evaluate(run: Run, skills: Sequence[NamedSkill], split: str) -> Evaluation:
     """Roll out the tasks of ``split`` under each skill; equal texts are measured once."""
-    tasks = tasks_of(session, split)
-    meter = session.meter(Usage())
+    tasks = tasks_of(run, split)
+    meter = run.meter(Usage())
     clusters = clusters_of(tasks)
     measured: dict[str, Evaluated] = {}
-    async with session.bench("eval", meter) as bench:
+    async with run.bench("eval", meter) as bench:
         for skill in skills:
             if skill.sha256 not in measured:
                 outcomes: list[Outcome] = []
@@ -75,8 +75,8 @@ async def evaluate(session: Session, skills: Sequence[NamedSkill], split: str) -
                     skill.text,
                     tasks,
                     runner=bench.runner,
-                    evaluation=session.config.evaluation,
-                    observer=session.observer,
+                    evaluation=run.config.evaluation,
+                    observer=run.observer,
                     stage=split,
                     seen=lambda one, kept=outcomes: kept.append(outcome_of(one)),  # type: ignore[misc]
                 )
@@ -85,15 +85,15 @@ async def evaluate(session: Session, skills: Sequence[NamedSkill], split: str) -
                 measured[skill.sha256] = Evaluated(skill, found, summary)
     each = tuple(replace(measured[skill.sha256], skill=skill) for skill in skills)
     difference = _difference(each, clusters)
-    return Evaluation(split, each, difference, meter.total(), session.simulated)
+    return Evaluation(split, each, difference, meter.total(), run.simulated)
 
 
-def tasks_of(session: Session, split: str) -> tuple[Task, ...]:
+def tasks_of(run: Run, split: str) -> tuple[Task, ...]:
     """The tasks of a split by its name; ``all`` joins the three."""
     splits = {
-        "train": session.splits.train,
-        "selection": session.selection,
-        "test": session.test,
+        "train": run.splits.train,
+        "selection": run.selection,
+        "test": run.test,
     }
     return (
         splits[split]
@@ -158,37 +158,35 @@ class Rescored:
     usage: Usage
 
 
-async def rescore(
-    session: Session, *, stage: str | None = None, own_scorers: bool = True
-) -> Rescored:
-    """Grade the recorded attempts at the run's tasks with the scorers of ``session``.
+async def rescore(run: Run, *, stage: str | None = None, own_scorers: bool = True) -> Rescored:
+    """Grade the recorded attempts at the run's tasks with the scorers of ``run``.
 
     Of each attempt at a task under a skill the latest one counts. Without ``own_scorers`` the run's
     scorer grades tasks that have one of their own too. Raises UsageError if nothing is recorded.
     """
     tasks = {
         task.id: task if own_scorers else replace(task, scorer=None)
-        for part in (session.splits.train, session.splits.selection, session.splits.test)
+        for part in (run.splits.train, run.splits.selection, run.splits.test)
         for task in part
     }
-    found = _recorded(session, tasks, stage)
-    meter = session.meter(Usage())
-    session.observer(StageStarted("rescore", len(found)))
-    async with session.bench("rescore", meter) as bench:
+    found = _recorded(run, tasks, stage)
+    meter = run.meter(Usage())
+    run.observer(StageStarted("rescore", len(found)))
+    async with run.bench("rescore", meter) as bench:
 
         async def one(course: AttemptTrace) -> Regraded | None:
             regraded = await _regrade(bench.runner.attempting, tasks[course.task], course)
-            session.observer(StageAdvanced("rescore", course.task))
+            run.observer(StageAdvanced("rescore", course.task))
             return regraded
 
         results = await map_ordered(one, found, limit=bench.runner.places.limit)
     graded = tuple(result for result in results if result is not None)
-    session.observer(StageFinished("rescore", plural(len(graded), "attempt")))
+    run.observer(StageFinished("rescore", plural(len(graded), "attempt")))
     return Rescored(graded, len(results) - len(graded), meter.total())
 
 
-def _recorded(session: Session, tasks: Mapping[str, Task], stage: str | None) -> list[AttemptTrace]:
-    events = [] if session.events is None else read_events(session.events)
+def _recorded(run: Run, tasks: Mapping[str, Task], stage: str | None) -> list[AttemptTrace]:
+    events = [] if run.events is None else read_events(run.events)
     latest: dict[tuple[object, ...], AttemptTrace] = {}
     for course in _with_work(attempt_traces(events)):
         if course.task in tasks and stage in (None, course.stage):

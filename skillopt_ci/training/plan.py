@@ -25,7 +25,7 @@ from skillopt_ci.training.ask import Lost, ask_vital, optimizer_request
 from skillopt_ci.training.modes import Desk, UpdateMode
 from skillopt_ci.training.replies import Item as replies_Item
 from skillopt_ci.training.replies import LearningRateShape, WireError, extract_json, validated
-from skillopt_ci.training.run_context import Session
+from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Settled
 
 Item = TypeVar("Item")
@@ -138,9 +138,9 @@ def _shuffled(items: Sequence[Item], seed: int) -> list[Item]:
 # Epochs: which end of an epoch is due.
 
 
-def boundary_due(session: Session, standing: Settled) -> int | None:
+def boundary_due(run: Run, standing: Settled) -> int | None:
     """The epoch whose end is due, if any; see :func:`completed_epoch`."""
-    return completed_epoch(session.config, len(session.splits.train), standing.state)
+    return completed_epoch(run.config, len(run.splits.train), standing.state)
 
 
 def completed_epoch(config: Config, n_train: int, state: State) -> int | None:

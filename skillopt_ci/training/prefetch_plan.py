@@ -13,7 +13,7 @@ from skillopt_ci.training.evaluate import known_measurement, planned_tasks
 from skillopt_ci.training.plan import boundary_due, plan_step, total_steps
 from skillopt_ci.training.resume import Candidate, candidate_at
 from skillopt_ci.training.rollout_stage import attempts_so_far
-from skillopt_ci.training.run_context import Session
+from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.slow_update import (
     earlier_skill,
     first_epoch,
@@ -42,80 +42,80 @@ class Outlook:
     spent: Usage
 
 
-def look_ahead(session: Session) -> Outlook | None:
+def look_ahead(run: Run) -> Outlook | None:
     """Say what is next, writing nothing; None if nothing is left.
 
     Raises what :func:`~skillopt_ci.training.state.find_standing` raises.
     """
-    position = session.ledger.sync()
-    standing = foresee_standing(session, position)
-    if standing.state is None or unscored(session, standing):
+    position = run.ledger.sync()
+    standing = foresee_standing(run, position)
+    if standing.state is None or unscored(run, standing):
         step = 1 if standing.state is None else standing.state.step + 1
-        return Outlook("measure", step, tuple(_to_measure(session, standing)), standing.spent)
+        return Outlook("measure", step, tuple(_to_measure(run, standing)), standing.spent)
     settled = as_settled(standing, standing.state)
     if position.candidate is not None:
-        candidate = candidate_at(session, settled, position.candidate)
+        candidate = candidate_at(run, settled, position.candidate)
         if candidate is not None:
-            return _evaluation(session, settled, candidate)
-    return look_beyond(session, settled, attempts_so_far(session, settled))
+            return _evaluation(run, settled, candidate)
+    return look_beyond(run, settled, attempts_so_far(run, settled))
 
 
-def look_beyond(session: Session, standing: Settled, made: Made) -> Outlook | None:
+def look_beyond(run: Run, standing: Settled, made: Made) -> Outlook | None:
     """What is next without a candidate in flight, if ``made`` were made under the skill."""
-    epoch = epoch_end_before_batch(session, standing)
+    epoch = epoch_end_before_batch(run, standing)
     if epoch is None:
-        return _rollout(session, standing, standing.skill, made)
+        return _rollout(run, standing, standing.skill, made)
     if epoch > 1:
-        both = (*earlier_side(session, standing, epoch), *_side(session, standing.skill, epoch))
+        both = (*earlier_side(run, standing, epoch), *_side(run, standing.skill, epoch))
         return Outlook("comparison", standing.state.step, both, standing.spent)
     # The first end asks no model, and its place for guidance makes another text of the skill.
-    skill, _ = first_epoch(session, standing)
+    skill, _ = first_epoch(run, standing)
     nothing = Outlook("comparison", standing.state.step, (), standing.spent)
-    return _rollout(session, standing, skill, made if skill == standing.skill else ()) or nothing
+    return _rollout(run, standing, skill, made if skill == standing.skill else ()) or nothing
 
 
-def epoch_end_before_batch(session: Session, standing: Settled) -> int | None:
+def epoch_end_before_batch(run: Run, standing: Settled) -> int | None:
     """The epoch whose end comes before the next batch, if one does."""
-    inline = session.config.schedule.slow_update == "inline"
-    return boundary_due(session, standing) if inline else None
+    inline = run.config.schedule.slow_update == "inline"
+    return boundary_due(run, standing) if inline else None
 
 
-def earlier_side(session: Session, standing: Settled, epoch: int) -> tuple[AttemptRequest, ...]:
+def earlier_side(run: Run, standing: Settled, epoch: int) -> tuple[AttemptRequest, ...]:
     """The attempts of a comparison that are made under the skill of the epoch before."""
-    return _side(session, earlier_skill(session, standing, epoch), epoch)
+    return _side(run, earlier_skill(run, standing, epoch), epoch)
 
 
-def _side(session: Session, skill: str, epoch: int) -> tuple[AttemptRequest, ...]:
-    size = session.config.optimizer.slow_update_samples
-    drawn = sampling_order(session.splits.train, sampling_seed(session, epoch))[:size]
-    return tuple(_attempts(drawn, skill, "slow_rollout", session.config.rollout.attempts))
+def _side(run: Run, skill: str, epoch: int) -> tuple[AttemptRequest, ...]:
+    size = run.config.optimizer.slow_update_samples
+    drawn = sampling_order(run.splits.train, sampling_seed(run, epoch))[:size]
+    return tuple(_attempts(drawn, skill, "slow_rollout", run.config.rollout.attempts))
 
 
-def _to_measure(session: Session, standing: Standing) -> Iterator[AttemptRequest]:
-    attempts = session.config.rollout.attempts
-    yield from _attempts(session.selection, standing.skill, "selection", attempts)
-    state, best = standing.state, best_text(session, standing)
-    if state is not None and best is not None and state.measured_under != session.measured_under:
-        yield from _attempts(session.selection, best, "selection", attempts)
+def _to_measure(run: Run, standing: Standing) -> Iterator[AttemptRequest]:
+    attempts = run.config.rollout.attempts
+    yield from _attempts(run.selection, standing.skill, "selection", attempts)
+    state, best = standing.state, best_text(run, standing)
+    if state is not None and best is not None and state.measured_under != run.measured_under:
+        yield from _attempts(run.selection, best, "selection", attempts)
 
 
-def _evaluation(session: Session, standing: Settled, candidate: Candidate) -> Outlook:
-    evaluation, each = session.config.evaluation, session.config.rollout.attempts
-    planned = set(planned_tasks(session, standing, evaluation))
-    known = known_measurement(session, standing, candidate.skill)
+def _evaluation(run: Run, standing: Settled, candidate: Candidate) -> Outlook:
+    evaluation, each = run.config.evaluation, run.config.rollout.attempts
+    planned = set(planned_tasks(run, standing, evaluation))
+    known = known_measurement(run, standing, candidate.skill)
     if known is not None:
         planned -= {*known[1].tasks, *known[1].errors}
-    tasks = [task for task in session.selection if task.id in planned]
+    tasks = [task for task in run.selection if task.id in planned]
     attempts = tuple(_attempts(tasks, candidate.skill, "selection", each))
     return Outlook("evaluation", candidate.record.step, attempts, standing.spent)
 
 
-def _rollout(session: Session, standing: Settled, skill: str, made: Made) -> Outlook | None:
+def _rollout(run: Run, standing: Settled, skill: str, made: Made) -> Outlook | None:
     """The attempts at the next step's tasks, None if there is no such step."""
-    step, tasks, train = standing.state.step + 1, session.splits.train, session.config.train
-    if step > total_steps(len(tasks), train) or learns_nothing(session, standing):
+    step, tasks, train = standing.state.step + 1, run.splits.train, run.config.train
+    if step > total_steps(len(tasks), train) or learns_nothing(run, standing):
         return None
-    plan, each = plan_step(tasks, train, step, session.first_seed), session.config.rollout.attempts
+    plan, each = plan_step(tasks, train, step, run.first_seed), run.config.rollout.attempts
     drawn = {task.id: task for batch in plan.batches for task in batch.tasks}
     orders = tuple(
         AttemptRequest(one.task, skill, "rollout", number)

@@ -30,7 +30,7 @@ from skillopt_ci.training.prefetch_plan import (
     look_beyond,
 )
 from skillopt_ci.training.rollout_stage import attempts_so_far
-from skillopt_ci.training.run_context import Bench, Session, equipped
+from skillopt_ci.training.run_context import Bench, Run, equipped
 from skillopt_ci.training.trainer import (
     CandidateProposed,
     Decided,
@@ -43,11 +43,11 @@ _Key = tuple[str, str, int]
 
 
 @asynccontextmanager
-async def prefetching(session: Session) -> AsyncIterator[Session]:
-    """The session, with what `schedule.ahead` lets be made early until the context ends."""
-    async with equipped(session) as ready, AsyncExitStack() as resources:
+async def prefetching(run: Run) -> AsyncIterator[Run]:
+    """The run, with what `schedule.ahead` lets be made early until the context ends."""
+    async with equipped(run) as ready, AsyncExitStack() as resources:
         equipment = ready.equipment
-        if equipment is None or not may_prefetch(session.config):
+        if equipment is None or not may_prefetch(run.config):
             yield ready
             return
         prefetcher = Prefetcher(_Maker(_recording(ready), resources), equipment.scheduler)
@@ -80,52 +80,52 @@ def may_prefetch(config: Config) -> bool:
     )
 
 
-def hear(session: Session, prefetcher: "Prefetcher", event: object) -> None:
+def hear(run: Run, prefetcher: "Prefetcher", event: object) -> None:
     """Expect the rollouts that follow from what the trainer does."""
     match event:
         case Proposing(after=after) | EvaluationAsked(after=after):
             # of two epochs that are compared next, one is over whatever the decision
-            epoch = epoch_end_before_batch(session, after)
+            epoch = epoch_end_before_batch(run, after)
             if epoch is not None and epoch > 1:
-                prefetcher.expect(earlier_side(session, after, epoch), sure=False)
+                prefetcher.expect(earlier_side(run, after, epoch), sure=False)
         case CandidateProposed(standing, candidate, evaluation):
-            known = known_measurement(session, standing, candidate.skill)
-            if known is None and not overused(session, standing):
-                first = first_attempts(session, standing, candidate.skill, evaluation)
+            known = known_measurement(run, standing, candidate.skill)
+            if known is None and not overused(run, standing):
+                first = first_attempts(run, standing, candidate.skill, evaluation)
                 prefetcher.expect(first, sure=True)
         case Decided(standing, after, record):
-            made = attempts_so_far(session, after)
+            made = attempts_so_far(run, after)
             if isinstance(record, StepRecord):  # which no commit has yet
-                records = (*all_steps(session, standing), record)
+                records = (*all_steps(run, standing), record)
                 made = made_under(sha256(after.skill), None, records)
-            outlook = look_beyond(session, after, made)
+            outlook = look_beyond(run, after, made)
             prefetcher.expect(() if outlook is None else outlook.attempts, sure=True)
 
 
-def _recording(session: Session) -> Session:
+def _recording(run: Run) -> Run:
     """Only agents' events are recorded: a chat answer is, whole, by the work that needs it."""
-    chats = session.environment is None and isinstance(session.config.rollout.solver, ChatConfig)
-    return replace(session, events=None) if chats else session
+    chats = run.environment is None and isinstance(run.config.rollout.solver, ChatConfig)
+    return replace(run, events=None) if chats else run
 
 
 class _Maker:
     """Makes single attempts with a bench that is opened for the first of them."""
 
-    def __init__(self, session: Session, resources: AsyncExitStack) -> None:
-        self._session = session
+    def __init__(self, run: Run, resources: AsyncExitStack) -> None:
+        self._session = run
         self._resources = resources
         self._bench: Bench | None = None
         self._opening = asyncio.Lock()
 
     async def __call__(self, order: AttemptRequest) -> None:
-        session = self._session
+        run = self._session
         async with self._opening:
             if self._bench is None:
                 meter = Meter(
-                    clock=session.clock,
-                    told=lambda usage: session.observer(CallPaid(usage.tokens, usage.cost_usd)),
+                    clock=run.clock,
+                    told=lambda usage: run.observer(CallPaid(usage.tokens, usage.cost_usd)),
                 )
-                opened = session.bench(UNCLAIMED, meter)
+                opened = run.bench(UNCLAIMED, meter)
                 self._bench = await self._resources.enter_async_context(opened)
         runner = self._bench.runner
         await runner.executor(order, runner.attempting)

@@ -51,7 +51,7 @@ from skillopt_ci.training.rollout_stage import (
     learn,
     work_on,
 )
-from skillopt_ci.training.run_context import Bench, Session
+from skillopt_ci.training.run_context import Bench, Run
 from skillopt_ci.training.select import Selected, select
 from skillopt_ci.training.state import Standing
 from skillopt_ci.training.update import update
@@ -237,31 +237,31 @@ class Proposal:
 
 
 async def propose(
-    session: Session, standing: Standing, plan: StepPlan, total: int, bench: Bench
+    run: Run, standing: Standing, plan: StepPlan, total: int, bench: Bench
 ) -> Proposal:
     """Work out the step's candidate from the training tasks that ``plan`` names."""
-    optimizer = session.config.optimizer
-    mode, guard = update_mode(optimizer), guard_context(session, standing)
+    optimizer = run.config.optimizer
+    mode, guard = update_mode(optimizer), guard_context(run, standing)
     asks = analyst_budget(optimizer) != 0
-    heard = unheard(session.notes, standing.state) if asks else ()
-    desk = _desk(session, standing, plan, guard, bench, heard)
-    made = attempts_so_far(session, standing)
-    comparable = attempts_so_far(session, standing, comparable=True)
-    lesson = Lesson(session, standing.skill, made, comparable, mode, desk, bench)
+    heard = unheard(run.notes, standing.state) if asks else ()
+    desk = _desk(run, standing, plan, guard, bench, heard)
+    made = attempts_so_far(run, standing)
+    comparable = attempts_so_far(run, standing, comparable=True)
+    lesson = Lesson(run, standing.skill, made, comparable, mode, desk, bench)
     worked = await work_on(
         plan.batches,
         # what earlier steps learnt from is read once, not in every batch
         lambda batch, observer: learn(lesson, batch, observer, recalls=batch == plan.batches[0]),
-        session.observer,
+        run.observer,
     )
     if note := all_solved(plan.step, (each for one in worked for each in one.rollouts)):
-        session.observer(note)
-    choice = await _choose(session, standing.skill, plan.step, total, worked, mode, desk)
-    choice = await _race(session, standing, plan, choice, bench, desk)
+        run.observer(note)
+    choice = await _choose(run, standing.skill, plan.step, total, worked, mode, desk)
+    choice = await _race(run, standing, plan, choice, bench, desk)
     updated = await update(
         standing.skill, choice.selected.patch.edits, mode=mode, desk=desk, keep=choice.kept
     )
-    session.observer(StageFinished("update", _updated_text(updated)))
+    run.observer(StageFinished("update", _updated_text(updated)))
     reflections = [reflection for one in worked for reflection in one.reflections]
     threshold = optimizer.skill_aware_consolidate_threshold
     notes = await take_notes(standing.skill, updated.skill, reflections, threshold, desk)
@@ -274,34 +274,34 @@ async def propose(
         heard if reflections else (),
         mode=mode,
         before=standing.skill,
-        config_sha256=session.config_sha256,
+        config_sha256=run.config_sha256,
         usage=bench.meter.usage_by_stage(),
     )
     return Proposal(skill, publishable(record, guard))
 
 
 def _desk(
-    session: Session,
+    run: Run,
     standing: Standing,
     plan: StepPlan,
     guard: GuardContext,
     bench: Bench,
     heard: Sequence[ReviewerNote],
 ) -> Desk:
-    earlier = [buffered(record) for record in steps_of_epoch(session, standing, plan.epoch)]
+    earlier = [buffered(record) for record in steps_of_epoch(run, standing, plan.epoch)]
     return Desk(
         client=bench.client,
-        prompts=session.prompts,
-        observer=session.observer,
+        prompts=run.prompts,
+        observer=run.observer,
         step_buffer=render_buffer([one for one in earlier if one is not None]),
-        meta_skill=meta_skill(session, standing),
+        meta_skill=meta_skill(run, standing),
         guidance=render(heard),
         refuse=partial(refuse_document, context=guard),
     )
 
 
 async def _choose(
-    session: Session,
+    run: Run,
     skill: str,
     step: int,
     total: int,
@@ -315,7 +315,7 @@ async def _choose(
         skill,
         reflections,
         mode=mode,
-        gradient=session.config.gradient,
+        gradient=run.config.gradient,
         prompts=desk.prompts,
         client=desk.client,
         observer=desk.observer,
@@ -323,15 +323,15 @@ async def _choose(
     )
     desk.observer(StageFinished("aggregate", f"{plural(len(merged.edits), mode.noun)} left"))
     rollouts = [rollout for one in worked for rollout in one.rollouts]
-    rate = await _learning_rate(session, skill, rollouts, merged, mode, desk)
-    control = lr_control(session.config.optimizer)
-    budget = edit_budget(session.config.optimizer, step, total) if control == "fixed" else None
-    limit = pool_size(session.config, budget) if rate is None else rate.learning_rate
+    rate = await _learning_rate(run, skill, rollouts, merged, mode, desk)
+    control = lr_control(run.config.optimizer)
+    budget = edit_budget(run.config.optimizer, step, total) if control == "fixed" else None
+    limit = pool_size(run.config, budget) if rate is None else rate.learning_rate
     return Choice(merged, limit, rate, await _select(skill, merged, limit, mode, desk))
 
 
 async def _race(
-    session: Session,
+    run: Run,
     standing: Standing,
     plan: StepPlan,
     choice: Choice,
@@ -339,12 +339,12 @@ async def _race(
     desk: Desk,
 ) -> Choice:
     selected = choice.selected
-    patch, found = await try_edits(session, standing, plan, selected.patch, bench, desk)
+    patch, found = await try_edits(run, standing, plan, selected.patch, bench, desk)
     return replace(choice, selected=replace(selected, patch=patch), race=found)
 
 
 async def _learning_rate(
-    session: Session,
+    run: Run,
     skill: str,
     rollouts: Sequence[Rollout],
     merged: Patch[Item],
@@ -352,7 +352,7 @@ async def _learning_rate(
     desk: Desk,
 ) -> LearningRateRecord | None:
     """The optimizer's own choice, where it has one."""
-    if not merged.edits or lr_control(session.config.optimizer) != "autonomous":
+    if not merged.edits or lr_control(run.config.optimizer) != "autonomous":
         return None
     return await decide_learning_rate(skill, merged.edits, mean_of(rollouts), mode=mode, desk=desk)
 

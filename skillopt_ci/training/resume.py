@@ -17,7 +17,7 @@ from skillopt_ci.ledger.records import (
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.types import Account, role_of
 from skillopt_ci.progress import Note
-from skillopt_ci.training.run_context import Session
+from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Event, Settled, record_events
 
 
@@ -45,24 +45,24 @@ class Candidate:
         return f"step {self.record.step}"
 
 
-def push_candidate(session: Session, standing: Settled, candidate: Candidate) -> Candidate:
+def push_candidate(run: Run, standing: Settled, candidate: Candidate) -> Candidate:
     """Commit and push a candidate, so that a dead runner loses no optimizer work.
 
     Raises LostRace if another one is in flight, PushRefused if the remote will not have it.
     """
-    record, folder = candidate.record, session.folder
+    record, folder = candidate.record, run.folder
     is_step = isinstance(record, StepRecord)
     path = folder.step(record.step) if is_step else folder.boundary(record.epoch)
-    files = {session.skill_path: candidate.skill, path: document(record)}
-    text = session.render.candidate(record)
+    files = {run.skill_path: candidate.skill, path: document(record)}
+    text = run.render.candidate(record)
     words = message(text.subject, text.body, text.trailers)
-    commit = session.ledger.commit((standing.commit,), standing.commit, files, words)
-    session.ledger.push_candidate(commit)
+    commit = run.ledger.commit((standing.commit,), standing.commit, files, words)
+    run.ledger.push_candidate(commit)
     return replace(candidate, commit=commit)
 
 
 def find_candidate(
-    session: Session, standing: Settled, commit: str | None
+    run: Run, standing: Settled, commit: str | None
 ) -> tuple[Settled, Candidate | None]:
     """The candidate that an earlier run left at ``commit``, if it still fits the state.
 
@@ -71,21 +71,21 @@ def find_candidate(
     """
     if commit is None:
         return standing, None
-    if session.ledger.is_ancestor(commit, standing.commit):
-        session.ledger.withdraw(commit)
+    if run.ledger.is_ancestor(commit, standing.commit):
+        run.ledger.withdraw(commit)
         return standing, None
-    found = candidate_at(session, standing, commit)
+    found = candidate_at(run, standing, commit)
     if found is not None:
-        session.observer(Note(f"Going on with the candidate in flight ({commit[:10]})."))
+        run.observer(Note(f"Going on with the candidate in flight ({commit[:10]})."))
         return standing, found
-    return _set_aside(session, standing, commit), None
+    return _set_aside(run, standing, commit), None
 
 
-def candidate_at(session: Session, standing: Settled, commit: str) -> Candidate | None:
+def candidate_at(run: Run, standing: Settled, commit: str) -> Candidate | None:
     """The candidate at ``commit``; None if it is not of the work that comes next."""
-    if parents(session.ledger, commit) != (standing.commit,):
+    if parents(run.ledger, commit) != (standing.commit,):
         return None
-    found, state = _read(session, commit), standing.state
+    found, state = _read(run, commit), standing.state
     if found is None or found.record.decision is not None:
         return None
     if isinstance(found.record, BoundaryRecord):
@@ -95,11 +95,11 @@ def candidate_at(session: Session, standing: Settled, commit: str) -> Candidate 
     return found if next_one else None
 
 
-def _read(session: Session, commit: str) -> Candidate | None:
+def _read(run: Run, commit: str) -> Candidate | None:
     """What the commit's trailers name, with the record that came with it."""
-    read, folder = partial(session.ledger.read, commit), session.folder
-    trailers = session.ledger.log(commit, limit=1)[0].trailers
-    skill = read(session.skill_path)
+    read, folder = partial(run.ledger.read, commit), run.folder
+    trailers = run.ledger.log(commit, limit=1)[0].trailers
+    skill = read(run.skill_path)
     record: StepRecord | BoundaryRecord | None
     if "Skillopt-Epoch-End" in trailers:
         record = folder.read_boundary(read, _number(trailers, "Skillopt-Epoch"))
@@ -127,12 +127,12 @@ def recharge(meter: Meter, candidate: Candidate) -> None:
         meter.charge(account, usage)
 
 
-def _set_aside(session: Session, standing: Settled, commit: str) -> Settled:
+def _set_aside(run: Run, standing: Settled, commit: str) -> Settled:
     """Record that a candidate is given up; what it had cost counts for the run all the same."""
-    found, state = _read(session, commit), standing.state
+    found, state = _read(run, commit), standing.state
     usage = UsageRecord() if found is None else found.record.usage
     reason = "the branch changed under it"
-    session.observer(Note(f"Setting aside the candidate {commit[:10]}: {reason}"))
+    run.observer(Note(f"Setting aside the candidate {commit[:10]}: {reason}"))
     after = state.model_copy(
         update={
             "usage": UsageRecord.of(standing.spent + usage.usage()),
@@ -151,4 +151,4 @@ def _set_aside(session: Session, standing: Settled, commit: str) -> Settled:
         usage=usage,
         work=f"step {state.step + 1}" if found is None else found.work,
     )
-    return record_events(session, standing, event, candidate=commit, end="set_aside")
+    return record_events(run, standing, event, candidate=commit, end="set_aside")

@@ -37,7 +37,7 @@ from skillopt_ci.training.modes import Desk, UpdateMode
 from skillopt_ci.training.plan import Batch, analyst_budget
 from skillopt_ci.training.reflect import reflect, reflect_there
 from skillopt_ci.training.replies import Item, Reflection
-from skillopt_ci.training.run_context import Bench, Session
+from skillopt_ci.training.run_context import Bench, Run
 from skillopt_ci.training.state import Standing, basis_of, basis_sha256
 
 # Evidence: earlier attempts under the same skill, which analysts look at beside a step's own.
@@ -47,7 +47,7 @@ Made = Sequence[tuple[str, int]]
 
 
 def attempts_so_far(
-    session: Session, standing: Standing, skill: str | None = None, *, comparable: bool = False
+    run: Run, standing: Standing, skill: str | None = None, *, comparable: bool = False
 ) -> Made:
     """The training attempts that earlier steps made under ``skill``, by default as it stands.
 
@@ -55,15 +55,13 @@ def attempts_so_far(
     that are ``comparable`` were made under the same configuration and tasks.
     """
     name = sha256(standing.skill if skill is None else skill)
-    basis = basis_sha256(basis_of(session)) if comparable else None
-    return made_under(name, basis, all_steps(session, standing))
+    basis = basis_sha256(basis_of(run)) if comparable else None
+    return made_under(name, basis, all_steps(run, standing))
 
 
-async def recall(
-    session: Session, skill: str, made: Made, most: int, bench: Bench
-) -> tuple[Rollout, ...]:
+async def recall(run: Run, skill: str, made: Made, most: int, bench: Bench) -> tuple[Rollout, ...]:
     """The latest earlier attempts, at most as many as ``most``."""
-    tasks = {task.id: task for task in session.splits.train}
+    tasks = {task.id: task for task in run.splits.train}
     each = bench.runner.attempts
     rounds = dict.fromkeys((name, number // each) for name, number in made if name in tasks)
     latest = [Numbered(tasks[name], number) for name, number in rounds]
@@ -78,7 +76,7 @@ class Lesson(Generic[Item]):
     ``made`` are earlier attempts under ``skill``; analysts may read those that are ``comparable``.
     """
 
-    session: Session
+    run: Run
     skill: str
     made: Made
     comparable: Made
@@ -109,9 +107,9 @@ async def learn(
             return await _roll_out(lesson, attempts, arrivals.came, observer)
 
     async def remember(most: int) -> tuple[Rollout, ...]:
-        return await recall(lesson.session, lesson.skill, lesson.comparable, most, lesson.bench)
+        return await recall(lesson.run, lesson.skill, lesson.comparable, most, lesson.bench)
 
-    room = lesson.session.config.gradient.evidence - len(attempts) * runner.attempts
+    room = lesson.run.config.gradient.evidence - len(attempts) * runner.attempts
     async with begun(roll_out) as rolling, begun(remember) as recalling:
         rolling.begin(batch.seed)
         earlier = recalling.result(room if recalls else 0)
@@ -143,7 +141,7 @@ async def _roll_out(
     came: Callable[[Rollout], None],
     observer: Observer,
 ) -> tuple[Rollout, ...]:
-    runner, limit = lesson.bench.runner, lesson.session.config.evaluation.max_error_rate
+    runner, limit = lesson.bench.runner, lesson.run.config.evaluation.max_error_rate
 
     def done(rollout: Rollout) -> None:
         came(rollout)
@@ -160,7 +158,7 @@ async def _roll_out(
 async def _reflect(
     lesson: Lesson[Item], batch: Batch, rollouts: AsyncIterable[Rollout], observer: Observer
 ) -> tuple[Reflection[Item], ...]:
-    there = lesson.session.environment
+    there = lesson.run.environment
     if there is not None and there.reflects:
         found = await _reflect_there(lesson, there, batch, rollouts, observer)
     else:
@@ -179,7 +177,7 @@ async def _reflect_there(
     observer: Observer,
 ) -> tuple[Reflection[Item], ...]:
     """What the environment itself makes of a whole batch, once that is there."""
-    config = lesson.session.config
+    config = lesson.run.config
     return await reflect_there(
         there,
         [one async for one in rollouts],
@@ -197,10 +195,10 @@ async def _analysed(
     lesson: Lesson[Item], rollouts: AsyncIterable[Rollout], observer: Observer
 ) -> tuple[Reflection[Item], ...]:
     """What our analysts make of the attempts, a minibatch as soon as it is complete."""
-    session, config = lesson.session, lesson.session.config
+    run, config = lesson.run, lesson.run.config
     return await reflect(
         rollouts,
-        {task.id: task for task in session.splits.train},
+        {task.id: task for task in run.splits.train},
         lesson.skill,
         mode=lesson.mode,
         gradient=config.gradient,

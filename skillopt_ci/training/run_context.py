@@ -121,12 +121,12 @@ class Equipment:
         return self._store
 
 
-# What attempts are made with: solver, computers, grading, store and record, from the session.
+# What attempts are made with: solver, computers, grading, store and record, from the run.
 
 
 @asynccontextmanager
 async def open_runner(
-    session: RunnerParts,
+    run: RunnerParts,
     client: ChatClient,
     scope: str,
     meter: Meter,
@@ -141,71 +141,71 @@ async def open_runner(
     hears the key of every stored attempt. Raises
     :class:`~skillopt_ci.errors.ComputerUnavailable` before anything is paid for.
     """
-    if session.places is not None:
+    if run.places is not None:
         # it may run programs, and takes as long as they do
-        await asyncio.to_thread(session.places.computers.check)
-        if session.places.computers.caveat:
-            session.observer(Note(session.places.computers.caveat, level="warning"))
+        await asyncio.to_thread(run.places.computers.check)
+        if run.places.computers.caveat:
+            run.observer(Note(run.places.computers.caveat, level="warning"))
     async with AsyncExitStack() as resources:
-        solver, grading = _equipment(session, LimitedClient(client), functions)
+        solver, grading = _equipment(run, LimitedClient(client), functions)
         shelf = None
         if store is not None:
-            shelf = AttemptCache(store, attempt_facts(session, solver), scope, meter, used)
+            shelf = AttemptCache(store, attempt_facts(run, solver), scope, meter, used)
         attempting = AttemptRunner(
             solver,
             grading,
-            settings=session.config.rollout,
-            pool=session.places,
+            settings=run.config.rollout,
+            pool=run.places,
             cache=shelf,
             meter=meter,
-            record=_recorder(session, scope, resources),
-            evidence=("rollout",) if _reflects(session.environment) else (),
-            redact=session.redact,
+            record=_recorder(run, scope, resources),
+            evidence=("rollout",) if _reflects(run.environment) else (),
+            redact=run.redact,
         )
         # what it holds is open as long as the runner
         held = resources.enter_context(ExitStack())
-        yield Runner(attempting, places, executor=_executor(session, attempting, held))
+        yield Runner(attempting, places, executor=_executor(run, attempting, held))
 
 
 def _reflects(environment: Environment | None) -> bool:
     return environment is not None and environment.reflects
 
 
-def attempt_facts(session: RunnerParts, solver: Solver) -> Mapping[str, object]:
+def attempt_facts(run: RunnerParts, solver: Solver) -> Mapping[str, object]:
     """The JSON facts that determine attempts, besides task, skill, number and limits."""
     return {
-        **{name: fact for name, fact in session.rollout_facts.items() if name != "attempts"},
+        **{name: fact for name, fact in run.rollout_facts.items() if name != "attempts"},
         "solver": [solver.name, dict(solver.identity())],
-        "nudges": session.config.rollout.nudges,
-        "target": model_facts(session.config.model.target),
+        "nudges": run.config.rollout.nudges,
+        "target": model_facts(run.config.model.target),
     }
 
 
 def _equipment(
-    session: RunnerParts, client: ChatClient, functions: Functions
+    run: RunnerParts, client: ChatClient, functions: Functions
 ) -> tuple[Solver, Grading]:
-    config, judge = session.config, judge_with(client)
-    solver = build_solver(config, client, session.prompts, session.root, session.environ)
+    config, judge = run.config, judge_with(client)
+    solver = build_solver(config, client, run.prompts, run.root, run.environ)
     scorers = TaskScorers(
         default=config.scorer,
         judge=judge,
-        root=session.root,
-        environ=session.environ,
-        pool=session.places,
+        root=run.root,
+        environ=run.environ,
+        pool=run.places,
         limits=config.rollout.limits,
         functions=functions,
     )
-    environment = session.environment
+    environment = run.environment
     if environment is None:
         return solver, scorers
     parts = Parts(
         client=client,
-        prompts=session.prompts,
+        prompts=run.prompts,
         judge=judge,
         config=config,
-        root=session.root,
-        environ=session.environ,
-        computers=None if session.places is None else session.places.computers,
+        root=run.root,
+        environ=run.environ,
+        computers=None if run.places is None else run.places.computers,
         solver=solver,
         grade=scorers.grade,
     )
@@ -249,14 +249,14 @@ def _executor(parts: RunnerParts, attempting: AttemptRunner, resources: ExitStac
     return executor
 
 
-def _recorder(session: RunnerParts, scope: str, resources: AsyncExitStack) -> Recorder:
-    if session.events is None or not session.config.rollout.events:
+def _recorder(run: RunnerParts, scope: str, resources: AsyncExitStack) -> Recorder:
+    if run.events is None or not run.config.rollout.events:
         return ignore_event
     log = EventLog(
-        event_file(session.events, scope, datetime.now(UTC)),
-        session.config.run,
-        redact=session.redact,
-        observe=session.observer,
+        event_file(run.events, scope, datetime.now(UTC)),
+        run.config.run,
+        redact=run.redact,
+        observe=run.observer,
     )
     resources.enter_context(closing(log))
     return log
@@ -281,7 +281,7 @@ class Render(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Session(RunnerParts):
+class Run(RunnerParts):
     """One run on one repository.
 
     ``skill_path`` is relative to the repository. ``measured_under`` fingerprints what scores depend
@@ -358,19 +358,19 @@ class Session(RunnerParts):
     async def bench(
         self, scope: str, meter: Meter, used: Callable[[str], object] = lambda _: None
     ) -> AsyncIterator["Bench"]:
-        """Make ready for one durable piece of work; of a session that is equipped on its equipment.
+        """Make ready for one durable piece of work; on the equipment of the run, if it has one.
 
         ``scope`` names that work: answers kept under it count as its own when it is resumed, so
         that an interrupted step reports what it cost in all. ``used`` hears the cache's key of
         every answer and of every stored attempt.
         """
-        async with equipped(self) as session, AsyncExitStack() as resources:
-            equipment = session.equipment
+        async with equipped(self) as run, AsyncExitStack() as resources:
+            equipment = run.equipment
             assert equipment is not None  # noqa: S101 - that is what being equipped means
-            models, shared = await equipment.models(session), equipment.scheduler
+            models, shared = await equipment.models(run), equipment.scheduler
             client = models.for_work(scope, meter, used, shared.questions)
-            store = equipment.store(session)
-            functions = equipment.functions(session.environ)
+            store = equipment.store(run)
+            functions = equipment.functions(run.environ)
             opened = open_runner(
                 self, client, scope, meter, shared.attempts, store, functions, used
             )
@@ -390,13 +390,13 @@ class Bench:
 
 
 @asynccontextmanager
-async def equipped(session: Session) -> AsyncIterator[Session]:
-    """The session with the equipment that all of its work within the context shares."""
-    if session.equipment is not None:
-        yield session
+async def equipped(run: Run) -> AsyncIterator[Run]:
+    """The run with the equipment that all of its work within the context shares."""
+    if run.equipment is not None:
+        yield run
         return
     async with AsyncExitStack() as resources:
-        yield replace(session, equipment=Equipment(session.config, resources))
+        yield replace(run, equipment=Equipment(run.config, resources))
 
 
 def first(tasks: tuple[Task, ...], count: int) -> tuple[Task, ...]:

@@ -23,7 +23,7 @@ from skillopt_ci.rollout.store import AttemptStore
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.prefetch_plan import Outlook
-from skillopt_ci.training.run_context import Bench, Session
+from skillopt_ci.training.run_context import Bench, Run
 
 _SHARD = re.compile(r"([1-9]\d{0,4})/([1-9]\d{0,4})", re.ASCII)
 
@@ -63,37 +63,35 @@ def shards(outlook: Outlook, most: int) -> tuple[Shard, ...]:
     return tuple(Shard(number, of) for number in range(1, of + 1))
 
 
-async def roll_out_shard(
-    session: Session, outlook: Outlook, shard: Shard, file: Path
-) -> ShardOutcome:
+async def roll_out_shard(run: Run, outlook: Outlook, shard: Shard, file: Path) -> ShardOutcome:
     """Make the attempts of ``shard`` and leave the answers in ``file``, whatever ends it.
 
     A shard has its share of what the budgets leave. Attempts that fail are left to the step.
     Raises what model calls raise.
     """
     mine = sorted(outlook.attempts[shard.number - 1 :: shard.of], key=lambda one: one.attempt)
-    meter, keys = _meter(session, shard.of, outlook.spent), list[str]()
+    meter, keys = _meter(run, shard.of, outlook.spent), list[str]()
     rollouts, answers = list[Rollout](), 0
-    session.observer(StageStarted("rollout", len(mine)))
+    run.observer(StageStarted("rollout", len(mine)))
     try:
-        async with session.bench(UNCLAIMED, meter, keys.append) as bench:
+        async with run.bench(UNCLAIMED, meter, keys.append) as bench:
             for (skill, stage, number), group in groupby(mine, _together):
                 tasks = [order.task for order in group]
-                rollouts += await _roll_out(session, tasks, skill, stage, number, bench)
+                rollouts += await _roll_out(run, tasks, skill, stage, number, bench)
     finally:
-        with closing(_cache(session)) as cache, closing(_attempts(session)) as attempts:
+        with closing(_cache(run)) as cache, closing(_attempts(run)) as attempts:
             answers = export_answers(cache, keys, file, attempts.lines(keys))
     errors = sum(not one.status.measured for one in rollouts)
-    session.observer(StageFinished("rollout", f"{len(mine)} attempts, {errors} not measured"))
+    run.observer(StageFinished("rollout", f"{len(mine)} attempts, {errors} not measured"))
     return ShardOutcome(len(mine), errors, answers, meter.total())
 
 
-def take_over(session: Session, files: Iterable[Path]) -> int:
+def take_over(run: Run, files: Iterable[Path]) -> int:
     """Take the answers of shards into the cache; return how many there are.
 
     Raises UsageError for a file that is none of a shard, or without a cache.
     """
-    with closing(_cache(session)) as cache, closing(_attempts(session)) as attempts:
+    with closing(_cache(run)) as cache, closing(_attempts(run)) as attempts:
         return import_answers(cache, files, attempts.take)
 
 
@@ -102,39 +100,39 @@ def _together(order: AttemptRequest) -> tuple[str, str, int]:
 
 
 async def _roll_out(
-    session: Session, tasks: list[Task], skill: str, stage: str, number: int, bench: Bench
+    run: Run, tasks: list[Task], skill: str, stage: str, number: int, bench: Bench
 ) -> tuple[Rollout, ...]:
     return await bench.runner.roll_out(
         tasks,
         skill,
         stage=stage,
         attempts=(number,),
-        done=lambda one: session.observer(StageAdvanced("rollout", one.task_id)),
+        done=lambda one: run.observer(StageAdvanced("rollout", one.task_id)),
     )
 
 
-def _cache(session: Session) -> CallCache:
-    if session.cache_path is None:
+def _cache(run: Run) -> CallCache:
+    if run.cache_path is None:
         raise UsageError(
             "Answers can be shared between machines only with a cache.",
             hint="Set cache.enabled to true.",
         )
-    return CallCache(session.cache_path, session.observer)
+    return CallCache(run.cache_path, run.observer)
 
 
-def _attempts(session: Session) -> AttemptStore:
-    path = session.attempts_path
+def _attempts(run: Run) -> AttemptStore:
+    path = run.attempts_path
     assert path is not None  # noqa: S101 - there is one beside every cache
-    return AttemptStore(path, session.observer)
+    return AttemptStore(path, run.observer)
 
 
-def _meter(session: Session, of: int, spent: Usage) -> Meter:
-    budget = session.config.budget
+def _meter(run: Run, of: int, spent: Usage) -> Meter:
+    budget = run.config.budget
     return Meter(
         step=_share(budget.step, Usage(), of),
         run=_share(budget.run, spent, of),
         spent=spent,
-        clock=session.clock,
+        clock=run.clock,
     )
 
 

@@ -40,7 +40,7 @@ from skillopt_ci.training.memory import meta_skill
 from skillopt_ci.training.plan import EPOCH_STRIDE
 from skillopt_ci.training.reflect import conversation, keep_ends
 from skillopt_ci.training.replies import clean, extract_json, validated
-from skillopt_ci.training.run_context import Bench, Session
+from skillopt_ci.training.run_context import Bench, Run
 from skillopt_ci.training.state import Settled
 
 # Comparison pairs: the same tasks under the last epoch's skill and under this one's.
@@ -420,26 +420,26 @@ def means(pairs: Sequence[Pair]) -> tuple[float | None, float | None]:
 # Compare: the same training tasks under the last epoch's skill and under the current one.
 
 
-def earlier_skill(session: Session, standing: Settled, epoch: int) -> str:
+def earlier_skill(run: Run, standing: Settled, epoch: int) -> str:
     """The skill with which the last epoch ended that was worked on; the initial one if none was."""
-    folder = session.folder
+    folder = run.folder
     paths = [folder.epoch_skill(number) for number in range(epoch - 1, 0, -1)]
     for path in (*paths, folder.initial_skill):
-        text = session.ledger.read(standing.commit, path)
+        text = run.ledger.read(standing.commit, path)
         if text is not None:
             return text
     return standing.skill
 
 
 async def compare_epochs(
-    session: Session, earlier: str, current: str, epoch: int, bench: Bench
+    run: Run, earlier: str, current: str, epoch: int, bench: Bench
 ) -> tuple[Pair, ...]:
     """Roll a sample of the training tasks out under both skills and pair the results.
 
     Raises :class:`~skillopt_ci.errors.TooManyErrors` when too many attempts were not measured.
     """
-    optimizer, train = session.config.optimizer, session.splits.train
-    observer, limit = session.observer, session.config.evaluation.max_error_rate
+    optimizer, train = run.config.optimizer, run.splits.train
+    observer, limit = run.observer, run.config.evaluation.max_error_rate
     sample = min(optimizer.slow_update_samples, len(train))
     observer(StageStarted("compare", 2 * sample * bench.runner.attempts))
 
@@ -459,7 +459,7 @@ async def compare_epochs(
     pairs = await sample_pairs(
         train,
         optimizer.slow_update_samples,
-        sampling_seed(session, epoch),
+        sampling_seed(run, epoch),
         optimizer.longitudinal_pair_policy,
         both,
     )
@@ -467,9 +467,9 @@ async def compare_epochs(
     return pairs
 
 
-def sampling_seed(session: Session, epoch: int) -> int:
+def sampling_seed(run: Run, epoch: int) -> int:
     """The seed of the sample at the end of ``epoch``."""
-    return session.config.train.seed + 2 * EPOCH_STRIDE * epoch
+    return run.config.train.seed + 2 * EPOCH_STRIDE * epoch
 
 
 def _counted(pairs: Sequence[Pair]) -> str:
@@ -478,54 +478,54 @@ def _counted(pairs: Sequence[Pair]) -> str:
     return ", ".join(named) or "no task that is wanted"
 
 
-def first_epoch(session: Session, standing: Settled) -> tuple[str, BoundaryRecord]:
+def first_epoch(run: Run, standing: Settled) -> tuple[str, BoundaryRecord]:
     """The first epoch has nothing to compare with: only the place for guidance is prepared."""
-    optimizer = session.config.optimizer
+    optimizer = run.config.optimizer
     skill, slow = standing.skill, None
     if optimizer.use_slow_update:
         slow = SlowUpdateRecord(action="inject_placeholder")
         if region_text(skill, SLOW_UPDATE) is None:
             skill = with_region(skill, SLOW_UPDATE, "")
     meta = MetaSkillRecord(action="skip_first_epoch") if optimizer.use_meta_skill else None
-    return skill, _record(session, standing, 1, skill, slow, meta, ())
+    return skill, _record(run, standing, 1, skill, slow, meta, ())
 
 
 async def later_epoch(
-    session: Session, standing: Settled, epoch: int, bench: Bench
+    run: Run, standing: Settled, epoch: int, bench: Bench
 ) -> tuple[str, BoundaryRecord]:
     """Compare the epochs' skills on the same tasks, and write new guidance and memory."""
-    earlier = earlier_skill(session, standing, epoch)
-    pairs = await compare_epochs(session, earlier, standing.skill, epoch, bench)
-    slow, meta = await _write(session, standing, earlier, pairs, bench)
+    earlier = earlier_skill(run, standing, epoch)
+    pairs = await compare_epochs(run, earlier, standing.skill, epoch, bench)
+    slow, meta = await _write(run, standing, earlier, pairs, bench)
     skill = standing.skill
     if slow is not None and slow.action == "propose":
         skill = with_region(skill, SLOW_UPDATE, slow.content)
-    return skill, _record(session, standing, epoch, skill, slow, meta, pairs)
+    return skill, _record(run, standing, epoch, skill, slow, meta, pairs)
 
 
 async def _write(
-    session: Session, standing: Settled, earlier: str, pairs: Sequence[Pair], bench: Bench
+    run: Run, standing: Settled, earlier: str, pairs: Sequence[Pair], bench: Bench
 ) -> tuple[SlowUpdateRecord | None, MetaSkillRecord | None]:
     """Ask for guidance and memory at once; both read the skill as it is before the guidance."""
-    optimizer, current = session.config.optimizer, standing.skill
-    advisor = Advisor(bench.client, session.prompts, session.observer, session.config.gradient)
+    optimizer, current = run.config.optimizer, standing.skill
+    advisor = Advisor(bench.client, run.prompts, run.observer, run.config.gradient)
     guidance = region_text(current, SLOW_UPDATE) or ""
-    memory = meta_skill(session, standing)
+    memory = meta_skill(run, standing)
     slow = meta = None
     async with siblings() as questions:
         if optimizer.use_slow_update:
             slow = questions.create_task(advisor.slow_update(earlier, current, guidance, pairs))
         if optimizer.use_meta_skill:
             meta = questions.create_task(advisor.meta_skill(earlier, current, memory, pairs))
-    guard = guard_context(session, standing)
+    guard = guard_context(run, standing)
     return (
-        None if slow is None else slow_record(current, slow.result(), guard, session.observer),
-        None if meta is None else meta_record(memory, meta.result(), guard, session.observer),
+        None if slow is None else slow_record(current, slow.result(), guard, run.observer),
+        None if meta is None else meta_record(memory, meta.result(), guard, run.observer),
     )
 
 
 def _record(
-    session: Session,
+    run: Run,
     standing: Settled,
     epoch: int,
     skill: str,
@@ -537,8 +537,8 @@ def _record(
     return BoundaryRecord(
         epoch=epoch,
         step=standing.state.step,
-        simulated=session.simulated,
-        policy=session.config.optimizer.longitudinal_pair_policy,
+        simulated=run.simulated,
+        policy=run.config.optimizer.longitudinal_pair_policy,
         pairs=pair_records(pairs),
         previous_hard=previous,
         current_hard=current,
@@ -546,5 +546,5 @@ def _record(
         meta_skill=meta,
         skill_before=standing.sha256,
         skill_after=sha256(skill),
-        config_sha256=session.config_sha256,
+        config_sha256=run.config_sha256,
     )

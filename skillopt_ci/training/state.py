@@ -29,7 +29,7 @@ from skillopt_ci.ledger.records import (
 from skillopt_ci.model.types import Usage
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.skill.regions import reading_sha256
-from skillopt_ci.training.run_context import Session
+from skillopt_ci.training.run_context import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Settled(Standing):
     state: State
 
 
-def find_standing(session: Session, position: Position) -> Standing:
+def find_standing(run: Run, position: Position) -> Standing:
     """The checkout to build on, after taking in what happened to the branches meanwhile.
 
     - No skills branch: the base branch, which remembers the run if it was merged before.
@@ -72,91 +72,89 @@ def find_standing(session: Session, position: Position) -> Standing:
       skills branch, published at once.
     - Otherwise the skills branch; base may have moved on in other files.
     """
-    return _standing(session, position, _take_in_base)
+    return _standing(run, position, _take_in_base)
 
 
-def foresee_standing(session: Session, position: Position) -> Standing:
+def foresee_standing(run: Run, position: Position) -> Standing:
     """What :func:`find_standing` would return, without publishing anything.
 
     Where base would be taken in, ``commit`` and ``branch`` are the merged tree.
     """
-    return _standing(session, position, _merged_with_base)
+    return _standing(run, position, _merged_with_base)
 
 
-def _standing(
-    session: Session, position: Position, take_in: Callable[[Session, str, str], str]
-) -> Standing:
-    ledger, tip, base = session.ledger, position.tip, position.base
+def _standing(run: Run, position: Position, take_in: Callable[[Run, str, str], str]) -> Standing:
+    ledger, tip, base = run.ledger, position.tip, position.base
     if tip is None or position.tip_in_base:
-        return read_standing(session, base, branch=tip)
+        return read_standing(run, base, branch=tip)
     if not position.base_in_tip:
         root = ledger.merge_base(tip, base)
         if root is None:
             raise RepositoryError(
-                f"skillopt/{session.config.run} and {ledger.base} have no common history.",
+                f"skillopt/{run.config.run} and {ledger.base} have no common history.",
                 hint="Choose another `run` name, or delete that branch if it is not a training "
                 "run.",
             )
-        if ledger.changed_between(root, base, (session.skill_path, session.folder.path)):
-            tip = take_in(session, tip, base)
-    return read_standing(session, tip, branch=tip)
+        if ledger.changed_between(root, base, (run.skill_path, run.folder.path)):
+            tip = take_in(run, tip, base)
+    return read_standing(run, tip, branch=tip)
 
 
-def read_standing(session: Session, commit: str, branch: str | None) -> Standing:
+def read_standing(run: Run, commit: str, branch: str | None) -> Standing:
     """What the tree of ``commit`` says.
 
     Raises RepositoryError if the run trains another skill, SkillError if the skill is not there.
     """
-    read, folder = partial(session.ledger.read, commit), session.folder
-    state, skill = folder.read_state(read), read(session.skill_path)
-    if state is not None and state.skill != session.skill_path:
+    read, folder = partial(run.ledger.read, commit), run.folder
+    state, skill = folder.read_state(read), read(run.skill_path)
+    if state is not None and state.skill != run.skill_path:
         raise RepositoryError(
             f"Run '{state.run}' trains {state.skill}, but the configuration names "
-            f"{session.skill_path}.",
+            f"{run.skill_path}.",
             hint="Give the other skill a run of its own: change `run` in the configuration.",
         )
     if skill is None:
         raise SkillError(
-            f"{session.skill_path} is not in the commit that training starts from "
-            f"({session.ledger.base} {commit[:10]}).",
-            hint=f"Commit it there first (git add {session.skill_path} && git commit), or mend "
+            f"{run.skill_path} is not in the commit that training starts from "
+            f"({run.ledger.base} {commit[:10]}).",
+            hint=f"Commit it there first (git add {run.skill_path} && git commit), or mend "
             "`skill` in the configuration if it is to name another file.",
         )
     return Standing(commit, branch, skill, state, folder.read_history(read))
 
 
-def _take_in_base(session: Session, tip: str, base: str) -> str:
-    ledger, tree = session.ledger, _merged_with_base(session, tip, base)
-    text = session.render.base(ledger.base, session.skill_path)
+def _take_in_base(run: Run, tip: str, base: str) -> str:
+    ledger, tree = run.ledger, _merged_with_base(run, tip, base)
+    text = run.render.base(ledger.base, run.skill_path)
     commit = ledger.commit((tip, base), tree, {}, message(text.subject, text.body, text.trailers))
     ledger.advance(tip, commit)
     return commit
 
 
-def _merged_with_base(session: Session, tip: str, base: str) -> str:
+def _merged_with_base(run: Run, tip: str, base: str) -> str:
     """The tree of the merge; raises RepositoryError if people must do it."""
-    ledger = session.ledger
-    keep = [session.folder.path, *session.folder.furniture()]
-    if _holds_earlier_state(session, tip, base):
-        keep.append(session.skill_path)
+    ledger = run.ledger
+    keep = [run.folder.path, *run.folder.furniture()]
+    if _holds_earlier_state(run, tip, base):
+        keep.append(run.skill_path)
     merged = ledger.take_in_base(tip, base, keep)
     if merged.tree is None:
         raise RepositoryError(
             f"{', '.join(merged.conflicts)} changed both on {ledger.base} and on "
-            f"skillopt/{session.config.run}, in the same places.",
-            hint=f"Merge {ledger.base} into skillopt/{session.config.run} by hand, push it, and "
+            f"skillopt/{run.config.run}, in the same places.",
+            hint=f"Merge {ledger.base} into skillopt/{run.config.run} by hand, push it, and "
             "run the step again: the merged skill is then measured and trained on.",
         )
     return merged.tree
 
 
-def _holds_earlier_state(session: Session, tip: str, base: str) -> bool:
+def _holds_earlier_state(run: Run, tip: str, base: str) -> bool:
     """Whether base has the run, and the skill, as the skills branch once was.
 
     So it is after a squash merge, which leaves no trace in the ancestry: the skill of the branch
     has grown out of that of base, and a three-way merge would call this a conflict.
     """
-    now, then = (read_standing(session, commit, branch=None) for commit in (tip, base))
+    now, then = (read_standing(run, commit, branch=None) for commit in (tip, base))
     return (
         then.state is not None
         and then.state.current.sha256 == then.sha256
@@ -164,13 +162,13 @@ def _holds_earlier_state(session: Session, tip: str, base: str) -> bool:
     )
 
 
-def basis_of(session: Session) -> Basis:
+def basis_of(run: Run) -> Basis:
     """What steps are proposed under from now on."""
     return Basis.model_validate(
         {
-            "config": recordable(session.config),
-            "train_size": len(session.splits.train),
-            "train_sha256": session.train_sha256,
+            "config": recordable(run.config),
+            "train_size": len(run.splits.train),
+            "train_sha256": run.train_sha256,
         }
     )
 
@@ -244,7 +242,7 @@ class Event:
 
 
 def record_events(
-    session: Session,
+    run: Run,
     standing: Standing,
     *events: Event,
     candidate: str | None = None,
@@ -256,7 +254,7 @@ def record_events(
     reverted, or set aside (reachable, without its files). Its ref ends with the same push.
     Raises LostRace if another run was first, PushRefused if the remote will not have it.
     """
-    ledger, folder, history = session.ledger, session.folder, standing.history
+    ledger, folder, history = run.ledger, run.folder, standing.history
     tip = tree = standing.commit
     parents: Sequence[str] = (tip,)
     if candidate is not None:
@@ -280,11 +278,9 @@ def record_events(
             candidate_reading="" if decided_text is None else reading_sha256(decided_text),
             planned=event.planned,
             words=word_count(event.skill),
-            config_sha256=session.config_sha256
-            if event.config_sha256 is None
-            else event.config_sha256,
+            config_sha256=run.config_sha256 if event.config_sha256 is None else event.config_sha256,
             usage=event.usage,
-            simulated=session.simulated if event.simulated is None else event.simulated,
+            simulated=run.simulated if event.simulated is None else event.simulated,
         )
         history = (*history, entry)
         summary = None if event.summary is None else event.summary(entry)
@@ -294,7 +290,7 @@ def record_events(
             folder.history: "".join(map(line, history)),
             **({} if summary is None else {folder.summary: document(summary)}),
         }
-        text = session.render.event(event, entry, summary, decided)
+        text = run.render.event(event, entry, summary, decided)
         words = message(text.subject, text.body, text.trailers)
         tip = tree = ledger.commit(parents, tree, files, words)
         parents = (tip,)

@@ -43,7 +43,7 @@ from skillopt_ci.training.plan import (
 )
 from skillopt_ci.training.propose import propose
 from skillopt_ci.training.resume import Candidate, find_candidate, push_candidate, recharge
-from skillopt_ci.training.run_context import Bench, Session, equipped
+from skillopt_ci.training.run_context import Bench, Run, equipped
 from skillopt_ci.training.slow_update import first_epoch, later_epoch
 from skillopt_ci.training.state import (
     Event,
@@ -92,14 +92,14 @@ Outcome = StepOutcome | BoundaryOutcome
 
 
 async def train(
-    session: Session, steps: int | None = None, *, patience: int = PATIENCE
+    run: Run, steps: int | None = None, *, patience: int = PATIENCE
 ) -> AsyncIterator[Outcome]:
     """Train until nothing is left, or ``steps`` steps were done; yield what each piece of work did.
 
     When another run moved the skills branch first, this one reloads and goes on with the answers
     that were paid for; after ``patience`` such races in a row it raises LostRace.
     """
-    async with equipped(session) as ready:
+    async with equipped(run) as ready:
         while steps is None or steps > 0:
             outcome = await patiently(ready, lambda: advance(ready), patience)
             if outcome is None:
@@ -110,86 +110,86 @@ async def train(
 
 
 async def patiently(
-    session: Session, work: Callable[[], Awaitable[Result]], patience: int = PATIENCE
+    run: Run, work: Callable[[], Awaitable[Result]], patience: int = PATIENCE
 ) -> Result:
     """Return what ``work`` does, begun again after a lost race, ``patience`` times at most."""
     for _ in range(patience):
         try:
             return await work()
         except LostRace as race:
-            session.observer(Note(f"{race.message} Reloading.", level="warning"))
+            run.observer(Note(f"{race.message} Reloading.", level="warning"))
     return await work()
 
 
-async def advance(session: Session, *, only_epoch_end: bool = False) -> Outcome | None:
+async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     """Do the next piece of work, an epoch's end before the next step; None if nothing is left.
 
     Raises BudgetExhausted, TooManyErrors or LostRace with everything that was paid for kept, and
     NothingToLearn if the first step could change nothing.
     """
-    began = session.clock()
-    standing, candidate = await prepare(session)
-    work = next_work(session, standing, candidate, only_epoch_end=only_epoch_end)
+    began = run.clock()
+    standing, candidate = await prepare(run)
+    work = next_work(run, standing, candidate, only_epoch_end=only_epoch_end)
     if work is None:
         return None
-    meter = session.meter(standing.spent)
-    async with session.bench(_scope(session, standing, work), meter) as bench:
-        candidate = await _candidate(session, standing, work, candidate, bench)
-        session.listen(EvaluationAsked(standing, _after(standing, work)))
-        decision = await evaluate(session, standing, candidate, bench)
+    meter = run.meter(standing.spent)
+    async with run.bench(_scope(run, standing, work), meter) as bench:
+        candidate = await _candidate(run, standing, work, candidate, bench)
+        run.listen(EvaluationAsked(standing, _after(standing, work)))
+        decision = await evaluate(run, standing, candidate, bench)
     after = _after(standing, work, _skill_after(standing, candidate, decision))
     spent = {
         "usage": UsageRecord.of(meter.total()),
         "accounts": account_records(meter.accounts()),
     }
     record = candidate.record.model_copy(update={"decision": decision, **spent})
-    session.listen(Decided(standing, after, record))
-    seconds = session.clock() - began
+    run.listen(Decided(standing, after, record))
+    seconds = run.clock() - began
     # in a thread: rollouts that were begun early go on meanwhile
     decided = await asyncio.to_thread(
-        commit_decision, session, standing, replace(candidate, record=record), after, seconds
+        commit_decision, run, standing, replace(candidate, record=record), after, seconds
     )
     commit, state = decided.commit, decided.state
     if isinstance(record, BoundaryRecord):
-        session.observer(StageFinished("epoch end", commit[:10]))
+        run.observer(StageFinished("epoch end", commit[:10]))
         return BoundaryOutcome(record, commit, state, seconds)
     assert decision is not None  # noqa: S101 - a step always comes to one
-    session.observer(StageFinished("decide", commit[:10]))
-    total = total_steps(len(session.splits.train), session.config.train)
+    run.observer(StageFinished("decide", commit[:10]))
+    total = total_steps(len(run.splits.train), run.config.train)
     return StepOutcome(record, decision, commit, state, total, seconds)
 
 
-async def advance_to_candidate(session: Session) -> Outcome | Candidate | None:
+async def advance_to_candidate(run: Run) -> Outcome | Candidate | None:
     """Do the next piece of work up to its pushed candidate, for many machines to evaluate.
 
     An epoch's end is done wholly, and so is a step that comes to no candidate.
     """
-    standing, candidate = await prepare(session)
-    work = next_work(session, standing, candidate)
+    standing, candidate = await prepare(run)
+    work = next_work(run, standing, candidate)
     if candidate is None and isinstance(work, StepPlan):
-        meter = session.meter(standing.spent)
-        async with session.bench(_scope(session, standing, work), meter) as bench:
-            candidate = await _candidate(session, standing, work, None, bench)
+        meter = run.meter(standing.spent)
+        async with run.bench(_scope(run, standing, work), meter) as bench:
+            candidate = await _candidate(run, standing, work, None, bench)
     if candidate is not None and candidate.commit is not None:
         return candidate
-    return await advance(session)
+    return await advance(run)
 
 
-async def prepare(session: Session) -> tuple[Settled, Candidate | None]:
+async def prepare(run: Run) -> tuple[Settled, Candidate | None]:
     """The state to build on, with a valid score, and the candidate that a killed run left."""
 
     def found() -> tuple[Position, Standing]:
-        position = session.ledger.sync()
-        session.ledger.preflight(position)
-        return position, find_standing(session, position)
+        position = run.ledger.sync()
+        run.ledger.preflight(position)
+        return position, find_standing(run, position)
 
     position, standing = await asyncio.to_thread(found)
-    settled = await ensure_scored(session, standing)
-    return find_candidate(session, settled, position.candidate)
+    settled = await ensure_scored(run, standing)
+    return find_candidate(run, settled, position.candidate)
 
 
 def next_work(
-    session: Session,
+    run: Run,
     standing: Settled,
     candidate: Candidate | None,
     *,
@@ -200,25 +200,25 @@ def next_work(
     With `schedule.slow_update: scheduled` epochs' ends come only with ``only_epoch_end``, or when
     one is in flight.
     """
-    due = boundary_due(session, standing)
-    ends = only_epoch_end or session.config.schedule.slow_update == "inline"
+    due = boundary_due(run, standing)
+    ends = only_epoch_end or run.config.schedule.slow_update == "inline"
     if candidate is not None and isinstance(candidate.record, BoundaryRecord):
         return candidate.record.epoch
     if due is not None and ends:
         if candidate is None:
             return due
-        session.observer(Note(f"The end of epoch {due} waits for the step in flight."))
-    train, tasks = session.config.train, session.splits.train
+        run.observer(Note(f"The end of epoch {due} waits for the step in flight."))
+    train, tasks = run.config.train, run.splits.train
     step = standing.state.step + 1
     if only_epoch_end or step > total_steps(len(tasks), train):
         return None
     if candidate is None:
-        refuse_to_learn_nothing(session, standing)
-    return plan_step(tasks, train, step, session.first_seed)
+        refuse_to_learn_nothing(run, standing)
+    return plan_step(tasks, train, step, run.first_seed)
 
 
 async def _candidate(
-    session: Session,
+    run: Run,
     standing: Settled,
     work: StepPlan | int,
     candidate: Candidate | None,
@@ -226,41 +226,39 @@ async def _candidate(
 ) -> Candidate:
     """The candidate of ``work``, pushed if it changes anything; one in flight is taken up."""
     if isinstance(work, StepPlan):
-        session.observer(_starting(session, standing, work))
+        run.observer(_starting(run, standing, work))
     if candidate is not None:
         recharge(bench.meter, candidate)
         return candidate
-    session.listen(Proposing(standing, _after(standing, work)))
+    run.listen(Proposing(standing, _after(standing, work)))
     if isinstance(work, StepPlan):
-        candidate = await _propose_step(session, standing, work, bench)
-        evaluation, record = session.config.evaluation, candidate.record
+        candidate = await _propose_step(run, standing, work, bench)
+        evaluation, record = run.config.evaluation, candidate.record
         # reminders alone have a gate of their own, which may ask for other attempts
         announced = isinstance(record, StepRecord) and record.proposal.body_changed
     else:
-        candidate, evaluation = await _propose_epoch_end(session, standing, work, bench)
+        candidate, evaluation = await _propose_epoch_end(run, standing, work, bench)
         announced = candidate.changed
     if announced:
-        session.listen(CandidateProposed(standing, candidate, evaluation))
+        run.listen(CandidateProposed(standing, candidate, evaluation))
     if not candidate.changed:
         return candidate
-    candidate = await asyncio.to_thread(push_candidate, session, standing, candidate)
-    session.observer(StageFinished("candidate", (candidate.commit or "")[:10]))
+    candidate = await asyncio.to_thread(push_candidate, run, standing, candidate)
+    run.observer(StageFinished("candidate", (candidate.commit or "")[:10]))
     return candidate
 
 
-async def _propose_step(
-    session: Session, standing: Settled, plan: StepPlan, bench: Bench
-) -> Candidate:
-    basis, total = basis_of(session), total_steps(len(session.splits.train), session.config.train)
+async def _propose_step(run: Run, standing: Settled, plan: StepPlan, bench: Bench) -> Candidate:
+    basis, total = basis_of(run), total_steps(len(run.splits.train), run.config.train)
     changes = changes_since(standing.state.basis, basis)
     if changes:
-        session.observer(Note(f"Changed since the last step: {', '.join(changes)}."))
-    proposal = await propose(session, standing, plan, total, bench)
+        run.observer(Note(f"Changed since the last step: {', '.join(changes)}."))
+    proposal = await propose(run, standing, plan, total, bench)
     record = StepRecord(
         step=plan.step,
         epoch=plan.epoch,
         step_in_epoch=plan.step_in_epoch,
-        simulated=session.simulated,
+        simulated=run.simulated,
         changes=changes,
         basis_sha256=basis_sha256(basis),
         proposal=proposal.record,
@@ -271,34 +269,34 @@ async def _propose_step(
 
 
 async def _propose_epoch_end(
-    session: Session, standing: Settled, epoch: int, bench: Bench
+    run: Run, standing: Settled, epoch: int, bench: Bench
 ) -> tuple[Candidate, Evaluation]:
     """After "slow update" and "meta skill" of SkillOpt; here the guidance passes the gate too."""
     if epoch == 1:
-        skill, record = first_epoch(session, standing)
+        skill, record = first_epoch(run, standing)
     else:
-        skill, record = await later_epoch(session, standing, epoch, bench)
+        skill, record = await later_epoch(run, standing, epoch, bench)
     stages = {name: UsageRecord.of(used) for name, used in bench.meter.usage_by_stage().items()}
     spent = {
         "usage": UsageRecord.of(bench.meter.total()),
         "accounts": account_records(bench.meter.accounts()),
     }
     record = record.model_copy(update={"stages": stages, **spent})
-    return Candidate(record, skill), evaluation_at_epoch_end(session, record)
+    return Candidate(record, skill), evaluation_at_epoch_end(run, record)
 
 
-def _starting(session: Session, standing: Settled, plan: StepPlan) -> StepStarted:
+def _starting(run: Run, standing: Settled, plan: StepPlan) -> StepStarted:
     current = standing.state.current.measurement
     steps = [entry for entry in standing.history if entry.kind == "step"]
     last = steps[-1].verdict if steps else ""
-    total = total_steps(len(session.splits.train), session.config.train)
+    total = total_steps(len(run.splits.train), run.config.train)
     return StepStarted(plan.step, total, plan.epoch, current.score, current.n, last)
 
 
-def _scope(session: Session, standing: Settled, work: StepPlan | int) -> str:
+def _scope(run: Run, standing: Settled, work: StepPlan | int) -> str:
     """The name of this very work: answers paid under it are its own, also after a restart."""
     name = str(work.step) if isinstance(work, StepPlan) else f"epoch-{work}"
-    return f"{session.config.run}/{name}@{standing.commit}"
+    return f"{run.config.run}/{name}@{standing.commit}"
 
 
 def _after(standing: Settled, work: StepPlan | int, skill: str | None = None) -> Settled:
@@ -323,7 +321,7 @@ def _skill_after(standing: Settled, candidate: Candidate, decision: Decision | N
 
 
 def commit_decision(
-    session: Session, standing: Settled, candidate: Candidate, after: Settled, seconds: float
+    run: Run, standing: Settled, candidate: Candidate, after: Settled, seconds: float
 ) -> Settled:
     """Merge or revert the decided ``candidate``, in one push with the end of its ref.
 
@@ -340,10 +338,10 @@ def commit_decision(
         )
     state = after.state.model_copy(
         update={
-            "config_sha256": session.config_sha256,
+            "config_sha256": run.config_sha256,
             "usage": UsageRecord.of(standing.spent + record.usage.usage()),
             "accounts": with_accounts(standing.state.accounts, record.accounts),
-            "simulated": session.simulated,
+            "simulated": run.simulated,
             **decided_snapshots(standing.state, decision, snapshot),
         }
     )
@@ -351,21 +349,21 @@ def commit_decision(
     skill = candidate.skill if stays else standing.skill
     files: dict[str, str | None] = {}
     if stays and state.best.sha256 == sha256(skill):
-        files[session.folder.best_skill] = skill
+        files[run.folder.best_skill] = skill
     if isinstance(record, BoundaryRecord):
-        events = [_epoch_end_event(session.folder, candidate, record, state, skill)]
+        events = [_epoch_end_event(run.folder, candidate, record, state, skill)]
     else:
-        state = _with_step(session, standing, record, state)
-        events = [_step_event(session.folder, candidate, record, state, skill)]
+        state = _with_step(run, standing, record, state)
+        events = [_step_event(run.folder, candidate, record, state, skill)]
         if decision is not None and decision.keeps_notes:
-            events.append(_notes_event(session, record, decision.notes, state, after.skill))
+            events.append(_notes_event(run, record, decision.notes, state, after.skill))
     events[0] = replace(events[0], files={**events[0].files, **files}, seconds=seconds)
     end: Literal["merge", "revert"] = "merge" if stays else "revert"
-    return record_events(session, standing, *events, candidate=candidate.commit, end=end)
+    return record_events(run, standing, *events, candidate=candidate.commit, end=end)
 
 
-def _with_step(session: Session, standing: Settled, record: StepRecord, state: State) -> State:
-    now = basis_of(session)
+def _with_step(run: Run, standing: Settled, record: StepRecord, state: State) -> State:
+    now = basis_of(run)
     heard = (note.id for note in record.proposal.reviewer_notes)
     return state.model_copy(
         update={
@@ -402,7 +400,7 @@ def _step_event(
 
 
 def _notes_event(
-    session: Session, record: StepRecord, kept: Decision | None, state: State, skill: str
+    run: Run, record: StepRecord, kept: Decision | None, state: State, skill: str
 ) -> Event:
     """Reminders whose edits were rejected: a commit of their own on top of the revert."""
     assert kept is not None  # noqa: S101 - they stay by a decision of their own
@@ -414,7 +412,7 @@ def _notes_event(
             measurement=kept.measurement,
         )
         state = state.model_copy(update=decided_snapshots(state, kept, after))
-    best = {session.folder.best_skill: skill} if kept.beats_best else {}
+    best = {run.folder.best_skill: skill} if kept.beats_best else {}
     return Event(
         kind="notes",
         action=kept.action,
@@ -427,7 +425,7 @@ def _notes_event(
         candidate=skill,
         config_sha256=record.proposal.config_sha256,
         simulated=record.simulated,
-        files={session.skill_path: skill, **best},
+        files={run.skill_path: skill, **best},
         record=record,
     )
 

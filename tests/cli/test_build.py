@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.cli.build import check_computers, find_skill, learn_secrets, open_session
+from skillopt_ci.cli.build import check_computers, find_skill, learn_secrets, open_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.loading import Loaded, load
@@ -19,7 +19,7 @@ from skillopt_ci.progress import Event, Note, silent
 from skillopt_ci.redaction import HIDDEN, Redactor
 from skillopt_ci.rollout.computer_pool import open_computer_pool
 from skillopt_ci.tasks.task import ComputerTask, Splits, Task
-from skillopt_ci.training.run_context import Session
+from skillopt_ci.training.run_context import Run
 
 Edit = Callable[[Path, str, str], None]
 
@@ -30,7 +30,7 @@ def settings(untrained: Path) -> Globals:
 
 
 def test_the_parts_are_those_of_the_configuration(settings: Globals, untrained: Path) -> None:
-    session = open_session(settings, silent)
+    session = open_run(settings, silent)
     assert (session.config.run, session.skill_path) == ("quickstart", "skills/ledger/SKILL.md")
     assert [len(part) for part in (session.splits.train, session.selection, session.test)] == [
         *(16, 16, 16)
@@ -41,7 +41,7 @@ def test_the_parts_are_those_of_the_configuration(settings: Globals, untrained: 
 
 def test_the_cache_is_inside_git_unless_said_otherwise(settings: Globals, untrained: Path) -> None:
     def cache(*overrides: str) -> Path | None:
-        return open_session(replace(settings, overrides=overrides), silent).cache_path
+        return open_run(replace(settings, overrides=overrides), silent).cache_path
 
     assert cache() == untrained.resolve() / ".git/skillopt-ci/calls.sqlite"
     assert cache("cache.path=calls.db") == untrained / "calls.db"
@@ -50,7 +50,7 @@ def test_the_cache_is_inside_git_unless_said_otherwise(settings: Globals, untrai
 
 def test_scores_do_not_compare_when_what_they_depend_on_changes(settings: Globals) -> None:
     def measured_under(*overrides: str) -> str:
-        return open_session(replace(settings, overrides=overrides), silent).measured_under
+        return open_run(replace(settings, overrides=overrides), silent).measured_under
 
     assert measured_under("train.num_epochs=9") == measured_under()
     assert measured_under("evaluation.sel_env_num=3") != measured_under()
@@ -64,26 +64,26 @@ def test_a_configuration_in_a_subfolder_starts_its_paths_there(
     (fresh / "tasks").rename(fresh / "skills" / "tasks")
     over = ("skill=ledger/SKILL.md",)
     inside = replace(settings, cwd=fresh, config=Path("skills/skillopt.yaml"), overrides=over)
-    assert open_session(inside, silent).skill_path == "skills/ledger/SKILL.md"
+    assert open_run(inside, silent).skill_path == "skills/ledger/SKILL.md"
 
 
 def test_a_skill_outside_of_the_repository_is_refused(settings: Globals) -> None:
     outside = replace(settings, overrides=("skill=../SKILL.md",))
     with pytest.raises(ConfigError, match=r"skill: \.\./SKILL\.md is outside of the repository"):
-        open_session(outside, silent)
+        open_run(outside, silent)
 
 
 def test_a_scorer_that_cannot_work_is_found_at_once(settings: Globals) -> None:
     scorer = "scorer={type: command, command: [no-such-program]}"
     with pytest.raises(SkilloptError, match="no-such-program"):
-        open_session(replace(settings, overrides=(scorer,)), silent)
+        open_run(replace(settings, overrides=(scorer,)), silent)
 
 
 def test_prompts_of_the_repository_s_own_are_used(settings: Globals, fresh: Path) -> None:
     (fresh / "prompts").mkdir()
     (fresh / "prompts/target.md").write_text("Be brief.\n\n{skill}\n", encoding="utf-8")
     own = replace(settings, cwd=fresh, overrides=("prompts=prompts",))
-    assert open_session(own, silent).prompts.target("S").startswith("Be brief.")
+    assert open_run(own, silent).prompts.target("S").startswith("Be brief.")
 
 
 def test_warnings_of_the_configuration_are_told(settings: Globals, fresh: Path) -> None:
@@ -102,7 +102,7 @@ def test_warnings_of_the_configuration_are_told(settings: Globals, fresh: Path) 
         told.append(event)
 
     over = ("run=x", "scorer={type: exact}")
-    open_session(replace(settings, cwd=fresh, overrides=over), note)
+    open_run(replace(settings, cwd=fresh, overrides=over), note)
     assert any(isinstance(event, Note) and event.level == "warning" for event in told)
 
 
@@ -163,8 +163,8 @@ SKILL = "skills/ledger/SKILL.md"
 GitText = Callable[..., str]
 
 
-def session(folder: Path) -> Session:
-    return open_session(Globals(environ=dict(os.environ), cwd=folder), silent)
+def session(folder: Path) -> Run:
+    return open_run(Globals(environ=dict(os.environ), cwd=folder), silent)
 
 
 def test_kept_words_read_the_newest_commit_of_the_run(trained: Path, git: GitText) -> None:

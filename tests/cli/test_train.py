@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from skillopt_ci.cli.build import open_session
+from skillopt_ci.cli.build import open_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.train import outcome_json, print_outcome, summary
 from skillopt_ci.errors import ExitCode
@@ -339,7 +339,7 @@ def settings(fresh: Path) -> Globals:
 
 @pytest.fixture
 def outcome(settings: Globals) -> StepOutcome:
-    session = open_session(settings, silent)
+    session = open_run(settings, silent)
     found = asyncio.run(advance(session, session.clock()))
     assert isinstance(found, StepOutcome)
     return found

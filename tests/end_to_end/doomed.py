@@ -10,16 +10,16 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from skillopt_ci.cli.build import open_session
+from skillopt_ci.cli.build import open_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.progress import Event
 from skillopt_ci.training.final_evaluation import finish
 from skillopt_ci.training.prefetcher import prefetching
-from skillopt_ci.training.run_context import Session
+from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.trainer import train
 
 
-async def train_and_finish(session: Session) -> None:
+async def train_and_finish(session: Run) -> None:
     async with prefetching(session) as ready:
         async for _ in train(ready):
             pass
@@ -33,7 +33,7 @@ def main(folder: str, last: str) -> None:
         if next(events) == int(last):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    session = open_session(Globals({}, Path(folder)), observe)
+    session = open_run(Globals({}, Path(folder)), observe)
     with session.ledger.lock():
         asyncio.run(train_and_finish(session))
 

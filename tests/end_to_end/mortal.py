@@ -11,15 +11,15 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from skillopt_ci.cli.build import open_session
+from skillopt_ci.cli.build import open_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.progress import Event, StageFinished
 from skillopt_ci.training.prefetcher import prefetching
-from skillopt_ci.training.run_context import Session
+from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.trainer import train
 
 
-async def train_all(session: Session) -> None:
+async def train_all(session: Run) -> None:
     async with prefetching(session) as ready:
         async for _ in train(ready):
             pass
@@ -34,7 +34,7 @@ def main(folder: str, last: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     settings = Globals({"DEMO_KEY": "sk-demo-key"}, Path(folder))
-    session = open_session(settings, observe)
+    session = open_run(settings, observe)
     with session.ledger.lock():
         asyncio.run(train_all(session))
 

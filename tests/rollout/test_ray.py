@@ -31,7 +31,7 @@ from skillopt_ci.rollout.types import AttemptRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from skillopt_ci.training.run_context import Session
+    from skillopt_ci.training.run_context import Run
     from tests.conftest import Checkout, ModelServer, Workshop
 
 RAY = "rollout.executor={type: ray, cpus: 0.5}"
@@ -330,12 +330,12 @@ class TestWorker:
         assert "somebody else" in ray_executor.make(_parcel(checkout)).trouble
 
 
-def _measured(session: Session, scope: str = "scope") -> tuple[int, int]:
+def _measured(session: Run, scope: str = "scope") -> tuple[int, int]:
     """Measured attempts at the selection tasks, and calls that were paid for."""
     return asyncio.run(_roll_out(session, scope))
 
 
-async def _roll_out(session: Session, scope: str = "scope") -> tuple[int, int]:
+async def _roll_out(session: Run, scope: str = "scope") -> tuple[int, int]:
     meter = session.meter(Usage())
     async with session.bench(scope, meter) as bench:
         skill = (session.root / session.config.skill).read_text(encoding="utf-8")

@@ -20,7 +20,7 @@ from skillopt_ci.training.trainer import BoundaryOutcome, StepOutcome, advance_t
 
 if TYPE_CHECKING:
     from skillopt_ci.progress import Event
-    from skillopt_ci.training.run_context import Session
+    from skillopt_ci.training.run_context import Run
     from skillopt_ci.training.shard import ShardOutcome
     from tests.conftest import Checkout, ModelServer, Workshop
 
@@ -44,7 +44,7 @@ class Fleet:
         self.checkout = checkout
         self._machines = 0
 
-    def session(self, *overrides: str) -> Session:
+    def session(self, *overrides: str) -> Run:
         """Start a new machine."""
         self._machines += 1
         cache = self.checkout.folder.parent / f"{self.checkout.folder.name}-{self._machines}.sqlite"
@@ -70,7 +70,7 @@ class Fleet:
         return self.checkout
 
 
-def share(session: Session, part: Shard, file: Path) -> ShardOutcome:
+def share(session: Run, part: Shard, file: Path) -> ShardOutcome:
     outlook = look_ahead(session)
     assert outlook is not None
     return asyncio.run(roll_out_shard(session, outlook, part, file))

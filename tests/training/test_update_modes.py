@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from training_runs import train_all, train_once
 
-from skillopt_ci.cli.build import open_session
+from skillopt_ci.cli.build import open_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.demo.quickstart import write_example
 from skillopt_ci.ledger.folder import RunFolder
@@ -47,7 +47,7 @@ class Office:
     def train(self, *overrides: str, once: bool = False) -> int:
         """Do all that is left, or only the next step."""
         settings = Globals({}, self.folder, overrides=(*QUICK, *overrides))
-        session = open_session(settings, silent)
+        session = open_run(settings, silent)
         with session.ledger.lock():
             return asyncio.run((train_once if once else train_all)(session, lambda _: None))
 
