@@ -192,7 +192,10 @@ def _misfit(part: str, role: str, reply: ChatReply) -> Finding:
         why = "was not the JSON object that was asked for"
     if role == "target":
         # what the target must be able to write, its tasks and scorers say
-        return Finding(part, "warning", f"its answer {why}; only tasks that want JSON need it")
+        told = f"its answer {why}; only tasks that want JSON need it"
+        if not reply.text.strip():
+            told = f"its answer was empty\n{hint}"
+        return Finding(part, "warning", told)
     return mend(part, f"its answer {why}\n{hint}")
 
 

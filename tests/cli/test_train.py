@@ -340,7 +340,7 @@ def settings(fresh: Path) -> Globals:
 @pytest.fixture
 def outcome(settings: Globals) -> StepOutcome:
     session = open_run(settings, silent)
-    found = asyncio.run(advance(session, session.clock()))
+    found = asyncio.run(advance(session))
     assert isinstance(found, StepOutcome)
     return found
 

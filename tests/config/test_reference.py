@@ -14,7 +14,6 @@ from skillopt_ci.config.reference import (
     config_sha256,
     fields,
     homes,
-    influences,
     json_schema,
     locate,
     sections,
@@ -151,7 +150,6 @@ def test_it_is_a_sha256_and_the_same_for_the_same_settings(load_with: Load) -> N
     "override",
     [
         "train.seed=1",
-        "train.staleness=1",
         "model.target.model=other",
         "model.target.temperature=0.5",
         "model.judge={provider: simulated, model: m}",
@@ -194,8 +192,8 @@ def test_spelling_out_a_default_leaves_it(load_with: Load) -> None:
     assert config_sha256(spelt) == config_sha256(load_with().config)
 
 
-def test_batches_under_the_current_skill_are_not_said_to_be(load_with: Load) -> None:
-    """Runs that began before there was the choice keep their name."""
-    assert "staleness" not in influences(load_with().config)["train"]  # type: ignore[operator]
-    stale = influences(load_with("", "train.staleness=1").config)
-    assert stale["train"]["staleness"] == 1  # type: ignore[index]
+@pytest.mark.parametrize("override", ["train.staleness=1", "schedule.ahead=likely"])
+def test_retired_keys_warn_and_do_nothing(load_with: Load, override: str) -> None:
+    loaded = load_with("", override)
+    assert loaded.config == load_with().config
+    assert [override.partition("=")[0] in warning for warning in loaded.warnings] == [True]

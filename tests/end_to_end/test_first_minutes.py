@@ -137,7 +137,7 @@ def test_probe_warns_of_a_model_that_says_nothing(
     checkout: Checkout, command: Command, provider: str
 ) -> None:
     done = command(checkout, "validate", "--probe", *at(f"{provider}/silent"))
-    assert "warning  model.target     m answered with an empty text" in done.stdout
+    assert "warning  model.target     its answer was empty" in done.stdout
     assert "max_output_tokens" in done.stdout
 
 

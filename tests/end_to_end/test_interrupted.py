@@ -44,7 +44,7 @@ model:
     {provider: openai, model: simulated-target, base_url: URL, max_concurrency: 3, price: PRICE}
   optimizer:
     {provider: openai, model: simulated-optimizer, base_url: URL, max_concurrency: 3, price: PRICE}
-train: {num_epochs: 2, batch_size: 4, accumulation: 2, staleness: STALENESS}
+train: {num_epochs: 2, batch_size: 4, accumulation: 2}
 gradient: {minibatch_size: 3, merge_batch_size: 2}
 optimizer:
   skill_update_mode: MODE
@@ -56,14 +56,13 @@ evaluation: {gate_metric: mixed, use_semantic_density: true}
 guard: {max_words: 400}
 """
 
-#: Each update mode, with who sets the number of changes, and how stale batches are.
+#: Each update mode, with who sets the number of changes.
 MODES = [
-    ("patch", "fixed", 0),
-    ("patch", "fixed", 1),
-    ("rewrite_from_suggestions", "autonomous", 0),
-    ("full_rewrite_minibatch", "none", 0),
+    ("patch", "fixed"),
+    ("rewrite_from_suggestions", "autonomous"),
+    ("full_rewrite_minibatch", "none"),
 ]
-IDS = [f"{mode}-stale" if stale else mode for mode, _, stale in MODES]
+IDS = [mode for mode, _ in MODES]
 
 
 @dataclass(frozen=True)
@@ -73,12 +72,11 @@ class World:
     workshop: Workshop
     server: SimulatedServer
 
-    def repository(self, name: str, mode: str, control: str, stale: int) -> Checkout:
+    def repository(self, name: str, mode: str, control: str) -> Checkout:
         checkout = self.workshop.place(name)
         make_repository(checkout.folder)
         price = "{input: 0.3, output: 1.1}"
         config = CONFIG.replace("MODE", mode).replace("CONTROL", control).replace("PRICE", price)
-        config = config.replace("STALENESS", str(stale))
         checkout.write("skillopt.yaml", config.replace("URL", self.server.base_url))
         return checkout
 
@@ -122,18 +120,18 @@ def world(
         yield World(workshop, server)
 
 
-@pytest.mark.parametrize(("mode", "control", "stale"), MODES, ids=IDS)
+@pytest.mark.parametrize(("mode", "control"), MODES, ids=IDS)
 def test_a_run_that_is_killed_at_random_ends_like_its_twin(
-    world: World, mode: str, control: str, stale: int
+    world: World, mode: str, control: str
 ) -> None:
-    twin = Run(world, world.repository(f"{mode}-{stale}-twin", mode, control, stale))
+    twin = Run(world, world.repository(f"{mode}-twin", mode, control))
     assert not twin.go()
     assert twin.unheard == 0
     told = twin.checkout.subjects(BRANCH)
     assert told[-1].startswith("Finish training")
     assert set(re.findall(r"nd of epoch (\d)", "\n".join(told))) == {"1", "2"}
     run, random = (
-        Run(world, world.repository(f"{mode}-{stale}", mode, control, stale)),
+        Run(world, world.repository(mode, mode, control)),
         Random(mode),
     )
     for _ in range(KILLS):

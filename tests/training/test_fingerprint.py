@@ -45,7 +45,6 @@ def test_way_of_measuring_is_part_of_it(checkout: Checkout, override: str) -> No
         "model.optimizer.model=other",
         "optimizer.learning_rate=9",
         "train.batch_size=1",
-        "train.staleness=1",
         "budget.run.calls=1",
         "tasks.test=null",
     ],
