@@ -384,8 +384,20 @@ def checkout(workshop: Workshop) -> Checkout:
     return workshop.checkout()
 
 
+def _confine_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(confinement, "_find", partial(confinement.Confinement))
+    patch.setattr(confinement, "_found", confinement.Confinement())
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _confinement_of_its_module() -> Iterator[None]:
+    """Let no module's fixtures start programs in the way that another module asked for."""
+    with pytest.MonkeyPatch.context() as patch:
+        _confine_nothing(patch)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _confinement_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no test start programs in the way that another one's configuration asked for."""
-    monkeypatch.setattr(confinement, "_find", partial(confinement.Confinement))
-    monkeypatch.setattr(confinement, "_found", confinement.Confinement())
+    _confine_nothing(monkeypatch)

@@ -15,6 +15,7 @@ import yaml
 from skillopt_ci.cli.build import events_path, find_skill, load_configured, opened
 from skillopt_ci.cli.options import FILE, Globals, global_options, print_json, wants_colour
 from skillopt_ci.cli.table import print_table
+from skillopt_ci.config.yaml import load_yaml
 from skillopt_ci.errors import ConfigError, ExitCode, UsageError
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.report.terminal import (
@@ -209,7 +210,7 @@ def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> 
 
 def _scorer(file: Path) -> object:
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        content = load_yaml(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"the scorer cannot be read: {error}", file=file) from error
     if not isinstance(content, dict):

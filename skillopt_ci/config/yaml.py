@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
-from typing import cast
+from typing import Any, cast
 
 import yaml
 
@@ -156,7 +156,42 @@ _NUMBERS = {
 }
 
 
-class _Loader(yaml.SafeLoader):
+class BoundedLoader(yaml.SafeLoader):
+    """PyYAML's safe loader, for text of others: aliases cannot make it grow without a limit."""
+
+    _most_repeated = 100_000
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._nodes = self._repeated = 0
+        self._anchored: dict[str, int] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """Read the next node; raises ``ComposerError`` if aliases repeat too much."""
+        before = self._nodes
+        if self.check_event(yaml.AliasEvent):
+            alias: Any = self.peek_event()  # type: ignore[no-untyped-call]
+            size = self._anchored.get(alias.anchor, 1)
+            self._nodes += size
+            self._repeated += size
+            if self._repeated > self._most_repeated:
+                most = f"aliases repeat more than {self._most_repeated:,} values"
+                raise yaml.composer.ComposerError(None, None, most, alias.start_mark)
+            return super().compose_node(parent, index)
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        self._nodes += 1
+        node = super().compose_node(parent, index)
+        if event.anchor is not None:
+            self._anchored[event.anchor] = self._nodes - before
+        return node
+
+
+def load_yaml(text: str) -> Any:
+    """The value of one plain YAML document. Raises ``yaml.YAMLError``."""
+    return yaml.load(text, BoundedLoader)  # noqa: S506 - a safe loader
+
+
+class _Loader(BoundedLoader):
     """PyYAML's safe loader without times, dates and numbers to the base of sixty."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 (the name and the shape are PyYAML's)

@@ -14,6 +14,7 @@ from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from pydantic import Field, ValidationError
 
+from skillopt_ci.config.yaml import load_yaml
 from skillopt_ci.environments.api import Division, read_options, require
 from skillopt_ci.errors import UsageError
 from skillopt_ci.integrations.promptfoo_assertions import (
@@ -303,7 +304,7 @@ def _shaped(shape: type[Shape], data: Any, where: str) -> Shape:
 
 def _data(path: Path) -> Any:
     try:
-        return yaml.safe_load(_text(path))
+        return load_yaml(_text(path))
     except yaml.YAMLError as error:
         raise UsageError(f"{path}: {' '.join(str(error).split())}") from error
 

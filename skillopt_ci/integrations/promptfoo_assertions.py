@@ -10,7 +10,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
-import yaml
 from jsonschema.exceptions import SchemaError, best_match
 from jsonschema.validators import Draft7Validator, validator_for
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -19,6 +18,7 @@ from referencing import Registry
 
 from skillopt_ci.aio import siblings
 from skillopt_ci.config.scorers import PythonScorer, RubricScorer
+from skillopt_ci.config.yaml import load_yaml
 from skillopt_ci.scorers.base import GraderError, Judge, one_line, quote
 from skillopt_ci.scorers.code import Functions, load_function
 from skillopt_ci.scorers.rubric import RubricGrader
@@ -218,7 +218,7 @@ def _contains_json(assertion: AssertionShape, answer: str) -> Judged:
 def _violation(schema: Any, value: Any) -> str:
     if schema is None or schema == "":
         return ""
-    shape = yaml.safe_load(schema) if isinstance(schema, str) else schema
+    shape = load_yaml(schema) if isinstance(schema, str) else schema
     try:
         kind = validator_for(shape, default=Draft7Validator)
         kind.check_schema(shape)

@@ -65,8 +65,10 @@ def format_problems(text: str, path: Path) -> Iterator[Problem]:
 def _mapping(source: str) -> dict[str, object] | None:
     import yaml  # noqa: PLC0415
 
+    from skillopt_ci.config.yaml import load_yaml  # noqa: PLC0415
+
     try:
-        value = yaml.safe_load(source)
+        value = load_yaml(source)
     except (yaml.YAMLError, ValueError, RecursionError):
         return None
     return {str(key): each for key, each in value.items()} if isinstance(value, dict) else None

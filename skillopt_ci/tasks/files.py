@@ -13,6 +13,7 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.reader import ReaderError
 
+from skillopt_ci.config.yaml import BoundedLoader
 from skillopt_ci.errors import TaskFileError
 
 #: Problems shown in one error: more would hide the first.
@@ -235,7 +236,7 @@ def _end(text: str, position: int) -> int:
     return json.JSONDecoder().raw_decode(text, position)[1]
 
 
-class TaskLoader(yaml.SafeLoader):
+class TaskLoader(BoundedLoader):
     """Safe YAML in which only what JSON also has is more than text.
 
     Dates, ``yes``, ``12:30`` and ``007`` stay the text that stands there: they are answers far

@@ -1,6 +1,8 @@
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +11,7 @@ from skillopt_ci.config.yaml import (
     Mark,
     Node,
     Problem,
+    load_yaml,
     lookup,
     merge,
     nearest,
@@ -218,3 +221,16 @@ def test_the_file_alone_is_a_place() -> None:
 def test_nearest_suggests_only_what_is_near() -> None:
     assert nearest("batchsize", ["seed", "batch_size"]) == "; did you mean 'batch_size'?"
     assert nearest("zzz", ["seed", "batch_size"]) == ""
+
+
+def test_load_yaml_refuses_aliases_that_repeat_too_much() -> None:
+    levels = "abcdefgh"
+    lines = ["a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]"]
+    lines += [f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]" for a, b in pairwise(levels)]
+    with pytest.raises(yaml.YAMLError, match="aliases repeat more than"):
+        load_yaml("\n".join(lines))
+
+
+def test_load_yaml_takes_long_documents_and_ordinary_aliases() -> None:
+    items = ", ".join("*one" for _ in range(200))
+    assert load_yaml(f"one: &one {{a: 1}}\nall: [{items}]")["all"] == [{"a": 1}] * 200

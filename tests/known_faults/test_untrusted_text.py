@@ -90,7 +90,6 @@ def test_a_skill_with_a_long_run_of_spaces_is_read_in_time() -> None:
         assert reading(text) == text
 
 
-@pytest.mark.xfail(strict=True, raises=OutOfTime, reason="issue 16.3: aliases expand unbounded")
 def test_aliases_that_expand_past_a_limit_are_refused(checkout: Checkout) -> None:
     checkout.write("skillopt.yaml", f"{{{LAUGHS}}}")
     with time_limit(1):
@@ -99,7 +98,6 @@ def test_aliases_that_expand_past_a_limit_are_refused(checkout: Checkout) -> Non
     assert "alias" in done.stdout + done.stderr
 
 
-@pytest.mark.xfail(strict=True, raises=OutOfTime, reason="issue 16.3: aliases expand unbounded")
 def test_aliases_of_an_override_are_refused_as_well(checkout: Checkout) -> None:
     with time_limit(1):
         done = in_process(checkout.folder, "validate", "-o", f"train={{{LAUGHS}}}")
@@ -107,9 +105,6 @@ def test_aliases_of_an_override_are_refused_as_well(checkout: Checkout) -> None:
     assert "alias" in done.stdout + done.stderr
 
 
-@pytest.mark.xfail(
-    strict=True, raises=TimeoutExpired, reason="issue 16.3: aliases expand unbounded"
-)
 def test_aliases_of_a_task_file_are_refused_as_well(checkout: Checkout) -> None:
     task = f"{{id: a0, prompt: Item 0 of kind a, references: a0, metadata: {{{LAUGHS}}}}}"
     checkout.write("tasks/train.yaml", f"[{task}]")
