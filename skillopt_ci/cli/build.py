@@ -194,7 +194,7 @@ def opened(settings: Globals, *, notes: Path | None = None, locked: bool = False
     """A run that shows its progress; ``locked`` if it will move the branch.
 
     ``notes`` is a file of review comments to train with. Raises LostRace if another process has
-    the lock, and what :func:`open_session` raises.
+    the lock, and what :func:`open_run` raises.
     """
     with build_observer(settings) as observer:
         run = open_run(settings, observer)

@@ -72,8 +72,9 @@ def test_key_is_not_in_the_report_of_a_crash(checkout: Checkout, command: Comman
 
 
 CRASH = f"""\
-import skillopt_ci.cli.build as assemble
+import skillopt_ci.cli.build as build
 def fail(*args):
     raise RuntimeError("planted defect with {KEY}")
-assemble.open_session = fail
+assert build.open_run
+build.open_run = fail
 """
