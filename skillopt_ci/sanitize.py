@@ -55,7 +55,7 @@ def _shortened(line: str, limit: int) -> str:
 
 
 # GitHub's runner obeys a line that starts with `::` and a `##[` anywhere in it
-_COMMAND = re.compile(r"^(\s*):(?=:)|##(?=\[)", re.MULTILINE)
+_COMMAND = re.compile(r"^[^\S\n]*:(?=:)|##(?=\[)", re.MULTILINE)
 
 
 def harmless(text: str) -> str:

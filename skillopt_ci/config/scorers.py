@@ -1,6 +1,5 @@
 """How an answer is taken out of a response and graded: one model per scorer type."""
 
-import re
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -75,9 +74,11 @@ class RegexScorer(AnswerScorer):
     @field_validator("pattern")
     @classmethod
     def _compiles(cls, value: str) -> str:
+        import regex  # type: ignore[import-untyped]  # noqa: PLC0415 - few configurations need it
+
         try:
-            re.compile(value)
-        except re.error as error:
+            regex.compile(value)
+        except regex.error as error:
             raise ValueError(f"not a regular expression: {error}") from error
         return value
 

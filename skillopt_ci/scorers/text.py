@@ -159,11 +159,23 @@ def check_contains_task(spec: ContainsScorer, task: Task) -> str | None:
     return None
 
 
+#: A pattern that backtracks without end is given up after this time.
+PATTERN_SECONDS = 1.0
+
+
 def grade_regex(spec: RegexScorer, _task: Task, answer: str) -> Score:
-    """Hard when the pattern is found, or with ``negate`` when a real answer is free of it."""
-    flags = re.IGNORECASE if spec.ignore_case else re.NOFLAG
-    flags |= re.MULTILINE if spec.multiline else re.NOFLAG
-    found = re.search(spec.pattern, answer, flags)
+    """Hard when the pattern is found, or with ``negate`` when a real answer is free of it.
+
+    An answer on which the pattern takes too long scores 0.
+    """
+    import regex  # type: ignore[import-untyped]  # noqa: PLC0415 - only this scorer pays for it
+
+    flags = (regex.IGNORECASE if spec.ignore_case else 0) | (regex.MULTILINE * spec.multiline)
+    try:
+        found = regex.search(spec.pattern, answer, flags, timeout=PATTERN_SECONDS)
+    except TimeoutError:
+        reason = f"{quote(spec.pattern)} takes more than {PATTERN_SECONDS:g} s on this answer"
+        return verdict(False, reason, answer)
     if not spec.negate:
         reason = f"matches {quote(found[0])}" if found else f"nothing matches {quote(spec.pattern)}"
         return verdict(found is not None, reason, answer)
@@ -177,6 +189,10 @@ def grade_regex(spec: RegexScorer, _task: Task, answer: str) -> Score:
 _DECLARED = re.compile(
     r"^[*_#> \t]*(?:the )?(?:final )?answer[*_ \t]*:[*_ \t]*(.+)$", re.IGNORECASE | re.MULTILINE
 )
+
+_BETWEEN_LABELS = re.compile(r"[\s,;/&+]+(?:(?:and|or)\s+)?", re.IGNORECASE)
+#: "A good reason …", "I think …": a word of the language, not a label.
+_ARTICLE_FIRST = re.compile(r"\s*[AI]\s+[^\W\d]", re.IGNORECASE)
 
 
 def grade_choice(spec: ChoiceScorer, task: Task, answer: str) -> Score:
@@ -218,19 +234,27 @@ def parse_choice(answer: str, choices: Mapping[str, str]) -> str:
 
 
 def _named(said: str, choices: Mapping[str, str]) -> str:
-    """The known label that ``said`` is, means, or (unless it declares an answer) begins with."""
+    """The known label that ``said`` is, means, or (unless it declares an answer) begins with.
+
+    A text that lists several labels names none.
+    """
     label, text = _label(said), " ".join(said.casefold().split())
     if label in choices:
         return label
     for key, choice in choices.items():
-        if text == " ".join(choice.casefold().split()):
+        meaning = " ".join(choice.casefold().split())
+        if text in (meaning, f"{key.casefold()} {meaning}"):
             return key
-    first = _label(said.split(maxsplit=1)[0]) if said.strip() and not _DECLARED.search(said) else ""
+    labels = {_label(word) for word in _BETWEEN_LABELS.split(said.strip())} - {""}
+    several = len(labels) > 1 and labels <= choices.keys()
+    if several or not text or _ARTICLE_FIRST.match(said) or _DECLARED.search(said):
+        return ""
+    first = _label(said.split(maxsplit=1)[0])
     return first if first in choices else ""
 
 
 def check_choice_references(spec: ChoiceScorer, task: Task) -> str | None:
-    """Why the references are none of the choices; None if they are."""
+    """Why a reference is none of the choices; None if each is."""
     choices = choices_of(spec, task)
     for reference in task.references:
         label = parse_choice(reference, choices)

@@ -193,16 +193,20 @@ def _locate(text: str, target: str) -> Span | Literal[EditStatus.PROTECTED] | No
     """Find the first occurrence of ``target`` that touches no protected part.
 
     Where the target does not occur as it is, it is looked for without markers, then also without
-    the white space around it. ``PROTECTED`` means that every occurrence touches a protected part.
+    the white space around it, but not inside a word. ``PROTECTED`` means that every occurrence
+    touches a protected part.
     """
     bare = strip_markers(target)
-    for wanted in (target, bare, bare.strip()):
-        if wanted.strip() and wanted in text:
+    left = r"(?<!\w)" if re.match(r"\s+\w", bare) else ""
+    right = r"(?!\w)" if re.search(r"\w\s+\Z", bare) else ""
+    alone = f"{left}{re.escape(bare.strip())}{right}"
+    for pattern in (re.escape(target), re.escape(bare), alone):
+        wanted = re.compile(pattern)
+        if bare.strip() and wanted.search(text):
             position = 0
             for span in (*protected_spans(text), Span(len(text), len(text))):
-                start = text.find(wanted, position, span.start)
-                if start >= 0:
-                    return Span(start, start + len(wanted))
+                if match := wanted.search(text, position, span.start):
+                    return Span(*match.span())
                 position = span.end
             return EditStatus.PROTECTED
     return None

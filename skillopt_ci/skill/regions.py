@@ -142,7 +142,7 @@ def without_region(text: str, region: Region) -> str:
     ending = line_ending(text)
     part = f"(?:{region.start}.*?{region.end}|{region.start}|{region.end})"
     removed, count = re.subn(
-        rf"(\n*)(?:{part}(\n*))+",
+        rf"(?<!\n)(\n*)(?:{part}(\n*))+",
         lambda match: "\n" * min(2, max(len(match[1]), len(match[2]))),
         text.replace(ending, "\n"),
         flags=re.DOTALL,
@@ -222,7 +222,8 @@ def with_notes(text: str, notes: Iterable[str]) -> str:
 
 
 _LINE_BREAK = re.compile(r"\r\n?")
-_TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
+# The look behind keeps a long run from being tried from each of its characters.
+_TRAILING = re.compile(r"(?<![ \t])[ \t]+$", re.MULTILINE)
 _BLANK_LINES = re.compile(r"\n{3,}")
 
 
