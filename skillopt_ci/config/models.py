@@ -199,7 +199,7 @@ class ModelRole(Section):
             )
         if self.api == "responses" and preset.protocol != "chat":
             raise ValueError(f"{preset.title} has no interface called responses")
-        for name in sorted(preset.rejects):
+        for name in preset.rejects:
             if getattr(self, name) is not None:
                 raise ValueError(f"{preset.title} takes no {name}; leave it out")
 
