@@ -287,9 +287,6 @@ NETWORK = "sandbox_workspace_write.network_access=true"
 
 
 @pytest.mark.parametrize("word", ["false", "0", "no", "False"])
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 16.19: any word turns the network on"
-)
 def test_a_variable_that_says_no_keeps_the_network_off(
     plain: Tree, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
@@ -298,9 +295,6 @@ def test_a_variable_that_says_no_keeps_the_network_off(
     assert NETWORK not in plain.config("c.yaml")["model"]["target"]["command"]
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 16.19: any word turns the network on"
-)
 def test_a_quoted_false_keeps_the_network_off(plain: Tree) -> None:
     plain.write("c.yaml", _codex(", codex_exec_network_access: 'false'"))
     assert NETWORK not in plain.config("c.yaml")["model"]["target"]["command"]
