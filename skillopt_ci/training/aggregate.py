@@ -144,7 +144,7 @@ class _Merger(Generic[Item]):
             observer=self.observer,
         )
         self.observer(StageAdvanced("aggregate", what))
-        return None if isinstance(reply, Lost) else _attributed(reply.patch, edits)
+        return None if isinstance(reply, Lost) else _attributed(reply, edits)
 
 
 def _attributed(merged: Patch[Item], edits: Iterable[Item]) -> Patch[Item]:

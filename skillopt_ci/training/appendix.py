@@ -18,7 +18,7 @@ from skillopt_ci.text import plural
 from skillopt_ci.training import replies
 from skillopt_ci.training.ask import Lost, ask, optimizer_request
 from skillopt_ci.training.modes import Desk
-from skillopt_ci.training.replies import Reflection, RemindersShape, extract_json, validated
+from skillopt_ci.training.replies import Reflection, RemindersShape, parse_as
 
 MAX_OUTPUT_TOKENS = 4_096
 
@@ -102,4 +102,4 @@ async def _condensed(body: str, appendix: Sequence[str], desk: Desk) -> tuple[st
 
 
 def _parse(text: str) -> tuple[str, ...]:
-    return validated(RemindersShape, extract_json(text)).appendix_notes
+    return parse_as(RemindersShape, text).appendix_notes

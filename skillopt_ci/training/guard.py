@@ -57,9 +57,11 @@ class Answers:
         shown, familiar = normalised(text), normalised(known)
         runs = _runs(shown)
         for answer in self.owners:
-            for phrase in (answer,) if answer.count(" ") <= _RUN + 1 else runs:
-                held = phrase in answer and phrase in shown
-                if held and phrase not in familiar and (owner := self._owner(phrase)):
+            whole = answer.count(" ") <= _RUN + 1
+            phrases = (answer,) if whole else filter(set(_runs(answer)).__contains__, runs)
+            for phrase in phrases:
+                told = phrase in shown and phrase not in familiar
+                if told and (owner := self._owner(phrase)):
                     return owner
         return ""
 
@@ -108,7 +110,7 @@ _ORDERS: Mapping[str, re.Pattern[str]] = {
     ),
     "it addresses the optimizer by name": re.compile(
         r"\b(?:as|you are|act as|dear|attention|note to|message (?:to|for)|instructions? (?:to|for)"
-        rf"|tell|hey)[ ,:]{{1,3}}(?:an? |the |all )?{_WHO}s?\b|^\W*{_WHO}s?\s*[:,]",
+        rf"|tell|hey)[ ,:]{{1,3}}(?:an? |the |all )?{_WHO}s?\b|^[^\w\n]*{_WHO}s?\s*[:,]",
         re.IGNORECASE | re.MULTILINE,
     ),
     "it addresses an analyst": re.compile(
@@ -117,9 +119,9 @@ _ORDERS: Mapping[str, re.Pattern[str]] = {
         re.IGNORECASE,
     ),
     "it imitates the head of a prompt": re.compile(
-        r"^\W*Stage:\s*(?:target|analyst|merge|ranking|rewrite|lr_autonomous|slow_update"
+        r"^[^\w\n]*Stage:\s*(?:target|analyst|merge|ranking|rewrite|lr_autonomous|slow_update"
         r"|meta_skill|appendix)\w*"
-        r"|^\W*#{1,6} (?:Current Skill|(?:Edits|Suggestions) Budget|Hidden Reference"
+        r"|^[^\w\n]*#{1,6} (?:Current Skill|(?:Edits|Suggestions) Budget|Hidden Reference"
         r"|Optimizer Meta Skill|Previous Steps in This Epoch|Patches to merge"
         r"|(?:Failed|Successful) Trajectories)\b",
         re.IGNORECASE | re.MULTILINE,
@@ -133,7 +135,8 @@ _ORDERS: Mapping[str, re.Pattern[str]] = {
         r"<!--\s*(?:SLOW_UPDATE|APPENDIX)_(?:START|END)\s*-->", re.IGNORECASE
     ),
     "it imitates a change of speaker": re.compile(
-        r"<\|\w+\|>|\[/?INST\]|<</?SYS>>|^\W*\[(?:system|assistant)\]", re.IGNORECASE | re.MULTILINE
+        r"<\|\w+\|>|\[/?INST\]|<</?SYS>>|^[^\w\n]*\[(?:system|assistant)\]",
+        re.IGNORECASE | re.MULTILINE,
     ),
 }
 
@@ -145,31 +148,34 @@ def order_to_the_optimizer(text: str, known: str) -> str:
     """
     familiar = " ".join(known.casefold().split())
     for what, pattern in _ORDERS.items():
-        for found in pattern.finditer(text):
-            if " ".join(found[0].casefold().split()) not in familiar:
-                return what
+        phrases = {" ".join(found[0].casefold().split()) for found in pattern.finditer(text)}
+        if any(phrase not in familiar for phrase in phrases):
+            return what
     return ""
 
 
 # Secrets in a text: the formats of well-known keys, random values under a telling name, own
 # keys.
 
+# What may repeat has an upper bound, so that no text takes longer than linear time.
 _FORMATS: Mapping[str, re.Pattern[str]] = {
     "a private key": re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----"),
     "an AWS access key": re.compile(r"\b(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{16}\b"),
     "a GitHub token": re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_\w{40,})\b"),
     "a GitLab token": re.compile(r"\bgl(?:pat|ptt|rt)-[\w-]{20,}"),
-    "an API key": re.compile(r"\bsk-(?=[\w-]*\d)[\w-]{20,}|\b[sr]k_(?:live|test)_[A-Za-z0-9]{16,}"),
+    "an API key": re.compile(
+        r"\bsk-(?=[\w-]{0,200}\d)[\w-]{20,}|\b[sr]k_(?:live|test)_[A-Za-z0-9]{16,}"
+    ),
     "a Google API key": re.compile(r"\bAIza[\w-]{35}"),
     "a Slack token": re.compile(r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}"),
     "a Hugging Face token": re.compile(r"\bhf_[A-Za-z0-9]{30,}\b"),
     "a package registry token": re.compile(r"\b(?:npm_[A-Za-z0-9]{36}|pypi-[\w-]{50,})"),
-    "a web token": re.compile(r"\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"),
-    "a password in a web address": re.compile(r"\b[A-Za-z][\w+.-]*://[^\s/:@]+:[^\s/@]{4,}@"),
+    "a web token": re.compile(r"\beyJ[\w-]{10,1000}\.eyJ[\w-]{10,}\.[\w-]{10,}"),
+    "a password in a web address": re.compile(r"\b[A-Za-z][\w+.-]{0,30}://[^\s/:@]+:[^\s/@]{4,}@"),
 }
 _NAMED = re.compile(
     r"(?:api[ _-]?key|access[ _-]?key|secret|token|passw(?:or)?d|passphrase|credential|bearer|auth)"
-    r"[\w-]*[\"'`]?\s*(?:[:=]+|\bis\b|\s)\s*[\"'`]?(?P<value>[A-Za-z0-9+/=_.~$!@#%^&*-]{12,})",
+    r"[\w-]{0,80}+[\"'`]?(?:\s*(?:[:=]+|\bis\b)\s*|\s+)[\"'`]?(?P<value>[A-Za-z0-9+/=_.~$!@#%^&*-]{12,})",
     re.IGNORECASE,
 )
 _HEX = re.compile(r"[0-9a-fA-F-]+")
@@ -238,7 +244,7 @@ _ENDINGS = (
     "shop|site|store|tech|tk|to|top|uk|us|xyz"
 )
 _ADDRESS = re.compile(
-    r"(?:\b[a-z][a-z0-9+.-]*://|(?<![\w:/])//(?=[\w-]+\.)|\bwww\.)[^\s<>\"'`)\]}]+"
+    r"(?:\b[a-z][a-z0-9+.-]{0,30}://|(?<![\w:/])//(?=[\w-]+\.)|\bwww\.)[^\s<>\"'`)\]}]+"
     r"|\b(?:data:\w+/|javascript:|mailto:)[^\s<>\"'`)\]}]+"
     rf"|(?<![\w.@/-])(?:[a-z0-9-]+\.)+(?:{_ENDINGS})(?=[/:?#]\S)[^\s<>\"'`)\]}}]*"
     r"|(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?=[/:]\w)[^\s<>\"'`)\]}]*",
@@ -255,8 +261,9 @@ def hidden_character(text: str, known: str) -> str:
     Empty if there is none, or if ``known`` has them too. Joiners and emoji styles pass where
     they do their work.
     """
+    familiar = set(known)
     for position, character in enumerate(text):
-        if _hides(text, position) and character not in known:
+        if character not in familiar and _hides(text, position):
             return f"U+{ord(character):04X} {unicodedata.name(character, '')}".strip()
     return ""
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Protocol
 
 from skillopt_ci.config.config import Optimizer
@@ -24,8 +25,7 @@ from skillopt_ci.training.replies import (
     SkillCandidate,
     Suggestion,
     as_json,
-    extract_json,
-    validated,
+    parse_as,
 )
 
 # What the stages know of an update mode.
@@ -218,7 +218,11 @@ class RewriteMode:
             reply_schema=replies.rewrite(),
         )
         reply = await ask_vital(
-            desk.client, request, _parse, what="rewrite", observer=desk.observer
+            desk.client,
+            request,
+            partial(parse_as, RewriteShape),
+            what="rewrite",
+            observer=desk.observer,
         )
         if isinstance(reply, Lost):
             return Updated(skill, "skip_no_rewrite", reasoning=reply.error.message)
@@ -236,10 +240,6 @@ def _assignment(skill: str, edits: Sequence[Suggestion], step_buffer: str) -> st
         library.previous_steps(step_buffer),
         library.section(f"Suggestions to carry out ({len(edits)} total)", fenced(listed, "json")),
     )
-
-
-def _parse(text: str) -> RewriteShape:
-    return validated(RewriteShape, extract_json(text))
 
 
 # The update mode that the configuration names.

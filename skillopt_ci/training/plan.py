@@ -24,7 +24,7 @@ from skillopt_ci.training import replies
 from skillopt_ci.training.ask import Lost, ask_vital, optimizer_request
 from skillopt_ci.training.modes import Desk, UpdateMode
 from skillopt_ci.training.replies import Item as replies_Item
-from skillopt_ci.training.replies import LearningRateShape, WireError, extract_json, validated
+from skillopt_ci.training.replies import LearningRateShape, WireError, parse_as
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Settled
 
@@ -257,7 +257,7 @@ def _proposed(edits: Sequence[replies_Item], mode: UpdateMode[replies_Item]) -> 
 
 
 def _parse(text: str) -> _Choice:
-    reply = validated(LearningRateShape, extract_json(text))
+    reply = parse_as(LearningRateShape, text)
     number = coerced(reply.learning_rate)
     if number is None:
         raise WireError("`learning_rate`: expected a whole number, 0 or more.")

@@ -25,7 +25,6 @@ from skillopt_ci.training import replies
 from skillopt_ci.training.ask import Lost, ask, optimizer_request
 from skillopt_ci.training.modes import Desk, UpdateMode
 from skillopt_ci.training.replies import (
-    AnalystReply,
     Item,
     Patch,
     Reflection,
@@ -368,20 +367,17 @@ class _Analysts(Generic[Item]):
 
 
 def reflection_of(
-    reply: AnalystReply[Item], minibatch: Minibatch, budget: int | None
+    reply: Reflection[Item], minibatch: Minibatch, budget: int | None
 ) -> Reflection[Item]:
     """Return the reflection; the source and the tasks are those that we know, not those told."""
     ids = tuple(rollout.task_id for rollout in minibatch.rollouts)
     source = minibatch.source_type
     edits = tuple(replace(edit, source_type=source) for edit in reply.patch.edits[:budget])
-    return Reflection(
-        source_type=source,
+    return replace(
+        reply,
         patch=Patch(edits, reply.patch.reasoning),
         task_ids=ids,
-        batch_size=len(ids),
-        failure_patterns=tuple(replace(found, task_ids=ids) for found in reply.failure_patterns),
-        success_patterns=reply.success_patterns,
-        notes=reply.notes,
+        failure_patterns=tuple(replace(one, task_ids=ids) for one in reply.failure_patterns),
     )
 
 
@@ -469,5 +465,4 @@ def _reflection(
     except WireError as error:
         observer(Note(f"{name} cannot be used. {error.message}", level="warning"))
         return None
-    found = reflection_of(reply, Minibatch(source, seen, name), budget)
-    return replace(found, batch_size=size)
+    return reflection_of(reply, Minibatch(source, seen, name), budget)

@@ -1,15 +1,15 @@
 """Replies of the optimizer model: tolerant parsing, strict validation.
 
 A reply that cannot be used raises :class:`WireError`, whose message can be shown to the model on
-its one retry. In a reply that can be used, single unusable edits are dropped and counted.
+its one retry. In a reply that can be used, single unusable edits are dropped.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Annotated, Generic, TypedDict, TypeVar, get_args
+from typing import Annotated, Any, Generic, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -26,14 +26,21 @@ from skillopt_ci.model.types import ReplySchema
 from skillopt_ci.skill.edits import Edit, Source
 from skillopt_ci.skill.regions import unprotected
 
-# The JSON object in a model's reply, found in spite of fences, prose, slips and truncation.
+# The JSON object in a model's reply, found in spite of fences, prose and slips.
 
 #: Longer objects are not repaired: the repairer's time can grow faster than the text.
 MAX_REPAIRED_CHARS = 100_000
+#: So many beginnings of objects that are no JSON are looked into: each may take a pass over the
+#: whole reply.
+MAX_BROKEN_OBJECTS = 30
+#: Longer lists are no answer but a loop.
+MAX_ENTRIES = 1_000
 
 _OPENING = re.compile(r"""\{(?=\s*["'])""")
 _TOKEN = re.compile(r"""\"(?:[^"\\]|\\.)*+(?:"|(?P<open>\\?\Z))|[{}\[\],]""", re.DOTALL)
+_FENCE = re.compile(r"\n[ \t]*```")
 _FENCE_BEFORE = re.compile(r"```[ \t]*\w*\s*\Z")
+_FENCE_CHARS = 80
 _THOUGHT = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
 #: Raw line breaks inside strings are the commonest slip: ``strict=False`` reads them.
 _DECODER = json.JSONDecoder(strict=False)
@@ -43,93 +50,92 @@ class WireError(SkilloptError):
     """A reply that cannot be used; the message is fit to be shown to the model."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Extent:
-    """How far an object reaches: to ``end``, or else to a ``kept`` part that ``closers`` close."""
-
-    end: int | None
-    kept: int = 0
-    closers: str = ""
-    in_string: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    start: int
-    source: str
-    value: dict[str, object]
-
-
 def extract_json(text: str) -> dict[str, object]:
     """Return the one JSON object that ``text`` holds.
 
-    Of several different objects the one that alone stands in a fence counts. Raises
-    :class:`WireError` if there is none, or none that can be told to be the answer.
+    Of several different ones the one that alone stands in a fence counts. Where all there is was
+    cut off, its whole parts count, and no text without its end. Raises :class:`WireError` if there
+    is none, or none that can be told to be the answer.
     """
     thought = _THOUGHT.match(text)
     body = text[thought.end() :] if thought else text
-    found = list(_objects(body))
-    if not found:
+    objects = list(_objects(body))
+    if not objects and (parts := _whole_parts(body)):
+        return parts
+    if not objects:
         raise WireError("The reply holds no complete JSON object. Reply with exactly one.")
-    fenced = [each for each in found if _FENCE_BEFORE.search(body, 0, each.start)]
-    choice = fenced if len(fenced) == 1 else found
-    if len({each.source for each in choice}) > 1:
+    fenced = [
+        (start, value)
+        for start, value in objects
+        if _FENCE_BEFORE.search(body, max(0, start - _FENCE_CHARS), start)
+    ]
+    choice = fenced if len(fenced) == 1 else objects
+    first = choice[0][1]
+    if any(value != first for _, value in choice[1:]):
         raise WireError(f"The reply holds {len(choice)} JSON objects. Reply with exactly one.")
-    return choice[0].value
+    return first
 
 
-def _objects(text: str) -> Iterator[_Found]:
-    """Yield the outermost non-empty objects of ``text``, in one pass over it."""
-    position = 0
-    while opening := _OPENING.search(text, position):
+def _objects(text: str) -> Iterator[tuple[int, dict[str, object]]]:
+    """Yield where the outermost non-empty objects of ``text`` begin, and what they are."""
+    position = broken = 0
+    while broken < MAX_BROKEN_OBJECTS and (opening := _OPENING.search(text, position)):
         start = opening.start()
         value: object
         try:
             value, position = _DECODER.raw_decode(text, start)
-        except (ValueError, RecursionError):
-            extent = _measure(text, start)
-            position = len(text) if extent.end is None else extent.end
-            value = _mended(text[start:position], start, extent)
+        except (ValueError, RecursionError) as error:
+            broken += 1
+            value, position = _broken_object(text, start, getattr(error, "pos", len(text)))
         if isinstance(value, dict) and value:
-            yield _Found(start, text[start:position], value)
+            yield start, value
 
 
-def _measure(text: str, start: int) -> _Extent:
-    stack: list[str] = []
-    kept, depth, in_string = start, 0, False
+def _broken_object(text: str, start: int, failure: int) -> tuple[object, int]:
+    """Repair the object at ``start``, which is no JSON from ``failure`` on.
+
+    Returns it, or None, and where to read on. Its braces must close before the next fence: what is
+    cut off is never completed.
+    """
+    fence = _FENCE.search(text, start)
+    limit = fence.start() if fence else len(text)
+    depth, in_string = 0, False
+    for token in _TOKEN.finditer(text, start, limit):
+        depth += {"{": 1, "}": -1}.get(token[0], 0)
+        in_string = token["open"] is not None
+        if depth == 0:
+            return _repaired(text[start : token.end()]), token.end()
+    return None, limit if fence or in_string else max(failure, start + 1)
+
+
+def _whole_parts(text: str) -> dict[str, object]:
+    """What is whole of the first object in ``text``, which was cut off."""
+    opening = _OPENING.search(text)
+    start = kept = opening.start() if opening else len(text)
+    closers, depth = list[str](), 0
     for token in _TOKEN.finditer(text, start):
         mark = token[0]
-        in_string = token["open"] is not None
         if mark in "{[":
-            stack.append("}" if mark == "{" else "]")
-        elif mark == "," and len(stack) == 1:
+            closers.append("}" if mark == "{" else "]")
+        elif mark == "," and len(closers) == 1:
             kept, depth = token.start(), 1
-        elif stack[-1] == mark:
-            stack.pop()
-            if not stack:
-                return _Extent(token.end())
-            kept, depth = token.end(), len(stack)
-    return _Extent(None, kept, "".join(reversed(stack[:depth])), in_string)
-
-
-def _mended(span: str, start: int, extent: _Extent) -> object:
-    misquoted = extent.in_string and span.rstrip("`\n\r\t ").endswith("}")
-    if extent.end is not None or misquoted:
-        return _repaired(span)
-    return _repaired(span[: extent.kept - start] + extent.closers)
+        elif closers and closers[-1] == mark:
+            closers.pop()
+            kept, depth = token.end(), len(closers)
+    with suppress(ValueError, RecursionError):
+        value = _DECODER.decode(text[start:kept] + "".join(reversed(closers[:depth])))
+        return value if isinstance(value, dict) else {}
+    return {}
 
 
 def _repaired(span: str) -> object:
-    with suppress(ValueError, RecursionError):
-        return _DECODER.decode(span)
     if len(span) > MAX_REPAIRED_CHARS:
         return None
     import json_repair  # noqa: PLC0415 - most replies need no repair
 
-    try:
+    with suppress(ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return json_repair.loads(span, skip_json_loads=True)
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        return None
+    return None
 
 
 # The agreed shapes of the optimizer model's replies: strict where needed, lenient elsewhere.
@@ -179,25 +185,26 @@ def _with_a_body(document: str) -> str:
 
 def _notes(value: object) -> tuple[str, ...]:
     entries = value if isinstance(value, list) else [value]
-    return tuple(filter(None, map(_text_or_nothing, entries)))
+    return tuple(filter(None, map(_text_or_nothing, entries[:MAX_ENTRIES])))
 
 
 def _reminders(value: object) -> tuple[str, ...]:
     """Read notes from a list or a single one, each a text or an object that holds one."""
     entries = value if isinstance(value, list) else [value]
-    return _notes([_held(entry) if isinstance(entry, dict) else entry for entry in entries])
-
-
-def _held(entry: Mapping[str, object]) -> object:
-    return entry.get("note") or entry.get("content")
+    return _notes(
+        [
+            entry.get("note") or entry.get("content") if isinstance(entry, dict) else entry
+            for entry in entries
+        ]
+    )
 
 
 def _list_or_nothing(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
+    return value[:MAX_ENTRIES] if isinstance(value, list) else []
 
 
-def _source(value: object) -> Source | None:
-    return next((source for source in get_args(Source) if source == value), None)
+def _source(value: object) -> object:
+    return value if value in get_args(Source) else None
 
 
 _Count = Annotated[int | None, BeforeValidator(_count)]
@@ -212,20 +219,13 @@ _Reminders = Annotated[tuple[str, ...], BeforeValidator(_reminders)]
 _Entries = Annotated[list[object], BeforeValidator(_list_or_nothing)]
 
 
-class _Shape(BaseModel):
+class Shape(BaseModel):
+    """A JSON object in a reply; keys that nobody asked for are ignored."""
+
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class Provenance(TypedDict):
-    """Where an edit comes from and how much backs it."""
-
-    source_type: Source
-    support_count: int
-    merge_level: int
-    note_ids: tuple[str, ...]
-
-
-class ItemShape(_Shape):
+class _ItemShape(Shape):
     """What every kind of proposed edit may say of its provenance."""
 
     support_count: _Count = None
@@ -233,17 +233,8 @@ class ItemShape(_Shape):
     merge_level: _Count = None
     note_ids: _Notes = ()
 
-    def provenance(self, source: Source, default_support: int, max_support: int) -> Provenance:
-        """Return what is said, within bounds, or else the defaults."""
-        return Provenance(
-            source_type=self.source_type or source,
-            support_count=max(1, min(self.support_count or default_support, max_support)),
-            merge_level=self.merge_level or 0,
-            note_ids=self.note_ids,
-        )
 
-
-class EditShape(ItemShape):
+class _EditShape(_ItemShape):
     """One proposed edit; an absent ``content`` is no licence to delete the target."""
 
     op: _Word
@@ -251,13 +242,13 @@ class EditShape(ItemShape):
     content: _Text | None = None
 
     @model_validator(mode="after")
-    def _says_what_to_write(self) -> "EditShape":
+    def _says_what_to_write(self) -> "_EditShape":
         if self.content is None and self.op != "delete":
             raise ValueError("`content` is missing")
         return self
 
 
-class SuggestionShape(ItemShape):
+class _SuggestionShape(_ItemShape):
     """One suggestion; what it is about must be said, the rest may be missing."""
 
     type: _Note = ""
@@ -267,7 +258,7 @@ class SuggestionShape(ItemShape):
     priority_hint: _Note = ""
 
 
-class CandidateShape(ItemShape):
+class _CandidateShape(_ItemShape):
     """One whole document."""
 
     title: _Note = ""
@@ -275,7 +266,7 @@ class CandidateShape(ItemShape):
     new_skill: _Document
 
 
-class RewriteShape(_Shape):
+class RewriteShape(Shape):
     """The document as the optimizer rewrote it."""
 
     reasoning: _Note = ""
@@ -283,7 +274,7 @@ class RewriteShape(_Shape):
     new_skill: _Document
 
 
-class LearningRateShape(_Shape):
+class LearningRateShape(Shape):
     """The number of changes that the optimizer wants applied, still to be made sense of."""
 
     learning_rate: object
@@ -292,81 +283,58 @@ class LearningRateShape(_Shape):
     risk_notes: _Notes = ()
 
 
-class FailureShape(_Shape):
-    """One entry of ``failure_summary``."""
-
+class _FailureShape(Shape):
     failure_type: _Note = ""
     description: _Note = ""
     count: _Count = None
 
 
-class PatchShape(_Shape):
+class _PatchShape(Shape):
     """The proposal itself; its entries stand under a key that depends on the update mode."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
     reasoning: _Note = ""
 
-    def entries(self, key: str) -> list[object]:
-        """Return the entries, to be validated one by one; raises :class:`WireError`."""
-        extra = self.model_extra or {}
-        entries = extra.get(key)
-        if isinstance(entries, list):
-            return entries
-        complaint = "Input should be a valid list" if key in extra else "Field required"
-        raise WireError(f"{_WRONG_SHAPE}: `patch.{key}`: {complaint}.")
 
-
-class ReplyShape(_Shape):
+class _ReplyShape(Shape):
     """An analyst's or merger's reply."""
 
-    patch: PatchShape
+    patch: _PatchShape
     failure_summary: _Entries = []
     success_patterns: _Entries = []
     appendix_notes: _Reminders = ()
 
 
-class RemindersShape(_Shape):
+class RemindersShape(Shape):
     """The appendix as the optimizer condensed it."""
 
     appendix_notes: _Reminders
 
 
-class RankingShape(_Shape):
-    """A choice among numbered edits."""
-
+class _RankingShape(Shape):
     selected_indices: list[object]
     reasoning: _Note = ""
 
 
 _WRONG_SHAPE = "The reply does not have the agreed shape"
 _Model = TypeVar("_Model", bound=BaseModel)
-_Entry = TypeVar("_Entry")
 
 
-def validated(model: type[_Model], reply: object) -> _Model:
-    """Return ``reply`` as ``model``; raises :class:`WireError` that names the key at fault."""
+def parse_as(model: type[_Model], text: str) -> _Model:
+    """Return the object in a reply as ``model``; raises :class:`WireError`."""
+    return _validated(model, extract_json(text))
+
+
+def _validated(model: type[_Model], reply: object) -> _Model:
     try:
         return model.model_validate(reply)
     except ValidationError as error:
         raise WireError(f"{_WRONG_SHAPE}: {_explained(error)}.") from error
 
 
-def usable(
-    read: Callable[[object], _Entry], entries: Iterable[object]
-) -> tuple[list[_Entry], list[str]]:
-    """Divide ``entries`` into what ``read`` makes of them and what is wrong with the others."""
-    accepted: list[_Entry] = []
-    complaints: list[str] = []
-    for entry in entries:
-        try:
-            accepted.append(read(entry))
-        except ValidationError as error:
-            complaints.append(_explained(error))
-    return accepted, complaints
-
-
 def _explained(error: ValidationError) -> str:
+    """The first fault, with the key that has it."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     key = ".".join(str(part) for part in first["loc"])
     message = _PYDANTIC_WORDS.sub("", first["msg"]).replace("valid dictionary", "JSON object")
@@ -440,7 +408,7 @@ class Patch(Generic[Item]):
 class Reflection(Generic[Item]):
     """An analyst's answer about one minibatch.
 
-    ``batch_size`` is the number of trajectories that it really saw, ``task_ids`` which ones.
+    ``batch_size`` is the number of trajectories that it really saw, ``task_ids`` whose they were.
     ``notes`` are reminders of rules that the skill has and that were not followed. ``refused``
     tells why the guard dropped proposals.
     """
@@ -460,73 +428,35 @@ class Reflection(Generic[Item]):
 
 @dataclass(frozen=True, slots=True)
 class Payload(Generic[Item]):
-    """A list under ``key`` whose entries ``read`` turns into edits.
-
-    ``read`` takes the entry, the source if it states none, its support if it states none, and the
-    most support that it may state. It raises pydantic's ``ValidationError``.
-    """
+    """A list under ``key`` whose entries have a ``shape`` and become items."""
 
     key: str
-    read: Callable[[object, Source, int, int], Item]
+    shape: type[_ItemShape]
+    item: Callable[..., Item]
+
+    def read(self, entry: object, source: Source, default_support: int, most: int) -> Item:
+        """Return the item; support is within 1 and ``most``. Raises pydantic's error."""
+        shape = self.shape.model_validate(entry)
+        support = max(1, min(shape.support_count or default_support, most))
+        stated: dict[str, Any] = {key: value for key, value in shape if value is not None}
+        return self.item(
+            **stated
+            | {
+                "source_type": shape.source_type or source,
+                "support_count": support,
+                "merge_level": shape.merge_level or 0,
+                "note_ids": shape.note_ids,
+            }
+        )
 
 
-def _edit(entry: object, source: Source, default_support: int, max_support: int) -> Edit:
-    shape = EditShape.model_validate(entry)
-    backing = shape.provenance(source, default_support, max_support)
-    return Edit(shape.op, shape.target or "", shape.content or "", **backing)
+def _edit(target: str = "", content: str = "", **stated: Any) -> Edit:
+    return Edit(target=target, content=content, **stated)
 
 
-def _suggestion(
-    entry: object, source: Source, default_support: int, max_support: int
-) -> Suggestion:
-    shape = SuggestionShape.model_validate(entry)
-    return Suggestion(
-        type=shape.type,
-        title=shape.title,
-        instruction=shape.instruction,
-        motivation=shape.motivation,
-        priority_hint=shape.priority_hint,
-        **shape.provenance(source, default_support, max_support),
-    )
-
-
-def _candidate(
-    entry: object, source: Source, default_support: int, max_support: int
-) -> SkillCandidate:
-    shape = CandidateShape.model_validate(entry)
-    return SkillCandidate(
-        new_skill=shape.new_skill,
-        title=shape.title,
-        change_summary=shape.change_summary,
-        **shape.provenance(source, default_support, max_support),
-    )
-
-
-EDITS = Payload("edits", _edit)
-SUGGESTIONS = Payload("revise_suggestions", _suggestion)
-CANDIDATES = Payload("skill_candidates", _candidate)
-
-
-@dataclass(frozen=True, slots=True)
-class AnalystReply(Generic[Item]):
-    """An analyst's proposal; ``dropped`` counts the edits that could not be used.
-
-    ``notes`` are reminders for the appendix.
-    """
-
-    patch: Patch[Item]
-    failure_patterns: tuple[FailurePattern, ...] = ()
-    success_patterns: tuple[str, ...] = ()
-    dropped: int = 0
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class MergeReply(Generic[Item]):
-    """A merged patch; ``dropped`` counts the edits that could not be used."""
-
-    patch: Patch[Item]
-    dropped: int = 0
+EDITS = Payload("edits", _EditShape, _edit)
+SUGGESTIONS = Payload("revise_suggestions", _SuggestionShape, Suggestion)
+CANDIDATES = Payload("skill_candidates", _CandidateShape, SkillCandidate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -539,33 +469,38 @@ class Ranking:
 
 def parse_analyst(
     payload: Payload[Item], text: str, source: Source, shown: int, *, notes: bool = False
-) -> AnalystReply[Item]:
-    """Read an analyst's reply on ``shown`` trajectories (at least 1).
+) -> Reflection[Item]:
+    """Read an analyst's reply on ``shown`` trajectories (at least 1) of unnamed tasks.
 
     No count exceeds ``shown``; an edit that states no ``support_count`` is taken to be backed by
     all of them. Where ``notes`` were asked for too, a reply may consist of them alone. Raises
     :class:`WireError`.
     """
     reply = _reply(text, payload.key, carries_notes=notes)
-    patch, dropped = _patch(payload, reply, source, default_support=shown, max_support=shown)
-    failures, _ = usable(FailureShape.model_validate, reply.failure_summary)
-    patterns = tuple(
-        FailurePattern(each.failure_type, each.description, min(each.count or 1, shown))
-        for each in failures
-        if each.failure_type or each.description
+    failures = map(_FailureShape.model_validate, filter(_is_object, reply.failure_summary))
+    successes = (clean(one).strip() for one in reply.success_patterns if isinstance(one, str))
+    return Reflection(
+        source_type=source,
+        patch=_patch(payload, reply, source, default_support=shown, max_support=shown),
+        task_ids=(),
+        batch_size=shown,
+        failure_patterns=tuple(
+            FailurePattern(one.failure_type, one.description, min(one.count or 1, shown))
+            for one in failures
+            if one.failure_type or one.description
+        ),
+        success_patterns=tuple(filter(None, successes)),
+        notes=reply.appendix_notes if notes else (),
     )
-    successes = (clean(each).strip() for each in reply.success_patterns if isinstance(each, str))
-    reminders = reply.appendix_notes if notes else ()
-    return AnalystReply(patch, patterns, tuple(filter(None, successes)), dropped, reminders)
 
 
-def parse_merge(payload: Payload[Item], text: str, source: Source = "failure") -> MergeReply[Item]:
+def parse_merge(payload: Payload[Item], text: str, source: Source = "failure") -> Patch[Item]:
     """Read the reply to a merge; ``source`` is the origin of edits that state none.
 
     Raises :class:`WireError`.
     """
     reply = _reply(text, payload.key)
-    return MergeReply(*_patch(payload, reply, source, default_support=1, max_support=MAX_COUNT))
+    return _patch(payload, reply, source, default_support=1, max_support=MAX_COUNT)
 
 
 def parse_ranking(text: str, pool_size: int, limit: int) -> Ranking:
@@ -574,7 +509,7 @@ def parse_ranking(text: str, pool_size: int, limit: int) -> Ranking:
     Positions that do not exist and repetitions are left out. Raises :class:`WireError` if nothing
     valid is chosen.
     """
-    reply = validated(RankingShape, extract_json(text))
+    reply = parse_as(_RankingShape, text)
     numbers = (whole_number(entry) for entry in reply.selected_indices)
     chosen = dict.fromkeys(n for n in numbers if n is not None and n < pool_size)
     if not chosen:
@@ -585,32 +520,45 @@ def parse_ranking(text: str, pool_size: int, limit: int) -> Ranking:
     return Ranking(tuple(chosen)[:limit], reply.reasoning)
 
 
-def _reply(text: str, key: str, *, carries_notes: bool = False) -> ReplyShape:
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _reply(text: str, key: str, *, carries_notes: bool = False) -> _ReplyShape:
     """Read a reply whose edits may stand at the top or under ``patch``."""
     reply = extract_json(text)
     if "patch" not in reply and key in reply:
         reply = {**reply, "patch": reply}
     if carries_notes and not reply.get("patch") and reply.get("appendix_notes"):
         reply = {**reply, "patch": {key: []}}
-    return validated(ReplyShape, reply)
+    return _validated(_ReplyShape, reply)
 
 
 def _patch(
     payload: Payload[Item],
-    reply: ReplyShape,
+    reply: _ReplyShape,
     source: Source,
     *,
     default_support: int,
     max_support: int,
-) -> tuple[Patch[Item], int]:
-    entries, complaints = usable(
-        lambda entry: payload.read(entry, source, default_support, max_support),
-        reply.patch.entries(payload.key),
-    )
-    if complaints and not entries:
-        key, first = payload.key, complaints[0]
-        raise WireError(f"No entry of `{key}` can be used; the first: {first}.")
-    return Patch(tuple(entries), reply.patch.reasoning), len(complaints)
+) -> Patch[Item]:
+    key, extra = payload.key, reply.patch.model_extra or {}
+    entries = extra.get(key)
+    if not isinstance(entries, list):
+        complaint = "Input should be a valid list" if key in extra else "Field required"
+        raise WireError(f"{_WRONG_SHAPE}: `patch.{key}`: {complaint}.")
+    if len(entries) > MAX_ENTRIES:
+        raise WireError(f"`{key}` has {len(entries)} entries: expected at most {MAX_ENTRIES}.")
+    items: list[Item] = []
+    faults: list[ValidationError] = []
+    for entry in entries:
+        try:
+            items.append(payload.read(entry, source, default_support, max_support))
+        except ValidationError as error:
+            faults.append(error)
+    if faults and not items:
+        raise WireError(f"No entry of `{key}` can be used; the first: {_explained(faults[0])}.")
+    return Patch(tuple(items), reply.patch.reasoning)
 
 
 # The shapes of the optimizer's replies as JSON Schemas, for servers that hold a reply to one.

@@ -11,7 +11,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from skillopt_ci.aio import siblings
 from skillopt_ci.config.config import Gradient
@@ -39,7 +39,7 @@ from skillopt_ci.training.guard import GuardContext, guard_context, refuse_docum
 from skillopt_ci.training.memory import meta_skill
 from skillopt_ci.training.plan import EPOCH_STRIDE
 from skillopt_ci.training.reflect import conversation, keep_ends
-from skillopt_ci.training.replies import clean, extract_json, validated
+from skillopt_ci.training.replies import Shape, clean, parse_as
 from skillopt_ci.training.run_context import Bench, Run
 from skillopt_ci.training.state import Settled
 
@@ -261,18 +261,13 @@ class Written:
     reasoning: str = ""
 
 
-class _SlowUpdateShape(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    slow_update_content: str
+class _SlowUpdateShape(Shape):
+    content: str = Field(alias="slow_update_content")
     reasoning: str = ""
 
 
-class _MetaSkillShape(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    meta_skill_content: str
-    reasoning: str = ""
+class _MetaSkillShape(_SlowUpdateShape):
+    content: str = Field(alias="meta_skill_content")
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +294,7 @@ class Advisor:
             library.section("Previous Guidance", fenced(guidance) if guidance else _FIRST),
             render_pairs(pairs, earlier, current, self.gradient),
         )
-        return await self._ask("slow_update", user, pairs, _parse_slow_update)
+        return await self._ask("slow_update", user, pairs, _SlowUpdateShape)
 
     async def meta_skill(
         self, earlier: str, current: str, memory: str, pairs: Sequence[Pair]
@@ -313,10 +308,10 @@ class Advisor:
             ),
             render_pairs(pairs, earlier, current, self.gradient),
         )
-        return await self._ask("meta_skill", user, pairs, _parse_meta_skill)
+        return await self._ask("meta_skill", user, pairs, _MetaSkillShape)
 
     async def _ask(
-        self, stage: str, user: str, pairs: Sequence[Pair], parse: Callable[[str], Written]
+        self, stage: str, user: str, pairs: Sequence[Pair], shape: type[_SlowUpdateShape]
     ) -> Written:
         if not pairs:
             return Written()
@@ -324,24 +319,14 @@ class Advisor:
         self.observer(StageStarted(what))
         schema = replies.written(stage)
         request = optimizer_request(self.prompts, stage, stage, user, reply_schema=schema)
+        parse = partial(parse_as, shape)
         reply = await ask_vital(self.client, request, parse, what=what, observer=self.observer)
-        written = Written() if isinstance(reply, Lost) else reply
+        written = Written()
+        if not isinstance(reply, Lost):
+            content = strip_markers(clean(reply.content)).strip()
+            written = Written(content, clean(reply.reasoning).strip())
         self.observer(StageFinished(what, plural(word_count(written.content), "word")))
         return written
-
-
-def _parse_slow_update(text: str) -> Written:
-    reply = validated(_SlowUpdateShape, extract_json(text))
-    return _written(reply.slow_update_content, reply.reasoning)
-
-
-def _parse_meta_skill(text: str) -> Written:
-    reply = validated(_MetaSkillShape, extract_json(text))
-    return _written(reply.meta_skill_content, reply.reasoning)
-
-
-def _written(content: str, reasoning: str) -> Written:
-    return Written(strip_markers(clean(content)).strip(), clean(reasoning).strip())
 
 
 # What becomes of the texts that the optimizer wrote at an epoch's end.

@@ -48,7 +48,6 @@ def test_git_and_log_show_that_replies_could_not_be_used(checkout: Checkout) -> 
     assert "JSON" in shown or "repl" in shown
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.7: guesses at cut-off text")
 @pytest.mark.parametrize(
     ("reply", "last"),
     [
@@ -67,7 +66,6 @@ def test_of_a_cut_off_draft_and_an_object_the_object_counts(reply: str, last: st
     assert extract_json(reply) == loads(last)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.7: half a text is an edit")
 @pytest.mark.parametrize("end", ["}", "}\n```"], ids=["plain", "in a fence"])
 def test_a_text_without_its_end_becomes_no_edit(end: str) -> None:
     from skillopt_ci.training.replies import WireError, extract_json

@@ -5,14 +5,7 @@ from __future__ import annotations
 import json
 import time
 
-import pytest
 
-
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16.27: every fence is looked for from the beginning",
-)
 def test_many_fences_are_read_in_linear_time() -> None:
     from skillopt_ci.training.replies import extract_json
 
@@ -23,9 +16,6 @@ def test_many_fences_are_read_in_linear_time() -> None:
     assert time.process_time() - began < 0.2
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 16.27: a reply may hold any number of edits"
-)
 def test_a_reply_holds_a_limited_number_of_edits() -> None:
     from skillopt_ci.training.replies import EDITS, WireError, parse_analyst
 

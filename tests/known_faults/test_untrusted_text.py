@@ -69,7 +69,6 @@ def test_a_text_of_blank_lines_is_made_harmless_in_time() -> None:
         assert harmless(text) == text
 
 
-@pytest.mark.xfail(strict=True, raises=OutOfTime, reason="issue 16.3: quadratic in blank lines")
 @pytest.mark.parametrize("line", ["\n", "\n- ", "\n```\n"])
 def test_the_guard_judges_a_long_addition_in_time(line: str) -> None:
     from skillopt_ci.training.guard import order_to_the_optimizer

@@ -1,7 +1,14 @@
+import time
+
 import pytest
 
 from skillopt_ci.redaction import HIDDEN
-from skillopt_ci.training.guard import secret_in, without_secrets
+from skillopt_ci.training.guard import (
+    new_address,
+    order_to_the_optimizer,
+    secret_in,
+    without_secrets,
+)
 
 KEYS = {
     "an AWS access key": "AKIA" + "ABCDEFGHIJKLMNOP",
@@ -73,3 +80,16 @@ def test_where_a_secret_was_hidden_there_was_one() -> None:
     assert secret_in(f"Log in with {HIDDEN}.", "") == "a key of this run"
     assert secret_in(f"Log in with {HIDDEN}.", f"known: {HIDDEN}") == ""
     assert HIDDEN not in without_secrets(f"Log in with {HIDDEN}.")
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["token", "token ", "token-", "a.", "a-", "eyJ-", "sk-", "www.", "//a", "a://", "\n# ", "[ "],
+)
+def test_repetition_is_judged_quickly(part: str) -> None:
+    text = part * 10_000
+    started = time.process_time()
+    secret_in(text, "")
+    new_address(text, "")
+    order_to_the_optimizer(text, "")
+    assert time.process_time() - started < 1
