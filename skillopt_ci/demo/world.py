@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import resources
 from itertools import combinations
 from types import MappingProxyType
@@ -117,13 +118,16 @@ def statements(text: str) -> tuple[str, ...]:
     return tuple(piece for piece in pieces if piece)
 
 
+@lru_cache(maxsize=4096)  # a run asks the same few sentences for every rollout and edit
+def _said(sentence: str) -> Mapping[str, Stance]:
+    taken = {name: convention.stance(sentence) for name, convention in CONVENTIONS.items()}
+    return MappingProxyType({name: stance for name, stance in taken.items() if stance is not None})
+
+
 def stances(text: str) -> dict[str, frozenset[Stance]]:
     """Return for each convention what the sentences of ``text`` say on it."""
-    said = statements(text)
-    return {
-        name: frozenset(stance for one in said if (stance := convention.stance(one)) is not None)
-        for name, convention in CONVENTIONS.items()
-    }
+    said = [_said(sentence) for sentence in statements(text)]
+    return {name: frozenset(one[name] for one in said if name in one) for name in CONVENTIONS}
 
 
 def subject(text: str) -> tuple[str, Stance] | None:
@@ -134,15 +138,12 @@ def subject(text: str) -> tuple[str, Stance] | None:
 
 def conflicting_line(skill: str, name: str) -> str | None:
     """Return the first line of ``skill`` that goes against the named convention."""
-    stance = CONVENTIONS[name].stance
-    return next(
-        (
-            line
-            for line in skill.splitlines()
-            if any(stance(statement) == "against" for statement in statements(line))
-        ),
-        None,
+    against = (
+        line
+        for line in skill.splitlines()
+        if any(_said(sentence).get(name) == "against" for sentence in statements(line))
     )
+    return next(against, None)
 
 
 # Notes and their ledger lines.
