@@ -13,12 +13,13 @@ from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.call_key import base_url_of
 from skillopt_ci.model.providers import (
+    ReportedUsage,
     RequestPacer,
-    SdkErrors,
     ServerClient,
     Wire,
     called,
     parsed,
+    usage_of,
     well_formed,
 )
 from skillopt_ci.model.server_errors import ServerError, Words
@@ -28,8 +29,6 @@ from skillopt_ci.model.types import (
     ModelRefusal,
     ReplySchema,
     Tool,
-    Usage,
-    estimated_usage,
 )
 from skillopt_ci.progress import Observer, silent
 
@@ -173,18 +172,6 @@ class _Block(BaseModel):
     input: object = None
 
 
-class _Details(BaseModel):
-    thinking_tokens: int | None = None
-
-
-class _Usage(BaseModel):
-    input_tokens: int
-    output_tokens: int
-    cache_creation_input_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    output_tokens_details: _Details | None = None
-
-
 class _StopDetails(BaseModel):
     category: str | None = None
     explanation: str | None = None
@@ -195,7 +182,7 @@ class _Message(BaseModel):
     model: str | None = None
     stop_reason: str | None = None
     stop_details: _StopDetails | None = None
-    usage: _Usage | None = None
+    usage: ReportedUsage | None = None
 
 
 def read_message(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply:
@@ -206,7 +193,7 @@ def read_message(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRe
     """
     message = parsed(_Message, body, "message")
     text = "".join(block.text for block in message.content if block.type == "text")
-    usage = _usage(message.usage) or estimated_usage(request, text)
+    usage = usage_of(message.usage, request, text)
     if message.stop_reason == "refusal":
         raise ModelRefusal(f"The model refused the prompt{_why(message.stop_details)}", usage=usage)
     reason = message.stop_reason or "end_turn"
@@ -243,26 +230,7 @@ def _tool_calls(blocks: list[_Block]) -> tuple[ToolCall, ...]:
     )
 
 
-def _usage(usage: _Usage | None) -> Usage | None:
-    """The usage with what was read from and written to the cache among the prompt's tokens."""
-    if usage is None:
-        return None
-    read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
-    details = usage.output_tokens_details
-    return Usage(
-        calls=1,
-        prompt_tokens=usage.input_tokens + read + written,
-        completion_tokens=usage.output_tokens,
-        cached_tokens=read,
-        cache_write_tokens=written,
-        reasoning_tokens=(details and details.thinking_tokens) or 0,
-        cost_usd=None,
-    )
-
-
 # Anthropic's Messages API by the official client.
-
-_ERRORS = SdkErrors(anthropic.APIStatusError, anthropic.APIConnectionError)
 
 
 def connection_pool(size: int) -> anthropic.DefaultAsyncHttpxClient:
@@ -300,7 +268,7 @@ def anthropic_client(
             )
             return await answer.read()
 
-        return await called(speak, _ERRORS, config.timeout, [key], base_url_of(config))
+        return await called(speak, anthropic, config.timeout, [key], base_url_of(config))
 
     wire = Wire(anthropic_body, read_message, WORDS, send)
     return ServerClient(section, config, wire, observe, pacer)

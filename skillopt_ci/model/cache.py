@@ -142,22 +142,11 @@ class CallCache:
             row = self._connection.execute(query, (key,)).fetchone()
         if row is None:
             return None
-        return CachedCall(_outcome(json.loads(row[0]), Usage(**json.loads(row[1]))), row[2])
+        return CachedCall(outcome_of(json.loads(row[0]), Usage(**json.loads(row[1]))), row[2])
 
     def put(self, key: str, outcome: ChatReply | ModelRefusal, *, paid_by: str) -> None:
         """Keep an answer durably; the first answer to a key stands."""
-        content: dict[str, object]
-        if isinstance(outcome, ModelRefusal):
-            content = {"refusal": outcome.message, "hint": outcome.hint}
-        else:
-            content = {
-                "text": outcome.text,
-                "finish_reason": outcome.finish_reason,
-                "model": outcome.model,
-                "trace": outcome.trace,
-                "tool_calls": [asdict(call) for call in outcome.tool_calls],
-            }
-        row = (key, json.dumps(content), json.dumps(asdict(outcome.usage)), paid_by)
+        row = (key, json.dumps(content_of(outcome)), json.dumps(asdict(outcome.usage)), paid_by)
         with self._failures_named():
             self._connection.execute(
                 "INSERT INTO calls (key, reply, usage, paid_by) VALUES (?, ?, ?, ?)"
@@ -186,7 +175,17 @@ class CallCache:
             raise InfrastructureError(f"The call cache {self._path} failed: {error}") from error
 
 
-def _outcome(content: dict[str, Any], usage: Usage) -> ChatReply | ModelRefusal:
+def content_of(outcome: ChatReply | ModelRefusal) -> dict[str, Any]:
+    """An answer as JSON, without its usage."""
+    if isinstance(outcome, ModelRefusal):
+        return {"refusal": outcome.message, "hint": outcome.hint}
+    names = ("text", "finish_reason", "model", "trace")
+    content: dict[str, Any] = {name: getattr(outcome, name) for name in names}
+    return {**content, "tool_calls": [asdict(call) for call in outcome.tool_calls]}
+
+
+def outcome_of(content: dict[str, Any], usage: Usage) -> ChatReply | ModelRefusal:
+    """The answer with this content and usage."""
     if "refusal" in content:
         return ModelRefusal(content["refusal"], hint=content["hint"], usage=usage)
     calls = tuple(ToolCall(**call) for call in content.pop("tool_calls", ()))

@@ -16,12 +16,13 @@ from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.call_key import base_url_of, uses_responses
 from skillopt_ci.model.keys import NO_KEY
 from skillopt_ci.model.providers import (
+    ReportedUsage,
     RequestPacer,
-    SdkErrors,
     ServerClient,
     Wire,
     called,
     parsed,
+    usage_of,
     well_formed,
 )
 from skillopt_ci.model.retry import TransientFailure
@@ -32,8 +33,6 @@ from skillopt_ci.model.types import (
     ModelRefusal,
     ReplySchema,
     Tool,
-    Usage,
-    estimated_usage,
 )
 from skillopt_ci.progress import Observer, silent
 
@@ -71,20 +70,6 @@ class _Choice(BaseModel):
     finish_reason: str | None = None
 
 
-class _ChatDetails(BaseModel):
-    cached_tokens: int | None = None
-    reasoning_tokens: int | None = None
-
-
-class _ChatUsage(BaseModel):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _ChatDetails | None = None
-    completion_tokens_details: _ChatDetails | None = None
-    prompt_cache_hit_tokens: int | None = None
-    cost: float | None = None
-
-
 class _ChatError(BaseModel):
     message: str = ""
     code: int | str | None = None
@@ -93,7 +78,7 @@ class _ChatError(BaseModel):
 class _Completion(BaseModel):
     model: str | None = None
     choices: list[_Choice] | None = None
-    usage: _ChatUsage | None = None
+    usage: ReportedUsage | None = None
     error: _ChatError | None = None
 
 
@@ -110,7 +95,7 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
         return _error_in_body(completion.error)
     choice = completion.choices[0]
     text = _text(choice.message)
-    usage = _reported(completion.usage) or estimated_usage(request, text)
+    usage = usage_of(completion.usage, request, text)
     if choice.finish_reason == "content_filter":
         raise ModelRefusal("The content filter ended the answer", usage=usage)
     return ChatReply(
@@ -157,20 +142,6 @@ def _chat_tool_calls(message: _Message, carried: Collection[str]) -> tuple[ToolC
 
 def _signed(extra_content: Mapping[str, object] | None) -> dict[str, object]:
     return {"extra_content": extra_content} if extra_content else {}
-
-
-def _reported(usage: _ChatUsage | None) -> Usage | None:
-    if usage is None or not usage.prompt_tokens or usage.completion_tokens is None:
-        return None
-    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
-    return Usage(
-        calls=1,
-        prompt_tokens=usage.prompt_tokens,
-        completion_tokens=usage.completion_tokens,
-        cached_tokens=(prompt and prompt.cached_tokens) or usage.prompt_cache_hit_tokens or 0,
-        reasoning_tokens=(completion and completion.reasoning_tokens) or 0,
-        cost_usd=usage.cost if usage.cost and usage.cost > 0 else None,
-    )
 
 
 # The body of a request in OpenAI's chat protocol, which most servers speak.
@@ -372,19 +343,6 @@ class _Item(BaseModel):
     arguments: str | None = None
 
 
-class _ResponseDetails(BaseModel):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    reasoning_tokens: int | None = None
-
-
-class _ResponseUsage(BaseModel):
-    input_tokens: int
-    output_tokens: int
-    input_tokens_details: _ResponseDetails | None = None
-    output_tokens_details: _ResponseDetails | None = None
-
-
 class _ResponseError(BaseModel):
     code: str | None = None
     message: str = ""
@@ -398,7 +356,7 @@ class _Response(BaseModel):
     model: str | None = None
     status: str | None = None
     output: list[_Item]
-    usage: _ResponseUsage | None = None
+    usage: ReportedUsage | None = None
     error: _ResponseError | None = None
     incomplete_details: _Incomplete | None = None
 
@@ -420,7 +378,7 @@ def read_response(body: bytes, request: ChatRequest, config: ModelRole) -> ChatR
         if item.type == "message"
         for part in item.content or ()
     )
-    usage = _usage(response.usage) or estimated_usage(request, text)
+    usage = usage_of(response.usage, request, text)
     ended = response.incomplete_details.reason if response.incomplete_details else None
     if ended == "content_filter":
         raise ModelRefusal("The content filter ended the answer", usage=usage)
@@ -447,24 +405,6 @@ def _response_tool_calls(output: list[_Item]) -> tuple[ToolCall, ...]:
         )
         for number, call in enumerate(calls)
     )
-
-
-def _usage(usage: _ResponseUsage | None) -> Usage | None:
-    if usage is None:
-        return None
-    read, written = usage.input_tokens_details, usage.output_tokens_details
-    return Usage(
-        calls=1,
-        prompt_tokens=usage.input_tokens,
-        completion_tokens=usage.output_tokens,
-        cached_tokens=(read and read.cached_tokens) or 0,
-        cache_write_tokens=(read and read.cache_write_tokens) or 0,
-        reasoning_tokens=(written and written.reasoning_tokens) or 0,
-        cost_usd=None,
-    )
-
-
-_ERRORS = SdkErrors(openai.APIStatusError, openai.APIConnectionError)
 
 
 def connection_pool(size: int) -> openai.DefaultAioHttpClient:
@@ -507,7 +447,7 @@ def openai_client(
         # through the body field by field, which takes longer than sending it.
         return await called(
             lambda: sdk.post(path, cast_to=bytes, body=body, options={"headers": more}),
-            _ERRORS,
+            openai,
             config.timeout,
             [key],
             base_url_of(config),

@@ -5,9 +5,10 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from types import ModuleType
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import AliasChoices, AliasPath, BaseModel, Field, ValidationError
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ModelSetupError
@@ -15,7 +16,7 @@ from skillopt_ci.model.call_key import reply_schema, token_limit
 from skillopt_ci.model.keys import redact
 from skillopt_ci.model.retry import TransientFailure, retry_after_seconds
 from skillopt_ci.model.server_errors import ServerError, Words
-from skillopt_ci.model.types import ChatReply, ChatRequest
+from skillopt_ci.model.types import ChatReply, ChatRequest, Usage, estimated_usage
 from skillopt_ci.progress import Note, Observer, silent
 
 _LIMIT_FIELDS = ("max_completion_tokens", "max_tokens")
@@ -48,6 +49,63 @@ def parsed(shape: type[_Shape], body: bytes, name: str) -> _Shape:
         page = "a web page, not a completion: base_url must be the root of an API (most end in /v1)"
         found = page if body.lstrip()[:1] == b"<" else f"not JSON: {error}"
         raise TransientFailure(f"the response is {found}") from error
+
+
+def _any_of(*names: str) -> AliasChoices:
+    """The first of ``names`` that a server sends; a dot leads into a mapping."""
+    return AliasChoices(*(AliasPath(*name.split(".")) for name in names))
+
+
+class ReportedUsage(BaseModel):
+    """The usage that a server reports, under any protocol's names."""
+
+    prompt_tokens: int | None = Field(
+        None, validation_alias=_any_of("prompt_tokens", "input_tokens")
+    )
+    completion_tokens: int | None = Field(
+        None, validation_alias=_any_of("completion_tokens", "output_tokens")
+    )
+    cached_tokens: int | None = Field(
+        None,
+        validation_alias=_any_of(
+            "prompt_tokens_details.cached_tokens", "input_tokens_details.cached_tokens"
+        ),
+    )
+    prompt_cache_hit_tokens: int | None = None
+    cache_write_tokens: int | None = Field(
+        None, validation_alias=_any_of("input_tokens_details.cache_write_tokens")
+    )
+    reasoning_tokens: int | None = Field(
+        None,
+        validation_alias=_any_of(
+            "completion_tokens_details.reasoning_tokens",
+            "output_tokens_details.reasoning_tokens",
+            "output_tokens_details.thinking_tokens",
+        ),
+    )
+    cost: float | None = None
+    # Anthropic counts these beside the prompt's tokens.
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+
+
+def usage_of(reported: ReportedUsage | None, request: ChatRequest, text: str) -> Usage:
+    """The usage of one call; estimated from its texts where the server reports none."""
+    if reported is None or reported.completion_tokens is None:
+        return estimated_usage(request, text)
+    read, written = reported.cache_read_input_tokens or 0, reported.cache_creation_input_tokens or 0
+    prompt = (reported.prompt_tokens or 0) + read + written
+    if not prompt:
+        return estimated_usage(request, text)
+    return Usage(
+        calls=1,
+        prompt_tokens=prompt,
+        completion_tokens=reported.completion_tokens,
+        cached_tokens=reported.cached_tokens or reported.prompt_cache_hit_tokens or read,
+        cache_write_tokens=reported.cache_write_tokens or written,
+        reasoning_tokens=reported.reasoning_tokens or 0,
+        cost_usd=reported.cost if reported.cost and reported.cost > 0 else None,
+    )
 
 
 def require_abilities(section: str, config: ModelRole, request: ChatRequest) -> None:
@@ -208,34 +266,27 @@ class ServerClient:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class SdkErrors:
-    """A library's exceptions: a status that is no success, and no connection."""
-
-    status: type[Exception]
-    connection: type[Exception]
-
-
 async def called(
     call: Callable[[], Awaitable[bytes]],
-    errors: SdkErrors,
+    sdk: ModuleType,
     timeout: float,
     secrets: Iterable[str],
     where: str,
 ) -> bytes | ServerError:
     """The body of the answer to ``call`` from ``where``, or its error, without ``secrets``.
 
-    Raises :class:`TransientFailure` if there is no answer within ``timeout`` seconds, or no
-    connection. The library is to know no timeout of its own: to it, whoever hangs up was too slow.
+    ``sdk`` is the library that makes the call; it is to know no timeout of its own: to it, whoever
+    hangs up was too slow. Raises :class:`TransientFailure` if there is no answer within ``timeout``
+    seconds, or no connection.
     """
     try:
         async with asyncio.timeout(timeout):
             return await call()
-    except errors.status as error:
+    except sdk.APIStatusError as error:
         return _server_error(error, tuple(secrets))
     except TimeoutError as error:
         raise TransientFailure(f"no answer within {timeout:g} s") from error
-    except errors.connection as error:
+    except sdk.APIConnectionError as error:
         found = redact(_reason(error), secrets)
         raise TransientFailure(f"the connection failed: {found} ({where})") from error
 
