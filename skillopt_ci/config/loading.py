@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path, PurePosixPath
@@ -88,13 +88,36 @@ _EXPECTED = {
     "dict_type": "a mapping",
     "model_type": "a mapping",
     "string_too_short": "text that is not empty",
+    "string_too_long": "a shorter text",
     "too_short": "a list that is not empty",
 }
 
 
-def explain(error: ErrorDetails) -> tuple[KeyPath, str]:
-    """The key path that ``error`` is about, and a line on it for whoever wrote the file."""
-    place, value = locate(error["loc"]), error["input"]
+def _home(path: KeyPath) -> str:
+    """Where a key that is unknown at ``path`` belongs in a configuration."""
+    return "" if path[0] in ("tasks", "scorer") else " or ".join(homes(str(path[-1])))
+
+
+def explain(
+    error: ValidationError, root: type[Section] = Config, home: Callable[[KeyPath], str] = _home
+) -> list[tuple[KeyPath, str]]:
+    """What is wrong with a ``root``: key paths, each with a line for whoever wrote the file.
+
+    ``home`` names the place where a key that is unknown at a path belongs, if there is one.
+    """
+    found = [_explained(details, root, home) for details in error.errors(include_url=False)]
+    # A list "too short" because its items are wrong says nothing new.
+    return [
+        (path, text)
+        for path, text in found
+        if not any(other[: len(path)] == path != other for other, _ in found)
+    ]
+
+
+def _explained(
+    error: ErrorDetails, root: type[Section], home: Callable[[KeyPath], str]
+) -> tuple[KeyPath, str]:
+    place, value = locate(error["loc"], root), error["input"]
     annotation = place.field.annotation if place.field else None
     shapes = list(sections(annotation))
     if shapes and error["type"] in ("union_tag_invalid", "union_tag_not_found", "dict_type"):
@@ -107,7 +130,7 @@ def explain(error: ErrorDetails) -> tuple[KeyPath, str]:
         case "model_type" if ModelRole in shapes:
             text = f"expected provider/model, such as openai/gpt-5.5, or a mapping, found {found}"
         case "extra_forbidden":
-            text = _unknown(place)
+            text = _unknown(place, home(place.path))
         case "missing":
             text = f"missing. {about}".strip()
         case "literal_error":
@@ -150,7 +173,7 @@ def shown(path: KeyPath, value: object) -> str:
     return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "…"
 
 
-def _unknown(place: Location) -> str:
+def _unknown(place: Location, home: str) -> str:
     name = str(place.path[-1])
     if name == "api_key":
         return (
@@ -158,9 +181,7 @@ def _unknown(place: Location) -> str:
             "and give that variable's name as api_key_env"
         )
     known = tuple(fields(place.section)) if place.section else ()
-    hint = nearest(name, known)
-    if not hint and homes(name) and place.path[0] not in ("tasks", "scorer"):
-        hint = f"; did you mean {' or '.join(homes(name))}?"
+    hint = nearest(name, known) or (home and f"; did you mean {home}?")
     return f"unknown key{hint or '; known here: ' + ', '.join(known)}"
 
 
@@ -177,11 +198,9 @@ def validate(tree: Node, known: tuple[Problem, ...] = ()) -> Config:
     try:
         config = Config.model_validate_json(json.dumps(plain(tree)), strict=True)
     except ValidationError as error:
-        found = [explain(details) for details in error.errors(include_url=False)]
         problems = [
             Problem(lookup(tree, path).mark, ".".join(map(str, path)), text)
-            for path, text in found
-            if not any(other[: len(path)] == path and other != path for other, _ in found)
+            for path, text in explain(error)
         ]
         raise InvalidConfigError([*known, *problems]) from error
     if known:

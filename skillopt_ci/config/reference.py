@@ -29,10 +29,10 @@ class Location:
     field: FieldInfo | None
 
 
-def locate(loc: Sequence[str | int]) -> Location:
-    """Translate pydantic's ``loc``, which names the union's branches too, to a location."""
+def locate(loc: Sequence[str | int], root: type[Section] = Config) -> Location:
+    """Translate pydantic's ``loc`` below ``root``, which names the union's branches too."""
     path: list[str | int] = []
-    shapes: list[type[Section]] = [Config]
+    shapes: list[type[Section]] = [root]
     section: type[Section] | None = None
     field: FieldInfo | None = None
     for step in loc:

@@ -207,20 +207,23 @@ for _number, _pattern in _NUMBERS.items():
 _Loader.add_implicit_resolver(_TAG + "merge", re.compile(r"^<<$"), ["<"])
 
 
-def parse_yaml(text: str, mark: Mark) -> Node:
-    """Read one YAML document; an empty one is an empty mapping.
+def parse_yaml(text: str, mark: Mark, loading: type[BoundedLoader] = _Loader) -> Node:
+    """Read one YAML document; an empty one is an empty mapping. ``loading`` types its scalars.
 
     Lines are those of ``mark.file``; where ``mark`` is an override, every node gets that very mark.
-    Raises :class:`~skillopt_ci.errors.ConfigError`.
+    Raises :class:`InvalidConfigError` with the one problem of the text.
     """
     try:
-        loader = _Loader(text)
+        loader = loading(text)
         root = loader.get_single_node()
         return _Composer(loader, mark).node(root, mark) if root else Node({}, mark)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         what = ", ".join(part for part in (error.context, error.problem) if part)
         raise _invalid(mark, line, what) from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise _invalid(mark, line, error.reason) from error
     except (yaml.YAMLError, ValueError) as error:
         raise _invalid(mark, None, " ".join(str(error).split())) from error
     except RecursionError as error:
@@ -235,7 +238,7 @@ def _invalid(mark: Mark, line: int | None, what: str) -> InvalidConfigError:
 class _Composer:
     """Turns PyYAML's nodes into ours."""
 
-    def __init__(self, loader: _Loader, origin: Mark) -> None:
+    def __init__(self, loader: BoundedLoader, origin: Mark) -> None:
         self._loader = loader
         self._origin = origin
         self._flattened: set[int] = set()

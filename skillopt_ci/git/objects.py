@@ -2,7 +2,7 @@
 
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
@@ -62,7 +62,7 @@ def find(git: Git, name: str) -> Object | None:
 
 def _read_object(answers: IO[bytes]) -> Object | None:
     head = _read_line(answers)
-    if head.endswith((" missing", " ambiguous")):
+    if not head.rpartition(" ")[2].isdigit():  # `missing`, `ambiguous`, `submodule`
         return None
     oid, kind, size = head.split(" ")
     content = answers.read(int(size))
@@ -188,31 +188,19 @@ def read_blob(git: Git, oid: str) -> bytes:
 
 
 def read_texts(git: Git, files: Sequence[tuple[str, str]]) -> tuple[str | None, ...]:
-    """The texts of ``files``, each a commit and a path in it, read by one process.
+    """The texts of ``files``, each a commit and a path in it.
 
     None stands for a file that does not exist or is not UTF-8. Paths with line feeds do not
     exist. A link's text is the path that it points at.
     """
-    asked = [f"{commit}:{path}" if "\n" not in path else "" for commit, path in files]
-    answer = git.run("cat-file", "--batch", stdin="".join(f"{one}\n" for one in asked).encode())
-    return tuple(_texts(answer.stdout, len(files)))
-
-
-def _texts(answer: bytes, count: int) -> Iterator[str | None]:
-    start = 0
-    for _ in range(count):
-        end = answer.index(b"\n", start)
-        head, start = answer[start:end].split(b" "), end + 1
-        if head[-1] == b"missing" or not head[-1].isdigit():
-            yield None
-            continue
-        size = int(head[-1])
-        content, kind = answer[start : start + size], head[-2]
-        start += size + 1
+    texts: list[str | None] = []
+    for commit, path in files:
+        found = find(git, f"{commit}:{path}")
         try:
-            yield content.decode("utf-8") if kind == b"blob" else None
+            texts.append(found.content.decode() if found and found.kind == "blob" else None)
         except UnicodeDecodeError:
-            yield None
+            texts.append(None)
+    return tuple(texts)
 
 
 def list_files(git: Git, tree: str, folder: str) -> tuple[str, ...]:

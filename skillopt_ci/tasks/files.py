@@ -3,17 +3,13 @@
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-import yaml
-from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-from yaml.reader import ReaderError
-
-from skillopt_ci.config.yaml import BoundedLoader
+from skillopt_ci.config.yaml import BoundedLoader, InvalidConfigError, Mark, parse_yaml, plain
 from skillopt_ci.errors import TaskFileError
 
 #: Problems shown in one error: more would hide the first.
@@ -240,21 +236,10 @@ class TaskLoader(BoundedLoader):
     """Safe YAML in which only what JSON also has is more than text.
 
     Dates, ``yes``, ``12:30`` and ``007`` stay the text that stands there: they are answers far
-    more often than they are dates, truth values or octal numbers. A repeated key is an error.
+    more often than they are dates, truth values or octal numbers.
     """
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
-
-    def construct_mapping(self, node: MappingNode, deep: bool = False) -> dict[Hashable, object]:
-        """Build the mapping; raises ``ConstructorError`` at a key that stands twice."""
-        seen: set[str] = set()
-        for key in (key for key, _ in node.value if isinstance(key, ScalarNode)):
-            if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key.value!r} stands twice", key.start_mark
-                )
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
 
 
 for _tag, _pattern, _first in (
@@ -269,37 +254,17 @@ for _tag, _pattern, _first in (
     )
 
 
-def _yaml_items(source: SourceText) -> Iterator[_Item | _Malformed]:
-    def line(node: Node) -> int:
-        return int(node.start_mark.line) + 1
-
+def _yaml_items(source: SourceText) -> Iterator[_Item]:
     try:
-        loader = TaskLoader(source.text)
-        root = loader.get_single_node()
-        if root is not None and not isinstance(root, SequenceNode):
-            raise _Malformed(line(root), "expected a list of tasks")
-        for node in root.value if root else ():
-            if not isinstance(node, MappingNode):
-                yield _Item(None, line(node))
-                continue
-            lines = {str(key.value): line(key) for key, _ in node.value}
-            value = loader.construct_document(node)
-            if odd := [key for key in value if not isinstance(key, str)]:
-                text = f"key {odd[0]!r} is not text; write it in quotes"
-                yield _Malformed(line(node), text)
-            else:
-                yield _Item(value, line(node), partial(dict, lines))
-    except RecursionError as error:
-        raise _Malformed(None, "invalid YAML: nested too deeply") from error
-    except ReaderError as error:
-        at = source.line_at(error.position)
-        raise _Malformed(at, f"invalid YAML: {error.reason}") from error
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        text = f"invalid YAML: {error.problem or error.context}"
-        raise _Malformed(mark.line + 1 if mark else None, text) from error
-    except yaml.YAMLError as error:
-        raise _Malformed(None, f"invalid YAML: {error}") from error
+        root = parse_yaml(source.text, Mark(source.file, 1), TaskLoader)
+    except InvalidConfigError as error:
+        (problem,) = error.problems
+        raise _Malformed(problem.mark.line, problem.text) from error
+    if root.value and not isinstance(root.value, tuple):
+        raise _Malformed(root.mark.line, "expected a list of tasks")
+    for node in root.value if isinstance(root.value, tuple) else ():
+        lines = {key: value.mark.line or 1 for key, value in node.entries.items()}
+        yield _Item(plain(node), node.mark.line or 1, partial(dict, lines))
 
 
 #: How a task file is read, by the end of its name.

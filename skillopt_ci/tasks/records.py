@@ -2,27 +2,23 @@
 
 import hashlib
 import json
-import re
 import string
-import textwrap
 import unicodedata
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
 
 from skillopt_ci.config.base import Section
-from skillopt_ci.config.reference import choices, fields, sections
+from skillopt_ci.config.loading import explain
 from skillopt_ci.config.rollout import ComputerBlock, Files
 from skillopt_ci.config.scorers import ScorerSpec
 from skillopt_ci.errors import TaskFileError
 from skillopt_ci.messages import Image, Message
 from skillopt_ci.tasks.files import Problem, Record, read_source
 from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile, TaskImage
-from skillopt_ci.util import did_you_mean
 
 
 def _id_text(value: object) -> object:
@@ -244,7 +240,7 @@ def _clipped(text: str) -> str:
 
 
 #: Names from elsewhere that no spelling distance leads to ours.
-_ELSEWHERE = {
+_ELSEWHERE: Mapping[str | int, str] = {
     "answer": "references",
     "answers": "references",
     "expected": "references",
@@ -253,74 +249,6 @@ _ELSEWHERE = {
     "input": "prompt",
     "type": "task_type",
 }
-_MISSING = {"missing": "is missing", "union_tag_not_found": "`type` is missing"}
-_EXPECTED = {
-    "string_type": "expected text",
-    "dict_type": "expected a mapping",
-    "tuple_type": "expected a list",
-}
-_SCORERS = {choices(fields(shape)["type"].annotation)[0]: shape for shape in sections(ScorerSpec)}
-
-Location = Sequence[str | int]
-
-
-def explain(error: ValidationError) -> Iterator[tuple[str, str]]:
-    """For each error, the entry's key that it lies under (empty for the whole) and its message."""
-    details = error.errors(include_url=False)
-    for detail in details:
-        location = detail["loc"]
-        # A list "too short" because its items are wrong says nothing new.
-        deeper = (other["loc"] for other in details if len(other["loc"]) > len(location))
-        if not location or not any(other[: len(location)] == location for other in deeper):
-            yield str(location[0]) if location else "", f"{_path(location)}{_message(detail)}"
-
-
-def _message(detail: ErrorDetails) -> str:
-    context = detail.get("ctx", {})
-    match detail["type"]:
-        case "extra_forbidden":
-            key, model = str(detail["loc"][-1]), _model_at(detail["loc"][:-1])
-            if model is TaskEntry and key in _ELSEWHERE:
-                return f"unknown key; did you mean {_ELSEWHERE[key]!r}?"
-            return f"unknown key; {did_you_mean(key, fields(model))}"
-        case "value_error":
-            return str(context["error"])
-        case "literal_error" | "union_tag_invalid":
-            expected = str(context.get("expected_tags") or context["expected"])
-            value, known = str(context.get("tag", detail["input"])), re.findall("'(.*?)'", expected)
-            return f"{value!r} is not known; {did_you_mean(value, known)}"
-    if fault := _MISSING.get(detail["type"]):
-        return fault
-    got = textwrap.shorten(repr(detail["input"]), 60, placeholder="…")
-    expected = _EXPECTED.get(detail["type"], detail["msg"].replace("Input should be", "expected"))
-    return f"{expected}, got {got}"
-
-
-def _model_at(location: Location) -> type[Section]:
-    """The section that the location leads to, as far as it names sections."""
-    if location[:1] == ("messages",):
-        return MessageEntry
-    model: type[Section] = TaskEntry
-    if location[:1] == ("computer",):
-        model, location = ComputerBlock, location[1:]
-    elif kinds := [index for index, step in enumerate(location) if step in _SCORERS]:
-        model, location = _SCORERS[str(location[kinds[-1]])], location[kinds[-1] + 1 :]
-    else:
-        return model
-    for key in location:
-        field = fields(model).get(str(key))
-        model = next(sections(field.annotation), model) if field else model
-    return model
-
-
-def _path(location: Location) -> str:
-    steps = []
-    for index, step in enumerate(location):
-        before = location[index - 1] if index else ""
-        # a scorer's type or a union's branch is no key of the file
-        if location[0] != "scorer" or not (before == "scorer" or isinstance(before, int)):
-            steps.append(f"[{step}]" if isinstance(step, int) else f".{step}")
-    return f"{''.join(steps).removeprefix('.')}: " if steps else ""
 
 
 def to_task(record: Record) -> Task | list[Problem]:
@@ -331,8 +259,10 @@ def to_task(record: Record) -> Task | list[Problem]:
     try:
         entry = TaskEntry.model_validate(from_skillopt({**named, **record.value}))
     except ValidationError as error:
+        faults = explain(error, TaskEntry, lambda path: _ELSEWHERE.get(path[0], ""))
         return [
-            Problem(record.file, record.line_of(key), message) for key, message in explain(error)
+            Problem(record.file, record.line_of(str(path[0]) if path else ""), _told(path, text))
+            for path, text in faults
         ]
     folder, files, key = record.file.parent, entry.files, "files"
     pictures: list[str] = []
@@ -364,6 +294,11 @@ def to_task(record: Record) -> Task | list[Problem]:
         line=record.line,
         computer=computer,
     )
+
+
+def _told(path: Sequence[str | int], text: str) -> str:
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return f"{''.join(steps)[1:]}: {text}" if path else text
 
 
 def _unwritable(value: object) -> str:

@@ -30,7 +30,7 @@ def test_an_entry_has_the_keys_of_a_task_file(tmp_path: Path) -> None:
 
 
 def test_a_wrong_entry_is_explained(tmp_path: Path) -> None:
-    with pytest.raises(TaskFileError, match="did you mean 'references'"):
+    with pytest.raises(TaskFileError, match="did you mean references"):
         task_of({"id": "1", "prompt": "p", "answer": "r"}, tmp_path)
 
 
