@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from http import HTTPStatus
 from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit
 
 from github import Auth, Github
 from github.GithubException import RateLimitExceededExceedsMaxWait
@@ -76,7 +77,7 @@ class RetryPolicy:
     longest: float = 120.0
     """A rate limit that asks for more ends the attempt."""
     between_writes: float = 1.0
-    """GitHub's advice against its secondary limits."""
+    """GitHub's advice against its secondary limits, which only its own hosts have."""
 
 
 class Retry(GithubRetry):
@@ -214,6 +215,8 @@ def connect(
 ) -> Client:
     """Return a client; nothing is sent yet."""
     policy = policy or RetryPolicy()
+    host = urlsplit(access.api_url).hostname or ""
+    has_secondary_limits = host == urlsplit(PUBLIC_API).hostname or host.endswith(".ghe.com")
     # PyGithub prints every refusal and retry by itself; ours are errors and notes.
     logging.getLogger("github").setLevel(logging.WARNING)
     hub = Github(
@@ -233,7 +236,7 @@ def connect(
             secondary_rate_wait=min(60.0, policy.longest),
         ),
         seconds_between_requests=0,
-        seconds_between_writes=policy.between_writes,
+        seconds_between_writes=policy.between_writes if has_secondary_limits else 0,
         lazy=True,
     )
     return Client(hub, hub.get_repo(access.repository), access.repository, policy, redact)

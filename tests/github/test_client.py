@@ -276,3 +276,16 @@ def test_no_published_text_holds_a_secret(scene: Scene) -> None:
     for shown in (scene.hub.pulls, scene.hub.comments, scene.hub.checks):
         assert "•" in repr(shown)
         assert "sesame" not in repr(shown)
+
+
+@pytest.mark.parametrize(
+    ("api", "seconds"),
+    [
+        ("https://api.github.com", 1.0),
+        ("https://api.octo.ghe.com", 1.0),
+        ("https://ghe.example.org/api/v3", 0),
+    ],
+)
+def test_connect_paces_writes_where_github_has_secondary_limits(api: str, seconds: float) -> None:
+    hub = connect(Access("octo/skills", "job", api)).hub
+    assert hub.requester._Requester__seconds_between_writes == seconds  # type: ignore[attr-defined]
