@@ -8,14 +8,12 @@ from typing import Generic
 from skillopt_ci.aio import map_ordered, siblings
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.messages import fenced
-from skillopt_ci.model.types import ChatClient
-from skillopt_ci.progress import Observer, StageAdvanced, StageStarted
+from skillopt_ci.progress import StageAdvanced, StageStarted
 from skillopt_ci.prompts import library
-from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.edits import Source
 from skillopt_ci.training import replies
 from skillopt_ci.training.ask import Lost, ask, optimizer_request
-from skillopt_ci.training.modes import UpdateMode
+from skillopt_ci.training.modes import Desk, UpdateMode
 from skillopt_ci.training.replies import Item, Patch, Reflection, as_json, parse_merge
 
 _FINAL = "merge_final"
@@ -28,27 +26,22 @@ async def merge(
     *,
     mode: UpdateMode[Item],
     gradient: Gradient,
-    prompts: Prompts,
-    client: ChatClient,
-    observer: Observer,
-    meta_skill: str = "",
+    desk: Desk,
 ) -> Patch[Item]:
     """Return the one patch that the patches of ``reflections`` amount to; it may be empty.
 
     Where the model gives no usable answer, edits are put one after the other, failures first.
     """
-    failures, successes = patches_of(reflections, "failure"), patches_of(reflections, "success")
-    stable = library.joined(library.meta_skill(meta_skill), library.current_skill(skill))
-    merger = _Merger(mode, client, prompts, observer, stable, gradient.merge_batch_size)
-    observer(StageStarted("aggregate"))
+    stable = library.joined(library.meta_skill(desk.meta_skill), library.current_skill(skill))
+    merger = _Merger(mode, desk, stable, gradient.merge_batch_size)
+    desk.observer(StageStarted("aggregate"))
     async with siblings() as sides:
-        failure = sides.create_task(merger.side(failures, "failure"))
-        success = sides.create_task(merger.side(successes, "success"))
+        failure = sides.create_task(merger.side(_patches(reflections, "failure"), "failure"))
+        success = sides.create_task(merger.side(_patches(reflections, "success"), "success"))
     return await merger.final(failure.result(), success.result())
 
 
-def patches_of(reflections: Iterable[Reflection[Item]], source: Source) -> tuple[Patch[Item], ...]:
-    """Return the patches of one source that propose anything, in order."""
+def _patches(reflections: Iterable[Reflection[Item]], source: Source) -> tuple[Patch[Item], ...]:
     return tuple(
         reflection.patch
         for reflection in reflections
@@ -61,9 +54,7 @@ class _Merger(Generic[Item]):
     """What every merge call has in common; ``stable`` opens each user message."""
 
     mode: UpdateMode[Item]
-    client: ChatClient
-    prompts: Prompts
-    observer: Observer
+    desk: Desk
     stable: str
     batch_size: int
 
@@ -96,9 +87,11 @@ class _Merger(Generic[Item]):
             source=source,
         )
         if patch is None:
-            edits = [_levelled(edit, edit.merge_level or level) for edit in _all_edits(chunk)]
+            edits = [
+                replace(edit, merge_level=edit.merge_level or level) for edit in _all_edits(chunk)
+            ]
             return Patch(tuple(edits), "fallback concatenation")
-        edits = [replace(_levelled(edit, level), source_type=source) for edit in patch.edits]
+        edits = [replace(edit, merge_level=level, source_type=source) for edit in patch.edits]
         return Patch(tuple(edits), patch.reasoning)
 
     async def final(self, failure: Patch[Item], success: Patch[Item]) -> Patch[Item]:
@@ -130,20 +123,20 @@ class _Merger(Generic[Item]):
         self, prompt: str, edits: Sequence[Item], *parts: str, what: str, source: Source
     ) -> Patch[Item] | None:
         """Ask for one patch instead of ``edits``, which ``parts`` show."""
-        followed = any(edit.note_ids for edit in edits)
+        desk, followed = self.desk, any(edit.note_ids for edit in edits)
         wishes = library.merged_wishes() if followed else ""
         user = library.joined(self.stable, wishes, *parts)
         name, tokens = prompt + self.mode.prompt_suffix, self.mode.reply_tokens
         schema = replies.merge(self.mode.payload.key, final=prompt == _FINAL, wishes=followed)
-        request = optimizer_request(self.prompts, name, "merge", user, tokens, reply_schema=schema)
+        request = optimizer_request(desk.prompts, name, "merge", user, tokens, reply_schema=schema)
         reply = await ask(
-            self.client,
+            desk.client,
             request,
             lambda text: parse_merge(self.mode.payload, text, source),
             what=what,
-            observer=self.observer,
+            observer=desk.observer,
         )
-        self.observer(StageAdvanced("aggregate", what))
+        desk.observer(StageAdvanced("aggregate", what))
         return None if isinstance(reply, Lost) else _attributed(reply, edits)
 
 
@@ -159,10 +152,6 @@ def _attributed(merged: Patch[Item], edits: Iterable[Item]) -> Patch[Item]:
 def _bare(edit: Item) -> Item:
     """What an edit does, without where it comes from."""
     return replace(edit, source_type="failure", support_count=1, merge_level=0, note_ids=())
-
-
-def _levelled(edit: Item, level: int) -> Item:
-    return replace(edit, merge_level=level)
 
 
 def _all_edits(patches: Iterable[Patch[Item]]) -> tuple[Item, ...]:

@@ -1,10 +1,11 @@
 """Update modes: what analysts propose, and how the next skill is made of it."""
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Generic, Literal
 
 from skillopt_ci.config.config import Optimizer
 from skillopt_ci.messages import fenced
@@ -27,8 +28,6 @@ from skillopt_ci.training.replies import (
     as_json,
     parse_as,
 )
-
-# What the stages know of an update mode.
 
 ModeName = Literal["patch", "rewrite_from_suggestions", "full_rewrite_minibatch"]
 
@@ -67,59 +66,42 @@ class Updated:
     refused: str = ""
 
 
-class UpdateMode(Protocol[Item]):
-    """One way to propose changes and to carry them out, in all that the stages need of it."""
+class UpdateMode(ABC, Generic[Item]):
+    """One way to propose changes and to carry them out, in all that the stages need of it.
 
-    @property
-    def name(self) -> ModeName:
-        """Its name in the configuration."""
-        ...
+    Prompts' names end in ``prompt_suffix``; ``noun`` is what one proposed change is called. Replies
+    of analysts and merges have at most ``reply_tokens`` tokens.
+    """
 
-    @property
-    def prompt_suffix(self) -> str:
-        """What the names of its prompts end in."""
-        ...
-
-    @property
-    def noun(self) -> str:
-        """What one proposed change is called."""
-        ...
-
-    @property
-    def payload(self) -> Payload[Item]:
-        """How proposed changes are spelt in replies."""
-        ...
-
-    @property
-    def reply_tokens(self) -> int:
-        """The longest reply of an analyst or a merge."""
-        ...
+    name: ModeName
+    prompt_suffix: str
+    noun: str
+    payload: Payload[Item]
+    reply_tokens: int = MAX_OUTPUT_TOKENS
 
     def assignment(self, limit: int | None) -> str:
         """Return the prompt section that says how much to propose; None is no limit."""
-        ...
+        return library.budget(self.noun, limit)
 
+    @abstractmethod
     def pool_line(self, index: int, edit: Item) -> str:
         """Return one proposed change as a line of a numbered list, nothing left out."""
-        ...
 
+    @abstractmethod
     async def update(self, skill: str, edits: Sequence[Item], desk: Desk) -> Updated:
         """Make the next document of ``skill``; protected parts are not its business."""
-        ...
 
 
-# Full rewrite mode: each analyst writes a whole document, and merges make one of them.
+class FullRewriteMode(UpdateMode[SkillCandidate]):
+    """Each analyst writes a whole document, and merges make one of them."""
 
+    name = "full_rewrite_minibatch"
+    prompt_suffix = "_full_rewrite"
+    noun = "candidate"
+    payload = CANDIDATES
 
-@dataclass(frozen=True, slots=True)
-class FullRewriteMode:
-    """Whole documents, each in a reply of at most ``reply_tokens`` tokens."""
-
-    reply_tokens: int
-    name: ModeName = "full_rewrite_minibatch"
-    prompt_suffix: str = "_full_rewrite"
-    noun: str = "candidate"
-    payload: Payload[SkillCandidate] = CANDIDATES
+    def __init__(self, reply_tokens: int) -> None:
+        self.reply_tokens = reply_tokens
 
     def assignment(self, limit: int | None) -> str:
         """Return the format of the update, which is the same for any limit."""
@@ -142,29 +124,18 @@ class FullRewriteMode:
         return Updated(f"{edits[0].new_skill}\n", change_summary=edits[0].change_summary)
 
 
-# Patch mode: analysts propose changes of single places, which are applied one after the other.
+class PatchMode(UpdateMode[Edit]):
+    """Analysts propose changes of single places, which are applied one after the other."""
 
-
-@dataclass(frozen=True, slots=True)
-class PatchMode:
-    """Edits of the document."""
-
-    name: ModeName = "patch"
-    prompt_suffix: str = ""
-    noun: str = "edit"
-    payload: Payload[Edit] = EDITS
-    reply_tokens: int = MAX_OUTPUT_TOKENS
-
-    def assignment(self, limit: int | None) -> str:
-        """Return the edits' budget."""
-        return library.budget("edit", limit)
+    name = "patch"
+    prompt_suffix = ""
+    noun = "edit"
+    payload = EDITS
 
     def pool_line(self, index: int, edit: Edit) -> str:
         """Return operation, target, content and support."""
-        op, target, content = (
-            json.dumps(value, ensure_ascii=False) for value in (edit.op, edit.target, edit.content)
-        )
-        return f"[{index}] op={op} target={target} content={content} support={edit.support_count}"
+        told = _quoted(op=edit.op, target=edit.target, content=edit.content)
+        return f"[{index}] {told} support={edit.support_count}"
 
     async def update(self, skill: str, edits: Sequence[Edit], desk: Desk) -> Updated:
         """Apply the edits; no model is asked."""
@@ -172,35 +143,27 @@ class PatchMode:
         return Updated(text, reports=reports)
 
 
-# Rewrite mode: analysts suggest revisions in words, and the optimizer rewrites the document.
+class RewriteMode(UpdateMode[Suggestion]):
+    """Analysts suggest revisions in words, and the optimizer rewrites the document."""
 
+    name = "rewrite_from_suggestions"
+    prompt_suffix = "_rewrite"
+    noun = "suggestion"
+    payload = SUGGESTIONS
 
-@dataclass(frozen=True, slots=True)
-class RewriteMode:
-    """Suggestions; the rewritten document has at most ``rewrite_tokens`` tokens."""
-
-    rewrite_tokens: int
-    name: ModeName = "rewrite_from_suggestions"
-    prompt_suffix: str = "_rewrite"
-    noun: str = "suggestion"
-    payload: Payload[Suggestion] = SUGGESTIONS
-    reply_tokens: int = MAX_OUTPUT_TOKENS
-
-    def assignment(self, limit: int | None) -> str:
-        """Return the suggestions' budget."""
-        return library.budget("suggestion", limit)
+    def __init__(self, rewrite_tokens: int) -> None:
+        self._rewrite_tokens = rewrite_tokens
 
     def pool_line(self, index: int, edit: Suggestion) -> str:
         """Return kind, title, motivation, instruction, priority and support."""
-        told = {
-            "type": edit.type,
-            "title": edit.title,
-            "motivation": edit.motivation,
-            "instruction": edit.instruction,
-            "priority": edit.priority_hint,
-        }
-        values = " ".join(f"{key}={json.dumps(told[key], ensure_ascii=False)}" for key in told)
-        return f"[{index}] {values} support={edit.support_count}"
+        told = _quoted(
+            type=edit.type,
+            title=edit.title,
+            motivation=edit.motivation,
+            instruction=edit.instruction,
+            priority=edit.priority_hint,
+        )
+        return f"[{index}] {told} support={edit.support_count}"
 
     async def update(self, skill: str, edits: Sequence[Suggestion], desk: Desk) -> Updated:
         """Let the optimizer rewrite the skill by the suggestions; without any nobody is asked.
@@ -209,21 +172,24 @@ class RewriteMode:
         """
         if not edits:
             return Updated(skill)
+        listed = json.dumps([as_json(edit) for edit in edits], ensure_ascii=False, indent=2)
+        user = library.joined(
+            library.current_skill(skill),
+            library.previous_steps(desk.step_buffer),
+            library.section(
+                f"Suggestions to carry out ({len(edits)} total)", fenced(listed, "json")
+            ),
+        )
         request = optimizer_request(
             desk.prompts,
             "rewrite",
             "rewrite",
-            _assignment(skill, edits, desk.step_buffer),
-            max_output_tokens=self.rewrite_tokens,
+            user,
+            max_output_tokens=self._rewrite_tokens,
             reply_schema=replies.rewrite(),
         )
-        reply = await ask_vital(
-            desk.client,
-            request,
-            partial(parse_as, RewriteShape),
-            what="rewrite",
-            observer=desk.observer,
-        )
+        parse = partial(parse_as, RewriteShape)
+        reply = await ask_vital(desk.client, request, parse, what="rewrite", observer=desk.observer)
         if isinstance(reply, Lost):
             return Updated(skill, "skip_no_rewrite", reasoning=reply.error.message)
         return Updated(
@@ -233,16 +199,8 @@ class RewriteMode:
         )
 
 
-def _assignment(skill: str, edits: Sequence[Suggestion], step_buffer: str) -> str:
-    listed = json.dumps([as_json(edit) for edit in edits], ensure_ascii=False, indent=2)
-    return library.joined(
-        library.current_skill(skill),
-        library.previous_steps(step_buffer),
-        library.section(f"Suggestions to carry out ({len(edits)} total)", fenced(listed, "json")),
-    )
-
-
-# The update mode that the configuration names.
+def _quoted(**values: str) -> str:
+    return " ".join(f"{key}={json.dumps(text, ensure_ascii=False)}" for key, text in values.items())
 
 
 def update_mode(optimizer: Optimizer) -> UpdateMode[Any]:

@@ -18,7 +18,7 @@ from skillopt_ci.ledger.records import (
     UsageRecord,
 )
 from skillopt_ci.model.types import Usage
-from skillopt_ci.progress import StageFinished
+from skillopt_ci.progress import Observer, StageFinished
 from skillopt_ci.rollout.metrics import aggregate as mean_of
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.diff import unified_diff
@@ -35,18 +35,18 @@ from skillopt_ci.training.memory import buffered, meta_skill, steps_of_epoch
 from skillopt_ci.training.memory import render as render_buffer
 from skillopt_ci.training.modes import Desk, Updated, UpdateMode, update_mode
 from skillopt_ci.training.plan import (
+    Batch,
     StepPlan,
     analyst_budget,
     decide_learning_rate,
     edit_budget,
     lr_control,
 )
-from skillopt_ci.training.replies import Item, Patch, Reflection, Suggestion
+from skillopt_ci.training.replies import Patch, Reflection, Suggestion
 from skillopt_ci.training.review_comments import ReviewerNote, note_records, render, unheard
 from skillopt_ci.training.rollout_stage import (
-    Lesson,
+    Learned,
     WorkedBatch,
-    attempts_so_far,
     batch_record,
     learn,
     work_on,
@@ -240,56 +240,11 @@ async def propose(
     run: Run, standing: Standing, plan: StepPlan, total: int, bench: Bench
 ) -> Proposal:
     """Work out the step's candidate from the training tasks that ``plan`` names."""
-    optimizer = run.config.optimizer
+    optimizer, skill = run.config.optimizer, standing.skill
     mode, guard = update_mode(optimizer), guard_context(run, standing)
-    asks = analyst_budget(optimizer) != 0
-    heard = unheard(run.notes, standing.state) if asks else ()
-    desk = _desk(run, standing, plan, guard, bench, heard)
-    made = attempts_so_far(run, standing)
-    comparable = attempts_so_far(run, standing, comparable=True)
-    lesson = Lesson(run, standing.skill, made, comparable, mode, desk, bench)
-    worked = await work_on(
-        plan.batches,
-        # what earlier steps learnt from is read once, not in every batch
-        lambda batch, observer: learn(lesson, batch, observer, recalls=batch == plan.batches[0]),
-        run.observer,
-    )
-    if note := all_solved(plan.step, (each for one in worked for each in one.rollouts)):
-        run.observer(note)
-    choice = await _choose(run, standing.skill, plan.step, total, worked, mode, desk)
-    choice = await _race(run, standing, plan, choice, bench, desk)
-    updated = await update(
-        standing.skill, choice.selected.patch.edits, mode=mode, desk=desk, keep=choice.kept
-    )
-    run.observer(StageFinished("update", _updated_text(updated)))
-    reflections = [reflection for one in worked for reflection in one.reflections]
-    threshold = optimizer.skill_aware_consolidate_threshold
-    notes = await take_notes(standing.skill, updated.skill, reflections, threshold, desk)
-    skill = updated.skill if notes is None else with_notes(updated.skill, notes.appendix)
-    record = proposal_record(
-        worked,
-        choice,
-        replace(updated, skill=skill),
-        notes,
-        heard if reflections else (),
-        mode=mode,
-        before=standing.skill,
-        config_sha256=run.config_sha256,
-        usage=bench.meter.usage_by_stage(),
-    )
-    return Proposal(skill, publishable(record, guard))
-
-
-def _desk(
-    run: Run,
-    standing: Standing,
-    plan: StepPlan,
-    guard: GuardContext,
-    bench: Bench,
-    heard: Sequence[ReviewerNote],
-) -> Desk:
-    earlier = [buffered(record) for record in steps_of_epoch(run, standing, plan.epoch)]
-    return Desk(
+    heard = unheard(run.notes, standing.state) if analyst_budget(optimizer) != 0 else ()
+    earlier = map(buffered, steps_of_epoch(run, standing, plan.epoch))
+    desk = Desk(
         client=bench.client,
         prompts=run.prompts,
         observer=run.observer,
@@ -299,81 +254,52 @@ def _desk(
         refuse=partial(refuse_document, context=guard),
     )
 
+    async def learn_from(batch: Batch, observer: Observer) -> Learned:
+        # what earlier steps learnt from is read once, not in every batch
+        recalls = batch == plan.batches[0]
+        at_work = replace(desk, observer=observer)
+        return await learn(run, standing, batch, mode, at_work, bench, recalls=recalls)
 
-async def _choose(
-    run: Run,
-    skill: str,
-    step: int,
-    total: int,
-    worked: Sequence[WorkedBatch],
-    mode: UpdateMode[Any],
-    desk: Desk,
-) -> Choice:
-    """Aggregate what the analysts propose, and select from it within the learning rate."""
-    reflections = [reflection for one in worked for reflection in one.reflections]
-    merged = await merge(
-        skill,
-        reflections,
-        mode=mode,
-        gradient=run.config.gradient,
-        prompts=desk.prompts,
-        client=desk.client,
-        observer=desk.observer,
-        meta_skill=desk.meta_skill,
-    )
-    desk.observer(StageFinished("aggregate", f"{plural(len(merged.edits), mode.noun)} left"))
+    worked = await work_on(plan.batches, learn_from, run.observer)
     rollouts = [rollout for one in worked for rollout in one.rollouts]
-    rate = await _learning_rate(run, skill, rollouts, merged, mode, desk)
-    control = lr_control(run.config.optimizer)
-    budget = edit_budget(run.config.optimizer, step, total) if control == "fixed" else None
-    limit = pool_size(run.config, budget) if rate is None else rate.learning_rate
-    return Choice(merged, limit, rate, await _select(skill, merged, limit, mode, desk))
-
-
-async def _race(
-    run: Run,
-    standing: Standing,
-    plan: StepPlan,
-    choice: Choice,
-    bench: Bench,
-    desk: Desk,
-) -> Choice:
-    selected = choice.selected
-    patch, found = await try_edits(run, standing, plan, selected.patch, bench, desk)
-    return replace(choice, selected=replace(selected, patch=patch), race=found)
-
-
-async def _learning_rate(
-    run: Run,
-    skill: str,
-    rollouts: Sequence[Rollout],
-    merged: Patch[Item],
-    mode: UpdateMode[Item],
-    desk: Desk,
-) -> LearningRateRecord | None:
-    """The optimizer's own choice, where it has one."""
-    if not merged.edits or lr_control(run.config.optimizer) != "autonomous":
-        return None
-    return await decide_learning_rate(skill, merged.edits, mean_of(rollouts), mode=mode, desk=desk)
-
-
-async def _select(
-    skill: str, merged: Patch[Item], limit: int | None, mode: UpdateMode[Item], desk: Desk
-) -> Selected[Item]:
-    chosen = await select(
-        skill,
-        merged,
-        limit,
-        mode=mode,
-        prompts=desk.prompts,
-        client=desk.client,
-        observer=desk.observer,
-        meta_skill=desk.meta_skill,
-    )
+    reflections = [reflection for one in worked for reflection in one.reflections]
+    if note := all_solved(plan.step, rollouts):
+        run.observer(note)
+    merged = await merge(skill, reflections, mode=mode, gradient=run.config.gradient, desk=desk)
+    run.observer(StageFinished("aggregate", f"{plural(len(merged.edits), mode.noun)} left"))
+    control, rate, limit = lr_control(optimizer), None, None
+    if control == "autonomous" and merged.edits:
+        means = mean_of(rollouts)
+        rate = await decide_learning_rate(skill, merged.edits, means, mode=mode, desk=desk)
+        limit = rate.learning_rate
+    else:
+        if control == "fixed":
+            limit = edit_budget(optimizer, plan.step, total)
+        limit = pool_size(run.config, limit)
+    selected = await select(skill, merged, limit, mode=mode, desk=desk)
     most = "without limit" if limit is None else f"of at most {limit}"
-    count = plural(len(chosen.patch.edits), mode.noun)
-    desk.observer(StageFinished("select", f"{count} {most}"))
-    return chosen
+    count = plural(len(selected.patch.edits), mode.noun)
+    run.observer(StageFinished("select", f"{count} {most}"))
+    patch, race = await try_edits(run, standing, plan, selected.patch, bench, desk)
+    choice = Choice(merged, limit, rate, replace(selected, patch=patch), race)
+    updated = await update(skill, patch.edits, mode=mode, desk=desk, keep=choice.kept)
+    run.observer(StageFinished("update", _updated_text(updated)))
+    threshold = optimizer.skill_aware_consolidate_threshold
+    notes = await take_notes(skill, updated.skill, reflections, threshold, desk)
+    if notes is not None:
+        updated = replace(updated, skill=with_notes(updated.skill, notes.appendix))
+    record = proposal_record(
+        worked,
+        choice,
+        updated,
+        notes,
+        heard if reflections else (),
+        mode=mode,
+        before=skill,
+        config_sha256=run.config_sha256,
+        usage=bench.meter.usage_by_stage(),
+    )
+    return Proposal(updated.skill, publishable(record, guard))
 
 
 def _updated_text(updated: Updated) -> str:

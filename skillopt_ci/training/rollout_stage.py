@@ -3,7 +3,7 @@
 import random
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic
+from typing import Any
 
 from skillopt_ci.aio import begun, map_ordered
 from skillopt_ci.ledger.records import BatchRecord
@@ -15,7 +15,6 @@ from skillopt_ci.progress import (
     StageFinished,
     StageStarted,
 )
-from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.metrics import aggregate as mean_of
 from skillopt_ci.rollout.runner import refuse_too_many_errors
 from skillopt_ci.rollout.types import Rollout
@@ -69,51 +68,57 @@ async def recall(run: Run, skill: str, made: Made, most: int, bench: Bench) -> t
     return await roll_out_numbered(bench.runner, chosen, skill, stage="rollout")
 
 
-@dataclass(frozen=True, slots=True)
-class Lesson(Generic[Item]):
-    """What the batches of a step are worked on with.
-
-    ``made`` are earlier attempts under ``skill``; analysts may read those that are ``comparable``.
-    """
-
-    run: Run
-    skill: str
-    made: Made
-    comparable: Made
-    mode: UpdateMode[Item]
-    desk: Desk
-    bench: Bench
+#: A batch's rollouts, and what the analysts made of them.
+Learned = tuple[Sequence[Rollout], Sequence[Reflection[Any]]]
 
 
 async def learn(
-    lesson: Lesson[Item], batch: Batch, observer: Observer, *, recalls: bool
-) -> tuple[tuple[Rollout, ...], tuple[Reflection[Item], ...]]:
+    run: Run,
+    standing: Standing,
+    batch: Batch,
+    mode: UpdateMode[Any],
+    desk: Desk,
+    bench: Bench,
+    *,
+    recalls: bool,
+) -> Learned:
     """Attempt the tasks of ``batch`` and reflect on them; the attempts are in its order.
 
     Analysts read the attempts in an order that the batch's seed gives, in which they begin as
     well: so the first minibatch is complete long before the last attempt. With ``recalls`` they
     read earlier attempts too, before these.
     """
-    runner = lesson.bench.runner
-    attempts = next_rounds(dealt(batch), lesson.made, runner.attempts)
+    config, skill, observer, runner = run.config, standing.skill, desk.observer, bench.runner
+    attempts = next_rounds(dealt(batch), attempts_so_far(run, standing), runner.attempts)
     arrivals = Arrivals(
         (one.task.id, number)
         for one in attempts
         for number in round_of(one.number, runner.attempts)
     )
 
+    def done(rollout: Rollout) -> None:
+        arrivals.came(rollout)
+        observer(StageAdvanced("rollout", rollout.task_id))
+
     async def roll_out(_: int) -> tuple[Rollout, ...]:
         with arrivals.complete():
-            return await _roll_out(lesson, attempts, arrivals.came, observer)
+            observer(StageStarted("rollout", len(attempts) * runner.attempts))
+            made = await roll_out_numbered(runner, attempts, skill, stage="rollout", done=done)
+            refuse_too_many_errors(made, config.evaluation.max_error_rate, "training")
+            means = mean_of(made)
+            observer(StageFinished("rollout", score_text(means.hard, means.n)))
+            return made
 
     async def remember(most: int) -> tuple[Rollout, ...]:
-        return await recall(lesson.run, lesson.skill, lesson.comparable, most, lesson.bench)
+        comparable = attempts_so_far(run, standing, comparable=True) if most > 0 else ()
+        return await recall(run, skill, comparable, most, bench)
 
-    room = lesson.run.config.gradient.evidence - len(attempts) * runner.attempts
+    room = config.gradient.evidence - len(attempts) * runner.attempts
     async with begun(roll_out) as rolling, begun(remember) as recalling:
         rolling.begin(batch.seed)
         earlier = recalling.result(room if recalls else 0)
-        reflections = await _reflect(lesson, batch, _after(earlier, arrivals), observer)
+        readable = _after(earlier, arrivals)
+        reflections = await _reflect(run, skill, batch, readable, mode, desk)
         rollouts = await rolling.result(batch.seed)
     places = {task.id: number for number, task in enumerate(batch.tasks)}
     return tuple(sorted(rollouts, key=lambda one: places[one.task_id])), reflections
@@ -135,82 +140,49 @@ async def _after(
         yield rollout
 
 
-async def _roll_out(
-    lesson: Lesson[Item],
-    attempts: Sequence[Numbered],
-    came: Callable[[Rollout], None],
-    observer: Observer,
-) -> tuple[Rollout, ...]:
-    runner, limit = lesson.bench.runner, lesson.run.config.evaluation.max_error_rate
-
-    def done(rollout: Rollout) -> None:
-        came(rollout)
-        observer(StageAdvanced("rollout", rollout.task_id))
-
-    observer(StageStarted("rollout", len(attempts) * runner.attempts))
-    rollouts = await roll_out_numbered(runner, attempts, lesson.skill, stage="rollout", done=done)
-    refuse_too_many_errors(rollouts, limit, "training")
-    means = mean_of(rollouts)
-    observer(StageFinished("rollout", score_text(means.hard, means.n)))
-    return rollouts
-
-
 async def _reflect(
-    lesson: Lesson[Item], batch: Batch, rollouts: AsyncIterable[Rollout], observer: Observer
-) -> tuple[Reflection[Item], ...]:
-    there = lesson.run.environment
-    if there is not None and there.reflects:
-        found = await _reflect_there(lesson, there, batch, rollouts, observer)
-    else:
-        found = await _analysed(lesson, rollouts, observer)
-    found = screened(found, lesson.skill, lesson.desk.refuse, observer)
-    edits = sum(len(one.patch.edits) for one in found)
-    observer(StageFinished("reflect", f"{plural(edits, lesson.mode.noun)} proposed"))
-    return found
-
-
-async def _reflect_there(
-    lesson: Lesson[Item],
-    there: Environment,
+    run: Run,
+    skill: str,
     batch: Batch,
     rollouts: AsyncIterable[Rollout],
-    observer: Observer,
+    mode: UpdateMode[Item],
+    desk: Desk,
 ) -> tuple[Reflection[Item], ...]:
-    """What the environment itself makes of a whole batch, once that is there."""
-    config = lesson.run.config
-    return await reflect_there(
-        there,
-        [one async for one in rollouts],
-        lesson.skill,
-        mode=lesson.mode,
-        gradient=config.gradient,
-        learning_rate=analyst_budget(config.optimizer),
-        seed=batch.seed,
-        desk=replace(lesson.desk, observer=observer),
-        notes_from=notes_from(config.optimizer),
-    )
-
-
-async def _analysed(
-    lesson: Lesson[Item], rollouts: AsyncIterable[Rollout], observer: Observer
-) -> tuple[Reflection[Item], ...]:
-    """What our analysts make of the attempts, a minibatch as soon as it is complete."""
-    run, config = lesson.run, lesson.run.config
-    return await reflect(
-        rollouts,
-        {task.id: task for task in run.splits.train},
-        lesson.skill,
-        mode=lesson.mode,
-        gradient=config.gradient,
-        learning_rate=analyst_budget(config.optimizer),
-        desk=replace(lesson.desk, observer=observer),
-        notes_from=notes_from(config.optimizer),
-    )
+    """What the environment itself makes of the whole batch, or our analysts of minibatches."""
+    gradient, optimizer = run.config.gradient, run.config.optimizer
+    budget, notes = analyst_budget(optimizer), notes_from(optimizer)
+    if run.environment is not None and run.environment.reflects:
+        reflections = await reflect_there(
+            run.environment,
+            [one async for one in rollouts],
+            skill,
+            mode=mode,
+            gradient=gradient,
+            learning_rate=budget,
+            seed=batch.seed,
+            desk=desk,
+            notes_from=notes,
+        )
+    else:
+        reflections = await reflect(
+            rollouts,
+            {task.id: task for task in run.splits.train},
+            skill,
+            mode=mode,
+            gradient=gradient,
+            learning_rate=budget,
+            desk=desk,
+            notes_from=notes,
+        )
+    reflections = screened(reflections, skill, desk.refuse, desk.observer)
+    edits = sum(len(one.patch.edits) for one in reflections)
+    desk.observer(StageFinished("reflect", f"{plural(edits, mode.noun)} proposed"))
+    return reflections
 
 
 # Accumulate: the batches of a step are worked on at the same time, and keep their order.
 
-Work = Callable[[Batch, Observer], Awaitable[tuple[Sequence[Rollout], Sequence[Reflection[Any]]]]]
+Work = Callable[[Batch, Observer], Awaitable[Learned]]
 
 
 @dataclass(frozen=True, slots=True)

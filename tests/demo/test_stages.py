@@ -124,9 +124,7 @@ def test_merges_understand_the_patches(optimizer: Overheard) -> None:
             found,
             mode=PatchMode(),
             gradient=Gradient(),
-            prompts=PROMPTS,
-            client=optimizer,
-            observer=silent,
+            desk=Desk(optimizer, PROMPTS, silent),
         )
     )
     assert [edit.support for edit in read_proposals(optimizer.prompt(), "content")] == [3, 3]
@@ -143,9 +141,7 @@ def test_the_final_merge_understands_both_groups(optimizer: Overheard) -> None:
             found,
             mode=PatchMode(),
             gradient=Gradient(),
-            prompts=PROMPTS,
-            client=optimizer,
-            observer=silent,
+            desk=Desk(optimizer, PROMPTS, silent),
         )
     )
     assert [edit.source_type for edit in merged.edits] == ["failure", "success"]
@@ -159,9 +155,7 @@ def test_rankings_understand_the_pool(optimizer: Overheard) -> None:
             Patch(pool),
             2,
             mode=PatchMode(),
-            prompts=PROMPTS,
-            client=optimizer,
-            observer=silent,
+            desk=Desk(optimizer, PROMPTS, silent),
         )
     )
     entries, limit = read_ranking(optimizer.prompt())
@@ -192,9 +186,7 @@ def test_documents_are_understood_from_analyst_to_merge(optimizer: Overheard) ->
         found,
         mode=mode,
         gradient=Gradient(),
-        prompts=PROMPTS,
-        client=optimizer,
-        observer=silent,
+        desk=Desk(optimizer, PROMPTS, silent),
     )
     (candidate,) = _run(work).edits
     assert candidate.change_summary

@@ -13,7 +13,7 @@ from skillopt_ci.progress import Event, Note, Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.edits import Edit, Source
 from skillopt_ci.training.aggregate import merge
-from skillopt_ci.training.modes import FullRewriteMode, PatchMode, RewriteMode
+from skillopt_ci.training.modes import Desk, FullRewriteMode, PatchMode, RewriteMode
 from skillopt_ci.training.replies import Patch, Reflection, SkillCandidate, Suggestion
 
 Scripted = Callable[..., Any]
@@ -62,10 +62,7 @@ def merged(prompts: Prompts, observer: Observer) -> Merged:
             reflections,
             mode=more.pop("mode", PatchMode()),
             gradient=Gradient(**options),
-            prompts=prompts,
-            client=client,
-            observer=observer,
-            **more,
+            desk=Desk(client, prompts, observer, **more),
         )
         return asyncio.run(call)
 

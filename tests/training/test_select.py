@@ -9,7 +9,7 @@ from skillopt_ci.model.types import ModelUnavailable
 from skillopt_ci.progress import Event, Note, Observer, StageStarted
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.edits import Edit
-from skillopt_ci.training.modes import PatchMode, RewriteMode, UpdateMode
+from skillopt_ci.training.modes import Desk, PatchMode, RewriteMode, UpdateMode
 from skillopt_ci.training.replies import Patch, Suggestion
 from skillopt_ci.training.select import Selected, select
 
@@ -34,10 +34,7 @@ def selected(prompts: Prompts, observer: Observer) -> Select:
             patch,
             budget,
             mode=mode,
-            prompts=prompts,
-            client=client,
-            observer=observer,
-            meta_skill=meta_skill,
+            desk=Desk(client, prompts, observer, meta_skill=meta_skill),
         )
         return asyncio.run(call)
 
