@@ -35,7 +35,7 @@ from skillopt_ci.messages import Message
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import open_models
 from skillopt_ci.model.call_key import base_url_of
-from skillopt_ci.model.keys import api_key, key_variable, resolved_key_values
+from skillopt_ci.model.keys import api_key, resolved_key_values
 from skillopt_ci.model.prices import tariff_of
 from skillopt_ci.model.types import ChatReply, ChatRequest, Role
 from skillopt_ci.program import visible_environ
@@ -215,7 +215,7 @@ def _key_source(config: ModelRole) -> str:
     """Where the key comes from, never the key."""
     if config.api_key_file:
         return f"key in the file {config.api_key_file}"
-    variable = key_variable(config)
+    variable = config.key_variable
     return f"key in {variable}" if variable else "no key"
 
 

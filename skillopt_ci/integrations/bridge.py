@@ -4,7 +4,7 @@ import io
 import json
 import tarfile
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 from skillopt_ci.errors import EnvironmentFailure
 from skillopt_ci.integrations.endpoint import Conversation, Endpoint
-from skillopt_ci.model.types import ChatClient, Role
+from skillopt_ci.model.types import ChatClient
 from skillopt_ci.program import visible_environ
 from skillopt_ci.rollout.environment import Environment, Parts
 from skillopt_ci.rollout.solver import Solver, Workplace
@@ -28,17 +28,12 @@ _RESULT = "result.json"
 
 @dataclass(frozen=True, slots=True)
 class BridgeSolver:
-    """Has each attempt made by the worker, whose model calls are answered by ``client``.
-
-    ``job_of`` says what the worker is to do for a task.
-    """
+    """Has each attempt made by the environment's worker, with ``client`` as its models."""
 
     name: str
     facts: Mapping[str, object]
-    worker: Worker
-    endpoint: Endpoint
+    environment: "BridgeEnvironment"
     client: ChatClient
-    job_of: Callable[[Task, Workplace], Mapping[str, object]]
 
     @property
     def needs_computer(self) -> bool:
@@ -54,13 +49,8 @@ class BridgeSolver:
     ) -> AsyncIterator[Step | Attempt]:
         """Let the other tool attempt ``task``."""
         talk = Conversation(self.client, place.stage, place.attempt)
-
-        async def work(token: str) -> dict[str, Any]:
-            reached = {"base_url": self.endpoint.base_url, "token": token}
-            job = {**self.job_of(task, place), **reached, "skill": as_read(skill)}
-            return await self.worker.attempt(job)
-
-        async with aclosing(talk.hold(self.endpoint, work)) as steps:  # type: ignore[type-var]
+        job = {**self.environment.job(task, place), "skill": as_read(skill)}
+        async with aclosing(self.environment.run_job(job, talk)) as steps:  # type: ignore[type-var]
             async for step in steps:
                 yield step
         result = talk.result or {}
@@ -80,17 +70,22 @@ class BridgeSolver:
 class BridgeEnvironment(Environment):
     """An environment whose tasks and attempts are those of another tool.
 
-    The worker and the endpoint start with the first use and end with :meth:`close`.
+    The worker sees the variables ``visible`` of ``environ``. Worker and endpoint start with the
+    first use and end with :meth:`close`.
     """
 
     kind: ClassVar[str]
     module: ClassVar[str]
 
     def __init__(
-        self, options: Mapping[str, object], root: Path, environ: Mapping[str, str]
+        self,
+        options: Mapping[str, object],
+        root: Path,
+        environ: Mapping[str, str],
+        visible: Collection[str],
     ) -> None:
         super().__init__(options, root)
-        self._environ = environ
+        self._environ = visible_environ(environ, visible)
         self._worker: Worker | None = None
         self._endpoint: Endpoint | None = None
 
@@ -98,11 +93,6 @@ class BridgeEnvironment(Environment):
     def code(self) -> Literal["confined"]:
         """Where its code meets answers: in the worker."""
         return "confined"
-
-    @property
-    @abstractmethod
-    def env(self) -> tuple[str, ...]:
-        """Names of the environment variables that the worker may see."""
 
     @abstractmethod
     def job(self, task: Task, place: Workplace) -> Mapping[str, object]:
@@ -117,48 +107,27 @@ class BridgeEnvironment(Environment):
         """The worker; raises UsageError if the other tool cannot load what it is to load."""
         if self._worker is None:
             self._worker = Worker(
-                self.module,
-                self.options,
-                self.root,
-                visible_environ(self._environ, self.env),
-                f"environment {self.kind}",
+                self.module, self.options, self.root, self._environ, f"environment {self.kind}"
             )
         return self._worker
 
     def solver(self, parts: Parts) -> Solver:
         """Return what lets the other tool attempt tasks."""
-        return BridgeSolver(
-            self.kind, self.identity(), self.worker, self.endpoint, parts.client, self.job
-        )
+        return BridgeSolver(self.kind, self.identity(), self, parts.client)
 
-    @property
-    def endpoint(self) -> Endpoint:
-        """Where the other tool finds the run's models."""
-        if self._endpoint is None:
-            self._endpoint = Endpoint()
-        return self._endpoint
-
-    async def ask_worker(
-        self,
-        job: Mapping[str, object],
-        client: ChatClient,
-        stage: str,
-        roles: Collection[Role],
-    ) -> dict[str, Any]:
-        """Have the worker do ``job``, lent the models of these ``roles``; calls are of ``stage``.
+    async def run_job(self, job: Mapping[str, object], talk: Conversation) -> AsyncIterator[Step]:
+        """Have the worker do ``job``, with the models of ``talk``, which takes the result.
 
         Raises :class:`EnvironmentFailure` if it fails, and what the models raise.
         """
-        talk = Conversation(client, stage, 0, roles)
+        endpoint = self._endpoint = self._endpoint or Endpoint()
 
         async def work(token: str) -> dict[str, Any]:
-            reached = {"base_url": self.endpoint.base_url, "token": token}
-            return await self.worker.attempt({**job, **reached})
+            return await self.worker.attempt({**job, "base_url": endpoint.base_url, "token": token})
 
-        async with aclosing(talk.hold(self.endpoint, work)) as steps:  # type: ignore[type-var]
-            async for _ in steps:
-                pass  # the models' answers are enough
-        return talk.result or {}
+        async with aclosing(talk.hold(endpoint, work)) as steps:  # type: ignore[type-var]
+            async for step in steps:
+                yield step
 
     async def grade(self, task: Task, attempt: Attempt, parts: Parts) -> Score:
         """Return the other tool's own grade: it was given with the attempt."""

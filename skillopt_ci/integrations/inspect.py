@@ -44,12 +44,7 @@ class InspectEnvironment(BridgeEnvironment):
     ) -> None:
         require("inspect_ai", "inspect")
         self._read = read_options(InspectOptions, options, self.kind)
-        super().__init__(options, root, environ)
-
-    @property
-    def env(self) -> tuple[str, ...]:
-        """Names of the environment variables that the worker may see."""
-        return self._read.env
+        super().__init__(options, root, environ, self._read.env)
 
     def tasks(self, split: Split) -> tuple[Task, ...]:
         """Return the samples of a split as tasks."""

@@ -13,16 +13,11 @@ NO_KEY = "none"
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 
 
-def key_variable(config: ModelRole) -> str | None:
-    """Name of the variable that holds the role's key, None for a server that asks for none."""
-    return config.key_variable
-
-
 def required_variable(config: ModelRole) -> str | None:
     """Name of the variable without which no call can succeed, None if there is none."""
     if config.api_key_file or (config.preset.key_optional and not config.api_key_env):
         return None
-    return key_variable(config)
+    return config.key_variable
 
 
 def api_key(
@@ -34,7 +29,7 @@ def api_key(
     """
     if config.api_key_file is not None:
         return _key_in_file(section, config.api_key_file, environ, root)
-    variable = key_variable(config)
+    variable = config.key_variable
     if variable is None:
         return NO_KEY
     value = environ.get(variable, "").strip()

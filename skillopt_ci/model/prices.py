@@ -1,8 +1,7 @@
 """What calls cost: by the configuration's own price, else by a maintained table, else unknown."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal
 
 from skillopt_ci.config.models import ModelRole, Models, Price
@@ -10,20 +9,10 @@ from skillopt_ci.model.types import Usage
 
 Source = Literal["configuration", "table", "simulated", "unknown"]
 
-#: Providers that the table knows, by our names.
-_TABLE_NAMES: Mapping[str, str] = MappingProxyType(
-    {
-        "anthropic": "anthropic",
-        "azure": "azure",
-        "deepseek": "deepseek",
-        "gemini": "google",
-        "groq": "groq",
-        "minimax": "minimax",
-        "mistral": "mistral",
-        "openai": "openai",
-        "openrouter": "openrouter",
-        "together": "together",
-    }
+#: Providers that the table knows, by our names; Gemini is Google's there.
+_IN_TABLE = (
+    *("anthropic", "azure", "deepseek", "gemini", "groq", "minimax", "mistral", "openai"),
+    *("openrouter", "together"),
 )
 #: The protocol of this one is spoken by others: at another address it says nothing of the price.
 _COMPATIBLE = "openai"
@@ -104,10 +93,12 @@ def _from_table(config: ModelRole) -> Tariff | None:
 
 def _places(config: ModelRole) -> list[tuple[str | None, str | None]]:
     """Where the table may know the model: at the address, then under the provider's name."""
-    name = _TABLE_NAMES.get(config.provider)
-    by_address = [(None, config.base_url)] if config.base_url else []
-    named = name is not None and not (config.base_url and config.provider == _COMPATIBLE)
-    return [*by_address, *([(name, None)] if named else [])]
+    places: list[tuple[str | None, str | None]] = []
+    if config.base_url:
+        places.append((None, config.base_url))
+    if config.provider in _IN_TABLE and not (config.base_url and config.provider == _COMPATIBLE):
+        places.append(("google" if config.provider == "gemini" else config.provider, None))
+    return places
 
 
 def _priced_by(provider: str, model: str) -> Callable[[Usage], float | None]:

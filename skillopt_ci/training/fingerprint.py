@@ -20,7 +20,7 @@ from skillopt_ci.config.scorers import (
     WeightedScorer,
 )
 from skillopt_ci.confinement import confine, withhold
-from skillopt_ci.model.keys import key_variable, resolved_key_values, secret_values
+from skillopt_ci.model.keys import resolved_key_values, secret_values
 from skillopt_ci.model.types import ChatReply, ChatRequest
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.computer_pool import ComputerPool
@@ -191,7 +191,7 @@ def keep_secrets(config: Config, root: Path, environ: Mapping[str, str]) -> None
     """See to it that programs which this configuration starts reach no secret of ours."""
     models = config.model
     roles = [one for one in (models.target, models.optimizer, models.judge) if one]
-    withhold(filter(None, map(key_variable, roles)))
+    withhold(filter(None, (role.key_variable for role in roles)))
     home = Path(environ.get("HOME") or "/nonexistent")
     names = [role.api_key_file for role in roles if role.api_key_file]
     hidden = [home / name[2:] if name.startswith("~/") else root / name for name in names]

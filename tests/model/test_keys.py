@@ -9,7 +9,6 @@ from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.keys import (
     api_key,
-    key_variable,
     redact,
     required_variable,
     resolved_key_values,
@@ -32,7 +31,7 @@ def config(**changes: Any) -> ModelRole:
     ],
 )
 def test_openai_s_key_goes_to_openai_alone(changes: dict[str, Any], variable: str | None) -> None:
-    assert key_variable(config(**changes)) == variable
+    assert config(**changes).key_variable == variable
 
 
 def test_a_key_is_read_without_the_space_around_it() -> None:

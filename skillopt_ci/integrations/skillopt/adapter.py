@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ from pydantic import Field
 from skillopt_ci.config.base import Section
 from skillopt_ci.environments.api import read_options, require
 from skillopt_ci.integrations.bridge import BridgeEnvironment, checked_share, unpacked
+from skillopt_ci.integrations.endpoint import Conversation
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatClient, Role
 from skillopt_ci.rollout.environment import Reflecting, Split
@@ -22,10 +24,8 @@ from skillopt_ci.tasks.task import Task
 
 # A batch of rollouts as SkillOpt's ``reflect`` expects it: rows, files, and its settings.
 
-Files = Mapping[str, str]
 
-
-def reflection_job(asked: Reflecting) -> Mapping[str, object]:
+def _reflection_job(asked: Reflecting) -> Mapping[str, object]:
     """What the worker is to do: ``reflect`` on the rollouts, with the settings of the run."""
     rows, files = _evidence(asked.rollouts)
     gradient = asked.gradient
@@ -51,50 +51,40 @@ def reflection_job(asked: Reflecting) -> Mapping[str, object]:
 
 
 def _evidence(rollouts: Sequence[Rollout]) -> tuple[list[dict[str, object]], dict[str, str]]:
-    """Rows and files of all ``rollouts``; of several attempts at an item each has an id of its own.
+    """The adapter's own rows and files, or what we know where it left none (a refusal, a limit).
 
-    Attempts are told apart by a number behind the id, from the second one on.
+    Attempts at one item are told apart by a number behind the id, from the second one on.
     """
     rows, files, seen = list[dict[str, object]](), dict[str, str](), Counter[str]()
     for rollout in rollouts:
-        seen[rollout.task_id] += 1
-        number = seen[rollout.task_id]
-        name = rollout.task_id if number == 1 else f"{rollout.task_id}~{number}"
-        row, own = _told(rollout)
-        rows.append({**row, "id": name})
-        for path, text in own.items():
-            within = path.removeprefix(f"{rollout.task_id}/")
+        task = rollout.task_id
+        seen[task] += 1
+        name = task if seen[task] == 1 else f"{task}~{seen[task]}"
+        try:
+            left = unpacked(rollout.artifacts)
+        except GraderError:
+            left = {}
+        if "row" not in left:
+            row = {
+                "hard": rollout.hard,
+                "soft": rollout.soft,
+                "fail_reason": rollout.reason,
+                "task_type": rollout.task_type,
+                "n_turns": rollout.n_turns,
+                "predicted_answer": rollout.answer,
+            }
+            said = [
+                {"role": message.role, "content": message.content}
+                for message in rollout.messages
+                if message.role != "system"
+            ]
+            # as ASCII: it is read with the locale's encoding there
+            left = {"row": row, "files": {f"{task}/conversation.json": json.dumps(said)}}
+        rows.append({**left["row"], "id": name})
+        for path, text in left["files"].items():
+            within = path.removeprefix(f"{task}/")
             files[path if within == path else f"{name}/{within}"] = text
     return rows, files
-
-
-def _told(rollout: Rollout) -> tuple[Mapping[str, object], Files]:
-    """The adapter's own row and files, or what we know where it left none (a refusal, a limit)."""
-    left = _left(rollout.artifacts)
-    if "row" in left:
-        return left["row"], left["files"]
-    row = {
-        "hard": rollout.hard,
-        "soft": rollout.soft,
-        "fail_reason": rollout.reason,
-        "task_type": rollout.task_type,
-        "n_turns": rollout.n_turns,
-        "predicted_answer": rollout.answer,
-    }
-    # read with the locale's encoding there
-    talk = json.dumps([_said(one) for one in rollout.messages if one.role != "system"])
-    return row, {f"{rollout.task_id}/conversation.json": talk}
-
-
-def _left(artifacts: bytes) -> Mapping[str, Any]:
-    try:
-        return unpacked(artifacts)
-    except GraderError:
-        return {}
-
-
-def _said(message: Message) -> dict[str, str]:
-    return {"role": message.role, "content": message.content}
 
 
 class SkillOptOptions(Section):
@@ -126,12 +116,7 @@ class SkillOptEnvironment(BridgeEnvironment):
     ) -> None:
         require("skillopt", "skillopt")
         self._read = read_options(SkillOptOptions, options, self.kind)
-        super().__init__(options, root, environ)
-
-    @property
-    def env(self) -> tuple[str, ...]:
-        """Names of the environment variables that the worker may see."""
-        return self._read.env
+        super().__init__(options, root, environ, self._read.env)
 
     def tasks(self, split: Split) -> tuple[Task, ...]:
         """Return the items of a split as tasks."""
@@ -160,8 +145,11 @@ class SkillOptEnvironment(BridgeEnvironment):
         self, asked: Reflecting, client: ChatClient
     ) -> Sequence[Mapping[str, object]]:
         """Return the patches of the adapter's own ``reflect``."""
-        result = await self.ask_worker(reflection_job(asked), client, "analyst", (Role.OPTIMIZER,))
-        patches: list[Mapping[str, object]] = result["patches"]
+        talk = Conversation(client, "analyst", 0, (Role.OPTIMIZER,))
+        async with aclosing(self.run_job(_reflection_job(asked), talk)) as steps:  # type: ignore[type-var]
+            async for _ in steps:
+                pass  # the models' answers are enough
+        patches: list[Mapping[str, object]] = (talk.result or {})["patches"]
         return patches
 
     def identity(self) -> Mapping[str, object]:
