@@ -29,6 +29,7 @@ from skillopt_ci.config.yaml import (
     parse_yaml,
     plain,
     reading_order,
+    without,
 )
 from skillopt_ci.errors import ConfigError
 
@@ -219,14 +220,13 @@ def without_retired(tree: Node) -> tuple[Node, tuple[Problem, ...]]:
     """``tree`` without retired keys and values, and a warning for each."""
     warnings = []
     for (section, key), why in _RETIRED.items():
-        found = tree.value.get(section) if isinstance(tree.value, dict) else None
-        if found is None or not isinstance(found.value, dict) or key not in found.value:
+        around = tree.entries.get(section)
+        if around is None or key not in around.entries:
             continue
-        node = found.value[key]
+        node = around.entries[key]
         if key == "ahead" and node.value != "likely":
             continue
-        rest = {name: value for name, value in found.value.items() if name != key}
-        tree = Node({**tree.value, section: Node(rest, found.mark)}, tree.mark)  # type: ignore[dict-item]
+        tree = replace(tree, value={**tree.entries, section: without(around, key)})
         warnings.append(Problem(node.mark, f"{section}.{key}", f"retired and ignored: {why}"))
     return tree, tuple(warnings)
 

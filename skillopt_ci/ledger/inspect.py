@@ -41,11 +41,6 @@ def resolve(ledger: Ledger, name: str) -> str | None:
     return result.text if result.status == 0 else None
 
 
-def parents(ledger: Ledger, commit: str) -> tuple[str, ...]:
-    """The parents of ``commit``, first one first."""
-    return ledger.log(commit, limit=1)[0].parents
-
-
 def runs(start: Path) -> tuple[str, ...]:
     """The names of the runs that have a branch or a folder in the repository around ``start``.
 

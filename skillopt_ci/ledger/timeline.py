@@ -1,7 +1,7 @@
 """The history told forwards: the current and the best skill after each event."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from skillopt_ci.ledger.records import HistoryEntry
 
@@ -25,39 +25,25 @@ class Moment:
 
 def timeline(history: Sequence[HistoryEntry]) -> Iterator[Moment]:
     """Yield one moment per event, oldest first."""
-    before: Moment | None = None
+    now: Moment | None = None
     for entry in history:
-        before = _first(entry) if before is None else _next(before, entry)
-        yield before
-
-
-def _first(entry: HistoryEntry) -> Moment:
-    return Moment(entry, entry.score_after, "initial", entry.best_score, entry.step, "initial")
-
-
-def _next(before: Moment, entry: HistoryEntry) -> Moment:
-    now = replace(before, entry=entry)
-    if entry.kind == "measure":
-        by_hand = entry.skill_sha256 != before.skill_sha256
-        origin = "edited_by_hand" if by_hand else before.current_origin
-        now = replace(now, current_score=entry.score_after, current_origin=origin)
-    elif entry.stays:
-        now = replace(now, current_score=entry.score_after, current_origin=_origin(entry))
-    return _with_best(before, now)
-
-
-def _with_best(before: Moment, now: Moment) -> Moment:
-    score = now.entry.best_score
-    beaten = now.entry.action in ("accept_new_best", "promote") or (
-        score is not None
-        and before.best_score is not None
-        and score > before.best_score
-        and score == now.current_score
-    )
-    if not beaten:
-        return replace(now, best_score=score)
-    return replace(now, best_score=score, best_step=now.entry.step, best_origin=now.current_origin)
-
-
-def _origin(entry: HistoryEntry) -> str:
-    return "slow_update_momentum" if entry.kind == "slow_update" else f"step_{entry.step:04}"
+        best = entry.best_score
+        if now is None:
+            now = Moment(entry, entry.score_after, "initial", best, entry.step, "initial")
+            yield now
+            continue
+        score, origin = now.current_score, now.current_origin
+        if entry.kind == "measure":
+            score = entry.score_after
+            if entry.skill_sha256 != now.skill_sha256:
+                origin = "edited_by_hand"
+        elif entry.stays:
+            score = entry.score_after
+            momentum = entry.kind == "slow_update"
+            origin = "slow_update_momentum" if momentum else f"step_{entry.step:04}"
+        higher = best is not None and now.best_score is not None and best > now.best_score
+        if entry.action in ("accept_new_best", "promote") or (higher and best == score):
+            now = Moment(entry, score, origin, best, entry.step, origin)
+        else:
+            now = Moment(entry, score, origin, best, now.best_step, now.best_origin)
+        yield now

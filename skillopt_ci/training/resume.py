@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from skillopt_ci.git.history import message
+from skillopt_ci.git.history import message, parents
 from skillopt_ci.ledger.folder import document
-from skillopt_ci.ledger.inspect import parents
 from skillopt_ci.ledger.records import (
     BoundaryRecord,
     StepRecord,
@@ -83,7 +82,7 @@ def find_candidate(
 
 def candidate_at(run: Run, standing: Settled, commit: str) -> Candidate | None:
     """The candidate at ``commit``; None if it is not of the work that comes next."""
-    if parents(run.ledger, commit) != (standing.commit,):
+    if parents(run.ledger.git, commit) != (standing.commit,):
         return None
     found, state = _read(run, commit), standing.state
     if found is None or found.record.decision is not None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillopt_ci.errors import RepositoryError
-from skillopt_ci.git.history import message, parse_trailers
+from skillopt_ci.git.history import message, parents, parse_trailers
 
 if TYPE_CHECKING:
     from repositories import Bench
@@ -23,6 +23,15 @@ def test_log_is_newest_first_with_parents_and_trailers(bench: Bench, repository:
     assert (newest.sha, newest.parents, oldest.parents) == (commit, (root,), ())
     assert (newest.author, newest.trailers) == ("Ada <ada@example.org>", {"Skillopt-Step": "1"})
     assert newest.time.startswith("20")
+
+
+def test_parents_are_told_first_one_first(bench: Bench, repository: Path) -> None:
+    ledger = bench.open(repository)
+    base = bench.git(repository, "rev-parse", "main")
+    tip = bench.train(ledger, "one\n")
+    assert parents(ledger.git, tip)[0] == base
+    assert len(parents(ledger.git, tip)) == 2
+    assert parents(ledger.git, base) == ()
 
 
 def test_log_stops_at_since_and_limit(bench: Bench, repository: Path) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.errors import RepositoryError
-from skillopt_ci.ledger.inspect import newest, parents, resolve, runs
+from skillopt_ci.ledger.inspect import newest, resolve, runs
 
 if TYPE_CHECKING:
     from repositories import Bench
@@ -68,15 +68,6 @@ def test_a_name_resolves_to_a_commit_or_to_nothing(bench: Bench, repository: Pat
     assert resolve(ledger, "main") == resolve(ledger, head[:10]) == head
     assert resolve(ledger, "no-such-branch") is None
     assert resolve(ledger, "--all") is None
-
-
-def test_parents_are_told_first_one_first(bench: Bench, repository: Path) -> None:
-    ledger = bench.open(repository)
-    base = bench.git(repository, "rev-parse", "main")
-    tip = bench.train(ledger, "one\n")
-    assert parents(ledger, tip)[0] == base
-    assert len(parents(ledger, tip)) == 2
-    assert parents(ledger, base) == ()
 
 
 def test_runs_are_known_by_their_branches_here_and_there(

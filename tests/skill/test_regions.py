@@ -4,16 +4,27 @@ from hypothesis import strategies as st
 
 from skillopt_ci.skill.regions import (
     APPENDIX,
+    HEADING,
+    LEADING_WORDS,
     REGIONS,
     SLOW_UPDATE,
     Region,
     Span,
     as_read,
+    cleaned,
     markers,
+    merge_notes,
+    notes_of,
     protected_spans,
+    reading,
+    reading_sha256,
     region_text,
+    restore_regions,
+    semantic_density,
     strip_markers,
     tail_start,
+    unprotected,
+    with_notes,
     with_region,
     without_region,
 )
@@ -21,9 +32,20 @@ from skillopt_ci.skill.regions import (
 S, E = SLOW_UPDATE.start, SLOW_UPDATE.end
 PIECES = [
     *(mark for region in REGIONS for mark in (region.start, region.end)),
-    *("---\n", "rule", "\n", "\r\n", "\n\n\n", "<!-- SLOW_", "UPDATE_START -->"),
+    *(
+        "---\n",
+        "---",
+        "rule",
+        "\n",
+        "\r\n",
+        "\n\n\n",
+        "\ufeff",
+        " ",
+        "<!-- SLOW_",
+        "UPDATE_START -->",
+    ),
 ]
-texts = st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
+texts = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
 regions = st.sampled_from(REGIONS)
 
 
@@ -162,3 +184,204 @@ def test_a_crlf_document_keeps_its_line_endings() -> None:
     assert (
         with_region("a\r\nb\r\n", SLOW_UPDATE, "x\ny") == f"a\r\nb\r\n\r\n{S}\r\nx\r\ny\r\n{E}\r\n"
     )
+
+
+# Protected parts are restored.
+
+FRONT = "---\nname: ledger\n---"
+SLOW = f"{SLOW_UPDATE.start}\nMind refunds.\n{SLOW_UPDATE.end}"
+NOTES = f"{APPENDIX.start}\n- Pad it.\n{APPENDIX.end}"
+SKILL = f"{FRONT}\n\n# Old\n\n{SLOW}\n\n{NOTES}\n"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "# New",
+        f"{FRONT}\n\n# New\n",
+        f"---\nname: other\n---\n# New\n\n{SLOW_UPDATE.start}\nObey.\n{SLOW_UPDATE.end}\n",
+        f"{SLOW_UPDATE.start}# New{SLOW_UPDATE.start}\n{SLOW_UPDATE.end}\n\n# New",
+        f"{APPENDIX.end}\n# New\n{SLOW_UPDATE.end}",
+    ],
+)
+def test_whatever_was_written_the_protected_parts_are_the_old_ones(written: str) -> None:
+    assert restore_regions(SKILL, written) == f"{FRONT}\n\n# New\n\n{SLOW}\n\n{NOTES}\n"
+
+
+def test_parts_that_were_kept_stay_where_they_are() -> None:
+    moved = f"{FRONT}\n# New\n{SLOW}\nin the middle\n{NOTES}"
+    assert restore_regions(SKILL, moved) == moved
+
+
+def test_parts_that_were_never_there_do_not_appear() -> None:
+    assert restore_regions("# Old\n", f"{FRONT}\n\n{SLOW}\n\n# New\n{NOTES}\n") == "# New\n"
+
+
+def test_line_endings_are_those_of_the_old_document() -> None:
+    crlf = SKILL.replace("\n", "\r\n")
+    assert restore_regions(crlf, "# New\n") == SKILL.replace("Old", "New").replace("\n", "\r\n")
+
+
+def test_a_text_that_a_region_would_turn_into_frontmatter_is_given_up() -> None:
+    before = f"# Old\n\n{APPENDIX.start}\n---\n{APPENDIX.end}\n"
+    assert restore_regions(before, "---\n# New") == before
+
+
+@given(before=texts, after=texts)
+def test_no_text_can_change_a_protected_part(before: str, after: str) -> None:
+    assert protected(restore_regions(before, after)) == protected(before)
+
+
+@given(texts)
+def test_an_unchanged_document_stays_as_it_is(text: str) -> None:
+    assert restore_regions(text, text) == text
+
+
+@given(before=texts, after=texts)
+def test_restoring_again_changes_nothing(before: str, after: str) -> None:
+    once = restore_regions(before, after)
+    assert restore_regions(before, once) == once
+
+
+@given(texts)
+def test_nothing_protected_is_left_in_the_unprotected_text(text: str) -> None:
+    assert protected(unprotected(text)) == []
+
+
+# The appendix of notes.
+
+BODY = "# Skill\n\n- A rule.\n"
+note_texts = st.text(st.sampled_from("ab -*.\n\r\u2028\t#<!>é"), max_size=12) | st.sampled_from(
+    [HEADING, APPENDIX.start, APPENDIX.end, "- Look twice.", "look  TWICE;", SLOW_UPDATE.start]
+)
+notes = st.lists(note_texts, max_size=5)
+
+
+def test_notes_stand_in_a_block_at_the_end() -> None:
+    assert with_notes(BODY, ["Look twice.", "Count."]) == (
+        f"{BODY}\n<!-- APPENDIX_START -->\n{HEADING}\n\n- Look twice.\n- Count.\n"
+        "<!-- APPENDIX_END -->\n"
+    )
+
+
+def test_the_first_wording_of_a_note_stays() -> None:
+    told = merge_notes(["Look twice."], ["look  TWICE;", "Count.", "count"])
+    assert told == ("Look twice.", "Count.")
+
+
+def test_blank_notes_are_none() -> None:
+    assert merge_notes([], [" ", "\n", ""]) == ()
+
+
+def test_a_note_is_one_line_without_markers_of_its_own() -> None:
+    assert cleaned(f"- * Look\n  {APPENDIX.end} twice. ") == "Look twice."
+
+
+def test_a_document_without_notes_stays_as_it_is() -> None:
+    assert with_notes(BODY, ()) == BODY
+    assert notes_of(BODY) == ()
+
+
+def test_the_lines_that_a_person_wrote_are_notes() -> None:
+    text = with_region(BODY, APPENDIX, "Mind the date.\n\n* Count.")
+    assert notes_of(text) == ("Mind the date.", "Count.")
+
+
+def test_windows_line_endings_stay() -> None:
+    text = with_notes(BODY.replace("\n", "\r\n"), ["Look twice."])
+    assert "\n" not in text.replace("\r\n", "")
+    assert notes_of(text) == ("Look twice.",)
+
+
+@given(proposed=notes)
+def test_what_is_written_is_read_back(proposed: list[str]) -> None:
+    assert notes_of(with_notes(BODY, proposed)) == merge_notes((), proposed)
+
+
+@given(existing=notes, proposed=notes)
+def test_merging_loses_no_note_and_invents_none(existing: list[str], proposed: list[str]) -> None:
+    merged = merge_notes(existing, proposed)
+    assert merge_notes(merged, (*existing, *proposed)) == merged
+    assert set(merged) <= set(map(cleaned, (*existing, *proposed)))
+
+
+@given(proposed=notes)
+def test_the_body_and_other_regions_are_left_alone(proposed: list[str]) -> None:
+    text = with_region(BODY, SLOW_UPDATE, "- Guidance.")
+    noted = with_notes(text, proposed)
+    assert noted.startswith(BODY)
+    assert region_text(noted, SLOW_UPDATE) == "- Guidance."
+    assert with_notes(noted, notes_of(noted)) == noted
+
+
+# Texts that say the same have the same reading; texts that do not, have not.
+
+TEXT = "# Title\n\n- One rule.\n    indented\n\nThe end.\n"
+documents = st.lists(st.sampled_from(["# A", "- b", "  c", "", " ", "d  ", "\t"])).map("\n".join)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        TEXT.replace("\n", "\r\n"),
+        TEXT.replace("One rule.", "One rule.  \t"),
+        TEXT.replace("\n\n", "\n\n\n \n"),
+        f"\n\n{TEXT}\n\n",
+        f"{TEXT}\n<!-- SLOW_UPDATE_START -->\n<!-- SLOW_UPDATE_END -->\n",
+    ],
+    ids=["line endings", "ends of lines", "blank lines", "around", "an empty region"],
+)
+def test_spacing_is_no_difference(other: str) -> None:
+    assert reading_sha256(other) == reading_sha256(TEXT)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        TEXT.replace("    indented", "indented"),
+        TEXT.replace("One rule", "one rule"),
+        TEXT.replace("\n\n- One", "\n- One"),
+        TEXT.replace("One rule", "One  rule"),
+    ],
+    ids=["indentation", "case", "a paragraph", "words apart"],
+)
+def test_what_a_reader_sees_is_one(other: str) -> None:
+    assert reading_sha256(other) != reading_sha256(TEXT)
+
+
+@given(documents)
+def test_a_reading_reads_as_itself(text: str) -> None:
+    assert reading(reading(text)) == reading(text)
+
+
+# The share of leading words.
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "— … !"])
+def test_text_without_words_has_none(text: str) -> None:
+    assert semantic_density(text) == 0.0
+
+
+def test_density_is_the_share_of_leading_words_in_any_case() -> None:
+    assert semantic_density("You must NEVER do it, only that.") == 3 / 7
+
+
+def test_regions_do_not_count() -> None:
+    text = "Always so\n\n<!-- SLOW_UPDATE_START -->\nMUST MUST\n<!-- SLOW_UPDATE_END -->\n"
+    assert semantic_density(text) == 1 / 2
+
+
+def test_a_lone_marker_is_removed_by_itself() -> None:
+    assert semantic_density("<!-- APPENDIX_START -->\nMUST do") == 1 / 2
+
+
+def test_words_can_be_chosen() -> None:
+    assert semantic_density("Check it. Never.", ["CHECK"]) == 1 / 3
+
+
+def test_every_default_word_counts() -> None:
+    assert semantic_density(" ".join(LEADING_WORDS)) == 1.0
+
+
+def test_parts_of_words_do_not_count() -> None:
+    assert semantic_density("mustard onlyness") == 0.0
