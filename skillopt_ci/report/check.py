@@ -43,15 +43,13 @@ def step_check(
     if decision is not None:
         lost = () if decision.measurement is None else decision.measurement.errors
         remarks = [
-            *(
-                (task, "broken", "solved before this change, not after it")
-                for task in decision.broken
-            ),
-            *((task, "not measured", "infrastructure or its scorer failed") for task in lost),
-            *(
-                (task, "fixed", "solved after this change, not before it")
-                for task in decision.fixed
-            ),
+            (task, word, text)
+            for tasks_of, word, text in (
+                (decision.broken, "broken", "solved before this change, not after it"),
+                (lost, "not measured", "infrastructure or its scorer failed"),
+                (decision.fixed, "fixed", "solved after this change, not before it"),
+            )
+            for task in tasks_of
         ]
     summary = join(
         interruption(inconclusive),

@@ -49,8 +49,8 @@ xychart-beta
   line [{current}]
 ```
 
-<sub>Line: the skill as it stands. Bars: each step's candidate, if it had one; those below the \
-line were reverted.</sub>"""
+<sub>Line: the skill as it stands. Bars: each step's candidate; those below the line were \
+reverted. Steps without a candidate are left out.</sub>"""
 _REVIEW = """\
 #### How to review
 
@@ -176,7 +176,11 @@ def dashboard(run: RunView) -> str:
 
 def chart(run: RunView) -> str:
     """The current skill's score as a line, candidates as bars; nothing before the first step."""
-    events = [one for one in timeline(run.scale) if one.entry.kind in _POINTS][-_MOST_POINTS:]
+    events = [
+        one
+        for one in timeline(run.scale)
+        if one.entry.kind in _POINTS and one.entry.score_after is not None
+    ][-_MOST_POINTS:]
     if len(events) < 2:  # noqa: PLR2004 - a line takes two points
         return ""
     labels = (_POINTS[one.entry.kind].format(one.entry) for one in events)

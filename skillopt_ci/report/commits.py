@@ -125,23 +125,6 @@ def proposed(record: StepRecord) -> CommitText:
     )
 
 
-def merged(record: StepRecord, decision: Decision, seconds: float) -> CommitText:
-    """The candidate scored higher and stays."""
-    subject = f"Merge step {record.step} ({arrow(decision)}): {headline(record.proposal)}"
-    return _decided(record, decision, subject, seconds)
-
-
-def reverted(record: StepRecord, decision: Decision, candidate: str, seconds: float) -> CommitText:
-    """The candidate did not score higher: the skill is again what it was."""
-    subject = f"Revert step {record.step} ({arrow(decision)}): {headline(record.proposal)}"
-    return _decided(record, decision, subject, seconds, f"This reverts commit {candidate}.")
-
-
-def unchanged(record: StepRecord, decision: Decision, seconds: float) -> CommitText:
-    """A step without a candidate: nothing was proposed, or nothing that changes the text."""
-    return _decided(record, decision, f"Step {record.step}: {decision.reason}", seconds)
-
-
 def noted(record: StepRecord, decision: Decision, entry: HistoryEntry) -> CommitText:
     """Reminders that stay although the edits of their step were reverted.
 
@@ -170,14 +153,19 @@ def noted(record: StepRecord, decision: Decision, entry: HistoryEntry) -> Commit
     )
 
 
-def _decided(
-    record: StepRecord, decision: Decision, subject: str, seconds: float, first: str = ""
+def decided(
+    record: StepRecord, decision: Decision, candidate: str | None, seconds: float
 ) -> CommitText:
+    """What became of a step: its ``candidate`` (None: there was none) is merged or reverted."""
     proposal, raced = record.proposal, race_text(record.proposal)
+    did = "Merge" if decision.stays else "Revert"
+    subject = f"{did} step {record.step} ({arrow(decision)}): {headline(proposal)}"
+    if candidate is None:
+        subject = f"Step {record.step}: {decision.reason}"
     return CommitText(
         subject=subject,
         body=_paragraphs(
-            first,
+            "" if candidate is None or decision.stays else f"This reverts commit {candidate}.",
             f"Verdict: {decision.verdict}. {_sentence(decision.reason)}",
             "" if decision.measurement is None else _flips(decision),
             arithmetic(decision),
@@ -471,11 +459,7 @@ class CommitWords:
         decision = record.decision
         if entry.kind == "notes":
             return noted(record, decision.notes or decision, entry)
-        if candidate is None:
-            return unchanged(record, decision, event.seconds)
-        if decision.stays:
-            return merged(record, decision, event.seconds)
-        return reverted(record, decision, candidate, event.seconds)
+        return decided(record, decision, candidate, event.seconds)
 
     def candidate(self, record: StepRecord | BoundaryRecord) -> CommitText:
         return proposed(record) if isinstance(record, StepRecord) else boundary_proposed(record)

@@ -17,6 +17,7 @@ from skillopt_ci.report.markdown import (
     code,
     codes,
     cut,
+    cut_table,
     details,
     inline,
     join,
@@ -112,7 +113,7 @@ class EvaluationView:
         if difference is None or not difference.n:
             return f"{self.finding}"
         interval = difference.interval
-        spread = "" if interval is None else f" ± {interval.high - difference.mean:.3f}"
+        spread = "" if interval is None else f" ± {interval.high - difference.mean:.3f} (95 %)"
         on = plural(difference.n, "task")
         return f"{self.finding} ({difference.mean:+.3f}{spread} on {on})"
 
@@ -195,9 +196,11 @@ def _flips(difference: PairedDifference, confidence: float) -> str:
     fixed, broken = difference.fixed, difference.broken
     changed, told = len(fixed) + len(broken), "No task changed its result."
     if changed:
+        share = chance(len(fixed), len(broken))
+        often = f"{share:.0%}" if share >= 0.005 else "fewer than 1%"  # noqa: PLR2004 - rounds to 0
         told = (
             f"If the change made no difference, {plural(changed, 'changed task')} would split as "
-            f"unevenly as {len(fixed)} : {len(broken)} in {chance(len(fixed), len(broken)):.0%} of "
+            f"unevenly as {len(fixed)} : {len(broken)} in {often} of "
             f"all cases; below {1 - confidence:.0%} counts as clear."
         )
     return (
@@ -214,13 +217,11 @@ def _pairs(base: Measurement, head: Measurement) -> str:
     }
     ordered = sorted(found.items(), key=lambda one: (one[1][0] == one[1][1], one[0]))
     rows = []
-    for task, (before, after) in ordered[:_MOST_PAIRS]:
+    for task, (before, after) in ordered:
         change = ""
         if before is not None and after is not None and before[0] != after[0]:
             change = "fixed" if after[0] > before[0] else "broken"
         scores = ("not measured" if one is None else f"{one[0]:.2f}" for one in (before, after))
         rows.append((code(task, 60), *scores, change))
-    rest = len(found) - len(rows)
-    more = f"<sub>and {rest:,} more</sub>" if rest > 0 else ""
-    text = join(table(("task", "base", "head", ""), rows, "lrrl"), more)
-    return details("Pair by pair", text) if rows else ""
+    text = cut_table(("task", "base", "head", ""), rows, "lrrl", _MOST_PAIRS)
+    return details("Pair by pair", text) if text else ""

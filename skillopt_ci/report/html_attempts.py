@@ -186,21 +186,13 @@ class Viewer:
     links: Mapping[tuple[str, str], str] = field(default_factory=dict)
     before: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
-    def link(self, section: str, task: str) -> str:
-        """The id of the attempt at ``task`` that ``section`` tells of; empty if none is shown."""
-        return self.links.get((section, task), "")
-
-    def link_before(self, section: str, task: str) -> str:
-        """The id of the attempt at ``task`` before the change of ``section``."""
-        return self.before.get((section, task), "")
-
     def cells(self, columns: Sequence[Column], rows: Sequence[Row]) -> dict[str, str]:
         """The ids of attempts by ``row,column`` of the outcome map."""
         return {
             f"{y},{x}": found
             for x, column in enumerate(columns)
             for y, row in enumerate(rows)
-            if (found := self.link(column.anchor, row.task))
+            if (found := self.links.get((column.anchor, row.task)))
         }
 
 

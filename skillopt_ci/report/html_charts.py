@@ -8,18 +8,13 @@ from typing import Literal
 
 from skillopt_ci.ledger.records import HistoryEntry, Measurement
 from skillopt_ci.ledger.timeline import Moment, timeline
+from skillopt_ci.report.words import event_name
 from skillopt_ci.stats import wilson
 from skillopt_ci.text import plural, score
 
 WIDTH, HEIGHT = 960, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 14, 34
-_NAMES = {
-    "start": "First measurement",
-    "measure": "Measured again",
-    "step": "Step {0.step}",
-    "notes": "Reminders of step {0.step}",
-    "slow_update": "End of epoch {0.epoch}",
-}
+_DRAWN = ("start", "measure", "step", "notes", "slow_update")
 _MOST_LABELS = 24
 #: Beyond so many events the marks are smaller, beyond so many epochs their lines are ticks.
 _CROWD, _MANY_EPOCHS = 80, 24
@@ -64,7 +59,7 @@ class Curve:
 
 def curve(history: Sequence[HistoryEntry]) -> Curve:
     """Draw the score of the current skill with its 95 % interval, and every candidate."""
-    moments = [one for one in timeline(history) if one.entry.kind in _NAMES]
+    moments = [one for one in timeline(history) if one.entry.kind in _DRAWN]
     room = WIDTH - _LEFT - _RIGHT
     placed = [
         (moment, round(_LEFT + room * (index + 0.5) / len(moments), 1))
@@ -138,7 +133,7 @@ def _mark(moment: Moment, x: float) -> Mark:
     entry = moment.entry
     plain = entry.kind in ("start", "measure")
     told = "the skill as it stands" if plain else entry.verdict
-    title = f"{_NAMES[entry.kind].format(entry)}: {told}"
+    title = f"{event_name(entry)}: {told}"
     if entry.score_after is None:
         return Mark(x, _y(0), "none", title, anchor(entry))
     on = f" on {plural(entry.tasks, 'task')}" if entry.tasks else ""

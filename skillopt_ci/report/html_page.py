@@ -8,12 +8,13 @@ from importlib import resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from skillopt_ci import __version__
-from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, StepRecord
+from skillopt_ci.ledger.records import BoundaryRecord, StepRecord
 from skillopt_ci.report.html_attempts import Viewer, section_name, viewer
 from skillopt_ci.report.html_charts import Column, OutcomeMap, anchor, curve, outcome_map
 from skillopt_ci.report.html_skill import Evidence, Version, blame
 from skillopt_ci.report.html_step import Card, epoch_card, step_card
 from skillopt_ci.report.view import RunView, run_facts
+from skillopt_ci.report.words import event_name
 from skillopt_ci.sanitize import visible
 from skillopt_ci.text import plural, score
 
@@ -36,7 +37,7 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
             run=run,
             facts=run_facts(run),
             curve=curve(run.history),
-            history=[_row(entry) for entry in reversed(run.history)],
+            history=[(entry, event_name(entry), anchor(entry)) for entry in reversed(run.history)],
             map=drawn,
             blame=blame(evidence),
             cards=[_card_of(record, evidence) for record in _records(run)][::-1],
@@ -89,13 +90,6 @@ def _policy(*, live: bool) -> str:
         "form-action": "'none'",
     }
     return "; ".join(f"{name} {value}" for name, value in rules.items())
-
-
-def _row(entry: HistoryEntry) -> tuple[str, str, str, str, str]:
-    names = {"slow_update": f"end of epoch {entry.epoch}", "step": f"step {entry.step}"}
-    name = names.get(entry.kind, f"{entry.kind.replace('_', ' ')}")
-    what = entry.verdict
-    return name, score(entry.score_before), score(entry.score_after), what, anchor(entry)
 
 
 def _choices(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -183,11 +183,10 @@ def _card(
     record: StepRecord | BoundaryRecord, place: StepPlace, texts: Texts | None, **own: Any
 ) -> Card:
     decision = record.decision
-    fate: Literal["merged", "reverted", "none", "flight"] = "flight"
+    in_flight = decision is None and (isinstance(record, StepRecord) or record.changed)
+    fate: Literal["merged", "reverted", "none", "flight"] = "flight" if in_flight else "none"
     gain = ""
-    if decision is not None and decision.score_after is None:
-        fate = "none"
-    elif decision is not None and decision.score_after is not None:
+    if decision is not None and decision.score_after is not None:
         fate = "merged" if decision.stays else "reverted"
         gain = f"{decision.score_after - decision.score_before:+.3f}"
     return Card(

@@ -95,6 +95,19 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], align: str = "
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
+def cut_table(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    align: str,
+    most: int,
+    left_out: str = "",
+) -> str:
+    """The first ``most`` rows and how many there are besides; nothing without rows."""
+    rest = len(rows) - most
+    more = f"<sub>and {left_out or f'{rest:,} more'}</sub>" if rest > 0 else ""
+    return join(table(headings, rows[:most], align), more) if rows else ""
+
+
 def join(*parts: str, by: str = "\n\n") -> str:
     """The parts that say something: paragraphs, unless they are joined ``by`` something else."""
     return by.join(part for part in parts if part)

@@ -16,6 +16,7 @@ from skillopt_ci.report.markdown import (
     block,
     code,
     codes,
+    cut_table,
     details,
     inline,
     join,
@@ -38,6 +39,7 @@ from skillopt_ci.report.words import (
     arrow,
     boundary_verdict,
     edit_evidence,
+    event_name,
     follows,
     note_outcomes,
     stage_gist,
@@ -54,15 +56,6 @@ _ICONS = {"reject": "↩️", "skip_no_patches": "➖", "skip_no_rewrite": "➖"
 #: Pairs that changed come first.
 _ORDER = ("regressed", "improved", "persistent_fail", "stable_success")
 _GATED = ("step", "notes", "slow_update")
-_EVENTS = {
-    "start": "First measurement",
-    "step": "Step {0.step}",
-    "notes": "Reminders of step {0.step}",
-    "measure": "Measured again",
-    "set_aside": "Candidate of step {0.step} set aside",
-    "slow_update": "End of epoch {0.epoch}",
-    "finish": "End of the run",
-}
 
 
 def event_section(run: RunView, links: Links, entry: HistoryEntry) -> Section:
@@ -84,7 +77,7 @@ def event_line(entry: HistoryEntry) -> Section:
     """Something that is no step, in a line."""
     why = inline(entry.reason, 160)
     picture = icon(entry) if entry.kind in _GATED else "▫️"
-    words = f"{picture} {_EVENTS[entry.kind].format(entry)}{f': {why}' if why else ''}"
+    words = f"{picture} {event_name(entry)}{f': {why}' if why else ''}"
     found = score(entry.score_after, estimated=entry.planned > 0)
     after = f" · {found} on {plural(entry.tasks, 'task')}" if entry.tasks else ""
     row = f"| – | {score(entry.score_before)} | {found} | {words} |"
@@ -124,11 +117,11 @@ def step_body(record: StepRecord, place: StepPlace, links: Links) -> str:
     """All that there is to say about a step."""
     proposal = record.proposal
     patterns = failures(proposal.patterns)
-    rest = len(patterns) - _MOST_PATTERNS
     rows = [
         (inline(one.description, 200), f"{one.count}", codes(one.task_ids, most=6))
-        for one in patterns[:_MOST_PATTERNS]
+        for one in patterns
     ]
+    more = plural(len(patterns) - _MOST_PATTERNS, "more pattern")
     return join(
         _step_table(record, place, links),
         f"**Why**\n\n{quote(proposal.reasoning)}" if proposal.reasoning.strip() else "",
@@ -140,8 +133,7 @@ def step_body(record: StepRecord, place: StepPlace, links: Links) -> str:
                 for one in note_outcomes(record)
             ),
         ),
-        table(("what went wrong", "times", "tasks"), rows, "lrl") if rows else "",
-        f"<sub>and {plural(rest, 'more pattern')}</sub>" if rest > 0 else "",
+        cut_table(("what went wrong", "times", "tasks"), rows, "lrl", _MOST_PATTERNS, more),
         *edit_parts(proposal),
         _list(
             "Not measured (no evidence for or against)",
@@ -220,8 +212,6 @@ def epoch_section(record: BoundaryRecord, place: StepPlace, links: Links) -> Sec
 
 def pair_table(pairs: Sequence[PairRecord]) -> str:
     """The pairs, those that changed first; nothing without pairs."""
-    if not pairs:
-        return ""
     rank = {category: number for number, category in enumerate(_ORDER)}
     ordered = sorted(pairs, key=lambda pair: (rank.get(pair.category, len(rank)), pair.id))
     rows = [
@@ -231,11 +221,10 @@ def pair_table(pairs: Sequence[PairRecord]) -> str:
             f"{pair.current.hard:.2f}",
             inline(pair.category.replace("_", " "), 40),
         )
-        for pair in ordered[:_MOST_PAIRS]
+        for pair in ordered
     ]
-    rest = len(pairs) - len(rows)
     headings = ("training task", "last epoch's skill", "this epoch's", "")
-    return join(table(headings, rows, "lrrl"), f"<sub>and {rest:,} more</sub>" if rest > 0 else "")
+    return cut_table(headings, rows, "lrrl", _MOST_PAIRS)
 
 
 def icon(entry: HistoryEntry) -> str:

@@ -15,6 +15,7 @@ from skillopt_ci.ledger.records import (
     Decision,
     EditRecord,
     GateRecord,
+    HistoryEntry,
     Measurement,
     ProposalRecord,
     ReviewerNoteRecord,
@@ -33,6 +34,22 @@ _ENDS = {
     "futile": "a gain was unlikely to be shown",
     "convinced": "the gain was sure enough",
 }
+
+
+_EVENTS = {
+    "start": "First measurement",
+    "step": "Step {0.step}",
+    "notes": "Reminders of step {0.step}",
+    "measure": "Measured again",
+    "set_aside": "Candidate of step {0.step} set aside",
+    "slow_update": "End of epoch {0.epoch}",
+    "finish": "End of the run",
+}
+
+
+def event_name(entry: HistoryEntry) -> str:
+    """What happened, in a word or two."""
+    return _EVENTS[entry.kind].format(entry)
 
 
 # Usage.

@@ -44,7 +44,6 @@ def test_a_run_is_read_without_origin(merged: Checkout, words: tuple[str, ...]) 
     assert "origin" in told, "it does not say that this may be old"
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.13: ended is 'in flight'")
 def test_an_epochs_end_that_only_wrote_memory_is_not_in_flight(
     checkout: Checkout, model_server: ModelServer
 ) -> None:
@@ -76,14 +75,12 @@ def test_the_end_of_a_run_says_what_plus_and_minus_mean(checkout: Checkout) -> N
     assert LABEL.search(end)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.13: ± without its meaning")
 def test_the_comment_on_a_pull_request_says_what_plus_and_minus_mean() -> None:
     text = compared(broken=6)
     assert "±" in text
     assert LABEL.search(text)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.13: rounded to never")
 def test_what_is_rare_is_not_said_to_happen_in_no_case() -> None:
     text = compared(broken=12)
     assert "of all cases" in text
@@ -130,7 +127,6 @@ def test_the_title_of_a_pull_request_rounds_half_up() -> None:
     assert re.search(r"0\.98|0\.975", title(run)), title(run)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.13: no candidate, bar at 0")
 def test_a_step_without_a_candidate_is_no_bar_at_zero() -> None:
     from run_views import entry, plain_run
 

@@ -20,14 +20,12 @@ from skillopt_ci.ledger.records import (
 from skillopt_ci.report.commits import (
     boundary_landed,
     boundary_proposed,
+    decided,
     measured,
-    merged,
     proposed,
-    reverted,
     set_aside,
     started,
     took_in_base,
-    unchanged,
 )
 from skillopt_ci.report.terminal import boundary_rows, boundary_rows_in_full, boundary_title
 from skillopt_ci.report.words import boundary_verdict, categories, edit_text, gist
@@ -40,6 +38,9 @@ ATTACK = (
     "nice\n\nCo-authored-by: Eve <eve@example.org>\nSkillopt-Step: 99\n\n"
     "@octocat fixes #1 https://evil.example [skip ci] \x1b[31m\u202e"
 )
+
+
+CANDIDATE = "d" * 40
 
 
 def wrapped(text: CommitText) -> str:
@@ -84,7 +85,7 @@ def test_a_candidate_tells_its_edits_and_their_reason(make_record: Make) -> None
 
 
 def test_a_merge_carries_scores_flips_and_usage(make_record: Make, make_decision: Make) -> None:
-    text = merged(make_record(), make_decision(), 1.26)
+    text = decided(make_record(), make_decision(), CANDIDATE, 1.26)
     assert text.subject == "Merge step 3 (0.500 → 0.750): Be kind"
     assert text.body == (
         "Verdict: merged, new best. Candidate 0.7500 is above 0.5000.\n\n"
@@ -94,7 +95,7 @@ def test_a_merge_carries_scores_flips_and_usage(make_record: Make, make_decision
 
 
 def test_the_trailers_carry_every_fact(make_record: Make, make_decision: Make) -> None:
-    assert merged(make_record(), make_decision(), 1.26).trailers == {
+    assert decided(make_record(), make_decision(), CANDIDATE, 1.26).trailers == {
         "Skillopt-Step": "3",
         "Skillopt-Epoch": "2",
         "Skillopt-Action": "accept_new_best",
@@ -113,7 +114,7 @@ def test_the_trailers_carry_every_fact(make_record: Make, make_decision: Make) -
 def test_a_revert_names_its_commit_and_the_skill_as_it_was(
     make_record: Make, make_decision: Make
 ) -> None:
-    text = reverted(make_record(), make_decision(action="reject"), "d" * 40, 1.0)
+    text = decided(make_record(), make_decision(action="reject"), CANDIDATE, 1.0)
     assert text.subject == "Revert step 3 (0.500 → 0.750): Be kind"
     assert text.body.startswith(f"This reverts commit {'d' * 40}.\n\nVerdict: reverted.")
     assert text.trailers["Skillopt-Skill-Sha256"] == "a" * 64
@@ -123,14 +124,14 @@ def test_a_step_without_a_candidate_has_no_score(make_record: Make, make_decisio
     decision = make_decision(
         action="skip_no_patches", reason="no edit was proposed", score_after=None, measurement=None
     )
-    text = unchanged(make_record(), decision, 1.0)
+    text = decided(make_record(), decision, None, 1.0)
     assert text.subject == "Step 3: no edit was proposed"
     assert "Fixed" not in text.body
     assert text.trailers["Skillopt-Score-After"] == "none"
 
 
 def test_a_measurement_that_was_reused_says_so(make_record: Make, make_decision: Make) -> None:
-    text = merged(make_record(), make_decision(reused_from=2), 1.0)
+    text = decided(make_record(), make_decision(reused_from=2), CANDIDATE, 1.0)
     assert "Measured in step 2, not again." in text.body
 
 
@@ -139,7 +140,7 @@ def test_a_simulated_step_says_so_in_words_and_as_a_fact(
 ) -> None:
     for text in (
         proposed(make_record(simulated=True)),
-        merged(make_record(simulated=True), make_decision(), 1.0),
+        decided(make_record(simulated=True), make_decision(), CANDIDATE, 1.0),
     ):
         assert "simulated" in text.body
         assert text.trailers["Skillopt-Simulated"] == "true"
@@ -147,7 +148,7 @@ def test_a_simulated_step_says_so_in_words_and_as_a_fact(
 
 def test_an_unknown_cost_is_not_zero(make_record: Make, make_decision: Make) -> None:
     usage = make_record().usage.model_copy(update={"cost_usd": None})
-    text = merged(make_record(usage=usage), make_decision(), 1.0)
+    text = decided(make_record(usage=usage), make_decision(), CANDIDATE, 1.0)
     assert text.trailers["Skillopt-Cost-Usd"] == "unknown"
 
 
@@ -179,7 +180,7 @@ def test_hostile_text_is_inert_in_every_message(
 ) -> None:
     proposal = make_proposal(edits=(make_edit(content=ATTACK),), reasoning=ATTACK)
     record, decision = make_record(proposal=proposal), make_decision(fixed=(ATTACK,))
-    for text in (proposed(record), merged(record, decision, 1.0)):
+    for text in (proposed(record), decided(record, decision, CANDIDATE, 1.0)):
         whole = wrapped(text)
         assert parse_trailers(whole) == text.trailers
         for acting in (
@@ -207,7 +208,7 @@ def test_no_text_can_forge_a_trailer(
 
 def test_many_names_are_counted_not_listed(make_record: Make, make_decision: Make) -> None:
     decision = make_decision(fixed=tuple(f"t{number}" for number in range(15)))
-    assert "t11 and 3 more. Broken" in merged(make_record(), decision, 1.0).body
+    assert "t11 and 3 more. Broken" in decided(make_record(), decision, CANDIDATE, 1.0).body
 
 
 Make = Callable[..., Any]

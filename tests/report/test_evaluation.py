@@ -53,7 +53,8 @@ UNMEASURED = EvaluationView("demo", "SKILL.md", "selection", Finding.INCONCLUSIV
 
 def test_it_compares_pair_by_pair() -> None:
     text = evaluation_comment(WORSE, LINKS)
-    assert "❌ <code>skills/ledger/SKILL.md</code>: regression (-0.750 ± 0.387 on 8 tasks)" in text
+    assert "❌ <code>skills/ledger/SKILL.md</code>: regression" in text
+    assert "regression (-0.750 ± 0.387 (95 %) on 8 tasks)" in text
     assert "**Broken (6):** <code>t0</code>" in text
     assert "0 : 6 in 3% of all cases; below 5% counts as clear" in text
     assert "| <code>t0</code> | 1.00 | 0.00 | broken |" in text

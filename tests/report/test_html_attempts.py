@@ -67,7 +67,7 @@ def test_the_newest_step_asks_first() -> None:
 
 def test_an_attempt_with_the_other_outcome_is_better_than_none() -> None:
     known = recorded(iter([attempt("task-3", "selection", "s1", solved=True)]))
-    assert viewer(grown(1), known).link("step-1", "task-3") == "attempt-1"
+    assert viewer(grown(1), known).links["step-1", "task-3"] == "attempt-1"
 
 
 def test_the_last_of_several_records_of_an_attempt_counts() -> None:
@@ -77,7 +77,7 @@ def test_the_last_of_several_records_of_an_attempt_counts() -> None:
 
 def test_attempts_before_and_after_a_change_are_told_apart() -> None:
     found = viewer(grown(2), everything(grown(2)))
-    after, before = found.link("step-2", "task-1"), found.link_before("step-2", "task-1")
+    after, before = found.links["step-2", "task-1"], found.before["step-2", "task-1"]
     by_id = {one.id: one for one in found.shown}
     assert (by_id[after].attempt.skill, by_id[before].attempt.skill) == ("s2", "s1")
     assert (by_id[after].section, by_id[before].section) == ("step-2", "step-1")
@@ -123,7 +123,7 @@ def test_cells_of_the_map_lead_to_the_candidates_attempts() -> None:
     found = viewer(run, everything(run))
     cells = found.cells(drawn.columns, drawn.rows)
     rows = {row.task: number for number, row in enumerate(drawn.rows)}
-    assert cells[f"{rows['task-3']},0"] == found.link("step-1", "task-3")
+    assert cells[f"{rows['task-3']},0"] == found.links["step-1", "task-3"]
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -23,7 +23,7 @@ from skillopt_ci.ledger.records import (
     account_records,
 )
 from skillopt_ci.model.types import Account, Usage
-from skillopt_ci.report.commits import merged, proposed
+from skillopt_ci.report.commits import decided, proposed
 from skillopt_ci.report.terminal import log_row
 from skillopt_ci.report.words import (
     account_json,
@@ -391,7 +391,7 @@ def test_commits_of_a_rewrite_read_like_those_of_edits(
     record = make_record(proposal=make_proposal(**REWRITE, change_summary=("Add: ISO dates",)))
     assert proposed(record).subject == "Step 3: Add: ISO dates"
     assert "- Add: ISO dates\n" in proposed(record).body + "\n"
-    text = merged(record, make_decision(), 1.0)
+    text = decided(record, make_decision(), "d" * 40, 1.0)
     assert text.subject == "Merge step 3 (0.500 → 0.750): Add: ISO dates"
     assert text.trailers["Skillopt-Edits"] == "2"
 
