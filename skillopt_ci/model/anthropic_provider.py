@@ -10,7 +10,7 @@ import anthropic
 from pydantic import BaseModel, ConfigDict
 
 from skillopt_ci.config.models import ModelRole
-from skillopt_ci.messages import Image, Message, ToolCall
+from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.call_key import base_url_of
 from skillopt_ci.model.providers import (
     ReportedUsage,
@@ -19,6 +19,7 @@ from skillopt_ci.model.providers import (
     Wire,
     called,
     parsed,
+    state_of,
     usage_of,
     well_formed,
 )
@@ -28,7 +29,6 @@ from skillopt_ci.model.types import (
     ChatRequest,
     ModelRefusal,
     ReplySchema,
-    Tool,
 )
 from skillopt_ci.progress import Observer, silent
 
@@ -59,7 +59,14 @@ def anthropic_body(
     limit = next((settings[name] for name in _LIMITS if name in settings), DEFAULT_LIMIT)
     body: dict[str, object] = {"model": config.model, "max_tokens": limit}
     if request.tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
+        body["tools"] = [
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "input_schema": dict(tool.parameters),
+            }
+            for tool in request.tools
+        ]
     system = "\n\n".join(one.content for one in request.messages if one.role == "system")
     if system.strip():
         body["system"] = [{**_text(system), **_CACHED}]
@@ -68,33 +75,19 @@ def anthropic_body(
         turns[-1]["content"][-1] |= _CACHED  # type: ignore[index]
     body["messages"] = turns
     thinking = {} if config.thinking is None else config.preset.thinking[config.thinking]
-    return {**body, **_spelt(settings), **thinking, **config.extra_body}
-
-
-def _spelt(settings: Mapping[str, object]) -> dict[str, object]:
-    spelt: dict[str, object] = {}
     output: dict[str, object] = {}
     effort = settings.get("reasoning_effort")
     if effort == "none":
-        spelt["thinking"] = {"type": "disabled"}
+        body["thinking"] = {"type": "disabled"}
     elif effort is not None:
         output["effort"] = _EFFORTS.get(str(effort), effort)
-    schema = settings.get("response_format")
-    if isinstance(schema, ReplySchema):
+    if isinstance(schema := settings.get("response_format"), ReplySchema):
         output["format"] = {"type": "json_schema", "schema": dict(schema.schema)}
     if output:
-        spelt["output_config"] = output
+        body["output_config"] = output
     if "temperature" in settings:
-        spelt["temperature"] = settings["temperature"]
-    return spelt
-
-
-def _tool(tool: Tool) -> Block:
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "input_schema": dict(tool.parameters),
-    }
+        body["temperature"] = settings["temperature"]
+    return {**body, **thinking, **config.extra_body}
 
 
 def _turns(messages: Iterable[Message]) -> list[dict[str, object]]:
@@ -113,30 +106,20 @@ def _blocks(message: Message) -> Iterator[Block]:
         yield {**result, "content": well_formed(message.content)}
         return
     for call in message.tool_calls:
-        yield from _thought(call)
-    yield from map(_image, message.images)
+        yield from state_of(call)
+    for image in message.images:
+        source = {"type": "base64", "media_type": image.media_type, "data": image.data}
+        yield {"type": "image", "source": source}
     # A blank text is refused.
     if message.content.strip():
         yield _text(message.content)
-    yield from map(_tool_use, message.tool_calls)
+    for call in message.tool_calls:
+        arguments = _object(call.arguments)
+        yield {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
 
 
 def _text(text: str) -> Block:
     return {"type": "text", "text": well_formed(text)}
-
-
-def _image(image: Image) -> Block:
-    source = {"type": "base64", "media_type": image.media_type, "data": image.data}
-    return {"type": "image", "source": source}
-
-
-def _thought(call: ToolCall) -> Iterator[Block]:
-    blocks = json.loads(call.state) if call.state else []
-    yield from (block for block in blocks if isinstance(block, dict))
-
-
-def _tool_use(call: ToolCall) -> Block:
-    return {"type": "tool_use", "id": call.id, "name": call.name, "input": _object(call.arguments)}
 
 
 def _object(arguments: str) -> dict[str, object]:
@@ -195,7 +178,10 @@ def read_message(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRe
     text = "".join(block.text for block in message.content if block.type == "text")
     usage = usage_of(message.usage, request, text)
     if message.stop_reason == "refusal":
-        raise ModelRefusal(f"The model refused the prompt{_why(message.stop_details)}", usage=usage)
+        details = message.stop_details
+        said = details and (details.explanation or details.category)
+        why = f": {said}" if said else ""
+        raise ModelRefusal(f"The model refused the prompt{why}", usage=usage)
     reason = message.stop_reason or "end_turn"
     return ChatReply(
         text,
@@ -204,11 +190,6 @@ def read_message(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRe
         usage,
         tool_calls=_tool_calls(message.content),
     )
-
-
-def _why(details: _StopDetails | None) -> str:
-    said = details and (details.explanation or details.category)
-    return f": {said}" if said else ""
 
 
 def _tool_calls(blocks: list[_Block]) -> tuple[ToolCall, ...]:

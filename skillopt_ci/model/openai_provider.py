@@ -22,6 +22,7 @@ from skillopt_ci.model.providers import (
     Wire,
     called,
     parsed,
+    state_of,
     usage_of,
     well_formed,
 )
@@ -90,11 +91,18 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
     """
     completion = parsed(_Completion, body, "chat completion")
     if not completion.choices:
-        if completion.error is None:
+        error = completion.error
+        if error is None:
             raise TransientFailure("the response holds no choices")
-        return _error_in_body(completion.error)
+        status = error.code if isinstance(error.code, int) else _BAD_GATEWAY
+        return ServerError(status, error.message, code=str(error.code or ""))
     choice = completion.choices[0]
-    text = _text(choice.message)
+    content = choice.message.content
+    if isinstance(content, list):
+        text = "".join(part.text or "" for part in content)
+    else:
+        # Servers that do not part thoughts from the answer put them in front of it.
+        text = _THOUGHTS.sub("", content or "", count=1) or choice.message.refusal or ""
     usage = usage_of(completion.usage, request, text)
     if choice.finish_reason == "content_filter":
         raise ModelRefusal("The content filter ended the answer", usage=usage)
@@ -107,41 +115,20 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
     )
 
 
-def _error_in_body(error: _ChatError) -> ServerError:
-    status = error.code if isinstance(error.code, int) else _BAD_GATEWAY
-    return ServerError(status, error.message, code=str(error.code or ""))
-
-
-def _text(message: _Message) -> str:
-    if isinstance(message.content, list):
-        return "".join(part.text or "" for part in message.content)
-    # Servers that do not part thoughts from the answer put them in front of it.
-    return _THOUGHTS.sub("", message.content or "", count=1) or message.refusal or ""
-
-
 def _chat_tool_calls(message: _Message, carried: Collection[str]) -> tuple[ToolCall, ...]:
     """The calls; what must come back with all of them is the state of the first."""
     extra = message.model_extra or {}
-    own = {name: extra[name] for name in carried if extra.get(name)}
-    calls = message.tool_calls or ()
-    states = [
-        {**(own if number == 0 else {}), **_signed(call.extra_content)}
-        for number, call in enumerate(calls)
-    ]
-    # Some compatible servers leave the id out; a result must be able to name its call.
-    return tuple(
-        ToolCall(
-            call.id or f"call_{number}",
-            call.function.name,
-            call.function.arguments or "",
-            json.dumps(state) if state else "",
-        )
-        for number, (call, state) in enumerate(zip(calls, states, strict=True))
-    )
-
-
-def _signed(extra_content: Mapping[str, object] | None) -> dict[str, object]:
-    return {"extra_content": extra_content} if extra_content else {}
+    state = {name: extra[name] for name in carried if extra.get(name)}
+    calls = []
+    for number, call in enumerate(message.tool_calls or ()):
+        if call.extra_content:
+            state["extra_content"] = call.extra_content
+        # Some compatible servers leave the id out; a result must be able to name its call.
+        name, arguments = call.function.name, call.function.arguments or ""
+        kept = json.dumps(state) if state else ""
+        calls.append(ToolCall(call.id or f"call_{number}", name, arguments, kept))
+        state = {}
+    return tuple(calls)
 
 
 # The body of a request in OpenAI's chat protocol, which most servers speak.
@@ -157,58 +144,40 @@ CHAT_WORDS: Words = MappingProxyType(
 )
 
 
-#: Of a call's state, what belongs to the call itself; the rest belongs to its message.
-_OF_THE_CALL = ("extra_content",)
-
-
 def as_sent(message: Message) -> dict[str, object]:
     """``message`` as the protocol wants it; a plain one has nothing but role and content."""
-    sent: dict[str, object] = {"role": message.role, "content": _content(message)}
+    text = well_formed(message.content)
+    pictures = [{"type": "image_url", "image_url": {"url": _url(one)}} for one in message.images]
+    content = [{"type": "text", "text": text}, *pictures] if pictures else text
+    sent: dict[str, object] = {"role": message.role, "content": content}
     if message.tool_calls:
-        states = [_state(call) for call in message.tool_calls]
-        sent["tool_calls"] = [
-            _tool_call(call) | {name: state[name] for name in _OF_THE_CALL if name in state}
-            for call, state in zip(message.tool_calls, states, strict=True)
-        ]
-        sent |= {name: state[name] for state in states for name in state.keys() - {*_OF_THE_CALL}}
+        of_message: dict[str, object] = {}
+        calls = []
+        for call in message.tool_calls:
+            function = {"name": call.name, "arguments": well_formed(call.arguments)}
+            told: dict[str, object] = {"id": call.id, "type": "function", "function": function}
+            state = json.loads(call.state) if call.state else {}
+            # this belongs to the call itself; the rest of its state to the message
+            if isinstance(state, dict) and "extra_content" in state:
+                told["extra_content"] = state.pop("extra_content")
+            of_message |= state if isinstance(state, dict) else {}
+            calls.append(told)
+        sent |= {"tool_calls": calls, **of_message}
     if message.role == "tool":
         sent["tool_call_id"] = message.tool_call_id
     return sent
 
 
-def data_url(image: Image) -> str:
-    """The picture itself as an address."""
+def _url(image: Image) -> str:
     return f"data:{image.media_type};base64,{image.data}"
 
 
-def tool_as_sent(tool: Tool) -> dict[str, object]:
-    """``tool`` as the protocol wants it."""
-    function = {
+def _function(tool: Tool) -> dict[str, object]:
+    return {
         "name": tool.name,
         "description": tool.description,
         "parameters": dict(tool.parameters),
     }
-    return {"type": "function", "function": function}
-
-
-def _content(message: Message) -> object:
-    text = well_formed(message.content)
-    if not message.images:
-        return text
-    pictures = [
-        {"type": "image_url", "image_url": {"url": data_url(image)}} for image in message.images
-    ]
-    return [{"type": "text", "text": text}, *pictures]
-
-
-def _state(call: ToolCall) -> dict[str, object]:
-    state = json.loads(call.state) if call.state else {}
-    return state if isinstance(state, dict) else {}
-
-
-def _tool_call(call: ToolCall) -> dict[str, object]:
-    function = {"name": call.name, "arguments": well_formed(call.arguments)}
-    return {"id": call.id, "type": "function", "function": function}
 
 
 def chat_body(
@@ -217,7 +186,9 @@ def chat_body(
     """The whole body, what changes from call to call last; ``extra_body`` has the last word."""
     body: dict[str, object] = {"model": config.model}
     if request.tools:
-        body["tools"] = [tool_as_sent(tool) for tool in request.tools]
+        body["tools"] = [
+            {"type": "function", "function": _function(tool)} for tool in request.tools
+        ]
     body["messages"] = [as_sent(message) for message in request.messages]
     plain = {name: value for name, value in settings.items() if name != "response_format"}
     schema = settings.get("response_format")
@@ -230,8 +201,7 @@ def chat_body(
 def _response_format(config: ModelRole, schema: ReplySchema) -> dict[str, object]:
     if config.preset.structured == "json_object":
         return {"type": "json_object"}
-    held = {"name": schema.name, "schema": dict(schema.schema), "strict": True}
-    return {"type": "json_schema", "json_schema": held}
+    return {"type": "json_schema", "json_schema": _held(schema)}
 
 
 # The body of a request to OpenAI's newer interface, Responses.
@@ -255,70 +225,43 @@ def responses_body(
     if system:
         body["instructions"] = well_formed("\n\n".join(system))
     if request.tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
+        body["tools"] = [
+            {"type": "function", **_function(tool), "strict": False} for tool in request.tools
+        ]
         body["include"] = ["reasoning.encrypted_content"]
     body["input"] = [item for message in request.messages for item in _items(message)]
-    return {**body, **_spelt(settings), **config.extra_body}
-
-
-def _spelt(settings: Mapping[str, object]) -> dict[str, object]:
-    spelt: dict[str, object] = {
-        "max_output_tokens": next((settings[name] for name in _LIMITS if name in settings), None),
-        "temperature": settings.get("temperature"),
-    }
+    limit = next((settings[name] for name in _LIMITS if name in settings), None)
+    spelt = {"max_output_tokens": limit, "temperature": settings.get("temperature")}
+    body |= {name: value for name, value in spelt.items() if value is not None}
     if "reasoning_effort" in settings:
-        spelt["reasoning"] = {"effort": settings["reasoning_effort"]}
-    schema = settings.get("response_format")
-    if isinstance(schema, ReplySchema):
-        held = {"name": schema.name, "schema": dict(schema.schema), "strict": True}
-        spelt["text"] = {"format": {"type": "json_schema", **held}}
-    return {name: value for name, value in spelt.items() if value is not None}
+        body["reasoning"] = {"effort": settings["reasoning_effort"]}
+    if isinstance(schema := settings.get("response_format"), ReplySchema):
+        body["text"] = {"format": {"type": "json_schema", **_held(schema)}}
+    return body | config.extra_body
 
 
-def _tool(tool: Tool) -> dict[str, object]:
-    return {
-        "type": "function",
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": dict(tool.parameters),
-        "strict": False,
-    }
+def _held(schema: ReplySchema) -> dict[str, object]:
+    return {"name": schema.name, "schema": dict(schema.schema), "strict": True}
 
 
 def _items(message: Message) -> Iterator[dict[str, object]]:
     text = well_formed(message.content)
     if message.role == "tool":
-        yield {
-            "type": "function_call_output",
-            "call_id": message.tool_call_id,
-            "output": text,
-        }
+        yield {"type": "function_call_output", "call_id": message.tool_call_id, "output": text}
     elif message.role == "user":
         shown = {"type": "input_image", "detail": "auto"}
-        pictures = [{**shown, "image_url": data_url(one)} for one in message.images]
+        pictures = [{**shown, "image_url": _url(one)} for one in message.images]
         said = [{"type": "input_text", "text": text}, *pictures]
         yield {"role": "user", "content": said if pictures else text}
     elif message.role == "assistant":
         for call in message.tool_calls:
-            yield from _reasoned(call)
+            yield from state_of(call)
         if text:
             yield {"role": "assistant", "content": text}
-        yield from map(_call, message.tool_calls)
-
-
-def _reasoned(call: ToolCall) -> Iterator[dict[str, object]]:
-    items = json.loads(call.state) if call.state else []
-    yield from (item for item in items if isinstance(item, dict))
-
-
-def _call(call: ToolCall) -> dict[str, object]:
-    arguments = well_formed(call.arguments)
-    return {
-        "type": "function_call",
-        "call_id": call.id,
-        "name": call.name,
-        "arguments": arguments,
-    }
+        for call in message.tool_calls:
+            arguments = well_formed(call.arguments)
+            told = {"call_id": call.id, "name": call.name, "arguments": arguments}
+            yield {"type": "function_call", **told}
 
 
 # What a server answered at OpenAI's newer interface, Responses.

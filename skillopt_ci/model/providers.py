@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import ModuleType
@@ -12,6 +12,7 @@ from pydantic import AliasChoices, AliasPath, BaseModel, Field, ValidationError
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ModelSetupError
+from skillopt_ci.messages import ToolCall
 from skillopt_ci.model.call_key import reply_schema, token_limit
 from skillopt_ci.model.keys import redact
 from skillopt_ci.model.retry import TransientFailure, retry_after_seconds
@@ -31,6 +32,12 @@ _Shape = TypeVar("_Shape", bound=BaseModel)
 def well_formed(text: str) -> str:
     """``text`` with lone surrogates, which no UTF-8 file or request can hold, replaced by ``?``."""
     return text.encode("utf-8", errors="replace").decode("utf-8")
+
+
+def state_of(call: ToolCall) -> Iterator[dict[str, object]]:
+    """The items that a provider wants back before ``call``."""
+    items = json.loads(call.state) if call.state else []
+    return (item for item in items if isinstance(item, dict))
 
 
 def parsed(shape: type[_Shape], body: bytes, name: str) -> _Shape:
