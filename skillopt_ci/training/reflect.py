@@ -161,7 +161,7 @@ def _trajectory(
     traces: bool,
 ) -> str:
     parts = [
-        f"### Trajectory {number} (id={_one_line(rollout.task_id)})",
+        f"### Trajectory {number} (id={one_line(rollout.task_id)})",
         fenced("\n".join(_facts(rollout, max_chars))),
     ]
     answers = "\n".join(map(_listed, task.references))
@@ -176,9 +176,9 @@ def _trajectory(
 
 def _facts(rollout: Rollout, max_chars: int) -> Iterator[str]:
     if rollout.task_type:
-        yield f"Task type: {_one_line(rollout.task_type)}"
+        yield f"Task type: {one_line(rollout.task_type)}"
     if rollout.failed and rollout.reason:
-        yield f"Failure reason: {keep_ends([_one_line(rollout.reason)], max_chars)[0]}"
+        yield f"Failure reason: {keep_ends([one_line(rollout.reason)], max_chars)[0]}"
     yield f"Steps: {rollout.n_turns}"
     if rollout.limit is not None:
         yield f"Cut off by the limit of {rollout.limit}; what there was by then is graded"
@@ -208,7 +208,7 @@ def conversation(
 
 def _who(message: Message, tools: Mapping[str, str]) -> str:
     name = tools.get(message.tool_call_id) if message.role == "tool" else None
-    return f"{message.role} {_one_line(name)}" if name else message.role
+    return f"{message.role} {one_line(name)}" if name else message.role
 
 
 def _size(document: tuple[str, str]) -> int:
@@ -217,7 +217,7 @@ def _size(document: tuple[str, str]) -> int:
 
 def _trajectory_told(message: Message, documents: Sequence[tuple[str, str]]) -> str:
     """What the message says, and the tools that it asks for."""
-    calls = (f"→ {_one_line(call.name)} {call.arguments}" for call in message.tool_calls)
+    calls = (f"→ {one_line(call.name)} {call.arguments}" for call in message.tool_calls)
     text = _without(documents, message) + _pictures(message)
     return "\n".join([*filter(None, (text,)), *calls]) if message.tool_calls else text
 
@@ -243,7 +243,8 @@ def _listed(reference: str) -> str:
     return "- " + reference.replace("\n", "\n  ")
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """Return ``text`` with single spaces for all white space."""
     return " ".join(text.split())
 
 

@@ -23,10 +23,8 @@ from skillopt_ci.ledger.records import (
     SlowUpdateRecord,
 )
 from skillopt_ci.messages import fenced
-from skillopt_ci.model.types import ChatClient
 from skillopt_ci.progress import Note, Observer, StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.prompts import library
-from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.runner import refuse_too_many_errors
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.document import sha256, word_count
@@ -37,8 +35,9 @@ from skillopt_ci.training import replies
 from skillopt_ci.training.ask import Lost, ask_vital, optimizer_request
 from skillopt_ci.training.guard import GuardContext, guard_context, refuse_document
 from skillopt_ci.training.memory import meta_skill
+from skillopt_ci.training.modes import Desk
 from skillopt_ci.training.plan import EPOCH_STRIDE
-from skillopt_ci.training.reflect import conversation, keep_ends
+from skillopt_ci.training.reflect import conversation, keep_ends, one_line
 from skillopt_ci.training.replies import Shape, clean, parse_as
 from skillopt_ci.training.run_context import Bench, Run
 from skillopt_ci.training.state import Settled
@@ -158,11 +157,11 @@ def _wanted(pair: Pair, policy: Policy) -> bool:
 
 
 def _measured(rollouts: Iterable[Rollout]) -> Mapping[str, Side]:
-    found: dict[str, list[Rollout]] = {}
+    attempts: dict[str, list[Rollout]] = {}
     for rollout in rollouts:
         if rollout.status.measured:
-            found.setdefault(rollout.task_id, []).append(rollout)
-    return {task: Side(tuple(attempts)) for task, attempts in found.items()}
+            attempts.setdefault(rollout.task_id, []).append(rollout)
+    return {task: Side(tuple(made)) for task, made in attempts.items()}
 
 
 # Comparison pairs as text for the optimizer: regressions first, everything untrusted in fences.
@@ -199,7 +198,7 @@ def render_pairs(
 
 def _block(pair: Pair, skills: tuple[str, str], gradient: Gradient) -> str:
     limit = gradient.max_trajectory_chars
-    parts = [f"#### Task {_one_line(pair.task.id)}", fenced("\n".join(_facts(pair, limit)))]
+    parts = [f"#### Task {one_line(pair.task.id)}", fenced("\n".join(_facts(pair, limit)))]
     if pair.category is not Category.STABLE_SUCCESS:
         parts += _references(pair.task, limit)
         sides = (("previous", pair.before), ("current", pair.after))
@@ -223,9 +222,10 @@ def _references(task: Task, limit: int) -> list[str]:
 def _facts(pair: Pair, max_chars: int) -> Iterator[str]:
     for name, side in (("previous", pair.before), ("current", pair.after)):
         shown = side.telling
-        yield f"{name}: {_verdict(side)}, soft {side.soft:.2f}, answer {_answer(shown, max_chars)}"
+        answer = keep_ends([one_line(shown.answer) or "(none)"], max_chars)[0]
+        yield f"{name}: {_verdict(side)}, soft {side.soft:.2f}, answer {answer}"
         if shown.failed and shown.reason:
-            yield f"{name} failure reason: {keep_ends([_one_line(shown.reason)], max_chars)[0]}"
+            yield f"{name} failure reason: {keep_ends([one_line(shown.reason)], max_chars)[0]}"
 
 
 def _verdict(side: Side) -> str:
@@ -236,21 +236,24 @@ def _verdict(side: Side) -> str:
     return "PASS" if solved else "FAIL"
 
 
-def _answer(rollout: Rollout, max_chars: int) -> str:
-    return keep_ends([_one_line(rollout.answer) or "(none)"], max_chars)[0]
-
-
 def _words(category: Category) -> str:
     return category.value.replace("_", " ")
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
 # What the optimizer writes at an epoch's end: guidance for the target, memory for itself.
 
-_FIRST = "There is none yet: this is the first slow update of the run."
+Stage = Literal["slow_update", "meta_skill"]
+
+#: The heading over the text that is to be replaced, and what stands there without one.
+_BEFORE: Mapping[Stage, tuple[str, str]] = MappingProxyType(
+    {
+        "slow_update": (
+            "Previous Guidance",
+            "There is none yet: this is the first slow update of the run.",
+        ),
+        "meta_skill": ("Previous Meta Skill", "None yet."),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,63 +273,42 @@ class _MetaSkillShape(_SlowUpdateShape):
     content: str = Field(alias="meta_skill_content")
 
 
-@dataclass(frozen=True, slots=True)
-class Advisor:
-    """Asks for guidance and memory; ``gradient`` says what is shown of the conversations.
+async def write(
+    stage: Stage,
+    before: str,
+    skills: tuple[str, str],
+    pairs: Sequence[Pair],
+    desk: Desk,
+    gradient: Gradient,
+) -> Written:
+    """Ask for the guidance or the memory that is to replace ``before``.
 
-    Without pairs there is no evidence: nobody is asked, and nothing is written. The same comes of
-    a reply that cannot be used. A model that is unavailable raises
+    ``skills`` are the earlier and the current one; ``gradient`` says what is shown of the
+    conversations. Without pairs there is no evidence: nobody is asked, and nothing is written. The
+    same comes of a reply that cannot be used. A model that is unavailable raises
     :class:`~skillopt_ci.model.types.ModelUnavailable`, so that an outage costs no epoch its end.
     """
-
-    client: ChatClient
-    prompts: Prompts
-    observer: Observer
-    gradient: Gradient
-
-    async def slow_update(
-        self, earlier: str, current: str, guidance: str, pairs: Sequence[Pair]
-    ) -> Written:
-        """Return the guidance that is to replace ``guidance``."""
-        user = library.joined(
-            library.section("Previous Epoch's Skill", fenced(earlier, "markdown")),
-            library.current_skill(current),
-            library.section("Previous Guidance", fenced(guidance) if guidance else _FIRST),
-            render_pairs(pairs, earlier, current, self.gradient),
-        )
-        return await self._ask("slow_update", user, pairs, _SlowUpdateShape)
-
-    async def meta_skill(
-        self, earlier: str, current: str, memory: str, pairs: Sequence[Pair]
-    ) -> Written:
-        """Return the memory that is to replace ``memory``."""
-        user = library.joined(
-            library.section("Previous Epoch's Skill", fenced(earlier, "markdown")),
-            library.current_skill(current),
-            library.section(
-                "Previous Meta Skill", fenced(memory.strip()) if memory else "None yet."
-            ),
-            render_pairs(pairs, earlier, current, self.gradient),
-        )
-        return await self._ask("meta_skill", user, pairs, _MetaSkillShape)
-
-    async def _ask(
-        self, stage: str, user: str, pairs: Sequence[Pair], shape: type[_SlowUpdateShape]
-    ) -> Written:
-        if not pairs:
-            return Written()
-        what = stage.replace("_", " ")
-        self.observer(StageStarted(what))
-        schema = replies.written(stage)
-        request = optimizer_request(self.prompts, stage, stage, user, reply_schema=schema)
-        parse = partial(parse_as, shape)
-        reply = await ask_vital(self.client, request, parse, what=what, observer=self.observer)
-        written = Written()
-        if not isinstance(reply, Lost):
-            content = strip_markers(clean(reply.content)).strip()
-            written = Written(content, clean(reply.reasoning).strip())
-        self.observer(StageFinished(what, plural(word_count(written.content), "word")))
-        return written
+    if not pairs:
+        return Written()
+    what = stage.replace("_", " ")
+    desk.observer(StageStarted(what))
+    heading, none = _BEFORE[stage]
+    user = library.joined(
+        library.section("Previous Epoch's Skill", fenced(skills[0], "markdown")),
+        library.current_skill(skills[1]),
+        library.section(heading, fenced(before) if before else none),
+        render_pairs(pairs, *skills, gradient),
+    )
+    schema = replies.written(stage)
+    request = optimizer_request(desk.prompts, stage, stage, user, reply_schema=schema)
+    parse = partial(parse_as, _SlowUpdateShape if stage == "slow_update" else _MetaSkillShape)
+    reply = await ask_vital(desk.client, request, parse, what=what, observer=desk.observer)
+    written = Written()
+    if not isinstance(reply, Lost):
+        content = strip_markers(clean(reply.content)).strip()
+        written = Written(content, clean(reply.reasoning).strip())
+    desk.observer(StageFinished(what, plural(word_count(written.content), "word")))
+    return written
 
 
 # What becomes of the texts that the optimizer wrote at an epoch's end.
@@ -459,7 +441,7 @@ def sampling_seed(run: Run, epoch: int) -> int:
 
 def _counted(pairs: Sequence[Pair]) -> str:
     counts = Counter(pair.category for pair in pairs)
-    named = (f"{counts[one]} {one.value.replace('_', ' ')}" for one in Category if counts[one])
+    named = (f"{counts[one]} {_words(one)}" for one in Category if counts[one])
     return ", ".join(named) or "no task that is wanted"
 
 
@@ -478,35 +460,35 @@ def first_epoch(run: Run, standing: Settled) -> tuple[str, BoundaryRecord]:
 async def later_epoch(
     run: Run, standing: Settled, epoch: int, bench: Bench
 ) -> tuple[str, BoundaryRecord]:
-    """Compare the epochs' skills on the same tasks, and write new guidance and memory."""
+    """Compare the epochs' skills on the same tasks, and write new guidance and memory.
+
+    Both are asked for at once, and read the skill as it is before the guidance.
+    """
+    optimizer, skill = run.config.optimizer, standing.skill
     earlier = earlier_skill(run, standing, epoch)
-    pairs = await compare_epochs(run, earlier, standing.skill, epoch, bench)
-    slow, meta = await _write(run, standing, earlier, pairs, bench)
-    skill = standing.skill
+    pairs = await compare_epochs(run, earlier, skill, epoch, bench)
+    desk = Desk(bench.client, run.prompts, run.observer)
+    memory = meta_skill(run, standing)
+    before: dict[Stage, str] = {}
+    if optimizer.use_slow_update:
+        before["slow_update"] = region_text(skill, SLOW_UPDATE) or ""
+    if optimizer.use_meta_skill:
+        before["meta_skill"] = memory.strip()
+    async with siblings() as questions:
+        asked = {
+            stage: questions.create_task(
+                write(stage, text, (earlier, skill), pairs, desk, run.config.gradient)
+            )
+            for stage, text in before.items()
+        }
+    guard, slow, meta = guard_context(run, standing), None, None
+    if "slow_update" in asked:
+        slow = slow_record(skill, asked["slow_update"].result(), guard, run.observer)
+    if "meta_skill" in asked:
+        meta = meta_record(memory, asked["meta_skill"].result(), guard, run.observer)
     if slow is not None and slow.action == "propose":
         skill = with_region(skill, SLOW_UPDATE, slow.content)
     return skill, _record(run, standing, epoch, skill, slow, meta, pairs)
-
-
-async def _write(
-    run: Run, standing: Settled, earlier: str, pairs: Sequence[Pair], bench: Bench
-) -> tuple[SlowUpdateRecord | None, MetaSkillRecord | None]:
-    """Ask for guidance and memory at once; both read the skill as it is before the guidance."""
-    optimizer, current = run.config.optimizer, standing.skill
-    advisor = Advisor(bench.client, run.prompts, run.observer, run.config.gradient)
-    guidance = region_text(current, SLOW_UPDATE) or ""
-    memory = meta_skill(run, standing)
-    slow = meta = None
-    async with siblings() as questions:
-        if optimizer.use_slow_update:
-            slow = questions.create_task(advisor.slow_update(earlier, current, guidance, pairs))
-        if optimizer.use_meta_skill:
-            meta = questions.create_task(advisor.meta_skill(earlier, current, memory, pairs))
-    guard = guard_context(run, standing)
-    return (
-        None if slow is None else slow_record(current, slow.result(), guard, run.observer),
-        None if meta is None else meta_record(memory, meta.result(), guard, run.observer),
-    )
 
 
 def _record(

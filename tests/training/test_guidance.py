@@ -12,7 +12,8 @@ from skillopt_ci.errors import SkilloptError
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
 from skillopt_ci.progress import Event, Note, Observer
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.training.slow_update import Advisor, Pair, Side, Written
+from skillopt_ci.training.modes import Desk
+from skillopt_ci.training.slow_update import Pair, Side, Stage, Written, write
 
 Make = Callable[..., Any]
 Ask = Callable[..., Written]
@@ -27,10 +28,12 @@ def pairs(make_task: Make, make_rollout: Make) -> list[Pair]:
 
 @pytest.fixture
 def ask(prompts: Prompts, observer: Observer, pairs: list[Pair]) -> Ask:
-    def run(client: Any, stage: str, before: str = "", given: list[Pair] | None = None) -> Written:
-        advisor = Advisor(client, prompts, observer, Gradient())
+    def run(
+        client: Any, stage: Stage, before: str = "", given: list[Pair] | None = None
+    ) -> Written:
+        desk, skills = Desk(client, prompts, observer), ("# Old\n", "# New\n")
         shown = pairs if given is None else given
-        return asyncio.run(getattr(advisor, stage)("# Old\n", "# New\n", before, shown))
+        return asyncio.run(write(stage, before, skills, shown, desk, Gradient()))
 
     return run
 
