@@ -18,6 +18,7 @@ from skillopt_ci.github.comments import react, review_notes
 from skillopt_ci.github.pull_requests import find_open
 from skillopt_ci.github.types import CommentRef, Reaction
 from skillopt_ci.ledger.ledger import Ledger
+from skillopt_ci.report.markdown import inline
 from skillopt_ci.sanitize import harmless, one_line
 from skillopt_ci.training.review_comments import ReviewerNote, write_notes
 
@@ -50,7 +51,7 @@ def perform(job: Job, activity: Activity) -> Outcome:
 def _skipped(job: Job, reason: str) -> Outcome:
     text = one_line(reason, 500)
     job.log.annotate("notice", text, title="skillopt-ci did nothing")
-    return Outcome(Outputs(result="skipped"), f"**skillopt-ci did nothing:** {text}\n")
+    return Outcome(Outputs(result="skipped"), f"**skillopt-ci did nothing:** {inline(text, 500)}\n")
 
 
 def _react(job: Job, comment: Comment, reaction: Reaction) -> None:

@@ -75,7 +75,6 @@ def without_skill(world: World) -> str:
     return commit
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.4: a branch's name is HTML")
 @pytest.mark.parametrize(
     ("name", "deleted"),
     [
