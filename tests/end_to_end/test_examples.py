@@ -21,10 +21,10 @@ SCRIPT = Path(sys.executable).parent / "skillopt-ci"
 
 #: A few tasks, and steps large enough to learn from them.
 SMALL = (
-    "tasks.limit=12",
-    "train.num_epochs=3",
-    "train.batch_size=12",
-    "gradient.minibatch_size=12",
+    "tasks.limit=8",
+    "train.num_epochs=2",
+    "train.batch_size=8",
+    "gradient.minibatch_size=8",
     "optimizer.learning_rate=10",
     "optimizer.min_learning_rate=10",
     "optimizer.use_slow_update=false",
