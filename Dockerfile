@@ -1,18 +1,24 @@
 # The image of the GitHub Action. `scripts/build-image.sh` builds it, also without a Docker daemon.
-FROM python:3.13-slim-trixie AS build
+FROM python:3.13-slim-trixie@sha256:9d2e5553305c7c7b0097999bb17187c69b921ccd6bc9d40e4bb5ebe652c00285 AS build
 
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PIP_NO_CACHE_DIR=1 \
     PIP_NO_INPUT=1
 WORKDIR /src
+COPY requirements ./requirements
+# What runs in a job needs no installer: pip and the build backend stay in an environment apart.
+RUN python3 -m venv /opt/build \
+    && /opt/build/bin/pip install --require-hashes --requirement requirements/build.txt \
+    && python3 -m venv --without-pip /opt/skillopt-ci \
+    && /opt/build/bin/pip --python /opt/skillopt-ci/bin/python3 install --require-hashes \
+    --requirement requirements/run.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY examples ./examples
 COPY skillopt_ci ./skillopt_ci
-# Without pip inside: what runs in a job needs no installer.
-RUN python3 -m venv --without-pip /opt/skillopt-ci \
-    && python3 -m pip --python /opt/skillopt-ci/bin/python3 install '.[anthropic,azure]'
+RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /dist . \
+    && /opt/build/bin/pip --python /opt/skillopt-ci/bin/python3 install --no-deps /dist/*.whl
 
-FROM python:3.13-slim-trixie
+FROM python:3.13-slim-trixie@sha256:9d2e5553305c7c7b0097999bb17187c69b921ccd6bc9d40e4bb5ebe652c00285
 
 # Debian keeps no older versions that could be pinned; the base image's tag pins the suite.
 # hadolint ignore=DL3008

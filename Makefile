@@ -3,7 +3,7 @@ PYTHON ?= python3
 venv := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test unit lint format docs image check stats setup
+.PHONY: help quickstart test unit lint format docs lock image check stats setup
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -33,6 +33,12 @@ format: setup ## put the code into the one format
 docs: setup ## build the documentation into site/; broken links and anchors are errors
 	$(venv)/python scripts/docs_reference.py --check
 	NO_MKDOCS_2_WARNING=1 $(venv)/mkdocs build --strict
+
+lock: setup ## pin anew, by hash, what the image and the composite action install
+	$(venv)/uv pip compile --quiet --universal --python-version 3.13 --generate-hashes --upgrade \
+	  --no-header --no-annotate --extra anthropic --extra azure pyproject.toml -o requirements/run.txt
+	echo hatchling | $(venv)/uv pip compile --quiet --universal --python-version 3.13 \
+	  --generate-hashes --upgrade --no-header --no-annotate - -o requirements/build.txt
 
 image: ## build the action's image, with or without Docker, and train a step in it
 	scripts/build-image.sh

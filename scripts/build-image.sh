@@ -23,20 +23,24 @@ clean() {
 trap clean EXIT
 
 build_with_buildah() {
-  local base
+  local base tag recipe="$scratch/Dockerfile"
   base="$(sed --quiet 's/^FROM \([^ ]*\).*/\1/p' Dockerfile | head --lines 1)"
-  if ! buildah_ pull --quiet "docker.io/library/$base" 2>/dev/null; then
-    say "Make a stand-in for $base"
+  tag="${base%@*}"
+  # Older releases of buildah take a tag or a digest, not both.
+  sed "s|$base|${base%%:*}@${base#*@}|" Dockerfile >"$recipe"
+  if ! buildah_ pull --quiet "docker.io/library/${base%%:*}@${base#*@}" 2>/dev/null; then
+    say "Make a stand-in for $tag"
+    sed "s|$base|$tag|" Dockerfile >"$recipe"
     mmdebstrap --quiet --variant=minbase --include=ca-certificates,python3,python3-venv,python3-pip \
-      "${base##*-}" "$scratch/base.tar"
+      "${tag##*-}" "$scratch/base.tar"
     mkdir "$scratch/base"
     printf 'FROM scratch\nADD base.tar /\n' >"$scratch/base/Dockerfile"
     mv "$scratch/base.tar" "$scratch/base/"
-    buildah_ bud --quiet --isolation chroot --tag "docker.io/library/$base" "$scratch/base"
+    buildah_ bud --quiet --isolation chroot --tag "docker.io/library/$tag" "$scratch/base"
     rm --recursive "$scratch/base"
   fi
   say "Build $image with buildah"
-  buildah_ bud --quiet --isolation chroot --network host --pull-never --tag "$image" \
+  buildah_ bud --quiet --isolation chroot --network host --pull-never --tag "$image" --file "$recipe" \
     --volume "$certificates:$certificates:ro" --env "PIP_CERT=$certificates" .
 }
 
