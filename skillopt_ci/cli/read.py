@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import click
+
 from skillopt_ci.cli.build import learn_secrets, load_configured
 from skillopt_ci.cli.options import DEFAULT_CONFIG, Globals
 from skillopt_ci.config.config import Git
@@ -94,7 +96,7 @@ def open_reader(settings: Globals) -> RunReader:
         start, git, name = loaded.root, loaded.config.git, loaded.config.run
     name = name or _only_run(settings)
     ledger = Ledger.open(start, name, git)
-    commit = newest(ledger)
+    commit = newest(ledger, lambda text: click.echo(f"warning: {text}", err=True))
     folder, read = RunFolder(name), partial(ledger.read, commit)
     state = folder.read_state(read)
     if state is None:

@@ -1,9 +1,10 @@
 """Read a run without touching anything: which commits to look at, as far as this clone knows."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from skillopt_ci.config.config import Git
-from skillopt_ci.errors import RepositoryError
+from skillopt_ci.errors import InfrastructureError, RepositoryError
 from skillopt_ci.git import history, refs, remote
 from skillopt_ci.git.history import Commit
 from skillopt_ci.ledger.ledger import Ledger
@@ -11,15 +12,22 @@ from skillopt_ci.ledger.ledger import Ledger
 _SKILLS_BRANCHES = ("refs/heads/skillopt/*", "refs/remotes/*/skillopt/*")
 
 
-def newest(ledger: Ledger) -> str:
+def newest(ledger: Ledger, warn: Callable[[str], None] = lambda _: None) -> str:
     """The commit with the newest record of the run, from refs that are here already.
 
     That is the skills branch, here or as last fetched; without one (a single-branch clone) it is
-    fetched, and where the remote cannot be asked or has none, the base branch counts.
+    fetched, and where the remote has none, the base branch counts. If the remote cannot be read,
+    the base branch counts too, and ``warn`` is told how old it is.
     """
     known = _known(ledger)
     if known is None and ledger.remote is not None:
-        ledger.sync()
+        try:
+            ledger.sync()
+        except InfrastructureError:
+            base = _base(ledger)
+            time = ledger.log(base, limit=1)[0].time.replace("T", " ")
+            warn(f"{ledger.remote} cannot be read: this is from {ledger.base} as of {time}")
+            return base
         known = _known(ledger)
     return known or _base(ledger)
 

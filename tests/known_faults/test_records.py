@@ -33,9 +33,6 @@ def merged(workshop: Workshop) -> Checkout:
     return clone
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 16.10: exit 5 though all is here"
-)
 @pytest.mark.parametrize("words", [("log",), ("status",), ("show", "1"), ("report",)])
 def test_a_run_is_read_without_origin(merged: Checkout, words: tuple[str, ...]) -> None:
     done = in_process(merged.folder, *words)
