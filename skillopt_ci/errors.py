@@ -24,6 +24,7 @@ Exit code 0 means done (merged and reverted alike), 3 nothing left to do, 1 a de
 skillopt-ci, 130 interrupted.
 """
 
+from collections.abc import Mapping
 from enum import IntEnum
 from pathlib import Path
 
@@ -44,7 +45,8 @@ class ExitCode(IntEnum):
 class SkilloptError(Exception):
     """A failure with a message for people.
 
-    ``message`` says what happened in one sentence, ``hint`` what to do about it.
+    ``message`` says what happened in one sentence, ``hint`` what to do about it; ``details`` is
+    what a program may want to know as well.
     """
 
     exit_code = ExitCode.DEFECT
@@ -53,6 +55,7 @@ class SkilloptError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.details: Mapping[str, object] = {}
 
     def __str__(self) -> str:
         return f"{self.message}\n{self.hint}" if self.hint else self.message

@@ -87,6 +87,11 @@ def evaluation_json(result: Evaluation) -> dict[str, object]:
                 "soft": one.measurement.soft,
                 "tasks": one.measurement.n,
                 "errors": len(one.measurement.errors),
+                "scores": {
+                    task: {"hard": hard, "soft": soft}
+                    for task, (hard, soft) in one.measurement.tasks.items()
+                },
+                "unmeasured": list(one.measurement.errors),
                 **as_values(one.summary),
             }
             for one in result.skills

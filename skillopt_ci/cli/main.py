@@ -10,7 +10,7 @@ import tempfile
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from types import FrameType
@@ -164,6 +164,7 @@ class Failure:
     message: str
     hint: str
     exit_code: ExitCode
+    details: Mapping[str, object] = field(default_factory=dict)
 
 
 def describe(
@@ -175,7 +176,7 @@ def describe(
     """Put ``error`` into words; one that nobody foresaw leaves a crash report behind."""
     if isinstance(error, SkilloptError):
         said = redact(error.message), redact(error.hint)
-        return Failure(type(error).__name__, *said, error.exit_code)
+        return Failure(type(error).__name__, *said, error.exit_code, error.details)
     if isinstance(error, click.ClickException):
         ctx = getattr(error, "ctx", None)
         hint = f"See `{ctx.command_path} --help`." if ctx is not None else ""
@@ -211,7 +212,8 @@ def tell(failure: Failure, *, as_json: bool, environ: Mapping[str, str]) -> None
         click.echo(click.style(harmless(failure.hint), dim=True), err=True, color=colour)
     if as_json:
         error = {"type": failure.kind, "message": failure.message, "hint": failure.hint}
-        click.echo(json.dumps({"error": error, "exit_code": int(failure.exit_code)}))
+        about = {"error": error, "exit_code": int(failure.exit_code), **failure.details}
+        click.echo(json.dumps(about))
 
 
 #: The module of each command, and its line of help.

@@ -124,7 +124,8 @@ class AttemptRunner:
                 cancelled = _without_work(request, Status.CANCELLED, "cancelled", 0)
                 self.record(AttemptEnded.of(cancelled))
                 raise
-            self.record(AttemptEnded.of(rollout))
+            with in_retry(rollout.retries):
+                self.record(AttemptEnded.of(rollout))
             return rollout
 
     def kept(self, request: AttemptRequest) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from skillopt_ci.aio import map_ordered
-from skillopt_ci.errors import UsageError
+from skillopt_ci.errors import TooManyErrors, UsageError
 from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
@@ -52,7 +52,10 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One or two skills on the same tasks; ``difference`` is the second minus the first (hard)."""
+    """One or two skills on the same tasks; ``difference`` is the second minus the first (hard).
+
+    It is ``simulated`` if the model that works or the one that grades is.
+    """
 
     split: str
     skills: tuple[Evaluated, ...]
@@ -62,7 +65,10 @@ class Evaluation:
 
 
 async def evaluate(run: Run, skills: Sequence[NamedSkill], split: str) -> Evaluation:
-    """Roll out the tasks of ``split`` under each skill; equal texts are measured once."""
+    """Roll out the tasks of ``split`` under each skill; equal texts are measured once.
+
+    Raises TooManyErrors, whose ``details`` count what was measured, when that is too little.
+    """
     tasks = tasks_of(run, split)
     meter = run.meter(Usage())
     clusters = clusters_of(tasks)
@@ -71,21 +77,31 @@ async def evaluate(run: Run, skills: Sequence[NamedSkill], split: str) -> Evalua
         for skill in skills:
             if skill.sha256 not in measured:
                 outcomes: list[Outcome] = []
-                found = await measure(
-                    skill.text,
-                    tasks,
-                    runner=bench.runner,
-                    evaluation=run.config.evaluation,
-                    observer=run.observer,
-                    stage=split,
-                    seen=lambda one, kept=outcomes: kept.append(outcome_of(one)),  # type: ignore[misc]
-                )
+                try:
+                    found = await measure(
+                        skill.text,
+                        tasks,
+                        runner=bench.runner,
+                        evaluation=run.config.evaluation,
+                        observer=run.observer,
+                        stage=split,
+                        seen=lambda one, kept=outcomes: kept.append(outcome_of(one)),  # type: ignore[misc]
+                    )
+                except TooManyErrors as error:
+                    done = {one.task_id for one in outcomes if one.status.measured}
+                    failed = {one.task_id for one in outcomes} - done
+                    counts = {"tasks": len(done), "errors": len(failed)}
+                    part = {"name": skill.name, "sha256": skill.sha256, **counts}
+                    error.details = {"split": split, "skills": [part]}
+                    raise
                 due = dict.fromkeys((task.id for task in tasks), bench.runner.attempts)
                 summary = summarise(outcomes, expected=due, clusters=clusters)
                 measured[skill.sha256] = Evaluated(skill, found, summary)
     each = tuple(replace(measured[skill.sha256], skill=skill) for skill in skills)
     difference = _difference(each, clusters)
-    return Evaluation(split, each, difference, meter.total(), run.simulated)
+    models = (run.config.model.target, run.config.model.judge)
+    simulated = any(role is not None and role.provider == "simulated" for role in models)
+    return Evaluation(split, each, difference, meter.total(), simulated)
 
 
 def tasks_of(run: Run, split: str) -> tuple[Task, ...]:
