@@ -201,7 +201,25 @@ def opened(settings: Globals, *, notes: Path | None = None, locked: bool = False
         if notes is not None:
             run = replace(run, notes=read_notes(settings.cwd / notes))
         with run.ledger.lock() if locked else nullcontext():
+            for text in _uncommitted(run, settings.cwd / settings.config) if locked else ():
+                observer(Note(text, level="warning"))
             yield run
+
+
+def _uncommitted(run: Run, config_file: Path) -> Iterator[str]:
+    """What a training command uses, or leaves, that is not what is committed."""
+    tasks = run.config.tasks
+    named = [] if tasks is None else [str(one) for one in tasks.model_dump().values()]
+    used = [config_file.resolve(), *((run.root / name).resolve() for name in named)]
+    skill, top = run.ledger.root / run.skill_path, run.ledger.root.resolve()
+    inside = [path for path in used if path.is_relative_to(top) and path.exists()]
+    status = ("status", "--porcelain", "--no-renames", "--untracked-files=all", "-z", "--")
+    for entry in run.ledger.git.records(*status, *map(str, (*inside, skill))):
+        name = entry[3:]
+        if name == run.skill_path:
+            yield f"{name} has changes that are not committed: the committed skill is trained"
+        else:
+            yield f"{name} differs from what is committed: this run uses it as it is here"
 
 
 def open_run(settings: Globals, observer: Observer) -> Run:

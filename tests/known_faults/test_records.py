@@ -181,7 +181,6 @@ def test_an_evaluation_of_a_real_target_is_not_called_simulated(checkout: Checko
     assert "(simulated models)" not in done.stdout
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.16: used without a word")
 @pytest.mark.parametrize("file", ["skillopt.yaml", "tasks/train.jsonl", SKILL])
 def test_a_step_says_what_differs_from_the_commit(checkout: Checkout, file: str) -> None:
     text = (checkout.folder / file).read_text(encoding="utf-8")
