@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from skillopt_ci.errors import EnvironmentFailure
-from skillopt_ci.integrations.endpoint import Conversation, Endpoint
+from skillopt_ci.integrations.endpoint import Conversation
 from skillopt_ci.model.types import ChatClient
 from skillopt_ci.program import visible_environ
 from skillopt_ci.rollout.environment import Environment, Parts
@@ -53,7 +53,7 @@ class BridgeSolver:
         async with aclosing(self.environment.run_job(job, talk)) as steps:  # type: ignore[type-var]
             async for step in steps:
                 yield step
-        result = talk.result or {}
+        result = talk.result
         if failure := result.get("failure"):
             raise EnvironmentFailure(str(failure))
         yield Attempt(
@@ -70,8 +70,8 @@ class BridgeSolver:
 class BridgeEnvironment(Environment):
     """An environment whose tasks and attempts are those of another tool.
 
-    The worker sees the variables ``visible`` of ``environ``. Worker and endpoint start with the
-    first use and end with :meth:`close`.
+    The worker sees the variables ``visible`` of ``environ``. The worker starts with the
+    first use and ends with :meth:`close`.
     """
 
     kind: ClassVar[str]
@@ -87,7 +87,6 @@ class BridgeEnvironment(Environment):
         super().__init__(options, root)
         self._environ = visible_environ(environ, visible)
         self._worker: Worker | None = None
-        self._endpoint: Endpoint | None = None
 
     @property
     def code(self) -> Literal["confined"]:
@@ -120,12 +119,11 @@ class BridgeEnvironment(Environment):
 
         Raises :class:`EnvironmentFailure` if it fails, and what the models raise.
         """
-        endpoint = self._endpoint = self._endpoint or Endpoint()
 
-        async def work(token: str) -> dict[str, Any]:
-            return await self.worker.attempt({**job, "base_url": endpoint.base_url, "token": token})
+        async def work(base_url: str, token: str) -> dict[str, Any]:
+            return await self.worker.attempt({**job, "base_url": base_url, "token": token})
 
-        async with aclosing(talk.hold(endpoint, work)) as steps:  # type: ignore[type-var]
+        async with aclosing(talk.hold(work)) as steps:  # type: ignore[type-var]
             async for step in steps:
                 yield step
 
@@ -142,12 +140,10 @@ class BridgeEnvironment(Environment):
         return {**super().identity(), "versions": self.worker.facts.get("versions")}
 
     def close(self) -> None:
-        """End the worker and the endpoint."""
+        """End the worker."""
         if self._worker is not None:
             self._worker.close()
-        if self._endpoint is not None:
-            self._endpoint.close()
-        self._worker = self._endpoint = None
+        self._worker = None
 
 
 def packed(result: Mapping[str, object]) -> bytes:

@@ -1,14 +1,11 @@
-"""The HTTP server on the loopback interface, and the lines on which programs call it."""
+"""The run's models behind OpenAI's chat protocol, on the loopback interface, for one attempt."""
 
 import asyncio
 import hmac
-import json
 import secrets
-import threading
 from collections import Counter
 from collections.abc import (
     AsyncIterator,
-    Awaitable,
     Callable,
     Collection,
     Coroutine,
@@ -16,14 +13,12 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from aiohttp import web
+from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from skillopt_ci.errors import EnvironmentFailure
 from skillopt_ci.messages import ChatRole, Image, Message, ToolCall
@@ -37,10 +32,7 @@ from skillopt_ci.model.types import (
     Tool,
     Usage,
 )
-from skillopt_ci.rollout import types
-from skillopt_ci.rollout.types import ModelSaid, Nudged, Step, ToolUsed
-
-# OpenAI's chat protocol from the server's side: a request body read, a reply body written.
+from skillopt_ci.rollout.types import Asked, ModelSaid, Nudged, Step, ToolUsed
 
 _ROLES: Mapping[str, ChatRole] = {
     "system": "system",
@@ -55,66 +47,61 @@ MODELS: Mapping[str, Role] = {
     "judge": Role.JUDGE,
     "optimizer": Role.OPTIMIZER,
 }
+#: Longer bodies are refused: no conversation is that long.
+_MOST_BYTES = 256 * 1024 * 1024
+#: When the attempt is over nobody waits for answers; to aiohttp, 0 would mean for ever.
+_SHUTDOWN_SECONDS = 0.01
+#: Independent answers to one prompt within an attempt are told apart by this distance, so that
+#: none has the number of another attempt.
+_SAMPLES_APART = 1_000_000
 
 
 class BadRequestError(ValueError):
     """A body that cannot be answered; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What a program asks; ``choices`` is how many independent answers it wants."""
-
-    role: Role
-    messages: tuple[Message, ...]
-    tools: tuple[Tool, ...]
-    reply_schema: ReplySchema | None
-    max_output_tokens: int | None
-    choices: int
+# What is not named here (temperature, stop, …) is for the configuration to say.
 
 
-class _Loose(BaseModel):
-    """What is not named here (temperature, stop, …) is the configuration's business."""
-
-    model_config = ConfigDict(extra="ignore")
-
-
-class _Function(_Loose):
-    name: str
-    arguments: str = ""
-    description: str = ""
-    parameters: dict[str, Any] = {}
-
-
-class _Call(_Loose):
+class _Call(BaseModel):
     id: str = ""
-    function: _Function
+    name: str = Field(validation_alias=AliasPath("function", "name"))
+    arguments: str = Field("", validation_alias=AliasPath("function", "arguments"))
 
 
-class _Message(_Loose):
+class _Message(BaseModel):
     role: str
     content: str | list[dict[str, Any]] | None = None
     tool_calls: list[_Call] | None = None
     tool_call_id: str = ""
 
 
-class _Tool(_Loose):
-    function: _Function
+class _Tool(BaseModel):
+    name: str = Field(validation_alias=AliasPath("function", "name"))
+    description: str = Field("", validation_alias=AliasPath("function", "description"))
+    parameters: dict[str, Any] = Field({}, validation_alias=AliasPath("function", "parameters"))
 
 
-class _Body(_Loose):
+class _ResponseFormat(BaseModel):
+    json_schema: dict[str, Any] | None = None
+
+
+class _Body(BaseModel):
     model: str
     messages: list[_Message]
     tools: list[_Tool] | None = None
-    response_format: dict[str, Any] | None = None
+    response_format: _ResponseFormat | None = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     n: int | None = None
     stream: bool | None = None
 
 
-def read_request(body: bytes) -> Asked:
-    """Read a chat-completions body; raises :class:`BadRequestError`."""
+def read_request(body: bytes) -> tuple[ChatRequest, int]:
+    """Read a chat-completions body, and how many independent answers it asks for.
+
+    Raises :class:`BadRequestError`.
+    """
     try:
         request = _Body.model_validate_json(body)
     except ValidationError as error:
@@ -125,245 +112,86 @@ def read_request(body: bytes) -> Asked:
         raise BadRequestError("answers are not streamed here; ask without `stream`")
     if request.model not in MODELS:
         raise BadRequestError(f"there is no model {request.model!r}, only {', '.join(MODELS)}")
-    return Asked(
-        role=MODELS[request.model],
-        messages=_one_system_message([_message(one) for one in request.messages]),
-        tools=tuple(_tool(one.function) for one in request.tools or ()),
-        reply_schema=_schema(request.response_format),
-        max_output_tokens=request.max_completion_tokens or request.max_tokens,
-        choices=request.n or 1,
-    )
-
-
-def _message(told: _Message) -> Message:
-    if told.role not in _ROLES:
-        raise BadRequestError(f"{told.role!r} is not a role: {', '.join(_ROLES)}")
-    parts = told.content if isinstance(told.content, list) else [{"text": told.content or ""}]
-    return Message(
-        _ROLES[told.role],
-        "".join(str(part.get("text", "")) for part in parts),
-        images=tuple(_image(part) for part in parts if part.get("type") == "image_url"),
-        tool_calls=tuple(
-            ToolCall(call.id, call.function.name, call.function.arguments)
-            for call in told.tool_calls or ()
-        ),
-        tool_call_id=told.tool_call_id,
-    )
-
-
-def _image(part: Mapping[str, Any]) -> Image:
-    url = str(part["image_url"].get("url", ""))
-    head, comma, data = url.partition(";base64,")
-    if not comma or not head.startswith("data:"):
-        raise BadRequestError("an image must be a data: URL in base64")
-    return Image(head.removeprefix("data:"), data)
-
-
-def _one_system_message(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Join the system messages at the beginning: many servers accept only one."""
+    messages = [_message(message) for message in request.messages]
+    # many servers accept only one system message, at the beginning
     count = next((n for n, one in enumerate(messages) if one.role != "system"), len(messages))
-    opening = "\n\n".join(message.content for message in messages[:count])
-    return (*((Message("system", opening),) if count else ()), *messages[count:])
+    if count:
+        opening = "\n\n".join(message.content for message in messages[:count])
+        messages[:count] = [Message("system", opening)]
+    schema = (request.response_format and request.response_format.json_schema) or {}
+    chat_request = ChatRequest(
+        role=MODELS[request.model],
+        stage="",
+        messages=tuple(messages),
+        max_output_tokens=request.max_completion_tokens or request.max_tokens,
+        tools=tuple(
+            Tool(tool.name, tool.description, tool.parameters) for tool in request.tools or ()
+        ),
+        reply_schema=ReplySchema(str(schema.get("name", "reply")), schema["schema"])
+        if "schema" in schema
+        else None,
+    )
+    return chat_request, request.n or 1
 
 
-def _tool(function: _Function) -> Tool:
-    return Tool(function.name, function.description, function.parameters)
-
-
-def _schema(wanted: Mapping[str, Any] | None) -> ReplySchema | None:
-    described = (wanted or {}).get("json_schema")
-    if not isinstance(described, dict) or "schema" not in described:
-        return None
-    return ReplySchema(str(described.get("name", "reply")), described["schema"])
-
-
-def reply_body(replies: Sequence[ChatReply]) -> bytes:
-    """Write ``replies`` as the choices of one completion."""
-    usage = [reply.usage for reply in replies]
-    prompt = sum(one.prompt_tokens for one in usage)
-    completion = sum(one.completion_tokens for one in usage)
-    return _encoded(
-        {
-            "id": "chatcmpl-loopback",
-            "object": "chat.completion",
-            "created": 0,
-            "model": replies[0].model,
-            "choices": [_choice(index, reply) for index, reply in enumerate(replies)],
-            "usage": {
-                "prompt_tokens": prompt,
-                "completion_tokens": completion,
-                "total_tokens": prompt + completion,
-            },
-        }
+def _message(message: _Message) -> Message:
+    if message.role not in _ROLES:
+        raise BadRequestError(f"{message.role!r} is not a role: {', '.join(_ROLES)}")
+    content = message.content
+    parts: list[dict[str, Any]] = (
+        content if isinstance(content, list) else [{"text": content or ""}]
+    )
+    images = []
+    for part in parts:
+        if part.get("type") == "image_url":
+            url = str(part["image_url"].get("url", ""))
+            head, comma, data = url.partition(";base64,")
+            if not comma or not head.startswith("data:"):
+                raise BadRequestError("an image must be a data: URL in base64")
+            images.append(Image(head.removeprefix("data:"), data))
+    return Message(
+        _ROLES[message.role],
+        "".join(str(part.get("text", "")) for part in parts),
+        images=tuple(images),
+        tool_calls=tuple(
+            ToolCall(call.id, call.name, call.arguments) for call in message.tool_calls or ()
+        ),
+        tool_call_id=message.tool_call_id,
     )
 
 
-def _choice(index: int, reply: ChatReply) -> dict[str, object]:
-    message: dict[str, object] = {"role": "assistant", "content": reply.text}
-    if reply.tool_calls:
-        message["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
-            }
-            for call in reply.tool_calls
-        ]
-    return {"index": index, "message": message, "finish_reason": reply.finish_reason}
+def reply_body(replies: Sequence[ChatReply]) -> dict[str, object]:
+    """``replies`` as the choices of one completion."""
+    usage = sum((reply.usage for reply in replies), Usage())
+    choices = []
+    for index, reply in enumerate(replies):
+        message: dict[str, object] = {"role": "assistant", "content": reply.text}
+        if reply.tool_calls:
+            message["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.arguments},
+                }
+                for call in reply.tool_calls
+            ]
+        choices.append({"index": index, "message": message, "finish_reason": reply.finish_reason})
+    return {
+        "id": "chatcmpl-loopback",
+        "object": "chat.completion",
+        "created": 0,
+        "model": replies[0].model,
+        "choices": choices,
+        "usage": {
+            "prompt_tokens": usage.prompt_tokens,
+            "completion_tokens": usage.completion_tokens,
+            "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        },
+    }
 
 
-def error_body(message: str) -> bytes:
-    """Write an error as the protocol does."""
-    return _encoded({"error": {"message": message, "type": "skillopt_ci", "code": None}})
-
-
-def _encoded(value: object) -> bytes:
-    return json.dumps(value).encode()
-
-
-#: How soon the server's thread notices that it is to stop.
-_POLL_SECONDS = 0.05
-#: Bodies beyond this are refused: no conversation is that long.
-_MOST_BYTES = 256 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A question that waits; ``answer`` takes the body of the reply."""
-
-    asked: Asked
-    answer: Future[bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One attempt's way to the models: who has its ``token`` is heard by ``hear``."""
-
-    token: str
-    hear: Callable[[Call], None]
-    waiting: list[Future[bytes]] = field(default_factory=list)
-
-
-class Endpoint:
-    """Serves in a thread of its own until it is closed, whatever event loops come and go."""
-
-    def __init__(self) -> None:
-        self._lines: dict[str, Line] = {}
-        self._server = _Server(self._lines)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(_POLL_SECONDS,), daemon=True
-        )
-        self._thread.start()
-
-    @property
-    def base_url(self) -> str:
-        """The URL that programs are configured with."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
-
-    def open_line(self, hear: Callable[[Call], None]) -> Line:
-        """Open a line for one attempt; calls on it are put before ``hear`` in the present loop."""
-        loop = asyncio.get_running_loop()
-        line = Line(secrets.token_urlsafe(24), lambda call: _tell(loop, hear, call))
-        self._lines[line.token] = line
-        return line
-
-    def hang_up(self, line: Line) -> None:
-        """Close a line; whoever still waits on it is turned away."""
-        del self._lines[line.token]
-        for answer in tuple(line.waiting):
-            answer.cancel()
-
-    def close(self) -> None:
-        """Stop serving."""
-        for line in list(self._lines.values()):
-            self.hang_up(line)
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
-def _tell(loop: asyncio.AbstractEventLoop, hear: Callable[[Call], None], call: Call) -> None:
-    try:
-        loop.call_soon_threadsafe(hear, call)
-    except RuntimeError:  # the loop is closed: nobody is there any more
-        call.answer.cancel()
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 256
-
-    def __init__(self, lines: dict[str, Line]) -> None:
-        self.lines = lines
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: a program that was killed leaves broken connections behind."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    wbufsize = -1
-    server: _Server
-
-    def do_POST(self) -> None:
-        length = int(self.headers.get("Content-Length", 0))
-        if length > _MOST_BYTES:
-            self.close_connection = True
-            return self._send(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, error_body("too long"))
-        # read in any case: what stays on the connection would pass for the next request
-        body = self.rfile.read(length)
-        line = self._line()
-        if line is None:
-            return self._send(HTTPStatus.UNAUTHORIZED, error_body("this line is not open"))
-        if self.path != "/v1/chat/completions":
-            return self._send(HTTPStatus.NOT_FOUND, error_body(f"there is no {self.path}"))
-        try:
-            asked = read_request(body)
-        except BadRequestError as error:
-            return self._send(HTTPStatus.BAD_REQUEST, error_body(str(error)))
-        return self._answer(line, Call(asked, Future()))
-
-    def _answer(self, line: Line, call: Call) -> None:
-        line.waiting.append(call.answer)
-        if line.token in self.server.lines:
-            line.hear(call)
-        else:  # hung up in this very moment
-            call.answer.cancel()
-        try:
-            body = call.answer.result()
-        except BaseException:  # noqa: BLE001  # cancelled: the attempt is over
-            self.close_connection = True
-            return
-        finally:
-            line.waiting.remove(call.answer)
-        self._send(HTTPStatus.OK, body)
-
-    def _line(self) -> Line | None:
-        token = self.headers.get("Authorization", "").removeprefix("Bearer ").encode()
-        lines = tuple(self.server.lines.values())
-        return next((one for one in lines if hmac.compare_digest(one.token.encode(), token)), None)
-
-    def _send(self, status: HTTPStatus, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Keep standard error quiet."""
-
-
-# An attempt's talk with the models, overheard on its line and told in steps.
-
-#: Independent answers to one prompt within an attempt are told apart by this distance, so that
-#: none has the number of another attempt.
-_SAMPLES_APART = 1_000_000
-
-#: A job that is given the token of a line and returns a result in JSON.
-Work = Callable[[str], Coroutine[Any, Any, dict[str, Any]]]
+#: A job that asks models at a base URL, with a token as key, and returns a result in JSON.
+Work = Callable[[str, str], Coroutine[Any, Any, dict[str, Any]]]
 
 
 @dataclass(slots=True)
@@ -381,18 +209,18 @@ class Conversation:
     messages: tuple[Message, ...] = ()
     usage: Usage = field(default_factory=Usage)
     turns: int = 0
-    result: dict[str, Any] | None = None
+    result: dict[str, Any] = field(default_factory=dict)
     _asked: Counter[str] = field(default_factory=Counter)
 
-    async def hold(self, endpoint: Endpoint, work: Work) -> AsyncIterator[Step]:
-        """Let ``work`` go on, given the token of a line, and tell what is said meanwhile.
+    async def hold(self, work: Work) -> AsyncIterator[Step]:
+        """Do ``work``, serving models to it meanwhile, and tell what they are asked and say.
 
         The result of ``work`` is in ``result`` afterwards. Raises what the models or ``work``
         raise, at once: nobody else's retries hide it.
         """
-        events: asyncio.Queue[Call | asyncio.Task[Any]] = asyncio.Queue()
-        line = endpoint.open_line(events.put_nowait)
+        events: asyncio.Queue[Step | asyncio.Task[Any]] = asyncio.Queue()
         running: set[asyncio.Task[Any]] = set()
+        token = secrets.token_urlsafe(24)
 
         def start(job: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
             task = asyncio.create_task(job)
@@ -400,78 +228,86 @@ class Conversation:
             running.add(task)
             return task
 
-        working = start(work(line.token))
+        async def respond(request: web.Request) -> web.Response:
+            key = request.headers.get("Authorization", "").removeprefix("Bearer ")
+            if not hmac.compare_digest(key.encode(), token.encode()):
+                return _refusal(HTTPStatus.UNAUTHORIZED, "this line is not open to you")
+            if request.path != "/v1/chat/completions":
+                return _refusal(HTTPStatus.NOT_FOUND, f"there is no {request.path}")
+            try:
+                asked, choices = read_request(await request.read())
+            except BadRequestError as error:
+                return _refusal(HTTPStatus.BAD_REQUEST, str(error))
+            answering = start(self._answer(asked, choices, events.put_nowait))
+            await asyncio.wait({answering})
+            if answering.cancelled() or answering.exception():
+                await asyncio.Event().wait()  # no answer, but the end of the attempt
+            return web.json_response(answering.result())
+
+        application = web.Application(client_max_size=_MOST_BYTES)
+        application.router.add_route("*", "/{path:.*}", respond)
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+        await runner.setup()
         try:
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            working = start(work(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", token))
             while True:
                 event = await events.get()
-                if isinstance(event, Call):
-                    start(self._answer(event))
+                if not isinstance(event, asyncio.Task):
+                    yield event
                     continue
                 running.discard(event)
-                found = event.result()
+                result = event.result()
                 if event is working:
-                    self.result = found
+                    self.result = result
                     return
-                for step in found:
-                    yield step
         finally:
-            endpoint.hang_up(line)
-            await _end(running)
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+            await runner.cleanup()
 
-    async def _answer(self, call: Call) -> Sequence[Step]:
-        asked = call.asked
+    async def _answer(
+        self, asked: ChatRequest, choices: int, tell: Callable[[Step], None]
+    ) -> dict[str, object]:
         if asked.role not in self.roles:
             raise EnvironmentFailure(f"the model {asked.role.value!r} is not lent for {self.stage}")
-        replies = await self._replies(asked)
-        with suppress(asyncio.InvalidStateError):  # nobody waits any more
-            call.answer.set_result(reply_body(replies))
-        if asked.role is not Role.TARGET:
-            return ()
-        return tuple(self._note(asked, replies))
-
-    async def _replies(self, asked: Asked) -> Sequence[ChatReply]:
+        stage = "judge" if asked.role is Role.JUDGE else self.stage
+        content, calls = repr(asked), []
+        for _ in range(choices):
+            attempt = self.attempt + self._asked[content] * _SAMPLES_APART
+            self._asked[content] += 1
+            calls.append(self.client.complete(replace(asked, stage=stage, attempt=attempt)))
         try:
-            return await asyncio.gather(*(self._reply(asked) for _ in range(asked.choices)))
+            replies: Sequence[ChatReply] = await asyncio.gather(*calls)
         except ModelRefusal as refusal:
             if asked.role is Role.TARGET:
                 raise
-            if asked.role is Role.OPTIMIZER:
-                # the protocol's own word for it; it costs the question, not all the others
-                return [ChatReply("", "content_filter", "optimizer", Usage())] * asked.choices
-            # not the target's outcome: its answer exists, only the grade does not
-            raise EnvironmentFailure(f"the judge refused: {refusal.message}") from refusal
+            if asked.role is Role.JUDGE:
+                # not the target's outcome: its answer exists, only the grade does not
+                raise EnvironmentFailure(f"the judge refused: {refusal.message}") from refusal
+            # the protocol's own word for it; it costs the question, not all the others
+            replies = [ChatReply("", "content_filter", "optimizer", Usage())] * choices
+        if asked.role is Role.TARGET:
+            said = Message("assistant", replies[0].text, tool_calls=replies[0].tool_calls)
+            usage = sum((reply.usage for reply in replies), Usage())
+            for step in (*_since(self.messages, asked.messages), ModelSaid(said, usage)):
+                tell(step)
+            self.messages = (*asked.messages, said)
+            self.usage += usage
+            self.turns += 1
+        return reply_body(replies)
 
-    def _reply(self, asked: Asked) -> Awaitable[ChatReply]:
-        same = repr(replace(asked, choices=1))
-        sample = self._asked[same]
-        self._asked[same] += 1
-        return self.client.complete(
-            ChatRequest(
-                asked.role,
-                "judge" if asked.role is Role.JUDGE else self.stage,
-                asked.messages,
-                asked.max_output_tokens,
-                self.attempt + sample * _SAMPLES_APART,
-                asked.tools,
-                asked.reply_schema,
-            )
-        )
 
-    def _note(self, asked: Asked, replies: Sequence[ChatReply]) -> Iterator[Step]:
-        reply = replies[0]
-        said = Message("assistant", reply.text, tool_calls=reply.tool_calls)
-        usage = sum((one.usage for one in replies), Usage())
-        yield from _since(self.messages, asked.messages)
-        yield ModelSaid(said, usage)
-        self.messages = (*asked.messages, said)
-        self.usage += usage
-        self.turns += 1
+def _refusal(status: HTTPStatus, message: str) -> web.Response:
+    error = {"message": message, "type": "skillopt_ci", "code": None}
+    return web.json_response({"error": error}, status=status)
 
 
 def _since(known: tuple[Message, ...], now: tuple[Message, ...]) -> Iterator[Step]:
     """What happened between two questions to the target, as far as messages tell."""
     if not known:
-        yield types.Asked(now)
+        yield Asked(now)
         return
     if list(map(_gist, now[: len(known)])) != list(map(_gist, known)):
         return  # another conversation of the same attempt
@@ -487,9 +323,3 @@ def _since(known: tuple[Message, ...], now: tuple[Message, ...]) -> Iterator[Ste
 def _gist(message: Message) -> tuple[str, str, tuple[str, ...]]:
     """What two copies of a message share, however tool arguments were written out again."""
     return message.role, message.content.strip(), tuple(call.id for call in message.tool_calls)
-
-
-async def _end(running: set[asyncio.Task[Any]]) -> None:
-    for task in running:
-        task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)

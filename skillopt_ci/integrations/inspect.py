@@ -52,12 +52,7 @@ class InspectEnvironment(BridgeEnvironment):
 
     def job(self, task: Task, place: Workplace) -> Mapping[str, object]:
         """Name the sample."""
-        limits = place.limits
-        return {
-            "sample": task.metadata["sample"],
-            "message_limit": None,
-            "token_limit": limits.tokens,
-        }
+        return {"sample": task.metadata["sample"], "token_limit": place.limits.tokens}
 
     def score(self, result: Mapping[str, Any]) -> Score:
         """Read the score that counts."""

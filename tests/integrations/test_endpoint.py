@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from typing import Any
 
 import openai
@@ -18,13 +18,12 @@ from skillopt_ci.errors import EnvironmentFailure
 from skillopt_ci.integrations.endpoint import (
     BadRequestError,
     Conversation,
-    Endpoint,
     read_request,
     reply_body,
 )
 from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.openai_provider import as_sent
-from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Role
+from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ModelUnavailable, Role
 from skillopt_ci.rollout.types import Asked, ModelSaid, Nudged, ToolUsed
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
@@ -54,12 +53,12 @@ TOOL = {
 @given(MESSAGES)
 def test_messages_come_in_as_our_own_client_sends_them(messages: list[Message]) -> None:
     body = {"model": "target", "messages": [as_sent(message) for message in messages]}
-    assert list(read_request(json.dumps(body).encode()).messages) == messages
+    assert list(read_request(json.dumps(body).encode())[0].messages) == messages
 
 
 def test_everything_that_determines_an_answer_is_read() -> None:
     schema = {"type": "json_schema", "json_schema": {"name": "r", "schema": {"type": "object"}}}
-    found = read_request(
+    found, choices = read_request(
         json.dumps(
             {
                 "model": "judge",
@@ -81,7 +80,7 @@ def test_everything_that_determines_an_answer_is_read() -> None:
     assert [tool.name for tool in found.tools] == ["add"]
     assert found.reply_schema is not None
     assert found.reply_schema.name == "r"
-    assert (found.max_output_tokens, found.choices) == (7, 2)
+    assert (found.max_output_tokens, choices) == (7, 2)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +113,7 @@ def test_what_cannot_be_answered_is_refused_with_a_reason(change: Any, said: str
 def test_replies_are_read_back_by_the_client() -> None:
     call = ToolCall("c", "add", '{"x": 1}')
     body = reply_body([reply("one", tool_calls=(call,)), reply("two")])
-    found = openai.types.chat.ChatCompletion.model_validate_json(body)
+    found = openai.types.chat.ChatCompletion.model_validate(body)
     assert [choice.message.content for choice in found.choices] == ["one", "two"]
     (told,) = found.choices[0].message.tool_calls or []
     assert told.type == "function"
@@ -126,38 +125,26 @@ def test_replies_are_read_back_by_the_client() -> None:
 Work = Callable[[openai.AsyncOpenAI], Awaitable[dict[str, Any]]]
 
 
-@asynccontextmanager
-async def served() -> AsyncIterator[Endpoint]:
-    endpoint = Endpoint()
-    try:
-        yield endpoint
-    finally:
-        endpoint.close()
-
-
 def talk(
     script: Any, work: Work, attempt: int = 3
 ) -> tuple[Conversation, list[Any], ScriptedModel]:
-    """Let ``work`` ask over a line of its own; return what was told."""
+    """Let ``work`` ask a model that follows ``script``; return what was told."""
+    model = ScriptedModel(script)
+    conversation = Conversation(model, "rollout", attempt)
 
-    async def run() -> tuple[Conversation, list[Any], ScriptedModel]:
-        model = ScriptedModel(script)
-        conversation = Conversation(model, "rollout", attempt)
-        async with served() as endpoint:
+    async def job(base_url: str, token: str) -> dict[str, Any]:
+        async with client_of(base_url, token) as client:
+            return await work(client)
 
-            async def job(token: str) -> dict[str, Any]:
-                async with client_of(endpoint, token) as client:
-                    return await work(client)
+    async def run() -> list[Any]:
+        async with aclosing(conversation.hold(job)) as told:  # type: ignore[type-var]
+            return [step async for step in told]
 
-            async with aclosing(conversation.hold(endpoint, job)) as told:  # type: ignore[type-var]
-                steps = [step async for step in told]
-        return conversation, steps, model
-
-    return asyncio.run(run())
+    return conversation, asyncio.run(run()), model
 
 
-def client_of(endpoint: Endpoint, token: str) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(base_url=endpoint.base_url, api_key=token, max_retries=0)
+def client_of(base_url: str, token: str) -> openai.AsyncOpenAI:
+    return openai.AsyncOpenAI(base_url=base_url, api_key=token, max_retries=0)
 
 
 async def ask(client: openai.AsyncOpenAI, *said: Any, model: str = "target", **more: Any) -> Any:
@@ -225,9 +212,7 @@ def test_a_models_failure_ends_the_attempt_at_once_as_what_it_is(error: Exceptio
 
     async def work(client: openai.AsyncOpenAI) -> dict[str, Any]:
         begun.append(1)
-        with pytest.raises(openai.APIConnectionError):
-            await ask(client, "a")
-        await asyncio.Event().wait()  # retries for ever
+        await ask(client, "a")
         return {}
 
     with pytest.raises(type(error), match=str(error)):
@@ -244,37 +229,49 @@ def test_a_judge_that_refuses_is_not_the_targets_refusal() -> None:
         talk(lambda _: ModelRefusal("filtered"), work)
 
 
-def test_only_an_open_line_is_answered() -> None:
+def test_only_the_attempts_own_token_and_the_chat_protocol_are_served() -> None:
+    async def work(client: openai.AsyncOpenAI) -> dict[str, Any]:
+        async with client_of(str(client.base_url), "guess") as stranger:
+            with pytest.raises(openai.AuthenticationError, match="not open"):
+                await ask(stranger, "a")
+        with pytest.raises(openai.NotFoundError, match="/v1/responses"):
+            await client.responses.create(model="target", input="a")
+        with pytest.raises(openai.BadRequestError, match="there is no model"):
+            await ask(client, "a", model="other")
+        return {"base_url": str(client.base_url)}
+
+    conversation, steps, model = talk(lambda _: "x", work)
+    assert (steps, model.requests) == ([], [])
+
+    async def late() -> None:
+        async with client_of(conversation.result["base_url"], "any") as client:
+            with pytest.raises(openai.APIConnectionError):
+                await ask(client, "a")
+
+    asyncio.run(late())
+
+
+def test_the_end_of_the_work_ends_calls_under_way() -> None:
+    cancelled = []
+
+    class Slow(ScriptedModel):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            try:
+                return await asyncio.Future()
+            except asyncio.CancelledError:
+                cancelled.append(request)
+                raise
+
     async def run() -> None:
-        async with served() as endpoint:
-            heard: list[object] = []
-            line = endpoint.open_line(heard.append)
-            async with client_of(endpoint, "guess") as stranger:
-                with pytest.raises(openai.AuthenticationError, match="not open"):
-                    await ask(stranger, "a")
-            async with client_of(endpoint, line.token) as client:
-                with pytest.raises(openai.NotFoundError, match="/v1/responses"):
-                    await client.responses.create(model="target", input="a")
-                with pytest.raises(openai.BadRequestError, match="there is no model"):
-                    await ask(client, "a", model="other")
-                endpoint.hang_up(line)
-                with pytest.raises(openai.AuthenticationError):
-                    await ask(client, "a")
-            assert not heard
+        async def job(base_url: str, token: str) -> dict[str, Any]:
+            async with client_of(base_url, token) as client:
+                with pytest.raises(openai.APITimeoutError):
+                    await ask(client, "a", timeout=0.2)
+            return {}
+
+        conversation = Conversation(Slow(lambda _: "x"), "rollout", 3)
+        async with aclosing(conversation.hold(job)) as told:  # type: ignore[type-var]
+            assert [step async for step in told] == []
 
     asyncio.run(run())
-
-
-def test_hanging_up_turns_away_who_waits() -> None:
-    async def run() -> None:
-        async with served() as endpoint:
-            heard: asyncio.Queue[object] = asyncio.Queue()
-            line = endpoint.open_line(heard.put_nowait)
-            async with client_of(endpoint, line.token) as client:
-                waiting = asyncio.create_task(ask(client, "a"))
-                await heard.get()
-                endpoint.hang_up(line)
-                with pytest.raises(openai.APIConnectionError):
-                    await waiting
-
-    asyncio.run(run())
+    assert len(cancelled) == 1

@@ -149,7 +149,7 @@ class SkillOptEnvironment(BridgeEnvironment):
         async with aclosing(self.run_job(_reflection_job(asked), talk)) as steps:  # type: ignore[type-var]
             async for _ in steps:
                 pass  # the models' answers are enough
-        patches: list[Mapping[str, object]] = (talk.result or {})["patches"]
+        patches: list[Mapping[str, object]] = talk.result["patches"]
         return patches
 
     def identity(self) -> Mapping[str, object]:
