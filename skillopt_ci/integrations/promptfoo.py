@@ -4,7 +4,6 @@ import json
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -15,7 +14,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from pydantic import Field, ValidationError
 
 from skillopt_ci.config.yaml import load_yaml
-from skillopt_ci.environments.api import Division, read_options, require
+from skillopt_ci.environments.api import Division, read_options
 from skillopt_ci.errors import UsageError
 from skillopt_ci.integrations.promptfoo_assertions import (
     AssertionShape,
@@ -23,7 +22,6 @@ from skillopt_ci.integrations.promptfoo_assertions import (
     Grading,
     PromptShape,
     TestShape,
-    kind_of,
     unsupported,
 )
 from skillopt_ci.messages import Message
@@ -48,40 +46,10 @@ class PromptfooEnvironment(Environment):
         self, options: Mapping[str, object], root: Path, environ: Mapping[str, str]
     ) -> None:
         self._functions = Functions(environ)
-        require("jinja2", "promptfoo")
         super().__init__(options, root)
-        self._read = read_options(PromptfooOptions, options, "promptfoo")
-        self._file = root / self._read.file
-        self._tests = {test.id: test for test in read_tests(self._file)}
-        tasks = [
-            Task(
-                id=test.id,
-                messages=test.messages,
-                references=tuple(
-                    str(one.value)
-                    for one in test.assertions
-                    if one.type == "equals" and not isinstance(one.value, dict | list)
-                ),
-                reference_text=yaml.safe_dump(  # for the analysts of training tasks
-                    [
-                        one.model_dump(mode="json", exclude_defaults=True, by_alias=True)
-                        for one in test.assertions
-                    ],
-                    sort_keys=False,
-                    allow_unicode=True,
-                ),
-                task_type=str(test.metadata.get("task_type", "")),
-                metadata={
-                    "description": test.description,
-                    "vars": dict(test.vars),
-                    "assert": [one.model_dump(mode="json") for one in test.assertions],
-                    "threshold": test.threshold,
-                },
-                file=self._file,
-            )
-            for test in self._tests.values()
-        ]
-        self._splits = self._read.divided(tasks)
+        read = read_options(PromptfooOptions, options, "promptfoo")
+        self._file = root / read.file
+        self._splits = read.divided(read_tests(self._file))
 
     @property
     def code(self) -> Literal["confined"]:
@@ -94,33 +62,27 @@ class PromptfooEnvironment(Environment):
 
     async def grade(self, task: Task, attempt: Attempt, parts: Parts) -> Score:
         """Grade by the test's assertions: hard when it passes, soft is its score."""
-        test = self._tests[task.id]
-        grading = Grading(task, test.vars, self._file.parent, parts.judge, self._functions)
-        found = await grading.all_of(test.assertions, test.threshold, attempt.response)
-        return Score(float(found.passed), found.score, found.reason, attempt.response)
+        grading = Grading(task, attempt.response, self._file.parent, parts.judge, self._functions)
+        return await grading.score(assertion_set(task))
 
     def close(self) -> None:
         """End the workers of assertions that are functions."""
         self._functions.close()
 
 
-def render(template: str, values: Mapping[str, Any]) -> str:
-    """Fill ``values`` into a Nunjucks template, which Jinja reads as well; unset names are empty.
-
-    Raises UsageError for a template that cannot be read or used.
-    """
-    try:
-        engine = ImmutableSandboxedEnvironment(autoescape=False, keep_trailing_newline=True)
-        return engine.from_string(template).render(values)
-    except TemplateError as error:
-        raise UsageError(f"the template {template[:60]!r} cannot be rendered: {error}") from error
-
-
 def rendered(value: Any, values: Mapping[str, Any]) -> Any:
-    """``value`` with every text in it rendered."""
+    """``value`` with ``values`` filled into its Nunjucks templates, which Jinja reads as well.
+
+    Unset names are empty. Raises UsageError for a template that cannot be read or used.
+    """
     match value:
         case str():
-            return render(value, values)
+            engine = ImmutableSandboxedEnvironment(autoescape=False, keep_trailing_newline=True)
+            try:
+                return engine.from_string(value).render(values)
+            except TemplateError as error:
+                text = f"the template {value[:60]!r} cannot be rendered: {error}"
+                raise UsageError(text) from error
         case list():
             return [rendered(one, values) for one in value]
         case dict():
@@ -136,26 +98,11 @@ _BETWEEN = re.compile(r"^---\s*$", re.MULTILINE)
 Shape = TypeVar("Shape", FileShape, TestShape)
 
 
-@dataclass(frozen=True, slots=True)
-class Test:
-    """One prompt with one choice of variables, and how its answer is judged."""
+def read_tests(file: Path) -> tuple[Task, ...]:
+    """Read the tests of ``file``: each prompt with each test is a task.
 
-    __test__ = False  # nothing for pytest
-
-    id: str
-    messages: tuple[Message, ...]
-    assertions: tuple[AssertionShape, ...]
-    threshold: float | None
-    vars: Mapping[str, Any]
-    description: str
-    metadata: Mapping[str, Any]
-
-
-def read_tests(file: Path) -> tuple[Test, ...]:
-    """Read the tests of ``file``: each prompt with each test, variables that are lists spread out.
-
-    A test with an assertion that cannot be judged here is left out with a warning. Raises
-    UsageError for what cannot be read, and if no test is left.
+    Variables that are lists are spread out. A test with an assertion that cannot be judged here is
+    left out with a warning. Raises UsageError for what cannot be read, and if no test is left.
     """
     config = _shaped(FileShape, _data(file), str(file))
     if config.scenarios:
@@ -169,7 +116,7 @@ def read_tests(file: Path) -> tuple[Test, ...]:
     return found
 
 
-def _spread(prompts: Sequence[str], tests: Sequence[TestShape], file: Path) -> Iterator[Test]:
+def _spread(prompts: Sequence[str], tests: Sequence[TestShape], file: Path) -> Iterator[Task]:
     for number, test in enumerate(tests, 1):
         where = f"{file}: test {number}"
         if not test.assertions:
@@ -185,25 +132,43 @@ def _spread(prompts: Sequence[str], tests: Sequence[TestShape], file: Path) -> I
                 name = f"test-{number}"
                 name += f"-vars-{variant}" if len(choices) > 1 else ""
                 name += f"-prompt-{place}" if len(prompts) > 1 else ""
-                yield _test(name, prompt, test, chosen, file.parent)
+                yield _task(name, prompt, test, chosen, file)
 
 
-def _test(name: str, prompt: str, test: TestShape, chosen: Mapping[str, Any], folder: Path) -> Test:
-    text = render(f"{test.options.prefix}{prompt}{test.options.suffix}", chosen)
-    return Test(
+def _task(name: str, prompt: str, test: TestShape, chosen: Mapping[str, Any], file: Path) -> Task:
+    text = rendered(f"{test.options.prefix}{prompt}{test.options.suffix}", chosen)
+    assertions = [_filled(one, chosen, file.parent) for one in test.assertions]
+    told = [one.model_dump(mode="json", exclude_defaults=True, by_alias=True) for one in assertions]
+    return Task(
         id=name,
         messages=_messages(text),
-        assertions=tuple(_filled(one, chosen, folder) for one in test.assertions),
-        threshold=test.threshold,
-        vars=chosen,
-        description=test.description,
-        metadata=test.metadata,
+        references=tuple(
+            str(one.value)
+            for one in assertions
+            if one.type == "equals" and not isinstance(one.value, dict | list)
+        ),
+        # for the analysts of training tasks
+        reference_text=yaml.safe_dump(told, sort_keys=False, allow_unicode=True),
+        task_type=str(test.metadata.get("task_type", "")),
+        metadata={
+            "description": test.description,
+            "vars": dict(chosen),
+            "assert": [one.model_dump(mode="json") for one in assertions],
+            "threshold": test.threshold,
+        },
+        file=file,
     )
+
+
+def assertion_set(task: Task) -> AssertionShape:
+    """The assertions that :func:`read_tests` wrote into a task, as a set with its threshold."""
+    facts = {key: task.metadata[key] for key in ("assert", "threshold")}
+    return AssertionShape.model_validate({"type": "assert-set", **facts})
 
 
 def _filled(assertion: AssertionShape, chosen: Mapping[str, Any], folder: Path) -> AssertionShape:
     value = rendered(assertion.value, chosen)
-    if kind_of(assertion) != "python":
+    if assertion.kind != "python":
         value = _value(value, folder)
     inner = tuple(_filled(one, chosen, folder) for one in assertion.assertions)
     return assertion.model_copy(update={"value": value, "assertions": inner})

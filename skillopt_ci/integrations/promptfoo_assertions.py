@@ -5,7 +5,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -19,13 +19,16 @@ from referencing import Registry
 from skillopt_ci.aio import siblings
 from skillopt_ci.config.scorers import PythonScorer, RubricScorer
 from skillopt_ci.config.yaml import load_yaml
-from skillopt_ci.scorers.base import GraderError, Judge, one_line, quote
+from skillopt_ci.scorers.base import GraderError, Judge, Score, one_line, quote, verdict
 from skillopt_ci.scorers.code import Functions, load_function
 from skillopt_ci.scorers.rubric import RubricGrader
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.util import did_you_mean
 
 # A promptfoo configuration, as far as it describes tests.
+
+
+_NOT = "not-"
 
 
 def _listed(value: object) -> object:
@@ -35,7 +38,7 @@ def _listed(value: object) -> object:
 class Shape(BaseModel):
     """A mapping of which other keys (providers, outputPath, …) are not our business."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
 
 
 class AssertionShape(Shape):
@@ -47,6 +50,16 @@ class AssertionShape(Shape):
     weight: float = Field(default=1.0, ge=0)
     transform: Any = None
     assertions: tuple["AssertionShape", ...] = Field(default=(), alias="assert")
+
+    @property
+    def kind(self) -> str:
+        """The type without its negation."""
+        return self.type.removeprefix(_NOT)
+
+    @property
+    def negated(self) -> bool:
+        """Whether the assertion must not hold."""
+        return self.type.startswith(_NOT)
 
 
 class OptionsShape(Shape):
@@ -88,48 +101,23 @@ class FileShape(Shape):
     scenarios: list[Any] = Field(default_factory=list)
 
 
-_NOT = "not-"
 _LEVENSHTEIN_THRESHOLD = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What an assertion says of an answer; ``score`` is from 0 to 1."""
-
-    passed: bool
-    score: float
-    reason: str
-
-
-def is_negated(assertion: AssertionShape) -> bool:
-    """Whether the assertion must not hold."""
-    return assertion.type.startswith(_NOT)
-
-
-def kind_of(assertion: AssertionShape) -> str:
-    """The assertion's type without its negation."""
-    return assertion.type.removeprefix(_NOT)
-
-
 def combined(
-    verdicts: Sequence[Verdict], weights: Sequence[float], threshold: float | None
-) -> Verdict:
-    """The verdict of several: passed if all are, or if the score reaches a given ``threshold``.
+    scores: Sequence[Score], weights: Sequence[float], threshold: float | None, answer: str
+) -> Score:
+    """The score of several assertions; hard if all hold, or if soft reaches a given ``threshold``.
 
-    The score is the weighted mean; a verdict with a weight of 0 counts for nothing.
+    Soft is the weighted mean; an assertion with a weight of 0 counts for nothing.
     """
+    pairs = [(score, weight) for score, weight in zip(scores, weights, strict=True) if weight]
     total = math.fsum(weights)
     # Shares of the weights first: a product with a tiny weight would be lost.
-    pairs = zip(verdicts, weights, strict=True)
-    score = math.fsum(one.score * (weight / total) for one, weight in pairs) if total else 0.0
-    failed = [
-        verdict.reason
-        for verdict, weight in zip(verdicts, weights, strict=True)
-        if weight and not verdict.passed
-    ]
-    passed = not failed if threshold is None else score >= threshold
-    reason = "; ".join(failed) if failed else "all assertions hold"
-    return Verdict(passed, score, reason)
+    soft = math.fsum(score.soft * (weight / total) for score, weight in pairs)
+    failed = [score.reason for score, _ in pairs if not score.hard]
+    passed = not failed if threshold is None else soft >= threshold
+    return verdict(passed, "; ".join(failed) or "all assertions hold", answer, soft=soft)
 
 
 def unsupported(assertions: Sequence[AssertionShape]) -> str:
@@ -138,7 +126,7 @@ def unsupported(assertions: Sequence[AssertionShape]) -> str:
 
 
 def _unsupported(assertion: AssertionShape) -> str:
-    kind, name = kind_of(assertion), assertion.type
+    kind, name = assertion.kind, assertion.type
     if assertion.transform is not None:
         return f"{name}: transform is not supported"
     if kind in REFUSED:
@@ -171,7 +159,7 @@ def _equals(assertion: AssertionShape, answer: str) -> Judged:
 
 def _contains(assertion: AssertionShape, answer: str) -> Judged:
     """Also ``-any`` and ``-all`` of a list, or of a line with commas (and quotes where needed)."""
-    kind, value = kind_of(assertion), assertion.value
+    kind, value = assertion.kind, assertion.value
     listed = kind.endswith(("-any", "-all"))
     if listed and not isinstance(value, list):
         rows = csv.reader([_text(value)], skipinitialspace=True)
@@ -272,73 +260,61 @@ _FUNCTION = "get_assert"
 
 @dataclass(frozen=True, slots=True)
 class Grading:
-    """What grading takes besides the answer; ``folder`` is that of the promptfoo file."""
+    """Grades an ``answer``; ``folder`` is that of the promptfoo file."""
 
     task: Task
-    vars: Mapping[str, Any]
+    answer: str
     folder: Path
     judge: Judge
-    functions: Functions = field(default_factory=lambda: Functions({}))
+    functions: Functions
 
-    async def all_of(
-        self, assertions: Sequence[AssertionShape], threshold: float | None, answer: str
-    ) -> Verdict:
-        """Judge by ``assertions``; raises GraderError if one of them cannot be judged."""
-        async with siblings() as group:
-            running = [group.create_task(self._one(each, answer)) for each in assertions]
-        verdicts = [done.result() for done in running]
-        return combined(verdicts, [each.weight for each in assertions], threshold)
-
-    async def _one(self, assertion: AssertionShape, answer: str) -> Verdict:
-        match kind_of(assertion):
+    async def score(self, assertion: AssertionShape) -> Score:
+        """Judge by ``assertion``; raises GraderError if that cannot be done."""
+        match assertion.kind:
             case "assert-set":
-                return await self.all_of(assertion.assertions, assertion.threshold, answer)
+                inner = assertion.assertions
+                async with siblings() as group:
+                    running = [group.create_task(self.score(one)) for one in inner]
+                scores = [task.result() for task in running]
+                weights = [one.weight for one in inner]
+                return combined(scores, weights, assertion.threshold, self.answer)
             case "llm-rubric":
-                return await self._rubric(assertion, answer)
+                return await self._rubric(assertion)
             case "python":
-                return await self._python(assertion, answer)
+                return await self._python(assertion)
         try:
-            holds, reason = _TEXT[kind_of(assertion)](assertion, answer)
+            holds, reason = _TEXT[assertion.kind](assertion, self.answer)
         except GraderError as error:
             raise GraderError(f"{assertion.type}: {error}") from error
-        passed = holds != is_negated(assertion)
-        return Verdict(passed, float(passed), reason)
+        return verdict(holds != assertion.negated, reason, self.answer)
 
-    async def _rubric(self, assertion: AssertionShape, answer: str) -> Verdict:
+    async def _rubric(self, assertion: AssertionShape) -> Score:
         spec = RubricScorer(type="rubric", rubric=str(assertion.value))
         if assertion.threshold is not None:
             spec = spec.model_copy(update={"hard_at": assertion.threshold})
-        score = await RubricGrader(spec, self.judge).score(self.task, answer)
-        negated = is_negated(assertion)
-        soft = 1 - score.soft if negated else score.soft
-        return Verdict(bool(score.hard) != negated, soft, score.reason)
+        score = await RubricGrader(spec, self.judge).score(self.task, self.answer)
+        if assertion.negated:
+            return replace(score, hard=1 - score.hard, soft=1 - score.soft)
+        return score
 
-    async def _python(self, assertion: AssertionShape, answer: str) -> Verdict:
-        name = str(assertion.value).removeprefix("file://")
-        path, _, function = name.partition(":")
+    async def _python(self, assertion: AssertionShape) -> Score:
+        """A Python assertion returns a truth value, a score, or pass, score and reason."""
+        path, _, function = str(assertion.value).removeprefix("file://").partition(":")
         entry = f"{path}:{function or _FUNCTION}"
         load_function(entry, self.folder)
-        spec = PythonScorer(type="python", entry=entry)
-        context = {"vars": dict(self.vars), "prompt": self.task.messages[-1].content}
+        timeout = PythonScorer(type="python", entry=entry).timeout
+        context = {"vars": self.task.metadata["vars"], "prompt": self.task.messages[-1].content}
         returned = await self.functions.call(
-            entry,
-            (answer, context),
-            root=self.folder,
-            timeout=spec.timeout,
+            entry, (self.answer, context), root=self.folder, timeout=timeout
         )
-        return _verdict(assertion, returned, entry)
-
-
-def _verdict(assertion: AssertionShape, returned: object, entry: str) -> Verdict:
-    """What a Python assertion returned: a truth value, a score, or pass, score and reason."""
-    found = returned if isinstance(returned, dict) else {}
-    score = found.get("score", found.get("pass")) if found else returned
-    if not isinstance(score, bool | int | float) or not 0 <= score <= 1:
-        raise GraderError(f"{entry} returned {returned!r:.80}, expected a score from 0 to 1")
-    holds = bool(found.get("pass", score > 0))
-    if assertion.threshold is not None:
-        holds = holds and score >= assertion.threshold
-    negated = is_negated(assertion)
-    passed = holds != negated
-    soft = float(passed) if negated or isinstance(score, bool) else float(score)
-    return Verdict(passed, soft, str(found.get("reason") or f"{entry} gave {score}"))
+        result = returned if isinstance(returned, dict) else {"score": returned}
+        score = result.get("score", result.get("pass"))
+        if not isinstance(score, bool | int | float) or not 0 <= score <= 1:
+            raise GraderError(f"{entry} returned {returned!r:.80}, expected a score from 0 to 1")
+        holds = bool(result.get("pass", score > 0))
+        if assertion.threshold is not None:
+            holds = holds and score >= assertion.threshold
+        passed = holds != assertion.negated
+        soft = float(passed) if assertion.negated or isinstance(score, bool) else float(score)
+        reason = str(result.get("reason") or f"{entry} gave {score}")
+        return verdict(passed, reason, self.answer, soft=soft)

@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.errors import UsageError
-from skillopt_ci.integrations.promptfoo import read_tests
-from skillopt_ci.integrations.promptfoo_assertions import AssertionShape, Grading, Verdict, combined
+from skillopt_ci.integrations.promptfoo import assertion_set, read_tests
+from skillopt_ci.integrations.promptfoo_assertions import AssertionShape, Grading, combined
 from skillopt_ci.messages import Message
-from skillopt_ci.scorers.base import GraderError
+from skillopt_ci.scorers.base import GraderError, Score, verdict
+from skillopt_ci.scorers.code import Functions
 from skillopt_ci.tasks.task import Task
 
 #: Answers with assertions, and what promptfoo 0.123.1 said of them (its echo provider).
@@ -40,14 +41,15 @@ def judged(
     folder: Path = Path(),
     threshold: float | None = None,
     says: str = "",
-) -> Verdict:
+) -> Score:
     async def judge(prompt: str) -> str:
         assert answer in prompt
         return says
 
-    grading = Grading(Task("t", (Message("user", "q"),)), {"q": "q"}, folder, judge)
-    shapes = [AssertionShape.model_validate(one) for one in assertions]
-    return asyncio.run(grading.all_of(shapes, threshold, answer))
+    task = Task("t", (Message("user", "q"),), metadata={"vars": {"q": "q"}})
+    grading = Grading(task, answer, folder, judge, Functions({}))
+    whole = {"type": "assert-set", "assert": assertions, "threshold": threshold}
+    return asyncio.run(grading.score(AssertionShape.model_validate(whole)))
 
 
 @pytest.mark.parametrize("case", VERDICTS, ids=lambda case: json.dumps(case["assert"])[:60])
@@ -60,12 +62,9 @@ def test_verdicts_are_promptfoos(case: dict[str, Any], tmp_path: Path) -> None:
     }
     (read,) = read_tests(write(tmp_path, prompts=["{{answer | safe}}"], tests=[test]))
     assert read.messages == (Message("user", case["answer"]),)
-    found = asyncio.run(
-        Grading(Task("t", read.messages), read.vars, tmp_path, unasked).all_of(
-            read.assertions, read.threshold, case["answer"]
-        )
-    )
-    assert (found.passed, found.score) == (case["pass"], pytest.approx(case["score"]))
+    grading = Grading(read, case["answer"], tmp_path, unasked, Functions({}))
+    score = asyncio.run(grading.score(assertion_set(read)))
+    assert (score.hard, score.soft) == (case["pass"], pytest.approx(case["score"]))
 
 
 async def unasked(prompt: str) -> str:
@@ -88,23 +87,22 @@ def test_every_deterministic_type_and_its_negation_is_among_the_cases() -> None:
 def test_a_combination_stays_within_its_parts(
     parts: list[tuple[bool, float, float]], threshold: float | None
 ) -> None:
-    verdicts = [Verdict(passed, score, "r") for passed, score, _ in parts]
-    weights = [weight for *_, weight in parts]
-    found = combined(verdicts, weights, threshold)
+    scores = [verdict(passed, "r", "a", soft=soft) for passed, soft, _ in parts]
+    found = combined(scores, [weight for *_, weight in parts], threshold, "a")
     counted = [score for _, score, weight in parts if weight] or [0.0]
-    assert min(counted) - 1e-9 <= found.score <= max(counted) + 1e-9
+    assert min(counted) - 1e-9 <= found.soft <= max(counted) + 1e-9
     if threshold is None:
-        assert found.passed == all(passed for passed, _, weight in parts if weight)
+        assert found.hard == all(passed for passed, _, weight in parts if weight)
 
 
 def test_a_rubric_is_judged_by_the_judge() -> None:
     rubric = {"type": "llm-rubric", "value": "is kind"}
     good, poor = '{"score": 0.9, "reason": "kind"}', '{"score": 0.6, "reason": "cold"}'
-    assert judged([rubric], "hello", says=good).passed
-    assert judged([rubric], "hello", says=poor) == Verdict(False, 0.6, "cold")
-    assert judged([{**rubric, "threshold": 0.5}], "hello", says=poor).passed
+    assert judged([rubric], "hello", says=good).hard
+    assert judged([rubric], "hello", says=poor) == Score(0, 0.6, "cold", "hello")
+    assert judged([{**rubric, "threshold": 0.5}], "hello", says=poor).hard
     turned = judged([{**rubric, "type": "not-llm-rubric"}], "hello", says=poor)
-    assert (turned.passed, turned.score) == (True, pytest.approx(0.4))
+    assert (turned.hard, turned.soft) == (True, pytest.approx(0.4))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +123,7 @@ def test_python_files_judge(
 ) -> None:
     (tmp_path / "judge.py").write_text(f"def get_assert(output, context):\n    return {returned}\n")
     found = judged([{"type": "python", "value": "file://judge.py", **more}], "ok", folder=tmp_path)
-    assert (found.passed, found.score) == expected
+    assert (found.hard, found.soft) == expected
 
 
 @pytest.mark.parametrize("body", ["return 'maybe'", "return 7", "raise KeyError('x')"])
@@ -156,8 +154,8 @@ def test_prompts_tests_and_lists_of_values_are_multiplied(tmp_path: Path) -> Non
         ("test-2-prompt-1", "me: c"),
         ("test-2-prompt-2", "c?"),
     ]
-    assert [one.value for one in found[-1].assertions] == ["x", "c"]
-    assert (found[0].threshold, found[-1].threshold) == (0.9, 0.2)
+    assert [one.value for one in assertion_set(found[-1]).assertions] == ["x", "c"]
+    assert [assertion_set(found[n]).threshold for n in (0, -1)] == [0.9, 0.2]
 
 
 def test_files_are_read_from_beside_the_configuration(tmp_path: Path) -> None:
@@ -187,7 +185,7 @@ def test_files_are_read_from_beside_the_configuration(tmp_path: Path) -> None:
         ("system", "from a file"),
         ("user", "go"),
     ]
-    assert found[0].assertions[0].value == {"type": "object"}
+    assert assertion_set(found[0]).assertions[0].value == {"type": "object"}
 
 
 OK = [{"type": "contains", "value": "x"}]
