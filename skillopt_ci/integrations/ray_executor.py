@@ -9,8 +9,8 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,14 +27,13 @@ from skillopt_ci.model.build import open_models
 from skillopt_ci.model.cache import UNCLAIMED, CallCache
 from skillopt_ci.model.cache_transfer import answer_lines, import_answer_lines
 from skillopt_ci.model.call_key import call_key
-from skillopt_ci.model.types import ChatRequest
-from skillopt_ci.progress import Note, Observer
+from skillopt_ci.progress import Note
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redactor, named_secrets
 from skillopt_ci.rollout.attempt import AttemptRunner
 from skillopt_ci.rollout.computer_pool import open_computer_pool
 from skillopt_ci.rollout.runner import Runner
-from skillopt_ci.rollout.solver import ChatSolver, Solver, chat_request, conversation
+from skillopt_ci.rollout.solver import ChatSolver, chat_request, conversation
 from skillopt_ci.rollout.store import AttemptStore
 from skillopt_ci.rollout.types import AttemptRequest, Executor, MakeAttempt, Rollout
 from skillopt_ci.scorers.code import Functions
@@ -46,15 +45,6 @@ from skillopt_ci.training.run_context import RunnerParts, open_runner
 # The Ray cluster: found, joined or started.
 
 
-def require_ray() -> None:
-    """Refuse to go on without the package; it is not imported, which takes seconds."""
-    if find_spec("ray") is None:
-        raise UsageError(
-            "rollout.executor: ray needs the Python package ray, which is not installed.",
-            hint="pip install 'skillopt-ci[ray]'",
-        )
-
-
 def join(settings: RayExecutor) -> None:
     """Connect this process to the cluster; one that is connected already stays where it is.
 
@@ -63,8 +53,11 @@ def join(settings: RayExecutor) -> None:
     """
     # Imported late: it is large and takes seconds.
     import ray  # noqa: PLC0415
+    from ray._private import worker  # noqa: PLC0415
 
-    _keep_off_standard_output()
+    # Ray tells of dead workers on our standard output, where results stand, and has no switch
+    if hasattr(worker, "print_to_stdstream"):
+        setattr(worker, "print_to_stdstream", lambda *_, **__: None)  # noqa: B010 - untyped
     if ray.is_initialized():
         return
     # whoever trains a skill here has agreed to nothing that reports to Ray's makers
@@ -86,18 +79,6 @@ def join(settings: RayExecutor) -> None:
             "`ray start` makes a machine part of one.",
         ) from error
     atexit.register(ray.shutdown)
-
-
-def _keep_off_standard_output() -> None:
-    """Ray tells of dead workers on our standard output, where results stand, and has no switch."""
-    from ray._private import worker  # noqa: PLC0415
-
-    if hasattr(worker, "print_to_stdstream"):
-        setattr(worker, "print_to_stdstream", _unheard)  # noqa: B010 - untyped, and not ours
-
-
-def _unheard(*_: object, **__: object) -> None:
-    return
 
 
 # What goes to a worker of the cluster, and what comes back.
@@ -138,21 +119,14 @@ _STOP_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class ClusterExecutor:
-    """Sends every order that is not ``known`` to the cluster; joins that when the first one comes.
-
-    ``work`` is what a worker does; workers import it by its name. ``take`` takes in what comes
-    back. An attempt may use one of ``parts`` of what ``meter`` has left. ``observe`` is told what
-    workers could not do.
-    """
+    """Sends orders whose answers are not in ``cache`` to the cluster, which the first one joins."""
 
     settings: RayExecutor
-    work: Callable[[Parcel], Handover]
-    parcel: Callable[[AttemptRequest, Limits], Parcel]
-    known: Callable[[AttemptRequest], bool]
-    take: Callable[[Handover], object]
+    parts: RunnerParts
+    attempting: AttemptRunner
     meter: Meter
-    parts: int
-    observe: Observer
+    store: AttemptStore
+    cache: CallCache
     _joining: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
     _tasks: list[Any] = field(default_factory=list, init=False, repr=False)
     _told: set[str] = field(default_factory=set, init=False, repr=False)
@@ -162,11 +136,39 @@ class ClusterExecutor:
 
         Raises InfrastructureError where there is no cluster, and what ``here`` raises.
         """
-        if not self.known(order):
-            with self.meter.lent(self.parts) as limits:
-                handover = await self._elsewhere(self.parcel(order, limits))
+        if not self._known(order):
+            # each attempt may use a fair part of what the budgets have left
+            with self.meter.lent(self.parts.config.model.target.max_concurrency) as limits:
+                handover = await self._elsewhere(self._parcel(order, limits))
                 self._take_in(handover)
         return await here(order)
+
+    def _known(self, order: AttemptRequest) -> bool:
+        """Whether it costs nothing more to make the attempt here, or not all of it anew.
+
+        An agent's attempt that was begun here and broken off goes on here: its answers are here,
+        and a worker would pay for them again. What it asks after the first question, its tools
+        decide.
+        """
+        if self.attempting.kept(order):
+            return True
+        match self.attempting.solver:
+            case ChatSolver() as solver:
+                messages = conversation(order.task, order.skill, solver.prompts)
+                request = chat_request(messages, order.stage, order.attempt)
+            case AgentSolver() as solver:
+                request = solver.first_request(order.task, order.skill, order.stage, order.attempt)
+            case _:
+                return False  # another program decides what it asks
+        return self.cache.get(call_key(self.parts.config.model.target, request)) is not None
+
+    def _parcel(self, order: AttemptRequest, limits: Limits) -> Parcel:
+        config, root = self.parts.config, str(self.parts.root.resolve())
+        rollout = config.rollout.model_copy(update={"executor": LocalExecutor()})
+        text = config.model_copy(update={"rollout": rollout}).model_dump_json()
+        facts = [text, root, task_sha256(order.task), as_read(order.skill), order.attempt]
+        name = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+        return Parcel(name, text, root, order, limits)
 
     async def _elsewhere(self, parcel: Parcel) -> Handover:
         task = await self._joined()
@@ -177,7 +179,7 @@ class ClusterExecutor:
             reference = task.options(name=name).remote(parcel)
         except ConnectionError as error:
             return Handover(trouble=str(error))
-        done = asyncio.wrap_future(reference.future())
+        done: asyncio.Future[Handover] = asyncio.wrap_future(reference.future())
         try:
             await asyncio.wait({done})
         except asyncio.CancelledError:
@@ -187,7 +189,12 @@ class ClusterExecutor:
             if done.done() and not done.cancelled():
                 done.exception()  # nobody else will look at it
             raise
-        return _handed_over(done)
+        try:
+            return done.result()
+        except ray.exceptions.RayError as error:
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            reason = lines[-1] if lines else "no reason"
+            return Handover(trouble=f"{type(error).__name__}: {reason}")
 
     async def _joined(self) -> Any:
         """The work as the cluster knows it, which joins that when asked first."""
@@ -198,28 +205,22 @@ class ClusterExecutor:
 
                 cpus, restarts = self.settings.cpus, self.settings.restarts
                 as_task = ray.remote(num_cpus=cpus, max_retries=restarts, retry_exceptions=False)
-                self._tasks.append(as_task(self.work))
+                self._tasks.append(as_task(make))
         return self._tasks[0]
 
     def _take_in(self, handover: Handover) -> None:
         trouble = handover.trouble
         try:
-            self.take(handover)
+            if handover.answers:
+                lines = map(self.parts.redact, handover.answers)
+                source = Path("a Ray worker's answers")
+                import_answer_lines(self.cache, lines, source, self.store.take)
         except SkilloptError as error:
             trouble = error.message
         if trouble and trouble not in self._told:
             self._told.add(trouble)
-            self.observe(Note(f"Made here, since a Ray worker could not: {trouble}", "warning"))
-
-
-def _handed_over(done: asyncio.Future[Handover]) -> Handover:
-    from ray.exceptions import RayError  # noqa: PLC0415
-
-    try:
-        return done.result()
-    except RayError as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        return Handover(trouble=f"{type(error).__name__}: {lines[-1] if lines else 'no reason'}")
+            text = f"Made here, since a Ray worker could not: {trouble}"
+            self.parts.observer(Note(text, "warning"))
 
 
 # A worker's part: one attempt, made on a machine of the cluster with what that machine has.
@@ -232,110 +233,85 @@ def make(parcel: Parcel) -> Handover:
     except (InfrastructureError, OSError) as error:
         return Handover(trouble=str(error))
     try:
-        handover = asyncio.run(_made(parcel, folder, dict(os.environ)))
+        handover = asyncio.run(attempt(parcel, folder, dict(os.environ)))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None  # what Ray takes for the end of a cancelled task
     shutil.rmtree(folder, ignore_errors=True)
     return handover
 
 
-async def _made(parcel: Parcel, folder: Path, environ: Mapping[str, str]) -> Handover:
-    _stop_when_cancelled()
-    keys: list[str] = []
-    redact = Redactor(named_secrets(environ))
-    try:
-        with _parts(parcel, folder, environ, redact) as parts:
-            async with _runner(parts, parcel.limits, keys.append) as runner:
-                trouble = await _trouble(runner, parcel.order)
-    except BudgetExhausted:
-        trouble = ""  # its share was: the attempt goes on where the whole budget is known
-    except SkilloptError as error:
-        trouble = error.message
-    return Handover(_answers(folder, keys), redact(trouble))
-
-
-async def _trouble(runner: Runner, order: AttemptRequest) -> str:
-    rollout = await runner.attempting(order)
-    return "" if rollout.status.measured else rollout.reason
-
-
-def _stop_when_cancelled() -> None:
-    """Ray interrupts the main thread; a loop that waits would sleep through that by default."""
+async def attempt(parcel: Parcel, folder: Path, environ: Mapping[str, str]) -> Handover:
+    """Make the attempt, with what was paid for so far in ``folder``, and hand that over."""
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - a coroutine runs in one
+    # Ray interrupts the main thread; a loop that waits would sleep through that by default
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
-
-
-@contextmanager
-def _parts(
-    parcel: Parcel, folder: Path, environ: Mapping[str, str], redact: Redactor
-) -> Iterator[RunnerParts]:
-    config, root = Config.model_validate_json(parcel.config), Path(parcel.root)
-    redact.learn(run_secrets(config, root, environ, [parcel.order.task]))
-    keep_secrets(config, root, environ)
-    environment = None
-    if config.environment is not None:
-        environment = open_environment(config.environment, root, environ)
-    try:
-        instead = {} if environment is None else environment.prompts()
-        own = None if config.prompts is None else root / config.prompts
-        prompts, places = Prompts.load(own, instead), open_computer_pool(config, root, environ)
-        facts = working_facts(
-            config, root, environ, prompts=prompts, environment=environment, places=places
-        )
-        yield RunnerParts(
-            config=config,
-            root=root,
-            prompts=prompts,
-            environ=environ,
-            cache_path=_files(folder)[0],
-            redact=redact,
-            places=places,
-            environment=environment,
-            rollout_facts=facts,
-        )
-    finally:
-        if environment is not None:
-            environment.close()
+    keys: list[str] = []
+    redact, trouble = Redactor(named_secrets(environ)), ""
+    with (
+        closing(CallCache(folder / "calls.sqlite")) as cache,
+        closing(AttemptStore(folder / "calls-attempts.sqlite")) as store,
+    ):
+        try:
+            async with _runner(parcel, folder, environ, redact, store, keys.append) as runner:
+                rollout = await runner.attempting(parcel.order)
+            trouble = "" if rollout.status.measured else rollout.reason
+        except BudgetExhausted:
+            pass  # its share was: the attempt goes on where the whole budget is known
+        except SkilloptError as error:
+            trouble = error.message
+        return Handover(answer_lines(cache, keys, store.lines(keys)), redact(trouble))
 
 
 @asynccontextmanager
 async def _runner(
-    parts: RunnerParts, limits: Limits, used: Callable[[str], object]
+    parcel: Parcel,
+    folder: Path,
+    environ: Mapping[str, str],
+    redact: Redactor,
+    store: AttemptStore,
+    used: Callable[[str], object],
 ) -> AsyncIterator[Runner]:
-    meter = Meter(step=limits)
-    models = open_models(
-        parts.config.model,
-        parts.environ,
-        cache_path=parts.cache_path,
-        scope=UNCLAIMED,
-        meter=meter,
-        root=parts.root,
-        used=used,
-        redact=parts.redact,
-    )
-    assert parts.cache_path is not None  # noqa: S101 - a worker always has one
-    attempts = parts.cache_path.with_name("calls-attempts.sqlite")
-    with (
-        closing(AttemptStore(attempts, parts.observer)) as store,
-        closing(Functions(parts.environ)) as functions,
-    ):
-        places = aio.Slots(1)
-        async with (
-            models as client,
-            open_runner(parts, client, UNCLAIMED, meter, places, store, functions, used) as runner,
-        ):
-            yield runner
-
-
-def _answers(folder: Path, keys: list[str]) -> tuple[str, ...]:
-    calls, attempts = _files(folder)
-    with closing(CallCache(calls)) as cache, closing(AttemptStore(attempts)) as store:
-        return answer_lines(cache, keys, store.lines(keys))
-
-
-def _files(folder: Path) -> tuple[Path, Path]:
-    return folder / "calls.sqlite", folder / "calls-attempts.sqlite"
+    config, root = Config.model_validate_json(parcel.config), Path(parcel.root)
+    redact.learn(run_secrets(config, root, environ, [parcel.order.task]))
+    keep_secrets(config, root, environ)
+    async with AsyncExitStack() as stack:
+        environment = None
+        if config.environment is not None:
+            environment = open_environment(config.environment, root, environ)
+            stack.callback(environment.close)
+        instead = {} if environment is None else environment.prompts()
+        own = None if config.prompts is None else root / config.prompts
+        prompts, places = Prompts.load(own, instead), open_computer_pool(config, root, environ)
+        parts = RunnerParts(
+            config=config,
+            root=root,
+            prompts=prompts,
+            environ=environ,
+            cache_path=folder / "calls.sqlite",
+            redact=redact,
+            places=places,
+            environment=environment,
+            rollout_facts=working_facts(
+                config, root, environ, prompts=prompts, environment=environment, places=places
+            ),
+        )
+        meter = Meter(step=parcel.limits)
+        functions = stack.enter_context(closing(Functions(environ)))
+        models = open_models(
+            config.model,
+            environ,
+            cache_path=parts.cache_path,
+            scope=UNCLAIMED,
+            meter=meter,
+            root=root,
+            used=used,
+            redact=redact,
+        )
+        client = await stack.enter_async_context(models)
+        yield await stack.enter_async_context(
+            open_runner(parts, client, UNCLAIMED, meter, aio.Slots(1), store, functions, used)
+        )
 
 
 def _folder(name: str) -> Path:
@@ -357,70 +333,18 @@ def ray_executor(
 
     What it opens closes with ``resources``. Raises UsageError where this can never work.
     """
-    require_ray()
+    if find_spec("ray") is None:  # not imported yet, which takes seconds
+        raise UsageError(
+            "rollout.executor: ray needs the Python package ray, which is not installed.",
+            hint="pip install 'skillopt-ci[ray]'",
+        )
     if isinstance(parts.config.rollout.solver, HumanConfig):
         raise UsageError("rollout.executor: ray: a person can only work at this terminal.")
-    shelf, meter = attempting.cache, attempting.meter
-    if parts.cache_path is None or shelf is None or meter is None:
+    attempts, meter = attempting.cache, attempting.meter
+    if parts.cache_path is None or attempts is None or meter is None:
         raise UsageError(
             "rollout.executor: ray: answers can be shared between machines only with a cache.",
             hint="Set cache.enabled to true.",
         )
     cache = resources.enter_context(closing(CallCache(parts.cache_path, parts.observer)))
-    return ClusterExecutor(
-        settings,
-        work=make,
-        parcel=_packer(parts.config, parts.root),
-        known=lambda order: _known(order, parts.config, attempting, cache),
-        take=lambda handover: (
-            handover.answers
-            and import_answer_lines(
-                cache,
-                map(parts.redact, handover.answers),
-                Path("a Ray worker's answers"),
-                shelf.store.take,
-            )
-        ),
-        meter=meter,
-        parts=parts.config.model.target.max_concurrency,
-        observe=parts.observer,
-    )
-
-
-def _packer(config: Config, root: Path) -> Callable[[AttemptRequest, Limits], Parcel]:
-    rollout = config.rollout.model_copy(update={"executor": LocalExecutor()})
-    text = config.model_copy(update={"rollout": rollout}).model_dump_json()
-    place = str(root.resolve())
-
-    def pack(order: AttemptRequest, limits: Limits) -> Parcel:
-        facts = [text, place, task_sha256(order.task), as_read(order.skill), order.attempt]
-        name = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
-        return Parcel(name, text, place, order, limits)
-
-    return pack
-
-
-def _known(
-    order: AttemptRequest, config: Config, attempting: AttemptRunner, cache: CallCache
-) -> bool:
-    """Whether it costs nothing more to make the attempt here, or not all of it anew.
-
-    An agent's attempt that was begun here and broken off goes on here: its answers are here, and a
-    worker would pay for them again. What it asks after the first question, its tools decide.
-    """
-    if attempting.kept(order):
-        return True
-    request = _first_request(order, attempting.solver)
-    return request is not None and cache.get(call_key(config.model.target, request)) is not None
-
-
-def _first_request(order: AttemptRequest, solver: Solver) -> ChatRequest | None:
-    """What an attempt asks first; None where another program decides that."""
-    match solver:
-        case ChatSolver():
-            messages = conversation(order.task, order.skill, solver.prompts)
-            return chat_request(messages, order.stage, order.attempt)
-        case AgentSolver():
-            return solver.first_request(order.task, order.skill, order.stage, order.attempt)
-        case _:
-            return None
+    return ClusterExecutor(settings, parts, attempting, meter, attempts.store, cache)

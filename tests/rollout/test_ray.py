@@ -299,7 +299,7 @@ class TestWorker:
     ) -> None:
         parcel = _parcel(checkout)
         folder = ray_executor._folder(parcel.name)
-        died = asyncio.run(ray_executor._made(parcel, folder, dict(os.environ)))
+        died = asyncio.run(ray_executor.attempt(parcel, folder, dict(os.environ)))
         assert ray_executor.make(parcel) == died
         assert model_server.answered.total() == 1
 
