@@ -1,0 +1,466 @@
+"""SkillOpt's configuration files: their keys, values, layers and variables."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from skillopt_ci.config.config import Evaluation, Optimizer
+from skillopt_ci.config.loading import Loaded, load
+from skillopt_ci.model.call_key import base_url_of
+
+Load = Callable[..., Loaded]
+ENV = "env: {name: a, skill_init: s.md, data_path: d.jsonl}\n"
+
+
+Write = Callable[..., Path]
+
+STRUCTURED = """\
+model: {target: gpt-5.4-mini, optimizer: gpt-5.5}
+train: {num_epochs: 2, batch_size: 20, train_size: 0, accumulation: 2, seed: 7}
+gradient: {minibatch_size: 4, merge_batch_size: 3, analyst_workers: 5, failure_only: true}
+optimizer: {learning_rate: 6, min_learning_rate: 1, lr_scheduler: linear}
+evaluation: {gate_metric: soft, sel_env_num: 30, test_env_num: 50}
+env:
+  name: searchqa
+  skill_init: skills/initial.md
+  split_mode: split_dir
+  split_dir: data/searchqa_split
+  limit: 100
+  workers: 24
+  exec_timeout: 120
+  max_completion_tokens: 16384
+"""
+FLAT = """\
+env: searchqa
+skill_init: skills/initial.md
+split_mode: split_dir
+split_dir: data/searchqa_split
+limit: 100
+workers: 24
+exec_timeout: 120
+max_completion_tokens: 16384
+target_model: gpt-5.4-mini
+optimizer_model: gpt-5.5
+num_epochs: 2
+batch_size: 20
+train_size: 0
+accumulation: 2
+seed: 7
+minibatch_size: 4
+merge_batch_size: 3
+analyst_workers: 5
+failure_only: true
+edit_budget: 6
+min_edit_budget: 1
+lr_scheduler: linear
+gate_metric: soft
+sel_env_num: 30
+test_env_num: 50
+"""
+
+
+def test_the_structured_form_is_read(load_text: Load) -> None:
+    config = load_text(STRUCTURED).config
+    assert (config.run, config.skill) == ("searchqa", "skills/initial.md")
+    assert config.tasks.model_dump() == {"split_dir": "data/searchqa_split", "limit": 100}
+    assert (config.train.accumulation, config.gradient.failure_only) == (2, True)
+    assert (config.optimizer.learning_rate, config.optimizer.lr_scheduler) == (6, "linear")
+    assert (config.evaluation.gate_metric, config.evaluation.sel_env_num) == ("soft", 30)
+
+
+def test_limits_of_calls_go_to_the_target(load_text: Load) -> None:
+    model = load_text(STRUCTURED).config.model
+    target = model.target
+    assert (target.max_concurrency, target.timeout) == (24, 120)
+    assert (target.max_output_tokens, model.optimizer.max_output_tokens) == (16384, None)
+
+
+def test_the_flat_form_means_the_same(load_text: Load) -> None:
+    assert load_text(FLAT).config == load_text(STRUCTURED).config
+
+
+def test_within_one_file_the_structured_spelling_wins(load_text: Load) -> None:
+    text = ENV + "optimizer: {learning_rate: 5}\nedit_budget: 9\n"
+    assert load_text(text).config.optimizer.learning_rate == 5
+
+
+@pytest.mark.parametrize("child", ["edit_budget: 9", "optimizer: {learning_rate: 9}"])
+@pytest.mark.parametrize("base", ["edit_budget: 5", "optimizer: {learning_rate: 5}"])
+def test_across_files_the_child_wins_whatever_the_spelling(
+    write: Write, base: str, child: str
+) -> None:
+    write(base, "base.yaml")
+    main = write(f"_base_: base.yaml\n{ENV}{child}\n")
+    assert load(main).config.optimizer.learning_rate == 9
+
+
+@pytest.mark.parametrize(
+    "override", ["edit_budget=9", "optimizer.learning_rate=9", "optimizer={learning_rate: 9}"]
+)
+def test_overrides_win_in_every_spelling(load_text: Load, override: str) -> None:
+    text = ENV + "optimizer: {learning_rate: 5}\n"
+    assert load_text(text, override).config.optimizer.learning_rate == 9
+
+
+def test_one_file_of_tasks_is_divided_by_ratio(load_text: Load) -> None:
+    text = "env: {name: a, skill_init: s, data_path: d, split_ratio: '1:1:2', split_seed: 3}"
+    assert load_text(text).config.tasks.model_dump() == {
+        "path": "d",
+        "split": "1:1:2",
+        "seed": 3,
+        "limit": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("mode", "used"),
+    [("", "folder"), ("split_mode: ratio, ", "file"), ("split_mode: split_dir, ", "folder")],
+)
+def test_split_mode_decides_when_both_are_given(load_text: Load, mode: str, used: str) -> None:
+    text = f"env: {{name: a, skill_init: s, {mode}split_dir: folder, data_path: file}}"
+    assert used in load_text(text).config.tasks.model_dump().values()
+
+
+def test_a_split_folder_serves_where_ratio_has_no_file(load_text: Load) -> None:
+    text = "env: {name: a, skill_init: s, split_mode: ratio, split_dir: d, data_path: ''}"
+    assert load_text(text).config.tasks.model_dump()["split_dir"] == "d"
+
+
+@pytest.mark.parametrize(
+    ("out_root", "run"),
+    [("outputs/My run #2/", "My-run-2"), ("", "a"), ("C:\\out\\x.y", "x-y"), ("r" * 80, "r" * 64)],
+)
+def test_the_run_is_named_after_the_output_folder(load_text: Load, out_root: str, run: str) -> None:
+    text = f"env: {{name: a, skill_init: s, data_path: d, out_root: '{out_root}'}}"
+    assert load_text(text).config.run == run
+
+
+def test_own_sections_may_stand_beside_and_win(load_text: Load) -> None:
+    text = ENV + "run: mine\nscorer: {type: f1}\nbudget: {run: {calls: 9}}\n"
+    config = load_text(text + "tasks: {train: a, selection: b}\n").config
+    assert config.run == "mine"
+    assert config.scorer is not None
+    assert config.tasks.model_dump()["selection"] == "b"
+
+
+def test_a_role_may_be_given_in_our_own_form(load_text: Load) -> None:
+    text = ENV + "model: {target: {provider: simulated, model: m}, optimizer: gpt-5.5}\n"
+    model = load_text(text + "workers: 3\n").config.model
+    assert (model.target.provider, model.target.max_concurrency) == ("simulated", 16)
+    assert model.optimizer.provider == "openai"
+
+
+def test_a_judge_is_kept(load_text: Load) -> None:
+    text = ENV + "model: {judge: {provider: simulated, model: m}}\n"
+    assert load_text(text).config.model.judge is not None
+
+
+def test_flat_keys_without_an_environment_are_recognised(load_text: Load) -> None:
+    text = "skill_init: s\ndata_path: d\nout_root: o\nedit_budget: 3\n"
+    assert load_text(text).config.optimizer.learning_rate == 3
+
+
+def test_a_flat_key_beside_our_own_ones_is_a_slip(complaint_with: Callable[..., str]) -> None:
+    assert "did you mean train.batch_size?" in complaint_with("batch_size: 3\n")
+
+
+def test_what_is_missing_is_told_in_our_terms(complaint: Callable[..., str]) -> None:
+    text = complaint("env: {name: a}\n")
+    assert "skillopt.yaml:1: skill: missing. The document to train" in text
+    assert "skillopt.yaml:1: tasks: missing." in text
+
+
+SHORT = """\
+env: {name: a, skill_init: s.md, data_path: d.jsonl}
+azure_endpoint: https://x.openai.azure.com
+"""
+
+
+@pytest.fixture
+def warnings(load_text: Load, tmp_path: Path) -> Callable[..., list[str]]:
+    """The warnings for a SkillOpt file with more text after its two lines, less folders."""
+
+    def collect(extra: str, *overrides: str) -> list[str]:
+        loaded = load_text(SHORT + extra, *overrides)
+        return [text.replace(f"{tmp_path}/", "") for text in loaded.warnings]
+
+    return collect
+
+
+@pytest.mark.parametrize(
+    ("extra", "key"),
+    [
+        ("optimizer: {meta_learning_rate: 3}", "optimizer.meta_learning_rate"),
+        ("rewrite_reasoning_effort: high", "model.rewrite_reasoning_effort"),
+        ("train: {steps_per_epoch: 10}", "train.steps_per_epoch"),
+        ("max_analyst_rounds: 3", "gradient.max_analyst_rounds"),
+        ("image_detail: auto", "env.image_detail"),
+        ("model: {codex_exec_use_sdk: true}", "model.codex_exec_use_sdk"),
+        ("copilot_exec_home: /h", "model.copilot_exec_home"),
+        ("search: {provider: x}", "env.search"),
+    ],
+)
+def test_a_key_without_meaning_is_named_once_with_its_place(
+    warnings: Callable[..., list[str]], extra: str, key: str
+) -> None:
+    assert warnings(extra) == [f"skillopt.yaml:3: {key}: has no meaning here and is ignored"]
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "optimizer: {use_slow_update: false, skill_update_mode: patch, lr_control_mode: none}",
+        "optimizer: {use_slow_update: true, use_meta_skill: true, lr_scheduler: autonomous}",
+        "model: {codex_exec_use_sdk: auto, codex_path: codex, rewrite_reasoning_effort: ''}",
+        "evaluation: {use_gate: true, leading_words: null, gate_metric: null}",
+        "model: {codex_exec_path: '', azure_openai_api_key: '', target_backend: ''}",
+        "max_turns: 1",
+        "split_seed: 3",
+    ],
+)
+def test_what_is_unset_or_so_anyway_needs_no_warning(
+    warnings: Callable[..., list[str]], extra: str
+) -> None:
+    assert warnings(extra) == []
+
+
+def test_a_slip_of_the_pen_is_suspected(warnings: Callable[..., list[str]]) -> None:
+    (text,) = warnings("train: {batch_sise: 3}")
+    assert text.endswith("is ignored; did you mean 'batch_size'?")
+
+
+def test_warnings_come_in_the_order_of_the_file(warnings: Callable[..., list[str]]) -> None:
+    found = warnings("zeta: 1\nmodel: {copilot_exec_home: x}\nmeta_edit_budget: 3\n", "alpha=1")
+    assert [text.split(": ")[1] for text in found] == [
+        "env.zeta",
+        "model.copilot_exec_home",
+        "optimizer.meta_learning_rate",
+        "env.alpha",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "variable"),
+    [
+        ("azure_openai_api_key", "AZURE_OPENAI_API_KEY"),
+        ("azure_api_key", "AZURE_OPENAI_API_KEY"),
+        ("target_azure_openai_api_key", "TARGET_AZURE_OPENAI_API_KEY"),
+        ("minimax_api_key", "MINIMAX_API_KEY"),
+        ("qwen_chat_api_key", "QWEN_CHAT_API_KEY"),
+    ],
+)
+def test_keys_in_clear_are_refused_with_the_way_to_do_it(
+    complaint: Callable[..., str], key: str, variable: str
+) -> None:
+    text = complaint(f"{SHORT}model: {{{key}: sk-secret}}\n")
+    assert text.startswith(f"skillopt.yaml:3: model.{key}: a key does not belong in a file")
+    assert text.endswith(variable)
+    assert "sk-secret" not in text
+
+
+def test_keys_in_clear_are_told_together_with_all_other_problems(
+    complaint: Callable[..., str],
+) -> None:
+    text = complaint(f"{SHORT}minimax_api_key: sk-secret\nseed: x\n")
+    assert len(text.splitlines()) == 2
+
+
+def test_the_usual_layout_of_two_files_loads(tmp_path: Path) -> None:
+    (tmp_path / "_base_").mkdir()
+    (tmp_path / "qa").mkdir()
+    (tmp_path / "_base_" / "default.yaml").write_text(
+        "model: {backend: azure_openai, optimizer: gpt-5.5, target: gpt-5.5,"
+        " reasoning_effort: medium}\n"
+        "train: {num_epochs: 4, batch_size: 40}\n"
+        "optimizer: {learning_rate: 4, use_slow_update: true}\n"
+        "env: {name: '', skill_init: '', split_mode: ratio, split_ratio: '2:1:7'}\n",
+        encoding="utf-8",
+    )
+    child = tmp_path / "qa" / "default.yaml"
+    child.write_text(
+        "_base_: ../_base_/default.yaml\ntrain: {train_size: 400}\n"
+        "env: {name: qa, skill_init: i.md, split_mode: split_dir, split_dir: data}\n",
+        encoding="utf-8",
+    )
+    loaded = load(child)
+    assert loaded.config.train.train_size == 400
+    assert loaded.config.model.target.reasoning_effort == "medium"
+    assert loaded.warnings[0].startswith(f"{tmp_path / '_base_' / 'default.yaml'}:1: model.")
+
+
+@pytest.mark.parametrize(
+    ("key", "words", "ours"),
+    [
+        ("skill_update_mode", "patch edits", "patch"),
+        (
+            "skill_update_mode",
+            "rewrite rewrite_from_suggestions suggestions rewrite_suggestions",
+            "rewrite_from_suggestions",
+        ),
+        (
+            "skill_update_mode",
+            "full_rewrite full_rewrite_minibatch minibatch_full_rewrite skill_rewrite_minibatch",
+            "full_rewrite_minibatch",
+        ),
+        ("lr_control_mode", "fixed manual scheduler scheduled", "fixed"),
+        ("lr_control_mode", "autonomous auto optimizer", "autonomous"),
+        ("lr_control_mode", "none off 'off' no_lr", "none"),
+        ("longitudinal_pair_policy", "mixed default random all", "mixed"),
+        ("longitudinal_pair_policy", "changed change delta '10_01' '01_10'", "changed"),
+        ("longitudinal_pair_policy", "unchanged stable same '00_11'", "unchanged"),
+    ],
+)
+def test_every_word_for_a_value_is_understood(
+    load_text: Load, key: str, words: str, ours: str
+) -> None:
+    texts = [f"{ENV}optimizer: {{{key}: {word}}}" for word in words.split()]
+    read = [getattr(load_text(text).config.optimizer, key) for text in texts]
+    assert read == [ours] * len(texts)
+
+
+def test_an_unknown_word_is_refused_and_not_taken_for_the_default(
+    complaint: Callable[..., str],
+) -> None:
+    text = complaint(f"{ENV}optimizer: {{skill_update_mode: rewrites}}")
+    assert "skillopt.yaml:2: optimizer.skill_update_mode" in text
+
+
+def test_every_option_of_the_optimizer_is_taken_over(load_text: Load) -> None:
+    stated = {
+        "lr_scheduler": "autonomous",
+        "use_slow_update": False,
+        "slow_update_samples": 7,
+        "slow_update_gate_with_selection": False,
+        "use_meta_skill": False,
+        "use_skill_aware_reflection": True,
+        "skill_aware_appendix_source": "failure_only",
+        "skill_aware_consolidate_threshold": 5,
+    }
+    flat = "".join(f"{key}: {value}\n" for key, value in stated.items())
+    loaded = load_text(ENV + flat + "azure_endpoint: https://x")
+    assert loaded.warnings == ()
+    assert loaded.config.optimizer == Optimizer.model_validate(stated)
+
+
+def test_the_gate_decides_on_slow_updates_unless_the_file_says_otherwise(load_text: Load) -> None:
+    assert load_text(ENV).config.optimizer.slow_update_gate_with_selection
+
+
+@pytest.mark.parametrize("words", ["'must, only,'", "[must, only]"])
+def test_leading_words_are_a_list_or_divided_by_commas(load_text: Load, words: str) -> None:
+    text = f"{ENV}evaluation: {{use_gate: false, eval_test: false, leading_words: {words}, "
+    text += "use_semantic_density: true, semantic_density_weight: 0.1}"
+    assert load_text(text).config.evaluation == Evaluation(
+        use_gate=False,
+        eval_test=False,
+        leading_words=("must", "only"),
+        use_semantic_density=True,
+        semantic_density_weight=0.1,
+    )
+
+
+@pytest.mark.parametrize("text", ["KEY", "model: {KEY}"])
+def test_keys_of_the_models_go_where_they_belong(load_text: Load, text: str) -> None:
+    keys = "rewrite_max_completion_tokens: 9000", "codex_trace_to_optimizer: false"
+    tokens = load_text(ENV + text.replace("KEY", keys[0])).config
+    assert tokens.optimizer.rewrite_max_completion_tokens == 9000
+    traces = load_text(ENV + text.replace("KEY", keys[1])).config
+    assert not traces.gradient.trace_to_optimizer
+
+
+def test_an_older_spelling_in_a_child_wins_over_its_base(
+    write: Callable[..., Path],
+) -> None:
+    write("model: {codex_exec_path: base, target_backend: codex}", "base.yaml")
+    file = write(f"_base_: base.yaml\n{ENV}codex_bin: child\n")
+    assert load(file).config.model.target.command[0] == "child"
+
+
+def test_the_usual_spelling_wins_within_one_file(load_text: Load) -> None:
+    keys = "target_backend: codex, codex_bin: old, codex_path: older, codex_exec_path: usual"
+    target = load_text(f"{ENV}model: {{{keys}}}").config.model.target
+    assert target.command[0] == "usual"
+
+
+def test_azure_is_found_by_the_environment_alone(load_text: Load) -> None:
+    environ = {
+        "AZURE_OPENAI_ENDPOINT": "https://e.openai.azure.com",
+        "AZURE_OPENAI_API_KEY": "k",
+        "AZURE_OPENAI_API_VERSION": "2024-12-01-preview",
+        "TARGET_DEPLOYMENT": "small",
+    }
+    loaded = load_text(ENV, environ=environ)
+    target, optimizer = loaded.config.model.target, loaded.config.model.optimizer
+    assert base_url_of(target) == "https://e.openai.azure.com/openai/deployments/small"
+    assert (optimizer.provider, optimizer.model) == ("azure", "gpt-5.5")
+    assert loaded.warnings == ()
+
+
+@pytest.mark.parametrize("name", ["TARGET_AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_TARGET_ENDPOINT"])
+def test_a_role_s_variable_has_two_spellings(load_text: Load, name: str) -> None:
+    environ = {"AZURE_OPENAI_ENDPOINT": "https://all/openai/v1", name: "https://t/openai/v1"}
+    model = load_text(ENV, environ=environ).config.model
+    assert base_url_of(model.target) == "https://t/openai/v1"
+    assert base_url_of(model.optimizer) == "https://all/openai/v1"
+
+
+def test_what_stands_in_a_file_wins(load_text: Load) -> None:
+    text = f"{ENV}model: {{target: mine, minimax_region: '', target_backend: minimax}}"
+    environ = {"TARGET_DEPLOYMENT": "theirs", "MINIMAX_REGION": "cn_zh"}
+    target = load_text(text, environ=environ).config.model.target
+    assert (target.model, target.region) == ("mine", "cn")
+
+
+def test_a_compatible_server_is_configured_by_variables(load_text: Load) -> None:
+    text = f"{ENV}model: {{backend: openai_compatible, target: m}}"
+    environ = {
+        "OPENAI_COMPATIBLE_BASE_URL": "http://shared/v1",
+        "TARGET_OPENAI_COMPATIBLE_BASE_URL": "http://own/v1",
+        "OPENAI_COMPATIBLE_TEMPERATURE": "0.2",
+        "OPENAI_COMPATIBLE_MAX_TOKENS": "900",
+        "OPENAI_COMPATIBLE_TIMEOUT_SECONDS": "30",
+        "TARGET_OPENAI_COMPATIBLE_API_KEY": "k",
+    }
+    loaded = load_text(text, environ=environ)
+    target, optimizer = loaded.config.model.target, loaded.config.model.optimizer
+    assert (target.base_url, optimizer.base_url) == ("http://own/v1", "http://shared/v1")
+    assert (target.temperature, target.max_output_tokens, target.timeout) == (0.2, 900, 30)
+    assert target.key_variable == "TARGET_OPENAI_COMPATIBLE_API_KEY"
+    assert optimizer.key_variable == "OPENAI_COMPATIBLE_API_KEY"
+    assert loaded.warnings == ()
+
+
+def test_qwen_s_variables_count(load_text: Load) -> None:
+    text = f"{ENV}model: {{target_backend: qwen_chat}}"
+    environ = {
+        "QWEN_CHAT_BASE_URL": "http://q/v1",
+        "QWEN_CHAT_THINKING_MODE": "enabled",
+        "QWEN_CHAT_USE_MAX_COMPLETION_TOKENS": "true",
+        "QWEN_CHAT_API_KEY": "k",
+    }
+    target = load_text(text, environ=environ).config.model.target
+    assert (target.base_url, target.thinking) == ("http://q/v1", True)
+    assert target.token_limit_field == "max_completion_tokens"
+    assert target.key_variable == "QWEN_CHAT_API_KEY"
+
+
+@pytest.mark.parametrize(
+    ("variable", "backend"),
+    [("CODEX_CLI_BIN", "codex_exec"), ("CLAUDE_CLI_BIN", "claude_chat")],
+)
+def test_a_program_s_place_may_be_a_variable(load_text: Load, variable: str, backend: str) -> None:
+    text = f"{ENV}model: {{target_backend: {backend}}}"
+    target = load_text(text, environ={variable: "/opt/it"}).config.model.target
+    assert target.command[0] == "/opt/it"
+
+
+def test_no_key_is_read(load_text: Load) -> None:
+    environ = {"AZURE_OPENAI_ENDPOINT": "https://e", "AZURE_OPENAI_API_KEY": "sk-secret"}
+    assert "sk-secret" not in repr(load_text(ENV, environ=environ))
+
+
+def test_our_own_form_reads_no_variable(load_text: Load) -> None:
+    text = "run: r\nskill: s\ntasks: {path: t}\nmodel: {target: openai/a, optimizer: openai/b}\n"
+    environ = {"TARGET_DEPLOYMENT": "x", "AZURE_OPENAI_ENDPOINT": "https://e"}
+    assert load_text(text, environ=environ).config == load_text(text).config
