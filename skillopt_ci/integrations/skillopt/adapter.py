@@ -25,31 +25,6 @@ from skillopt_ci.tasks.task import Task
 # A batch of rollouts as SkillOpt's ``reflect`` expects it: rows, files, and its settings.
 
 
-def _reflection_job(asked: Reflecting) -> Mapping[str, object]:
-    """What the worker is to do: ``reflect`` on the rollouts, with the settings of the run."""
-    rows, files = _evidence(asked.rollouts)
-    gradient = asked.gradient
-    settings: dict[str, object] = {
-        "analyst_workers": gradient.analyst_workers,
-        "failure_only": gradient.failure_only,
-        "minibatch_size": gradient.minibatch_size,
-    }
-    if asked.budget is not None:
-        settings["edit_budget"] = asked.budget
-    job = {
-        "rows": rows,
-        "files": files,
-        "settings": settings,
-        "skill": asked.skill,
-        "update_mode": asked.update_mode,
-        "seed": asked.seed,
-        "step_buffer": asked.step_buffer,
-        "meta_skill": asked.meta_skill,
-        "notes_from": sorted(asked.notes_from),
-    }
-    return {"reflect": job}
-
-
 def _evidence(rollouts: Sequence[Rollout]) -> tuple[list[dict[str, object]], dict[str, str]]:
     """The adapter's own rows and files, or what we know where it left none (a refusal, a limit).
 
@@ -120,7 +95,17 @@ class SkillOptEnvironment(BridgeEnvironment):
 
     def tasks(self, split: Split) -> tuple[Task, ...]:
         """Return the items of a split as tasks."""
-        return tuple(map(_task, self.worker.tasks[split]))
+        return tuple(
+            Task(
+                id=item["id"],
+                messages=(Message("user", item["text"]),),
+                references=tuple(item["references"]),
+                task_type=item["type"],
+                metadata={"item": item["key"]},
+                reference_text=item["reference_text"],
+            )
+            for item in self.worker.tasks[split]
+        )
 
     def prompts(self) -> Mapping[str, str]:
         """Return the adapter's own prompts by the name of those that they replace."""
@@ -145,8 +130,28 @@ class SkillOptEnvironment(BridgeEnvironment):
         self, asked: Reflecting, client: ChatClient
     ) -> Sequence[Mapping[str, object]]:
         """Return the patches of the adapter's own ``reflect``."""
+        rows, files = _evidence(asked.rollouts)
+        gradient = asked.gradient
+        settings: dict[str, object] = {
+            "analyst_workers": gradient.analyst_workers,
+            "failure_only": gradient.failure_only,
+            "minibatch_size": gradient.minibatch_size,
+        }
+        if asked.budget is not None:
+            settings["edit_budget"] = asked.budget
+        job = {
+            "rows": rows,
+            "files": files,
+            "settings": settings,
+            "skill": asked.skill,
+            "update_mode": asked.update_mode,
+            "seed": asked.seed,
+            "step_buffer": asked.step_buffer,
+            "meta_skill": asked.meta_skill,
+            "notes_from": sorted(asked.notes_from),
+        }
         talk = Conversation(client, "analyst", 0, (Role.OPTIMIZER,))
-        async with aclosing(self.run_job(_reflection_job(asked), talk)) as steps:  # type: ignore[type-var]
+        async with aclosing(self.run_job({"reflect": job}, talk)) as steps:  # type: ignore[type-var]
             async for _ in steps:
                 pass  # the models' answers are enough
         patches: list[Mapping[str, object]] = talk.result["patches"]
@@ -163,17 +168,6 @@ class SkillOptEnvironment(BridgeEnvironment):
         hard = checked_share(result["hard"], "the adapter's hard score")
         soft = checked_share(result["soft"], "the adapter's soft score")
         return Score(hard, soft, str(result["reason"]), str(result["answer"]))
-
-
-def _task(told: Mapping[str, Any]) -> Task:
-    return Task(
-        id=told["id"],
-        messages=(Message("user", told["text"]),),
-        references=tuple(told["references"]),
-        task_type=told["type"],
-        metadata={"item": told["key"]},
-        reference_text=told["reference_text"],
-    )
 
 
 # The files of a rollout that reflection reads: packed in one process, laid out in another.

@@ -3,11 +3,10 @@
 import inspect
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import ModuleType
 from typing import Any
 
 from skillopt import model, prompts
@@ -39,7 +38,7 @@ def reflect(adapter: EnvAdapter, job: Mapping[str, Any], folder: Path) -> list[d
     configuration["skill_update_mode"] = job["update_mode"]
     notes = job["notes_from"]
     configure_skill_aware_reflection(bool(notes), "both" if "success" in notes else "failure_only")
-    found = adapter.reflect(
+    returned = adapter.reflect(
         job["rows"],
         job["skill"],
         str(folder),
@@ -49,7 +48,11 @@ def reflect(adapter: EnvAdapter, job: Mapping[str, Any], folder: Path) -> list[d
         step_buffer_context=job["step_buffer"],
         meta_skill_context=job["meta_skill"],
     )
-    return _in_order([dict(one) for one in found or () if one], patches)
+    files = sorted(patches.glob("*.json"))
+    kept = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    # SkillOpt returns them as they came, its files are numbered
+    proposed = [dict(patch) for patch in returned or () if patch]
+    return sorted(proposed, key=lambda patch: kept.index(patch) if patch in kept else len(kept))
 
 
 def lacking_prompts(adapter: EnvAdapter) -> tuple[str, ...]:
@@ -69,18 +72,6 @@ def generic_prompt(name: str) -> str:
         return str(load_prompt(name))
     except FileNotFoundError:
         return ""
-
-
-def _in_order(found: Sequence[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
-    """``found`` in the order of the files that hold them; SkillOpt returns them as they came."""
-    kept = list(_kept(folder))
-    last = len(kept)
-    return sorted(found, key=lambda one: kept.index(one) if one in kept else last)
-
-
-def _kept(folder: Path) -> Iterator[Any]:
-    for path in sorted(folder.glob("*.json")):
-        yield json.loads(path.read_text(encoding="utf-8"))
 
 
 #: Our splits in SkillOpt's words, and the names of their folders.
@@ -234,20 +225,16 @@ def _adapter(name: str, root: Path) -> type[EnvAdapter]:
     except ModuleNotFoundError as error:
         raise SideError(f"there is no adapter at {where}: {error}") from error
     if source:
-        found = getattr(module, wanted, None)
+        candidates = [getattr(module, wanted, None)]
     else:
-        found = next(filter(lambda one: _is_own(one, module), vars(module).values()), None)
-    if not (inspect.isclass(found) and issubclass(found, EnvAdapter)):
-        raise SideError(f"{name!r} is no EnvAdapter of SkillOpt's")
-    return found
-
-
-def _is_own(value: object, module: ModuleType) -> bool:
-    return (
-        inspect.isclass(value)
-        and issubclass(value, EnvAdapter)
-        and value.__module__ == module.__name__
-    )
+        here = module.__name__
+        candidates = [
+            one for one in vars(module).values() if getattr(one, "__module__", "") == here
+        ]
+    for value in candidates:
+        if inspect.isclass(value) and issubclass(value, EnvAdapter):
+            return value
+    raise SideError(f"{name!r} is no EnvAdapter of SkillOpt's")
 
 
 def _point_at(base_url: str, token: str, optimizer: str) -> None:
