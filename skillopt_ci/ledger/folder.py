@@ -10,8 +10,6 @@ from skillopt_ci.errors import RepositoryError
 from skillopt_ci.git.process import Lru
 from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord, Summary
 
-# Records of the run that were read of late.
-
 _Model = TypeVar("_Model", bound=BaseModel)
 
 #: So many characters of text are kept as records at most.
@@ -60,35 +58,28 @@ class RunFolder:
 
     @property
     def path(self) -> str:
-        """The folder itself."""
         return f".skillopt/{self.run}"
 
     @property
     def state(self) -> str:
-        """Where training stands."""
         return f"{self.path}/state.json"
 
     @property
     def history(self) -> str:
-        """One line per event."""
         return f"{self.path}/history.jsonl"
 
     @property
     def best_skill(self) -> str:
-        """The best text measured so far."""
         return f"{self.path}/best_skill.md"
 
     @property
     def initial_skill(self) -> str:
-        """The text that training started from."""
         return f"{self.path}/initial_skill.md"
 
     def step(self, number: int) -> str:
-        """The evidence of one step."""
         return f"{self.path}/steps/{number:04d}.json"
 
     def boundary(self, epoch: int) -> str:
-        """The evidence of an epoch's end."""
         return f"{self.path}/epochs/{epoch:02d}.json"
 
     def epoch_skill(self, epoch: int) -> str:
@@ -102,7 +93,6 @@ class RunFolder:
 
     @property
     def summary(self) -> str:
-        """What came of the run."""
         return f"{self.path}/summary.json"
 
     def furniture(self) -> dict[str, str]:
@@ -117,11 +107,9 @@ class RunFolder:
         return self._read(read, self.state, State)
 
     def read_step(self, read: Reader, number: int) -> StepRecord | None:
-        """The evidence of step ``number``."""
         return self._read(read, self.step(number), StepRecord)
 
     def read_boundary(self, read: Reader, epoch: int) -> BoundaryRecord | None:
-        """The evidence of the end of ``epoch``."""
         return self._read(read, self.boundary(epoch), BoundaryRecord)
 
     def read_summary(self, read: Reader) -> Summary | None:
@@ -131,9 +119,9 @@ class RunFolder:
     def read_history(self, read: Reader) -> tuple[HistoryEntry, ...]:
         """Every event, oldest first."""
         text = read(self.history) or ""
-        lines = enumerate(text.splitlines(), start=1)
         return tuple(
-            self._record(HistoryEntry, line, f"{self.history}:{number}") for number, line in lines
+            self._record(HistoryEntry, line, f"{self.history}:{number}")
+            for number, line in enumerate(text.splitlines(), start=1)
         )
 
     def _read(self, read: Reader, path: str, model: type[_Model]) -> _Model | None:
@@ -144,7 +132,14 @@ class RunFolder:
         try:
             return self.memory.read(model, text)
         except ValidationError as error:
-            raise _no_record(error, where) from error
+            first = error.errors()[0]
+            key = ".".join(str(part) for part in first["loc"]) or "the file"
+            raise RepositoryError(
+                f"{where} on the skills branch is not a record of this version of skillopt-ci: "
+                f"{key}: {first['msg']}",
+                hint="It may come from a newer version (upgrade), or from an edit by hand (undo "
+                f"it: `git log -- {where.partition(':')[0]}` shows who changed it).",
+            ) from error
 
 
 def document(record: BaseModel) -> str:
@@ -154,15 +149,4 @@ def document(record: BaseModel) -> str:
 
 def line(record: BaseModel) -> str:
     """A record as one line of JSON."""
-    return record.model_dump_json(exclude_defaults=False) + "\n"
-
-
-def _no_record(error: ValidationError, where: str) -> RepositoryError:
-    first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"])
-    return RepositoryError(
-        f"{where} on the skills branch is not a record of this version of skillopt-ci: "
-        f"{key or 'the file'}: {first['msg']}",
-        hint="It may come from a newer version (upgrade), or from an edit by hand (undo it: "
-        f"`git log -- {where.split(':', maxsplit=1)[0]}` shows who changed it).",
-    )
+    return record.model_dump_json() + "\n"

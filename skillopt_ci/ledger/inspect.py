@@ -34,10 +34,8 @@ def newest(ledger: Ledger, warn: Callable[[str], None] = lambda _: None) -> str:
 
 def candidate(ledger: Ledger) -> Commit | None:
     """The candidate that waits to be judged, as far as this clone knows; None if none does."""
-    name = ledger.names.candidate
-    there = None if ledger.remote is None else refs.tracking(ledger.remote, name)
-    found = refs.read(ledger.git, *(each for each in (name, there) if each is not None))
-    return next((ledger.log(commit, limit=1)[0] for commit in found.values()), None)
+    commits = refs.read(ledger.git, *_here_and_tracked(ledger, ledger.names.candidate))
+    return next((ledger.log(commit, limit=1)[0] for commit in commits.values()), None)
 
 
 def resolve(ledger: Ledger, name: str) -> str | None:
@@ -67,14 +65,15 @@ def runs(start: Path) -> tuple[str, ...]:
 
 
 def _known(ledger: Ledger) -> str | None:
-    here = ledger.names.skills
-    there = None if ledger.remote is None else refs.tracking(ledger.remote, here)
-    looked_at = [name for name in (here, there) if name is not None]
-    found = list(refs.read(ledger.git, *looked_at).values())
-    if len(found) < len(looked_at) or found[0] == found[-1]:
-        return found[0] if found else None
-    mine, theirs = found
+    commits = list(refs.read(ledger.git, *_here_and_tracked(ledger, ledger.names.skills)).values())
+    if len(set(commits)) <= 1:
+        return commits[0] if commits else None
+    mine, theirs = commits
     return theirs if history.is_ancestor(ledger.git, mine, theirs) else mine
+
+
+def _here_and_tracked(ledger: Ledger, ref: str) -> tuple[str, ...]:
+    return (ref,) if ledger.remote is None else (ref, refs.tracking(ledger.remote, ref))
 
 
 def _base(ledger: Ledger) -> str:
