@@ -5,9 +5,8 @@ in them depends on the clock or on which calls were answered from the cache: an 
 and an uninterrupted one write the same bytes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, replace
-from types import MappingProxyType
 from typing import Literal
 
 from pydantic import (
@@ -56,7 +55,6 @@ class UsageRecord(Record):
         return cls(**asdict(_rounded(usage)))
 
     def usage(self) -> Usage:
-        """The value that was recorded."""
         return Usage(**dict(self))
 
 
@@ -99,20 +97,9 @@ def _rounded(usage: Usage) -> Usage:
 
 # A skill text on the selection tasks.
 
-#: What is left out of the file where it is so: a record without errors stays what it always was.
-_USUAL: Mapping[str, object] = MappingProxyType(
-    {
-        "planned": 0,
-        "attempts": {},
-        "first_attempt": 0,
-        "attempts_each": 1,
-        "pessimistic_hard": None,
-        "pessimistic_soft": None,
-        "unmeasured": {},
-        "limits": {},
-        "caveat": "",
-    }
-)
+#: Written even where they have their default. The other fields of a measurement came later and are
+#: left out then: a record without errors stays what it always was.
+_ALWAYS_WRITTEN = {"hard", "soft", "score", "density", "words", "tasks", "errors"}
 
 
 class Measurement(Record):
@@ -150,9 +137,13 @@ class Measurement(Record):
     caveat: str = ""
 
     @model_serializer(mode="wrap")
-    def _without_the_usual(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
-        content: dict[str, object] = handler(self)
-        return {key: one for key, one in content.items() if _USUAL.get(key, ...) != one}
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        fields = type(self).model_fields
+        return {
+            key: value
+            for key, value in handler(self).items()
+            if key in _ALWAYS_WRITTEN or value != fields[key].get_default(call_default_factory=True)
+        }
 
     @property
     def partial(self) -> bool:
@@ -166,7 +157,6 @@ class Measurement(Record):
 
     @property
     def n(self) -> int:
-        """Number of measured tasks."""
         return len(self.tasks)
 
 
@@ -743,7 +733,6 @@ class HistoryEntry(Record):
 
     @property
     def verdict(self) -> str:
-        """What became of a step, in words."""
         return verdict(self.action, self.score_after)
 
     @property
