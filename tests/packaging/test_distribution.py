@@ -54,5 +54,5 @@ def test_make_lists_its_targets(root: Path) -> None:
     names = [line.split()[0] for line in done.stdout.splitlines()]
     assert names == [
         *("help", "quickstart", "test", "unit", "lint", "format"),
-        *("docs", "image", "check", "stats", "setup"),
+        *("docs", "lock", "image", "check", "stats", "setup"),
     ]
