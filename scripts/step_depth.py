@@ -97,9 +97,9 @@ def serving() -> Iterator[str]:
         http.shutdown()
 
 
-def make_repository(folder: Path, url: str) -> None:
+def make_repository(folder: Path, url: str, config: str = CONFIG) -> None:
     """Commit a skill, its tasks and a configuration."""
-    files = {"skills/SKILL.md": "# Items\n", "skillopt.yaml": CONFIG.replace("URL", url)}
+    files = {"skills/SKILL.md": "# Items\n", "skillopt.yaml": config.replace("URL", url)}
     for split, start in (("train", 0), ("selection", 100), ("test", 200)):
         files[f"tasks/{split}.jsonl"] = "".join(
             json.dumps({"id": f"{kind}{number}", "prompt": prompt, "references": f"{kind}{number}"})
