@@ -6,22 +6,21 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
 from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from skillopt_ci.config.yaml import load_yaml
 from skillopt_ci.environments.api import Division, read_options
 from skillopt_ci.errors import UsageError
 from skillopt_ci.integrations.promptfoo_assertions import (
+    FILE,
     AssertionShape,
-    FileShape,
     Grading,
-    PromptShape,
-    TestShape,
+    Shape,
     unsupported,
 )
 from skillopt_ci.messages import Message
@@ -30,6 +29,49 @@ from skillopt_ci.rollout.types import Attempt
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.scorers.code import Functions
 from skillopt_ci.tasks.task import Task
+
+_PROGRAMS = {".js", ".ts", ".mjs", ".cjs", ".py"}
+
+# A promptfoo configuration, as far as it describes tests.
+
+
+def _listed(value: object) -> object:
+    return value if isinstance(value, list) else [value]
+
+
+def _prompt(value: Any) -> object:
+    return value.get("raw") or value.get("id") or "" if isinstance(value, dict) else value
+
+
+class OptionsShape(Shape):
+    """The options of a test that change what is asked or graded."""
+
+    prefix: str = ""
+    suffix: str = ""
+    transform: Any = None
+    disable_var_expansion: bool = Field(default=False, alias="disableVarExpansion")
+
+
+class TestShape(Shape):
+    """One test, or the default of all."""
+
+    __test__ = False  # nothing for pytest
+
+    description: str = ""
+    vars: dict[str, Any] = Field(default_factory=dict)
+    assertions: tuple[AssertionShape, ...] = Field(default=(), alias="assert")
+    threshold: float | None = None
+    options: OptionsShape = OptionsShape()
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+
+class FileShape(Shape):
+    """The file."""
+
+    prompts: Annotated[list[Annotated[str, BeforeValidator(_prompt)]], BeforeValidator(_listed)]
+    tests: Annotated[list[str | TestShape], BeforeValidator(_listed)]
+    default: TestShape = Field(default=TestShape(), alias="defaultTest")
+    scenarios: list[Any] = Field(default_factory=list)
 
 
 class PromptfooOptions(Division):
@@ -70,6 +112,9 @@ class PromptfooEnvironment(Environment):
         self._functions.close()
 
 
+# Reading the tests.
+
+
 def rendered(value: Any, values: Mapping[str, Any]) -> Any:
     """``value`` with ``values`` filled into its Nunjucks templates, which Jinja reads as well.
 
@@ -90,12 +135,7 @@ def rendered(value: Any, values: Mapping[str, Any]) -> Any:
     return value
 
 
-_FILE = "file://"
-_PROGRAMS = {".js", ".ts", ".mjs", ".cjs", ".py"}
-#: Between the prompts of a text file.
-_BETWEEN = re.compile(r"^---\s*$", re.MULTILINE)
-
-Shape = TypeVar("Shape", FileShape, TestShape)
+Given = TypeVar("Given", FileShape, TestShape)
 
 
 def read_tests(file: Path) -> tuple[Task, ...]:
@@ -200,9 +240,9 @@ def _choices(test: TestShape, folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _value(value: Any, folder: Path) -> Any:
-    if not (isinstance(value, str) and value.startswith(_FILE)):
+    if not (isinstance(value, str) and value.startswith(FILE)):
         return value
-    path = folder / value.removeprefix(_FILE)
+    path = folder / value.removeprefix(FILE)
     if path.suffix in _PROGRAMS:
         raise UsageError(f"{value}: values that a program makes are not supported; write them out")
     return _data(path) if path.suffix in {".yaml", ".yml", ".json"} else _text(path)
@@ -212,7 +252,7 @@ def _tests(given: str | TestShape, folder: Path) -> Iterator[TestShape]:
     if isinstance(given, TestShape):
         yield given
         return
-    path = folder / given.removeprefix(_FILE)
+    path = folder / given.removeprefix(FILE)
     if path.suffix not in {".yaml", ".yml", ".json", ".jsonl"}:
         raise UsageError(f"{path}: tests are read from .yaml, .json and .jsonl files")
     if path.suffix == ".jsonl":
@@ -224,18 +264,18 @@ def _tests(given: str | TestShape, folder: Path) -> Iterator[TestShape]:
         yield _shaped(TestShape, one, f"{path}: test {number}")
 
 
-def _prompts(given: str | PromptShape, folder: Path) -> Iterator[str]:
-    name = given if isinstance(given, str) else given.raw or given.id or ""
-    if not name.startswith(_FILE):
+def _prompts(name: str, folder: Path) -> Iterator[str]:
+    if not name.startswith(FILE):
         yield name
         return
-    path = folder / name.removeprefix(_FILE)
+    path = folder / name.removeprefix(FILE)
     if path.suffix in _PROGRAMS:
         raise UsageError(f"{path}: prompts that a program makes are not supported")
     if path.suffix in {".yaml", ".yml"}:
         yield json.dumps(_data(path), ensure_ascii=False)
     elif path.suffix == ".txt":
-        yield from (part.strip() for part in _BETWEEN.split(_text(path)) if part.strip())
+        parts = re.split(r"^---\s*$", _text(path), flags=re.MULTILINE)
+        yield from filter(None, map(str.strip, parts))
     else:
         yield _text(path)
 
@@ -256,7 +296,7 @@ def _messages(text: str) -> tuple[Message, ...]:
     return tuple(Message(one["role"], str(one.get("content", ""))) for one in told)
 
 
-def _shaped(shape: type[Shape], data: Any, where: str) -> Shape:
+def _shaped(shape: type[Given], data: Any, where: str) -> Given:
     try:
         return shape.model_validate(data)
     except ValidationError as error:

@@ -4,15 +4,14 @@ import csv
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Any
 
 from jsonschema.exceptions import SchemaError, best_match
 from jsonschema.validators import Draft7Validator, validator_for
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 from rapidfuzz.distance import Levenshtein
 from referencing import Registry
 
@@ -25,14 +24,9 @@ from skillopt_ci.scorers.rubric import RubricGrader
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.util import did_you_mean
 
-# A promptfoo configuration, as far as it describes tests.
-
-
-_NOT = "not-"
-
-
-def _listed(value: object) -> object:
-    return value if isinstance(value, list) else [value]
+#: What names a file in the place of a value.
+FILE = "file://"
+_LEVENSHTEIN_THRESHOLD = 5
 
 
 class Shape(BaseModel):
@@ -52,56 +46,14 @@ class AssertionShape(Shape):
     assertions: tuple["AssertionShape", ...] = Field(default=(), alias="assert")
 
     @property
-    def kind(self) -> str:
-        """The type without its negation."""
-        return self.type.removeprefix(_NOT)
-
-    @property
     def negated(self) -> bool:
         """Whether the assertion must not hold."""
-        return self.type.startswith(_NOT)
+        return self.type.startswith("not-")
 
-
-class OptionsShape(Shape):
-    """The options of a test that change what is asked or graded."""
-
-    prefix: str = ""
-    suffix: str = ""
-    transform: Any = None
-    disable_var_expansion: bool = Field(default=False, alias="disableVarExpansion")
-
-
-class TestShape(Shape):
-    """One test, or the default of all."""
-
-    __test__ = False  # nothing for pytest
-
-    description: str = ""
-    vars: dict[str, Any] = Field(default_factory=dict)
-    assertions: tuple[AssertionShape, ...] = Field(default=(), alias="assert")
-    threshold: float | None = None
-    options: OptionsShape = OptionsShape()
-    metadata: dict[str, Any] = Field(default_factory=dict)
-
-
-class PromptShape(Shape):
-    """A prompt with a name."""
-
-    raw: str | None = None
-    id: str | None = None
-    label: str = ""
-
-
-class FileShape(Shape):
-    """The file."""
-
-    prompts: Annotated[list[str | PromptShape], BeforeValidator(_listed)]
-    tests: Annotated[list[str | TestShape], BeforeValidator(_listed)]
-    default: TestShape = Field(default=TestShape(), alias="defaultTest")
-    scenarios: list[Any] = Field(default_factory=list)
-
-
-_LEVENSHTEIN_THRESHOLD = 5
+    @property
+    def kind(self) -> str:
+        """The type without its negation."""
+        return self.type.removeprefix("not-")
 
 
 def combined(
@@ -133,74 +85,76 @@ def _unsupported(assertion: AssertionShape) -> str:
         return f"{name} is not supported: {REFUSED[kind]}"
     if kind not in SUPPORTED:
         return f"the assertion {name!r} is not supported; {did_you_mean(kind, SUPPORTED)}"
-    if kind == "python" and not str(assertion.value).startswith("file://"):
+    if kind == "python" and not str(assertion.value).startswith(FILE):
         return f"{name}: name a file, as file://judge.py:function"
     if kind == "regex":
         try:
-            re.compile(_text(assertion.value))
+            re.compile(_as_text(assertion.value))
         except re.error as error:
-            return f"{_text(assertion.value)!r} is not a regular expression: {error}"
+            return f"{_as_text(assertion.value)!r} is not a regular expression: {error}"
     return unsupported(assertion.assertions)
 
 
-Judged = tuple[bool, str]
-
-
-def _equals(assertion: AssertionShape, answer: str) -> Judged:
-    value = assertion.value
-    if isinstance(value, dict | list):
-        try:
-            same = bool(json.loads(answer) == value)
-        except ValueError:
-            same = False
-        return same, f"{quote(answer)} compared with {quote(json.dumps(value))}"
-    return answer == _text(value), f"{quote(answer)} compared with {quote(_text(value))}"
-
-
-def _contains(assertion: AssertionShape, answer: str) -> Judged:
-    """Also ``-any`` and ``-all`` of a list, or of a line with commas (and quotes where needed)."""
-    kind, value = assertion.kind, assertion.value
-    listed = kind.endswith(("-any", "-all"))
-    if listed and not isinstance(value, list):
-        rows = csv.reader([_text(value)], skipinitialspace=True)
-        value = [text.strip() for row in rows for text in row]
-    texts = [_text(one) for one in (value if listed else [value])]
-    fold = str.lower if kind.startswith("i") else str
-    missing = [text for text in texts if fold(text) not in fold(answer)]
-    if kind.endswith("-any"):
-        return len(missing) < len(texts), f"looked for one of {', '.join(map(quote, texts))}"
-    if kind.endswith("-all"):
-        return not missing, f"missing {', '.join(map(quote, missing)) or 'nothing'}"
-    return not missing, f"looked for {quote(texts[0])}"
-
-
-def _levenshtein(assertion: AssertionShape, answer: str) -> Judged:
-    distance = Levenshtein.distance(answer, _text(assertion.value))
+def _texts(assertion: AssertionShape, answer: str) -> tuple[bool, str]:
+    """Whether the answer is, has or begins with the value, and what was looked at."""
+    text = _as_text(assertion.value)
+    match assertion.kind:
+        case "equals" if isinstance(assertion.value, dict | list):
+            try:
+                same = bool(json.loads(answer) == assertion.value)
+            except ValueError:
+                same = False
+            return same, f"{quote(answer)} compared with {quote(json.dumps(assertion.value))}"
+        case "equals":
+            return answer == text, f"{quote(answer)} compared with {quote(text)}"
+        case "starts-with":
+            return answer.startswith(text), f"begins with {quote(answer[:40])}"
+        case "ends-with":
+            return answer.endswith(text), f"ends with {quote(answer[-40:])}"
+        case "regex":
+            return re.search(text, answer) is not None, f"searched for {quote(text)}"
+    distance = Levenshtein.distance(answer, text)
     most = assertion.threshold or _LEVENSHTEIN_THRESHOLD
     return distance <= most, f"{distance} edits away, {most:g} allowed"
 
 
-def _is_json(assertion: AssertionShape, answer: str) -> Judged:
-    try:
-        value = json.loads(answer)
-    except ValueError:
-        return False, f"{quote(answer)} is not JSON"
-    fault = _violation(assertion.value, value)
-    return not fault, fault or "is JSON as demanded"
+def _contains(assertion: AssertionShape, answer: str) -> tuple[bool, str]:
+    """Also ``-any`` and ``-all`` of a list, or of a line with commas (and quotes where needed)."""
+    kind, value = assertion.kind, assertion.value
+    if not kind.endswith(("-any", "-all")):
+        value = [value]
+    elif not isinstance(value, list):
+        rows = csv.reader([_as_text(value)], skipinitialspace=True)
+        value = [text.strip() for row in rows for text in row]
+    texts = [_as_text(one) for one in value]
+    fold = str.lower if kind.startswith("i") else str
+    missing = [quote(text) for text in texts if fold(text) not in fold(answer)]
+    if kind.endswith("-any"):
+        return len(missing) < len(texts), f"looked for one of {', '.join(map(quote, texts))}"
+    if kind.endswith("-all"):
+        return not missing, f"missing {', '.join(missing) or 'nothing'}"
+    return not missing, f"looked for {quote(texts[0])}"
 
 
-def _contains_json(assertion: AssertionShape, answer: str) -> Judged:
-    """Look at the objects in the answer, none inside another."""
-    found: list[Any] = []
+def _json(assertion: AssertionShape, answer: str) -> tuple[bool, str]:
+    """The answer is JSON, or one of the objects in it is, none inside another."""
+    if assertion.kind == "is-json":
+        try:
+            value = json.loads(answer)
+        except ValueError:
+            return False, f"{quote(answer)} is not JSON"
+        fault = _violation(assertion.value, value)
+        return not fault, fault or "is JSON as demanded"
+    faults: list[str] = []
     decoder, place = json.JSONDecoder(), 0
     while (start := answer.find("{", place)) >= 0:
         try:
             value, place = decoder.raw_decode(answer, start)
-            found.append(value)
         except (ValueError, RecursionError):
             place = start + 1
-    faults = [_violation(assertion.value, value) for value in found]
-    return "" in faults, next(filter(None, faults), f"{len(found)} JSON values found")
+        else:
+            faults.append(_violation(assertion.value, value))
+    return "" in faults, next(filter(None, faults), f"{len(faults)} JSON values found")
 
 
 def _violation(schema: Any, value: Any) -> str:
@@ -216,46 +170,26 @@ def _violation(schema: Any, value: Any) -> str:
     return one_line(f"{fault.json_path}: {fault.message}") if fault else ""
 
 
-def _text(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-_TEXT: Mapping[str, Callable[[AssertionShape, str], Judged]] = MappingProxyType(
-    {
-        "equals": _equals,
-        **dict.fromkeys(("contains", "contains-any", "contains-all"), _contains),
-        **dict.fromkeys(("icontains", "icontains-any", "icontains-all"), _contains),
-        "starts-with": lambda assertion, answer: (
-            answer.startswith(_text(assertion.value)),
-            f"begins with {quote(answer[:40])}",
-        ),
-        "ends-with": lambda assertion, answer: (
-            answer.endswith(_text(assertion.value)),
-            f"ends with {quote(answer[-40:])}",
-        ),
-        "regex": lambda assertion, answer: (
-            re.search(_text(assertion.value), answer) is not None,
-            f"searched for {quote(_text(assertion.value))}",
-        ),
-        "levenshtein": _levenshtein,
-        "is-json": _is_json,
-        "contains-json": _contains_json,
-    }
-)
+_JUDGES = {
+    **dict.fromkeys(("equals", "starts-with", "ends-with", "regex", "levenshtein"), _texts),
+    **dict.fromkeys(("contains", "contains-any", "contains-all"), _contains),
+    **dict.fromkeys(("icontains", "icontains-any", "icontains-all"), _contains),
+    **dict.fromkeys(("is-json", "contains-json"), _json),
+}
 #: Every type that is understood; ``not-`` may stand before each but ``assert-set``.
-SUPPORTED = (*_TEXT, "python", "llm-rubric", "assert-set")
+SUPPORTED = (*_JUDGES, "python", "llm-rubric", "assert-set")
 #: Known types that cannot be judged here, and why.
-REFUSED: Mapping[str, str] = MappingProxyType(
-    {
-        "javascript": "only promptfoo runs JavaScript; write it as a python file",
-        "similar": "it needs an embedding model, which no role of the configuration is",
-        "latency": "it judges the server, not the skill",
-        "cost": "it judges the price, not the skill; see `budget`",
-        "webhook": "grading does not ask servers of its own",
-    }
-)
-
-_FUNCTION = "get_assert"
+REFUSED: Mapping[str, str] = {
+    "javascript": "only promptfoo runs JavaScript; write it as a python file",
+    "similar": "it needs an embedding model, which no role of the configuration is",
+    "latency": "it judges the server, not the skill",
+    "cost": "it judges the price, not the skill; see `budget`",
+    "webhook": "grading does not ask servers of its own",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +217,7 @@ class Grading:
             case "python":
                 return await self._python(assertion)
         try:
-            holds, reason = _TEXT[assertion.kind](assertion, self.answer)
+            holds, reason = _JUDGES[assertion.kind](assertion, self.answer)
         except GraderError as error:
             raise GraderError(f"{assertion.type}: {error}") from error
         return verdict(holds != assertion.negated, reason, self.answer)
@@ -299,8 +233,8 @@ class Grading:
 
     async def _python(self, assertion: AssertionShape) -> Score:
         """A Python assertion returns a truth value, a score, or pass, score and reason."""
-        path, _, function = str(assertion.value).removeprefix("file://").partition(":")
-        entry = f"{path}:{function or _FUNCTION}"
+        path, _, function = str(assertion.value).removeprefix(FILE).partition(":")
+        entry = f"{path}:{function or 'get_assert'}"
         load_function(entry, self.folder)
         timeout = PythonScorer(type="python", entry=entry).timeout
         context = {"vars": self.task.metadata["vars"], "prompt": self.task.messages[-1].content}

@@ -2,146 +2,156 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
-from types import MappingProxyType
 from typing import Any
 
-from skillopt_ci.config.config import Config
+from skillopt_ci.config.config import Config, Evaluation, Gradient, Optimizer, Train
 from skillopt_ci.config.loading import Translation
 from skillopt_ci.config.providers import PROVIDERS
-from skillopt_ci.config.reference import fields, homes, sections
+from skillopt_ci.config.reference import fields, homes
 from skillopt_ci.config.yaml import Mark, Node, Problem, Scalar, merge, nearest, nested, without
 
 #: Sections that have the same keys in both forms.
-_SHARED = ("train", "gradient", "optimizer", "evaluation")
-_ENV_KEYS = (
-    *("name", "skill_init", "out_root", "split_mode", "split_ratio", "split_seed", "split_dir"),
-    *("data_path", "limit", "workers", "exec_timeout", "max_completion_tokens"),
-)
-_ROLES = ("optimizer", "target")
+SHARED = {"train": Train, "gradient": Gradient, "optimizer": Optimizer, "evaluation": Evaluation}
 
 
-def _prefixed(keys: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    return tuple(f"{prefix}_{key}" for prefix, names in keys.items() for key in names)
+def _prefixed(keys: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(f"{prefix}_{key}" for prefix, names in keys.items() for key in names.split())
 
 
-_SERVER_KEYS = ("base_url", "temperature", "max_tokens", "timeout_seconds")
-_AZURE_KEYS = ("endpoint", "api_version", "auth_mode", "ad_scope", "managed_identity_client_id")
-_QWEN_KEYS = ("enable_thinking", "thinking_mode", "use_max_completion_tokens")
+_SERVER_KEYS = "base_url temperature max_tokens timeout_seconds"
+_AZURE_KEYS = "endpoint api_version auth_mode ad_scope managed_identity_client_id"
 #: Keys of `model` that stand for both roles, or for one with its name in front.
 _ROLE_KEYS = _prefixed(
     {
         "azure_openai": _AZURE_KEYS,
         "openai_compatible": _SERVER_KEYS,
-        "qwen_chat": (*_SERVER_KEYS, *_QWEN_KEYS),
+        "qwen_chat": f"{_SERVER_KEYS} enable_thinking thinking_mode use_max_completion_tokens",
     }
 )
 _COMMON_KEYS = _prefixed(
     {
-        "azure": ("endpoint", "api_version"),
-        "claude_code_exec": ("path", "effort", "max_thinking_tokens"),
-        "codex_exec": (
-            *("path", "sandbox", "profile", "reasoning_effort"),
-            *("network_access", "web_search", "approval_policy"),
-        ),
-        "copilot_chat": ("optimizer_model", "target_model", "timeout"),
-        "copilot_exec": ("path", "allow_all_tools"),
-        "cursor_exec": ("path", "sandbox"),
-        "minimax": (*_SERVER_KEYS, "region", "model", "enable_thinking"),
+        "azure": "endpoint api_version",
+        "claude_code_exec": "path effort max_thinking_tokens",
+        "codex_exec": "path sandbox profile reasoning_effort network_access web_search "
+        "approval_policy",
+        "copilot_chat": "optimizer_model target_model timeout",
+        "copilot_exec": "path allow_all_tools",
+        "cursor_exec": "path sandbox",
+        "minimax": f"{_SERVER_KEYS} region model enable_thinking",
     }
 )
-#: The keys of the `model` section that mean something here.
-_MODEL_KEYS = (
-    *("backend", "optimizer", "target", "judge", "optimizer_backend", "target_backend"),
-    *("reasoning_effort", *_COMMON_KEYS),
-    *(prefix + key for prefix in ("", "optimizer_", "target_") for key in _ROLE_KEYS),
-)
+#: The keys of each section that mean something here; those of the others are the same as ours.
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    "env": (
+        *("name", "skill_init", "out_root", "split_mode", "split_ratio", "split_seed"),
+        *("split_dir", "data_path", "limit", "workers", "exec_timeout"),
+        "max_completion_tokens",
+    ),
+    "model": (
+        *("backend", "optimizer", "target", "judge", "optimizer_backend", "target_backend"),
+        *("reasoning_effort", *_COMMON_KEYS, *_ROLE_KEYS),
+        *(f"{role}_{key}" for role in ("optimizer", "target") for key in _ROLE_KEYS),
+    ),
+    **{section: tuple(fields(one)) for section, one in SHARED.items()},
+}
 #: Keys without a counterpart, each with the values that say what happens here anyway.
-_WITHOUT_COUNTERPART: Mapping[str, Mapping[str, tuple[Scalar, ...]]] = MappingProxyType(
-    {
-        "train": {"steps_per_epoch": ()},
-        "gradient": {"max_analyst_rounds": ()},
-        "optimizer": {"meta_learning_rate": ()},
-        "evaluation": {},
-        "env": {"max_turns": (1,)},
-        "model": {
-            "codex_exec_use_sdk": (False, "auto", "cli"),
-            "claude_code_exec_use_sdk": (False, "auto", "cli"),
-        },
-    }
-)
+_WITHOUT_COUNTERPART: Mapping[str, Mapping[str, tuple[Scalar, ...]]] = {
+    "train": {"steps_per_epoch": ()},
+    "gradient": {"max_analyst_rounds": ()},
+    "optimizer": {"meta_learning_rate": ()},
+    "env": {"max_turns": (1,)},
+    "model": {
+        "codex_exec_use_sdk": (False, "auto", "cli"),
+        "claude_code_exec_use_sdk": (False, "auto", "cli"),
+    },
+}
 #: Where keys of the older, flat form belong, if not under their own name.
-_FLAT_NAMES = MappingProxyType(
-    {
-        "model_backend": ("model", "backend"),
-        "optimizer_model": ("model", "optimizer"),
-        "target_model": ("model", "target"),
-        "edit_budget": ("optimizer", "learning_rate"),
-        "min_edit_budget": ("optimizer", "min_learning_rate"),
-        "meta_edit_budget": ("optimizer", "meta_learning_rate"),
-        "env": ("env", "name"),
-        "sandbox": ("model", "sandbox"),
+FLAT_NAMES = {
+    "model_backend": ("model", "backend"),
+    "optimizer_model": ("model", "optimizer"),
+    "target_model": ("model", "target"),
+    "edit_budget": ("optimizer", "learning_rate"),
+    "min_edit_budget": ("optimizer", "min_learning_rate"),
+    "meta_edit_budget": ("optimizer", "meta_learning_rate"),
+    "env": ("env", "name"),
+    "sandbox": ("model", "sandbox"),
+}
+_HOMES: Mapping[str, tuple[str, str]] = (
+    {key: ("env", key) for key in _KEYS["env"]}
+    | {
+        key: (section, key)
+        for section in SHARED
+        for key in (*_KEYS[section], *_WITHOUT_COUNTERPART.get(section, ()))
     }
+    | FLAT_NAMES
 )
 _FLAT_MODEL_KEY = re.compile(
     r"(optimizer_|target_)?(azure_|qwen_chat_|minimax_|openai_compatible_|backend$)"
     r"|(codex|claude_code|cursor|copilot|rewrite)_|reasoning_effort$"
 )
 #: Keys of `model` that stand in another section here, and older spellings of its keys.
-_MOVED: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "rewrite_max_completion_tokens": ("optimizer", "rewrite_max_completion_tokens"),
-        "codex_trace_to_optimizer": ("gradient", "trace_to_optimizer"),
-        **dict.fromkeys(("codex_path", "codex_cli_bin", "codex_bin"), ("model", "codex_exec_path")),
-        **dict.fromkeys(("sandbox", "codex_sandbox"), ("model", "codex_exec_sandbox")),
-    }
-)
+MOVED: Mapping[str, tuple[str, str]] = {
+    "rewrite_max_completion_tokens": ("optimizer", "rewrite_max_completion_tokens"),
+    "codex_trace_to_optimizer": ("gradient", "trace_to_optimizer"),
+    **dict.fromkeys(("codex_path", "codex_cli_bin", "codex_bin"), ("model", "codex_exec_path")),
+    **dict.fromkeys(("sandbox", "codex_sandbox"), ("model", "codex_exec_sandbox")),
+}
+
+
+def _spellings(**words: str) -> Mapping[str, str]:
+    """Each of SkillOpt's ``words`` for one of ours, with that."""
+    return {word: ours for ours, said in words.items() for word in said.split()}
+
+
 #: By key: SkillOpt's further words for a value.
-_WORDS: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "skill_update_mode": {
-            "edits": "patch",
-            **dict.fromkeys(
-                ("rewrite", "suggestions", "rewrite_suggestions"), "rewrite_from_suggestions"
-            ),
-            **dict.fromkeys(
-                ("full_rewrite", "minibatch_full_rewrite", "skill_rewrite_minibatch"),
-                "full_rewrite_minibatch",
-            ),
-        },
-        "lr_control_mode": {
-            **dict.fromkeys(("manual", "scheduler", "scheduled"), "fixed"),
-            **dict.fromkeys(("auto", "optimizer"), "autonomous"),
-            **dict.fromkeys(("off", "no_lr", "False"), "none"),  # YAML reads a bare `off` as false
-        },
-        "longitudinal_pair_policy": {
-            **dict.fromkeys(("default", "random", "all"), "mixed"),
-            **dict.fromkeys(("change", "delta", "10_01", "01_10"), "changed"),
-            **dict.fromkeys(("stable", "same", "00_11"), "unchanged"),
-        },
-    }
+_WORDS: Mapping[str, Mapping[str, str]] = {
+    "skill_update_mode": _spellings(
+        patch="edits",
+        rewrite_from_suggestions="rewrite suggestions rewrite_suggestions",
+        full_rewrite_minibatch="full_rewrite minibatch_full_rewrite skill_rewrite_minibatch",
+    ),
+    "lr_control_mode": _spellings(
+        fixed="manual scheduler scheduled",
+        autonomous="auto optimizer",
+        none="off no_lr False",  # YAML reads a bare `off` as false
+    ),
+    "longitudinal_pair_policy": _spellings(
+        mixed="default random all",
+        changed="change delta 10_01 01_10",
+        unchanged="stable same 00_11",
+    ),
+}
+_BACKEND_WORDS = _spellings(
+    openai_chat="azure azure-openai azure_openai openai",
+    openai_compatible="compat openai-compatible openai_compatible_chat",
+    claude_chat="claude anthropic",
+    codex_exec="codex",
+    cursor_exec="cursor cursor_agent",
+    copilot_chat="copilot copilot_cli github_copilot",
+    qwen_chat="qwen",
+    minimax_chat="minimax",
 )
+_SIGN_IN_WORDS = _spellings(key="api_key", managed_identity="aad azure_ad")
 #: Variables of keys that are not simply the keys in capitals.
-_VARIABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "optimizer": ("OPTIMIZER_DEPLOYMENT",),
-        "target": ("TARGET_DEPLOYMENT",),
-        "codex_exec_path": ("CODEX_EXEC_PATH", "CODEX_CLI_BIN"),
-        "codex_exec_profile": ("CODEX_EXEC_PROFILE", "CODEX_PROFILE"),
-        "claude_code_exec_path": ("CLAUDE_CODE_EXEC_PATH", "CLAUDE_CLI_BIN"),
-        # as short as these keys are, their variables could be anybody's
-        **dict.fromkeys(("backend", "judge", "reasoning_effort", "azure_endpoint"), ()),
-        **{
-            f"{role}_azure_openai_{key}": (
-                f"{role}_azure_openai_{key}".upper(),
-                f"AZURE_OPENAI_{role}_{key}".upper(),
-            )
-            for role in _ROLES
-            for key in _AZURE_KEYS
-        },
-    }
-)
+_VARIABLES: Mapping[str, tuple[str, ...]] = {
+    "optimizer": ("OPTIMIZER_DEPLOYMENT",),
+    "target": ("TARGET_DEPLOYMENT",),
+    "codex_exec_path": ("CODEX_EXEC_PATH", "CODEX_CLI_BIN"),
+    "codex_exec_profile": ("CODEX_EXEC_PROFILE", "CODEX_PROFILE"),
+    "claude_code_exec_path": ("CLAUDE_CODE_EXEC_PATH", "CLAUDE_CLI_BIN"),
+    # as short as these keys are, their variables could be anybody's
+    **dict.fromkeys(("backend", "judge", "reasoning_effort", "azure_endpoint"), ()),
+    **{
+        f"{role}_azure_openai_{key}": (
+            f"{role}_azure_openai_{key}".upper(),
+            f"AZURE_OPENAI_{role}_{key}".upper(),
+        )
+        for role in ("optimizer", "target")
+        for key in _AZURE_KEYS.split()
+    },
+}
 _SURELY_MISSPELT = 0.85
 _LONGEST_RUN = 64
 
@@ -158,49 +168,36 @@ def translated(
     if "env" not in names and not (flat and names.isdisjoint({"run", "skill", "tasks"})):
         return None
     tree = reduce(merge, map(_structured, [*layers, *overrides]))
-    env, model = (tree.entries.get(key, Node({}, tree.mark)) for key in ("env", "model"))
-    model = _with_environment(model, environ)
-    roles = [_Role(name, model, environ) for name in ("target", "optimizer")]
-    nodes = {role.name: role.translated(env) for role in roles}
-    nodes |= {key: node for key, node in model.entries.items() if key == "judge"}
+    env, model = _part(tree, "env"), _part(tree, "model")
+    problems, warnings = _remarks(tree)
+    nodes = {key: node for key, node in model.entries.items() if key == "judge"}
+    settings = _settings(model, environ)
+    for name in ("target", "optimizer"):
+        role = _Role(name, model, settings, environ, problems, warnings)
+        nodes[name] = role.translated(_set(env) if name == "target" else {})
     derived = {**_run_skill_tasks(env), "model": Node(nodes, model.mark)}
     own = {
-        key: _effective(key, node) if key in _SHARED else node
+        key: _effective(key, node) if key in SHARED else node
         for key, node in without(tree, "env", "model").entries.items()
     }
-    problems, warnings = _remarks(tree)
-    for role in roles:
-        problems += role.problems
-        warnings += role.warnings
     result = merge(Node(derived, tree.mark), Node(own, tree.mark))
     return Translation(result, tuple(problems), tuple(warnings))
 
 
-def _is_set(node: Node | None) -> bool:
-    """Whether a key is set at all: SkillOpt's files spell out unset keys as null or empty text."""
-    return node is not None and node.value is not None and node.value != ""
+def _part(tree: Node, section: str) -> Node:
+    return tree.entries.get(section, Node({}, tree.mark))
 
 
-def _section_keys(section: str) -> tuple[str, ...]:
-    """The keys of a section that mean something here."""
-    if section == "env":
-        return _ENV_KEYS
-    if section == "model":
-        return _MODEL_KEYS
-    (model,) = sections(fields(Config)[section].annotation)
-    return tuple(fields(model))
+def _set(node: Node) -> dict[str, Node]:
+    """The keys that are set at all: SkillOpt's files spell out unset keys as null or empty text."""
+    return {key: one for key, one in node.entries.items() if one.value not in (None, "")}
 
 
 def _flat_home(name: str) -> tuple[str, str] | None:
     """The section and key that a flat name stands for; None for a name that is not SkillOpt's."""
-    if name in _FLAT_NAMES:
-        return _FLAT_NAMES[name]
-    if _FLAT_MODEL_KEY.match(name):
+    if name not in FLAT_NAMES and _FLAT_MODEL_KEY.match(name):
         return ("model", name)
-    for section in _SHARED:
-        if name in _section_keys(section) or name in _WITHOUT_COUNTERPART[section]:
-            return (section, name)
-    return ("env", name) if name in _ENV_KEYS else None
+    return _HOMES.get(name)
 
 
 def _structured(layer: Node) -> Node:
@@ -212,24 +209,21 @@ def _structured(layer: Node) -> Node:
     }
     trees = [nested(_flat_home(key) or ("env", key), node) for key, node in flat.items()]
     tree = reduce(merge, [Node({}, layer.mark), *trees, without(layer, *flat)])
-    model = tree.entries.get("model")
-    moved = [key for key in _MOVED if model and key in model.entries]
-    if model is None or not moved:
-        return tree
-    rest = replace(tree, value={**tree.entries, "model": without(model, *moved)})
+    model = _part(tree, "model").entries
     # the usual spelling wins, then the first one listed
-    older = [nested(_MOVED[key], model.entries[key]) for key in reversed(moved)]
-    return reduce(merge, [*older, rest])
+    older = [nested(MOVED[key], model[key]) for key in reversed(MOVED) if key in model]
+    if not older:
+        return tree
+    rest = replace(tree.entries["model"], value={k: v for k, v in model.items() if k not in MOVED})
+    return reduce(merge, [*older, replace(tree, value={**tree.entries, "model": rest})])
 
 
 def _remarks(tree: Node) -> tuple[list[Problem], list[Problem]]:
     """Problems with API keys in the file, and warnings of keys that have no effect here."""
     problems, warnings = [], []
-    for section, without_effect in _WITHOUT_COUNTERPART.items():
-        known, held = _section_keys(section), tree.entries.get(section)
-        for name, node in held.entries.items() if held else ():
-            if not _is_set(node):
-                continue
+    for section, known in _KEYS.items():
+        without_effect = _WITHOUT_COUNTERPART.get(section, {})
+        for name, node in _set(_part(tree, section)).items():
             if name.endswith("api_key"):
                 variable = name.upper().replace("AZURE_API", "AZURE_OPENAI_API")
                 text = (
@@ -247,23 +241,18 @@ def _remarks(tree: Node) -> tuple[list[Problem], list[Problem]]:
 
 def _effective(section: str, node: Node) -> Node:
     """A shared section's keys that mean something, with their values as they are spelt here."""
-    kept = {}
-    for key in _section_keys(section):
-        child = node.entries.get(key)
-        if child is None or not _is_set(child):
-            continue
+    kept = {key: one for key, one in _set(node).items() if key in _KEYS[section]}
+    for key, child in kept.items():
         if key == "leading_words" and isinstance(child.value, str):
             words = filter(None, map(str.strip, child.value.split(",")))
-            child = _node(tuple(words), child.mark)
+            kept[key] = _node(tuple(words), child.mark)
         elif word := _WORDS.get(key, {}).get(str(child.value)):
-            child = replace(child, value=word)
-        kept[key] = child
+            kept[key] = replace(child, value=word)
     return Node(kept, node.mark)
 
 
 def _run_skill_tasks(env: Node) -> dict[str, Node]:
-    keys = {key: node for key, node in env.entries.items() if _is_set(node)}
-    found = {}
+    keys, found = _set(env), {}
     if run := keys.get("out_root") or keys.get("name"):
         last = str(run.value).replace("\\", "/").rstrip("/").rpartition("/")[2]
         slug = re.sub(r"[^A-Za-z0-9_]+", "-", last).strip("-_")[:_LONGEST_RUN]
@@ -272,50 +261,35 @@ def _run_skill_tasks(env: Node) -> dict[str, Node]:
         found["skill"] = keys["skill_init"]
     # What `split_mode` says if that can be, else what is there.
     wants_ratio = "split_mode" in keys and keys["split_mode"].value != "split_dir"
-    names = {}
     if "data_path" in keys and (wants_ratio or "split_dir" not in keys):
         names = {"data_path": "path", "split_ratio": "split", "split_seed": "seed"}
     elif "split_dir" in keys:
         names = {"split_dir": "split_dir"}
-    if names:
-        names["limit"] = "limit"
-        tasks = {own: keys[name] for name, own in names.items() if name in keys}
-        found["tasks"] = Node(tasks, env.mark)
-    return found
-
-
-def _with_environment(model: Node, environ: Mapping[str, str]) -> Node:
-    """The section with what SkillOpt would take from ``environ``; what stands in a file wins."""
-    found = {}
-    for key in _MODEL_KEYS:
-        variables = _VARIABLES.get(key, (key.upper(),))
-        value = next((environ[name] for name in variables if environ.get(name)), None)
-        if value is not None and not _is_set(model.entries.get(key)):
-            found[key] = Node(value, model.mark)
-    return replace(model, value={**model.entries, **found}) if found else model
+    else:
+        return found
+    names["limit"] = "limit"
+    tasks = {own: keys[name] for name, own in names.items() if name in keys}
+    return {**found, "tasks": Node(tasks, env.mark)}
 
 
 # Model roles: each backend of SkillOpt's as the fields of a role.
 
+
+def _settings(model: Node, environ: Mapping[str, str]) -> dict[str, Node]:
+    """What the section sets, and for the rest SkillOpt's variables in ``environ``."""
+    found = {}
+    for key in _KEYS["model"]:
+        variables = _VARIABLES.get(key, (key.upper(),))
+        if value := next((environ[name] for name in variables if environ.get(name)), None):
+            found[key] = Node(value, model.mark)
+    return found | {key: node for key, node in _set(model).items() if key in _KEYS["model"]}
+
+
 _DEFAULT_MODEL = "gpt-5.5"
 #: Names that stand for no choice with a backend that has none of OpenAI's models.
 _PLACEHOLDERS = ("gpt-5.4", _DEFAULT_MODEL)
-_ALIASES = MappingProxyType(
-    dict.fromkeys(("", "azure", "azure-openai", "azure_openai", "openai"), "openai_chat")
-    | dict.fromkeys(("compat", "openai-compatible", "openai_compatible_chat"), "openai_compatible")
-    | {"claude": "claude_chat", "anthropic": "claude_chat", "codex": "codex_exec"}
-    | {"cursor": "cursor_exec", "cursor_agent": "cursor_exec", "copilot": "copilot_chat"}
-    | {"copilot_cli": "copilot_chat", "github_copilot": "copilot_chat"}
-    | {"qwen": "qwen_chat", "minimax": "minimax_chat"}
-)
 _FOR_BOTH_ROLES = ("openai_compatible", "claude_chat", "copilot_chat", "codex_exec")
-_CALL_LIMITS = MappingProxyType(
-    {
-        "max_completion_tokens": "max_output_tokens",
-        "exec_timeout": "timeout",
-        "workers": "max_concurrency",
-    }
-)
+_CALL_LIMITS = {"exec_timeout": "timeout", "workers": "max_concurrency"}
 _Fields = dict[str, Any]
 
 
@@ -329,6 +303,11 @@ def _node(value: Any, mark: Mark) -> Node:
         case tuple():
             return Node(tuple(_node(child, mark) for child in value), mark)
     return Node(value, mark)
+
+
+def _command(model: Node, env: str, *command: str) -> _Fields:
+    """A role that is a ``command``, which sees the variables ``env``."""
+    return {"provider": "command", "model": model, "command": command, "env": tuple(env.split())}
 
 
 def _number(node: Node | None, default: float | None) -> Node | float | None:
@@ -355,43 +334,42 @@ class _Role:
     """The `model` section as one role sees it; ``environ`` tells which keys there are."""
 
     name: str
-    model: Node
+    section: Node
+    settings: Mapping[str, Node]
     environ: Mapping[str, str]
-    problems: list[Problem] = field(default_factory=list)
-    warnings: list[Problem] = field(default_factory=list)
+    problems: list[Problem]
+    warnings: list[Problem]
 
-    def translated(self, calls: Node) -> Node:
+    def translated(self, calls: Mapping[str, Node]) -> Node:
         """The role in skillopt-ci's form; one that is a mapping already stays as it is.
 
-        ``calls`` says how many of the target's calls may be under way, how long and how large.
+        ``calls`` says how many calls may be under way, how long and how large.
         """
-        current = self.get(self.name)
+        current = self.settings.get(self.name)
         if current and current.entries:
             return current
         result = _BACKENDS.get(self.backend, _unavailable)(self)
-        if self.name == "target":
-            for key, own in _CALL_LIMITS.items():
-                is_program = "command" in result  # which knows no limit of tokens
-                if _is_set(calls.entries.get(key)) and not (is_program and "tokens" in own):
-                    result[own] = calls.entries[key]
+        limits = dict(_CALL_LIMITS)
+        if "command" not in result:  # which knows no limit of tokens
+            limits["max_completion_tokens"] = "max_output_tokens"
+        result |= {own: calls[key] for key, own in limits.items() if key in calls}
         return _node(result, self.mark)
 
     @property
     def backend(self) -> str:
         """SkillOpt's name for what answers."""
-        own, shared = self.text(f"{self.name}_backend"), self.text("backend")
-        own, shared = _ALIASES.get(own, own), _ALIASES.get(shared, shared)
+        keys = (f"{self.name}_backend", "backend")
+        words = (
+            str(self.settings[key].value) if key in self.settings else "openai" for key in keys
+        )
+        own, shared = (_BACKEND_WORDS.get(word, word) for word in words)
         for_us = self.name == "target" or shared in _FOR_BOTH_ROLES
         return shared if own == "openai_chat" and for_us else own
 
     def get(self, *keys: str) -> Node | None:
-        """The first of ``keys`` that is set."""
-        nodes = (self.model.entries.get(key) for key in keys)
-        return next((node for node in nodes if _is_set(node)), None)
-
-    def own(self, key: str) -> Node | None:
-        """The role's own value of ``key``, else the shared one."""
-        return self.get(f"{self.name}_{key}", key)
+        """The first of ``keys`` that is set, each for this role or else for both."""
+        names = (name for key in keys for name in (f"{self.name}_{key}", key))
+        return next((self.settings[name] for name in names if name in self.settings), None)
 
     def text(self, *keys: str, default: str = "") -> str:
         """The first of ``keys`` that is set, as text."""
@@ -400,7 +378,7 @@ class _Role:
 
     def chosen(self, default: str = _DEFAULT_MODEL) -> Node:
         """The model's name; ``default`` if none is given, or a mere placeholder."""
-        node = self.get(self.name)
+        node = self.settings.get(self.name)
         if node is None or (default != _DEFAULT_MODEL and node.value in _PLACEHOLDERS):
             return Node(default, self.mark)
         return node
@@ -408,7 +386,7 @@ class _Role:
     @property
     def mark(self) -> Mark:
         """Where the role is mentioned, else where the section is."""
-        return (self.model.entries.get(self.name) or self.model).mark
+        return (self.section.entries.get(self.name) or self.section).mark
 
     def remark(self, text: str) -> Problem:
         """Something to say about the role as a whole."""
@@ -439,22 +417,19 @@ def _claude_code(role: _Role) -> _Fields:
 
 def _claude(role: _Role, effort: str, *more: str) -> _Fields:
     model = role.chosen("claude-sonnet-4-6")
-    known = {"low": "low", "high": "high", "max": "max", "xhigh": "max"}
-    wanted = "" if effort in ("", "none", "off") else known.get(effort, "medium")
-    return {
-        "provider": "command",
-        "model": model,
-        "command": (
-            role.text("claude_code_exec_path", default="claude"),
-            *("-p", "--output-format", "text"),
-            # The project is an empty folder; the user's own settings must not colour the answers.
-            *("--permission-mode", "dontAsk", "--setting-sources", "project"),
-            *("--model", str(model.value)),
-            *(("--effort", wanted) if wanted else ()),
-            *more,
-        ),
-        "env": ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN"),
-    }
+    known = {"": "", "none": "", "off": "", "low": "low", "high": "high", "max": "max"}
+    wanted = {**known, "xhigh": "max"}.get(effort, "medium")
+    return _command(
+        model,
+        "ANTHROPIC_API_KEY ANTHROPIC_BASE_URL CLAUDE_CODE_OAUTH_TOKEN",
+        role.text("claude_code_exec_path", default="claude"),
+        *("-p", "--output-format", "text"),
+        # The project is an empty folder; the user's own settings must not colour the answers.
+        *("--permission-mode", "dontAsk", "--setting-sources", "project"),
+        *("--model", str(model.value)),
+        *(("--effort", wanted) if wanted else ()),
+        *more,
+    )
 
 
 def _codex(role: _Role) -> _Fields:
@@ -470,39 +445,29 @@ def _codex(role: _Role) -> _Fields:
         "sandbox_workspace_write.network_access": network and str(_is_yes(network)).lower(),
         "web_search": search and ("live" if _is_yes(search) else "disabled"),
     }
-    return {
-        "provider": "command",
-        "model": model,
-        "command": (
-            role.text("codex_exec_path", default="codex"),
-            *("exec", "--ephemeral", "--skip-git-repo-check", "--color", "never"),
-            *("--sandbox", role.text("codex_exec_sandbox", default=sandbox)),
-            *(("-p", profile) if profile else ()),
-            *(
-                part
-                for key, value in settings.items()
-                if value
-                for part in ("-c", f"{key}={value}")
-            ),
-            *("-m", str(model.value), "-"),
-        ),
-        "env": ("OPENAI_API_KEY", "CODEX_API_KEY", "CODEX_HOME"),
-    }
+    given = [f"{key}={value}" for key, value in settings.items() if value]
+    return _command(
+        model,
+        "OPENAI_API_KEY CODEX_API_KEY CODEX_HOME",
+        role.text("codex_exec_path", default="codex"),
+        *("exec", "--ephemeral", "--skip-git-repo-check", "--color", "never"),
+        *("--sandbox", role.text("codex_exec_sandbox", default=sandbox)),
+        *(("-p", profile) if profile else ()),
+        *(part for setting in given for part in ("-c", setting)),
+        *("-m", str(model.value), "-"),
+    )
 
 
 def _cursor(role: _Role) -> _Fields:
     model = role.chosen("composer-2.5")
-    return {
-        "provider": "command",
-        "model": model,
-        "command": (
-            role.text("cursor_exec_path", default="cursor-agent"),
-            *("-p", "--output-format", "text", "--trust", "--mode", "ask"),
-            *("--sandbox", role.text("cursor_exec_sandbox", default="enabled")),
-            *("--model", str(model.value)),
-        ),
-        "env": ("CURSOR_API_KEY",),
-    }
+    return _command(
+        model,
+        "CURSOR_API_KEY",
+        role.text("cursor_exec_path", default="cursor-agent"),
+        *("-p", "--output-format", "text", "--trust", "--mode", "ask"),
+        *("--sandbox", role.text("cursor_exec_sandbox", default="enabled")),
+        *("--model", str(model.value)),
+    )
 
 
 def _copilot(role: _Role) -> _Fields:
@@ -528,57 +493,51 @@ def _copilot_agent(role: _Role) -> _Fields:
 
 
 def _openai(role: _Role) -> _Fields:
-    named = role.get(f"{role.name}_azure_openai_endpoint")
+    named = role.settings.get(f"{role.name}_azure_openai_endpoint")
     endpoint = named or role.get("azure_openai_endpoint", "azure_endpoint")
-    result: _Fields = {"provider": "openai", "model": role.chosen()}
-    if effort := role.get("reasoning_effort"):
-        result["reasoning_effort"] = effort
+    effort = role.get("reasoning_effort")
+    result: _Fields = {"model": role.chosen(), **({"reasoning_effort": effort} if effort else {})}
     if endpoint is None:
         text = (
             "there is neither azure_openai_endpoint nor AZURE_OPENAI_ENDPOINT, so OpenAI itself is "
             "called with OPENAI_API_KEY"
         )
         role.warnings.append(role.remark(text))
-        return {**result, "api_key_env": "OPENAI_API_KEY"}
+        return {**result, "provider": "openai", "api_key_env": "OPENAI_API_KEY"}
     address = str(endpoint.value).rstrip("/")
     variable = f"{role.name.upper()}_AZURE_OPENAI_API_KEY" if named else "AZURE_OPENAI_API_KEY"
     result["base_url"] = replace(endpoint, value=address)
     key = {"api_key_env": Node(variable, endpoint.mark)}
-    mode = role.own("azure_openai_auth_mode")
-    if mode and mode.value in ("openai_compatible", "compat", "openai"):
-        return {**result, **key}
-    ways = {
-        **dict.fromkeys(("api_key", "key"), "key"),
-        **dict.fromkeys(("managed_identity", "aad", "azure_ad"), "managed_identity"),
-    }
     # Whoever states no way to sign in has a key, or else is signed in already.
     usual = "key" if role.environ.get(variable) else "azure_cli"
-    auth = ways.get(str(mode.value), str(mode.value)) if mode else usual
-    version = role.own("azure_openai_api_version") or role.get("azure_api_version")
+    mode = role.get("azure_openai_auth_mode") or Node(usual, endpoint.mark)
+    if mode.value in ("openai_compatible", "compat", "openai"):
+        return {**result, **key, "provider": "openai"}
+    auth = _SIGN_IN_WORDS.get(str(mode.value), str(mode.value))
     azure = {
-        "auth": Node(auth, (mode or endpoint).mark),
+        "auth": replace(mode, value=auth),
         # The v1 address knows no versions.
-        "api_version": None if address.endswith("/v1") else version,
-        "scope": role.own("azure_openai_ad_scope"),
-        "client_id": role.own("azure_openai_managed_identity_client_id"),
+        "api_version": None
+        if address.endswith("/v1")
+        else role.get("azure_openai_api_version", "azure_api_version"),
+        "scope": role.get("azure_openai_ad_scope"),
+        "client_id": role.get("azure_openai_managed_identity_client_id"),
     }
     given = {name: node for name, node in azure.items() if node is not None}
     result |= {"provider": "azure", "azure": _node(given, endpoint.mark)}
     return {**result, **(key if auth == "key" else {})}
 
 
-def _sampling(
-    read: Callable[[str], Node | None], prefix: str, temperature: float | None
-) -> _Fields:
+def _sampling(role: _Role, prefix: str, temperature: float | None) -> _Fields:
     return {
-        "temperature": _number(read(f"{prefix}_temperature"), temperature),
-        "max_output_tokens": _number(read(f"{prefix}_max_tokens"), 8000),
-        "timeout": _number(read(f"{prefix}_timeout_seconds"), 300),
+        "temperature": _number(role.get(f"{prefix}_temperature"), temperature),
+        "max_output_tokens": _number(role.get(f"{prefix}_max_tokens"), 8000),
+        "timeout": _number(role.get(f"{prefix}_timeout_seconds"), 300),
     }
 
 
 def _compatible(role: _Role) -> _Fields:
-    url = role.own("openai_compatible_base_url")
+    url = role.get("openai_compatible_base_url")
     if url is None:
         text = "OPENAI_COMPATIBLE_BASE_URL is not set, so https://api.openai.com/v1 is called"
         role.warnings.append(role.remark(text))
@@ -590,24 +549,24 @@ def _compatible(role: _Role) -> _Fields:
         "base_url": url or "https://api.openai.com/v1",
         "api_key_env": own if role.environ.get(own) else name,
         "token_limit_field": "max_tokens",
-        **_sampling(role.own, "openai_compatible", None),
+        **_sampling(role, "openai_compatible", None),
     }
 
 
 def _qwen(role: _Role) -> _Fields:
-    newer = _is_yes(role.own("qwen_chat_use_max_completion_tokens"))
+    newer = _is_yes(role.get("qwen_chat_use_max_completion_tokens"))
     result: _Fields = {
         "provider": "vllm",
         "model": role.chosen("Qwen/Qwen3.5-4B"),
-        "base_url": role.own("qwen_chat_base_url") or "http://localhost:8000/v1",
+        "base_url": role.get("qwen_chat_base_url") or "http://localhost:8000/v1",
         "token_limit_field": "max_completion_tokens" if newer else "max_tokens",
-        **_sampling(role.own, "qwen_chat", 0.7),
+        **_sampling(role, "qwen_chat", 0.7),
     }
     names = (f"{role.name.upper()}_QWEN_CHAT_API_KEY", "QWEN_CHAT_API_KEY")
     # A server of one's own needs no key; only where there is one it is named.
     if name := next(filter(role.environ.get, names), None):
         result["api_key_env"] = name
-    wish = role.own("qwen_chat_thinking_mode") or role.own("qwen_chat_enable_thinking")
+    wish = role.get("qwen_chat_thinking_mode", "qwen_chat_enable_thinking")
     if wish and (wish.value in {"disabled", "enabled"} or _is_yes(wish)):
         result["thinking"] = replace(wish, value=wish.value != "disabled")
     return result
@@ -618,7 +577,7 @@ def _minimax(role: _Role) -> _Fields:
         "provider": "minimax",
         "model": role.get("minimax_model") or role.chosen("MiniMax-M3"),
         "api_key_env": "MINIMAX_API_KEY",
-        **_sampling(role.get, "minimax", 0.7),
+        **_sampling(role, "minimax", 0.7),
     }
     if url := role.get("minimax_base_url"):
         result["base_url"] = url
@@ -630,17 +589,15 @@ def _minimax(role: _Role) -> _Fields:
     return result
 
 
-_BACKENDS: Mapping[str, Callable[[_Role], _Fields]] = MappingProxyType(
-    {
-        "claude_chat": _claude_chat,
-        "claude_code_exec": _claude_code,
-        "codex_exec": _codex,
-        "copilot_chat": _copilot,
-        "copilot_exec": _copilot_agent,
-        "cursor_exec": _cursor,
-        "minimax_chat": _minimax,
-        "openai_chat": _openai,
-        "openai_compatible": _compatible,
-        "qwen_chat": _qwen,
-    }
-)
+_BACKENDS: Mapping[str, Callable[[_Role], _Fields]] = {
+    "claude_chat": _claude_chat,
+    "claude_code_exec": _claude_code,
+    "codex_exec": _codex,
+    "copilot_chat": _copilot,
+    "copilot_exec": _copilot_agent,
+    "cursor_exec": _cursor,
+    "minimax_chat": _minimax,
+    "openai_chat": _openai,
+    "openai_compatible": _compatible,
+    "qwen_chat": _qwen,
+}
