@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
+from skillopt_ci.config.base import Section
 from skillopt_ci.config.config import Config, Evaluation, Gradient, Optimizer, Train
 from skillopt_ci.config.loading import Translation
 from skillopt_ci.config.providers import PROVIDERS
@@ -13,7 +14,12 @@ from skillopt_ci.config.reference import fields, homes
 from skillopt_ci.config.yaml import Mark, Node, Problem, Scalar, merge, nearest, nested, without
 
 #: Sections that have the same keys in both forms.
-SHARED = {"train": Train, "gradient": Gradient, "optimizer": Optimizer, "evaluation": Evaluation}
+SHARED: Mapping[str, type[Section]] = {
+    "train": Train,
+    "gradient": Gradient,
+    "optimizer": Optimizer,
+    "evaluation": Evaluation,
+}
 
 
 def _prefixed(keys: Mapping[str, str]) -> tuple[str, ...]:
@@ -92,7 +98,7 @@ _FLAT_MODEL_KEY = re.compile(
     r"|(codex|claude_code|cursor|copilot|rewrite)_|reasoning_effort$"
 )
 #: Keys of `model` that stand in another section here, and older spellings of its keys.
-MOVED: Mapping[str, tuple[str, str]] = {
+MOVED = {
     "rewrite_max_completion_tokens": ("optimizer", "rewrite_max_completion_tokens"),
     "codex_trace_to_optimizer": ("gradient", "trace_to_optimizer"),
     **dict.fromkeys(("codex_path", "codex_cli_bin", "codex_bin"), ("model", "codex_exec_path")),

@@ -2,13 +2,13 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from skillopt_ci import __version__
+from skillopt_ci.integrations.skillopt.config import FLAT_NAMES, MOVED, SHARED
 from skillopt_ci.ledger.records import (
     BoundaryRecord,
     EditRecord,
-    FinalSkill,
     LearningRateRecord,
     Measurement,
     ProposalRecord,
@@ -25,29 +25,51 @@ _PAYLOAD: Mapping[str, str] = {
     "patch": "edits",
     "rewrite_from_suggestions": "revise_suggestions",
 }
-_SECTIONS = ("train", "gradient", "optimizer", "evaluation")
-_FLAT_NAMES: Mapping[str, str] = {
-    "learning_rate": "edit_budget",
-    "min_learning_rate": "min_edit_budget",
-    "trace_to_optimizer": "codex_trace_to_optimizer",
-}
+_FLAT = {key: flat for flat, (home, key) in {**FLAT_NAMES, **MOVED}.items() if home in SHARED}
 _BACKENDS: Mapping[str, str] = {"openai": "openai_chat"}
 _COUNTS = "calls prompt_tokens completion_tokens"
+
+#: Names in the run folder, each with its text, JSON, or (``.jsonl``) rows of JSON.
+_Files = Iterator[tuple[str, object]]
 
 
 def skillopt_files(evidence: RunRecords, root: str) -> dict[str, str]:
     """The files of the run folder by their paths in it; ``root`` is where it will stand."""
-    return dict(
-        [
-            ("config.json", _dumped(flat_config(evidence))),
-            ("runtime_state.json", _dumped(_runtime_state(evidence, root))),
-            *((_skill_file(step), text) for step, text in evidence.skills().items()),
-            *_best_and_baseline(evidence),
-            *_steps(evidence),
-            *_boundaries(evidence),
-            *_end(evidence),
-        ]
-    )
+    return {name: _written(name, content) for name, content in _files(evidence, root)}
+
+
+def _written(name: str, content: object) -> str:
+    """The content of a file as SkillOpt writes it."""
+    if name.endswith(".md"):
+        return str(content)
+    if isinstance(content, list) and name.endswith(".jsonl"):
+        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in content)
+    return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+
+
+def _files(evidence: RunRecords, root: str) -> _Files:
+    last, state = evidence.moments[-1], evidence.state
+    yield "config.json", flat_config(evidence)
+    runtime = {
+        "last_completed_step": state.step,
+        "current_skill_path": f"{root}/{_skill_file(state.step)}",
+        **_pick(last, "current_score current_origin"),
+        "best_skill_path": f"{root}/best_skill.md",
+        "best_score": state.best.measurement.score,
+        "best_step": state.best.step,
+        "best_origin": last.best_origin,
+    }
+    yield "runtime_state.json", _known(runtime)
+    for step, text in evidence.skills().items():
+        yield _skill_file(step), text
+    if (best := evidence.texts.get(state.best.sha256)) is not None:
+        yield "best_skill.md", best
+    if evidence.baseline is not None:
+        yield "selection_eval_baseline/results.jsonl", _measured_rows(evidence.baseline)
+    yield from _steps(evidence)
+    yield from _boundaries(evidence)
+    if evidence.summary is not None:
+        yield from _end(evidence, evidence.summary)
 
 
 def _pick(source: object, names: str) -> dict[str, object]:
@@ -60,31 +82,15 @@ def _known(facts: Mapping[str, object]) -> dict[str, object]:
     return {key: value for key, value in facts.items() if value is not None}
 
 
-def _dumped(value: object) -> str:
-    """JSON as SkillOpt writes it."""
-    return json.dumps(value, ensure_ascii=False, indent=2) + "\n"
-
-
-def _json_lines(rows: Iterable[Mapping[str, object]]) -> str:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-
-
-def _measured_lines(measurement: Measurement) -> str:
+def _measured_rows(measurement: Measurement) -> list[dict[str, object]]:
     """A measurement as ``results.jsonl``; tasks that could not be measured have no line."""
-    return _json_lines(
+    return [
         {"id": task, "hard": hard, "soft": soft} for task, (hard, soft) in measurement.tasks.items()
-    )
+    ]
 
 
 def _skill_file(step: int) -> str:
     return f"skills/skill_v{step:04}.md"
-
-
-def _best_and_baseline(evidence: RunRecords) -> Iterator[tuple[str, str]]:
-    if (text := evidence.texts.get(evidence.state.best.sha256)) is not None:
-        yield "best_skill.md", text
-    if evidence.baseline is not None:
-        yield "selection_eval_baseline/results.jsonl", _measured_lines(evidence.baseline)
 
 
 def flat_config(evidence: RunRecords) -> dict[str, object]:
@@ -97,8 +103,8 @@ def flat_config(evidence: RunRecords) -> dict[str, object]:
         return {}
     parts = {key: part for key, part in basis.config.items() if isinstance(part, dict)}
     flat: dict[str, object] = {"env": evidence.state.run, "skill_init": evidence.state.skill}
-    for section in _SECTIONS:
-        flat |= {_FLAT_NAMES.get(key, key): one for key, one in parts.get(section, {}).items()}
+    for section in SHARED:
+        flat |= {_FLAT.get(key, key): one for key, one in parts.get(section, {}).items()}
     for role, settings in parts.get("model", {}).items():
         if isinstance(settings, Mapping):
             provider = str(settings["provider"])
@@ -114,33 +120,18 @@ def flat_config(evidence: RunRecords) -> dict[str, object]:
     }
 
 
-def _runtime_state(evidence: RunRecords, root: str) -> dict[str, object]:
-    last, state = evidence.moments[-1], evidence.state
-    return _known(
-        {
-            "last_completed_step": state.step,
-            "current_skill_path": f"{root}/{_skill_file(state.step)}",
-            **_pick(last, "current_score current_origin"),
-            "best_skill_path": f"{root}/best_skill.md",
-            "best_score": state.best.measurement.score,
-            "best_step": state.best.step,
-            "best_origin": last.best_origin,
-        }
-    )
-
-
-def _steps(evidence: RunRecords) -> Iterator[tuple[str, str]]:
+def _steps(evidence: RunRecords) -> _Files:
     kinds = ("step", "notes")
     moments = {one.entry.step: one for one in evidence.moments if one.entry.kind in kinds}
     done = [(evidence.steps[step], at) for step, at in moments.items() if step in evidence.steps]
     entries = [_step_record(evidence, record, moment) for record, moment in done]
-    yield "history.json", _dumped(entries)
+    yield "history.json", entries
     for (record, _), entry in zip(done, entries, strict=True):
-        for name, text in _step_files(evidence, record, entry):
-            yield f"steps/step_{record.step:04}/{name}", text
+        for name, content in _step_files(evidence, record, entry):
+            yield f"steps/step_{record.step:04}/{name}", content
     rates = [record.proposal.learning_rate for record, _ in done if record.proposal.learning_rate]
     if rates:
-        yield "lr_history.jsonl", _json_lines(_lr_decision(rate) for rate in rates)
+        yield "lr_history.jsonl", [_lr_decision(rate) for rate in rates]
 
 
 def _step_record(evidence: RunRecords, record: StepRecord, moment: Moment) -> dict[str, object]:
@@ -203,7 +194,7 @@ def _proposal(proposal: ProposalRecord) -> dict[str, object]:
         "lr_control_mode": control_mode if rate is None else "autonomous",
         "lr_decision": None if rate is None else _lr_decision(rate),
         "support_counts": [one.support_count for one in items],
-        "candidate_hash": _short_hash(proposal.skill_after),
+        "candidate_hash": proposal.skill_after[:16],
         "rewrite_change_summary": list(proposal.change_summary) or None,
         "edit_apply_summary": {
             "total": total,
@@ -222,11 +213,6 @@ def _proposal(proposal: ProposalRecord) -> dict[str, object]:
     }
 
 
-def _short_hash(sha256: str) -> str:
-    """SkillOpt's name for a skill text."""
-    return sha256[:16]
-
-
 def _lr_decision(record: LearningRateRecord) -> dict[str, object]:
     return _known(
         _pick(
@@ -237,13 +223,11 @@ def _lr_decision(record: LearningRateRecord) -> dict[str, object]:
     )
 
 
-def _step_files(
-    evidence: RunRecords, record: StepRecord, entry: Mapping[str, object]
-) -> Iterator[tuple[str, str]]:
+def _step_files(evidence: RunRecords, record: StepRecord, entry: Mapping[str, object]) -> _Files:
     """The files of ``steps/step_NNNN``, by their names; ``entry`` is the step's record."""
     proposal, decision = record.proposal, record.decision
-    yield "step_record.json", _dumped(entry)
-    rows = (
+    yield "step_record.json", entry
+    rows = [
         {
             **_pick(task, "id hard soft"),
             "fail_reason": task.reason if task.failed else "",
@@ -251,8 +235,8 @@ def _step_files(
         }
         for task in proposal.rollout.tasks
         if task.status.measured
-    )
-    yield "rollout/results.jsonl", _json_lines(rows)
+    ]
+    yield "rollout/results.jsonl", rows
     if decision is not None and not decision.action.startswith("skip"):
         rejected = {
             **_pick(decision, "score_before score_after"),
@@ -268,23 +252,23 @@ def _step_files(
             ],
             **({} if decision.stays else rejected),
         }
-        yield "trajectory_digest.json", _dumped(digest)
+        yield "trajectory_digest.json", digest
     if proposal.skill_after in evidence.texts:
         yield "candidate_skill.md", evidence.texts[proposal.skill_after]
     yield from _payload_files(proposal)
     if proposal.notes is not None:
-        yield "appendix_notes.json", _dumped(_pick(proposal.notes, "added appendix_notes=appendix"))
+        yield "appendix_notes.json", _pick(proposal.notes, "added appendix_notes=appendix")
     if proposal.learning_rate is not None:
-        yield "lr_decision.json", _dumped(_lr_decision(proposal.learning_rate))
+        yield "lr_decision.json", _lr_decision(proposal.learning_rate)
     if decision is not None and decision.measurement and decision.reused_from is None:
-        yield "selection_eval/results.jsonl", _measured_lines(decision.measurement)
+        yield "selection_eval/results.jsonl", _measured_rows(decision.measurement)
 
 
-def _payload_files(proposal: ProposalRecord) -> Iterator[tuple[str, str]]:
+def _payload_files(proposal: ProposalRecord) -> _Files:
     key, items = _PAYLOAD.get(proposal.mode), [_item(one) for one in _items(proposal)]
     if key is None or not items:
         return
-    ranked = _dumped({"reasoning": proposal.reasoning, key: items})
+    ranked = {"reasoning": proposal.reasoning, key: items}
     if proposal.selection == "untouched":
         yield "merged_patch.json", ranked
     yield "ranked_edits.json", ranked
@@ -299,9 +283,9 @@ def _payload_files(proposal: ProposalRecord) -> Iterator[tuple[str, str]]:
             }
             for index, edit in enumerate(proposal.edits, start=1)
         ]
-        yield "edit_apply_report.json", _dumped(report)
+        yield "edit_apply_report.json", report
     elif proposal.change_summary:
-        yield "rewrite_result.json", _dumped({"change_summary": proposal.change_summary})
+        yield "rewrite_result.json", {"change_summary": proposal.change_summary}
 
 
 def _items(proposal: ProposalRecord) -> tuple[EditRecord | SuggestionRecord, ...]:
@@ -312,11 +296,11 @@ def _item(item: EditRecord | SuggestionRecord) -> dict[str, object]:
     return item.model_dump(mode="json", exclude={"status", "reason"})
 
 
-def _boundaries(evidence: RunRecords) -> Iterator[tuple[str, str]]:
+def _boundaries(evidence: RunRecords) -> _Files:
     for epoch, record in evidence.boundaries.items():
         if record.slow_update is not None:
             folder = f"slow_update/epoch_{epoch:02}"
-            yield f"{folder}/slow_result.json", _dumped(_slow_result(record))
+            yield f"{folder}/slow_result.json", _slow_result(record)
             if record.pairs:
                 pairs = [
                     {
@@ -326,12 +310,12 @@ def _boundaries(evidence: RunRecords) -> Iterator[tuple[str, str]]:
                     }
                     for pair in record.pairs
                 ]
-                yield f"{folder}/comparison_pairs.json", _dumped(pairs)
+                yield f"{folder}/comparison_pairs.json", pairs
             if record.changed and record.skill_after in evidence.texts:
                 yield f"{folder}/candidate_skill.md", evidence.texts[record.skill_after]
         if record.meta_skill is not None:
             result = _pick(record.meta_skill, "action reasoning meta_skill_content=content")
-            yield f"meta_skill/epoch_{epoch:02}/meta_skill_result.json", _dumped(result)
+            yield f"meta_skill/epoch_{epoch:02}/meta_skill_result.json", result
 
 
 def _slow_result(record: BoundaryRecord) -> dict[str, object]:
@@ -344,7 +328,7 @@ def _slow_result(record: BoundaryRecord) -> dict[str, object]:
             "slow_update_content": slow and slow.content,
             "prev_hard": record.previous_hard,
             "curr_hard": record.current_hard,
-            "candidate_hash": _short_hash(record.skill_after),
+            "candidate_hash": record.skill_after[:16],
             "update_origin": "slow_update_momentum",
             "action": decision.action if proposed and decision else slow and slow.action,
             "selection_hard": measured and measured.hard,
@@ -353,17 +337,12 @@ def _slow_result(record: BoundaryRecord) -> dict[str, object]:
     )
 
 
-def _end(evidence: RunRecords) -> Iterator[tuple[str, str]]:
+def _end(evidence: RunRecords, summary: Summary) -> _Files:
     """What a run that was finished leaves."""
-    summary, state = evidence.summary, evidence.state
-    if summary is None:
-        return
-    yield "summary.json", _dumped(_run_summary(evidence, summary))
+    state = evidence.state
+    yield "summary.json", _run_summary(evidence, summary)
     if state.current.sha256 != state.best.sha256 or summary.promoted:
-        yield (
-            "final_selection_eval/results.jsonl",
-            _measured_lines(state.current.measurement),
-        )
+        yield "final_selection_eval/results.jsonl", _measured_rows(state.current.measurement)
     folders = {
         "test_eval_baseline": summary.initial,
         "test_eval": summary.best,
@@ -371,13 +350,10 @@ def _end(evidence: RunRecords) -> Iterator[tuple[str, str]]:
     }
     for folder, skill in folders.items():
         if skill.test is not None:
-            yield f"{folder}/results.jsonl", _measured_lines(skill.test)
-            yield f"{folder}/summary.json", _dumped(_type_summary(skill, skill.test))
-
-
-def _type_summary(skill: FinalSkill, test: Measurement) -> dict[str, object]:
-    by_type = {kind: _pick(found, "total=n hard_acc=hard") for kind, found in skill.by_type.items()}
-    return {**by_type, "overall": _pick(test, "total=n hard_acc=hard")}
+            yield f"{folder}/results.jsonl", _measured_rows(skill.test)
+            kinds = {**skill.by_type, "overall": skill.test}
+            counts = {kind: _pick(found, "total=n hard_acc=hard") for kind, found in kinds.items()}
+            yield f"{folder}/summary.json", counts
 
 
 def _run_summary(evidence: RunRecords, summary: Summary) -> dict[str, object]:
