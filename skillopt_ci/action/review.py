@@ -12,7 +12,7 @@ from skillopt_ci.action.job import Job, Outcome
 from skillopt_ci.action.outputs import Outputs
 from skillopt_ci.cli.build import open_run, unconfined_programs
 from skillopt_ci.cli.comment import links_of, task_places
-from skillopt_ci.cli.progress import build_observer
+from skillopt_ci.cli.console import build_observer
 from skillopt_ci.errors import (
     BudgetExhausted,
     ExitCode,

@@ -12,8 +12,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
+from skillopt_ci.cli.console import build_observer
 from skillopt_ci.cli.options import Globals
-from skillopt_ci.cli.progress import build_observer
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.loading import Loaded, load
 from skillopt_ci.config.models import ModelRole, Models

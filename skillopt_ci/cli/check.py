@@ -9,9 +9,9 @@ from pathlib import Path, PurePosixPath
 import click
 
 from skillopt_ci.cli.build import roles_of
+from skillopt_ci.cli.console import print_table
 from skillopt_ci.cli.findings import Finding, check_run, exit_code, print_findings
-from skillopt_ci.cli.options import Globals, global_options, nothing_to_do, print_json
-from skillopt_ci.cli.table import print_table
+from skillopt_ci.cli.options import Globals, command, nothing_to_do, print_json
 from skillopt_ci.config.loading import load, run_names
 from skillopt_ci.errors import ExitCode, RepositoryError, SkilloptError
 from skillopt_ci.git.process import Git
@@ -19,9 +19,8 @@ from skillopt_ci.sanitize import harmless
 from skillopt_ci.skill.document import Place, documents, word_count
 
 
-@click.command()
+@command()
 @click.option("--probe", is_flag=True, help="Also make one small call to each model role.")
-@global_options
 def validate_command(settings: Globals, probe: bool) -> ExitCode:
     """Check configuration, tasks, scorers, skill and repository; call no model unless --probe.
 
@@ -38,9 +37,8 @@ def validate_command(settings: Globals, probe: bool) -> ExitCode:
     return _report("valid", found, settings)
 
 
-@click.command()
+@command()
 @click.option("--offline", is_flag=True, help="Call no model; check everything else.")
-@global_options
 def doctor_command(settings: Globals, offline: bool) -> ExitCode:
     """Check that models, tools and prices are ready, and say what to change.
 
@@ -189,8 +187,7 @@ def _collisions(runs: list[FoundRun]) -> list[str]:
     ]
 
 
-@click.command()
-@global_options
+@command()
 def discover_command(settings: Globals) -> ExitCode:
     """List the documents that agents read in this repository, and the runs that train them.
 
@@ -217,7 +214,7 @@ def discover_command(settings: Globals) -> ExitCode:
     if found.problems:
         return ExitCode.USAGE
     if not found.skills:
-        return nothing_to_do("Nothing here that agents read: `skillopt-ci init` writes a skill.")
+        nothing_to_do("Nothing here that agents read: `skillopt-ci init` writes a skill.")
     untrained = [skill.path for skill in found.skills if not skill.runs]
     if untrained and not settings.json and settings.verbosity >= 0:
         click.echo(f"\nTo train one: skillopt-ci init --skill {harmless(untrained[0])}")

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from skillopt_ci.cli.build import load_configured
-from skillopt_ci.cli.options import Globals, global_options, print_json
+from skillopt_ci.cli.options import Globals, command, print_json
 from skillopt_ci.cli.read import RunReader, open_reader, view
 from skillopt_ci.config.config import GitHub
 from skillopt_ci.config.loading import Loaded
-from skillopt_ci.errors import ExitCode, SkilloptError
+from skillopt_ci.errors import SkilloptError
 from skillopt_ci.github.types import Change, Comment, Merging, PullRequest, WantedPullRequest
 from skillopt_ci.report.check import TaskPlace, step_check
 from skillopt_ci.report.comment import body, note_answers, pinned_comment, step_comment, title
@@ -56,7 +56,7 @@ class Published:
     notes: tuple[str, ...] = ()
 
 
-@click.command()
+@command()
 @click.option(
     "--publish",
     "publishing",
@@ -64,8 +64,7 @@ class Published:
     help="Update pull request, comment and check on GitHub; needs GITHUB_TOKEN and "
     "GITHUB_REPOSITORY.",
 )
-@global_options
-def comment_command(settings: Globals, publishing: bool) -> ExitCode:
+def comment_command(settings: Globals, publishing: bool) -> None:
     """Print the comment that shows the run, read from git alone.
 
     With --publish it is posted, together with the pull request and the check. Publishing twice
@@ -80,7 +79,7 @@ def comment_command(settings: Globals, publishing: bool) -> ExitCode:
             print_json({"comment": text})
         else:
             click.echo(harmless(text))
-        return ExitCode.DONE
+        return
     # Imported late: PyGithub costs half a second.
     from skillopt_ci.github.client import connect, from_environ  # noqa: PLC0415
 
@@ -93,7 +92,6 @@ def comment_command(settings: Globals, publishing: bool) -> ExitCode:
         print_json({"pull_request": number, "notes": published.notes})
     else:
         click.echo("no pull request" if number is None else f"pull request #{number}")
-    return ExitCode.DONE
 
 
 def publish_run(

@@ -1,4 +1,4 @@
-"""``skillopt-ci config``: the configuration as it is understood."""
+"""``skillopt-ci config`` and ``simulate``: the configuration in force; a server of models."""
 
 import json
 
@@ -6,70 +6,49 @@ import click
 import yaml
 
 from skillopt_ci.cli.build import load_configured
-from skillopt_ci.cli.options import Globals, global_options
+from skillopt_ci.cli.options import Globals, command
 from skillopt_ci.config.reference import json_schema
 from skillopt_ci.demo.server import Behaviour, serve
-from skillopt_ci.errors import ExitCode, UsageError
+from skillopt_ci.errors import UsageError
 
 
-@click.group(invoke_without_command=True)
-@global_options
+@command(cls=click.Group, invoke_without_command=True)
 @click.pass_context
-def config_command(ctx: click.Context, settings: Globals) -> ExitCode | None:
+def config_command(ctx: click.Context, settings: Globals) -> None:
     """Print the effective configuration, with inheritance, overrides and defaults worked in."""
     if ctx.invoked_subcommand is not None:
-        return None
+        return
     loaded = load_configured(settings)
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
     values = loaded.config.model_dump(mode="json", by_alias=True, exclude_none=True)
-    if settings.json:
-        click.echo(json.dumps(values))
-    else:
-        click.echo(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), nl=False)
-    return ExitCode.DONE
+    settings.tell(values, yaml.safe_dump(values, sort_keys=False, allow_unicode=True).rstrip("\n"))
 
 
-@config_command.command()
-@global_options
-def schema(settings: Globals) -> ExitCode:
+@command("schema")
+def schema_command(settings: Globals) -> None:
     """Print the JSON Schema that editors use to complete and check a configuration."""
     del settings
     click.echo(json.dumps(json_schema(), indent=2))
-    return ExitCode.DONE
 
 
-# ``skillopt-ci simulate``: the simulated models behind an OpenAI-compatible API.
+config_command.add_command(schema_command)
 
 
-@click.command()
-@click.option("--host", default="127.0.0.1", show_default=True)
-@click.option(
-    "--port",
-    default=8091,
-    show_default=True,
-    type=click.IntRange(0, 65_535),
-    help="0 takes a free one.",
-)
-@click.option("--seed", default=0, show_default=True)
+@command()
+@click.option("--host", default="127.0.0.1")
+@click.option("--port", default=8091, type=click.IntRange(0, 65_535), help="0 takes a free one.")
+@click.option("--seed", default=0)
 @click.option(
     "--fault-rate",
     default=0.0,
-    show_default=True,
     type=click.FloatRange(0, 1),
     help="Share of requests that fail: 429, 500, cut connections, truncated JSON.",
 )
-@click.option(
-    "--latency",
-    default=0.0,
-    show_default=True,
-    type=click.FloatRange(0),
-    help="Seconds per answer.",
-)
-@global_options
+@click.option("--latency", default=0.0, type=click.FloatRange(0), help="Seconds per answer.")
 def simulate_command(
     settings: Globals, host: str, port: int, seed: int, fault_rate: float, latency: float
-) -> ExitCode:
+) -> None:
     """Serve the simulated models over HTTP, to try configurations without paying.
 
     Prints the base URL on the first line of standard output and serves until interrupted.
@@ -82,4 +61,3 @@ def simulate_command(
             f"Cannot serve on {host}:{port}: {error.strerror}.",
             hint="Choose another --port; 0 takes a free one.",
         ) from error
-    return ExitCode.DONE

@@ -13,10 +13,10 @@ import click
 import yaml
 
 from skillopt_ci.cli.build import events_path, find_skill, load_configured, opened
-from skillopt_ci.cli.options import FILE, Globals, global_options, print_json, wants_colour
-from skillopt_ci.cli.table import print_table
+from skillopt_ci.cli.console import print_table
+from skillopt_ci.cli.options import FILE, Globals, command, print_json, wants_colour
 from skillopt_ci.config.yaml import load_yaml
-from skillopt_ci.errors import ConfigError, ExitCode, UsageError
+from skillopt_ci.errors import ConfigError, UsageError
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.report.terminal import (
     as_values,
@@ -41,17 +41,15 @@ from skillopt_ci.training.offline_eval import (
 from skillopt_ci.util import did_you_mean
 
 
-@click.command()
+@command()
 @click.argument("skills", nargs=-1, metavar="[SKILL [SKILL]]")
 @click.option(
     "--split",
     type=click.Choice(["test", "selection", "train", "all"]),
     default="test",
-    show_default=True,
     help="Tasks to evaluate on.",
 )
-@global_options
-def eval_command(settings: Globals, skills: tuple[str, ...], split: str) -> ExitCode:
+def eval_command(settings: Globals, skills: tuple[str, ...], split: str) -> None:
     """Evaluate a skill on a split, or compare two skills task by task.
 
     SKILL is `best`, `current` or `initial` of the run, a file, a git ref, or REF:path. Without
@@ -70,7 +68,6 @@ def eval_command(settings: Globals, skills: tuple[str, ...], split: str) -> Exit
         print_json(evaluation_json(result))
     else:
         print_evaluation(result, settings)
-    return ExitCode.DONE
 
 
 def evaluation_json(result: Evaluation) -> dict[str, object]:
@@ -149,7 +146,7 @@ def _rows(one: Evaluated, *, types: bool) -> Iterator[tuple[str, ...]]:
 # ``skillopt-ci rescore``: grade recorded attempts with the scorer as it is now.
 
 
-@click.command()
+@command()
 @click.option(
     "--scorer",
     "file",
@@ -158,8 +155,7 @@ def _rows(one: Evaluated, *, types: bool) -> Iterator[tuple[str, ...]]:
     help="A YAML file with one scorer for all tasks, including those that have their own.",
 )
 @click.option("--stage", metavar="NAME", help="Only attempts of this stage, such as selection.")
-@global_options
-def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> ExitCode:
+def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> None:
     """Grade the recorded attempts again, and print the scores then and now.
 
     Makes no attempt and records nothing in git. Try another scorer with --scorer, or with
@@ -186,7 +182,7 @@ def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> 
         ]
         used = {"calls": found.usage.calls, "cost_usd": found.usage.cost_usd}
         print_json({"attempts": rows, "gone": found.gone, **used})
-        return ExitCode.DONE
+        return
     changed = [one for one in attempts if _hard(one.before) != _hard(one.after)]
     if shown := attempts if settings.verbosity > 0 else changed:
         print_table(
@@ -210,7 +206,6 @@ def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> 
         f"{plural(len(attempts), 'attempt')}: solved {then} then, {now} now; "
         f"{len(changed)} changed{gone}."
     )
-    return ExitCode.DONE
 
 
 def _scorer(file: Path) -> object:
@@ -239,7 +234,7 @@ def _score_json(found: Score | None) -> dict[str, float] | None:
 # ``skillopt-ci trace``: how an attempt at a task went.
 
 
-@click.command()
+@command()
 @click.argument("task")
 @click.option("--attempt", type=click.IntRange(0), help="Which one, counting from 0.")
 @click.option("--stage", metavar="NAME", help="Such as rollout, selection, test.")
@@ -247,10 +242,9 @@ def _score_json(found: Score | None) -> dict[str, float] | None:
     "--skill", metavar="SHA256", default="", help="First digits of the hash of the skill it read."
 )
 @click.option("--whole", is_flag=True, help="Leave nothing out of long texts.")
-@global_options
 def trace_command(
     settings: Globals, task: str, attempt: int | None, stage: str | None, skill: str, whole: bool
-) -> ExitCode:
+) -> None:
     """Show the latest attempt at TASK, step by step, from this machine's record."""
     loaded = load_configured(settings)
     run = loaded.config.run
@@ -269,13 +263,12 @@ def trace_command(
         raise _no_attempt(run, task, known)
     if settings.json:
         print_json(list(found.events))
-        return ExitCode.DONE
+        return
     colour = wants_colour(sys.stdout, settings.environ)
     for heading, text in course_lines(found, whole=whole):
         head = harmless_line(heading)
         click.echo(click.style(head, bold=True) if colour else head)
         click.echo(textwrap.indent(harmless(text), "  ") + "\n")
-    return ExitCode.DONE
 
 
 def _no_attempt(run: str, task: str, known: Iterable[str]) -> UsageError:
@@ -293,7 +286,7 @@ def _no_attempt(run: str, task: str, known: Iterable[str]) -> UsageError:
 # ``skillopt-ci calibrate``: how often the gate errs on a run's own tasks, and what it needs.
 
 
-@click.command()
+@command()
 @click.argument("skill", default="current")
 @click.option(
     "--effect",
@@ -305,11 +298,9 @@ def _no_attempt(run: str, task: str, known: Iterable[str]) -> UsageError:
     "--draws",
     type=click.IntRange(2, 50),
     default=4,
-    show_default=True,
     help="Attempts at each selection task.",
 )
-@global_options
-def calibrate_command(settings: Globals, skill: str, effect: float | None, draws: int) -> ExitCode:
+def calibrate_command(settings: Globals, skill: str, effect: float | None, draws: int) -> None:
     """Compare a skill with itself to measure false accepts.
 
     Attempts every selection task several times under SKILL (`current`, `initial`, a file, a git
@@ -329,7 +320,6 @@ def calibrate_command(settings: Globals, skill: str, effect: float | None, draws
         print_json({**asdict(found), "usage": asdict(found.usage), "settings": gates})
     else:
         _print_calibration(found, settings)
-    return ExitCode.DONE
 
 
 def _print_calibration(found: Calibration, settings: Globals) -> None:

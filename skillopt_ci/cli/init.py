@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from skillopt_ci.cli.build import find_skill, opened
 from skillopt_ci.cli.evaluate import print_evaluation
-from skillopt_ci.cli.options import DEFAULT_CONFIG, FILE, Globals, global_options, print_json
+from skillopt_ci.cli.options import DEFAULT_CONFIG, FILE, Globals, command, print_json
 from skillopt_ci.cli.scaffold import (
     ENVIRONMENTS,
     Choices,
@@ -54,7 +54,7 @@ _MORE: Mapping[str, Mapping[str, object]] = MappingProxyType(
 _NO_KEY = "none"
 
 
-@click.command()
+@command()
 @click.option("--skill", metavar="PATH", help="Document to train; a starter is written if absent.")
 @click.option("--provider", type=click.Choice(list(PRESETS)), help="Where the models are served.")
 @click.option("--base-url", metavar="URL", help="Root of an OpenAI-compatible API, up to /v1.")
@@ -64,7 +64,6 @@ _NO_KEY = "none"
 @click.option("--github", is_flag=True, help="Also write workflows that train on a schedule.")
 @click.option("--pages", is_flag=True, help="With --github: publish the report on GitHub Pages.")
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing; use defaults for what is not given.")
-@global_options
 def init_command(
     settings: Globals, /, yes: bool, github: bool, pages: bool, **given: str | None
 ) -> ExitCode:
@@ -221,17 +220,15 @@ def _tell(
     return ExitCode.DONE if written else ExitCode.NOTHING_TO_DO
 
 
-@click.command()
+@command()
 @click.argument("name")
 @click.argument("folder", type=FILE, required=False)
 @click.option(
     "--kind",
     type=click.Choice(list(ENVIRONMENTS)),
     default="class",
-    show_default=True,
     help="A Python class, or tasks in YAML that are worked on with a computer.",
 )
-@global_options
 def new_env_command(settings: Globals, /, name: str, folder: Path | None, kind: str) -> ExitCode:
     """Write an environment NAME into FOLDER: tasks, grading, configuration and a test.
 
@@ -260,10 +257,9 @@ _GIT_SETTINGS = (
 )
 
 
-@click.command()
+@command()
 @click.argument("folder", type=FILE, required=False)
-@global_options
-def quickstart_command(settings: Globals, folder: Path | None) -> ExitCode:
+def quickstart_command(settings: Globals, folder: Path | None) -> None:
     """Train the bundled example skill in a new repository: offline, free, in a minute.
 
     The repository is made in FOLDER, or in a new temporary folder.
@@ -278,7 +274,6 @@ def quickstart_command(settings: Globals, folder: Path | None) -> ExitCode:
         result = asyncio.run(evaluate(run, named, "test"))
     click.echo(err=True)
     _print_result(run, result, inside, target)
-    return ExitCode.DONE
 
 
 def make_repository(target: Path) -> None:

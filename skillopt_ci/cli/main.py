@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import os
 import platform
 import re
 import signal
@@ -9,17 +10,17 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any, cast
 
 import click
 
 from skillopt_ci import __version__
-from skillopt_ci.cli.options import Globals, global_options, wants_colour
+from skillopt_ci.cli.options import Globals, command, wants_colour
 from skillopt_ci.confinement import close_process
 from skillopt_ci.errors import ExitCode, SkilloptError
 from skillopt_ci.redaction import Redact, RedactedStream, unchanged
@@ -38,12 +39,11 @@ class LazyGroup(click.Group):
         self,
         *args: Any,
         commands_by_name: Mapping[str, tuple[str, str]],
-        aliases: Mapping[str, str] | None = None,
+        aliases: Mapping[str, str] = MappingProxyType({}),
         **how: Any,
     ) -> None:
         super().__init__(*args, **how)
-        self.lazy = commands_by_name
-        self.aliases = dict(aliases or {})
+        self.lazy, self.aliases = commands_by_name, aliases
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -61,8 +61,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that ``args`` start with; for a wrong name, suggest the nearest."""
-        known = {*self.lazy, *self.aliases}
-        if args and args[0] not in known and not args[0].startswith("-"):
+        if args[0] not in {*self.lazy, *self.aliases} and not args[0].startswith("-"):
             nearest = difflib.get_close_matches(args[0], self.lazy, n=1)
             meant = f" Did you mean {nearest[0]}?" if nearest else ""
             ctx.fail(f"there is no command {args[0]!r}.{meant}")
@@ -74,7 +73,7 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, help_line) for name, (_, help_line) in self.lazy.items()])
 
 
-# The crash report: all that a maintainer needs to find a defect, and none of the secrets.
+# The crash report, without any secret.
 
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH", re.IGNORECASE)
 _SECRET_TEXT = re.compile(
@@ -84,7 +83,6 @@ _SECRET_TEXT = re.compile(
     re.VERBOSE,
 )
 _SHORTEST_SECRET = 6
-_LIBRARIES = ("click", "GitPython", "httpx2", "openai", "pydantic", "rich")
 
 
 def secrets_of(environ: Mapping[str, str]) -> dict[str, str]:
@@ -104,16 +102,14 @@ def without_secrets(text: str, environ: Mapping[str, str]) -> str:
     return _SECRET_TEXT.sub("<redacted>", text)
 
 
-def compose(error: BaseException, words: list[str], environ: Mapping[str, str]) -> str:
-    """Write the report on ``error``, which ended the command line ``words``."""
-    facts = [
-        f"skillopt-ci {__version__}",
-        f"Python {platform.python_version()} on {platform.platform()}",
-        *(f"{name} {_version(name)}" for name in _LIBRARIES),
-        f"command: skillopt-ci {' '.join(words)}",
-    ]
-    trace = "".join(traceback.format_exception(error))
-    return without_secrets("\n".join([*facts, "", trace]), environ)
+def crash_report(error: BaseException, words: list[str], environ: Mapping[str, str]) -> str:
+    """All that a maintainer needs to know of ``error``, which ended the command line ``words``."""
+    facts = [f"skillopt-ci {__version__}", f"Python {sys.version} on {platform.platform()}"]
+    for library in ("click", "GitPython", "httpx2", "openai", "pydantic", "rich"):
+        with suppress(metadata.PackageNotFoundError):
+            facts.append(f"{library} {metadata.version(library)}")
+    facts += [f"command: skillopt-ci {' '.join(words)}", "", *traceback.format_exception(error)]
+    return without_secrets("\n".join(facts), environ)
 
 
 def write_report(
@@ -128,29 +124,15 @@ def write_report(
     On a CI runner, whose files vanish with it, and where no file can be written, the line is
     followed by the report itself.
     """
-    report = redact(compose(error, words, environ))
+    report = redact(crash_report(error, words, environ))
     try:
-        with tempfile.NamedTemporaryFile(
-            "w",
-            encoding="utf-8",
-            errors="backslashreplace",
-            prefix="skillopt-ci-crash-",
-            suffix=".txt",
-            dir=folder,
-            delete=False,
-        ) as file:
+        number, name = tempfile.mkstemp(".txt", "skillopt-ci-crash-", folder)
+        with os.fdopen(number, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(report)
     except OSError as failure:
         return f"No report could be written ({failure.strerror}); this is it:\n\n{report}"
-    where = f"Please report it with {Path(file.name)}, which holds no secrets that we know of."
+    where = f"Please report it with {name}, which holds no secrets that we know of."
     return f"{where}\n\n{report}" if environ.get("CI") else where
-
-
-def _version(distribution: str) -> str:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 # How a command that failed says so: one message, one hint, one exit code.
@@ -174,26 +156,20 @@ def describe(
     redact: Redact = unchanged,
 ) -> Failure:
     """Put ``error`` into words; one that nobody foresaw leaves a crash report behind."""
-    if isinstance(error, SkilloptError):
-        said = redact(error.message), redact(error.hint)
-        return Failure(type(error).__name__, *said, error.exit_code, error.details)
-    if isinstance(error, click.ClickException):
-        ctx = getattr(error, "ctx", None)
-        hint = f"See `{ctx.command_path} --help`." if ctx is not None else ""
-        return Failure("UsageError", error.format_message(), hint, ExitCode.USAGE)
-    if isinstance(error, KeyboardInterrupt | click.Abort):
-        return Failure(
-            "Interrupted",
-            "interrupted",
-            "What was done is saved; the same command goes on from there.",
-            ExitCode.INTERRUPTED,
-        )
-    return Failure(
-        "Defect",
-        f"skillopt-ci itself failed ({type(error).__name__}): this is a defect",
-        write_report(error, words, environ, redact=redact),
-        ExitCode.DEFECT,
-    )
+    match error:
+        case SkilloptError():
+            said = redact(error.message), redact(error.hint)
+            return Failure(type(error).__name__, *said, error.exit_code, error.details)
+        case click.ClickException():
+            ctx = getattr(error, "ctx", None)
+            hint = f"See `{ctx.command_path} --help`." if ctx is not None else ""
+            return Failure("UsageError", error.format_message(), hint, ExitCode.USAGE)
+        case KeyboardInterrupt() | click.Abort():
+            hint = "What was done is saved; the same command goes on from there."
+            return Failure("Interrupted", "interrupted", hint, ExitCode.INTERRUPTED)
+    message = f"skillopt-ci itself failed ({type(error).__name__}): this is a defect"
+    hint = write_report(error, words, environ, redact=redact)
+    return Failure("Defect", message, hint, ExitCode.DEFECT)
 
 
 def tell(failure: Failure, *, as_json: bool, environ: Mapping[str, str]) -> None:
@@ -226,17 +202,13 @@ COMMANDS = {
         ("discover", "check", "List the skills of this repository and the runs that train them."),
         ("validate", "check", "Check configuration, tasks, skill and repository; call no model."),
         ("doctor", "check", "Check that models, tools and prices are ready; change nothing."),
-        ("estimate", "plan", "Estimate the calls and the cost of a step, an epoch and the run."),
+        ("estimate", "train", "Estimate the calls and the cost of a step, an epoch and the run."),
         ("step", "train", "Do one training step, or resume the one in flight."),
         ("run", "train", "Do the remaining steps, up to a budget."),
-        ("plan", "plan", "List the next attempts, split into shards for several machines."),
-        ("rollout", "plan", "Roll out one shard of the next attempts."),
+        ("plan", "train", "List the next attempts, split into shards for several machines."),
+        ("rollout", "train", "Roll out one shard of the next attempts."),
         ("finish", "train", "End the run: evaluate and test the skills, and summarize it."),
-        (
-            "slow-update",
-            "train",
-            "Do the end of an epoch if it is due (alias: epoch-end).",
-        ),
+        ("slow-update", "train", "Do the end of an epoch if it is due (alias: epoch-end)."),
         ("eval", "evaluate", "Evaluate a skill on a split."),
         ("trace", "evaluate", "Show an attempt at a task, step by step."),
         ("rescore", "evaluate", "Grade the recorded attempts with the current scorer."),
@@ -256,7 +228,7 @@ COMMANDS = {
 CLOSED_PIPE = 128 + signal.SIGPIPE
 
 
-@click.group(
+@command(
     cls=LazyGroup,
     commands_by_name=COMMANDS,
     aliases={"epoch-end": "slow-update"},
@@ -265,7 +237,6 @@ CLOSED_PIPE = 128 + signal.SIGPIPE
     epilog="Exit codes: 0 done, 1 a defect of skillopt-ci, 2 usage, 3 nothing left to do, "
     "4 budget reached, 5 infrastructure failed, 6 another run was first, 130 interrupted.",
 )
-@global_options
 @click.pass_context
 def cli(ctx: click.Context, settings: Globals) -> None:
     """Train an agent skill in its own repository: every step a commit, every change gated."""
@@ -289,7 +260,13 @@ def main(args: Sequence[str] | None = None, group: click.Group = cli) -> int:
             _abandon_stdout()
             return CLOSED_PIPE
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost layer
-            return _report(error, words, settings)
+            failure = describe(error, words, settings.environ, settings.redact)
+            try:
+                # not from the parsed options: they may be what is wrong
+                tell(failure, as_json="--json" in words, environ=settings.environ)
+            except BrokenPipeError:
+                _abandon_stdout()
+            return failure.exit_code
 
 
 def invoke(words: list[str], settings: Globals, group: click.Group = cli) -> int:
@@ -303,24 +280,13 @@ def invoke(words: list[str], settings: Globals, group: click.Group = cli) -> int
     return int(result or ExitCode.DONE)
 
 
-def _report(error: BaseException, words: list[str], settings: Globals) -> int:
-    failure = describe(error, words, settings.environ, settings.redact)
-    try:
-        # not from the parsed options: they may be what is wrong
-        tell(failure, as_json="--json" in words, environ=settings.environ)
-    except BrokenPipeError:
-        _abandon_stdout()
-    return failure.exit_code
-
-
 @contextmanager
 def redacted_streams(redact: Redact) -> Iterator[None]:
     """Let nothing be written to the standard streams that ``redact`` would hide."""
     with ExitStack() as streams:
-        if sys.stdout is not None:
-            streams.enter_context(redirect_stdout(RedactedStream(sys.stdout, redact)))
-        if sys.stderr is not None:
-            streams.enter_context(redirect_stderr(RedactedStream(sys.stderr, redact)))
+        for stream, redirect in ((sys.stdout, redirect_stdout), (sys.stderr, redirect_stderr)):
+            if stream is not None:
+                streams.enter_context(redirect(RedactedStream(stream, redact)))
         yield
 
 

@@ -4,9 +4,8 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import click
 
@@ -20,9 +19,8 @@ if TYPE_CHECKING:
 
 #: The configuration that no option names.
 DEFAULT_CONFIG = Path("skillopt.yaml")
-
-P = ParamSpec("P")
-R = TypeVar("R")
+#: A file that an option or argument names; relative ones start at ``Globals.cwd``.
+FILE = click.Path(path_type=Path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,85 +54,98 @@ class Globals:
         environ = whole_environment()
         return cls(environ, Path.cwd(), redact=Redactor(named_secrets(environ)))
 
+    def tell(self, values: object, text: str) -> None:
+        """Print a result: ``values`` as one JSON object on a line if asked for, else ``text``."""
+        click.echo(json.dumps(values) if self.json else text)
 
-def global_options(function: Callable[Concatenate[Globals, P], R]) -> Callable[P, R]:
-    """Add the global options to a command and hand it the :class:`Globals` first.
 
-    Use it below ``@click.command()`` and the command's own options::
+def command(
+    name: str | None = None, cls: type[click.Command] = click.Command, **how: Any
+) -> Callable[[Callable[..., Any]], Any]:
+    """Make a function a command that has the global options too, and gets :class:`Globals` first.
 
-        @click.command()
+    Its own options stand below, and show their defaults::
+
+        @command()
         @click.option("--offline", is_flag=True)
-        @global_options
-        def command(settings: Globals, offline: bool) -> ExitCode | None: ...
+        def doctor_command(settings: Globals, offline: bool) -> ExitCode | None: ...
     """
-    return reduce(lambda f, option: option(f), reversed(_OPTIONS), click.pass_obj(function))
+
+    def decorate(function: Callable[..., Any]) -> click.Command:
+        made = click.command(name, cls, **how)(click.pass_obj(function))
+        for option in made.params:
+            if isinstance(option, click.Option):
+                option.show_default = True
+        made.params += _OPTIONS
+        return made
+
+    return decorate
 
 
 def _option(
-    *names: str, update: Callable[[Globals, Any], Globals], **how: Any
-) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    names: str, told: str, update: Callable[[Globals, Any], Globals], **how: Any
+) -> click.Option:
     def remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         del param
         if value:
             ctx.obj = update(ctx.obj, value)
 
-    return click.option(*names, callback=remember, expose_value=False, **how)
+    return click.Option(names.split(), callback=remember, expose_value=False, help=told, **how)
+
+
+def _tell_version(known: Globals, asked: bool) -> NoReturn:
+    del known, asked
+    click.echo(f"skillopt-ci {__version__}")
+    raise click.exceptions.Exit(ExitCode.DONE)
 
 
 _OPTIONS = (
     _option(
-        "-c",
-        "--config",
-        type=click.Path(path_type=Path),
+        "-c --config",
+        "Configuration of the run.  [default: skillopt.yaml]",
+        lambda known, file: replace(known, config=file),
+        type=FILE,
         metavar="FILE",
-        help="Configuration of the run.  [default: skillopt.yaml]",
-        update=lambda known, file: replace(known, config=file),
     ),
     _option(
-        "-o",
-        "--override",
+        "-o --override",
+        "Override one key, as in -o train.batch_size=8; may be repeated.",
+        lambda known, given: replace(known, overrides=known.overrides + given),
         multiple=True,
         metavar="KEY=VALUE",
-        help="Override one key, as in -o train.batch_size=8; may be repeated.",
-        update=lambda known, given: replace(known, overrides=known.overrides + given),
     ),
     _option(
         "--run",
+        "Choose one of several runs.",
+        lambda known, name: replace(known, run=name),
         metavar="NAME",
-        help="Choose one of several runs.",
-        update=lambda known, name: replace(known, run=name),
     ),
     _option(
         "--json",
+        "Print the result as one JSON object on standard output.",
+        lambda known, _: replace(known, json=True),
         is_flag=True,
-        help="Print the result as one JSON object on standard output.",
-        update=lambda known, _: replace(known, json=True),
     ),
     _option(
-        "-q",
-        "--quiet",
+        "-q --quiet",
+        "Print only results, warnings and errors.",
+        lambda known, _: replace(known, verbosity=known.verbosity - 1),
         is_flag=True,
-        help="Print only results, warnings and errors.",
-        update=lambda known, _: replace(known, verbosity=known.verbosity - 1),
     ),
     _option(
-        "-v",
-        "--verbose",
+        "-v --verbose",
+        "Print more; may be repeated.",
+        lambda known, count: replace(known, verbosity=known.verbosity + count),
         count=True,
-        help="Print more; may be repeated.",
-        update=lambda known, count: replace(known, verbosity=known.verbosity + count),
     ),
     _option(
         "--no-progress",
+        "Show no progress.",
+        lambda known, _: replace(known, progress=False),
         is_flag=True,
-        help="Show no progress.",
-        update=lambda known, _: replace(known, progress=False),
     ),
-    click.version_option(__version__, prog_name="skillopt-ci", message="%(prog)s %(version)s"),
+    _option("--version", "Show the version and exit.", _tell_version, is_flag=True, is_eager=True),
 )
-
-#: A file that an option or argument names; relative ones start at ``Globals.cwd``.
-FILE = click.Path(path_type=Path)
 
 
 def print_json(value: object) -> None:
@@ -142,10 +153,10 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value))
 
 
-def nothing_to_do(text: str) -> ExitCode:
-    """Say on standard error that, and why, there is nothing left to do."""
+def nothing_to_do(text: str) -> NoReturn:
+    """End the command: say on standard error that, and why, there is nothing left to do."""
     click.echo(text, err=True)
-    return ExitCode.NOTHING_TO_DO
+    raise click.exceptions.Exit(ExitCode.NOTHING_TO_DO)
 
 
 def is_live(stream: TextIO, environ: Mapping[str, str]) -> bool:

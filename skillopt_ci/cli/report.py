@@ -18,9 +18,9 @@ import click
 
 from skillopt_ci.cli.build import events_path
 from skillopt_ci.cli.evidence import page_evidence
-from skillopt_ci.cli.options import FILE, Globals, global_options, print_json
+from skillopt_ci.cli.options import FILE, Globals, command, print_json
 from skillopt_ci.cli.read import gather, open_reader
-from skillopt_ci.errors import ExitCode, SkilloptError, UsageError
+from skillopt_ci.errors import SkilloptError, UsageError
 from skillopt_ci.ledger.inspect import newest
 from skillopt_ci.report.html_page import build_page
 from skillopt_ci.text import plural
@@ -41,12 +41,11 @@ _WORDS = MappingProxyType(
 _HOST = "127.0.0.1"
 
 
-@click.command()
+@command()
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     default=Path("skillopt-report.html"),
-    show_default=True,
     metavar="FILE",
     help="The file to write.",
 )
@@ -55,11 +54,9 @@ _HOST = "127.0.0.1"
     "--port",
     type=click.IntRange(0, 65535),
     default=8300,
-    show_default=True,
     help="Port for --serve; 0 takes a free one.",
 )
-@global_options
-def report_command(settings: Globals, output: Path, serve: bool, port: int) -> ExitCode:
+def report_command(settings: Globals, output: Path, serve: bool, port: int) -> None:
     """Write one self-contained HTML file that shows what the run has learned, read from git alone.
 
     It needs no network and no server, and shows the learning curve, the tasks, the steps, the
@@ -67,7 +64,8 @@ def report_command(settings: Globals, output: Path, serve: bool, port: int) -> E
     this machine that follows the run until you interrupt it.
     """
     if serve:
-        return _serve(settings, port)
+        _serve(settings, port)
+        return
     evidence = page_evidence(open_reader(settings), settings.redact)
     page = build_page(evidence)
     file = settings.cwd / output
@@ -78,21 +76,18 @@ def report_command(settings: Globals, output: Path, serve: bool, port: int) -> E
         print_json({"run": evidence.run.state.run, "file": str(output), "bytes": size})
     elif settings.verbosity >= 0:
         click.echo(f"{output}: {size / 1000:,.0f} kB, open it in a browser")
-    return ExitCode.DONE
 
 
-@click.command()
+@command()
 @click.argument("folder", type=FILE, metavar="DIR")
 @click.option(
     "--format",
     "layout",
     type=click.Choice(list(_EXPORTS)),
     default="skillopt",
-    show_default=True,
     help="The program to write files for.",
 )
-@global_options
-def export_command(settings: Globals, folder: Path, layout: str) -> ExitCode:
+def export_command(settings: Globals, folder: Path, layout: str) -> None:
     """Write the run into the new folder DIR in SkillOpt's layout, read from git alone."""
     target = settings.cwd / folder
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -108,7 +103,6 @@ def export_command(settings: Globals, folder: Path, layout: str) -> ExitCode:
         print_json({"run": run, "format": layout, "folder": str(folder), "files": count})
     elif settings.verbosity >= 0:
         click.echo(f"{plural(len(files), 'file')} of run {records.state.run} written to {folder}")
-    return ExitCode.DONE
 
 
 def _write_folder(target: Path, files: Mapping[str, str]) -> None:
@@ -133,7 +127,7 @@ def _write_folder(target: Path, files: Mapping[str, str]) -> None:
 # The report served on this machine, made again whenever the run has moved.
 
 
-def _serve(settings: Globals, port: int) -> ExitCode:
+def _serve(settings: Globals, port: int) -> None:
     """Serve until interrupted.
 
     Raises UsageError if the port is taken, and what reading the run raises.
@@ -146,7 +140,6 @@ def _serve(settings: Globals, port: int) -> ExitCode:
         sys.stdout.flush()
         with suppress(KeyboardInterrupt):
             server.serve_forever(poll_interval=0.1)
-    return ExitCode.DONE
 
 
 def _listening(report: "LiveReport", port: int) -> http.server.ThreadingHTTPServer:

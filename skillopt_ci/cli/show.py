@@ -10,18 +10,18 @@ from rich.console import Console
 from rich.text import Text
 
 from skillopt_ci.cli.build import find_skill, load_configured
+from skillopt_ci.cli.console import print_rows, print_table
 from skillopt_ci.cli.options import (
     FILE,
     Globals,
     build_console,
-    global_options,
+    command,
     print_json,
     wants_colour,
 )
 from skillopt_ci.cli.read import RunReader, open_reader, step_places
-from skillopt_ci.cli.table import print_rows, print_table
 from skillopt_ci.config.config import GeneratedTasks
-from skillopt_ci.errors import ExitCode, RepositoryError, SkilloptError, UsageError
+from skillopt_ci.errors import RepositoryError, SkilloptError, UsageError
 from skillopt_ci.git.locks import is_held
 from skillopt_ci.ledger.inspect import candidate
 from skillopt_ci.ledger.records import BoundaryRecord
@@ -55,9 +55,8 @@ _MARGIN = 2
 _MOST_DIGITS = 6
 
 
-@click.command()
-@global_options
-def status_command(settings: Globals) -> ExitCode:
+@command()
+def status_command(settings: Globals) -> None:
     """Show where training stands and what comes next, read from git alone."""
     reader = open_reader(settings)
     coming, waiting = _coming(settings, reader), candidate(reader.ledger)
@@ -78,7 +77,7 @@ def status_command(settings: Globals) -> ExitCode:
             "at_work": at_work,
         }
         print_json(status_json(*facts, next_work))
-        return ExitCode.DONE
+        return
     rows = []
     if at_work:
         rows.append(("at work", "another skillopt-ci is training this run in this clone now"))
@@ -91,7 +90,6 @@ def status_command(settings: Globals) -> ExitCode:
     elif coming is not None:
         rows.append(("next", first + _sentence(coming)))
     print_rows(settings, _title(reader), status_rows(*facts, rows))
-    return ExitCode.DONE
 
 
 def _title(reader: RunReader) -> str:
@@ -139,11 +137,10 @@ def _all_done(coming: Upcoming) -> str:
     return "the one step is done" if coming.total == 1 else f"all {coming.total} steps are done"
 
 
-@click.command()
+@command()
 @click.option("-n", "--number", type=click.IntRange(min=1), help="Only the newest N events.")
 @click.option("--all", "whole", is_flag=True, help=f"All events, not only the newest {_NEWEST}.")
-@global_options
-def log_command(settings: Globals, number: int | None, whole: bool) -> ExitCode:
+def log_command(settings: Globals, number: int | None, whole: bool) -> None:
     """List what happened in the run, oldest first, read from git alone.
 
     Of a long history only the newest events are listed; --json lists all of them.
@@ -156,20 +153,18 @@ def log_command(settings: Globals, number: int | None, whole: bool) -> ExitCode:
     if settings.json:
         for entry in entries:
             click.echo(entry.model_dump_json())
-        return ExitCode.DONE
+        return
     title, shown = _title(reader), len(entries)
     if shown < count:
         title += f", newest {shown} of {count} events (see --all)"
     rows = [log_row(entry) for entry in entries]
     print_table(settings, LOG_HEADINGS, rows, title, _DISPENSABLE)
-    return ExitCode.DONE
 
 
-@click.command()
+@command()
 @click.argument("step", type=click.IntRange(min=1), required=False)
 @click.option("--epoch", type=click.IntRange(min=1), help="Show the end of this epoch instead.")
-@global_options
-def show_command(settings: Globals, step: int | None, epoch: int | None) -> ExitCode:
+def show_command(settings: Globals, step: int | None, epoch: int | None) -> None:
     """Show one step: rollouts, edits as a diff, flips and the gate's arithmetic, from git alone.
 
     With --epoch, the end of that epoch: the comparison, the guidance, the meta skill.
@@ -192,14 +187,12 @@ def show_command(settings: Globals, step: int | None, epoch: int | None) -> Exit
         for line in record.proposal.diff.splitlines():
             shown = harmless(line)
             click.echo(click.style(shown, fg=_COLOURS.get(line[:1])) if colour else shown)
-    return ExitCode.DONE
 
 
-@click.command()
+@command()
 @click.argument("before", default="initial", metavar="[A]")
 @click.argument("after", default="current", metavar="[B]")
-@global_options
-def diff_command(settings: Globals, before: str, after: str) -> ExitCode:
+def diff_command(settings: Globals, before: str, after: str) -> None:
     """Show what changed in the skill from A to B, word by word, read from git alone.
 
     A and B are `initial`, `current` or `best`, the number of a step (the skill after that step), a
@@ -209,7 +202,7 @@ def diff_command(settings: Globals, before: str, after: str) -> ExitCode:
     old, new = (_version(reader, word, settings) for word in (before, after))
     if not settings.json:
         print_diff(old, new, settings)
-        return ExitCode.DONE
+        return
     kinds = [row.kind for row in diff_rows(old.text, new.text)]
     sides = {
         side: {"name": one.name, "sha256": one.sha256, "words": word_count(one.text)}
@@ -223,7 +216,6 @@ def diff_command(settings: Globals, before: str, after: str) -> ExitCode:
             "diff": unified_diff(old.text, new.text),
         }
     )
-    return ExitCode.DONE
 
 
 def _version(reader: RunReader, word: str, settings: Globals) -> NamedSkill:
@@ -300,10 +292,9 @@ def _text(row: DiffRow, *, colour: bool) -> Text:
     return whole
 
 
-@click.command()
+@command()
 @click.option("--output", "-O", type=FILE, metavar="FILE", help="Write it to FILE.")
-@global_options
-def best_command(settings: Globals, output: Path | None) -> ExitCode:
+def best_command(settings: Globals, output: Path | None) -> None:
     """Print the best skill measured so far, or write it to a file; read from git alone."""
     reader = open_reader(settings)
     text = reader.read(reader.folder.best_skill)
@@ -328,4 +319,3 @@ def best_command(settings: Globals, output: Path | None) -> ExitCode:
     elif output is None:
         # a program gets the text to the last byte, a terminal nothing that it would obey
         click.echo(harmless(text) if sys.stdout.isatty() else text, nl=False)
-    return ExitCode.DONE

@@ -1,30 +1,42 @@
-"""``skillopt-ci step``, ``run``, ``finish`` and ``slow-update``: training itself."""
+"""``skillopt-ci step``, ``run``, ``finish`` and ``slow-update``: training itself.
+
+``plan``, ``rollout`` and ``estimate``: what comes next, shared out to several machines or priced.
+"""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import MappingProxyType
 
 import click
 
 from skillopt_ci.cli.build import opened
-from skillopt_ci.cli.options import FILE, Globals, global_options, nothing_to_do, print_json
-from skillopt_ci.cli.table import print_rows
-from skillopt_ci.errors import ExitCode
+from skillopt_ci.cli.console import print_rows, print_table
+from skillopt_ci.cli.options import FILE, Globals, command, nothing_to_do, print_json
+from skillopt_ci.config.config import Budget
+from skillopt_ci.estimate.estimate import Estimate, estimate
+from skillopt_ci.ledger.records import Decision
+from skillopt_ci.model.types import Usage
 from skillopt_ci.report.commits import summary_rows
 from skillopt_ci.report.terminal import (
+    ESTIMATE_HEADINGS,
     boundary_rows,
     boundary_rows_in_full,
     boundary_title,
+    estimate_json,
+    part_rows,
     step_rows,
     step_rows_in_full,
 )
-from skillopt_ci.report.words import arrow, boundary_verdict
+from skillopt_ci.report.words import arrow, boundary_verdict, usage_text
 from skillopt_ci.text import plural
 from skillopt_ci.training.final_evaluation import FinishOutcome, finish
+from skillopt_ci.training.prefetch_plan import look_ahead
 from skillopt_ci.training.prefetcher import prefetching
 from skillopt_ci.training.resume import Candidate
 from skillopt_ci.training.run_context import Run
-from skillopt_ci.training.shard import take_over
+from skillopt_ci.training.shard import Shard, roll_out_shard, shards, take_over
+from skillopt_ci.training.state import foresee_standing
 from skillopt_ci.training.trainer import (
     BoundaryOutcome,
     Outcome,
@@ -36,15 +48,20 @@ from skillopt_ci.training.trainer import (
 )
 
 _ALL_TRAINED = "Nothing left to do: all epochs are trained."
+_PURPOSES = MappingProxyType(
+    {
+        "measure": "to measure the current skill before step {0.step}",
+        "rollout": "to roll out the batch of step {0.step}",
+        "evaluation": "to measure the candidate of step {0.step}",
+        "comparison": "to compare skills at the end of the epoch that step {0.step} ended",
+    }
+)
 _notes_option = click.option(
-    "--notes",
-    type=FILE,
-    metavar="FILE",
-    help="Review comments, as JSON; each goes to one step.",
+    "--notes", type=FILE, metavar="FILE", help="Review comments, as JSON; each goes to one step."
 )
 
 
-@click.command()
+@command()
 @click.option(
     "--rollouts",
     multiple=True,
@@ -58,10 +75,9 @@ _notes_option = click.option(
     help="Stop at the candidate, so that the next `plan` can shard its evaluation.",
 )
 @_notes_option
-@global_options
 def step_command(
     settings: Globals, rollouts: tuple[Path, ...], until_candidate: bool, notes: Path | None
-) -> ExitCode:
+) -> None:
     """Do one training step, or resume the one in flight.
 
     The end of an epoch comes before the next epoch's first step (see `slow-update`). Ends with 0
@@ -75,14 +91,13 @@ def step_command(
         found = asyncio.run(_step(run, tell, until_candidate=until_candidate))
     if isinstance(found, Candidate):
         record, candidate = found.record, found.commit or ""
-        if settings.json:
-            facts = {"kind": "candidate", "step": record.step, "candidate": candidate}
-            print_json({**facts, "cost_usd": record.usage.cost_usd})
-        else:
-            click.echo(f"Step {record.step}: the candidate {candidate[:10]} waits to be measured.")
+        facts = {"kind": "candidate", "step": record.step, "candidate": candidate}
+        settings.tell(
+            {**facts, "cost_usd": record.usage.cost_usd},
+            f"Step {record.step}: the candidate {candidate[:10]} waits to be measured.",
+        )
     elif not outcomes:
-        return nothing_to_do(_ALL_TRAINED)
-    return ExitCode.DONE
+        nothing_to_do(_ALL_TRAINED)
 
 
 async def _step(
@@ -101,10 +116,9 @@ async def _step(
     return None
 
 
-@click.command()
+@command()
 @_notes_option
-@global_options
-def run_command(settings: Globals, notes: Path | None) -> ExitCode:
+def run_command(settings: Globals, notes: Path | None) -> None:
     """Do the remaining training steps, until the epochs, a budget or a signal end it.
 
     The last step is followed by `finish`, unless evaluation.eval_test is false. However it ends,
@@ -116,14 +130,13 @@ def run_command(settings: Globals, notes: Path | None) -> ExitCode:
     if finished is not None:
         print_finish(finished, settings)
     elif not outcomes:
-        return nothing_to_do(_ALL_TRAINED)
+        nothing_to_do(_ALL_TRAINED)
     if settings.verbosity >= 0:
         ends = sum(isinstance(outcome, BoundaryOutcome) for outcome in outcomes)
         done = plural(len(outcomes) - ends, "step")
         if ends:
             done += f" and {ends} {'end of an epoch' if ends == 1 else 'ends of epochs'}"
         click.echo(f"All epochs are trained: {done} in this run.", err=True)
-    return ExitCode.DONE
 
 
 async def _train(run: Run, tell: Callable[[Outcome], None]) -> FinishOutcome | None:
@@ -135,9 +148,8 @@ async def _train(run: Run, tell: Callable[[Outcome], None]) -> FinishOutcome | N
         return await patiently(ready, lambda: finish(ready))
 
 
-@click.command()
-@global_options
-def finish_command(settings: Globals) -> ExitCode:
+@command()
+def finish_command(settings: Globals) -> None:
     """Evaluate the last skill, test the initial, best and last one, and summarize the run.
 
     One commit records it. Ends with 3 when nothing changed since the run was finished.
@@ -145,12 +157,11 @@ def finish_command(settings: Globals) -> ExitCode:
     with opened(settings, locked=True) as run:
         outcome = asyncio.run(patiently(run, lambda: finish(run)))
     if outcome is None:
-        return nothing_to_do("Nothing left to do: the run is finished.")
+        nothing_to_do("Nothing left to do: the run is finished.")
     if settings.json:
         summary = outcome.summary.model_dump(mode="json")
         print_json({**summary, "commit": outcome.commit, "seconds": round(outcome.seconds, 3)})
     print_finish(outcome, settings)
-    return ExitCode.DONE
 
 
 def print_finish(outcome: FinishOutcome, settings: Globals) -> None:
@@ -161,9 +172,8 @@ def print_finish(outcome: FinishOutcome, settings: Globals) -> None:
         print_rows(settings, f"Run {outcome.summary.run}{note}", rows)
 
 
-@click.command("slow-update")
-@global_options
-def slow_update_command(settings: Globals) -> ExitCode:
+@command("slow-update")
+def slow_update_command(settings: Globals) -> None:
     """Do the end of an epoch if it is due: slow update and meta skill.
 
     A scheduler can call it at any time: it ends with 0 when an epoch's end is recorded, merged and
@@ -173,9 +183,8 @@ def slow_update_command(settings: Globals) -> ExitCode:
     with opened(settings, locked=True) as run:
         outcome = asyncio.run(advance(run, only_epoch_end=True))
     if outcome is None:
-        return nothing_to_do("Nothing to do: no epoch's end is due.")
+        nothing_to_do("Nothing to do: no epoch's end is due.")
     print_outcome(outcome, settings)
-    return ExitCode.DONE
 
 
 # What a step, or the end of an epoch, did.
@@ -194,21 +203,19 @@ def print_outcome(outcome: Outcome, settings: Globals) -> None:
 
     ``-q`` leaves one line of the table, ``-v`` adds all that `show` tells.
     """
-    if settings.json:
-        print_json(outcome_json(outcome))
+    if settings.json or settings.verbosity < 0:
+        settings.tell(outcome_json(outcome), summary(outcome))
     if settings.verbosity < 0:
-        if not settings.json:
-            click.echo(summary(outcome))
         return
-    rows: tuple[tuple[str, str], ...]
-    if isinstance(outcome, StepOutcome):
-        rows = step_rows(outcome.record, outcome.decision, outcome.state, outcome.seconds)
-        if settings.verbosity > 0:
-            rows = step_rows_in_full(outcome.record)
-    else:
+    in_full = settings.verbosity > 0
+    if isinstance(outcome, BoundaryOutcome):
         rows = boundary_rows(outcome.record, outcome.seconds)
-        if settings.verbosity > 0:
+        if in_full:
             rows = boundary_rows_in_full(outcome.record)
+    else:
+        rows = step_rows(outcome.record, outcome.decision, outcome.state, outcome.seconds)
+        if in_full:
+            rows = step_rows_in_full(outcome.record)
     click.echo(err=True)
     print_rows(settings, _title(outcome), rows)
     click.echo(file=settings.people)
@@ -224,8 +231,7 @@ def _title(outcome: Outcome) -> str:
 def summary(outcome: Outcome) -> str:
     """What it did, in one line."""
     if isinstance(outcome, StepOutcome):
-        decision = outcome.decision
-        told = f"{decision.verdict}, {arrow(decision)}"
+        told = f"{outcome.decision.verdict}, {arrow(outcome.decision)}"
     else:
         told = f"{boundary_verdict(outcome.record)}, {outcome.record.gist}"
     return f"{_title(outcome)}: {told}"
@@ -234,23 +240,32 @@ def summary(outcome: Outcome) -> str:
 def outcome_json(outcome: Outcome) -> dict[str, object]:
     """The same as one flat object; no major version removes or renames a key."""
     record, usage = outcome.record, outcome.record.usage.usage()
+    decision: Decision | None
+    action: str
+    place: dict[str, object]
+    more: dict[str, object]
     if isinstance(outcome, StepOutcome):
-        decision = outcome.decision
-        facts: dict[str, object] = {
-            "kind": "step",
-            "step": record.step,
-            "epoch": record.epoch,
-            "action": decision.action,
-            "score_before": decision.score_before,
-            "score_after": decision.score_after,
-            "commit": outcome.commit,
-            "tasks": decision.compared,
-            "edits": outcome.record.proposal.change_count,
-        }
+        decision, action = outcome.decision, outcome.decision.action
+        place = {"kind": "step", "step": record.step, "epoch": record.epoch}
+        more = {"edits": outcome.record.proposal.change_count}
     else:
-        facts = _epoch_end_json(outcome)
+        decision, action = outcome.record.decision, outcome.record.action
+        slow, meta = outcome.record.slow_update, outcome.record.meta_skill
+        place = {"kind": "slow_update", "epoch": record.epoch, "step": record.step}
+        more = {
+            "pairs": len(outcome.record.pairs),
+            "guidance": slow and slow.action,
+            "meta_skill": meta and meta.action,
+        }
+    current = outcome.state.current.measurement.score
     return {
-        **facts,
+        **place,
+        "action": action,
+        "score_before": current if decision is None else decision.score_before,
+        "score_after": decision and decision.score_after,
+        "commit": outcome.commit,
+        "tasks": 0 if decision is None else decision.compared,
+        **more,
         "calls": usage.calls,
         "tokens": usage.tokens,
         "cost_usd": usage.cost_usd,
@@ -259,20 +274,123 @@ def outcome_json(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def _epoch_end_json(outcome: BoundaryOutcome) -> dict[str, object]:
-    record = outcome.record
-    decision, slow, meta = record.decision, record.slow_update, record.meta_skill
-    current = outcome.state.current.measurement.score
-    return {
-        "kind": "slow_update",
-        "epoch": record.epoch,
-        "step": record.step,
-        "action": record.action,
-        "score_before": current if decision is None else decision.score_before,
-        "score_after": None if decision is None else decision.score_after,
-        "commit": outcome.commit,
-        "tasks": 0 if decision is None else decision.compared,
-        "pairs": len(record.pairs),
-        "guidance": None if slow is None else slow.action,
-        "meta_skill": None if meta is None else meta.action,
-    }
+# The next attempts, for several machines.
+
+
+@command()
+@click.option(
+    "--shards", "most", type=click.IntRange(1, 256), default=4, help="Largest number of shards."
+)
+def plan_command(settings: Globals, most: int) -> None:
+    """List the next attempts, split into shards for several machines.
+
+    Calls no model and changes nothing. With --json, `matrix` is what a workflow's
+    `strategy.matrix` takes by `fromJSON`: each job runs `rollout --shard`, and the last one
+    `step --rollouts`. Ends with 3 when nothing is left to do.
+    """
+    with opened(settings) as run:
+        outlook = look_ahead(run)
+    if outlook is None:
+        if settings.json:
+            print_json({"phase": "", "step": None, "attempts": 0, "matrix": {"shard": []}})
+        nothing_to_do(
+            "Nothing left to do: all epochs are trained, or there is nothing to learn at all."
+        )
+    names = [str(part) for part in shards(outlook, most)]
+    attempts, purpose = len(outlook.attempts), _PURPOSES[outlook.phase].format(outlook)
+    matrix = {"attempts": attempts, "matrix": {"shard": names}}
+    settings.tell(
+        {"phase": outlook.phase, "step": outlook.step, **matrix},
+        f"{plural(attempts, 'attempt')} {purpose}, in {plural(len(names), 'shard')}: "
+        f"{', '.join(names)}",
+    )
+
+
+@command()
+@click.option("--shard", required=True, metavar="I/N", help="The shard to do, as `plan` names it.")
+@click.option(
+    *("--output", "-O"),
+    type=FILE,
+    default=Path("answers.jsonl"),
+    metavar="FILE",
+    help="Where to write the answers.",
+)
+def rollout_command(settings: Globals, shard: str, output: Path) -> None:
+    """Roll out one shard of the attempts that `plan` lists, and write the answers to a file.
+
+    Nothing is recorded: `step --rollouts FILE` takes the answers over and does the step. Whatever
+    ends this command, the file has all that was answered. Each of N shards has an N-th of the
+    budgets. Give `step` only files from jobs that you trust as much as `step` itself: an answer
+    counts as what the model said.
+    """
+    part = Shard.parse(shard)
+    with opened(settings) as run:
+        outlook = look_ahead(run)
+        if outlook is None:
+            nothing_to_do(_ALL_TRAINED)
+        done = asyncio.run(roll_out_shard(run, outlook, part, settings.cwd / output))
+    facts = {"attempts": done.attempts, "errors": done.errors, "answers": done.answers}
+    used = {"calls": done.usage.calls, "tokens": done.usage.tokens, "cost_usd": done.usage.cost_usd}
+    errors = plural(done.errors, "attempt")
+    missing = f"; {errors} not measured, which the step tries again" if done.errors else ""
+    settings.tell(
+        {"phase": outlook.phase, "shard": shard, **facts, **used},
+        f"{plural(done.attempts, 'attempt')}, {plural(done.answers, 'answer')} in {output}"
+        f"{missing}. Used {usage_text(done.usage)}.",
+    )
+
+
+# What is left to do, priced.
+
+
+@command()
+def estimate_command(settings: Globals) -> None:
+    """Estimate the calls and the cost of the next step, an epoch and the rest of the run.
+
+    Calls no model and changes nothing. Counts follow from configuration and tasks: the likely
+    number, then the least and the most possible in brackets. Sizes are measured on this run's own
+    calls, or on the texts as long as there are none. You get a warning if the estimate exceeds your
+    `budget`; prices that are not known are shown as unknown.
+    """
+    with opened(settings) as run:
+        standing = foresee_standing(run, run.ledger.sync())
+        found = estimate(run, standing)
+    warnings = [*over_budget(run.config.budget, found, standing.spent)]
+    if settings.json:
+        print_json({**estimate_json(found), "warnings": warnings})
+        return
+    parts = (found.step, found.epoch, found.rest) if settings.verbosity >= 0 else (found.rest,)
+    for part in parts:
+        title = f"{part.name[0].upper()}{part.name[1:]}"
+        if part.stages:
+            # a narrow terminal goes without the sizes
+            print_table(settings, ESTIMATE_HEADINGS, part_rows(part), title, ("tokens a call",))
+        else:
+            click.echo(f"{title}: nothing to call")
+        click.echo()
+    for role, tariff in found.tariffs.items():
+        click.echo(f"price of the {role}: {tariff.text}")
+    simulated = "Simulated models cost nothing: tokens and money say little of real ones."
+    for sentence in (*found.assumptions, *([simulated] if run.simulated else [])):
+        click.echo(f"· {sentence}")
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
+
+
+def over_budget(budget: Budget, found: Estimate, spent: Usage) -> Iterator[str]:
+    """Which budgets will likely end the work, when the run has ``spent`` so much already."""
+    scopes = (
+        ("step", budget.step, found.step, Usage()),
+        ("run", budget.run, found.rest, spent),
+    )
+    for scope, limits, part, used in scopes:
+        dollars = part.cost_usd() or (0.0, 0.0, 0.0)
+        needs = (
+            ("calls", limits.calls, part.calls().likely + used.calls),
+            ("tokens", limits.tokens, part.tokens().likely + used.tokens),
+            ("cost_usd", limits.cost_usd, dollars[1] + (used.cost_usd or 0.0)),
+        )
+        for name, limit, need in needs:
+            if limit is not None and need > limit:
+                about = f"{need:,}" if isinstance(need, int) else f"{need:,.2f}"
+                yield f"budget.{scope}.{name} is {limit:,}, and about {about} will be needed"

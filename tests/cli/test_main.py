@@ -16,7 +16,7 @@ from skillopt_ci.cli.main import (
     COMMANDS,
     LazyGroup,
     cli,
-    compose,
+    crash_report,
     main,
     without_secrets,
     write_report,
@@ -203,7 +203,7 @@ def test_an_unknown_name_is_no_command(group: LazyGroup) -> None:
 def test_the_report_holds_versions_command_and_traceback() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         _ = 1 / 0
-    report = compose(caught.value, ["step", "-v"], {})
+    report = crash_report(caught.value, ["step", "-v"], {})
     assert "command: skillopt-ci step -v" in report
     assert "pydantic 2." in report
     assert report.rstrip().endswith("ZeroDivisionError: division by zero")

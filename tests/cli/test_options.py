@@ -5,23 +5,24 @@ import click
 import pytest
 
 from skillopt_ci.cli.main import main
-from skillopt_ci.cli.options import Globals, build_console, global_options, wants_colour
+from skillopt_ci.cli.options import Globals, build_console, command, wants_colour
 
 
-@click.group()
-@global_options
+@command(cls=click.Group)
 def app(settings: Globals) -> None:
     pass
 
 
-@app.command()
+@command()
 @click.option("--only", default="")
-@global_options
 def show(settings: Globals, only: str) -> None:
     click.echo(
         f"{settings.config}|{','.join(settings.overrides)}|{settings.json}"
         f"|{settings.verbosity}|{settings.progress}|{only}"
     )
+
+
+app.add_command(show)
 
 
 def shown(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:

@@ -1,0 +1,316 @@
+"""What people see while and after a command works: progress, and tables that fit 80 columns."""
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import RenderableType
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
+from rich.table import Column, Table
+from rich.text import Text
+
+from skillopt_ci.cli.options import Globals, build_console, is_live
+from skillopt_ci.progress import (
+    CallPaid,
+    Event,
+    Note,
+    Observer,
+    StageAdvanced,
+    StageEvent,
+    StageFinished,
+    StageStarted,
+    StepStarted,
+    TerminalLent,
+    silent,
+)
+from skillopt_ci.sanitize import harmless, harmless_line
+from skillopt_ci.text import plural
+
+_NAME_WIDTH = 11
+_THOUSAND, _MILLION = 1_000, 1_000_000
+_MINUTE, _HOUR = 60, 3600
+
+
+def rate_text(done: int, seconds: float) -> str:
+    """A mean rate in the unit that makes it readable; nothing before there is one."""
+    if done == 0 or seconds <= 0:
+        return ""
+    rate = done / seconds
+    return f"{rate:.1f}/s" if rate >= 1 else f"{rate * _MINUTE:.1f}/min"
+
+
+def time_text(seconds: float) -> str:
+    """``8 s``, ``1 min 12 s``, ``2 h 03 min``."""
+    whole = int(seconds)
+    if whole < _MINUTE:
+        return f"{whole} s"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE} min {whole % _MINUTE:02} s"
+    return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE:02} min"
+
+
+class ProgressDisplay:
+    """Shows a command's events on ``stream``, as far as ``settings`` ask for them.
+
+    On a terminal each stage under way has a bar, and below the bars stands where the run is and
+    what this command has consumed. A log has lines instead: where a stage starts, and at most one
+    per ``interval`` seconds on what is done. Either way a line is left where a stage ends. Where a
+    person works at the terminal there are only these: what is redrawn would erase what is typed.
+    ``clock`` counts seconds from any origin.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO,
+        settings: Globals,
+        clock: Callable[[], float] = time.monotonic,
+        interval: float = 10.0,
+    ) -> None:
+        self._stream, self._clock, self._interval = stream, clock, interval
+        self._warns_only = settings.verbosity < 0
+        self._notes_only = self._warns_only or not settings.progress
+        self._live = self._draws = is_live(stream, settings.environ)
+        self._began = self._last_line = clock()
+        self._step: StepStarted | None = None
+        self._calls, self._tokens = 0, 0
+        self._cost: float | None = 0.0
+        self._console = build_console(stream, settings.environ)
+        self._stages = _Bars(
+            lambda: self.run_line(self._console.width),
+            SpinnerColumn(style="cyan", finished_text=" "),
+            TextColumn("{task.description}", "bold", markup=False, table_column=_NAME),
+            BarColumn(18, "bright_black", "cyan", "cyan", "bright_black"),
+            _Figures(table_column=Column(no_wrap=True)),
+            TextColumn("{task.fields[detail]}", "bright_black", markup=False, table_column=_DETAIL),
+            console=self._console,
+            transient=True,
+            expand=True,
+            redirect_stdout=False,
+            refresh_per_second=5,
+            get_time=clock,
+        )
+
+    def __call__(self, event: Event) -> None:
+        """Show what ``event`` says, unless it is too soon to say more."""
+        if isinstance(event, Note):
+            warning = event.level == "warning"
+            if warning or not self._warns_only:
+                mark, style = ("! warning: ", "yellow") if warning else ("· ", "bright_black")
+                self._write(Text(mark, style).append(harmless_line(event.text), "default"))
+        elif not self._notes_only:
+            match event:
+                case StepStarted():
+                    self._step = event
+                    if not self._live:
+                        self._line("·", "step", _step_text(event))
+                case CallPaid(tokens=tokens, cost_usd=cost):
+                    unknown = self._cost is None or cost is None
+                    self._cost = None if unknown else (self._cost or 0.0) + (cost or 0.0)
+                    self._calls, self._tokens = self._calls + 1, self._tokens + tokens
+                case TerminalLent():
+                    self.close()
+                    self._draws = False
+                case _:
+                    self._show_stage(event)
+
+    def close(self) -> None:
+        """Remove the bars and give the terminal back."""
+        if self._draws:  # else rich would write an empty line
+            self._stages.stop()
+
+    def _show_stage(self, event: StageEvent) -> None:
+        name = harmless_line(event.stage)
+        task = next((one for one in self._stages.tasks if one.description == name), None)
+        if task is not None and not isinstance(event, StageAdvanced):
+            self._stages.remove_task(task.id)
+        match event:
+            case StageStarted(total=total):
+                self._stages.add_task(name, total=total or None, detail="")
+                if not self._live:
+                    self._line("·", name, f"{total} to do" if total else "…")
+            case StageAdvanced(detail=detail):
+                if task is None:
+                    self._stages.add_task(name, total=None)
+                    task = self._stages.tasks[-1]
+                self._stages.update(task.id, advance=1, detail=harmless_line(detail))
+                if not self._live and self._clock() - self._last_line >= self._interval:
+                    of = f" of {task.total:.0f}" if task.total else ""
+                    about = f": {task.fields['detail']}" if task.fields["detail"] else ""
+                    after = time_text(task.elapsed or 0.0)
+                    self._line("·", name, f"{task.completed:.0f}{of} after {after}{about}")
+            case StageFinished(summary=summary):
+                seconds = 0.0 if task is None else task.elapsed or 0.0
+                took = f"({time_text(seconds)})" if seconds >= 1 else ""
+                told = " ".join(filter(None, (harmless_line(summary), took)))
+                if not self._stages.tasks:
+                    self.close()
+                return self._line("✓", name, told or "done")
+        if self._draws:
+            self._stages.start()
+        return None
+
+    def _line(self, mark: str, name: str, text: str) -> None:
+        self._last_line = self._clock()
+        head = Text(f"{mark} ", "green").append(f"{name:<{_NAME_WIDTH}} ", "bold")
+        self._write(head.append(text, "default"))
+
+    def _write(self, line: Text) -> None:
+        if self._live:
+            self._console.print(line)
+            return
+        # a log that nobody takes any more is no reason to stop training
+        with suppress(OSError):
+            self._stream.write(f"{line.plain}\n")
+            self._stream.flush()
+
+    def run_line(self, width: int) -> str:
+        """``step 3/12 epoch 1 · skill 0.675 · last merged · 40 calls 4.0/s · $1.20 · 60k tokens``.
+
+        What does not fit into ``width`` columns is left out as a whole, the least missed first: a
+        figure that is cut off would be another figure.
+        """
+        parts: dict[str, str] = {}
+        if (step := self._step) is not None:
+            parts["place"] = f"step {step.step}/{step.total} epoch {step.epoch}"
+            parts["skill"] = f"skill {step.score:.3f}"
+            if step.last:
+                # the first words of the verdict: the figures after it have to fit in 80 columns
+                parts["last"] = f"last {harmless_line(step.last).partition(',')[0]}"
+        if self._calls:
+            rate = rate_text(self._calls, self._clock() - self._began)
+            parts["calls"] = f"{plural(self._calls, 'call')} {rate}".rstrip()
+            if self._cost is not None:
+                parts["cost"] = f"${self._cost:.2f}"
+            tokens = f"{self._tokens}"
+            if self._tokens >= _MILLION:
+                tokens = f"{self._tokens / _MILLION:.1f}M"
+            elif self._tokens >= _THOUSAND:
+                tokens = f"{self._tokens / _THOUSAND:.0f}k"
+            parts["tokens"] = f"{tokens} tokens"
+        for spare in ("tokens", "last", "skill", "cost"):
+            if len(" · ".join(parts.values())) > width:
+                parts.pop(spare, None)
+        return " · ".join(parts.values())
+
+
+def _step_text(step: StepStarted) -> str:
+    last = f", the last step {harmless_line(step.last)}" if step.last else ""
+    return (
+        f"{step.step} of {step.total}, epoch {step.epoch}: the skill scores {step.score:.3f} "
+        f"on {plural(step.tasks, 'task')}{last}"
+    )
+
+
+_NAME = Column(width=_NAME_WIDTH, no_wrap=True)
+_DETAIL = Column(no_wrap=True, overflow="ellipsis", ratio=1)
+
+
+class _Bars(Progress):
+    """Bars with a line of text below, asked for anew at each redrawing."""
+
+    def __init__(self, text: Callable[[], str], *columns: ProgressColumn, **how: Any) -> None:
+        self._text = text
+        super().__init__(*columns, **how)
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield self.make_tasks_table(self.tasks)
+        if text := self._text():
+            yield Text(text, "bright_black", no_wrap=True, overflow="ellipsis")
+
+
+class _Figures(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        done, seconds = int(task.completed), task.elapsed or 0.0
+        count = f"{done}/{task.total:.0f}" if task.total else f"{done}"
+        return Text(f"{count:>7} {rate_text(done, seconds):>8} {time_text(seconds):>11}")
+
+
+@contextmanager
+def build_observer(settings: Globals) -> Iterator[Observer]:
+    """Show progress on standard error; tidy the terminal at the end."""
+    if sys.stderr is None:
+        yield silent
+        return
+    display = ProgressDisplay(sys.stderr, settings)
+    try:
+        yield display
+    finally:
+        display.close()
+
+
+# Tables, with and without colour.
+
+_GAP = "  "
+#: Columns of the terminal that a sentence needs at least.
+_READABLE = 26
+
+
+def print_rows(settings: Globals, title: str, rows: Sequence[tuple[str, str]]) -> None:
+    """Print label and value pairs under a title, where people read."""
+    table = _table(title, show_header=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, value in rows:
+        table.add_row(Text(harmless(label)), Text(harmless(value)))
+    print_drawn(settings, [table])
+
+
+def print_table(
+    settings: Globals,
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    title: str = "",
+    dispensable: Sequence[str] = (),
+) -> None:
+    """Print rows under headings, where people read; the last column takes the room that is left.
+
+    Where that is too little to read in, the columns with ``dispensable`` headings are left out,
+    the first of them first.
+    """
+    cells = [[harmless(cell) for cell in row] for row in (headings, *rows)]
+    width = build_console(settings.people, settings.environ).width
+    for spare in dispensable:
+        *leading, last = _widths(cells)
+        room = width - sum(leading) - len(_GAP) * (len(leading) + 1)
+        if room < min(last, _READABLE):
+            out = cells[0].index(spare)
+            cells = [row[:out] + row[out + 1 :] for row in cells]
+    # All columns but the last are one to rich, which would draw a thousand rows of eight cells in
+    # most of a second.
+    heads = [_GAP.join(map(set_cell_size, row[:-1], _widths(cells))) for row in cells]
+    table = _table(title, show_header=True)
+    table.add_column(Text(heads[0]), no_wrap=True)
+    table.add_column(Text(cells[0][-1]), overflow="fold")
+    for head, row in zip(heads[1:], cells[1:], strict=True):
+        table.add_row(Text(head), Text(row[-1]))
+    print_drawn(settings, [table])
+
+
+def _widths(cells: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+
+
+def _table(title: str, *, show_header: bool) -> Table:
+    return Table(
+        title=Text(harmless(title), "bold") if title else None,
+        title_justify="left",
+        show_header=show_header,
+        header_style="bold",
+        box=None,
+        padding=(0, len(_GAP), 0, 0),
+    )
+
+
+def print_drawn(
+    settings: Globals, parts: Iterable[RenderableType], *, soft_wrap: bool | None = None
+) -> None:
+    """Print ``parts`` where people read, without the spaces that rich puts at the end of lines."""
+    console, stream = build_console(settings.people, settings.environ), settings.people
+    with console.capture() as drawn:
+        for part in parts:
+            console.print(part, soft_wrap=soft_wrap)
+    stream.writelines(f"{line.rstrip()}\n" for line in drawn.get().splitlines())
+    stream.flush()
