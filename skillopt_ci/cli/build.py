@@ -28,7 +28,7 @@ from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.progress import Note, Observer, TerminalLent
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redactor
-from skillopt_ci.report.commits import CommitWords
+from skillopt_ci.report import commits
 from skillopt_ci.rollout.computer_pool import ComputerPool, open_computer_pool
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.graders import parts_of
@@ -264,7 +264,7 @@ def open_run(settings: Globals, observer: Observer) -> Run:
         cache_path=_cache_path(loaded, ledger),
         environ=environ,
         observer=observer,
-        render=CommitWords(),
+        render=commits,
         clock=time.monotonic,
         command_started=time.monotonic(),
         config_sha256=config_sha256(config),

@@ -168,7 +168,7 @@ def print_finish(outcome: FinishOutcome, settings: Globals) -> None:
     """Print the run's summary as a table, beside the JSON if that was asked for."""
     if settings.verbosity >= 0:
         note = " (simulated models)" if outcome.summary.simulated else ""
-        rows = summary_rows(outcome.summary, outcome.seconds)
+        rows = tuple(summary_rows(outcome.summary, outcome.seconds))
         print_rows(settings, f"Run {outcome.summary.run}{note}", rows)
 
 

@@ -24,7 +24,7 @@ from skillopt_ci.report.comment import (
     step_comment,
     title,
 )
-from skillopt_ci.report.commits import proposed
+from skillopt_ci.report.commits import candidate
 from skillopt_ci.report.markdown import Links, size
 from skillopt_ci.report.view import RunView
 from skillopt_ci.report.words import Fate, note_outcomes
@@ -279,7 +279,7 @@ def test_a_merged_note_is_told_its_scores_edits_and_commit() -> None:
 def test_every_fate_has_its_words(record: StepRecord, fate: Fate, word: str) -> None:
     assert [one.fate for one in note_outcomes(record)] == [fate]
     assert word in answer(record)
-    assert f"({fate})" in proposed(record).body
+    assert f"({fate})" in candidate(record).body
 
 
 def test_the_guards_reason_is_told() -> None:
@@ -303,6 +303,6 @@ def test_hostile_edits_are_inert(text: str) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_commits_tell_hostile_notes_in_one_inert_line(text: str) -> None:
-    said = proposed(step(text=text)).body.split("Reviewer guidance:\n\n")[1]
+    said = candidate(step(text=text)).body.split("Reviewer guidance:\n\n")[1]
     assert "\n" not in said
     assert "@everyone" not in said

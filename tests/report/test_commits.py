@@ -6,27 +6,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from run_views import landed, told
 
 from skillopt_ci.git.history import CommitText, message, parse_trailers
 from skillopt_ci.ledger.records import (
     BoundaryRecord,
-    Measurement,
     MetaSkillRecord,
     PairRecord,
     PairSide,
     SlowUpdateRecord,
+    State,
     UsageRecord,
 )
-from skillopt_ci.report.commits import (
-    boundary_landed,
-    boundary_proposed,
-    decided,
-    measured,
-    proposed,
-    set_aside,
-    started,
-    took_in_base,
-)
+from skillopt_ci.report.commits import base, candidate
 from skillopt_ci.report.terminal import boundary_rows, boundary_rows_in_full, boundary_title
 from skillopt_ci.report.words import boundary_verdict, categories, edit_text, gist
 
@@ -47,36 +39,34 @@ def wrapped(text: CommitText) -> str:
     return message(text.subject, text.body, text.trailers)
 
 
-def test_the_start_says_what_the_skill_scores_as_found(
-    make_entry: Make, measurement: Measurement
-) -> None:
-    text = started(make_entry(kind="start", action="start"), "SKILL.md", measurement)
+def test_the_start_says_what_the_skill_scores_as_found(make_entry: Make, state: State) -> None:
+    text = told(make_entry(kind="start", action="start"), state)
     assert text.subject == "Start training SKILL.md: 0.750 on 4 tasks"
     assert "0.750 [0.30, 0.95] n=4" in text.body
     assert text.trailers["Skillopt-Action"] == "start"
 
 
-def test_a_new_measurement_says_why(make_entry: Make, measurement: Measurement) -> None:
+def test_a_new_measurement_says_why(make_entry: Make, state: State) -> None:
     entry = make_entry(kind="measure", action="measure", reason="the skill was changed by hand")
-    text = measured(entry, measurement)
+    text = told(entry, state)
     assert text.subject == "Measure again: 0.750 on 4 tasks, the skill was changed by hand"
     assert text.trailers["Skillopt-Score-After"] == "0.75"
 
 
-def test_a_candidate_that_lost_its_ground_is_set_aside(make_entry: Make) -> None:
+def test_a_candidate_that_lost_its_ground_is_set_aside(make_entry: Make, state: State) -> None:
     entry = make_entry(kind="set_aside", action="set_aside", reason="the branch changed")
-    text = set_aside(entry, "step 4")
+    text = told(entry, state, work="step 4")
     assert text.subject == "Set aside the candidate of step 4: the branch changed"
     assert text.trailers["Skillopt-Action"] == "set_aside"
 
 
 def test_taking_in_base_names_the_skill_that_changed() -> None:
-    text = took_in_base("main", "SKILL.md")
+    text = base("main", "SKILL.md")
     assert text.subject == "Take in main: SKILL.md changed there"
 
 
 def test_a_candidate_tells_its_edits_and_their_reason(make_record: Make) -> None:
-    text = proposed(make_record())
+    text = candidate(make_record())
     assert text.subject == "Step 3: Be kind"
     assert "Before this change the model scored 0.500 on 2 training tasks." in text.body
     assert "- add “Be kind” (seen in 3 failed attempts)" in text.body
@@ -85,7 +75,7 @@ def test_a_candidate_tells_its_edits_and_their_reason(make_record: Make) -> None
 
 
 def test_a_merge_carries_scores_flips_and_usage(make_record: Make, make_decision: Make) -> None:
-    text = decided(make_record(), make_decision(), CANDIDATE, 1.26)
+    text = landed(make_record(decision=make_decision()), seconds=1.26)
     assert text.subject == "Merge step 3 (0.500 → 0.750): Be kind"
     assert text.body == (
         "Verdict: merged, new best. Candidate 0.7500 is above 0.5000.\n\n"
@@ -95,7 +85,7 @@ def test_a_merge_carries_scores_flips_and_usage(make_record: Make, make_decision
 
 
 def test_the_trailers_carry_every_fact(make_record: Make, make_decision: Make) -> None:
-    assert decided(make_record(), make_decision(), CANDIDATE, 1.26).trailers == {
+    assert landed(make_record(decision=make_decision()), seconds=1.26).trailers == {
         "Skillopt-Step": "3",
         "Skillopt-Epoch": "2",
         "Skillopt-Action": "accept_new_best",
@@ -114,7 +104,7 @@ def test_the_trailers_carry_every_fact(make_record: Make, make_decision: Make) -
 def test_a_revert_names_its_commit_and_the_skill_as_it_was(
     make_record: Make, make_decision: Make
 ) -> None:
-    text = decided(make_record(), make_decision(action="reject"), CANDIDATE, 1.0)
+    text = landed(make_record(decision=make_decision(action="reject")))
     assert text.subject == "Revert step 3 (0.500 → 0.750): Be kind"
     assert text.body.startswith(f"This reverts commit {'d' * 40}.\n\nVerdict: reverted.")
     assert text.trailers["Skillopt-Skill-Sha256"] == "a" * 64
@@ -124,14 +114,14 @@ def test_a_step_without_a_candidate_has_no_score(make_record: Make, make_decisio
     decision = make_decision(
         action="skip_no_patches", reason="no edit was proposed", score_after=None, measurement=None
     )
-    text = decided(make_record(), decision, None, 1.0)
+    text = landed(make_record(decision=decision), None)
     assert text.subject == "Step 3: no edit was proposed"
     assert "Fixed" not in text.body
     assert text.trailers["Skillopt-Score-After"] == "none"
 
 
 def test_a_measurement_that_was_reused_says_so(make_record: Make, make_decision: Make) -> None:
-    text = decided(make_record(), make_decision(reused_from=2), CANDIDATE, 1.0)
+    text = landed(make_record(decision=make_decision(reused_from=2)))
     assert "Measured in step 2, not again." in text.body
 
 
@@ -139,8 +129,8 @@ def test_a_simulated_step_says_so_in_words_and_as_a_fact(
     make_record: Make, make_decision: Make
 ) -> None:
     for text in (
-        proposed(make_record(simulated=True)),
-        decided(make_record(simulated=True), make_decision(), CANDIDATE, 1.0),
+        candidate(make_record(simulated=True)),
+        landed(make_record(simulated=True, decision=make_decision())),
     ):
         assert "simulated" in text.body
         assert text.trailers["Skillopt-Simulated"] == "true"
@@ -148,7 +138,7 @@ def test_a_simulated_step_says_so_in_words_and_as_a_fact(
 
 def test_an_unknown_cost_is_not_zero(make_record: Make, make_decision: Make) -> None:
     usage = make_record().usage.model_copy(update={"cost_usd": None})
-    text = decided(make_record(usage=usage), make_decision(), CANDIDATE, 1.0)
+    text = landed(make_record(usage=usage, decision=make_decision()))
     assert text.trailers["Skillopt-Cost-Usd"] == "unknown"
 
 
@@ -179,8 +169,8 @@ def test_hostile_text_is_inert_in_every_message(
     make_record: Make, make_proposal: Make, make_edit: Make, make_decision: Make
 ) -> None:
     proposal = make_proposal(edits=(make_edit(content=ATTACK),), reasoning=ATTACK)
-    record, decision = make_record(proposal=proposal), make_decision(fixed=(ATTACK,))
-    for text in (proposed(record), decided(record, decision, CANDIDATE, 1.0)):
+    record = make_record(proposal=proposal, decision=make_decision(fixed=(ATTACK,)))
+    for text in (candidate(record), landed(record)):
         whole = wrapped(text)
         assert parse_trailers(whole) == text.trailers
         for acting in (
@@ -201,14 +191,14 @@ def test_no_text_can_forge_a_trailer(
     make_record: Make, make_proposal: Make, make_edit: Make, content: str, why: str
 ) -> None:
     edits = (make_edit(content=content, target=content),)
-    text = proposed(make_record(proposal=make_proposal(edits=edits, reasoning=why)))
+    text = candidate(make_record(proposal=make_proposal(edits=edits, reasoning=why)))
     assert parse_trailers(wrapped(text)) == text.trailers
     assert len(wrapped(text).split("\n")[0]) <= 72
 
 
 def test_many_names_are_counted_not_listed(make_record: Make, make_decision: Make) -> None:
     decision = make_decision(fixed=tuple(f"t{number}" for number in range(15)))
-    assert "t11 and 3 more. Broken" in decided(make_record(), decision, CANDIDATE, 1.0).body
+    assert "t11 and 3 more. Broken" in landed(make_record(decision=decision)).body
 
 
 Make = Callable[..., Any]
@@ -269,14 +259,14 @@ def ended_unchanged(make_end: Make, **changes: object) -> BoundaryRecord:
 
 
 def test_candidate_says_what_it_proposes(make_end: Make) -> None:
-    text = boundary_proposed(make_end(decision=None))
+    text = candidate(make_end(decision=None))
     assert text.subject == "End of epoch 2: Check twice. - Ask (at)ada."
     assert text.trailers["Skillopt-Action"] == "proposed"
     assert text.trailers["Skillopt-Skill-Sha256"] == AFTER
 
 
 def test_merge_has_scores_and_evidence(make_end: Make) -> None:
-    text = boundary_landed(make_end(), "f" * 40, 1.25)
+    text = landed(make_end(), "f" * 40)
     assert text.subject.startswith("Merge end of epoch 2 (0.500 → 0.750): Check twice.")
     assert "Compared on 2 training tasks: 1 improved, 1 persistent fail; 0.000 under" in text.body
     assert "For the optimizer: - Short rules work." in text.body
@@ -286,14 +276,14 @@ def test_merge_has_scores_and_evidence(make_end: Make) -> None:
 
 
 def test_revert_names_its_candidate(make_end: Make, make_decision: Make) -> None:
-    text = boundary_landed(make_end(decision=make_decision(action="reject")), "f" * 40, 1.25)
+    text = landed(make_end(decision=make_decision(action="reject")), "f" * 40)
     assert text.subject.startswith("Revert end of epoch 2")
     assert f"This reverts commit {'f' * 40}." in text.body
     assert text.trailers["Skillopt-Skill-Sha256"] == BEFORE
 
 
 def test_end_without_a_candidate_is_told_plainly(make_end: Make) -> None:
-    text = boundary_landed(ended_unchanged(make_end, slow_update=NO_SLOW), None, 1.25)
+    text = landed(ended_unchanged(make_end, slow_update=NO_SLOW), None)
     assert text.subject == "End of epoch 2: no new guidance, but notes for the optimizer"
     assert text.trailers["Skillopt-Action"] == "no_content"
     assert "Skillopt-Score-After" not in text.trailers
@@ -345,7 +335,7 @@ def test_refusals_are_in_the_message(make_end: Make) -> None:
         slow_update=NO_SLOW.model_copy(update=refused),
         meta_skill=NO_META.model_copy(update=refused),
     )
-    body = boundary_landed(end, None, 1.0).body
+    body = landed(end, None).body
     assert "Guidance refused: it holds a token" in body
     assert "Notes refused: it holds a token" in body
 
@@ -382,4 +372,4 @@ def test_verdict_without_a_decision(make_end: Make) -> None:
 
 def test_simulated_models_are_named(make_end: Make) -> None:
     assert boundary_title(make_end(simulated=True)).endswith("(simulated models)")
-    assert "simulated" in boundary_landed(make_end(simulated=True), "f" * 40, 1.0).body
+    assert "simulated" in landed(make_end(simulated=True), "f" * 40).body

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from run_views import landed
 
 from skillopt_ci.ledger.records import (
     ArmRecord,
@@ -23,7 +24,7 @@ from skillopt_ci.ledger.records import (
     account_records,
 )
 from skillopt_ci.model.types import Account, Usage
-from skillopt_ci.report.commits import decided, proposed
+from skillopt_ci.report.commits import candidate
 from skillopt_ci.report.terminal import log_row
 from skillopt_ci.report.words import (
     account_json,
@@ -223,7 +224,7 @@ def test_training_score_names_an_older_skill(
 ) -> None:
     proposal = make_proposal(skill_attempted=older)
     assert training_score(proposal) == "0.500 [0.09, 0.91] n=2" + more
-    assert commit in proposed(make_record(proposal=proposal, decision=None)).body
+    assert commit in candidate(make_record(proposal=proposal, decision=None)).body
 
 
 def test_the_older_skill_is_the_one_that_was_attempted(make_proposal: Make) -> None:
@@ -389,9 +390,9 @@ def test_commits_of_a_rewrite_read_like_those_of_edits(
     make_record: Make, make_proposal: Make, make_decision: Make
 ) -> None:
     record = make_record(proposal=make_proposal(**REWRITE, change_summary=("Add: ISO dates",)))
-    assert proposed(record).subject == "Step 3: Add: ISO dates"
-    assert "- Add: ISO dates\n" in proposed(record).body + "\n"
-    text = decided(record, make_decision(), "d" * 40, 1.0)
+    assert candidate(record).subject == "Step 3: Add: ISO dates"
+    assert "- Add: ISO dates\n" in candidate(record).body + "\n"
+    text = landed(record.model_copy(update={"decision": make_decision()}))
     assert text.subject == "Merge step 3 (0.500 → 0.750): Add: ISO dates"
     assert text.trailers["Skillopt-Edits"] == "2"
 

@@ -1,8 +1,11 @@
 """Runs as reports see them: a plain one, and strategies for any that a branch could hold."""
 
+from typing import Any
+
 from hostile import HOSTILE
 from hypothesis import strategies as st
 
+from skillopt_ci.git.history import CommitText
 from skillopt_ci.ledger.records import (
     BoundaryRecord,
     Decision,
@@ -25,8 +28,10 @@ from skillopt_ci.ledger.records import (
     TaskOutcome,
     UsageRecord,
 )
+from skillopt_ci.report import commits
 from skillopt_ci.report.view import RunView, StepPlace
 from skillopt_ci.rollout.types import Status
+from skillopt_ci.training.state import Event
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 REPOSITORY = "https://github.com/octo/skills"
@@ -294,3 +299,40 @@ def runs(draw: st.DrawFn) -> RunView:
         base=draw(st.sampled_from(["main", "a b/é"])),
         commit=SHA,
     )
+
+
+def told(
+    entry: HistoryEntry,
+    state: State,
+    record: StepRecord | BoundaryRecord | None = None,
+    candidate: str | None = None,
+    **facts: Any,
+) -> CommitText:
+    """The message of the commit that adds ``entry`` to the history."""
+    what = {"kind": entry.kind, "action": entry.action, "reason": entry.reason}
+    event = Event(**what, state=state, skill="", record=record, **facts)  # type: ignore[arg-type]
+    return commits.event(event, entry, None, candidate)
+
+
+def landed(
+    record: StepRecord | BoundaryRecord, candidate: str | None = "d" * 40, seconds: float = 1.0
+) -> CommitText:
+    """The message of the commit that records a step or an epoch's end with its verdict."""
+    step, decision = isinstance(record, StepRecord), record.decision
+    made = record.proposal if isinstance(record, StepRecord) else record
+    stays = decision is not None and decision.stays
+    one = HistoryEntry(
+        kind="step" if step else "slow_update",
+        step=record.step,
+        epoch=record.epoch,
+        action=record.action if decision is None else decision.action,  # type: ignore[union-attr]
+        score_before=None if decision is None else decision.score_before,
+        score_after=None if decision is None else decision.score_after,
+        tasks=0 if decision is None else decision.compared,
+        edits=record.proposal.change_count if isinstance(record, StepRecord) else 0,
+        skill_sha256=made.skill_after if stays else made.skill_before,
+        config_sha256=made.config_sha256,
+        usage=record.usage,
+        simulated=record.simulated,
+    )
+    return told(one, state(0.5, record.step), record, candidate, seconds=seconds)
