@@ -43,8 +43,7 @@ from skillopt_ci.redaction import Redact, can_be_hidden
 from skillopt_ci.rollout.computer_pool import ComputerPool, open_computer_pool
 from skillopt_ci.tasks.loading import load_splits
 from skillopt_ci.text import cost_text, plural
-from skillopt_ci.training import replies
-from skillopt_ci.training.replies import WireError, parse_ranking
+from skillopt_ci.training.replies import RANKING, WireError, parse_ranking
 
 #: Seconds that somebody who asks waits for an answer, a connection, a program's version.
 _LONGEST_CALL = 120.0
@@ -150,7 +149,7 @@ async def _ask(
         redact=redact,
     )
     async with opened as client:
-        request = ChatRequest(role, "doctor", _QUESTION, reply_schema=replies.ranking())
+        request = ChatRequest(role, "doctor", _QUESTION, reply_schema=RANKING)
         return await client.complete(request)
 
 

@@ -36,11 +36,11 @@ from skillopt_ci.model.types import Account, Accounts, Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.memory import all_steps
-from skillopt_ci.training.modes import update_mode
 from skillopt_ci.training.plan import plan_step, total_steps
 from skillopt_ci.training.rollout_stage import attempts_so_far
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Standing
+from skillopt_ci.training.update import update_mode
 
 #: English text; code and other languages have fewer characters a token.
 CHARACTERS_PER_TOKEN = 4

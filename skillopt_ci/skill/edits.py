@@ -4,7 +4,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, StringConstraints
 
 from skillopt_ci.skill.document import ended, line_ending
 from skillopt_ci.skill.regions import (
@@ -14,6 +16,20 @@ from skillopt_ci.skill.regions import (
     strip_markers,
     tail_start,
 )
+
+_LINE_BREAK = re.compile(r"\r\n?")
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def clean(text: str) -> str:
+    """Return ``text`` with plain line breaks and no control characters but these and tabs."""
+    return _UNPRINTABLE.sub("", _LINE_BREAK.sub("\n", text))
+
+
+_CLEANED = BeforeValidator(lambda text: clean(text) if isinstance(text, str) else text)
+#: What a model wrote: any text, and one that must say something.
+Text = Annotated[str, _CLEANED]
+Word = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), _CLEANED]
 
 Source = Literal["failure", "success"]
 #: Where an edit comes from: an analyst, or what was measured of the rule that it takes out.
@@ -29,9 +45,9 @@ class Edit:
     the model says back the edit; it informs ranking and people, nothing is weighted by it.
     """
 
-    op: str
-    target: str = ""
-    content: str = ""
+    op: Word
+    target: Text = ""
+    content: Text = ""
     source_type: Origin = "failure"
     support_count: int = 1
     merge_level: int = 0
@@ -82,8 +98,6 @@ class EditReport:
 Refuse = Callable[[str, str], str | None]
 
 _Outcome = tuple[str, EditStatus]
-
-_LINE_BREAK = re.compile(r"\r\n?")
 
 
 def permit(_before: str, _after: str) -> None:

@@ -1,9 +1,9 @@
-"""Aggregate: many analysts' patches become one, each kind by itself and then both together."""
+"""Aggregate and select: many analysts' patches become one, of which the best edits are taken."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic
+from typing import Generic, Literal
 
 from skillopt_ci.aio import map_ordered, siblings
 from skillopt_ci.config.config import Gradient
@@ -12,9 +12,17 @@ from skillopt_ci.progress import StageAdvanced, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.skill.edits import Source
 from skillopt_ci.training import replies
-from skillopt_ci.training.ask import Lost, ask, optimizer_request
-from skillopt_ci.training.modes import Desk, UpdateMode
-from skillopt_ci.training.replies import Item, Patch, Reflection, as_json, parse_merge
+from skillopt_ci.training.ask import Desk, Lost
+from skillopt_ci.training.replies import (
+    RANKING,
+    Item,
+    Patch,
+    Reflection,
+    as_json,
+    parse_merge,
+    parse_ranking,
+)
+from skillopt_ci.training.update import UpdateMode
 
 _FINAL = "merge_final"
 _PROMPT: Mapping[Source, str] = {"failure": "merge_failure", "success": "merge_success"}
@@ -126,15 +134,14 @@ class _Merger(Generic[Item]):
         desk, followed = self.desk, any(edit.note_ids for edit in edits)
         wishes = library.merged_wishes() if followed else ""
         user = library.joined(self.stable, wishes, *parts)
-        name, tokens = prompt + self.mode.prompt_suffix, self.mode.reply_tokens
-        schema = replies.merge(self.mode.payload.key, final=prompt == _FINAL, wishes=followed)
-        request = optimizer_request(desk.prompts, name, "merge", user, tokens, reply_schema=schema)
-        reply = await ask(
-            desk.client,
-            request,
+        reply = await desk.ask(
+            what,
+            user,
             lambda text: parse_merge(self.mode.payload, text, source),
-            what=what,
-            observer=desk.observer,
+            replies.merge(self.mode.payload, final=prompt == _FINAL, wishes=followed),
+            prompt=prompt + self.mode.prompt_suffix,
+            stage="merge",
+            tokens=self.mode.reply_tokens,
         )
         desk.observer(StageAdvanced("aggregate", what))
         return None if isinstance(reply, Lost) else _attributed(reply, edits)
@@ -160,3 +167,55 @@ def _all_edits(patches: Iterable[Patch[Item]]) -> tuple[Item, ...]:
 
 def _as_json(value: object) -> str:
     return fenced(json.dumps(value, ensure_ascii=False, indent=2), "json")
+
+
+# Select: of a patch with more edits than the budget allows, the model ranks the best.
+
+
+@dataclass(frozen=True, slots=True)
+class Selected(Generic[Item]):
+    """The edits that are to be applied, in that order.
+
+    ``how`` is ``untouched`` (all fitted the budget), ``ranked`` (chosen by the model) or
+    ``truncated`` (the first ones, for want of a usable ranking or of any budget).
+    """
+
+    patch: Patch[Item]
+    how: Literal["untouched", "ranked", "truncated"]
+
+
+async def select(
+    skill: str, patch: Patch[Item], budget: int | None, *, mode: UpdateMode[Item], desk: Desk
+) -> Selected[Item]:
+    """Choose at most ``budget`` edits (None: all); nobody is asked when all or none are taken."""
+    pool = patch.edits
+    if budget is None or len(pool) <= budget:
+        return Selected(patch, "untouched")
+    how: Literal["ranked", "truncated"] = "ranked"
+    ranking = None
+    if budget > 0:
+        desk.observer(StageStarted("select"))
+        user = library.joined(
+            library.meta_skill(desk.meta_skill),
+            library.current_skill(skill),
+            library.section(
+                f"{mode.noun.capitalize()} pool ({len(pool)} {mode.noun}s)",
+                mode.pool(pool),
+                f"Select at most {budget} {mode.noun}s.",
+            ),
+            library.ranked_wishes([n for n, edit in enumerate(pool) if edit.note_ids]),
+        )
+        ranking = await desk.ask(
+            "ranking",
+            user,
+            lambda text: parse_ranking(text, len(pool), budget),
+            RANKING,
+            prompt=f"ranking{mode.prompt_suffix}",
+            stage="ranking",
+        )
+    if ranking is None or isinstance(ranking, Lost):
+        how, edits, note = "truncated", pool[:budget], f"[fallback truncated {len(pool)}->{budget}]"
+    else:
+        edits = tuple(pool[index] for index in ranking.indices)
+        note = f"[optimizer-ranked: selected {len(edits)}/{len(pool)}] {ranking.reasoning}"
+    return Selected(Patch(edits, f"{patch.reasoning} {note}".strip()), how)

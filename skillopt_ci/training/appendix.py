@@ -5,6 +5,7 @@ gate as well, together with the step's edits and, where those are rejected, by t
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from skillopt_ci.config.config import Optimizer
@@ -15,12 +16,8 @@ from skillopt_ci.prompts import library
 from skillopt_ci.skill.edits import Source
 from skillopt_ci.skill.regions import merge_notes, notes_of, with_notes
 from skillopt_ci.text import plural
-from skillopt_ci.training import replies
-from skillopt_ci.training.ask import Lost, ask, optimizer_request
-from skillopt_ci.training.modes import Desk
-from skillopt_ci.training.replies import Reflection, RemindersShape, parse_as
-
-MAX_OUTPUT_TOKENS = 4_096
+from skillopt_ci.training.ask import Desk, Lost
+from skillopt_ci.training.replies import REMINDERS, Reflection, RemindersShape, parse_as
 
 
 def notes_from(optimizer: Optimizer) -> Collection[Source]:
@@ -84,22 +81,16 @@ async def _condensed(body: str, appendix: Sequence[str], desk: Desk) -> tuple[st
         library.current_skill(with_notes(body, ())),
         library.section(f"Reminders ({len(appendix)} total)", fenced(listed)),
     )
-    name = "appendix_consolidate"
-    reply = await ask(
-        desk.client,
-        optimizer_request(
-            desk.prompts, name, name, user, MAX_OUTPUT_TOKENS, reply_schema=replies.reminders()
-        ),
-        _parse,
-        what="condensing the notes",
-        observer=desk.observer,
+    reply = await desk.ask(
+        "condensing the notes",
+        user,
+        partial(parse_as, RemindersShape),
+        REMINDERS,
+        prompt="appendix_consolidate",
+        tokens=4_096,
     )
-    shorter = () if isinstance(reply, Lost) else merge_notes((), reply)
+    shorter = () if isinstance(reply, Lost) else merge_notes((), reply.appendix_notes)
     if not shorter or len(shorter) >= len(appendix):
         return ()
     refused = desk.refuse(with_notes(body, appendix), with_notes(body, shorter))
     return () if refused else shorter
-
-
-def _parse(text: str) -> tuple[str, ...]:
-    return parse_as(RemindersShape, text).appendix_notes

@@ -17,6 +17,7 @@ from skillopt_ci.model.types import (
 )
 from skillopt_ci.progress import Note, Observer
 from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.skill.edits import Refuse, permit
 from skillopt_ci.training.replies import WireError
 
 MAX_OUTPUT_TOKENS = 16_384
@@ -31,69 +32,62 @@ class Lost:
     error: SkilloptError
 
 
-def optimizer_request(
-    prompts: Prompts,
-    prompt: str,
-    stage: str,
-    user: str,
-    max_output_tokens: int = MAX_OUTPUT_TOKENS,
-    supplement: str = "",
-    reply_schema: ReplySchema | None = None,
-) -> ChatRequest:
-    """Return the request that puts ``user`` to the optimizer under the system prompt ``prompt``.
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """The optimizer at work in one step, and what it is told of earlier steps and epochs.
 
-    ``supplement`` names a prompt that is added to it. ``reply_schema`` is told to servers that hold
-    a reply to one.
+    ``guidance`` is what reviewers ask for, as a section of a prompt.
+    ``refuse`` is the guard: why a document may not follow another.
     """
-    system = "\n\n".join(prompts.text(name) for name in (prompt, supplement) if name)
-    messages = (Message("system", system), Message("user", user))
-    return ChatRequest(
-        Role.OPTIMIZER,
-        stage,
-        messages,
-        max_output_tokens=max_output_tokens,
-        reply_schema=reply_schema,
-    )
 
+    client: ChatClient
+    prompts: Prompts
+    observer: Observer
+    step_buffer: str = ""
+    meta_skill: str = ""
+    guidance: str = ""
+    refuse: Refuse = permit
 
-async def ask(
-    client: ChatClient,
-    request: ChatRequest,
-    parse: Callable[[str], Answer],
-    *,
-    what: str,
-    observer: Observer,
-) -> Answer | Lost:
-    """Return what ``parse`` makes of the reply to ``request``.
+    async def ask(
+        self,
+        what: str,
+        user: str,
+        parse: Callable[[str], Answer],
+        schema: ReplySchema | None = None,
+        *,
+        prompt: str,
+        supplement: str = "",
+        stage: str = "",
+        tokens: int = MAX_OUTPUT_TOKENS,
+        vital: bool = False,
+    ) -> Answer | Lost:
+        """Put ``user`` to the optimizer, and return what ``parse`` makes of the reply.
 
-    When it raises :class:`WireError` the model is shown its reply and the error, once. A second
-    bad reply, a refusal and a model that stays unavailable are noted, with ``what`` as the name of
-    the question, and come back as :class:`Lost`. A wrong setup and a used-up budget are raised.
-    """
-    try:
-        return await _parsed(client, request, parse)
-    except (WireError, ModelRefusal, ModelUnavailable) as error:
-        observer(Note(f"{what}: no usable answer. {error.message}", level="warning"))
-        return Lost(error)
+        The system prompts are ``prompt``, after which the ``stage`` is called if it has no other
+        name, and ``supplement``. ``schema`` is told to servers that hold a reply to one.
 
-
-async def ask_vital(
-    client: ChatClient,
-    request: ChatRequest,
-    parse: Callable[[str], Answer],
-    *,
-    what: str,
-    observer: Observer,
-) -> Answer | Lost:
-    """Ask a question that the whole step depends on: an unavailable model is raised, not noted.
-
-    Raises :class:`~skillopt_ci.model.types.ModelUnavailable`, so that an outage ends the step
-    before anything is recorded of it.
-    """
-    reply = await ask(client, request, parse, what=what, observer=observer)
-    if isinstance(reply, Lost) and isinstance(reply.error, ModelUnavailable):
-        raise reply.error
-    return reply
+        When ``parse`` raises :class:`WireError` the model is shown its reply and the error, once. A
+        second bad reply, a refusal and a model that stays unavailable are noted, with ``what`` as
+        the name of the question, and come back as :class:`Lost`. A wrong setup and a used-up budget
+        are raised. So is :class:`~skillopt_ci.model.types.ModelUnavailable` for a ``vital``
+        question: an outage ends the step before anything is recorded of it.
+        """
+        system = "\n\n".join(self.prompts.text(name) for name in (prompt, supplement) if name)
+        messages = (Message("system", system), Message("user", user))
+        request = ChatRequest(
+            Role.OPTIMIZER,
+            stage or prompt,
+            messages,
+            max_output_tokens=tokens,
+            reply_schema=schema,
+        )
+        try:
+            return await _parsed(self.client, request, parse)
+        except (WireError, ModelRefusal, ModelUnavailable) as error:
+            self.observer(Note(f"{what}: no usable answer. {error.message}", level="warning"))
+            if vital and isinstance(error, ModelUnavailable):
+                raise
+            return Lost(error)
 
 
 async def _parsed(

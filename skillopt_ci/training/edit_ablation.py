@@ -30,9 +30,9 @@ from skillopt_ci.rollout.runner import refuse_too_many_errors
 from skillopt_ci.skill.edits import Edit, apply_edits
 from skillopt_ci.stats import Belief, Effect, Observation, balanced_subsets, believe
 from skillopt_ci.text import plural
+from skillopt_ci.training.ask import Desk
 from skillopt_ci.training.measure import Scores, Tally, worth_in
 from skillopt_ci.training.memory import all_steps
-from skillopt_ci.training.modes import Desk
 from skillopt_ci.training.plan import StepPlan
 from skillopt_ci.training.replies import Patch
 from skillopt_ci.training.run_context import Bench, Run

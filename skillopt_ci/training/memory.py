@@ -1,11 +1,11 @@
 """What earlier steps left behind for this one: the step buffer, and skills measured already."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from skillopt_ci.ledger.records import (
+    BoundaryRecord,
     Decision,
     HistoryEntry,
     Measurement,
@@ -13,18 +13,14 @@ from skillopt_ci.ledger.records import (
     StepRecord,
 )
 from skillopt_ci.messages import fenced
+from skillopt_ci.prompts import library
 from skillopt_ci.skill.document import sha256
-from skillopt_ci.skill.edits import Edit
 from skillopt_ci.skill.regions import reading_sha256
 from skillopt_ci.training.measure import Tally, tallies
-from skillopt_ci.training.replies import FailurePattern, SkillCandidate, Suggestion
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Settled, Standing
 
 # Step buffer: what the steps of this epoch tried, told to the next analysts.
-
-#: A change that was tried: an edit, a suggestion, or a document by its title alone.
-Tried = Edit | Suggestion | SkillCandidate
 
 #: Characters of one value; what is remembered must not crowd out what is to be looked at.
 MAX_VALUE_CHARS = 600
@@ -35,63 +31,42 @@ _INTRODUCTION = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class BufferedStep:
-    """What one step leaves to the following ones.
+def render(steps: Iterable[StepRecord]) -> str:
+    """Return the text on ``steps`` for a prompt, the remembered part as data.
 
-    ``n_fail`` of ``n_total`` measured rollouts failed. For a rejected step the gate's scores are
-    those of the current skill (``score_before``) and of the candidate (``score_after``).
+    Steps that proposed nothing are left out; it is empty if there are no others.
     """
-
-    step: int
-    action: str
-    n_total: int
-    n_fail: int
-    patterns: tuple[FailurePattern, ...] = ()
-    score_before: float | None = None
-    score_after: float | None = None
-    rejected_edits: tuple[Tried, ...] = ()
+    blocks = [
+        _block(step, step.decision)
+        for step in steps
+        if step.decision and step.decision.action not in ("skip_no_patches", "skip_no_rewrite")
+    ]
+    return library.joined(_INTRODUCTION, fenced("\n\n".join(blocks))) if blocks else ""
 
 
-def render(steps: Sequence[BufferedStep]) -> str:
-    """Return the text on ``steps`` for a prompt, the remembered part as data; empty for none."""
-    if not steps:
-        return ""
-    blocks = "\n\n".join(_block(step) for step in steps)
-    return f"{_INTRODUCTION}\n\n{fenced(blocks)}"
+def _block(step: StepRecord, decision: Decision) -> str:
+    rollout, before, after = step.proposal.rollout, decision.score_before, decision.score_after
+    failed = sum(task.failed for task in rollout.tasks)
+    lines = [f"### Step {step.step} — {decision.action.upper()} ({failed}/{rollout.n} failed)"]
+    for pattern in step.proposal.patterns:
+        tasks = f", tasks: {', '.join(pattern.task_ids)}" if pattern.task_ids else ""
+        lines.append(f"- {_quoted(pattern.description)} (×{pattern.count}{tasks})")
+    tried = [] if step.merged else list(_tried(step.proposal))
+    if tried:
+        scores = "" if after is None else f" (score {before:.4g} → {after:.4g})"
+        lines.append(f"Rejected edits{scores}:")
+    return "\n".join([*lines, *(f"{number}. {told}" for number, told in enumerate(tried, start=1))])
 
 
-def _block(step: BufferedStep) -> str:
-    heading = f"### Step {step.step} — {step.action.upper()} ({step.n_fail}/{step.n_total} failed)"
-    return "\n".join([heading, *map(_pattern, step.patterns), *_rejected(step)])
-
-
-def _pattern(pattern: FailurePattern) -> str:
-    named = ": ".join(filter(None, (pattern.failure_type, pattern.description)))
-    tasks = f", tasks: {', '.join(pattern.task_ids)}" if pattern.task_ids else ""
-    return f"- {_quoted(named)} (×{pattern.count}{tasks})"
-
-
-def _rejected(step: BufferedStep) -> Iterable[str]:
-    if not step.rejected_edits:
-        return
-    scores = ""
-    if step.score_before is not None and step.score_after is not None:
-        scores = f" (score {step.score_before:.4g} → {step.score_after:.4g})"
-    yield f"Rejected edits{scores}:"
-    for number, tried in enumerate(step.rejected_edits, start=1):
-        yield f"{number}. {_told(tried)}"
-
-
-def _told(tried: Tried) -> str:
-    match tried:
-        case Edit():
-            target = f" target={_quoted(tried.target)} →" if tried.target else ""
-            return f"[{_word(tried.op)}]{target} {_quoted(tried.content)}"
-        case Suggestion():
-            return f"[{_word(tried.type)}] {_quoted(tried.title)} → {_quoted(tried.instruction)}"
-        case SkillCandidate():
-            return f"[new document] {_quoted(tried.title)}"
+def _tried(proposal: ProposalRecord) -> Iterator[str]:
+    """What was tried in vain: the edits, the suggestions, or the gist of the whole document."""
+    for edit in proposal.applied_edits:
+        target = f" target={_quoted(edit.target)} →" if edit.target else ""
+        yield f"[{_word(edit.op)}]{target} {_quoted(edit.content)}"
+    for told in proposal.suggestions:
+        yield f"[{_word(told.type)}] {_quoted(told.title)} → {_quoted(told.instruction)}"
+    if proposal.body_changed and proposal.mode == "full_rewrite_minibatch":
+        yield f"[new document] {_quoted('; '.join(proposal.change_summary))}"
 
 
 def _word(text: str) -> str:
@@ -112,38 +87,20 @@ _REMEMBERED_STEPS = 60
 
 def steps_of_epoch(run: Run, standing: Standing, epoch: int) -> tuple[StepRecord, ...]:
     """The evidence of the epoch's steps so far, read from the tree: it survives any restart."""
-    read = partial(run.ledger.read, standing.commit)
-    numbers = [one.step for one in standing.history if one.kind == "step" and one.epoch == epoch]
-    records = (run.folder.read_step(read, number) for number in numbers)
-    return tuple(record for record in records if record is not None)
+    steps = [one.step for one in standing.history if one.kind == "step" and one.epoch == epoch]
+    return _records(run, standing, steps)
 
 
 def all_steps(run: Run, standing: Standing) -> tuple[StepRecord, ...]:
     """The evidence of the latest steps that were decided under what counts today."""
+    steps = [one.step for one in standing.history if one.kind == "step"]
+    return _records(run, standing, steps[-_REMEMBERED_STEPS:])
+
+
+def _records(run: Run, standing: Standing, steps: Iterable[int]) -> tuple[StepRecord, ...]:
     read = partial(run.ledger.read, standing.commit)
-    numbers = [one.step for one in standing.history if one.kind == "step"][-_REMEMBERED_STEPS:]
-    records = (run.folder.read_step(read, number) for number in numbers)
+    records = (run.folder.read_step(read, step) for step in steps)
     return tuple(record for record in records if record is not None)
-
-
-def buffered(record: StepRecord) -> BufferedStep | None:
-    """What the optimizer is told of an earlier step; None if nothing was proposed."""
-    decision, proposal = record.decision, record.proposal
-    if decision is None or decision.action in ("skip_no_patches", "skip_no_rewrite"):
-        return None
-    return BufferedStep(
-        step=record.step,
-        action=decision.action,
-        n_total=proposal.rollout.n,
-        n_fail=sum(task.failed for task in proposal.rollout.tasks),
-        patterns=tuple(
-            FailurePattern("", pattern.description, pattern.count, pattern.task_ids)
-            for pattern in proposal.patterns
-        ),
-        score_before=decision.score_before,
-        score_after=decision.score_after,
-        rejected_edits=() if record.merged else tuple(_tried(proposal)),
-    )
 
 
 def meta_skill(run: Run, standing: Standing) -> str:
@@ -183,26 +140,15 @@ def past_tallies(run: Run, standing: Standing) -> list[dict[str, Tally]]:
 
 
 def _valid(run: Run, standing: Standing, entry: HistoryEntry) -> Decision | None:
-    decision = _decision(run, standing, entry)
+    """The decision that ``entry`` tells of, if its scores still compare."""
+    read, folder = partial(run.ledger.read, standing.commit), run.folder
+    record: StepRecord | BoundaryRecord | None = (
+        folder.read_boundary(read, entry.epoch)
+        if entry.kind == "slow_update"
+        else folder.read_step(read, entry.step)
+    )
+    decision = None if record is None else record.decision
+    if decision is not None and entry.kind == "notes":
+        decision = decision.notes
     same = decision is not None and decision.measured_under == run.measured_under
     return decision if same else None
-
-
-def _decision(run: Run, standing: Standing, entry: HistoryEntry) -> Decision | None:
-    read, folder = partial(run.ledger.read, standing.commit), run.folder
-    if entry.kind == "slow_update":
-        boundary = folder.read_boundary(read, entry.epoch)
-        return None if boundary is None else boundary.decision
-    step = folder.read_step(read, entry.step)
-    decision = None if step is None else step.decision
-    return decision.notes if decision is not None and entry.kind == "notes" else decision
-
-
-def _tried(proposal: ProposalRecord) -> Iterator[Tried]:
-    """What was tried in vain: the edits, the suggestions, or the gist of the whole document."""
-    for edit in proposal.applied_edits:
-        yield Edit(edit.op, edit.target, edit.content)
-    for told in proposal.suggestions:
-        yield Suggestion(told.type, told.title, told.instruction)
-    if proposal.body_changed and proposal.mode == "full_rewrite_minibatch":
-        yield SkillCandidate("", "; ".join(proposal.change_summary))

@@ -15,18 +15,16 @@ from typing import Literal, TypeVar
 from skillopt_ci.config.config import Config, Optimizer, Train
 from skillopt_ci.errors import ConfigError
 from skillopt_ci.ledger.records import LearningRateRecord, State
-from skillopt_ci.messages import fenced
 from skillopt_ci.progress import StageFinished, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.rollout.metrics import Aggregate
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training import replies
-from skillopt_ci.training.ask import Lost, ask_vital, optimizer_request
-from skillopt_ci.training.modes import Desk, UpdateMode
+from skillopt_ci.training.ask import Desk, Lost
+from skillopt_ci.training.replies import LEARNING_RATE, LearningRateShape, WireError, parse_as
 from skillopt_ci.training.replies import Item as replies_Item
-from skillopt_ci.training.replies import LearningRateShape, WireError, parse_as
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Settled
+from skillopt_ci.training.update import UpdateMode
 
 Item = TypeVar("Item")
 
@@ -221,13 +219,11 @@ async def decide_learning_rate(
         library.meta_skill(desk.meta_skill),
         library.current_skill(skill),
         _evidence(means, len(edits), mode.noun),
-        _proposed(edits, mode),
+        library.section(f"Proposed items ({len(edits)} total)", mode.pool(edits)),
         library.previous_steps(desk.step_buffer),
     )
-    name, schema = "lr_autonomous", replies.learning_rate()
-    request = optimizer_request(desk.prompts, name, name, user, reply_schema=schema)
-    reply = await ask_vital(
-        desk.client, request, _parse, what="learning rate", observer=desk.observer
+    reply = await desk.ask(
+        "learning rate", user, _parse, LEARNING_RATE, prompt="lr_autonomous", vital=True
     )
     record = _fallback(reply, len(edits)) if isinstance(reply, Lost) else _record(reply, len(edits))
     desk.observer(StageFinished("step size", str(record.learning_rate)))
@@ -249,11 +245,6 @@ def _evidence(means: Aggregate, count: int, noun: str) -> str:
         f"update_item_type: {noun}",
     )
     return library.section("Evidence", "\n".join(f"- {fact}" for fact in facts))
-
-
-def _proposed(edits: Sequence[replies_Item], mode: UpdateMode[replies_Item]) -> str:
-    lines = "\n".join(mode.pool_line(index, edit) for index, edit in enumerate(edits))
-    return library.section(f"Proposed items ({len(edits)} total)", fenced(lines))
 
 
 def _parse(text: str) -> _Choice:

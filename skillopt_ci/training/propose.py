@@ -1,24 +1,20 @@
 """The first half of a step: plan · rollout · reflect · aggregate · select · update."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
 from skillopt_ci.ledger.records import (
     EditRecord,
-    LearningRateRecord,
-    NotesRecord,
-    PatternRecord,
     ProposalRecord,
-    RaceRecord,
     RolloutRecord,
     SuggestionRecord,
     TaskOutcome,
     UsageRecord,
 )
-from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import Observer, StageFinished
+from skillopt_ci.redaction import redacted_values
 from skillopt_ci.rollout.metrics import aggregate as mean_of
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.diff import unified_diff
@@ -26,14 +22,14 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.edits import EditReport
 from skillopt_ci.skill.regions import with_notes
 from skillopt_ci.text import plural
-from skillopt_ci.training.aggregate import merge
+from skillopt_ci.training.aggregate import merge, select
 from skillopt_ci.training.appendix import take_notes
+from skillopt_ci.training.ask import Desk
 from skillopt_ci.training.baseline import all_solved
 from skillopt_ci.training.edit_ablation import pool_size, try_edits
 from skillopt_ci.training.guard import GuardContext, guard_context, refuse_document, without_secrets
-from skillopt_ci.training.memory import buffered, meta_skill, steps_of_epoch
+from skillopt_ci.training.memory import meta_skill, steps_of_epoch
 from skillopt_ci.training.memory import render as render_buffer
-from skillopt_ci.training.modes import Desk, Updated, UpdateMode, update_mode
 from skillopt_ci.training.plan import (
     Batch,
     StepPlan,
@@ -42,190 +38,12 @@ from skillopt_ci.training.plan import (
     edit_budget,
     lr_control,
 )
-from skillopt_ci.training.replies import Patch, Reflection, Suggestion
-from skillopt_ci.training.review_comments import ReviewerNote, note_records, render, unheard
-from skillopt_ci.training.rollout_stage import (
-    Learned,
-    WorkedBatch,
-    batch_record,
-    learn,
-    work_on,
-)
+from skillopt_ci.training.replies import Patch, Suggestion
+from skillopt_ci.training.review_comments import note_records, render, unheard
+from skillopt_ci.training.rollout_stage import WorkedBatch, batch_record, learn, work_on
 from skillopt_ci.training.run_context import Bench, Run
-from skillopt_ci.training.select import Selected, select
 from skillopt_ci.training.state import Standing
-from skillopt_ci.training.update import update
-
-# The record of how a candidate came about, from what the stages returned.
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What was left after merging, how much of it was allowed (and by whom), what was taken."""
-
-    merged: Patch[Any]
-    limit: int | None
-    learning_rate: LearningRateRecord | None
-    selected: Selected[Any]
-    race: RaceRecord | None = None
-
-    @property
-    def kept(self) -> tuple[int, ...] | None:
-        """The numbers (from 0) of the edits that go into the candidate; None means all."""
-        if self.race is None:
-            return None
-        return tuple(n for n, effect in enumerate(self.race.effects) if effect.kept)
-
-
-def proposal_record(
-    worked: Sequence[WorkedBatch],
-    choice: Choice,
-    updated: Updated,
-    notes: NotesRecord | None = None,
-    heard: Sequence[ReviewerNote] = (),
-    *,
-    mode: UpdateMode[Any],
-    before: str,
-    config_sha256: str,
-    usage: Mapping[str, Usage],
-) -> ProposalRecord:
-    """Return the evidence of a candidate that ``updated`` the text ``before``.
-
-    ``heard`` are the reviewers' notes that the analysts were given.
-    """
-    rollouts = [rollout for one in worked for rollout in one.rollouts]
-    reflections = [reflection for one in worked for reflection in one.reflections]
-    patch = choice.selected.patch
-    return ProposalRecord(
-        rollout=_rollout_record(rollouts),
-        batches=tuple(map(batch_record, worked)),
-        patterns=_pattern_records(reflections),
-        n_failure_patches=_patches(reflections, "failure"),
-        n_success_patches=_patches(reflections, "success"),
-        n_edits_merged=len(choice.merged.edits),
-        mode=mode.name,
-        edit_budget=choice.limit,
-        learning_rate=choice.learning_rate,
-        selection=choice.selected.how,
-        reasoning="\n\n".join(filter(None, (patch.reasoning, updated.reasoning))),
-        edits=tuple(
-            _edit_record(report, [note.id for note in heard]) for report in updated.reports
-        ),
-        suggestions=_suggestion_records(patch.edits),
-        change_summary=updated.change_summary,
-        notes=notes,
-        reviewer_notes=note_records(heard, _proposed_for(reflections), _taken_for(choice, updated)),
-        race=choice.race,
-        outcome=updated.outcome,
-        refused=updated.refused,
-        screened=tuple(reason for one in reflections for reason in one.refused),
-        diff=unified_diff(before, updated.skill),
-        skill_before=sha256(before),
-        skill_after=sha256(updated.skill),
-        config_sha256=config_sha256,
-        usage={stage: UsageRecord.of(one) for stage, one in usage.items()},
-    )
-
-
-def publishable(record: ProposalRecord, guard: GuardContext) -> ProposalRecord:
-    """Return the record without secrets: what the guard refused must not enter git beside it."""
-    if not guard.rules.secrets:
-        return record
-    return ProposalRecord.model_validate(_cleaned(record.model_dump(mode="json"), guard.keys))
-
-
-def _cleaned(value: object, keys: Sequence[str]) -> object:
-    match value:
-        case str():
-            return without_secrets(value, keys)
-        case list():
-            return [_cleaned(one, keys) for one in value]
-        case dict():
-            return {key: _cleaned(one, keys) for key, one in value.items()}
-    return value
-
-
-def _patches(reflections: Sequence[Reflection[Any]], source: str) -> int:
-    return sum(1 for one in reflections if one.source_type == source and one.patch.edits)
-
-
-def _pattern_records(reflections: Iterable[Reflection[Any]]) -> tuple[PatternRecord, ...]:
-    return tuple(
-        PatternRecord(
-            description=": ".join(filter(None, (seen.failure_type, seen.description))),
-            count=seen.count,
-            task_ids=seen.task_ids,
-        )
-        for reflection in reflections
-        for seen in reflection.failure_patterns
-    )
-
-
-def _rollout_record(rollouts: Sequence[Rollout]) -> RolloutRecord:
-    means = mean_of(rollouts)
-    return RolloutRecord(
-        hard=means.hard,
-        soft=means.soft,
-        n=means.n,
-        errors=means.errors,
-        tasks=tuple(
-            TaskOutcome(
-                id=one.task_id,
-                status=one.status,
-                hard=one.hard,
-                soft=one.soft,
-                reason=one.reason[:300],
-                task_type=one.task_type,
-                attempt=one.attempt,
-            )
-            for one in rollouts
-        ),
-    )
-
-
-def _proposed_for(reflections: Iterable[Reflection[Any]]) -> list[str]:
-    """The reviewers' notes that proposed edits follow, once for each edit."""
-    return [note for one in reflections for edit in one.patch.edits for note in edit.note_ids]
-
-
-def _taken_for(choice: Choice, updated: Updated) -> list[str]:
-    """The same for those edits that went into the candidate."""
-    if not updated.reports:
-        carried_out = updated.outcome == "updated" and not updated.refused
-        edits = choice.selected.patch.edits if carried_out else ()
-        return [note for edit in edits for note in edit.note_ids]
-    applied = (report.edit for report in updated.reports if report.status.applied)
-    return [note for edit in applied for note in edit.note_ids]
-
-
-def _edit_record(report: EditReport, heard: Sequence[str]) -> EditRecord:
-    edit = report.edit
-    return EditRecord(
-        op=edit.op,
-        target=edit.target,
-        content=edit.content,
-        source_type=edit.source_type,
-        support_count=edit.support_count,
-        status=report.status.value,
-        reason=report.reason,
-        note_ids=tuple(note for note in heard if note in edit.note_ids),
-    )
-
-
-def _suggestion_records(edits: Iterable[object]) -> tuple[SuggestionRecord, ...]:
-    return tuple(
-        SuggestionRecord(
-            type=edit.type,
-            title=edit.title,
-            instruction=edit.instruction,
-            motivation=edit.motivation,
-            priority_hint=edit.priority_hint,
-            source_type=edit.source_type,
-            support_count=edit.support_count,
-        )
-        for edit in edits
-        if isinstance(edit, Suggestion)
-    )
+from skillopt_ci.training.update import Updated, update, update_mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,18 +61,17 @@ async def propose(
     optimizer, skill = run.config.optimizer, standing.skill
     mode, guard = update_mode(optimizer), guard_context(run, standing)
     heard = unheard(run.notes, standing.state) if analyst_budget(optimizer) != 0 else ()
-    earlier = map(buffered, steps_of_epoch(run, standing, plan.epoch))
     desk = Desk(
         client=bench.client,
         prompts=run.prompts,
         observer=run.observer,
-        step_buffer=render_buffer([one for one in earlier if one is not None]),
+        step_buffer=render_buffer(steps_of_epoch(run, standing, plan.epoch)),
         meta_skill=meta_skill(run, standing),
         guidance=render(heard),
         refuse=partial(refuse_document, context=guard),
     )
 
-    async def learn_from(batch: Batch, observer: Observer) -> Learned:
+    async def learn_from(batch: Batch, observer: Observer) -> WorkedBatch:
         # what earlier steps learnt from is read once, not in every batch
         recalls = batch == plan.batches[0]
         at_work = replace(desk, observer=observer)
@@ -281,25 +98,98 @@ async def propose(
     count = plural(len(selected.patch.edits), mode.noun)
     run.observer(StageFinished("select", f"{count} {most}"))
     patch, race = await try_edits(run, standing, plan, selected.patch, bench, desk)
-    choice = Choice(merged, limit, rate, replace(selected, patch=patch), race)
-    updated = await update(skill, patch.edits, mode=mode, desk=desk, keep=choice.kept)
+    kept = None if race is None else [n for n, one in enumerate(race.effects) if one.kept]
+    updated = await update(skill, patch.edits, mode=mode, desk=desk, keep=kept)
     run.observer(StageFinished("update", _updated_text(updated)))
     threshold = optimizer.skill_aware_consolidate_threshold
     notes = await take_notes(skill, updated.skill, reflections, threshold, desk)
-    if notes is not None:
-        updated = replace(updated, skill=with_notes(updated.skill, notes.appendix))
-    record = proposal_record(
-        worked,
-        choice,
-        updated,
-        notes,
-        heard if reflections else (),
-        mode=mode,
-        before=skill,
+    after = updated.skill if notes is None else with_notes(updated.skill, notes.appendix)
+    batches = tuple(map(batch_record, worked))
+    proposed = _followed(edit for one in reflections for edit in one.patch.edits)
+    if not reflections:
+        heard = ()
+    record = ProposalRecord(
+        rollout=_rollout_record(rollouts),
+        batches=batches,
+        patterns=tuple(seen for one in reflections for seen in one.failure_patterns),
+        n_failure_patches=sum(one.n_failure_patches for one in batches),
+        n_success_patches=sum(one.n_success_patches for one in batches),
+        n_edits_merged=len(merged.edits),
+        mode=mode.name,
+        edit_budget=limit,
+        learning_rate=rate,
+        selection=selected.how,
+        reasoning="\n\n".join(filter(None, (patch.reasoning, updated.reasoning))),
+        edits=tuple(_edit_record(one, [note.id for note in heard]) for one in updated.reports),
+        suggestions=tuple(
+            SuggestionRecord.model_validate(edit, from_attributes=True)
+            for edit in patch.edits
+            if isinstance(edit, Suggestion)
+        ),
+        change_summary=updated.change_summary,
+        notes=notes,
+        reviewer_notes=note_records(heard, proposed, _followed(_taken(patch, updated))),
+        race=race,
+        outcome=updated.outcome,
+        refused=updated.refused,
+        screened=tuple(reason for one in reflections for reason in one.refused),
+        diff=unified_diff(skill, after),
+        skill_before=sha256(skill),
+        skill_after=sha256(after),
         config_sha256=run.config_sha256,
-        usage=bench.meter.usage_by_stage(),
+        usage={stage: UsageRecord.of(one) for stage, one in bench.meter.usage_by_stage().items()},
     )
-    return Proposal(updated.skill, publishable(record, guard))
+    return Proposal(after, publishable(record, guard))
+
+
+def publishable(record: ProposalRecord, guard: GuardContext) -> ProposalRecord:
+    """Return the record without secrets: what the guard refused must not enter git beside it."""
+    if not guard.rules.secrets:
+        return record
+    clean = partial(without_secrets, keys=guard.keys)
+    return ProposalRecord.model_validate(redacted_values(record.model_dump(mode="json"), clean))
+
+
+def _rollout_record(rollouts: Sequence[Rollout]) -> RolloutRecord:
+    tasks = (
+        TaskOutcome(
+            id=one.task_id,
+            status=one.status,
+            hard=one.hard,
+            soft=one.soft,
+            reason=one.reason[:300],
+            task_type=one.task_type,
+            attempt=one.attempt,
+        )
+        for one in rollouts
+    )
+    return RolloutRecord(**asdict(mean_of(rollouts)), tasks=tuple(tasks))
+
+
+def _followed(edits: Iterable[Any]) -> list[str]:
+    """The reviewers' notes that edits follow, once for each edit."""
+    return [note for edit in edits for note in edit.note_ids]
+
+
+def _taken(patch: Patch[Any], updated: Updated) -> Sequence[Any]:
+    """The edits that went into the candidate."""
+    if updated.reports:
+        return [report.edit for report in updated.reports if report.status.applied]
+    return patch.edits if updated.outcome == "updated" and not updated.refused else ()
+
+
+def _edit_record(report: EditReport, heard: Sequence[str]) -> EditRecord:
+    edit = report.edit
+    return EditRecord(
+        op=edit.op,
+        target=edit.target,
+        content=edit.content,
+        source_type=edit.source_type,
+        support_count=edit.support_count,
+        status=report.status.value,
+        reason=report.reason,
+        note_ids=tuple(note for note in heard if note in edit.note_ids),
+    )
 
 
 def _updated_text(updated: Updated) -> str:

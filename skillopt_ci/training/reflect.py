@@ -22,16 +22,9 @@ from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural
 from skillopt_ci.training import replies
-from skillopt_ci.training.ask import Lost, ask, optimizer_request
-from skillopt_ci.training.modes import Desk, UpdateMode
-from skillopt_ci.training.replies import (
-    Item,
-    Patch,
-    Reflection,
-    WireError,
-    parse_analyst,
-    whole_number,
-)
+from skillopt_ci.training.ask import Desk, Lost
+from skillopt_ci.training.replies import Item, Patch, Reflection, WireError, parse_analyst
+from skillopt_ci.training.update import UpdateMode
 
 # Minibatches: the trajectories that one analyst reads together.
 
@@ -325,19 +318,17 @@ class _Analysts(Generic[Item]):
     notes_from: Collection[Source]
 
     async def read(self, minibatch: Minibatch) -> Reflection[Item] | Lost:
-        source, size, desk = minibatch.source_type, len(minibatch.rollouts), self.desk
-        user = library.joined(self._opening(), self._trajectories(minibatch))
-        prompt, tokens = _PROMPT[source] + self.mode.prompt_suffix, self.mode.reply_tokens
-        notes = source in self.notes_from
-        supplement = f"{_PROMPT[source]}_skill_aware" if notes else ""
-        key = self.mode.payload.key
-        schema = replies.analyst(key, source, notes=notes, wishes=bool(desk.guidance))
-        reply = await ask(
-            desk.client,
-            optimizer_request(desk.prompts, prompt, "analyst", user, tokens, supplement, schema),
-            lambda text: parse_analyst(self.mode.payload, text, source, size, notes=notes),
-            what=minibatch.name,
-            observer=desk.observer,
+        source, mode, desk = minibatch.source_type, self.mode, self.desk
+        notes, size = source in self.notes_from, len(minibatch.rollouts)
+        reply = await desk.ask(
+            minibatch.name,
+            library.joined(self._opening(), self._trajectories(minibatch)),
+            lambda text: parse_analyst(mode.payload, text, source, size, notes=notes),
+            replies.analyst(mode.payload, source, notes=notes, wishes=bool(desk.guidance)),
+            prompt=_PROMPT[source] + mode.prompt_suffix,
+            supplement=f"{_PROMPT[source]}_skill_aware" if notes else "",
+            stage="analyst",
+            tokens=mode.reply_tokens,
         )
         result = reply if isinstance(reply, Lost) else reflection_of(reply, minibatch, self.budget)
         desk.observer(StageAdvanced("reflect", _reflect_told(minibatch, result, self.mode.noun)))
@@ -378,7 +369,9 @@ def reflection_of(
         reply,
         patch=Patch(edits, reply.patch.reasoning),
         task_ids=ids,
-        failure_patterns=tuple(replace(one, task_ids=ids) for one in reply.failure_patterns),
+        failure_patterns=tuple(
+            one.model_copy(update={"task_ids": ids}) for one in reply.failure_patterns
+        ),
     )
 
 
@@ -457,7 +450,7 @@ def _reflection(
     source: Source = "success" if patch.get("source_type") == "success" else "failure"
     seen = tuple(one for one in shown if one.succeeded == (source == "success"))
     name = f"patch {number} of the environment"
-    stated = whole_number(patch.get("batch_size")) or len(seen)
+    stated = replies.whole_number(patch.get("batch_size")) or len(seen)
     size = max(1, min(stated, len(seen)))
     try:
         reply = parse_analyst(

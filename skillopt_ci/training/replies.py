@@ -6,9 +6,9 @@ its one retry. In a reply that can be used, single unusable edits are dropped.
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Generic, TypeVar, get_args
 
 from pydantic import (
@@ -16,14 +16,16 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
-    StringConstraints,
+    TypeAdapter,
     ValidationError,
-    model_validator,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
 )
 
 from skillopt_ci.errors import SkilloptError
+from skillopt_ci.ledger.records import PatternRecord
 from skillopt_ci.model.types import ReplySchema
-from skillopt_ci.skill.edits import Edit, Source
+from skillopt_ci.skill.edits import Edit, Source, Word, clean
 from skillopt_ci.skill.regions import unprotected
 
 # The JSON object in a model's reply, found in spite of fences, prose and slips.
@@ -143,15 +145,8 @@ def _repaired(span: str) -> object:
 #: No count in a reply means more than this.
 MAX_COUNT = 100_000
 
-_LINE_BREAK = re.compile(r"\r\n?")
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _WHOLE_NUMBER = re.compile(r"\s*\+?(\d{1,9})(?:\.0*)?\s*", re.ASCII)
-_PYDANTIC_WORDS = re.compile(r"^Value error, | or instance of \w+$")
-
-
-def clean(text: str) -> str:
-    """Return ``text`` with plain line breaks and no control characters but these and tabs."""
-    return _UNPRINTABLE.sub("", _LINE_BREAK.sub("\n", text))
+_DICTIONARY = re.compile(r"(?:valid )?dictionary(?: or an instance of \w+)?$")
 
 
 def whole_number(value: object) -> int | None:
@@ -167,10 +162,6 @@ def whole_number(value: object) -> int | None:
 def _count(value: object) -> int | None:
     number = whole_number(value)
     return None if number is None else min(number, MAX_COUNT)
-
-
-def _cleaned(value: object) -> object:
-    return clean(value) if isinstance(value, str) else value
 
 
 def _text_or_nothing(value: object) -> str:
@@ -203,16 +194,7 @@ def _list_or_nothing(value: object) -> list[object]:
     return value[:MAX_ENTRIES] if isinstance(value, list) else []
 
 
-def _source(value: object) -> object:
-    return value if value in get_args(Source) else None
-
-
-_Count = Annotated[int | None, BeforeValidator(_count)]
-_Text = Annotated[str, BeforeValidator(_cleaned)]
-_Word = Annotated[
-    str, StringConstraints(strip_whitespace=True, min_length=1), BeforeValidator(_cleaned)
-]
-_Document = Annotated[_Word, AfterValidator(_with_a_body)]
+_Document = Annotated[Word, AfterValidator(_with_a_body)]
 _Note = Annotated[str, BeforeValidator(_text_or_nothing)]
 _Notes = Annotated[tuple[str, ...], BeforeValidator(_notes)]
 _Reminders = Annotated[tuple[str, ...], BeforeValidator(_reminders)]
@@ -223,47 +205,6 @@ class Shape(BaseModel):
     """A JSON object in a reply; keys that nobody asked for are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class _ItemShape(Shape):
-    """What every kind of proposed edit may say of its provenance."""
-
-    support_count: _Count = None
-    source_type: Annotated[Source | None, BeforeValidator(_source)] = None
-    merge_level: _Count = None
-    note_ids: _Notes = ()
-
-
-class _EditShape(_ItemShape):
-    """One proposed edit; an absent ``content`` is no licence to delete the target."""
-
-    op: _Word
-    target: _Text | None = None
-    content: _Text | None = None
-
-    @model_validator(mode="after")
-    def _says_what_to_write(self) -> "_EditShape":
-        if self.content is None and self.op != "delete":
-            raise ValueError("`content` is missing")
-        return self
-
-
-class _SuggestionShape(_ItemShape):
-    """One suggestion; what it is about must be said, the rest may be missing."""
-
-    type: _Note = ""
-    title: _Note = ""
-    motivation: _Note = ""
-    instruction: _Word
-    priority_hint: _Note = ""
-
-
-class _CandidateShape(_ItemShape):
-    """One whole document."""
-
-    title: _Note = ""
-    change_summary: _Notes = ()
-    new_skill: _Document
 
 
 class RewriteShape(Shape):
@@ -283,24 +224,10 @@ class LearningRateShape(Shape):
     risk_notes: _Notes = ()
 
 
-class _FailureShape(Shape):
-    failure_type: _Note = ""
-    description: _Note = ""
-    count: _Count = None
-
-
-class _PatchShape(Shape):
-    """The proposal itself; its entries stand under a key that depends on the update mode."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-
-    reasoning: _Note = ""
-
-
 class _ReplyShape(Shape):
-    """An analyst's or merger's reply."""
+    """An analyst's or merger's reply; the key of the proposed edits depends on the update mode."""
 
-    patch: _PatchShape
+    patch: dict[str, object]
     failure_summary: _Entries = []
     success_patterns: _Entries = []
     appendix_notes: _Reminders = ()
@@ -337,7 +264,7 @@ def _explained(error: ValidationError) -> str:
     """The first fault, with the key that has it."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     key = ".".join(str(part) for part in first["loc"])
-    message = _PYDANTIC_WORDS.sub("", first["msg"]).replace("valid dictionary", "JSON object")
+    message = _DICTIONARY.sub("JSON object", first["msg"].removeprefix("Value error, "))
     return f"`{key}`: {message}" if key else message
 
 
@@ -352,11 +279,11 @@ class Suggestion:
     every edit, ``note_ids`` names the reviewers' notes that it follows.
     """
 
-    type: str
-    title: str
-    instruction: str
-    motivation: str = ""
-    priority_hint: str = ""
+    type: _Note
+    title: _Note
+    instruction: Word
+    motivation: _Note = ""
+    priority_hint: _Note = ""
     source_type: Source = "failure"
     support_count: int = 1
     merge_level: int = 0
@@ -367,9 +294,9 @@ class Suggestion:
 class SkillCandidate:
     """A whole document that is to replace the skill, and what is new in it."""
 
-    new_skill: str
-    title: str = ""
-    change_summary: tuple[str, ...] = ()
+    new_skill: _Document
+    title: _Note = ""
+    change_summary: _Notes = ()
     source_type: Source = "failure"
     support_count: int = 1
     merge_level: int = 0
@@ -384,16 +311,6 @@ def as_json(edit: Edit | Suggestion | SkillCandidate) -> dict[str, object]:
     """How a proposed edit is shown to the optimizer."""
     told = asdict(edit)
     return told if edit.note_ids else {key: told[key] for key in told if key != "note_ids"}
-
-
-@dataclass(frozen=True, slots=True)
-class FailurePattern:
-    """A kind of failure that an analyst saw in a minibatch, and the tasks of that minibatch."""
-
-    failure_type: str
-    description: str
-    count: int
-    task_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,7 +334,7 @@ class Reflection(Generic[Item]):
     patch: Patch[Item]
     task_ids: tuple[str, ...]
     batch_size: int
-    failure_patterns: tuple[FailurePattern, ...] = ()
+    failure_patterns: tuple[PatternRecord, ...] = ()
     success_patterns: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
@@ -425,38 +342,72 @@ class Reflection(Generic[Item]):
 
 # Payloads: how the edits of each update mode are spelt in the optimizer's replies.
 
+_Schema = Mapping[str, object]
+
+_TEXT: _Schema = {"type": "string"}
+_COUNT: _Schema = {"type": "integer"}
+
+
+def _list(items: _Schema) -> _Schema:
+    return {"type": "array", "items": items}
+
+
+_TEXTS = _list(_TEXT)
+
 
 @dataclass(frozen=True, slots=True)
 class Payload(Generic[Item]):
-    """A list under ``key`` whose entries have a ``shape`` and become items."""
+    """A list under ``key`` whose entries are items; ``schema`` is what these say of themselves."""
 
     key: str
-    shape: type[_ItemShape]
-    item: Callable[..., Item]
+    item: TypeAdapter[Item] = field(repr=False)
+    schema: Mapping[str, _Schema]
 
     def read(self, entry: object, source: Source, default_support: int, most: int) -> Item:
         """Return the item; support is within 1 and ``most``. Raises pydantic's error."""
-        shape = self.shape.model_validate(entry)
-        support = max(1, min(shape.support_count or default_support, most))
-        stated: dict[str, Any] = {key: value for key, value in shape if value is not None}
-        return self.item(
-            **stated
-            | {
-                "source_type": shape.source_type or source,
-                "support_count": support,
-                "merge_level": shape.merge_level or 0,
-                "note_ids": shape.note_ids,
+        if isinstance(entry, dict):
+            stated, support = entry.get("source_type"), _count(entry.get("support_count"))
+            entry = {
+                "type": "",  # a suggestion need not say more than its instruction
+                "title": "",
+                **entry,
+                "source_type": stated if stated in get_args(Source) else source,
+                "support_count": max(1, min(support or default_support, most)),
+                "merge_level": _count(entry.get("merge_level")) or 0,
+                "note_ids": _notes(entry.get("note_ids")),
             }
-        )
+        return self.item.validate_python(entry)
 
 
-def _edit(target: str = "", content: str = "", **stated: Any) -> Edit:
-    return Edit(target=target, content=content, **stated)
+def _edit(entry: object, read: ValidatorFunctionWrapHandler) -> Edit:
+    """An absent ``content`` is no licence to delete the target."""
+    if isinstance(entry, dict):
+        entry = {key: value for key, value in entry.items() if key == "op" or value is not None}
+    edit: Edit = read(entry)
+    if edit.op != "delete" and isinstance(entry, dict) and "content" not in entry:
+        raise ValueError("`content` is missing")
+    return edit
 
 
-EDITS = Payload("edits", _EditShape, _edit)
-SUGGESTIONS = Payload("revise_suggestions", _SuggestionShape, Suggestion)
-CANDIDATES = Payload("skill_candidates", _CandidateShape, SkillCandidate)
+_OPERATIONS: _Schema = {
+    "type": "string",
+    "enum": ["append", "insert_after", "replace", "delete"],
+}
+EDITS = Payload(
+    "edits",
+    TypeAdapter[Edit](Annotated[Edit, WrapValidator(_edit)]),
+    {"op": _OPERATIONS, "target": _TEXT, "content": _TEXT},
+)
+SUGGESTIONS = Payload(
+    "revise_suggestions",
+    TypeAdapter(Suggestion),
+    dict.fromkeys(("type", "title", "motivation", "instruction", "priority_hint"), _TEXT),
+)
+CANDIDATES = Payload(
+    "skill_candidates",
+    TypeAdapter(SkillCandidate),
+    {"title": _TEXT, "change_summary": _TEXTS, "new_skill": _TEXT},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,21 +428,22 @@ def parse_analyst(
     :class:`WireError`.
     """
     reply = _reply(text, payload.key, carries_notes=notes)
-    failures = map(_FailureShape.model_validate, filter(_is_object, reply.failure_summary))
-    successes = (clean(one).strip() for one in reply.success_patterns if isinstance(one, str))
+    patterns = (_pattern(one, shown) for one in reply.failure_summary if isinstance(one, dict))
     return Reflection(
         source_type=source,
-        patch=_patch(payload, reply, source, default_support=shown, max_support=shown),
+        patch=_patch(payload, reply.patch, source, default_support=shown, max_support=shown),
         task_ids=(),
         batch_size=shown,
-        failure_patterns=tuple(
-            FailurePattern(one.failure_type, one.description, min(one.count or 1, shown))
-            for one in failures
-            if one.failure_type or one.description
-        ),
-        success_patterns=tuple(filter(None, successes)),
+        failure_patterns=tuple(one for one in patterns if one.description),
+        success_patterns=tuple(filter(None, map(_text_or_nothing, reply.success_patterns))),
         notes=reply.appendix_notes if notes else (),
     )
+
+
+def _pattern(entry: Mapping[str, object], shown: int) -> PatternRecord:
+    named = (_text_or_nothing(entry.get(key)) for key in ("failure_type", "description"))
+    count = min(_count(entry.get("count")) or 1, shown)
+    return PatternRecord(description=": ".join(filter(None, named)), count=count)
 
 
 def parse_merge(payload: Payload[Item], text: str, source: Source = "failure") -> Patch[Item]:
@@ -499,8 +451,8 @@ def parse_merge(payload: Payload[Item], text: str, source: Source = "failure") -
 
     Raises :class:`WireError`.
     """
-    reply = _reply(text, payload.key)
-    return _patch(payload, reply, source, default_support=1, max_support=MAX_COUNT)
+    patch = _reply(text, payload.key).patch
+    return _patch(payload, patch, source, default_support=1, max_support=MAX_COUNT)
 
 
 def parse_ranking(text: str, pool_size: int, limit: int) -> Ranking:
@@ -520,10 +472,6 @@ def parse_ranking(text: str, pool_size: int, limit: int) -> Ranking:
     return Ranking(tuple(chosen)[:limit], reply.reasoning)
 
 
-def _is_object(value: object) -> bool:
-    return isinstance(value, dict)
-
-
 def _reply(text: str, key: str, *, carries_notes: bool = False) -> _ReplyShape:
     """Read a reply whose edits may stand at the top or under ``patch``."""
     reply = extract_json(text)
@@ -536,16 +484,16 @@ def _reply(text: str, key: str, *, carries_notes: bool = False) -> _ReplyShape:
 
 def _patch(
     payload: Payload[Item],
-    reply: _ReplyShape,
+    patch: Mapping[str, object],
     source: Source,
     *,
     default_support: int,
     max_support: int,
 ) -> Patch[Item]:
-    key, extra = payload.key, reply.patch.model_extra or {}
-    entries = extra.get(key)
+    key = payload.key
+    entries = patch.get(key)
     if not isinstance(entries, list):
-        complaint = "Input should be a valid list" if key in extra else "Field required"
+        complaint = "Input should be a valid list" if key in patch else "Field required"
         raise WireError(f"{_WRONG_SHAPE}: `patch.{key}`: {complaint}.")
     if len(entries) > MAX_ENTRIES:
         raise WireError(f"`{key}` has {len(entries)} entries: expected at most {MAX_ENTRIES}.")
@@ -558,73 +506,10 @@ def _patch(
             faults.append(error)
     if faults and not items:
         raise WireError(f"No entry of `{key}` can be used; the first: {_explained(faults[0])}.")
-    return Patch(tuple(items), reply.patch.reasoning)
+    return Patch(tuple(items), _text_or_nothing(patch.get("reasoning")))
 
 
 # The shapes of the optimizer's replies as JSON Schemas, for servers that hold a reply to one.
-
-_Schema = Mapping[str, object]
-
-_TEXT: _Schema = {"type": "string"}
-_COUNT: _Schema = {"type": "integer"}
-
-
-def analyst(key: str, source: Source, *, notes: bool, wishes: bool) -> ReplySchema:
-    """An analyst's reply, whose proposal has entries under ``key``.
-
-    With ``notes`` there are reminders in it; with ``wishes`` entries name the notes they follow.
-    """
-    seen = (
-        {"failure_summary": _list(_object(failure_type=_TEXT, count=_COUNT, description=_TEXT))}
-        if source == "failure"
-        else {"success_patterns": _list(_TEXT)}
-    )
-    entry = _object(**_ENTRIES[key], support_count=_COUNT, **_followed(wishes))
-    patch = _object(reasoning=_TEXT, **{key: _list(entry)})
-    reminders = {"appendix_notes": _list(_TEXT)} if notes else {}
-    return ReplySchema("analysis", _object(batch_size=_COUNT, **seen, patch=patch, **reminders))
-
-
-def merge(key: str, *, final: bool, wishes: bool) -> ReplySchema:
-    """A merged patch with entries under ``key``; in the ``final`` one they know their level."""
-    level = {"merge_level": _COUNT} if final else {}
-    origin = {"type": "string", "enum": ["failure", "success"]}
-    entry = _object(
-        **_ENTRIES[key], support_count=_COUNT, source_type=origin, **level, **_followed(wishes)
-    )
-    return ReplySchema("merged_patch", _object(reasoning=_TEXT, **{key: _list(entry)}))
-
-
-def ranking() -> ReplySchema:
-    """A choice among numbered edits."""
-    return ReplySchema("ranking", _object(reasoning=_TEXT, selected_indices=_list(_COUNT)))
-
-
-def learning_rate() -> ReplySchema:
-    """The number of changes to apply."""
-    shape = _object(
-        reasoning=_TEXT,
-        learning_rate=_COUNT,
-        confidence={"type": "string", "enum": ["low", "medium", "high"]},
-        risk_notes=_list(_TEXT),
-    )
-    return ReplySchema("step_size", shape)
-
-
-def rewrite() -> ReplySchema:
-    """A rewritten document."""
-    shape = _object(reasoning=_TEXT, change_summary=_list(_TEXT), new_skill=_TEXT)
-    return ReplySchema("rewritten_skill", shape)
-
-
-def reminders() -> ReplySchema:
-    """A condensed appendix."""
-    return ReplySchema("reminders", _object(appendix_notes=_list(_TEXT)))
-
-
-def written(stage: str) -> ReplySchema:
-    """The text that ``stage`` (``slow_update`` or ``meta_skill``) writes at an epoch's end."""
-    return ReplySchema(stage, _object(**{"reasoning": _TEXT, f"{stage}_content": _TEXT}))
 
 
 def _object(**properties: _Schema) -> _Schema:
@@ -637,31 +522,54 @@ def _object(**properties: _Schema) -> _Schema:
     }
 
 
-def _list(items: _Schema) -> _Schema:
-    return {"type": "array", "items": items}
-
-
-def _followed(wishes: bool) -> Mapping[str, _Schema]:
-    return {"note_ids": _list(_TEXT)} if wishes else {}
-
-
-_OPERATIONS: _Schema = {
-    "type": "string",
-    "enum": ["append", "insert_after", "replace", "delete"],
+RANKING = ReplySchema("ranking", _object(reasoning=_TEXT, selected_indices=_list(_COUNT)))
+LEARNING_RATE = ReplySchema(
+    "step_size",
+    _object(
+        reasoning=_TEXT,
+        learning_rate=_COUNT,
+        confidence={"type": "string", "enum": ["low", "medium", "high"]},
+        risk_notes=_TEXTS,
+    ),
+)
+REWRITE = ReplySchema(
+    "rewritten_skill", _object(reasoning=_TEXT, change_summary=_TEXTS, new_skill=_TEXT)
+)
+REMINDERS = ReplySchema("reminders", _object(appendix_notes=_TEXTS))
+#: What stages write at an epoch's end.
+WRITTEN = {
+    stage: ReplySchema(stage, _object(**{"reasoning": _TEXT, f"{stage}_content": _TEXT}))
+    for stage in ("slow_update", "meta_skill")
 }
-#: By the key under which they stand: what entries say of themselves.
-_ENTRIES: Mapping[str, Mapping[str, _Schema]] = {
-    "edits": {"op": _OPERATIONS, "target": _TEXT, "content": _TEXT},
-    "revise_suggestions": {
-        "type": _TEXT,
-        "title": _TEXT,
-        "motivation": _TEXT,
-        "instruction": _TEXT,
-        "priority_hint": _TEXT,
-    },
-    "skill_candidates": {
-        "title": _TEXT,
-        "change_summary": _list(_TEXT),
-        "new_skill": _TEXT,
-    },
-}
+
+
+def analyst(payload: Payload[Any], source: Source, *, notes: bool, wishes: bool) -> ReplySchema:
+    """An analyst's reply.
+
+    With ``notes`` there are reminders in it; with ``wishes`` entries name the notes they follow.
+    """
+    seen = (
+        {"failure_summary": _list(_object(failure_type=_TEXT, count=_COUNT, description=_TEXT))}
+        if source == "failure"
+        else {"success_patterns": _TEXTS}
+    )
+    patch = _object(reasoning=_TEXT, **_entries(payload, {}, wishes=wishes))
+    reminders = {"appendix_notes": _TEXTS} if notes else {}
+    return ReplySchema("analysis", _object(batch_size=_COUNT, **seen, patch=patch, **reminders))
+
+
+def merge(payload: Payload[Any], *, final: bool, wishes: bool) -> ReplySchema:
+    """A merged patch; in the ``final`` one entries know their level."""
+    more: dict[str, _Schema] = {"source_type": {"type": "string", "enum": ["failure", "success"]}}
+    if final:
+        more["merge_level"] = _COUNT
+    patch = _object(reasoning=_TEXT, **_entries(payload, more, wishes=wishes))
+    return ReplySchema("merged_patch", patch)
+
+
+def _entries(
+    payload: Payload[Any], more: Mapping[str, _Schema], *, wishes: bool
+) -> dict[str, _Schema]:
+    followed = {"note_ids": _TEXTS} if wishes else {}
+    entry = _object(**payload.schema, support_count=_COUNT, **more, **followed)
+    return {payload.key: _list(entry)}

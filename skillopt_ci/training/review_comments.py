@@ -1,9 +1,9 @@
 """Reviewers' notes: what people said about the skill, handed to one step's analysts as guidance."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -23,12 +23,14 @@ _RECORDED_CHARACTERS = 1_000
 class ReviewerNote:
     """What a person said in review; ``text`` is untrusted. Notes on no line have no ``path``."""
 
-    id: str
-    author: str
-    text: str
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid", strict=True)
+
+    id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$")]
+    author: Annotated[str, Field(max_length=100)]
+    text: Annotated[str, Field(max_length=1_000_000)]
     path: str = ""
-    line: int | None = None
-    url: str = ""
+    line: Annotated[int | None, Field(ge=1)] = None
+    url: Annotated[str, Field(max_length=2_000)] = ""
 
 
 def unheard(notes: Iterable[ReviewerNote], state: State | None) -> tuple[ReviewerNote, ...]:
@@ -48,12 +50,7 @@ def note_records(
     """What is remembered of notes, when edits ``proposed`` and ``taken`` name these ids."""
     return tuple(
         ReviewerNoteRecord(
-            id=note.id,
-            author=note.author,
-            text=note.text[:_RECORDED_CHARACTERS],
-            path=note.path,
-            line=note.line,
-            url=note.url,
+            **asdict(replace(note, text=note.text[:_RECORDED_CHARACTERS])),
             proposed=proposed.count(note.id),
             taken=taken.count(note.id),
         )
@@ -73,28 +70,16 @@ def _clipped(note: ReviewerNote) -> str:
     return note.text[:_MOST_CHARACTERS] + more
 
 
-class _Shape(BaseModel):
+class _Notes(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-
-class _Note(_Shape):
-    id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$")
-    author: str = Field(max_length=100)
-    text: str = Field(max_length=1_000_000)
-    path: str = ""
-    line: int | None = Field(default=None, ge=1)
-    url: str = Field(default="", max_length=2_000)
-
-
-class _Notes(_Shape):
     version: Literal[1] = 1
-    notes: list[_Note]
+    notes: tuple[ReviewerNote, ...]
 
 
 def write_notes(notes: Iterable[ReviewerNote], file: Path) -> None:
     """Write notes for ``step --notes``; raises UsageError if that is not possible."""
-    shapes = [_Note.model_validate(note, from_attributes=True) for note in notes]
-    write_atomically(file, _Notes(notes=shapes).model_dump_json(indent=1) + "\n")
+    write_atomically(file, _Notes(notes=tuple(notes)).model_dump_json(indent=1) + "\n")
 
 
 def read_notes(file: Path) -> tuple[ReviewerNote, ...]:
@@ -107,4 +92,4 @@ def read_notes(file: Path) -> tuple[ReviewerNote, ...]:
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise UsageError(f"{file}: no file of reviewers' notes: {where}: {first['msg']}") from error
-    return tuple(ReviewerNote(**note.model_dump()) for note in content.notes)
+    return content.notes

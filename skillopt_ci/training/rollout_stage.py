@@ -22,6 +22,7 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural, score_text
 from skillopt_ci.training.appendix import notes_from
+from skillopt_ci.training.ask import Desk
 from skillopt_ci.training.attempts import (
     Arrivals,
     Numbered,
@@ -32,12 +33,12 @@ from skillopt_ci.training.attempts import (
 )
 from skillopt_ci.training.guard import screened
 from skillopt_ci.training.memory import all_steps
-from skillopt_ci.training.modes import Desk, UpdateMode
 from skillopt_ci.training.plan import Batch, analyst_budget
 from skillopt_ci.training.reflect import reflect, reflect_there
 from skillopt_ci.training.replies import Item, Reflection
 from skillopt_ci.training.run_context import Bench, Run
 from skillopt_ci.training.state import Standing, basis_of, basis_sha256
+from skillopt_ci.training.update import UpdateMode
 
 # Evidence: earlier attempts under the same skill, which analysts look at beside a step's own.
 
@@ -68,8 +69,13 @@ async def recall(run: Run, skill: str, made: Made, most: int, bench: Bench) -> t
     return await roll_out_numbered(bench.runner, chosen, skill, stage="rollout")
 
 
-#: A batch's rollouts, and what the analysts made of them.
-Learned = tuple[Sequence[Rollout], Sequence[Reflection[Any]]]
+@dataclass(frozen=True, slots=True)
+class WorkedBatch:
+    """A batch with its rollouts and what the analysts made of them."""
+
+    batch: Batch
+    rollouts: Sequence[Rollout]
+    reflections: Sequence[Reflection[Any]]
 
 
 async def learn(
@@ -81,7 +87,7 @@ async def learn(
     bench: Bench,
     *,
     recalls: bool,
-) -> Learned:
+) -> WorkedBatch:
     """Attempt the tasks of ``batch`` and reflect on them; the attempts are in its order.
 
     Analysts read the attempts in an order that the batch's seed gives, in which they begin as
@@ -121,7 +127,8 @@ async def learn(
         reflections = await _reflect(run, skill, batch, readable, mode, desk)
         rollouts = await rolling.result(batch.seed)
     places = {task.id: number for number, task in enumerate(batch.tasks)}
-    return tuple(sorted(rollouts, key=lambda one: places[one.task_id])), reflections
+    ordered = tuple(sorted(rollouts, key=lambda one: places[one.task_id]))
+    return WorkedBatch(batch, ordered, reflections)
 
 
 def dealt(batch: Batch) -> list[Task]:
@@ -182,16 +189,7 @@ async def _reflect(
 
 # Accumulate: the batches of a step are worked on at the same time, and keep their order.
 
-Work = Callable[[Batch, Observer], Awaitable[Learned]]
-
-
-@dataclass(frozen=True, slots=True)
-class WorkedBatch:
-    """A batch with its rollouts and what the analysts made of them."""
-
-    batch: Batch
-    rollouts: Sequence[Rollout]
-    reflections: Sequence[Reflection[Any]]
+Work = Callable[[Batch, Observer], Awaitable[WorkedBatch]]
 
 
 async def work_on(batches: Sequence[Batch], work: Work, observer: Observer) -> list[WorkedBatch]:
@@ -202,7 +200,7 @@ async def work_on(batches: Sequence[Batch], work: Work, observer: Observer) -> l
 
     async def one(numbered: tuple[int, Batch]) -> WorkedBatch:
         number, batch = numbered
-        return WorkedBatch(batch, *await work(batch, _numbered(observer, number, len(batches))))
+        return await work(batch, _numbered(observer, number, len(batches)))
 
     return await map_ordered(one, enumerate(batches, start=1), limit=len(batches))
 

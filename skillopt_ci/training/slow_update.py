@@ -28,17 +28,16 @@ from skillopt_ci.prompts import library
 from skillopt_ci.rollout.runner import refuse_too_many_errors
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.document import sha256, word_count
+from skillopt_ci.skill.edits import clean
 from skillopt_ci.skill.regions import SLOW_UPDATE, region_text, strip_markers, with_region
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural
-from skillopt_ci.training import replies
-from skillopt_ci.training.ask import Lost, ask_vital, optimizer_request
+from skillopt_ci.training.ask import Desk, Lost
 from skillopt_ci.training.guard import GuardContext, guard_context, refuse_document
 from skillopt_ci.training.memory import meta_skill
-from skillopt_ci.training.modes import Desk
 from skillopt_ci.training.plan import EPOCH_STRIDE
 from skillopt_ci.training.reflect import conversation, keep_ends, one_line
-from skillopt_ci.training.replies import Shape, clean, parse_as
+from skillopt_ci.training.replies import WRITTEN, Shape, parse_as
 from skillopt_ci.training.run_context import Bench, Run
 from skillopt_ci.training.state import Settled
 
@@ -299,10 +298,8 @@ async def write(
         library.section(heading, fenced(before) if before else none),
         render_pairs(pairs, *skills, gradient),
     )
-    schema = replies.written(stage)
-    request = optimizer_request(desk.prompts, stage, stage, user, reply_schema=schema)
     parse = partial(parse_as, _SlowUpdateShape if stage == "slow_update" else _MetaSkillShape)
-    reply = await ask_vital(desk.client, request, parse, what=what, observer=desk.observer)
+    reply = await desk.ask(what, user, parse, WRITTEN[stage], prompt=stage, vital=True)
     written = Written()
     if not isinstance(reply, Lost):
         content = strip_markers(clean(reply.content)).strip()

@@ -1,19 +1,143 @@
-"""Update: the selected changes become the next document, in whatever way the mode works."""
+"""Update: what analysts propose in each mode, and how it becomes the next document."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Generic, Literal
 
-from skillopt_ci.skill.edits import Edit, EditReport, EditStatus
+from skillopt_ci.config.config import Optimizer
+from skillopt_ci.messages import fenced
+from skillopt_ci.prompts import library
+from skillopt_ci.skill.edits import Edit, EditReport, EditStatus, apply_edits
 from skillopt_ci.skill.regions import restore_regions
-from skillopt_ci.training.modes import Desk, Updated, UpdateMode
-from skillopt_ci.training.replies import Item
+from skillopt_ci.training.ask import MAX_OUTPUT_TOKENS, Desk, Lost
+from skillopt_ci.training.replies import (
+    CANDIDATES,
+    EDITS,
+    REWRITE,
+    SUGGESTIONS,
+    Item,
+    Payload,
+    RewriteShape,
+    SkillCandidate,
+    Suggestion,
+    as_json,
+    parse_as,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """The document after an update, and how it came about.
+
+    ``reports`` tell the fate of single edits, ``change_summary`` what a rewrite says of itself.
+    ``skip_no_rewrite`` means that nobody wrote a usable document: the old one stays. So it does
+    where ``refused`` says what the guard has against the new one.
+    """
+
+    skill: str
+    outcome: Literal["updated", "skip_no_rewrite"] = "updated"
+    reports: tuple[EditReport, ...] = ()
+    change_summary: tuple[str, ...] = ()
+    reasoning: str = ""
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateMode(Generic[Item]):
+    """One way to propose changes and to carry them out, in all that the stages need of it.
+
+    Prompts' names end in ``prompt_suffix``; ``noun`` is what one proposed change is called. Replies
+    of analysts and merges have at most ``reply_tokens`` tokens. ``carry_out`` makes the next
+    document of a skill; protected parts are not its business.
+    """
+
+    name: Literal["patch", "rewrite_from_suggestions", "full_rewrite_minibatch"]
+    prompt_suffix: str
+    noun: str
+    payload: Payload[Item]
+    carry_out: Callable[[str, Sequence[Item], Desk], Awaitable[Updated]]
+    reply_tokens: int = MAX_OUTPUT_TOKENS
+
+    def assignment(self, limit: int | None) -> str:
+        """Return the prompt section that says how much to propose; None is no limit."""
+        if self.name != "full_rewrite_minibatch":
+            return library.budget(self.noun, limit)
+        return library.section(
+            "Update Format",
+            "Write exactly one complete document that replaces the current skill. No edits, no "
+            "suggestions, no excerpt.",
+        )
+
+    def pool(self, edits: Sequence[Item]) -> str:
+        """Return the proposed changes as a numbered list, nothing left out, as data."""
+        return fenced("\n".join(self._line(index, edit) for index, edit in enumerate(edits)))
+
+    def _line(self, index: int, edit: Item) -> str:
+        told = (
+            f"{key.removesuffix('_hint')}={json.dumps(getattr(edit, key), ensure_ascii=False)}"
+            for key in self.payload.schema
+        )
+        return f"[{index}] {' '.join(told)} support={edit.support_count}"
+
+
+async def _applied(skill: str, edits: Sequence[Edit], desk: Desk) -> Updated:
+    """Apply changes of single places, one after the other; no model is asked."""
+    text, reports = apply_edits(skill, edits, desk.refuse)
+    return Updated(text, reports=reports)
+
+
+async def _taken_over(skill: str, edits: Sequence[SkillCandidate], _: Desk) -> Updated:
+    """Take the first of the whole documents that analysts and merges wrote; no model is asked."""
+    if not edits:
+        return Updated(skill, "skip_no_rewrite")
+    return Updated(f"{edits[0].new_skill}\n", change_summary=edits[0].change_summary)
+
+
+async def _rewritten(tokens: int, skill: str, edits: Sequence[Suggestion], desk: Desk) -> Updated:
+    """Let the optimizer rewrite the skill by suggestions in words; without any nobody is asked.
+
+    Raises :class:`~skillopt_ci.model.types.ModelUnavailable`: that says nothing about them.
+    """
+    if not edits:
+        return Updated(skill)
+    listed = json.dumps([as_json(edit) for edit in edits], ensure_ascii=False, indent=2)
+    user = library.joined(
+        library.current_skill(skill),
+        library.previous_steps(desk.step_buffer),
+        library.section(f"Suggestions to carry out ({len(edits)} total)", fenced(listed, "json")),
+    )
+    parse = partial(parse_as, RewriteShape)
+    reply = await desk.ask(
+        "rewrite", user, parse, REWRITE, prompt="rewrite", tokens=tokens, vital=True
+    )
+    if isinstance(reply, Lost):
+        return Updated(skill, "skip_no_rewrite", reasoning=reply.error.message)
+    return Updated(
+        f"{reply.new_skill}\n", change_summary=reply.change_summary, reasoning=reply.reasoning
+    )
+
+
+def update_mode(optimizer: Optimizer) -> UpdateMode[Any]:
+    """Return the mode of a run; what its patches consist of is known only now, hence ``Any``."""
+    mode, tokens = optimizer.skill_update_mode, optimizer.rewrite_max_completion_tokens
+    match mode:
+        case "patch":
+            return UpdateMode(mode, "", "edit", EDITS, _applied)
+        case "rewrite_from_suggestions":
+            rewritten = partial(_rewritten, tokens)
+            return UpdateMode(mode, "_rewrite", "suggestion", SUGGESTIONS, rewritten)
+        case "full_rewrite_minibatch":
+            suffix = "_full_rewrite"
+            return UpdateMode(mode, suffix, "candidate", CANDIDATES, _taken_over, tokens)
 
 
 async def update(
     skill: str,
-    edits: Sequence[Item],
+    edits: Sequence[Any],
     *,
-    mode: UpdateMode[Item],
+    mode: UpdateMode[Any],
     desk: Desk,
     keep: Sequence[int] | None = None,
 ) -> Updated:
@@ -23,29 +147,18 @@ async def update(
     are reported as raced out. A document that the guard refuses as a whole is given up.
     """
     kept = range(len(edits)) if keep is None else keep
-    updated = await mode.update(skill, [edits[n] for n in kept], desk)
+    updated = await mode.carry_out(skill, [edits[n] for n in kept], desk)
     if keep is not None:
-        updated = replace(updated, reports=_reports(edits, keep, updated.reports))
+        fates = dict(zip(keep, updated.reports, strict=True))
+        reports = tuple(
+            replace(fates[n], index=n + 1)
+            if n in fates
+            else EditReport(n + 1, edit, EditStatus.RACED_OUT)
+            for n, edit in enumerate(edits)
+        )
+        updated = replace(updated, reports=reports)
     document = restore_regions(skill, updated.skill)
     reason = desk.refuse(skill, document)
     if reason is not None:
         return replace(updated, skill=skill, refused=reason)
     return replace(updated, skill=document)
-
-
-def _reports(
-    edits: Sequence[Item], keep: Sequence[int], kept: Sequence[EditReport]
-) -> tuple[EditReport, ...]:
-    """The fate of all edits, in their order."""
-    fates = dict(zip(keep, kept, strict=True))
-    return tuple(
-        replace(fates[n], index=n + 1)
-        if n in fates
-        else EditReport(n + 1, edit, EditStatus.RACED_OUT)
-        for n, edit in enumerate(_edits(edits))
-    )
-
-
-def _edits(items: Sequence[object]) -> list[Edit]:
-    """Only single edits are raced."""
-    return [one for one in items if isinstance(one, Edit)]

@@ -24,14 +24,14 @@ from skillopt_ci.rollout.metrics import Aggregate
 from skillopt_ci.rollout.types import Rollout, Status
 from skillopt_ci.skill.edits import Edit
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.aggregate import merge
-from skillopt_ci.training.modes import Desk, FullRewriteMode, PatchMode, RewriteMode, UpdateMode
+from skillopt_ci.training.aggregate import merge, select
+from skillopt_ci.training.ask import Desk
 from skillopt_ci.training.plan import decide_learning_rate
 from skillopt_ci.training.reflect import reflect
 from skillopt_ci.training.replies import Patch, Reflection
-from skillopt_ci.training.select import select
-from skillopt_ci.training.update import update
+from skillopt_ci.training.update import UpdateMode, update
 from tests.support.office_tasks import ledger_tasks
+from tests.support.update_modes import FULL_REWRITE, PATCH, REWRITE
 
 SKILL = "# Ledger\n\n## Rules\n\n```\n- Separate the fields with ` | `.\n```\n"
 PROMPTS = Prompts.load()
@@ -89,7 +89,7 @@ def _reflections(optimizer: Overheard) -> tuple[Reflection[Edit], ...]:
             _coming([_failed(task) for task in tasks.values()]),
             tasks,
             SKILL,
-            mode=PatchMode(),
+            mode=PATCH,
             gradient=Gradient(minibatch_size=8),
             learning_rate=3,
             desk=Desk(optimizer, PROMPTS, silent, step_buffer="Rejected edits: Be nice."),
@@ -122,7 +122,7 @@ def test_merges_understand_the_patches(optimizer: Overheard) -> None:
         merge(
             SKILL,
             found,
-            mode=PatchMode(),
+            mode=PATCH,
             gradient=Gradient(),
             desk=Desk(optimizer, PROMPTS, silent),
         )
@@ -139,7 +139,7 @@ def test_the_final_merge_understands_both_groups(optimizer: Overheard) -> None:
         merge(
             SKILL,
             found,
-            mode=PatchMode(),
+            mode=PATCH,
             gradient=Gradient(),
             desk=Desk(optimizer, PROMPTS, silent),
         )
@@ -154,7 +154,7 @@ def test_rankings_understand_the_pool(optimizer: Overheard) -> None:
             SKILL,
             Patch(pool),
             2,
-            mode=PatchMode(),
+            mode=PATCH,
             desk=Desk(optimizer, PROMPTS, silent),
         )
     )
@@ -166,7 +166,7 @@ def test_rankings_understand_the_pool(optimizer: Overheard) -> None:
 
 def test_suggestions_are_understood_from_analyst_to_rewrite(optimizer: Overheard) -> None:
     tasks = _tasks()
-    mode = RewriteMode(9_000)
+    mode = REWRITE
     desk = Desk(optimizer, PROMPTS, silent)
     failed = [_failed(task) for task in tasks.values()]
     (found, _) = _run(_reflected(failed, tasks, mode, optimizer))
@@ -178,7 +178,7 @@ def test_suggestions_are_understood_from_analyst_to_rewrite(optimizer: Overheard
 
 def test_documents_are_understood_from_analyst_to_merge(optimizer: Overheard) -> None:
     tasks = _tasks()
-    mode = FullRewriteMode(9_000)
+    mode = FULL_REWRITE
     failed = [_failed(task) for task in tasks.values()]
     found = _run(_reflected(failed, tasks, mode, optimizer))
     work = merge(
@@ -197,7 +197,7 @@ def test_the_learning_rate_is_chosen_from_what_is_shown(optimizer: Overheard) ->
     pool = tuple(Edit("append", content=str(n), support_count=n) for n in range(1, 4))
     means = Aggregate(hard=0.1, soft=0.1, n=16, errors=0)
     desk = Desk(optimizer, PROMPTS, silent)
-    rate = _run(decide_learning_rate(SKILL, pool, means, mode=PatchMode(), desk=desk))
+    rate = _run(decide_learning_rate(SKILL, pool, means, mode=PATCH, desk=desk))
     assert (rate.fallback, rate.available) == (False, 3)
     assert rate.reasoning == "2 of the changes are backed by more than one trajectory."
 

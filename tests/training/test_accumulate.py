@@ -11,7 +11,7 @@ from skillopt_ci.progress import Note, StageFinished, StageStarted
 from skillopt_ci.skill.edits import Edit
 from skillopt_ci.training.plan import Batch
 from skillopt_ci.training.replies import Patch, Reflection
-from skillopt_ci.training.rollout_stage import batch_record, work_on
+from skillopt_ci.training.rollout_stage import WorkedBatch, batch_record, work_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,14 +27,12 @@ BATCHES = [Batch(seed, ()) for seed in (1, 2, 3)]
 def run(
     events: list[Event], roll_out: Callable[[int], object], batches: Sequence[Batch] = BATCHES
 ) -> list[tuple[int, Sequence[Rollout]]]:
-    async def work(
-        batch: Batch, observer: Observer
-    ) -> tuple[Sequence[Rollout], Sequence[Reflection]]:
+    async def work(batch: Batch, observer: Observer) -> WorkedBatch:
         observer(StageStarted("rollout"))
         await roll_out(batch.seed)
         observer(StageFinished("reflect", str(batch.seed)))
         observer(Note("n"))
-        return (), ()
+        return WorkedBatch(batch, (), ())
 
     worked = asyncio.run(work_on(batches, work, events.append))
     return [one.batch.seed for one in worked]
@@ -70,8 +68,6 @@ def test_batches_are_told_apart_only_where_there_are_several(
 
 
 def test_a_batch_remembers_its_patches(make_rollout: Callable[..., Rollout]) -> None:
-    from skillopt_ci.training.rollout_stage import WorkedBatch
-
     rollouts = [make_rollout("a", hard=1.0), make_rollout("b")]
     edit = Patch((Edit("append", "", "x"),))
     kinds = (("failure", edit), ("failure", Patch()), ("success", edit))

@@ -13,8 +13,9 @@ from skillopt_ci.progress import Event, Note, Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.edits import Edit, Source
 from skillopt_ci.training.aggregate import merge
-from skillopt_ci.training.modes import Desk, FullRewriteMode, PatchMode, RewriteMode
+from skillopt_ci.training.ask import Desk
 from skillopt_ci.training.replies import Patch, Reflection, SkillCandidate, Suggestion
+from tests.support.update_modes import FULL_REWRITE, PATCH, REWRITE
 
 Scripted = Callable[..., Any]
 Merged = Callable[..., Patch[Any]]
@@ -60,7 +61,7 @@ def merged(prompts: Prompts, observer: Observer) -> Merged:
         call = merge(
             "# Skill",
             reflections,
-            mode=more.pop("mode", PatchMode()),
+            mode=more.pop("mode", PATCH),
             gradient=Gradient(**options),
             desk=Desk(client, prompts, observer, **more),
         )
@@ -210,7 +211,7 @@ def test_suggestions_are_merged_under_their_own_key_and_prompts(
     patch = merged(
         client,
         [Reflection("failure", patch, ("t",), 1) for patch in patches],
-        mode=RewriteMode(9_000),
+        mode=REWRITE,
     )
     assert patch.edits == (Suggestion("add_rule", "t", "both", merge_level=1),)
     assert client.requests[0].messages[0].content == prompts.text("merge_failure_rewrite")
@@ -225,7 +226,7 @@ def test_documents_that_nobody_can_merge_are_kept_failures_first(
     patch = merged(
         client,
         [Reflection(side, Patch((SkillCandidate(text),)), ("t",), 1) for side, text in sides],
-        mode=FullRewriteMode(9_000),
+        mode=FULL_REWRITE,
     )
     assert [candidate.new_skill for candidate in patch.edits] == ["# F", "# S"]
     assert client.requests[0].max_output_tokens == 9_000

@@ -6,14 +6,14 @@ import pytest
 
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError
 from skillopt_ci.messages import Message
-from skillopt_ci.model.types import ChatRequest, ModelRefusal, ModelUnavailable
+from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
 from skillopt_ci.progress import Event, Note, Observer
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.training.ask import Lost, ask, optimizer_request
+from skillopt_ci.training.ask import Desk, Lost
 from skillopt_ci.training.replies import WireError
 
 Scripted = Callable[..., Any]
-Asked = Callable[[Any], int | Lost]
+Asked = Callable[..., int | Lost]
 
 
 def number(text: str) -> int:
@@ -23,28 +23,21 @@ def number(text: str) -> int:
 
 
 @pytest.fixture
-def request_(prompts: Prompts) -> ChatRequest:
-    return optimizer_request(prompts, "ranking", "ranking", "how many?")
-
-
-@pytest.fixture
-def asked(request_: ChatRequest, observer: Observer) -> Asked:
-    def run(client: Any) -> int | Lost:
-        return asyncio.run(ask(client, request_, number, what="minibatch 1/2", observer=observer))
+def asked(prompts: Prompts, observer: Observer) -> Asked:
+    def run(client: Any, **more: Any) -> int | Lost:
+        desk = Desk(client, prompts, observer)
+        return asyncio.run(desk.ask("minibatch 1/2", "how many?", number, prompt="ranking", **more))
 
     return run
 
 
-def test_a_request_has_the_stage_and_the_system_prompt_first(request_: ChatRequest) -> None:
-    assert request_.stage == "ranking"
-    assert [message.role for message in request_.messages] == ["system", "user"]
-    assert request_.max_output_tokens == 16_384
-
-
-def test_a_good_reply_is_parsed(scripted: Scripted, asked: Asked) -> None:
+def test_a_good_reply_is_parsed(scripted: Scripted, asked: Asked, prompts: Prompts) -> None:
     client = scripted(lambda request: "7")
     assert asked(client) == 7
-    assert len(client.requests) == 1
+    (request,) = client.requests
+    assert (request.stage, request.max_output_tokens) == ("ranking", 16_384)
+    system = Message("system", prompts.text("ranking"))
+    assert request.messages == (system, Message("user", "how many?"))
 
 
 def test_a_bad_reply_gets_one_retry_that_shows_it(
@@ -90,6 +83,14 @@ def test_what_no_other_question_can_survive_is_raised(
 ) -> None:
     with pytest.raises(type(error)):
         asked(scripted(lambda request: error))
+
+
+def test_an_outage_is_raised_where_the_step_depends_on_the_answer(
+    scripted: Scripted, asked: Asked, events: list[Event]
+) -> None:
+    with pytest.raises(ModelUnavailable):
+        asked(scripted(lambda request: ModelUnavailable("down")), vital=True)
+    assert len(events) == 1
 
 
 def test_a_reply_cut_off_is_told_so(scripted: Scripted, asked: Asked) -> None:

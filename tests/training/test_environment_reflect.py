@@ -14,8 +14,9 @@ from skillopt_ci.progress import Event, Note, Observer, StageAdvanced
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.environment import Environment, Reflecting
 from skillopt_ci.rollout.types import Rollout, Status
-from skillopt_ci.training.modes import Desk, PatchMode
+from skillopt_ci.training.ask import Desk
 from skillopt_ci.training.reflect import reflect_there
+from tests.support.update_modes import PATCH
 
 Made = Callable[..., Any]
 
@@ -59,7 +60,7 @@ def reflected(
                 own,
                 more.pop("rollouts", rollouts),
                 "# Skill",
-                mode=PatchMode(),
+                mode=PATCH,
                 gradient=Gradient(),
                 learning_rate=learning_rate,
                 seed=5,

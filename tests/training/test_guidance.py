@@ -12,7 +12,7 @@ from skillopt_ci.errors import SkilloptError
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
 from skillopt_ci.progress import Event, Note, Observer
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.training.modes import Desk
+from skillopt_ci.training.ask import Desk
 from skillopt_ci.training.slow_update import Pair, Side, Stage, Written, write
 
 Make = Callable[..., Any]

@@ -13,8 +13,9 @@ from skillopt_ci.progress import Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.metrics import Aggregate
 from skillopt_ci.skill.edits import Edit
-from skillopt_ci.training.modes import Desk, PatchMode
+from skillopt_ci.training.ask import Desk
 from skillopt_ci.training.plan import coerced, decide_learning_rate
+from tests.support.update_modes import PATCH
 
 Scripted = Callable[..., Any]
 Decide = Callable[..., LearningRateRecord]
@@ -27,9 +28,7 @@ MEASURED = Aggregate(hard=1 / 3, soft=0.5, n=12, errors=0)
 def decided(prompts: Prompts, observer: Observer) -> Decide:
     def run(client: Any, means: Aggregate = MEASURED) -> LearningRateRecord:
         desk = Desk(client, prompts, observer, "tried before", "be brief")
-        return asyncio.run(
-            decide_learning_rate("# Skill", POOL, means, mode=PatchMode(), desk=desk)
-        )
+        return asyncio.run(decide_learning_rate("# Skill", POOL, means, mode=PATCH, desk=desk))
 
     return run
 

@@ -12,7 +12,7 @@ from skillopt_ci.progress import Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.regions import with_notes
 from skillopt_ci.training.appendix import notes_from, take_notes
-from skillopt_ci.training.modes import Desk
+from skillopt_ci.training.ask import Desk
 from skillopt_ci.training.replies import Patch, Reflection
 
 BODY = "# Skill\n\n- A rule.\n"

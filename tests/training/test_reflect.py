@@ -16,9 +16,10 @@ from skillopt_ci.progress import Event, Note, Observer, StageAdvanced, StageStar
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.types import Rollout, Status
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.modes import Desk, FullRewriteMode, PatchMode, RewriteMode
+from skillopt_ci.training.ask import Desk
 from skillopt_ci.training.reflect import minibatches, reflect
 from skillopt_ci.training.replies import Reflection
+from tests.support.update_modes import FULL_REWRITE, PATCH, REWRITE
 
 Scripted = Callable[..., Any]
 Reflect = Callable[..., tuple[Reflection[Any], ...]]
@@ -56,7 +57,7 @@ def reflected(prompts: Prompts, observer: Observer, rollouts: list[Rollout]) -> 
 
     def run(client: Any, *, size: int = 2, **more: Any) -> Any:
         options: dict[str, Any] = {
-            "mode": PatchMode(),
+            "mode": PATCH,
             "gradient": Gradient(minibatch_size=size),
             "learning_rate": 4,
         }
@@ -234,7 +235,7 @@ def test_suggestions_are_asked_for_and_limited(
 ) -> None:
     said = [{"type": "add_rule", "title": text, "instruction": text} for text in "abc"]
     client = scripted(lambda request: json.dumps({"patch": {"revise_suggestions": said}}))
-    found = reflected(client, learning_rate=2, mode=RewriteMode(9_000))
+    found = reflected(client, learning_rate=2, mode=REWRITE)
     assert {tuple(one.title for one in each.patch.edits) for each in found} == {("a", "b")}
     asked = {request.messages[0].content for request in client.requests}
     names = ("analyst_error_rewrite", "analyst_success_rewrite")
@@ -247,7 +248,7 @@ def test_whole_documents_are_asked_for_with_room_for_them(
     client = scripted(
         lambda request: json.dumps({"patch": {"skill_candidates": [{"new_skill": "# New"}]}})
     )
-    found = reflected(client, learning_rate=None, mode=FullRewriteMode(9_000))
+    found = reflected(client, learning_rate=None, mode=FULL_REWRITE)
     assert [each.patch.edits[0].source_type for each in found] == ["failure"] * 3 + ["success"] * 2
     assert {request.max_output_tokens for request in client.requests} == {9_000}
     assert all("## Update Format" in prompt for prompt in client.prompts)
@@ -320,7 +321,7 @@ def test_a_minibatch_is_read_as_soon_as_it_is_complete(
 
     tasks = {name: Task(name, ()) for name in (*(one.task_id for one in rollouts), "s9")}
     found = reflect(
-        slowly(), tasks, "# Skill", mode=PatchMode(), learning_rate=4,
+        slowly(), tasks, "# Skill", mode=PATCH, learning_rate=4,
         gradient=Gradient(minibatch_size=2), desk=Desk(client, prompts, observer),
     )  # fmt: skip
     assert len(asyncio.run(found)) == 6

@@ -11,11 +11,12 @@ from jsonschema import Draft202012Validator, ValidationError
 from skillopt_ci.model.types import ReplySchema
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.training import replies
-from skillopt_ci.training.modes import FullRewriteMode, PatchMode, RewriteMode, UpdateMode
 from skillopt_ci.training.replies import parse_analyst, parse_merge, parse_ranking
+from skillopt_ci.training.update import UpdateMode
+from tests.support.update_modes import FULL_REWRITE, PATCH, REWRITE
 
 PROMPTS = Prompts.load()
-MODES: list[UpdateMode[Any]] = [PatchMode(), RewriteMode(9), FullRewriteMode(9)]
+MODES: list[UpdateMode[Any]] = [PATCH, REWRITE, FULL_REWRITE]
 
 
 def example(*prompts: str) -> Any:
@@ -30,24 +31,24 @@ def example(*prompts: str) -> Any:
 
 def cases() -> Iterator[tuple[str, ReplySchema, Any]]:
     for mode in MODES:
-        key, end = mode.payload.key, mode.prompt_suffix
+        payload, end = mode.payload, mode.prompt_suffix
         for source, name in (("failure", "analyst_error"), ("success", "analyst_success")):
             for notes in (False, True):
-                schema = replies.analyst(key, source, notes=notes, wishes=False)  # type: ignore[arg-type]
+                schema = replies.analyst(payload, source, notes=notes, wishes=False)  # type: ignore[arg-type]
                 more = [f"{name}_skill_aware"] if notes else []
                 yield f"{name}{end}-{notes}", schema, example(name + end, *more)
         for name in ("merge_failure", "merge_success"):
-            schema = replies.merge(key, final=False, wishes=False)
+            schema = replies.merge(payload, final=False, wishes=False)
             yield f"{name}{end}", schema, example(name + end)
-        schema = replies.merge(key, final=True, wishes=False)
+        schema = replies.merge(payload, final=True, wishes=False)
         yield f"merge_final{end}", schema, example(f"merge_final{end}")
-    yield "ranking", replies.ranking(), example("ranking")
-    yield "ranking_rewrite", replies.ranking(), example("ranking_rewrite")
-    yield "lr_autonomous", replies.learning_rate(), example("lr_autonomous")
-    yield "rewrite", replies.rewrite(), example("rewrite")
-    yield "appendix", replies.reminders(), example("appendix_consolidate")
+    yield "ranking", replies.RANKING, example("ranking")
+    yield "ranking_rewrite", replies.RANKING, example("ranking_rewrite")
+    yield "lr_autonomous", replies.LEARNING_RATE, example("lr_autonomous")
+    yield "rewrite", replies.REWRITE, example("rewrite")
+    yield "appendix", replies.REMINDERS, example("appendix_consolidate")
     for stage in ("slow_update", "meta_skill"):
-        yield stage, replies.written(stage), example(stage)
+        yield stage, replies.WRITTEN[stage], example(stage)
 
 
 CASES = list(cases())
@@ -101,7 +102,7 @@ def test_a_reply_that_fits_is_read(mode: UpdateMode[Any]) -> None:
     key = mode.payload.key
     analysis = example(f"analyst_error{mode.prompt_suffix}")
     analysis["patch"][key][0]["note_ids"] = ["review-1"]
-    schema = replies.analyst(key, "failure", notes=False, wishes=True)
+    schema = replies.analyst(mode.payload, "failure", notes=False, wishes=True)
     Draft202012Validator(dict(schema.schema)).validate(analysis)
     read = parse_analyst(mode.payload, json.dumps(analysis), "failure", 8)
     assert len(read.patch.edits) == 1

@@ -9,14 +9,16 @@ from skillopt_ci.model.types import ModelUnavailable
 from skillopt_ci.progress import Event, Note, Observer, StageStarted
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.edits import Edit
-from skillopt_ci.training.modes import Desk, PatchMode, RewriteMode, UpdateMode
+from skillopt_ci.training.aggregate import Selected, select
+from skillopt_ci.training.ask import Desk
 from skillopt_ci.training.replies import Patch, Suggestion
-from skillopt_ci.training.select import Selected, select
+from skillopt_ci.training.update import UpdateMode
+from tests.support.update_modes import PATCH, REWRITE
 
 Scripted = Callable[..., Any]
 Select = Callable[..., Selected[Any]]
 
-PATCH_MODE = PatchMode()
+PATCH_MODE = PATCH
 PATCH = Patch(tuple(Edit("append", content=text, support_count=3) for text in "abcd"), "so")
 
 
@@ -134,7 +136,7 @@ def test_suggestions_are_ranked_under_a_prompt_of_their_own(
 ) -> None:
     pool = Patch(tuple(Suggestion("add_rule", text, f"write {text}") for text in "abc"))
     client = scripted(ranking(2, 0))
-    result = selected(client, 2, pool, mode=RewriteMode(100))
+    result = selected(client, 2, pool, mode=REWRITE)
     assert [suggestion.title for suggestion in result.patch.edits] == ["c", "a"]
     assert client.requests[0].messages[0].content == prompts.text("ranking_rewrite")
     assert "## Suggestion pool (3 suggestions)" in client.prompts[0]

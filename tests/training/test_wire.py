@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci.ledger.records import PatternRecord
 from skillopt_ci.skill.edits import Edit
 from skillopt_ci.training.replies import (
     EDITS,
-    FailurePattern,
     WireError,
     parse_analyst,
     parse_merge,
@@ -40,7 +40,7 @@ def test_an_analysts_reply_is_read() -> None:
     )
     assert reply.patch.edits == (Edit("append", "", "rule", "failure", support_count=3),)
     assert reply.patch.reasoning == "why"
-    assert reply.failure_patterns == (FailurePattern("units", "Forgets units", 2),)
+    assert reply.failure_patterns == (PatternRecord(description="units: Forgets units", count=2),)
     assert reply.success_patterns == ()
 
 
