@@ -1,22 +1,103 @@
-"""``skillopt-ci validate``, ``doctor`` and ``discover``: find out before anything is paid for."""
+"""``skillopt-ci validate``: check each part of a run by itself, before anything is paid for."""
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Sequence
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from functools import partial
+from typing import Literal
 
 import click
 
-from skillopt_ci.cli.build import roles_of
-from skillopt_ci.cli.console import print_table
-from skillopt_ci.cli.findings import Finding, check_run, exit_code, print_findings
-from skillopt_ci.cli.options import Globals, command, nothing_to_do, print_json
-from skillopt_ci.config.loading import load, run_names
-from skillopt_ci.errors import ExitCode, RepositoryError, SkilloptError
-from skillopt_ci.git.process import Git
+from skillopt_ci.aio import map_ordered
+from skillopt_ci.cli.build import (
+    all_tasks,
+    check_computers,
+    learn_secrets,
+    load_configured,
+    read_tasks,
+    roles_of,
+    skill_path,
+    unconfined_programs,
+)
+from skillopt_ci.cli.options import Globals, command, print_json, wants_colour
+from skillopt_ci.cli.scaffold import existing_skill, slug, unchanged_examples
+from skillopt_ci.config.loading import Loaded
+from skillopt_ci.config.models import ModelRole
+from skillopt_ci.config.scorers import ScorerSpec
+from skillopt_ci.confinement import current
+from skillopt_ci.errors import ExitCode, SkilloptError
+from skillopt_ci.ledger.folder import RunFolder
+from skillopt_ci.ledger.ledger import Ledger
+from skillopt_ci.model.budget import Meter
+from skillopt_ci.model.keys import api_key
+from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.rollout.computer_pool import ComputerPool, open_computer_pool
+from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.sanitize import harmless
-from skillopt_ci.skill.document import Place, documents, word_count
+from skillopt_ci.scorers.base import GraderError
+from skillopt_ci.scorers.build import check_scorers
+from skillopt_ci.scorers.code import Functions
+from skillopt_ci.skill.validation import problems
+from skillopt_ci.stats import wilson
+from skillopt_ci.tasks.task import Splits, Task
+from skillopt_ci.text import plural, score_text
+from skillopt_ci.training.plan import total_steps
+from skillopt_ci.training.run_context import first
+
+#: From this many tasks on, the 95 % interval of a score is no wider than ±0.2.
+_ENOUGH = 20
+#: Fewer training tasks than this teach their own answers rather than a rule.
+_ENOUGH_TO_LEARN = 10
+_PLENTY = 100
+#: A run's graders are mostly one and the same; where each task has its own, these stand for all.
+_MOST_TRIED = 16
+_TRIED_AT_A_TIME = 4
+_COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
+_TEXT_STARTS = 26
+_NARROWEST = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report; ``exit_code`` is what an error of its kind ends a command with."""
+
+    part: str
+    level: Literal["ok", "warning", "error"]
+    text: str
+    exit_code: ExitCode = ExitCode.DONE
+    blocks: bool = False
+    """A warning that validation gets over and a training step does not: a key that is missing."""
+
+
+def failed(part: str, error: SkilloptError) -> Finding:
+    """The finding that ``error`` amounts to."""
+    return Finding(part, "error", str(error), error.exit_code)
+
+
+def mend(part: str, text: str) -> Finding:
+    """An error that the user can mend."""
+    return Finding(part, "error", text, ExitCode.USAGE)
+
+
+def _found(part: str, text: str, check: Callable[[], object]) -> Finding:
+    """That all is well, as ``text`` says, or the finding that the error of ``check`` amounts to."""
+    try:
+        check()
+    except SkilloptError as error:
+        return failed(part, error)
+    return Finding(part, "ok", text)
+
+
+def up_to_error(part: str, findings: Iterator[Finding]) -> Iterator[Finding]:
+    """The findings; an error that ends them is the last one."""
+    try:
+        yield from findings
+    except SkilloptError as error:
+        yield failed(part, error)
 
 
 @command()
@@ -29,210 +110,279 @@ def validate_command(settings: Globals, probe: bool) -> ExitCode:
     loaded, found = check_run(settings)
     if probe and loaded is not None:
         # Imported late: most checks ask no model.
-        from skillopt_ci.cli.probes import ask_roles  # noqa: PLC0415
+        from skillopt_ci.cli.doctor import ask_roles  # noqa: PLC0415
 
-        models, root = loaded.config.model, loaded.root
-        for one in asyncio.run(ask_roles(models, settings.environ, root, settings.redact)):
-            found += one.findings
-    return _report("valid", found, settings)
-
-
-@command()
-@click.option("--offline", is_flag=True, help="Call no model; check everything else.")
-def doctor_command(settings: Globals, offline: bool) -> ExitCode:
-    """Check that models, tools and prices are ready, and say what to change.
-
-    Each model role gets one small question in the format that the optimizer must keep to, a few
-    hundred tokens. A dry run shows whether git may push. skillopt-ci starts what confines agents,
-    and asks their programs for their version. No secret is printed, only where it comes from.
-    Ends with 2 if you have something to fix, and with 5 if only a server or a remote failed.
-    """
-    from skillopt_ci.cli import probes  # noqa: PLC0415 - as above
-
-    loaded, checked = check_run(settings)
-    roles = [one for one in checked if one.part.startswith("model.")]
-    found = [*probes.check_tools(settings), *(one for one in checked if one not in roles)]
-    answers: list[probes.Answer] = []
-    if loaded is not None:
-        models, root = loaded.config.model, loaded.root
-        found += probes.check_programs(loaded, settings.environ)
-        if offline:
-            found += roles
-        else:
-            answers = asyncio.run(probes.ask_roles(models, settings.environ, root, settings.redact))
-            for one in answers:
-                role = roles_of(models)[one.role]
-                found += [*probes.describe_role(one.role, role), *one.findings]
-    facts = {one.role: one.facts for one in answers}
-    return _report("ready", found, settings, roles=facts)
+        answers = ask_roles(loaded.config.model, settings.environ, loaded.root, settings.redact)
+        found += [finding for answer in asyncio.run(answers) for finding in answer.findings]
+    return report("valid", found, settings)
 
 
-def _report(verdict: str, found: Sequence[Finding], settings: Globals, **more: object) -> ExitCode:
+def report(verdict: str, found: Sequence[Finding], settings: Globals, **more: object) -> ExitCode:
     """Print the findings; ``verdict`` names the key that says whether nothing is wrong."""
     code = exit_code(found)
     if settings.json:
         rows = [{"part": f.part, "level": f.level, "text": f.text} for f in found]
         print_json({verdict: code is ExitCode.DONE, "findings": rows, **more})
     else:
-        print_findings(found, settings)
+        _print_findings(found, settings)
     return code
 
 
-# The skills of a repository, and the runs that train them.
-
-#: How configurations are called; `configs/base.yaml` and the like are bases, no runs.
-_CONFIGS = ("skillopt.yaml", "skillopt.yml")
-_CONFIG_ENDS = (".skillopt.yaml", ".skillopt.yml")
-
-
-@dataclass(frozen=True, slots=True)
-class FoundRun:
-    """A run of a configuration; paths are relative to the top of the repository."""
-
-    name: str
-    config: str
-    skill: str
+def exit_code(findings: Sequence[Finding]) -> ExitCode:
+    """What the command ends with: the user's own errors go before those of the world."""
+    codes = {finding.exit_code for finding in findings}
+    return min(codes - {ExitCode.DONE}, default=ExitCode.DONE)
 
 
-@dataclass(frozen=True, slots=True)
-class FoundSkill:
-    """A document that agents read. ``words`` is None if it cannot be read as text."""
-
-    path: str
-    place: Place | None
-    words: int | None
-    runs: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """All documents and runs of a repository, and what is wrong with how they fit together."""
-
-    skills: tuple[FoundSkill, ...]
-    runs: tuple[FoundRun, ...]
-    problems: tuple[str, ...]
-
-
-def survey(start: Path) -> Survey:
-    """Look through the files of the repository around ``start``, those that git ignores aside.
-
-    A configuration that cannot be used is one of the problems. Raises
-    :class:`~skillopt_ci.errors.RepositoryError` outside of a repository.
-    """
-    top, files = _files(start)
-    runs, problems = list[FoundRun](), list[str]()
-    for config in files:
-        name = PurePosixPath(config).name
-        if name not in _CONFIGS and not name.endswith(_CONFIG_ENDS):
-            continue
-        try:
-            runs += _runs(top, config)
-        except SkilloptError as error:
-            problems.append(str(error))
-    known = dict(documents(files))
-    trained = [run.skill for run in runs if run.skill not in known]
-    paths = [*known, *dict.fromkeys(trained)]
-    skills = tuple(_skill(top, path, known.get(path), runs) for path in paths)
-    return Survey(skills, tuple(runs), (*problems, *_collisions(runs)))
+def _print_findings(findings: Sequence[Finding], settings: Globals) -> None:
+    """Print a line for each finding, coloured by its level, and a conclusion."""
+    colour, wrapper = wants_colour(sys.stdout, settings.environ), None
+    if sys.stdout.isatty():
+        width = max(shutil.get_terminal_size().columns - _TEXT_STARTS, _NARROWEST)
+        # paths and addresses stay whole, to be copied
+        wrapper = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+    for finding in findings:
+        if settings.verbosity >= 0 or finding.level != "ok":
+            mark = f"{finding.level:<7}"
+            mark = click.style(mark, fg=_COLOURS[finding.level]) if colour else mark
+            lines = harmless(finding.text).split("\n")
+            if wrapper is not None:
+                lines = [part for line in lines for part in wrapper.wrap(line) or [""]]
+            text = f"\n{'':<{_TEXT_STARTS}}".join(lines)
+            click.echo(f"{mark}  {finding.part:<15}  {text}")
+    if settings.verbosity >= 0:
+        click.echo(f"\n{_conclusion(findings)}")
 
 
-def _files(start: Path) -> tuple[Path, list[str]]:
-    found = Git(start).attempt("rev-parse", "--show-toplevel")
-    if found.status != 0:
-        raise RepositoryError(
-            f"{start}: not inside a git repository", hint="Start in a clone, or `git init` one."
-        )
-    top = Path(found.text)
-    listed = Git(top).text("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    return top, sorted(name for name in listed.split("\0") if name and (top / name).is_file())
+def _conclusion(findings: Sequence[Finding]) -> str:
+    levels = [finding.level for finding in findings]
+    errors, warnings = levels.count("error"), levels.count("warning")
+    if errors:
+        return f"{plural(errors, 'error')}, {plural(warnings, 'warning')}."
+    besides = f" ({plural(warnings, 'warning')})" if warnings else ""
+    blocking = [finding.part for finding in findings if finding.blocks]
+    if blocking:
+        return f"Nothing else to mend{besides}, but no step can start: see {', '.join(blocking)}."
+    return f"Ready to train{besides}: skillopt-ci step"
 
 
-def _runs(top: Path, config: str) -> list[FoundRun]:
-    file = top / config
-    found = []
-    for name in run_names(file):
-        loaded = load(file, run=name)
-        skill = (loaded.root / loaded.config.skill).resolve()
-        inside = skill.is_relative_to(top.resolve())
-        path = skill.relative_to(top.resolve()).as_posix() if inside else str(skill)
-        found.append(FoundRun(name, config, path))
-    return found
+# The parts of a run. No model is called.
 
 
-def _skill(top: Path, path: str, place: Place | None, runs: list[FoundRun]) -> FoundSkill:
+def check_run(settings: Globals) -> tuple[Loaded | None, list[Finding]]:
+    """Check every part of the run; None for a configuration that cannot be used."""
     try:
-        words = word_count((top / path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
-        words = None
-    return FoundSkill(path, place, words, tuple(run.name for run in runs if run.skill == path))
+        loaded = load_configured(settings)
+    except SkilloptError as error:
+        return None, [failed("config", error)]
+    learn_secrets(settings.redact, loaded, settings.environ)
+    config = loaded.config
+    found = [Finding("config", "ok", f"{settings.config}: run {config.run!r}")]
+    found += [Finding("config", "warning", warning) for warning in loaded.warnings]
+    found += up_to_error("tasks", _check_tasks(loaded, settings.environ))
+    if (folder := config.prompts) is not None:
+        found.append(_found("prompts", folder, lambda: Prompts.load(loaded.root / folder)))
+    found += _check_models(loaded, settings.environ)
+    found += _check_skill(loaded)
+    found += up_to_error("git", _check_repository(loaded))
+    return loaded, found
 
 
-def _collisions(runs: list[FoundRun]) -> list[str]:
-    """Two runs of one name share a branch, and two of one skill undo each other's work."""
-    configs, names = defaultdict[str, list[str]](list), defaultdict[str, dict[str, None]](dict)
-    for run in runs:
-        configs[run.name].append(run.config)
-        names[run.skill][run.name] = None
-    return [
-        *(
-            f"several runs are called {name!r}: {', '.join(found)}"
-            for name, found in configs.items()
-            if len(found) > 1
-        ),
-        *(
-            f"several runs train {skill}: {', '.join(found)}"
-            for skill, found in names.items()
-            if len(found) > 1
-        ),
-    ]
+def _check_tasks(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
+    config, root = loaded.config, loaded.root
+    splits, environment = read_tasks(loaded, environ)
+    train, selection, test = map(len, (splits.train, splits.selection, splits.test))
+    sizes = f"{train} train, {selection} selection, {test} test"
+    yield Finding("tasks", "ok", f"{sizes}; no task stands in two splits")
+    for text in _few_tasks(
+        train, len(first(splits.selection, config.evaluation.sel_env_num)), test
+    ):
+        yield Finding("tasks", "warning", text)
+    try:
+        steps = plural(total_steps(train, config.train), "step")
+        epochs = plural(config.train.num_epochs, "epoch")
+        yield Finding("plan", "ok", f"{steps} in {epochs}")
+    except SkilloptError as error:
+        yield failed("plan", error)
+    if examples := unchanged_examples(root):
+        text = f"{', '.join(examples)} still hold the examples of `init`: put your own tasks there"
+        yield Finding("tasks", "warning", text)
+
+    pool, computers = None, list[Finding]()
+    try:
+        pool = open_computer_pool(config, root, environ)
+        check_computers(splits, config, pool)
+        if pool is not None:
+            pool.computers.check()
+            computers = [Finding("computer", "ok", f"{pool.computers.name} works here")]
+            if pool.computers.caveat:
+                computers.append(Finding("computer", "warning", pool.computers.caveat))
+    except SkilloptError as error:
+        computers = [failed("computer", error)]
+    if environment is not None and environment.grades:
+        yield Finding("scorers", "ok", "the environment grades")
+    else:
+        check = partial(check_scorers, splits, config.scorer, root=root, environ=environ)
+        scorers = _found("scorers", "every task has one that can grade it", check)
+        yield scorers
+        if not any(one.level == "error" for one in (scorers, *computers)):
+            yield from _try_graders(splits, loaded, environ, pool)
+    yield from computers
+
+    starts, left = unconfined_programs(config, all_tasks(splits), environment)
+    if left:
+        text = (
+            f"not kept from secrets: {'; '.join(left)}\nThey can read your files and what other "
+            "programs of yours hold, such as the shell that exported a key. Pull requests are not "
+            "evaluated here unless `rollout.programs_can_read_secrets` is set."
+        )
+        yield Finding("programs", "warning", text)
+    elif starts:
+        kind = {"sandbox": "in a sandbox", "user": "as another user"}[current().kind]
+        yield Finding("programs", "ok", f"run {kind}, away from keys, tokens and .git")
 
 
-@command()
-def discover_command(settings: Globals) -> ExitCode:
-    """List the documents that agents read in this repository, and the runs that train them.
+def _few_tasks(train: int, selection: int, test: int) -> Iterator[str]:
+    """Say of each split that is too small what that does, and how many tasks would do."""
 
-    With --json, `matrix` is what a workflow's `strategy.matrix` takes by `fromJSON`: a job for
-    each run, with its `run` and `config`. Ends with 2 if two runs conflict or a configuration is
-    invalid, and with 3 if there is neither a skill nor a run.
-    """
-    found = survey(settings.cwd)
-    if settings.json:
-        print_json(_as_json(found))
-    elif found.skills:
-        rows = [
-            (
-                "?" if skill.words is None else str(skill.words),
-                skill.place.reader if skill.place else "",
-                ", ".join(skill.runs) or "-",
-                skill.path,
+    def known_to(tasks: int) -> str:
+        """Half of the 95 % interval around a score of 0.5, where it is widest."""
+        interval = wilson(0.5, tasks)
+        return f"±{(interval.high - interval.low) / 2:.2f}"
+
+    if train < _ENOUGH_TO_LEARN:
+        yield (
+            f"only {plural(train, 'training task')}: what is learned will fit these and little "
+            f"else; {_ENOUGH_TO_LEARN} or more of different kinds show what they have in common"
+        )
+    if selection < _ENOUGH:
+        yield (
+            f"only {plural(selection, 'selection task')}: with so few, the gate decides largely by "
+            f"chance; a score of 0.5 is known to {known_to(selection)} (95 %), with {_ENOUGH} "
+            f"tasks to {known_to(_ENOUGH)}, with {_PLENTY} to {known_to(_PLENTY)}. "
+            "`skillopt-ci calibrate` measures it for your tasks"
+        )
+    if test == 0:
+        yield (
+            "there are no test tasks: the final score will not be checked on unseen ones; give "
+            f"tasks.test a file with {_ENOUGH} or more"
+        )
+    elif test < _ENOUGH:
+        yield (
+            f"only {plural(test, 'test task')}: the final score will be known to {known_to(test)} "
+            "or so (95 %)"
+        )
+
+
+def _try_graders(
+    splits: Splits, loaded: Loaded, environ: Mapping[str, str], pool: ComputerPool | None
+) -> Iterator[Finding]:
+    """Whether the scorers that are programs can grade an empty submission."""
+
+    async def fault(one: tuple[ScorerSpec, Task]) -> str:
+        part, task = one
+        try:
+            await scorers.try_out(part, task)
+        except GraderError as error:
+            return f"task {task.id!r}, an empty submission: {error.message}"
+        return ""
+
+    with closing(Functions(environ)) as functions:
+        scorers = TaskScorers(
+            loaded.config.scorer,
+            judge=None,
+            root=loaded.root,
+            environ=environ,
+            pool=pool,
+            limits=loaded.config.rollout.limits,
+            functions=functions,
+        )
+        graders = scorers.programs(all_tasks(splits))
+        tried = map_ordered(fault, graders[:_MOST_TRIED], limit=_TRIED_AT_A_TIME)
+        faults = [*filter(None, asyncio.run(tried))]
+    if faults:
+        text = (
+            f"{faults[0]}\nA grader must give a verdict on any work, none at all included: "
+            "otherwise its own failure cannot be told from the work's, which scores 0."
+        )
+        yield mend("scorers", text)
+    elif graders:
+        some = "" if len(graders) <= _MOST_TRIED else f"{_MOST_TRIED} of "
+        text = f"{some}{plural(len(graders), 'grader')} tried on an empty submission"
+        yield Finding("scorers", "ok", text)
+
+
+def _check_models(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
+    config = loaded.config
+    try:
+        Meter(step=config.budget.step, run=config.budget.run).require_prices(config.model)
+    except SkilloptError as error:
+        yield failed("budget", error)
+    for name, role in roles_of(config.model).items():
+        try:
+            api_key(f"model.{name}", role, environ, loaded.root)
+        except SkilloptError as error:
+            # whoever checks a pull request from a fork has no keys, and needs none
+            yield Finding(f"model.{name}", "warning", str(error), blocks=True)
+        else:
+            text = f"{role.model} ({role.provider})"
+            yield _found(f"model.{name}", text, partial(_check_simulated, name, role))
+
+
+def _check_simulated(name: str, role: ModelRole) -> None:
+    if role.provider == "simulated":
+        # Imported late: real models need none of it.
+        from skillopt_ci.demo.client import find_model  # noqa: PLC0415
+
+        find_model(role.model, f"model.{name}.model")
+
+
+def _check_skill(loaded: Loaded) -> Iterator[Finding]:
+    name = loaded.config.skill
+    file = loaded.root / name
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        other = existing_skill(loaded.root)
+        meant = "" if other is None else f"\nDid you mean {other}?"
+        yield mend("skill", f"{name}: there is no such file{meant}")
+        return
+    except (OSError, UnicodeDecodeError) as error:
+        yield mend("skill", f"{name}: {error}")
+        return
+    found = problems(text, file)
+    for problem in found:
+        line = "" if problem.line is None else f":{problem.line}"
+        told = f"{name}{line}: {problem.message}"
+        if problem.message.startswith("SKILL.md must start with YAML frontmatter"):
+            told += (
+                "\nAgents load it by its first lines. Begin the file with these:\n---\n"
+                f"name: {slug(file.parent.name)}\ndescription: what for, and when\n---"
             )
-            for skill in found.skills
-        ]
-        print_table(settings, ("words", "read by", "trained by", "document"), rows)
-    for problem in found.problems:
-        click.echo(f"error: {harmless(problem)}", err=True)
-    if found.problems:
-        return ExitCode.USAGE
-    if not found.skills:
-        nothing_to_do("Nothing here that agents read: `skillopt-ci init` writes a skill.")
-    untrained = [skill.path for skill in found.skills if not skill.runs]
-    if untrained and not settings.json and settings.verbosity >= 0:
-        click.echo(f"\nTo train one: skillopt-ci init --skill {harmless(untrained[0])}")
-    return ExitCode.DONE
+        code = ExitCode.USAGE if problem.severity == "error" else ExitCode.DONE
+        yield Finding("skill", problem.severity, told, code)
+    if not found:
+        yield Finding("skill", "ok", name)
 
 
-def _as_json(found: Survey) -> dict[str, object]:
-    return {
-        "documents": [
-            {
-                "path": skill.path,
-                "read_by": skill.place.reader if skill.place else None,
-                "words": skill.words,
-                "runs": skill.runs,
-            }
-            for skill in found.skills
-        ],
-        "runs": [{"run": run.name, "config": run.config, "skill": run.skill} for run in found.runs],
-        "problems": found.problems,
-        "matrix": {"include": [{"run": run.name, "config": run.config} for run in found.runs]},
-    }
+def _check_repository(loaded: Loaded) -> Iterator[Finding]:
+    config = loaded.config
+    ledger = Ledger.open(loaded.root, config.run, config.git)
+    path, position = skill_path(loaded, ledger.root), ledger.sync()
+    where = f"pushed to {ledger.remote}" if ledger.remote else "kept local (no remote)"
+    text = f"base {ledger.base}; steps are {where}"
+    yield _found("git", text, lambda: ledger.preflight(position))
+
+    committed, file = ledger.read(position.base, path), loaded.root / config.skill
+    if ledger.read(position.head, path) is None:
+        if file.exists():  # else it is said of the skill itself
+            text = f"{path} is not committed on {ledger.base}: git add {path} && git commit"
+            yield mend("git", text)
+    elif committed is not None and file.is_file() and committed.encode() != file.read_bytes():
+        text = f"{path} here differs from {ledger.base}: training starts from what is committed"
+        yield Finding("git", "warning", text)
+    state = RunFolder(config.run).read_state(partial(ledger.read, position.head))
+    if state is not None:
+        measured = state.current.measurement
+        now = f"{plural(state.step, 'step')} done, now at {score_text(measured.score, measured.n)}"
+        yield Finding("run", "ok", now)

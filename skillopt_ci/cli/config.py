@@ -1,15 +1,22 @@
-"""``skillopt-ci config`` and ``simulate``: the configuration in force; a server of models."""
+"""``skillopt-ci config`` and ``discover``: a configuration as understood, all of a repository."""
 
 import json
+from collections import defaultdict
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import click
 import yaml
 
 from skillopt_ci.cli.build import load_configured
-from skillopt_ci.cli.options import Globals, command
+from skillopt_ci.cli.console import print_table
+from skillopt_ci.cli.options import Globals, command, nothing_to_do, print_json
+from skillopt_ci.config.loading import load, run_names
 from skillopt_ci.config.reference import json_schema
-from skillopt_ci.demo.server import Behaviour, serve
-from skillopt_ci.errors import UsageError
+from skillopt_ci.errors import ExitCode, RepositoryError, SkilloptError
+from skillopt_ci.git.process import Git
+from skillopt_ci.sanitize import harmless
+from skillopt_ci.skill.document import documents, word_count
 
 
 @command(cls=click.Group, invoke_without_command=True)
@@ -35,29 +42,122 @@ def schema_command(settings: Globals) -> None:
 config_command.add_command(schema_command)
 
 
-@command()
-@click.option("--host", default="127.0.0.1")
-@click.option("--port", default=8091, type=click.IntRange(0, 65_535), help="0 takes a free one.")
-@click.option("--seed", default=0)
-@click.option(
-    "--fault-rate",
-    default=0.0,
-    type=click.FloatRange(0, 1),
-    help="Share of requests that fail: 429, 500, cut connections, truncated JSON.",
-)
-@click.option("--latency", default=0.0, type=click.FloatRange(0), help="Seconds per answer.")
-def simulate_command(
-    settings: Globals, host: str, port: int, seed: int, fault_rate: float, latency: float
-) -> None:
-    """Serve the simulated models over HTTP, to try configurations without paying.
+# The skills of a repository, and the runs that train them.
 
-    Prints the base URL on the first line of standard output and serves until interrupted.
+#: How configurations are called; `configs/base.yaml` and the like are bases, no runs.
+_CONFIGS = ("skillopt.yaml", "skillopt.yml")
+_CONFIG_ENDS = (".skillopt.yaml", ".skillopt.yml")
+
+
+class FoundRun(NamedTuple):
+    """A run of a configuration; paths are relative to the top of the repository."""
+
+    run: str
+    config: str
+    skill: str
+
+
+class FoundDocument(NamedTuple):
+    """A document that agents read. ``words`` is None if it cannot be read as text."""
+
+    path: str
+    read_by: str | None
+    words: int | None
+    runs: tuple[str, ...]
+
+
+def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]:
+    """All documents and runs of a repository, and what is wrong with how they fit together.
+
+    Files that git ignores are left out; a configuration that cannot be used is one of the problems.
+    Raises :class:`~skillopt_ci.errors.RepositoryError` outside of a repository.
     """
-    del settings
+    inside = Git(start).attempt("rev-parse", "--show-toplevel")
+    if inside.status != 0:
+        raise RepositoryError(
+            f"{start}: not inside a git repository", hint="Start in a clone, or `git init` one."
+        )
+    top, runs, wrong = Path(inside.text), list[FoundRun](), list[str]()
+    listed = Git(top).text("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    files = sorted(name for name in listed.split("\0") if name and (top / name).is_file())
+    for config in files:
+        name = PurePosixPath(config).name
+        if name in _CONFIGS or name.endswith(_CONFIG_ENDS):
+            try:
+                runs += [_read_run(top, config, run) for run in run_names(top / config)]
+            except SkilloptError as error:
+                wrong.append(str(error))
+    configs, names = defaultdict[str, list[str]](list), defaultdict[str, dict[str, None]](dict)
+    for run in runs:
+        configs[run.run].append(run.config)
+        names[run.skill][run.run] = None
+    # two runs of one name share a branch, and two of one skill undo each other's work
+    for said, found in (
+        *((f"are called {name!r}", found) for name, found in configs.items()),
+        *((f"train {skill}", list(found)) for skill, found in names.items()),
+    ):
+        if len(found) > 1:
+            wrong.append(f"several runs {said}: {', '.join(found)}")
+    known = dict(documents(files))
+    return (
+        [
+            FoundDocument(
+                path,
+                known[path].reader if path in known else None,
+                _count_words(top / path),
+                tuple(run.run for run in runs if run.skill == path),
+            )
+            for path in dict.fromkeys((*known, *(run.skill for run in runs)))
+        ],
+        runs,
+        wrong,
+    )
+
+
+def _read_run(top: Path, config: str, name: str) -> FoundRun:
+    loaded = load(top / config, run=name)
+    skill, root = (loaded.root / loaded.config.skill).resolve(), top.resolve()
+    inside = skill.is_relative_to(root)
+    return FoundRun(name, config, skill.relative_to(root).as_posix() if inside else str(skill))
+
+
+def _count_words(file: Path) -> int | None:
     try:
-        serve(host, port, Behaviour(seed, fault_rate, latency))
-    except OSError as error:
-        raise UsageError(
-            f"Cannot serve on {host}:{port}: {error.strerror}.",
-            hint="Choose another --port; 0 takes a free one.",
-        ) from error
+        return word_count(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+@command()
+def discover_command(settings: Globals) -> ExitCode:
+    """List the documents that agents read in this repository, and the runs that train them.
+
+    With --json, `matrix` is what a workflow's `strategy.matrix` takes by `fromJSON`: a job for
+    each run, with its `run` and `config`. Ends with 2 if two runs conflict or a configuration is
+    invalid, and with 3 if there is neither a skill nor a run.
+    """
+    found, runs, wrong = survey(settings.cwd)
+    if settings.json:
+        told = {
+            "documents": [one._asdict() for one in found],
+            "runs": [run._asdict() for run in runs],
+            "problems": wrong,
+            "matrix": {"include": [{"run": run.run, "config": run.config} for run in runs]},
+        }
+        print_json(told)
+    elif found:
+        rows = [
+            ("?" if words is None else str(words), read_by or "", ", ".join(names) or "-", path)
+            for path, read_by, words, names in found
+        ]
+        print_table(settings, ("words", "read by", "trained by", "document"), rows)
+    for problem in wrong:
+        click.echo(f"error: {harmless(problem)}", err=True)
+    if wrong:
+        return ExitCode.USAGE
+    if not found:
+        nothing_to_do("Nothing here that agents read: `skillopt-ci init` writes a skill.")
+    untrained = [one.path for one in found if not one.runs]
+    if untrained and not settings.json and settings.verbosity >= 0:
+        click.echo(f"\nTo train one: skillopt-ci init --skill {harmless(untrained[0])}")
+    return ExitCode.DONE

@@ -32,7 +32,8 @@ from skillopt_ci.cli.train import print_outcome
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.providers import PROVIDERS, Preset, ProviderName
 from skillopt_ci.demo.quickstart import write_example
-from skillopt_ci.errors import ExitCode
+from skillopt_ci.demo.server import Behaviour, serve
+from skillopt_ci.errors import ExitCode, UsageError
 from skillopt_ci.git.process import Git
 from skillopt_ci.ledger.inspect import newest
 from skillopt_ci.sanitize import harmless_line
@@ -322,3 +323,31 @@ def _where_next(run: str, environ: Mapping[str, str], target: Path) -> Iterator[
         ("skillopt-ci init", "in a repository of your own"),
     ):
         yield f"{command_line:<43} # {what}"
+
+
+@command()
+@click.option("--host", default="127.0.0.1")
+@click.option("--port", default=8091, type=click.IntRange(0, 65_535), help="0 takes a free one.")
+@click.option("--seed", default=0)
+@click.option(
+    "--fault-rate",
+    default=0.0,
+    type=click.FloatRange(0, 1),
+    help="Share of requests that fail: 429, 500, cut connections, truncated JSON.",
+)
+@click.option("--latency", default=0.0, type=click.FloatRange(0), help="Seconds per answer.")
+def simulate_command(
+    settings: Globals, host: str, port: int, seed: int, fault_rate: float, latency: float
+) -> None:
+    """Serve the simulated models over HTTP, to try configurations without paying.
+
+    Prints the base URL on the first line of standard output and serves until interrupted.
+    """
+    del settings
+    try:
+        serve(host, port, Behaviour(seed, fault_rate, latency))
+    except OSError as error:
+        raise UsageError(
+            f"Cannot serve on {host}:{port}: {error.strerror}.",
+            hint="Choose another --port; 0 takes a free one.",
+        ) from error

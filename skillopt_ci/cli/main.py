@@ -199,9 +199,9 @@ COMMANDS = {
         ("init", "init", "Write a configuration and example tasks to start from."),
         ("new-env", "init", "Write an environment to start from: tasks, grading, a test."),
         ("quickstart", "init", "Run a whole training in a minute, without a key or an account."),
-        ("discover", "check", "List the skills of this repository and the runs that train them."),
+        ("discover", "config", "List the skills of this repository and the runs that train them."),
         ("validate", "check", "Check configuration, tasks, skill and repository; call no model."),
-        ("doctor", "check", "Check that models, tools and prices are ready; change nothing."),
+        ("doctor", "doctor", "Check that models, tools and prices are ready; change nothing."),
         ("estimate", "train", "Estimate the calls and the cost of a step, an epoch and the run."),
         ("step", "train", "Do one training step, or resume the one in flight."),
         ("run", "train", "Do the remaining steps, up to a budget."),
@@ -222,7 +222,7 @@ COMMANDS = {
         ("report", "report", "Write an HTML page that shows what was learned, or serve it live."),
         ("export", "report", "Write the run as another program's files."),
         ("config", "config", "Print the effective configuration, or its JSON Schema."),
-        ("simulate", "config", "Serve a simulated model over HTTP."),
+        ("simulate", "init", "Serve a simulated model over HTTP."),
     )
 }
 CLOSED_PIPE = 128 + signal.SIGPIPE

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.cli.findings import Finding, exit_code
+from skillopt_ci.cli.check import Finding, exit_code
 from skillopt_ci.errors import ExitCode
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_ci.cli.findings import Finding, check_run
+from skillopt_ci.cli.check import Finding, check_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.errors import ExitCode
 

@@ -1,4 +1,4 @@
-"""Ask models, programs and computers whether they are ready."""
+"""``skillopt-ci doctor``: ask models, programs and computers whether they are ready."""
 
 import asyncio
 import os
@@ -8,15 +8,18 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import click
+
 from skillopt_ci import __version__
 from skillopt_ci.agents.cli_agents import agent_environ, agent_program, visible_names
 from skillopt_ci.cli.build import all_tasks, roles_of
-from skillopt_ci.cli.findings import Finding, failed, mend
-from skillopt_ci.cli.options import Globals
+from skillopt_ci.cli.check import Finding, check_run, failed, mend, report, up_to_error
+from skillopt_ci.cli.options import Globals, command
 from skillopt_ci.computer.computer import Network
 from skillopt_ci.computer.docker import call_engine, connect
 from skillopt_ci.computer.sandbox import find_programs
@@ -24,12 +27,7 @@ from skillopt_ci.computer.sandbox_limits import usable_hierarchies
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.config.rollout import ExternalConfig
-from skillopt_ci.errors import (
-    ComputerFailure,
-    ComputerUnavailable,
-    InfrastructureError,
-    SkilloptError,
-)
+from skillopt_ci.errors import ExitCode, InfrastructureError, SkilloptError
 from skillopt_ci.git.process import Git
 from skillopt_ci.messages import Message
 from skillopt_ci.model.budget import Meter
@@ -62,6 +60,33 @@ _QUESTION = (
 #: The first git that fetches without a trace of its own, as the ledger does.
 _OLDEST_GIT = (2, 29)
 _NOT_FOUND = (126, 127)
+
+
+@command()
+@click.option("--offline", is_flag=True, help="Call no model; check everything else.")
+def doctor_command(settings: Globals, offline: bool) -> ExitCode:
+    """Check that models, tools and prices are ready, and say what to change.
+
+    Each model role gets one small question in the format that the optimizer must keep to, a few
+    hundred tokens. A dry run shows whether git may push. skillopt-ci starts what confines agents,
+    and asks their programs for their version. No secret is printed, only where it comes from.
+    Ends with 2 if you have something to fix, and with 5 if only a server or a remote failed.
+    """
+    loaded, checked = check_run(settings)
+    roles = [one for one in checked if one.part.startswith("model.")]
+    found = [*up_to_error("git", _check_tools(settings.cwd))]
+    found += (one for one in checked if one not in roles)
+    answers: list[Answer] = []
+    if loaded is not None:
+        models, root = loaded.config.model, loaded.root
+        found += _check_programs(loaded, settings.environ)
+        if offline:
+            found += roles
+        else:
+            answers = asyncio.run(ask_roles(models, settings.environ, root, settings.redact))
+            for one in answers:
+                found += [*_describe_role(one.role, roles_of(models)[one.role]), *one.findings]
+    return report("ready", found, settings, roles={one.role: one.facts for one in answers})
 
 
 # Models: a key, an address, and an answer to one question of the optimizer's contract.
@@ -198,7 +223,7 @@ def _misfit(part: str, role: str, reply: ChatReply) -> Finding:
     return mend(part, f"its answer {why}\n{hint}")
 
 
-def describe_role(name: str, config: ModelRole) -> Iterator[Finding]:
+def _describe_role(name: str, config: ModelRole) -> Iterator[Finding]:
     """A role's model, where its key comes from, and its price."""
     part, price = f"model.{name}", tariff_of(config)
     where = "" if config.preset.protocol != "command" else f": {' '.join(config.program)}"
@@ -214,21 +239,16 @@ def _key_source(config: ModelRole) -> str:
     """Where the key comes from, never the key."""
     if config.api_key_file:
         return f"key in the file {config.api_key_file}"
-    variable = config.key_variable
-    return f"key in {variable}" if variable else "no key"
+    return f"key in {config.key_variable}" if config.key_variable else "no key"
 
 
 # Programs: git, those that stand for models, what confines agents, and agents themselves.
 
 
-def check_tools(settings: Globals) -> Iterator[Finding]:
-    """This program, and git."""
+def _check_tools(cwd: Path) -> Iterator[Finding]:
     python = f"Python {platform.python_version()} on {platform.platform(terse=True)}"
     yield Finding("program", "ok", f"skillopt-ci {__version__}, {python}")
-    try:
-        yield check_git(Git(settings.cwd).text("--version"))
-    except SkilloptError as error:
-        yield failed("git", error)
+    yield check_git(Git(cwd).text("--version"))
 
 
 def check_git(version: str) -> Finding:
@@ -240,14 +260,14 @@ def check_git(version: str) -> Finding:
     return mend("git", f"{version} is too old\nInstall git {oldest} or newer.")
 
 
-def check_programs(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
+def _check_programs(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
     """What the run needs on this machine besides models: computers, agents, programs, secrets."""
     try:
         pool = open_computer_pool(loaded.config, loaded.root, environ)
         if pool is not None:
             yield from _check_computers(loaded, pool, environ)
             yield from _check_agent(loaded, pool, environ)
-    except (SkilloptError, ComputerUnavailable, ComputerFailure):
+    except SkilloptError:
         pass  # an error on this kind of computer is told already
     yield from _check_model_programs(loaded, environ)
     values = resolved_key_values(loaded.config.model, environ, loaded.root)
@@ -275,18 +295,14 @@ def _check_computers(
         text = f"{version}, Linux {platform.release()}, user {os.getuid()}; {groups}"
         yield Finding("computer", "ok", text)
     elif kind == "docker":
-        engine = connect(environ)
-        try:
-            facts = call_engine(engine.api.version)
-            version = facts.get("Version", "of some version")
+        with closing(connect(environ)) as engine:
+            version = call_engine(engine.api.version).get("Version", "of some version")
             yield Finding("computer", "ok", f"Docker engine {version}")
             for image in _images(loaded, pool):
                 there = bool(call_engine(engine.api.images, image))
                 state = "is there" if there else "is not there: the first attempt pulls it"
                 text = f"the image {image} {state}"
                 yield Finding("computer", "ok" if there else "warning", text)
-        finally:
-            engine.close()
 
 
 def _images(loaded: Loaded, pool: ComputerPool) -> list[str]:
@@ -345,7 +361,7 @@ async def _start_agent(settings: ExternalConfig, pool: ComputerPool, root: Path)
         )
         where = f"is not on the task's computer ({pool.computers.name})"
         return mend("agent", f"{program} {where}\n{remedy}")
-    said = _first_line(result.stdout) or _first_line(result.stderr)
+    said = _first_line(result.stdout, result.stderr)
     if known and (result.exit_code or result.timed_out):
         return mend("agent", f"{program} --version failed: {said}")
     return Finding("agent", "ok", f"{program}: {said}" if known else f"{said} is there")
@@ -376,15 +392,17 @@ def _version(program: str, environ: Mapping[str, str]) -> str:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
+            text=True,
+            errors="replace",
             timeout=_LONGEST_VERSION,
             env=visible_environ(environ, ()),
         )
     except (OSError, subprocess.TimeoutExpired):
         return "unknown"
-    return _first_line(said.stdout) or _first_line(said.stderr) or "unknown"
+    return _first_line(said.stdout, said.stderr) or "unknown"
 
 
-def _first_line(output: bytes | str) -> str:
-    """The first line of ``output`` that says anything, no longer than fits."""
-    text = output.decode("utf-8", "replace") if isinstance(output, bytes) else output
-    return next(filter(None, map(str.strip, text.splitlines())), "")[:120]
+def _first_line(*texts: str) -> str:
+    """The first line of ``texts`` that says anything, no longer than fits."""
+    lines = (line.strip() for text in texts for line in text.splitlines())
+    return next(filter(None, lines), "")[:120]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from computer_kinds import computers
 
-from skillopt_ci.cli.findings import Finding
-from skillopt_ci.cli.probes import ask_roles, check_git
+from skillopt_ci.cli.check import Finding
+from skillopt_ci.cli.doctor import ask_roles, check_git
 from skillopt_ci.config.models import Models
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.redaction import unchanged
