@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.support import forked
 
 if TYPE_CHECKING:
     from tests.conftest import Checkout
@@ -25,12 +26,9 @@ def train_until_killed() -> Killed:
 
     def train(checkout: Checkout, stage: int = 0) -> None:
         script = Path(__file__).with_name("mortal.py")
-        done = subprocess.run(
-            [sys.executable, str(script), str(checkout.folder), str(stage)],
-            capture_output=True,
-            check=False,
-        )
-        assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+        words = [str(script), str(checkout.folder), str(stage)]
+        done = forked.run(words, cwd=Path.cwd(), env=dict(os.environ))
+        assert done.returncode == -signal.SIGKILL, done.stderr
 
     return train
 
@@ -40,13 +38,10 @@ def command() -> Command:
     """Run ``skillopt-ci`` in a checkout; ``env`` comes on top of the environment."""
 
     def run(checkout: Checkout, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "skillopt_ci", *args],
+        return forked.run(
+            ["-m", "skillopt_ci", *args],
             cwd=checkout.folder,
             env={**os.environ, "DEMO_KEY": "sk-demo-key", **env},
-            capture_output=True,
-            text=True,
-            check=False,
         )
 
     return run

@@ -26,7 +26,6 @@ async def train_all(session: Run) -> None:
 
 
 def main(folder: str, last: str) -> None:
-    os.environ["MORTAL"] = str(os.getpid())
     stages = count(1)
 
     def observe(event: Event) -> None:

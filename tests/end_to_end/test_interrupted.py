@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 
 from skillopt_ci.cli.init import make_repository
 from skillopt_ci.demo.server import Behaviour
+from tests.support import forked
 from tests.support.serving import running
 
 if TYPE_CHECKING:
@@ -93,9 +93,9 @@ class Run:
         """Train and finish, or die at the event number ``last``; tell whether it died."""
         before = self.world.server.tally.answered.total()
         script = str(Path(__file__).with_name("doomed.py"))
-        words = [sys.executable, script, str(self.checkout.folder), str(last)]
-        done = subprocess.run(words, capture_output=True, check=False)
-        assert done.returncode in (0, -signal.SIGKILL), done.stderr.decode()
+        words = [script, str(self.checkout.folder), str(last)]
+        done = forked.run(words, cwd=self.checkout.folder, env=dict(os.environ))
+        assert done.returncode in (0, -signal.SIGKILL), done.stderr
         self.answers += self.world.server.tally.answered.total() - before
         return done.returncode != 0
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -63,9 +66,16 @@ def test_key_that_a_server_echoes_is_not_told(
     assert KEY not in done.stdout + done.stderr
 
 
-def test_key_is_not_in_the_report_of_a_crash(checkout: Checkout, command: Command) -> None:
+def test_key_is_not_in_the_report_of_a_crash(checkout: Checkout) -> None:
     checkout.write("sitecustomize.py", CRASH)
-    done = command(checkout, "step", DEMO_KEY=KEY, CI="true", PYTHONPATH=str(checkout.folder))
+    done = subprocess.run(
+        [sys.executable, "-m", "skillopt_ci", "step"],
+        cwd=checkout.folder,
+        env={**os.environ, "DEMO_KEY": KEY, "CI": "true", "PYTHONPATH": str(checkout.folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 1
     assert "planted defect" in done.stderr
     assert KEY not in done.stderr

@@ -57,7 +57,7 @@ def test_a_pathological_pattern_of_the_regex_scorer_ends_in_time(
     answering(model_server, "a" * 60 + "!")
     scorer = 'scorer={type: regex, pattern: "^(a+)+$"}'
     line = ("eval", SKILL, "--json", *overrides(scorer, *ONE_TASK))
-    done = skillopt_ci(checkout.folder, *line, seconds=3)
+    done = skillopt_ci(checkout.folder, *line, seconds=20)
     assert done.returncode == 0, done.stderr
 
 
@@ -65,7 +65,7 @@ def test_a_text_of_blank_lines_is_made_harmless_in_time() -> None:
     from skillopt_ci.sanitize import harmless
 
     text = "a0" + "\n" * 50_000 + "end"
-    with time_limit(0.5):
+    with time_limit(5):
         assert harmless(text) == text
 
 
@@ -73,7 +73,7 @@ def test_a_text_of_blank_lines_is_made_harmless_in_time() -> None:
 def test_the_guard_judges_a_long_addition_in_time(line: str) -> None:
     from skillopt_ci.training.guard import order_to_the_optimizer
 
-    with time_limit(0.5):
+    with time_limit(5):
         assert order_to_the_optimizer("Begin" + line * 30_000 + "end", "") == ""
 
 
@@ -81,20 +81,20 @@ def test_a_skill_with_a_long_run_of_spaces_is_read_in_time() -> None:
     from skillopt_ci.skill.regions import reading
 
     text = "Begin" + " " * 100_000 + "end"
-    with time_limit(0.5):
+    with time_limit(5):
         assert reading(text) == text
 
 
 def test_aliases_that_expand_past_a_limit_are_refused(checkout: Checkout) -> None:
     checkout.write("skillopt.yaml", f"{{{LAUGHS}}}")
-    with time_limit(1):
+    with time_limit(5):
         done = in_process(checkout.folder, "validate")
     assert done.returncode == 2, done.stderr
     assert "alias" in done.stdout + done.stderr
 
 
 def test_aliases_of_an_override_are_refused_as_well(checkout: Checkout) -> None:
-    with time_limit(1):
+    with time_limit(5):
         done = in_process(checkout.folder, "validate", "-o", f"train={{{LAUGHS}}}")
     assert done.returncode == 2, done.stderr
     assert "alias" in done.stdout + done.stderr
@@ -105,6 +105,6 @@ def test_aliases_of_a_task_file_are_refused_as_well(checkout: Checkout) -> None:
     checkout.write("tasks/train.yaml", f"[{task}]")
     # in a process of its own: texts are joined where no signal is heard
     line = ("validate", "-o", "tasks.train=tasks/train.yaml")
-    done = skillopt_ci(checkout.folder, *line, seconds=3)
+    done = skillopt_ci(checkout.folder, *line, seconds=20)
     assert done.returncode == 2, done.stderr
     assert "alias" in done.stdout + done.stderr

@@ -26,6 +26,8 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 
+from tests.support import forked
+
 FIXTURES = Path(__file__).with_name("fixture")
 MODELS = "http://models.pins.example/v1"
 RUN = "demo"
@@ -296,9 +298,7 @@ class Place:
 
     def command(self, *args: str, at: str = "repository") -> subprocess.CompletedProcess[str]:
         """Run ``skillopt-ci`` to its end."""
-        with self.start(*args, at=at) as process:
-            out, err = process.communicate()
-        return subprocess.CompletedProcess(args, process.returncode, out, err)
+        return forked.run(["-m", "skillopt_ci", *args], cwd=self.folder / at, env=self.environ)
 
     def write(self, path: str, text: str) -> None:
         file = self.repository / path

@@ -4,7 +4,6 @@ import io
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +14,8 @@ from github_server.state import Hub
 from skillopt_ci.action.inputs import Inputs
 from skillopt_ci.action.job import Job, Runner
 from skillopt_ci.action.outputs import JobLog
+from tests.support import forked
 
-PROGRAM = Path(sys.executable).with_name("skillopt-ci-action")
 SMALL = "train.batch_size=4\nevaluation.sel_env_num=8\nevaluation.test_env_num=4"
 
 
@@ -43,14 +42,11 @@ class World:
         (self.files / "event.json").write_text(json.dumps(payload or {}), encoding="utf-8")
         for name in ("output", "summary"):
             (self.files / name).write_text("", encoding="utf-8")
-        done = subprocess.run(
-            [PROGRAM],
+        done = forked.run(
+            ["-c", "import sys; from skillopt_ci.action.main import main; sys.exit(main())"],
             cwd=self.workspace,
             env=self.variables(event, {"token": "job", "overrides": SMALL, **inputs}),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
+            merged=True,
         )
         outputs = read_outputs((self.files / "output").read_text(encoding="utf-8"))
         summary = (self.files / "summary").read_text(encoding="utf-8")

@@ -3,28 +3,20 @@
 import io
 import os
 import subprocess
-import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(sys.executable).with_name("skillopt-ci")
+from tests.support import forked
 
 Finished = subprocess.CompletedProcess[str]
 
 
 def skillopt_ci(folder: Path, *words: str | Path, seconds: float = 60) -> Finished:
     """Run the command in ``folder``; it is killed, and TimeoutExpired raised, after ``seconds``."""
-    return subprocess.run(
-        [PROGRAM, *words],
-        cwd=folder,
-        env={**os.environ, "DEMO_KEY": "sk-demo-key"},
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
-    )
+    env = {**os.environ, "DEMO_KEY": "sk-demo-key"}
+    return forked.run(["-m", "skillopt_ci", *words], cwd=folder, env=env, timeout=seconds)
 
 
 def overrides(*settings: str) -> list[str]:

@@ -6,8 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +17,7 @@ from training_runs import train_once
 from skillopt_ci.progress import Note
 from skillopt_ci.training.prefetch_plan import look_ahead
 from skillopt_ci.training.shard import Shard, roll_out_shard, take_over
+from tests.support import forked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,15 +108,8 @@ def test_a_killed_process_loses_no_attempt_that_was_made(
 
 def _step_in_a_process(checkout: Checkout) -> int:
     words = ["step", "-q", "-o", "model.target.max_concurrency=1"]
-    script = (
-        "import os, sys; os.environ['MORTAL'] = str(os.getpid()); "
-        f"from skillopt_ci.cli.main import main; sys.exit(main({words!r}))"
-    )
     environ = {**os.environ, "DEMO_KEY": "sk-demo-key"}
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=checkout.folder, env=environ, check=False
-    )
-    return done.returncode
+    return forked.run(["-m", "skillopt_ci", *words], cwd=checkout.folder, env=environ).returncode
 
 
 def test_shards_hand_their_attempts_over(with_agents: Callable[[str], Checkout]) -> None:
