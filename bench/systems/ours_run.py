@@ -102,12 +102,12 @@ def answered_by(oracle: Oracle) -> Iterator[None]:
             usage = Usage(1, said.prompt_tokens, said.completion_tokens)
             return ChatReply(said.text, "stop", "world", usage)
 
-    real = openai_provider.openai_client
-    openai_provider.openai_client = Answering  # type: ignore[assignment]
+    real = openai_provider.open_client
+    openai_provider.open_client = Answering  # type: ignore[assignment]
     try:
         yield
     finally:
-        openai_provider.openai_client = real
+        openai_provider.open_client = real
 
 
 def make_repository(world: World, root: Path, base_url: str, settings: Mapping[str, Any]) -> Path:

@@ -21,7 +21,7 @@ from skillopt_ci.confinement import close_process, keep_back, whole_environment
 from skillopt_ci.git.process import Git
 from skillopt_ci.github.client import Access, connect
 from skillopt_ci.github.pull_requests import changed_paths
-from skillopt_ci.model.keys import required_variable
+from skillopt_ci.model.access import required_variable
 from skillopt_ci.redaction import Redactor, named_secrets
 
 _new_token = partial(secrets.token_hex, 16)

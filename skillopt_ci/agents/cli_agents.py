@@ -12,8 +12,8 @@ from skillopt_ci.computer.computer import CommandResult, Computer
 from skillopt_ci.config.rollout import AttemptLimits, ExternalConfig
 from skillopt_ci.errors import FileRefused, ModelSetupError, UsageError
 from skillopt_ci.messages import Message, fenced
-from skillopt_ci.model.keys import redact, secret_values
-from skillopt_ci.model.prices import cost_usd
+from skillopt_ci.model.access import redact, secret_values
+from skillopt_ci.model.budget import cost_usd
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.limits import LimitReached, LimitTracker

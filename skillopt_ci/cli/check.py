@@ -32,8 +32,8 @@ from skillopt_ci.confinement import current
 from skillopt_ci.errors import ExitCode, SkilloptError
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger
+from skillopt_ci.model.access import api_key
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.keys import api_key
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.computer_pool import ComputerPool, open_computer_pool
 from skillopt_ci.rollout.graders import TaskScorers

@@ -30,11 +30,9 @@ from skillopt_ci.config.rollout import ExternalConfig
 from skillopt_ci.errors import ExitCode, InfrastructureError, SkilloptError
 from skillopt_ci.git.process import Git
 from skillopt_ci.messages import Message
-from skillopt_ci.model.budget import Meter
+from skillopt_ci.model.access import api_key, base_url_of, resolved_key_values
+from skillopt_ci.model.budget import Meter, tariff_of
 from skillopt_ci.model.build import open_models
-from skillopt_ci.model.call_key import base_url_of
-from skillopt_ci.model.keys import api_key, resolved_key_values
-from skillopt_ci.model.prices import tariff_of
 from skillopt_ci.model.types import ChatReply, ChatRequest, Role
 from skillopt_ci.program import visible_environ
 from skillopt_ci.redaction import Redact, can_be_hidden

@@ -31,7 +31,7 @@ from skillopt_ci.estimate.calls import (
     joined,
 )
 from skillopt_ci.ledger.records import accounts_of
-from skillopt_ci.model.prices import Tariff, tariffs
+from skillopt_ci.model.budget import Tariff, tariffs
 from skillopt_ci.model.types import Account, Accounts, Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.tasks.task import Task

@@ -24,9 +24,7 @@ from skillopt_ci.environments.find import open_environment
 from skillopt_ci.errors import BudgetExhausted, InfrastructureError, SkilloptError, UsageError
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import open_models
-from skillopt_ci.model.cache import UNCLAIMED, CallCache
-from skillopt_ci.model.cache_transfer import answer_lines, import_answer_lines
-from skillopt_ci.model.call_key import call_key
+from skillopt_ci.model.cache import UNCLAIMED, CallCache, answer_lines, call_key, import_lines
 from skillopt_ci.progress import Note
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redactor, named_secrets
@@ -214,7 +212,7 @@ class ClusterExecutor:
             if handover.answers:
                 lines = map(self.parts.redact, handover.answers)
                 source = Path("a Ray worker's answers")
-                import_answer_lines(self.cache, lines, source, self.store.take)
+                import_lines(self.cache, {source: lines}, self.store.take)
         except SkilloptError as error:
             trouble = error.message
         if trouble and trouble not in self._told:

@@ -1,4 +1,4 @@
-"""The body of a request to Anthropic's Messages API."""
+"""Anthropic's Messages API, by the official client."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,29 +11,28 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.call_key import base_url_of
+from skillopt_ci.model.access import base_url_of
 from skillopt_ci.model.providers import (
     ReportedUsage,
     RequestPacer,
     ServerClient,
+    ServerError,
     Wire,
+    Words,
     called,
+    limit_in,
     parsed,
+    sent_as,
     state_of,
     usage_of,
     well_formed,
+    with_thoughts,
 )
-from skillopt_ci.model.server_errors import ServerError, Words
-from skillopt_ci.model.types import (
-    ChatReply,
-    ChatRequest,
-    ModelRefusal,
-    ReplySchema,
-)
+from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ReplySchema
 from skillopt_ci.progress import Observer, silent
 
 #: The API wants a limit; this one holds where neither the role nor the stage has any.
-DEFAULT_LIMIT = 16_384
+_DEFAULT_LIMIT = 16_384
 WORDS: Words = MappingProxyType(
     {
         "temperature": ("temperature",),
@@ -43,7 +42,6 @@ WORDS: Words = MappingProxyType(
 )
 _CACHED: Mapping[str, object] = MappingProxyType({"cache_control": {"type": "ephemeral"}})
 _EFFORTS = MappingProxyType({"minimal": "low"})
-_LIMITS = ("max_tokens", "max_completion_tokens")
 
 Block = dict[str, object]
 
@@ -56,16 +54,13 @@ def anthropic_body(
     Tools and system prompt are the same from call to call, so there is one behind them. A
     conversation with tools is asked again with each result, so there is one at its end too.
     """
-    limit = next((settings[name] for name in _LIMITS if name in settings), DEFAULT_LIMIT)
-    body: dict[str, object] = {"model": config.model, "max_tokens": limit}
+    limit = limit_in(settings)
+    body: dict[str, object] = {"model": config.model}
+    body["max_tokens"] = _DEFAULT_LIMIT if limit is None else limit
     if request.tools:
         body["tools"] = [
-            {
-                "name": tool.name,
-                "description": tool.description,
-                "input_schema": dict(tool.parameters),
-            }
-            for tool in request.tools
+            {"name": one.name, "description": one.description, "input_schema": {**one.parameters}}
+            for one in request.tools
         ]
     system = "\n\n".join(one.content for one in request.messages if one.role == "system")
     if system.strip():
@@ -130,7 +125,7 @@ def _object(arguments: str) -> dict[str, object]:
     return value if isinstance(value, dict) else {"arguments": well_formed(arguments)}
 
 
-# What Anthropic's Messages API answered.
+# Reading an answer.
 
 #: The reasons to stop in the words that all protocols share here.
 _FINISHED: Mapping[str, str] = MappingProxyType(
@@ -155,16 +150,12 @@ class _Block(BaseModel):
     input: object = None
 
 
-class _StopDetails(BaseModel):
-    category: str | None = None
-    explanation: str | None = None
-
-
 class _Message(BaseModel):
     content: list[_Block]
     model: str | None = None
     stop_reason: str | None = None
-    stop_details: _StopDetails | None = None
+    explanation: str | None = sent_as("stop_details.explanation")
+    category: str | None = sent_as("stop_details.category")
     usage: ReportedUsage | None = None
 
 
@@ -178,40 +169,25 @@ def read_message(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRe
     text = "".join(block.text for block in message.content if block.type == "text")
     usage = usage_of(message.usage, request, text)
     if message.stop_reason == "refusal":
-        details = message.stop_details
-        said = details and (details.explanation or details.category)
-        why = f": {said}" if said else ""
-        raise ModelRefusal(f"The model refused the prompt{why}", usage=usage)
+        why = message.explanation or message.category
+        said = "The model refused the prompt" + (f": {why}" if why else "")
+        raise ModelRefusal(said, usage=usage)
     reason = message.stop_reason or "end_turn"
+    calls = []
+    for block in message.content:
+        if block.type == "tool_use":
+            used = block.input if block.input is not None else {}
+            calls.append(ToolCall(block.id, block.name, json.dumps(used, ensure_ascii=False)))
     return ChatReply(
         text,
         _FINISHED.get(reason, reason),
         message.model or config.model,
         usage,
-        tool_calls=_tool_calls(message.content),
+        tool_calls=with_thoughts(calls, (one for one in message.content if one.type in _THOUGHTS)),
     )
 
 
-def _tool_calls(blocks: list[_Block]) -> tuple[ToolCall, ...]:
-    """The calls; what was thought before them is the state of the first."""
-    thoughts = [
-        {"type": block.type, **(block.model_extra or {})}
-        for block in blocks
-        if block.type in _THOUGHTS
-    ]
-    uses = [block for block in blocks if block.type == "tool_use"]
-    return tuple(
-        ToolCall(
-            use.id,
-            use.name,
-            json.dumps(use.input if use.input is not None else {}, ensure_ascii=False),
-            json.dumps(thoughts) if thoughts and number == 0 else "",
-        )
-        for number, use in enumerate(uses)
-    )
-
-
-# Anthropic's Messages API by the official client.
+# The official client.
 
 
 def connection_pool(size: int) -> anthropic.DefaultAsyncHttpxClient:
@@ -222,7 +198,7 @@ def connection_pool(size: int) -> anthropic.DefaultAsyncHttpxClient:
     return anthropic.DefaultAsyncHttpxClient(limits=limits)
 
 
-def anthropic_client(
+def open_client(
     section: str,
     config: ModelRole,
     key: str,
@@ -230,7 +206,7 @@ def anthropic_client(
     observe: Observer = silent,
     pacer: RequestPacer | None = None,
 ) -> ServerClient:
-    """A client for a role; ``section`` (``model.target``) names it in messages."""
+    """A client for a role with this API ``key``; ``section`` (``model.target``) is for messages."""
     sdk = anthropic.AsyncAnthropic(
         api_key=key,
         base_url=base_url_of(config),
@@ -249,7 +225,7 @@ def anthropic_client(
             )
             return await answer.read()
 
-        return await called(speak, anthropic, config.timeout, [key], base_url_of(config))
+        return await called(speak, anthropic, config, key)
 
     wire = Wire(anthropic_body, read_message, WORDS, send)
     return ServerClient(section, config, wire, observe, pacer)

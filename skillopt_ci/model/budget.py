@@ -1,4 +1,4 @@
-"""What calls consumed, role by role and stage by stage, and the budgets they are held to."""
+"""What calls cost and consume, role by role and stage by stage, and the budgets that hold them."""
 
 import asyncio
 import json
@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Literal
 
 from skillopt_ci.aio import Slots
 from skillopt_ci.config.config import Limits
-from skillopt_ci.config.models import Models
+from skillopt_ci.config.models import ModelRole, Models, Price
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError, SkilloptError
-from skillopt_ci.model.prices import Tariff, tariffs
 from skillopt_ci.model.types import (
     Account,
     Accounts,
@@ -31,7 +31,112 @@ from skillopt_ci.model.types import (
 )
 from skillopt_ci.redaction import Redact, unchanged
 
-_ONE_CALL = Usage(calls=1)
+# What calls cost: by the configuration's own price, else by a maintained table, else unknown.
+
+Source = Literal["configuration", "table", "simulated", "unknown"]
+
+#: Providers that the table knows, by our names; Gemini is Google's there.
+_IN_TABLE = (
+    *("anthropic", "azure", "deepseek", "gemini", "groq", "minimax", "mistral", "openai"),
+    *("openrouter", "together"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tariff:
+    """What a role's calls cost; ``text`` says it for people, ``source`` who said so.
+
+    ``cost_usd`` is the price of one call's usage, None if that is not known.
+    """
+
+    source: Source
+    text: str
+    cost_usd: Callable[[Usage], float | None]
+
+    @property
+    def known(self) -> bool:
+        """Whether every call's cost is known."""
+        return self.source != "unknown"
+
+    def priced(self, usage: Usage) -> float | None:
+        """The cost of one call: the provider's own figure, if it gave one, goes first."""
+        return usage.cost_usd or self.cost_usd(usage)
+
+
+def tariff_of(config: ModelRole) -> Tariff:
+    """The tariff of a role."""
+    if config.provider == "simulated":
+        return Tariff("simulated", "simulated, costs nothing", lambda _: 0.0)
+    if (price := config.price) is not None:
+        text = f"${price.input:g} in, ${price.output:g} out per million tokens (configured)"
+        return Tariff("configuration", text, lambda usage: cost_usd(usage, price))
+    return _from_table(config) or Tariff("unknown", "no price known", lambda _: None)
+
+
+def tariffs(models: Models) -> dict[str, Tariff]:
+    """The tariff of every role; the judge is the optimizer's model if it has none of its own."""
+    judge = models.judge or models.optimizer
+    roles = {"target": models.target, "optimizer": models.optimizer, "judge": judge}
+    return {name: tariff_of(config) for name, config in roles.items()}
+
+
+def cost_usd(usage: Usage, price: Price) -> float:
+    """What ``usage`` costs in US dollars at ``price``."""
+    cached, written = _cached(usage)
+    parts = (
+        (usage.prompt_tokens - cached - written, price.input),
+        (cached, price.input if price.cached_input is None else price.cached_input),
+        (written, price.input if price.cache_write is None else price.cache_write),
+        (usage.completion_tokens, price.output),
+    )
+    return sum(tokens * dollars for tokens, dollars in parts) / 1e6
+
+
+def _cached(usage: Usage) -> tuple[int, int]:
+    """Prompt tokens read from a provider's cache and written to it: at most all there are."""
+    cached = min(usage.cached_tokens, usage.prompt_tokens)
+    return cached, min(usage.cache_write_tokens, usage.prompt_tokens - cached)
+
+
+def _from_table(config: ModelRole) -> Tariff | None:
+    """Look at the role's address, then under the provider's name."""
+    # Imported late: offline commands do without the table.
+    import genai_prices  # noqa: PLC0415
+    from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415
+
+    places: list[tuple[str | None, str | None]] = []
+    if config.base_url:
+        places.append((None, config.base_url))
+    # OpenAI's protocol is spoken by others: at another address it says nothing of the price.
+    if config.provider in _IN_TABLE and not (config.base_url and config.provider == "openai"):
+        places.append(("google" if config.provider == "gemini" else config.provider, None))
+    for name, address in places:
+        try:
+            provider, model = get_snapshot().find_provider_model(config.model, None, name, address)
+        except LookupError:
+            continue
+
+        def cost(usage: Usage, model: str = model.id, provider: str = provider.id) -> float | None:
+            cached, written = _cached(usage)
+            counted = genai_prices.Usage(
+                input_tokens=usage.prompt_tokens,
+                cache_read_tokens=cached,
+                cache_write_tokens=written,
+                output_tokens=usage.completion_tokens,
+            )
+            try:
+                price = genai_prices.calc_price(counted, model, provider_id=provider)
+            except (LookupError, ValueError):
+                return None
+            return float(price.total_price)
+
+        if cost(Usage(calls=1, prompt_tokens=1, completion_tokens=1)) is not None:
+            version = genai_prices.__version__
+            return Tariff("table", f"{provider.id}/{model.id} in genai-prices {version}", cost)
+    return None
+
+
+# What a step consumed, and what it may.
 
 
 @dataclass(slots=True)
@@ -48,6 +153,25 @@ class Share:
 
 
 _SHARE: ContextVar[Share | None] = ContextVar("share", default=None)
+_ONE_CALL = Usage(calls=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A limit, how much of it is used or lent, and how much calls under way may use."""
+
+    scope: str
+    name: str
+    limit: float
+    used: float
+    under_way: float
+
+    def exhausted(self) -> BudgetExhausted:
+        key = f"budget.{self.scope}.{self.name}"
+        return BudgetExhausted(
+            f"{key} is used up: {self.used:.6g} of {self.limit:.6g}",
+            hint=f"All that was paid for is kept. Raise {key} and run again to go on from here.",
+        )
 
 
 class Meter:
@@ -69,9 +193,7 @@ class Meter:
         told: Callable[[Usage], object] = lambda _: None,
     ) -> None:
         self._limits = {"step": step or Limits(), "run": run or Limits()}
-        self._limited = any(
-            limit is not None for limits in self._limits.values() for _, limit in limits
-        )
+        self._limited = any(limits != Limits() for limits in self._limits.values())
         self._spent = spent or Usage()
         self._clock = clock
         now = clock()
@@ -80,8 +202,9 @@ class Meter:
         self._in_flight: list[Usage] = []
         self._lent: list[Usage] = []
         self._changed = asyncio.Event()
-        self._reused = 0
         self._told = told
+        #: Calls that cost nothing because they had been answered before.
+        self.reused_calls = 0
 
     async def reserve(self, expected: Usage = _ONE_CALL) -> None:
         """Announce a call that will consume ``expected`` at most, as far as one can tell.
@@ -91,9 +214,9 @@ class Meter:
         under way a limit that is not used up yet allows one more call, so that it is exceeded by
         no more than that one. Raises :class:`BudgetExhausted` if a limit is used up.
         """
-        while (full := next(self._without_room(expected), None)) is not None:
+        while (full := self._without_room(expected)) is not None:
             if not self._in_flight:
-                raise _exhausted(*full)
+                raise full.exhausted()
             await self._changed.wait()
         self._in_flight.append(expected)
 
@@ -111,15 +234,13 @@ class Meter:
     def charge(self, account: Account, usage: Usage) -> None:
         """Book a paid call."""
         self._accounts[account] = self._accounts.get(account, Usage()) + usage
-        share = _SHARE.get()
-        if share is not None:
+        if (share := _SHARE.get()) is not None:
             share.charged += usage
 
     def reuse(self) -> None:
         """Count a call that was answered from the cache, at no cost to this step."""
-        self._reused += 1
-        share = _SHARE.get()
-        if share is not None:
+        self.reused_calls += 1
+        if (share := _SHARE.get()) is not None:
             share.reused += 1
 
     async def check(self) -> None:
@@ -134,29 +255,24 @@ class Meter:
         Until the body ends nobody else can have it; what was consumed is to be charged then. At
         least one call is lent. Raises :class:`BudgetExhausted` if a limit forbids that.
         """
-        for full in self._without_room(_ONE_CALL):
-            raise _exhausted(*full)
-        share = self._part_of_rest(parts)
-        lent = Usage(
-            calls=share.calls or 0, prompt_tokens=share.tokens or 0, cost_usd=share.cost_usd or 0.0
-        )
-        self._lent.append(lent)
-        try:
-            yield share
-        finally:
-            self._lent.remove(lent)
-
-    def _part_of_rest(self, parts: int) -> Limits:
+        if (full := self._without_room(_ONE_CALL)) is not None:
+            raise full.exhausted()
         rest: dict[str, float] = {}
-        for _, name, limit, used, under_way in self._readings():
-            left = limit - used - under_way
-            rest[name] = min(left, rest.get(name, left))
-        return Limits(
+        for one in self._readings():
+            left = one.limit - one.used - one.under_way
+            rest[one.name] = min(left, rest.get(one.name, left))
+        share = Limits(
             calls=max(1, int(rest["calls"] / parts)) if "calls" in rest else None,
             tokens=max(1, int(rest["tokens"] / parts)) if "tokens" in rest else None,
             cost_usd=rest["cost_usd"] / parts if "cost_usd" in rest else None,
             minutes=rest.get("minutes"),  # time passes for all at once
         )
+        lent = Usage(share.calls or 0, share.tokens or 0, cost_usd=share.cost_usd or 0.0)
+        self._lent.append(lent)
+        try:
+            yield share
+        finally:
+            self._lent.remove(lent)
 
     @contextmanager
     def shared(self) -> Iterator[Share]:
@@ -173,11 +289,6 @@ class Meter:
             if whole is not None:
                 whole.charged += share.charged
                 whole.reused += share.reused
-
-    @property
-    def reused_calls(self) -> int:
-        """Calls that cost nothing because they had been answered before."""
-        return self._reused
 
     def accounts(self) -> Accounts:
         """What this step paid for, by role and stage, in the order of their names.
@@ -213,40 +324,30 @@ class Meter:
                 hint="Limit budget.run.tokens or budget.step.cost_usd instead.",
             )
 
-    def _without_room(self, expected: Usage) -> Iterator[tuple[str, float, float]]:
-        """The limits that leave no room for a call: their keys, values, and what is used."""
-        if not self._limited:
-            return
-        asked = dict(_amounts(expected))
-        for key, name, limit, used, under_way in self._readings():
-            if used >= limit or (self._in_flight and used + under_way + asked[name] > limit):
-                yield key, limit, used
+    def _without_room(self, expected: Usage) -> _Reading | None:
+        """The first limit that leaves no room for a call."""
+        asked = _amounts(expected)
+        for one in self._readings() if self._limited else ():
+            crowded = self._in_flight and one.used + one.under_way + asked[one.name] > one.limit
+            if one.used >= one.limit or crowded:
+                return one
+        return None
 
-    def _readings(self) -> Iterator[tuple[str, str, float, float, float]]:
-        """Each limit: its key, its name, its value, what is used or lent, what is under way."""
-        lent, under_way = sum(self._lent, Usage()), dict(_amounts(total(self._in_flight)))
+    def _readings(self) -> Iterator[_Reading]:
+        lent, under_way = sum(self._lent, Usage()), _amounts(total(self._in_flight))
         for scope, limits in self._limits.items():
             before = Usage() if scope == "step" else self._spent
-            used = dict(_amounts(before + self.total() + lent))
+            used = _amounts(before + self.total() + lent)
             used["minutes"] = (self._clock() - self._started[scope]) / 60
             for name, limit in limits:
                 if limit is not None:
-                    yield f"budget.{scope}.{name}", name, limit, used[name], under_way[name]
+                    yield _Reading(scope, name, limit, used[name], under_way[name])
 
 
-def _amounts(usage: Usage) -> Iterator[tuple[str, float]]:
+def _amounts(usage: Usage) -> dict[str, float]:
     """What limits are set for; time is nobody's alone."""
-    yield "calls", usage.calls
-    yield "tokens", usage.tokens
-    yield "cost_usd", usage.cost_usd or 0.0
-    yield "minutes", 0.0
-
-
-def _exhausted(key: str, limit: float, used: float) -> BudgetExhausted:
-    return BudgetExhausted(
-        f"{key} is used up: {used:.6g} of {limit:.6g}",
-        hint=f"All that was paid for is kept. Raise {key} and run again to go on from here.",
-    )
+    cost = usage.cost_usd or 0.0
+    return {"calls": usage.calls, "tokens": usage.tokens, "cost_usd": cost, "minutes": 0.0}
 
 
 # What a call will consume at most, as far as the calls before it tell.

@@ -1,9 +1,10 @@
 """Opening the models of a run from their configuration."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -11,12 +12,10 @@ from skillopt_ci.aio import Slots
 from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message
-from skillopt_ci.model.budget import BudgetedClient, Meter
-from skillopt_ci.model.cache import CachedClient, CallCache
-from skillopt_ci.model.call_key import call_key
+from skillopt_ci.model.access import api_key
+from skillopt_ci.model.budget import BudgetedClient, Meter, Tariff, tariffs
+from skillopt_ci.model.cache import CachedClient, CallCache, call_key
 from skillopt_ci.model.command import CommandClient
-from skillopt_ci.model.keys import api_key
-from skillopt_ci.model.prices import Tariff, tariffs
 from skillopt_ci.model.providers import RequestPacer
 from skillopt_ci.model.retry import RetryingClient
 from skillopt_ci.model.types import ChatClient, ChatRequest, Role
@@ -24,9 +23,6 @@ from skillopt_ci.progress import Observer, silent
 from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.scorers.base import Judge
 from skillopt_ci.util import lasting_import
-
-# Providers are imported late: their libraries take long to import, and most runs need one.
-# ruff: noqa: PLC0415
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +115,6 @@ async def open_models(
     See :func:`open_router` and :meth:`ModelRouter.for_work`, whose errors are raised before any
     call.
     """
-    meter.require_prices(models)
     opened = open_router(
         models, environ, cache_path=cache_path, root=root, observe=observe, redact=redact
     )
@@ -157,7 +152,7 @@ async def _open_clients(
     remote: dict[str, dict[Role, ModelRole]] = {"messages": {}, "chat": {}}
     for role, one in configs.items():
         if one.preset.protocol == "simulated":
-            from skillopt_ci.demo.client import SimulatedClient
+            from skillopt_ci.demo.client import SimulatedClient  # noqa: PLC0415 - for the quickstart
 
             clients[role] = SimulatedClient(one, role)
         elif one.preset.protocol == "command":
@@ -170,44 +165,25 @@ async def _open_clients(
         for role, one in group.items()
     }
     pacer = RequestPacer()
-    if group := remote["messages"]:
-        with _extra("anthropic", f"model.{next(iter(group))}"):
-            lasting_import("anthropic")
-            from skillopt_ci.model import anthropic_provider as anthropic
-
-        pool = await resources.enter_async_context(anthropic.connection_pool(_connections(group)))
+    for protocol, library in (("messages", "anthropic"), ("chat", "openai")):
+        if not (group := remote[protocol]):
+            continue
+        with _extra(library, f"model.{next(iter(group))}"):
+            # Late: these libraries take long to import, and most runs need one.
+            lasting_import(library)
+            provider = import_module(f"skillopt_ci.model.{library}_provider")
+        size = sum(one.max_concurrency for one in group.values())
+        pool = await resources.enter_async_context(provider.connection_pool(size))
         for role, one in group.items():
             name = f"model.{role}"
-            client = anthropic.anthropic_client(name, one, keys[role], pool, observe, pacer)
-            clients[role] = _retrying(client, one)
-    if group := remote["chat"]:
-        lasting_import("openai")
-        from skillopt_ci.model import openai_provider as openai
-
-        shared = await resources.enter_async_context(openai.connection_pool(_connections(group)))
-        for role, one in group.items():
-            name = f"model.{role}"
-            headers: Callable[[], Awaitable[Mapping[str, str]]] = _no_headers
-            if one.azure and one.azure.auth != "key":
-                with _extra("azure", name):
-                    from skillopt_ci.model.azure_token import signed_in
-
-                headers = signed_in(name, one.azure)
-            client = openai.openai_client(name, one, keys[role], shared, headers, observe, pacer)
+            with _extra("azure", name):
+                client = provider.open_client(name, one, keys[role], pool, observe, pacer)
             clients[role] = _retrying(client, one)
     return clients
 
 
 def _retrying(client: ChatClient, config: ModelRole) -> ChatClient:
     return RetryingClient(client, retries=config.retries, max_concurrency=config.max_concurrency)
-
-
-def _connections(configs: Mapping[Role, ModelRole]) -> int:
-    return sum(config.max_concurrency for config in configs.values())
-
-
-async def _no_headers() -> Mapping[str, str]:
-    return {}
 
 
 @contextmanager

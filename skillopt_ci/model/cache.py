@@ -1,19 +1,27 @@
-"""Answered calls on disk: one SQLite file that several processes may share."""
+"""Answered calls: the key of a call, one SQLite file for several processes, lines for machines.
+
+A file of lines is as trustworthy as the place it comes from: an answer in it is taken for what the
+model said. It must come from a job of the same workflow run.
+"""
 
 import asyncio
+import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 from weakref import WeakValueDictionary
 
 from filelock import FileLock
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from skillopt_ci.config.models import ModelRole
+from skillopt_ci.config.providers import PROVIDERS
 from skillopt_ci.errors import InfrastructureError, UsageError
-from skillopt_ci.messages import ToolCall
+from skillopt_ci.messages import Message, ToolCall
+from skillopt_ci.model.access import base_url_of, uses_responses
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.types import (
     Account,
@@ -22,40 +30,95 @@ from skillopt_ci.model.types import (
     ChatRequest,
     ModelRefusal,
     Usage,
+    reply_schema,
+    token_limit,
 )
 from skillopt_ci.progress import Note, Observer, silent
+from skillopt_ci.util import write_atomically
 
-# Opening the SQLite files of what was paid for, whatever state they are found in.
+# What determines an answer.
 
-SCHEMA_VERSION = 1
-BUSY_SECONDS = 60.0
-#: Answered calls by call key.
-CALLS = """
-CREATE TABLE IF NOT EXISTS calls (
-    key TEXT PRIMARY KEY,
-    reply TEXT NOT NULL,
-    usage TEXT NOT NULL,
-    paid_by TEXT NOT NULL,
-    created_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
-)
-"""
+
+def call_key(config: ModelRole, request: ChatRequest) -> str:
+    """SHA-256 in hex over everything that determines the answer.
+
+    Role, stage, API key and timeout are left out: they do not.
+    """
+    content: dict[str, object] = {
+        "provider": config.provider,
+        # What has no address is kept under this one, as it always was.
+        "base_url": base_url_of(config) or PROVIDERS["openai"].base_url,
+        "model": config.model,
+        "messages": [_keyed(message) for message in request.messages],
+        "max_output_tokens": token_limit(config, request),
+        "temperature": config.temperature,
+        "reasoning_effort": config.reasoning_effort,
+        "extra_body": config.extra_body,
+        "seed": config.seed if config.provider == "simulated" else None,
+        "attempt": request.attempt,
+    }
+    if config.program:
+        content["command"] = list(config.program)
+    # Absent, not empty: what was answered before there were such settings keeps its key.
+    if config.thinking is not None:
+        content["thinking"] = config.thinking
+    if config.preset.protocol == "chat" and uses_responses(config):
+        content["api"] = "responses"
+    if config.azure is not None and config.azure.api_version is not None:
+        content["api_version"] = config.azure.api_version
+    if request.tools:
+        content["tools"] = [[one.name, one.description, one.parameters] for one in request.tools]
+    schema = reply_schema(config, request)
+    if schema is not None:
+        content["reply_schema"] = schema.schema
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(canonical.encode("ascii")).hexdigest()
+
+
+def _keyed(message: Message) -> list[object]:
+    content: list[object] = [message.role, message.content]
+    if message.images or message.tool_calls or message.tool_call_id:
+        images = [[image.media_type, image.data] for image in message.images]
+        calls = [
+            [call.id, call.name, call.arguments, *filter(None, [call.state])]
+            for call in message.tool_calls
+        ]
+        content += [images, calls, message.tool_call_id]
+    return content
+
+
+# SQLite files of what was paid for, whatever state they are found in.
+
+_SCHEMA = 1
+_BUSY_SECONDS = 60.0
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class _UnusableFile(Exception):
     """The file is no cache of this schema; the text says why."""
 
 
-def open_cache_file(path: Path, observe: Observer, tables: str = CALLS) -> sqlite3.Connection:
+def _opened(path: Path, observe: Observer, tables: str) -> sqlite3.Connection:
     """Open the cache of ``tables`` at ``path``, created with its folder if absent.
 
-    A file that is damaged or of another schema is moved aside, which ``observe`` is told. Raises
-    :class:`UsageError` if the path cannot be used.
+    A file that is damaged or of another schema is moved aside (``<name>.aside``), and ``observe``
+    hears of it. Raises :class:`UsageError` if the path cannot be used.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Switching to WAL and moving a damaged file aside are not safe between processes.
         with FileLock(f"{path}.lock"):
-            return _open_or_replace(path, observe, tables)
+            try:
+                return _open(path, tables)
+            except _UnusableFile as unusable:
+                aside = path.with_name(f"{path.name}.aside")
+                for suffix in ("", "-wal", "-shm"):
+                    part = Path(f"{path}{suffix}")
+                    if part.exists():
+                        part.replace(f"{aside}{suffix}")
+                moved = f"it was moved to {aside} and a new one begun."
+                observe(Note(f"The call cache {path} {unusable}; {moved}", level="warning"))
+                return _open(path, tables)
     except (OSError, sqlite3.Error) as error:
         raise UsageError(
             f"The call cache {path} cannot be opened: {error}",
@@ -63,56 +126,64 @@ def open_cache_file(path: Path, observe: Observer, tables: str = CALLS) -> sqlit
         ) from error
 
 
-def _open_or_replace(path: Path, observe: Observer, tables: str) -> sqlite3.Connection:
-    try:
-        return _open(path, tables)
-    except _UnusableFile as unusable:
-        aside = path.with_name(f"{path.name}.aside")
-        for suffix in ("", "-wal", "-shm"):
-            part = Path(f"{path}{suffix}")
-            if part.exists():
-                part.replace(f"{aside}{suffix}")
-        observe(
-            Note(
-                f"The call cache {path} {unusable}; it was moved to {aside} and a new one begun.",
-                level="warning",
-            )
-        )
-        return _open(path, tables)
-
-
 def _open(path: Path, tables: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+    connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
     try:
-        _prepare(connection, tables)
-    except BaseException as error:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+        verdict: str = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if version in (0, _SCHEMA) and verdict == "ok":
+            connection.executescript(tables)
+            connection.execute(f"PRAGMA user_version = {_SCHEMA}")
+            return connection
+        wrong = f"is damaged ({verdict})"
+        if version not in (0, _SCHEMA):
+            wrong = f"has schema {version}, not {_SCHEMA}"
+    except sqlite3.Error as error:
         connection.close()
-        if isinstance(error, sqlite3.DatabaseError) and _is_damage(error):
+        # The low byte is the primary code: SQLITE_CORRUPT has extended variants.
+        if isinstance(error, sqlite3.DatabaseError) and error.sqlite_errorcode & 0xFF in _DAMAGED:
             raise _UnusableFile(f"is damaged ({error})") from error
         raise
-    return connection
+    connection.close()
+    raise _UnusableFile(wrong)
 
 
-def _prepare(connection: sqlite3.Connection, tables: str) -> None:
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = NORMAL")
-    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version not in (0, SCHEMA_VERSION):
-        raise _UnusableFile(f"has schema {version}, not {SCHEMA_VERSION}")
-    verdict: str = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if verdict != "ok":
-        raise _UnusableFile(f"is damaged ({verdict})")
-    connection.executescript(tables)
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-
-
-def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    # The low byte is the primary code: SQLITE_CORRUPT has extended variants.
-    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-
-
-#: Stands for the scope of whoever uses an answer first: another machine obtained it for them.
+#: The scope of an answer that another machine obtained: whoever uses it first has paid for it.
 UNCLAIMED = ""
+
+
+class CacheFile:
+    """A SQLite file of what was paid for; what is written to it survives the process's death.
+
+    Opened as :func:`_opened` says, with its errors; raises :class:`InfrastructureError` if the file
+    fails later.
+    """
+
+    #: What the file is called in messages, its tables, and the one whose rows somebody paid for.
+    _name: ClassVar[str]
+    _tables: ClassVar[str]
+    _paid: ClassVar[str]
+
+    def __init__(self, path: Path, observe: Observer = silent) -> None:
+        self._path = path
+        self._connection = _opened(path, observe, self._tables)
+
+    def claim(self, key: str, scope: str) -> bool:
+        """Let ``scope`` have paid for what is unclaimed; False if that with ``key`` is not."""
+        query = f"UPDATE {self._paid} SET paid_by = ? WHERE key = ? AND paid_by = ?"  # noqa: S608
+        return self._execute(query, scope, key, UNCLAIMED).rowcount > 0
+
+    def close(self) -> None:
+        """Release the file."""
+        self._connection.close()
+
+    def _execute(self, query: str, *values: str | bytes) -> sqlite3.Cursor:
+        try:
+            return self._connection.execute(query, values)
+        except sqlite3.Error as error:
+            raise InfrastructureError(f"{self._name} {self._path} failed: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,76 +194,52 @@ class CachedCall:
     paid_by: str
 
 
-class CallCache:
-    """Answers by call key. What :meth:`put` has returned from survives the process's death.
+class CallCache(CacheFile):
+    """Answers by call key."""
 
-    A file that is damaged or of another schema is moved aside (``<name>.aside``), which ``observe``
-    is told. Raises :class:`~skillopt_ci.errors.UsageError` if ``path`` cannot be opened at all,
-    and :class:`InfrastructureError` if the file fails later.
-    """
-
-    def __init__(self, path: Path, observe: Observer = silent) -> None:
-        self._path = path
-        self._connection = open_cache_file(path, observe)
+    _name = "The call cache"
+    _paid = "calls"
+    _tables = """
+CREATE TABLE IF NOT EXISTS calls (
+    key TEXT PRIMARY KEY,
+    reply TEXT NOT NULL,
+    usage TEXT NOT NULL,
+    paid_by TEXT NOT NULL,
+    created_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
+)
+"""
 
     def get(self, key: str) -> CachedCall | None:
         """The answered call with this key, if there is one."""
-        with self._failures_named():
-            query = "SELECT reply, usage, paid_by FROM calls WHERE key = ?"
-            row = self._connection.execute(query, (key,)).fetchone()
+        query = "SELECT reply, usage, paid_by FROM calls WHERE key = ?"
+        row = self._execute(query, key).fetchone()
         if row is None:
             return None
-        return CachedCall(outcome_of(json.loads(row[0]), Usage(**json.loads(row[1]))), row[2])
+        return CachedCall(_outcome(json.loads(row[0]), Usage(**json.loads(row[1]))), row[2])
 
     def put(self, key: str, outcome: ChatReply | ModelRefusal, *, paid_by: str) -> None:
         """Keep an answer durably; the first answer to a key stands."""
-        row = (key, json.dumps(content_of(outcome)), json.dumps(asdict(outcome.usage)), paid_by)
-        with self._failures_named():
-            self._connection.execute(
-                "INSERT INTO calls (key, reply, usage, paid_by) VALUES (?, ?, ?, ?)"
-                " ON CONFLICT (key) DO NOTHING",
-                row,
-            )
-
-    def claim(self, key: str, scope: str) -> bool:
-        """Let ``scope`` have paid for an unclaimed answer; False if that one is not unclaimed."""
-        with self._failures_named():
-            changed = self._connection.execute(
-                "UPDATE calls SET paid_by = ? WHERE key = ? AND paid_by = ?",
-                (scope, key, UNCLAIMED),
-            )
-        return changed.rowcount > 0
-
-    def close(self) -> None:
-        """Release the file."""
-        self._connection.close()
-
-    @contextmanager
-    def _failures_named(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise InfrastructureError(f"The call cache {self._path} failed: {error}") from error
+        self._execute(
+            "INSERT INTO calls (key, reply, usage, paid_by) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (key) DO NOTHING",
+            *(key, json.dumps(_content(outcome)), json.dumps(asdict(outcome.usage)), paid_by),
+        )
 
 
-def content_of(outcome: ChatReply | ModelRefusal) -> dict[str, Any]:
+def _content(outcome: ChatReply | ModelRefusal) -> dict[str, Any]:
     """An answer as JSON, without its usage."""
     if isinstance(outcome, ModelRefusal):
         return {"refusal": outcome.message, "hint": outcome.hint}
-    names = ("text", "finish_reason", "model", "trace")
-    content: dict[str, Any] = {name: getattr(outcome, name) for name in names}
-    return {**content, "tool_calls": [asdict(call) for call in outcome.tool_calls]}
+    content = asdict(outcome)
+    del content["usage"]
+    return content
 
 
-def outcome_of(content: dict[str, Any], usage: Usage) -> ChatReply | ModelRefusal:
-    """The answer with this content and usage."""
+def _outcome(content: dict[str, Any], usage: Usage) -> ChatReply | ModelRefusal:
     if "refusal" in content:
         return ModelRefusal(content["refusal"], hint=content["hint"], usage=usage)
     calls = tuple(ToolCall(**call) for call in content.pop("tool_calls", ()))
     return ChatReply(usage=usage, tool_calls=calls, **content)
-
-
-# A client that never asks twice what was answered once.
 
 
 class CachedClient:
@@ -233,34 +280,157 @@ class CachedClient:
             known = self._cache.get(key)
             if known is None:
                 return await self._ask(key, request)
-        self._account(key, known, Account(request.role, request.stage))
+        self._used(key)
+        if key not in self._accounted and self._is_ours(key, known):
+            self._accounted.add(key)
+            self._meter.charge(Account(request.role, request.stage), known.outcome.usage)
+        else:
+            self._meter.reuse()
         if isinstance(known.outcome, ModelRefusal):
             raise known.outcome
         return known.outcome
 
     async def _ask(self, key: str, request: ChatRequest) -> ChatReply:
+        outcome: ChatReply | ModelRefusal
         try:
-            reply = await self._inner.complete(request)
+            outcome = await self._inner.complete(request)
         except ModelRefusal as refusal:
-            self._keep(key, refusal)
-            raise
-        self._keep(key, reply)
-        return reply
-
-    def _keep(self, key: str, outcome: ChatReply | ModelRefusal) -> None:
+            outcome = refusal
         self._cache.put(key, outcome, paid_by=self._scope)
         self._accounted.add(key)
         self._used(key)
-
-    def _account(self, key: str, known: CachedCall, account: Account) -> None:
-        self._used(key)
-        if key not in self._accounted and self._is_ours(key, known):
-            self._accounted.add(key)
-            self._meter.charge(account, known.outcome.usage)
-        else:
-            self._meter.reuse()
+        if isinstance(outcome, ModelRefusal):
+            raise outcome
+        return outcome
 
     def _is_ours(self, key: str, known: CachedCall) -> bool:
         if known.paid_by == self._scope:
             return True
         return known.paid_by == UNCLAIMED and self._cache.claim(key, self._scope)
+
+
+# Answers as lines of JSON, for the cache of another machine.
+
+#: Reads a line that is no answer, and returns what takes it in; raises ValueError.
+Take = Callable[[str], Callable[[], None]]
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, str_max_length=50_000_000)
+
+
+class _Header(_Shape):
+    format: Literal["skillopt-ci answers"] = "skillopt-ci answers"
+    version: Literal[1] = 1
+
+
+class _Reply(_Shape):
+    text: str
+    finish_reason: str
+    model: str
+    trace: str
+    tool_calls: tuple[ToolCall, ...] = ()
+
+
+class _Refusal(_Shape):
+    refusal: str
+    hint: str
+
+
+class _Answer(_Shape):
+    key: str = Field(pattern=r"^[0-9a-f]{64}$")
+    paid_by: str = Field(max_length=1_000)
+    usage: Usage
+    reply: _Reply | _Refusal
+
+
+def answer_lines(
+    cache: CallCache, keys: Iterable[str], further: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """The answers with these keys as lines, a header first; ``further`` ones stand last.
+
+    An answer that is no Unicode text (half of a surrogate pair) is left out.
+    """
+    lines = [_Header().model_dump_json()]
+    for key in dict.fromkeys(keys):
+        if (call := cache.get(key)) is None:
+            continue
+        content = _content(call.outcome)
+        shape = _Refusal if "refusal" in content else _Reply
+        try:
+            reply = shape.model_validate(content, strict=False)
+            usage = call.outcome.usage
+            answer = _Answer(key=key, paid_by=call.paid_by, usage=usage, reply=reply)
+            lines.append(answer.model_dump_json())
+        except ValueError:
+            continue
+    return (*lines, *further)
+
+
+def export_answers(
+    cache: CallCache, keys: Iterable[str], file: Path, further: Iterable[str] = ()
+) -> int:
+    """Write such lines to ``file``, all or nothing; return how many there are."""
+    lines = answer_lines(cache, keys, further)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, "\n".join([*lines, ""]))
+    return len(lines) - 1
+
+
+def _nothing_else(line: str) -> Callable[[], None]:
+    raise ValueError(f"unknown kind of line: {line[:40]}")
+
+
+def import_answers(cache: CallCache, files: Iterable[Path], take: Take = _nothing_else) -> int:
+    """Put the answers of ``files`` into ``cache``, as :func:`import_lines` does."""
+    return import_lines(cache, {file: _read(file) for file in files}, take)
+
+
+def _read(file: Path) -> list[str]:
+    try:
+        # only "\n" ends a line: JSON strings may hold other line breaks
+        return file.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"The answers in {file} cannot be read: {error}") from error
+
+
+def import_lines(
+    cache: CallCache, sources: Mapping[Path, Iterable[str]], take: Take = _nothing_else
+) -> int:
+    """Put the answers in these lines into ``cache``; return how many lines were taken.
+
+    The name of each source is for errors. ``take`` reads lines of other kinds. Where two answer the
+    same call, and where the cache has an answer, the first one stands. Raises UsageError that names
+    file and line, before anything is taken, if a line is not as it was written.
+    """
+    entries = [one for file, lines in sources.items() for one in _parsed(lines, file, take)]
+    for entry in entries:
+        if isinstance(entry, _Answer):
+            outcome = _outcome(entry.reply.model_dump(), entry.usage)
+            cache.put(entry.key, outcome, paid_by=entry.paid_by)
+        else:
+            entry()
+    return len(entries)
+
+
+def _parsed(lines: Iterable[str], file: Path, take: Take) -> Iterator[_Answer | Callable[[], None]]:
+    for number, line in enumerate(lines, start=1):
+        try:
+            if number == 1:
+                _Header.model_validate_json(line)
+            elif line.startswith('{"key":'):
+                yield _Answer.model_validate_json(line)
+            elif line:
+                yield take(line)
+        except ValueError as error:
+            raise UsageError(
+                f"{file}:{number}: no answer of a rollout: {_reason(error)}",
+                hint="Leave this file out: what it lacks is asked again.",
+            ) from error
+
+
+def _reason(error: ValueError) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error).splitlines()[0]
+    first = error.errors(include_input=False, include_url=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

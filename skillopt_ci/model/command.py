@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Image, Message
-from skillopt_ci.model.keys import redact, secrets_of
+from skillopt_ci.model.access import redact, secret_values
 from skillopt_ci.model.providers import require_abilities, well_formed
 from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import ChatReply, ChatRequest, estimated_usage
@@ -36,7 +36,7 @@ class CommandClient:
         self._section = section
         self._config = config
         self._environ = _environ(config, environ)
-        self._secrets = secrets_of(config, environ)
+        self._secrets = secret_values(config.variables, environ)
         self._arguments = _arguments(config, root.resolve())
         if shutil.which(self._arguments[0], path=self._environ.get("PATH", os.defpath)) is None:
             raise self._not_there("not found")

@@ -5,7 +5,8 @@ Importing this module imports ``openai``, which is slow: it is imported only whe
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 
 import openai
@@ -13,21 +14,24 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Image, Message, ToolCall
-from skillopt_ci.model.call_key import base_url_of, uses_responses
-from skillopt_ci.model.keys import NO_KEY
+from skillopt_ci.model.access import NO_KEY, base_url_of, signed_in, uses_responses
 from skillopt_ci.model.providers import (
     ReportedUsage,
     RequestPacer,
     ServerClient,
+    ServerError,
     Wire,
+    Words,
     called,
+    limit_in,
     parsed,
+    sent_as,
     state_of,
     usage_of,
     well_formed,
+    with_thoughts,
 )
 from skillopt_ci.model.retry import TransientFailure
-from skillopt_ci.model.server_errors import ServerError, Words
 from skillopt_ci.model.types import (
     ChatReply,
     ChatRequest,
@@ -37,101 +41,38 @@ from skillopt_ci.model.types import (
 )
 from skillopt_ci.progress import Observer, silent
 
-# Reading the body of a chat completion, tolerant of what compatible servers leave out.
 
-_BAD_GATEWAY = 502
-_THOUGHTS = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
+class _Part(BaseModel):
+    """A piece of an answer's text, or of its refusal."""
 
-
-class _ChatPart(BaseModel):
     text: str | None = None
-
-
-class _Function(BaseModel):
-    name: str = ""
-    arguments: str | None = None
-
-
-class _Call(BaseModel):
-    id: str | None = None
-    function: _Function = _Function()
-    extra_content: dict[str, object] | None = None
-
-
-class _Message(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-    content: str | list[_ChatPart] | None = None
     refusal: str | None = None
-    tool_calls: list[_Call] | None = None
 
 
-class _Choice(BaseModel):
-    message: _Message
-    finish_reason: str | None = None
+class _Error(BaseModel):
+    """What some servers put into a body of status 200."""
 
-
-class _ChatError(BaseModel):
     message: str = ""
     code: int | str | None = None
 
 
-class _Completion(BaseModel):
-    model: str | None = None
-    choices: list[_Choice] | None = None
-    usage: ReportedUsage | None = None
-    error: _ChatError | None = None
+def _url(image: Image) -> str:
+    return f"data:{image.media_type};base64,{image.data}"
 
 
-def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply | ServerError:
-    """The reply in ``body``, or the error that some servers put into a body of status 200.
-
-    Raises :class:`TransientFailure` for a body that is no completion (cut off, not JSON, without
-    choices) and :class:`ModelRefusal` if a content filter ended the answer.
-    """
-    completion = parsed(_Completion, body, "chat completion")
-    if not completion.choices:
-        error = completion.error
-        if error is None:
-            raise TransientFailure("the response holds no choices")
-        status = error.code if isinstance(error.code, int) else _BAD_GATEWAY
-        return ServerError(status, error.message, code=str(error.code or ""))
-    choice = completion.choices[0]
-    content = choice.message.content
-    if isinstance(content, list):
-        text = "".join(part.text or "" for part in content)
-    else:
-        # Servers that do not part thoughts from the answer put them in front of it.
-        text = _THOUGHTS.sub("", content or "", count=1) or choice.message.refusal or ""
-    usage = usage_of(completion.usage, request, text)
-    if choice.finish_reason == "content_filter":
-        raise ModelRefusal("The content filter ended the answer", usage=usage)
-    return ChatReply(
-        text,
-        choice.finish_reason or "stop",
-        completion.model or config.model,
-        usage,
-        tool_calls=_chat_tool_calls(choice.message, config.preset.carried),
-    )
+def _function(tool: Tool) -> dict[str, object]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": dict(tool.parameters),
+    }
 
 
-def _chat_tool_calls(message: _Message, carried: Collection[str]) -> tuple[ToolCall, ...]:
-    """The calls; what must come back with all of them is the state of the first."""
-    extra = message.model_extra or {}
-    state = {name: extra[name] for name in carried if extra.get(name)}
-    calls = []
-    for number, call in enumerate(message.tool_calls or ()):
-        if call.extra_content:
-            state["extra_content"] = call.extra_content
-        # Some compatible servers leave the id out; a result must be able to name its call.
-        name, arguments = call.function.name, call.function.arguments or ""
-        kept = json.dumps(state) if state else ""
-        calls.append(ToolCall(call.id or f"call_{number}", name, arguments, kept))
-        state = {}
-    return tuple(calls)
+def _strict(schema: ReplySchema) -> dict[str, object]:
+    return {"name": schema.name, "schema": dict(schema.schema), "strict": True}
 
 
-# The body of a request in OpenAI's chat protocol, which most servers speak.
+# Chat completions, which most servers speak.
 
 CHAT_WORDS: Words = MappingProxyType(
     {
@@ -142,6 +83,27 @@ CHAT_WORDS: Words = MappingProxyType(
         "response_format": ("response_format", "json_schema", "structured output"),
     }
 )
+_BAD_GATEWAY = 502
+_THOUGHTS = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
+
+
+def chat_body(
+    config: ModelRole, request: ChatRequest, settings: Mapping[str, object]
+) -> dict[str, object]:
+    """The whole body, what changes from call to call last; ``extra_body`` has the last word."""
+    body: dict[str, object] = {"model": config.model}
+    if request.tools:
+        body["tools"] = [
+            {"type": "function", "function": _function(tool)} for tool in request.tools
+        ]
+    body["messages"] = [as_sent(message) for message in request.messages]
+    body |= settings
+    if isinstance(schema := settings.get("response_format"), ReplySchema):
+        kind = config.preset.structured
+        held = {} if kind == "json_object" else {"json_schema": _strict(schema)}
+        body["response_format"] = {"type": kind, **held}
+    thinking = {} if config.thinking is None else config.preset.thinking[config.thinking]
+    return {**body, **config.preset.body, **thinking, **config.extra_body}
 
 
 def as_sent(message: Message) -> dict[str, object]:
@@ -168,43 +130,77 @@ def as_sent(message: Message) -> dict[str, object]:
     return sent
 
 
-def _url(image: Image) -> str:
-    return f"data:{image.media_type};base64,{image.data}"
+class _Call(BaseModel):
+    id: str | None = None
+    name: str | None = sent_as("function.name")
+    arguments: str | None = sent_as("function.arguments")
+    extra_content: dict[str, object] | None = None
 
 
-def _function(tool: Tool) -> dict[str, object]:
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": dict(tool.parameters),
-    }
+class _Message(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    content: str | list[_Part] | None = None
+    refusal: str | None = None
+    tool_calls: list[_Call] | None = None
 
 
-def chat_body(
-    config: ModelRole, request: ChatRequest, settings: Mapping[str, object]
-) -> dict[str, object]:
-    """The whole body, what changes from call to call last; ``extra_body`` has the last word."""
-    body: dict[str, object] = {"model": config.model}
-    if request.tools:
-        body["tools"] = [
-            {"type": "function", "function": _function(tool)} for tool in request.tools
-        ]
-    body["messages"] = [as_sent(message) for message in request.messages]
-    plain = {name: value for name, value in settings.items() if name != "response_format"}
-    schema = settings.get("response_format")
-    if isinstance(schema, ReplySchema):
-        plain["response_format"] = _response_format(config, schema)
-    thinking = {} if config.thinking is None else config.preset.thinking[config.thinking]
-    return {**body, **plain, **config.preset.body, **thinking, **config.extra_body}
+class _Completion(BaseModel):
+    model: str | None = None
+    message: _Message | None = sent_as("choices.0.message")
+    finish_reason: str | None = sent_as("choices.0.finish_reason")
+    usage: ReportedUsage | None = None
+    error: _Error | None = None
 
 
-def _response_format(config: ModelRole, schema: ReplySchema) -> dict[str, object]:
-    if config.preset.structured == "json_object":
-        return {"type": "json_object"}
-    return {"type": "json_schema", "json_schema": _held(schema)}
+def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply | ServerError:
+    """The reply in ``body``, or the error that some servers put into a body of status 200.
+
+    Raises :class:`TransientFailure` for a body that is no completion (cut off, not JSON, without
+    choices) and :class:`ModelRefusal` if a content filter ended the answer.
+    """
+    completion = parsed(_Completion, body, "chat completion")
+    message = completion.message
+    if message is None:
+        error = completion.error
+        if error is None:
+            raise TransientFailure("the response holds no choices")
+        status = error.code if isinstance(error.code, int) else _BAD_GATEWAY
+        return ServerError(status, error.message, code=str(error.code or ""))
+    if isinstance(message.content, list):
+        text = "".join(part.text or "" for part in message.content)
+    else:
+        # Servers that do not part thoughts from the answer put them in front of it.
+        text = _THOUGHTS.sub("", message.content or "", count=1) or message.refusal or ""
+    usage = usage_of(completion.usage, request, text)
+    if completion.finish_reason == "content_filter":
+        raise ModelRefusal("The content filter ended the answer", usage=usage)
+    return ChatReply(
+        text,
+        completion.finish_reason or "stop",
+        completion.model or config.model,
+        usage,
+        tool_calls=_tool_calls(message, config.preset.carried),
+    )
 
 
-# The body of a request to OpenAI's newer interface, Responses.
+def _tool_calls(message: _Message, carried: Collection[str]) -> tuple[ToolCall, ...]:
+    """The calls; what must come back with all of them is the state of the first."""
+    extra = message.model_extra or {}
+    state = {name: extra[name] for name in carried if extra.get(name)}
+    calls = []
+    for number, call in enumerate(message.tool_calls or ()):
+        if call.extra_content:
+            state["extra_content"] = call.extra_content
+        # Some compatible servers leave the id out; a result must be able to name its call.
+        kept = json.dumps(state) if state else ""
+        identity = call.id or f"call_{number}"
+        calls.append(ToolCall(identity, call.name or "", call.arguments or "", kept))
+        state = {}
+    return tuple(calls)
+
+
+# The newer interface, Responses. Nothing is kept there, so what it reasoned comes back with calls.
 
 RESPONSES_WORDS: Words = MappingProxyType(
     {
@@ -213,13 +209,14 @@ RESPONSES_WORDS: Words = MappingProxyType(
         "response_format": ("text.format", "json_schema", "response_format"),
     }
 )
-_LIMITS = ("max_completion_tokens", "max_tokens")
+_FAULTS = {"rate_limit_exceeded": 429, "server_error": 500}
+_BAD_REQUEST = 400
 
 
 def responses_body(
     config: ModelRole, request: ChatRequest, settings: Mapping[str, object]
 ) -> dict[str, object]:
-    """The whole body; nothing is kept on the server, so what it reasoned comes back with calls."""
+    """The whole body; ``extra_body`` has the last word."""
     system = [message.content for message in request.messages if message.role == "system"]
     body: dict[str, object] = {"model": config.model, "store": False}
     if system:
@@ -230,18 +227,13 @@ def responses_body(
         ]
         body["include"] = ["reasoning.encrypted_content"]
     body["input"] = [item for message in request.messages for item in _items(message)]
-    limit = next((settings[name] for name in _LIMITS if name in settings), None)
-    spelt = {"max_output_tokens": limit, "temperature": settings.get("temperature")}
+    spelt = {"max_output_tokens": limit_in(settings), "temperature": settings.get("temperature")}
     body |= {name: value for name, value in spelt.items() if value is not None}
     if "reasoning_effort" in settings:
         body["reasoning"] = {"effort": settings["reasoning_effort"]}
     if isinstance(schema := settings.get("response_format"), ReplySchema):
-        body["text"] = {"format": {"type": "json_schema", **_held(schema)}}
+        body["text"] = {"format": {"type": "json_schema", **_strict(schema)}}
     return body | config.extra_body
-
-
-def _held(schema: ReplySchema) -> dict[str, object]:
-    return {"name": schema.name, "schema": dict(schema.schema), "strict": True}
 
 
 def _items(message: Message) -> Iterator[dict[str, object]]:
@@ -264,90 +256,53 @@ def _items(message: Message) -> Iterator[dict[str, object]]:
             yield {"type": "function_call", **told}
 
 
-# What a server answered at OpenAI's newer interface, Responses.
-
-_FAULTS = {"rate_limit_exceeded": 429, "invalid_prompt": 400, "server_error": 500}
-_BAD_REQUEST = 400
-
-
-class _ResponsePart(BaseModel):
-    type: str = ""
-    text: str | None = None
-    refusal: str | None = None
-
-
 class _Item(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     type: str = ""
-    content: list[_ResponsePart] | None = None
+    content: list[_Part] | None = None
     call_id: str | None = None
     name: str = ""
     arguments: str | None = None
 
 
-class _ResponseError(BaseModel):
-    code: str | None = None
-    message: str = ""
-
-
-class _Incomplete(BaseModel):
-    reason: str | None = None
-
-
 class _Response(BaseModel):
     model: str | None = None
-    status: str | None = None
     output: list[_Item]
     usage: ReportedUsage | None = None
-    error: _ResponseError | None = None
-    incomplete_details: _Incomplete | None = None
+    error: _Error | None = None
+    ended_by: str | None = sent_as("incomplete_details.reason")
 
 
 def read_response(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply | ServerError:
     """The reply in ``body``, or the error with which the server ended it.
 
-    Raises :class:`~skillopt_ci.model.retry.TransientFailure` for a body that is no response and
-    :class:`ModelRefusal` if a content filter ended the answer.
+    Raises :class:`TransientFailure` for a body that is no response and :class:`ModelRefusal` if a
+    content filter ended the answer.
     """
     response = parsed(_Response, body, "response")
     if response.error is not None:
-        code = response.error.code or ""
-        status = _FAULTS.get(code, _BAD_REQUEST)
-        return ServerError(status, response.error.message, code=code)
-    text = "".join(
-        part.text or part.refusal or ""
-        for item in response.output
-        if item.type == "message"
-        for part in item.content or ()
-    )
+        code = str(response.error.code or "")
+        return ServerError(_FAULTS.get(code, _BAD_REQUEST), response.error.message, code=code)
+    of_type = defaultdict[str, list[_Item]](list)
+    for item in response.output:
+        of_type[item.type].append(item)
+    parts = (part for item in of_type["message"] for part in item.content or ())
+    text = "".join(part.text or part.refusal or "" for part in parts)
     usage = usage_of(response.usage, request, text)
-    ended = response.incomplete_details.reason if response.incomplete_details else None
-    if ended == "content_filter":
+    if response.ended_by == "content_filter":
         raise ModelRefusal("The content filter ended the answer", usage=usage)
-    calls = _response_tool_calls(response.output)
-    usual = "tool_calls" if calls else "stop"
-    finish = "length" if ended == "max_output_tokens" else ended or usual
-    return ChatReply(text, finish, response.model or config.model, usage, tool_calls=calls)
-
-
-def _response_tool_calls(output: list[_Item]) -> tuple[ToolCall, ...]:
-    """The calls; what was reasoned before them is the state of the first."""
-    reasoned = [
-        {"type": item.type, **(item.model_extra or {})}
-        for item in output
-        if item.type == "reasoning"
+    calls = [
+        ToolCall(call.call_id or f"call_{number}", call.name, call.arguments or "")
+        for number, call in enumerate(of_type["function_call"])
     ]
-    calls = [item for item in output if item.type == "function_call"]
-    return tuple(
-        ToolCall(
-            call.call_id or f"call_{number}",
-            call.name,
-            call.arguments or "",
-            json.dumps(reasoned) if reasoned and number == 0 else "",
-        )
-        for number, call in enumerate(calls)
-    )
+    usual = "tool_calls" if calls else "stop"
+    finish = "length" if response.ended_by == "max_output_tokens" else response.ended_by or usual
+    tool_calls = with_thoughts(calls, of_type["reasoning"])
+    return ChatReply(text, finish, response.model or config.model, usage, tool_calls=tool_calls)
+
+
+# The official client.
 
 
 def connection_pool(size: int) -> openai.DefaultAioHttpClient:
@@ -358,18 +313,17 @@ def connection_pool(size: int) -> openai.DefaultAioHttpClient:
     return openai.DefaultAioHttpClient(limits=limits)
 
 
-def openai_client(
+def open_client(
     section: str,
     config: ModelRole,
     key: str,
     pool: openai.DefaultAioHttpClient,
-    headers: Callable[[], Awaitable[Mapping[str, str]]],
     observe: Observer = silent,
     pacer: RequestPacer | None = None,
 ) -> ServerClient:
-    """A client for a role; ``section`` (``model.target``) names it in messages.
+    """A client for a role with this API ``key``; ``section`` (``model.target``) is for messages.
 
-    ``key`` is its API key; ``headers`` gives what else proves who we are, for each call.
+    Raises :class:`ModuleNotFoundError` where signing in to Azure needs the extra ``azure``.
     """
     # Spelt out and not by the library's own Azure client, which would ask the environment.
     older = config.azure.api_version if config.azure else None
@@ -382,22 +336,25 @@ def openai_client(
         max_retries=0,
         timeout=None,  # `called` has one
     )
-    path = "/responses" if uses_responses(config) else "/chat/completions"
+    signs_in = config.azure is not None and config.azure.auth != "key"
+    headers = signed_in(section, config.azure) if config.azure and signs_in else None
+    responses = uses_responses(config)
+    path = "/responses" if responses else "/chat/completions"
 
     async def send(body: dict[str, object]) -> bytes | ServerError:
-        more = await headers()
+        more = await headers() if headers else {}
         # Not by `sdk.chat.completions` and the like: they import all that OpenAI has, and go
         # through the body field by field, which takes longer than sending it.
         return await called(
             lambda: sdk.post(path, cast_to=bytes, body=body, options={"headers": more}),
             openai,
-            config.timeout,
-            [key],
-            base_url_of(config),
+            config,
+            key,
         )
 
-    if uses_responses(config):
-        body, read, words = responses_body, read_response, RESPONSES_WORDS
-    else:
-        body, read, words = chat_body, read_reply, CHAT_WORDS
-    return ServerClient(section, config, Wire(body, read, words, send), observe, pacer)
+    wire = (
+        Wire(responses_body, read_response, RESPONSES_WORDS, send)
+        if responses
+        else Wire(chat_body, read_reply, CHAT_WORDS, send)
+    )
+    return ServerClient(section, config, wire, observe, pacer)

@@ -1,8 +1,9 @@
-"""A server as a model, whatever protocol it speaks: one try per call."""
+"""A server as a model, whatever protocol it speaks: one try per call, and what its errors mean."""
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import ModuleType
@@ -11,22 +12,28 @@ from typing import Any, TypeVar
 from pydantic import AliasChoices, AliasPath, BaseModel, Field, ValidationError
 
 from skillopt_ci.config.models import ModelRole
-from skillopt_ci.errors import ModelSetupError
+from skillopt_ci.errors import ModelSetupError, SkilloptError
 from skillopt_ci.messages import ToolCall
-from skillopt_ci.model.call_key import reply_schema, token_limit
-from skillopt_ci.model.keys import redact
+from skillopt_ci.model.access import base_url_of, redact
 from skillopt_ci.model.retry import TransientFailure, retry_after_seconds
-from skillopt_ci.model.server_errors import ServerError, Words
-from skillopt_ci.model.types import ChatReply, ChatRequest, Usage, estimated_usage
+from skillopt_ci.model.types import (
+    ChatReply,
+    ChatRequest,
+    ModelRefusal,
+    Usage,
+    estimated_usage,
+    reply_schema,
+    token_limit,
+)
 from skillopt_ci.progress import Note, Observer, silent
 
-_LIMIT_FIELDS = ("max_completion_tokens", "max_tokens")
-_OPTIONAL = ("temperature", "reasoning_effort", "response_format")
+#: What servers call the limit of output tokens.
+_LIMITS = ("max_completion_tokens", "max_tokens")
 _LONGEST_MESSAGE = 500
-#: Turns of the event loop in which a request that is being made gets to its socket.
-_TURNS = 2
 
 _Shape = TypeVar("_Shape", bound=BaseModel)
+
+# Reading and writing bodies.
 
 
 def well_formed(text: str) -> str:
@@ -38,6 +45,23 @@ def state_of(call: ToolCall) -> Iterator[dict[str, object]]:
     """The items that a provider wants back before ``call``."""
     items = json.loads(call.state) if call.state else []
     return (item for item in items if isinstance(item, dict))
+
+
+def with_thoughts(calls: Iterable[ToolCall], thoughts: Iterable[Any]) -> tuple[ToolCall, ...]:
+    """``calls``; what was thought before them, items of pydantic models, is the first one's state.
+
+    :func:`state_of` gives it back.
+    """
+    items = [{"type": item.type, **(item.model_extra or {})} for item in thoughts]
+    found = list(calls)
+    if items and found:
+        found[0] = replace(found[0], state=json.dumps(items))
+    return tuple(found)
+
+
+def limit_in(settings: Mapping[str, object]) -> object:
+    """The limit of output tokens among ``settings``, whatever it is called, or None."""
+    return next((settings[name] for name in _LIMITS if name in settings), None)
 
 
 def parsed(shape: type[_Shape], body: bytes, name: str) -> _Shape:
@@ -58,37 +82,29 @@ def parsed(shape: type[_Shape], body: bytes, name: str) -> _Shape:
         raise TransientFailure(f"the response is {found}") from error
 
 
-def _any_of(*names: str) -> AliasChoices:
-    """The first of ``names`` that a server sends; a dot leads into a mapping."""
-    return AliasChoices(*(AliasPath(*name.split(".")) for name in names))
+def sent_as(*paths: str) -> Any:
+    """A field that is None unless a server sends it at one of ``paths``: dots lead into objects."""
+    choices = []
+    for path in paths:
+        first, *others = path.split(".")
+        choices.append(AliasPath(first, *(int(one) if one.isdigit() else one for one in others)))
+    return Field(None, validation_alias=AliasChoices(*choices))
 
 
 class ReportedUsage(BaseModel):
     """The usage that a server reports, under any protocol's names."""
 
-    prompt_tokens: int | None = Field(
-        None, validation_alias=_any_of("prompt_tokens", "input_tokens")
-    )
-    completion_tokens: int | None = Field(
-        None, validation_alias=_any_of("completion_tokens", "output_tokens")
-    )
-    cached_tokens: int | None = Field(
-        None,
-        validation_alias=_any_of(
-            "prompt_tokens_details.cached_tokens", "input_tokens_details.cached_tokens"
-        ),
+    prompt_tokens: int | None = sent_as("prompt_tokens", "input_tokens")
+    completion_tokens: int | None = sent_as("completion_tokens", "output_tokens")
+    cached_tokens: int | None = sent_as(
+        "prompt_tokens_details.cached_tokens", "input_tokens_details.cached_tokens"
     )
     prompt_cache_hit_tokens: int | None = None
-    cache_write_tokens: int | None = Field(
-        None, validation_alias=_any_of("input_tokens_details.cache_write_tokens")
-    )
-    reasoning_tokens: int | None = Field(
-        None,
-        validation_alias=_any_of(
-            "completion_tokens_details.reasoning_tokens",
-            "output_tokens_details.reasoning_tokens",
-            "output_tokens_details.thinking_tokens",
-        ),
+    cache_write_tokens: int | None = sent_as("input_tokens_details.cache_write_tokens")
+    reasoning_tokens: int | None = sent_as(
+        "completion_tokens_details.reasoning_tokens",
+        "output_tokens_details.reasoning_tokens",
+        "output_tokens_details.thinking_tokens",
     )
     cost: float | None = None
     # Anthropic counts these beside the prompt's tokens.
@@ -115,6 +131,203 @@ def usage_of(reported: ReportedUsage | None, request: ChatRequest, text: str) ->
     )
 
 
+# Errors that servers answer with.
+
+#: Said by servers that answer 400 to a wrong key.
+_BAD_KEY_WORDS = re.compile(
+    r"api[ _]key (?:not valid|is invalid)|invalid api[ _]key", re.IGNORECASE
+)
+#: The model wrote something that the server could not read as a call or as JSON: it may not again.
+_GARBLED = frozenset({"json_validate_failed", "tool_use_failed"})
+_OVERLOADED = frozenset({429, 503, 529})
+_PASSING = frozenset({408, 409, 425, 429})
+_UNPAID = frozenset(
+    {"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", "quota_exceeded"}
+    | {"contract_spend_limit_reached", "enforced_spend_limit_reached"}
+    | {"linked_organization_spend_limit_reached"}
+)
+_UNPAID_WORDS = re.compile(r"credit balance is too low", re.IGNORECASE)
+_FILTERED = frozenset({"content_filter", "content_policy_violation", "invalid_prompt"})
+_FILTERED_WORDS = re.compile(r"content management policy|input was flagged", re.IGNORECASE)
+_TOO_LONG = frozenset(
+    {"context_length_exceeded", "string_above_max_length", "exceed_context_size_error"}
+)
+_TOO_LONG_WORDS = re.compile(
+    r"context (?:length|window|size)|(?:prompt|input) is too long", re.IGNORECASE
+)
+_UNSUPPORTED_WORDS = re.compile(
+    r"unsupported|not support|unrecogni[sz]ed|unknown|unexpected|deprecated|may only be set"
+    r"|not (?:permitted|allowed|available)|extra_forbidden",
+    re.IGNORECASE,
+)
+
+#: By setting, the words in which servers of a protocol complain of it.
+Words = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerError:
+    """What a server said instead of an answer; ``retry_after`` is in seconds."""
+
+    status: int
+    message: str
+    code: str = ""
+    type: str = ""
+    param: str = ""
+    retry_after: float | None = None
+
+    def _is(self, codes: frozenset[str], words: re.Pattern[str] | None = None) -> bool:
+        """Whether code, type (which some use for the code) or message are among these."""
+        said = words is not None and words.search(self.message) is not None
+        return said or self.code in codes or self.type in codes
+
+    def exception(self, section: str, config: ModelRole) -> SkilloptError:
+        """What the error amounts to; ``section`` (``model.target``) is for messages."""
+        where, message = base_url_of(config), self.message
+        said = f"status {self.status}: {message}" if message else f"status {self.status}"
+        if self.status == 402 or self._is(_UNPAID, _UNPAID_WORDS):  # noqa: PLR2004
+            return ModelSetupError(
+                f"{section}: the account has no quota left at {where}: {message}",
+                hint="Check plan, billing and spending limit with the provider; "
+                "waiting will not help.",
+            )
+        if self.status in _PASSING or self.status >= 500 or self._is(_GARBLED):  # noqa: PLR2004
+            busy = self.status in _OVERLOADED
+            return TransientFailure(said, retry_after=self.retry_after, overloaded=busy)
+        if self._is(_FILTERED, _FILTERED_WORDS):
+            return ModelRefusal(f"The content filter refused the prompt: {message}")
+        if self.status == 413 or self._is(_TOO_LONG, _TOO_LONG_WORDS):  # noqa: PLR2004
+            return ModelRefusal(f"The prompt is too long for the model: {message}")
+        if self.status in {401, 403} or _BAD_KEY_WORDS.search(message):
+            return _key_refused(said, section, config)
+        if self.status in {404, 410}:
+            return ModelSetupError(
+                f"{section}: there is no model {config.model!r} at {where} ({said})",
+                hint="Check model's spelling and access, and that base_url ends before "
+                "/chat/completions (most end in /v1).",
+            )
+        return ModelSetupError(
+            f"{section}: {where} will not take requests for {config.model!r} ({said})",
+            hint="Check the role's parameters, extra_body and base_url.",
+        )
+
+    def refused_setting(self, sent: Collection[str], words: Words) -> str | None:
+        """The setting among ``sent`` that the server says it does not support, if that is it.
+
+        ``words`` has the settings that can be done without. A schema that is not understood
+        counts, whatever is wrong with it.
+        """
+        if self.status not in {400, 422}:
+            return None
+        complains = bool(_UNSUPPORTED_WORDS.search(f"{self.code} {self.message}"))
+        refused = []
+        for name, spoken in words.items():
+            if name not in sent or not (complains or name == "response_format"):
+                continue
+            if self.param in spoken:
+                return name
+            plain = "|".join(map(re.escape, spoken))
+            if re.search(rf"\b(?:{plain})s?\b", self.message, re.IGNORECASE):
+                refused.append(name)
+        return next(iter(refused), None)
+
+
+def _key_refused(said: str, section: str, config: ModelRole) -> ModelSetupError:
+    variable, where = config.key_variable, base_url_of(config)
+    if config.azure is not None and config.azure.auth != "key":
+        return ModelSetupError(
+            f"{section}: {where} refused who signed in by {config.azure.auth} ({said})",
+            hint="Give that account the role Cognitive Services OpenAI User on the resource.",
+        )
+    if variable is None:
+        return ModelSetupError(
+            f"{section}: {where} wants an API key ({said})",
+            hint=f"Name the environment variable that holds it in {section}.api_key_env.",
+        )
+    return ModelSetupError(
+        f"{section}: {where} refused the key in {variable} ({said})",
+        hint=f"Put a valid key with access to {config.model!r} into {variable}; the variable is "
+        f"chosen by {section}.api_key_env.",
+    )
+
+
+async def called(
+    call: Callable[[], Awaitable[bytes]], sdk: ModuleType, config: ModelRole, key: str
+) -> bytes | ServerError:
+    """The body of the answer to ``call``, or its error, without the ``key``.
+
+    ``sdk`` is the library that makes the call; it is to know no timeout of its own: to it, whoever
+    hangs up was too slow. Raises :class:`TransientFailure` if there is no answer in time, or no
+    connection.
+    """
+    try:
+        async with asyncio.timeout(config.timeout):
+            return await call()
+    except sdk.APIStatusError as error:
+        return _server_error(error, key)
+    except TimeoutError as error:
+        raise TransientFailure(f"no answer within {config.timeout:g} s") from error
+    except sdk.APIConnectionError as error:
+        where, found = base_url_of(config), redact(_reason(error), [key])
+        raise TransientFailure(f"the connection failed: {found} ({where})") from error
+
+
+def _reason(error: BaseException) -> str:
+    """What lies behind the library's own words, as far as it says anything."""
+    cause = error.__cause__
+    return str(error) if cause is None else str(cause) or _reason(cause)
+
+
+def _server_error(error: Any, key: str) -> ServerError:
+    body = error.body
+    # Google puts its errors into a list of one, Anthropic's library leaves the envelope on.
+    found = body[0] if isinstance(body, list) and body else body
+    fields = found if isinstance(found, Mapping) else {"message": found}
+    inner = fields.get("error")
+    fields = inner if isinstance(inner, Mapping) else fields
+    message = fields.get("message") or (json.dumps(body, default=str) if body else "")
+    # Anthropic's stable name for what went wrong is among the details.
+    details = fields.get("details")
+    named = details.get("error_code") if isinstance(details, Mapping) else None
+    return ServerError(
+        status=error.status_code,
+        message=redact(" ".join(str(message).split()), [key])[:_LONGEST_MESSAGE],
+        code=str(fields.get("code") or named or ""),
+        type=str(fields.get("type") or ""),
+        param=str(fields.get("param") or ""),
+        retry_after=retry_after_seconds(error.response.headers, datetime.now(UTC)),
+    )
+
+
+# Asking a server.
+
+
+class RequestPacer:
+    """Lets requests that are made at once leave one after the other.
+
+    Without it the loop takes them through each stage side by side: the first leaves when the last
+    is ready. The server idles meanwhile, and their answers come all at once as well, so that the
+    next requests are late again. Each caller goes on alone for some ``turns`` of the event loop,
+    in which its request gets to its socket. A pacer belongs to one loop.
+    """
+
+    def __init__(self, turns: int = 2) -> None:
+        self._turns = turns
+        self._lock = asyncio.Lock()
+
+    async def turn(self) -> None:
+        """Return when it is the caller's turn."""
+        await self._lock.acquire()
+        self._leave(self._turns)
+
+    def _leave(self, turns: int) -> None:
+        # Counted in turns and not until the request is sent: a slow connection holds up nobody.
+        if turns:
+            asyncio.get_running_loop().call_soon(self._leave, turns - 1)
+        else:
+            self._lock.release()
+
+
 def require_abilities(section: str, config: ModelRole, request: ChatRequest) -> None:
     """Raise :class:`ModelSetupError` for pictures or tools that the provider knows nothing of.
 
@@ -133,72 +346,25 @@ def require_abilities(section: str, config: ModelRole, request: ChatRequest) -> 
         )
 
 
-class RequestPacer:
-    """Lets requests that are made at once leave one after the other.
+def settings_of(
+    config: ModelRole, request: ChatRequest, refused: Collection[str] = ()
+) -> dict[str, object]:
+    """The settings of a call under OpenAI's names: those that are set and were not ``refused``.
 
-    Without it the loop takes them through each stage side by side: the first leaves when the last
-    is ready. The server idles meanwhile, and their answers come all at once as well, so that the
-    next requests are late again. Each caller goes on alone for some ``turns`` of the event loop,
-    to which a pacer belongs.
+    The token limit has its other name where its first one was refused. The value of
+    ``response_format`` is the :class:`~skillopt_ci.model.types.ReplySchema`.
     """
-
-    def __init__(self, turns: int = _TURNS) -> None:
-        self._turns = turns
-        self._lock = asyncio.Lock()
-
-    async def turn(self) -> None:
-        """Return when it is the caller's turn."""
-        await self._lock.acquire()
-        self._leave(self._turns)
-
-    def _leave(self, turns: int) -> None:
-        # Counted in turns and not until the request is sent: a slow connection holds up nobody.
-        if turns:
-            asyncio.get_running_loop().call_soon(self._leave, turns - 1)
-        else:
-            self._lock.release()
-
-
-@dataclass(frozen=True, slots=True)
-class ServerQuirks:
-    """How a server wants the token limit called, and which settings it will not have."""
-
-    limit_field: str
-    renamed: bool = False
-    dropped: frozenset[str] = frozenset()
-
-    @classmethod
-    def expected(cls, config: ModelRole) -> "ServerQuirks":
-        """Those that a role begins with."""
-        return cls(config.token_limit_field or config.preset.limit_field)
-
-    def without(self, setting: str) -> "ServerQuirks | None":
-        """The quirks of a server that refused ``setting``; None if nothing is left to try."""
-        if setting in _OPTIONAL:
-            return replace(self, dropped=self.dropped | {setting})
-        if setting != self.limit_field:
-            return self
-        if self.renamed:
-            return None
-        other = next(name for name in _LIMIT_FIELDS if name != setting)
-        return replace(self, limit_field=other, renamed=True)
-
-    def settings(self, config: ModelRole, request: ChatRequest) -> dict[str, object]:
-        """The settings of a call under OpenAI's names: only those that are set and accepted.
-
-        The value of ``response_format`` is the :class:`~skillopt_ci.model.types.ReplySchema`.
-        """
-        wanted = {
-            self.limit_field: token_limit(config, request),
-            "temperature": config.temperature,
-            "reasoning_effort": config.reasoning_effort,
-            "response_format": reply_schema(config, request),
-        }
-        return {
-            name: value
-            for name, value in wanted.items()
-            if value is not None and name not in self.dropped
-        }
+    usual = config.token_limit_field or config.preset.limit_field
+    limit_field = usual if usual not in refused else next(n for n in _LIMITS if n != usual)
+    wanted = {
+        limit_field: token_limit(config, request),
+        "temperature": config.temperature,
+        "reasoning_effort": config.reasoning_effort,
+        "response_format": reply_schema(config, request),
+    }
+    return {
+        name: value for name, value in wanted.items() if value is not None and name not in refused
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +403,7 @@ class ServerClient:
         self._wire = wire
         self._observe = observe
         self._pacer = pacer or RequestPacer()
-        self._quirks = ServerQuirks.expected(config)
+        self._refused: set[str] = set()
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer ``request``.
@@ -248,7 +414,7 @@ class ServerClient:
         await self._pacer.turn()
         require_abilities(self._section, self._config, request)
         while True:
-            settings = self._quirks.settings(self._config, request)
+            settings = settings_of(self._config, request, self._refused)
             answer: bytes | ChatReply | ServerError
             answer = await self._wire.send(self._wire.body(self._config, request, settings))
             if isinstance(answer, bytes):
@@ -256,72 +422,20 @@ class ServerClient:
             if isinstance(answer, ChatReply):
                 return answer
             refused = answer.refused_setting(settings, self._wire.words)
-            if refused is None or not self._learned_to_avoid(refused):
+            if refused is None or not self._can_do_without(refused):
                 raise answer.exception(self._section, self._config)
 
-    def _learned_to_avoid(self, setting: str) -> bool:
-        quirks = self._quirks.without(setting)
-        if quirks is None:
-            return False
-        if quirks != self._quirks:
-            self._quirks = quirks
-            remedy = "left out" if setting in quirks.dropped else f"sent as {quirks.limit_field}"
-            refusal = f"{self._config.model} does not support {setting}"
-            self._observe(
-                Note(f"{self._section}: {refusal}; it is {remedy} from now on.", level="warning")
-            )
+    def _can_do_without(self, setting: str) -> bool:
+        if setting in self._refused:
+            return True  # another call has learned it meanwhile
+        is_limit = setting in _LIMITS
+        if is_limit and not self._refused.isdisjoint(_LIMITS):
+            return False  # it takes neither name
+        self._refused.add(setting)
+        other = next(name for name in _LIMITS if name != setting)
+        remedy = f"sent as {other}" if is_limit else "left out"
+        refusal = f"{self._config.model} does not support {setting}"
+        self._observe(
+            Note(f"{self._section}: {refusal}; it is {remedy} from now on.", level="warning")
+        )
         return True
-
-
-async def called(
-    call: Callable[[], Awaitable[bytes]],
-    sdk: ModuleType,
-    timeout: float,
-    secrets: Iterable[str],
-    where: str,
-) -> bytes | ServerError:
-    """The body of the answer to ``call`` from ``where``, or its error, without ``secrets``.
-
-    ``sdk`` is the library that makes the call; it is to know no timeout of its own: to it, whoever
-    hangs up was too slow. Raises :class:`TransientFailure` if there is no answer within ``timeout``
-    seconds, or no connection.
-    """
-    try:
-        async with asyncio.timeout(timeout):
-            return await call()
-    except sdk.APIStatusError as error:
-        return _server_error(error, tuple(secrets))
-    except TimeoutError as error:
-        raise TransientFailure(f"no answer within {timeout:g} s") from error
-    except sdk.APIConnectionError as error:
-        found = redact(_reason(error), secrets)
-        raise TransientFailure(f"the connection failed: {found} ({where})") from error
-
-
-def _reason(error: BaseException) -> str:
-    """What lies behind the library's own words, as far as it says anything."""
-    cause = error.__cause__
-    return str(error) if cause is None else str(cause) or _reason(cause)
-
-
-def _server_error(error: Any, secrets: Iterable[str]) -> ServerError:
-    body = error.body
-    # Google puts its errors into a list of one, Anthropic's library leaves the envelope on.
-    found = body[0] if isinstance(body, list) and body else body
-    fields = found if isinstance(found, Mapping) else {"message": found}
-    inner = fields.get("error")
-    fields = inner if isinstance(inner, Mapping) else fields
-    message = fields.get("message") or (json.dumps(body, default=str) if body else "")
-    return ServerError(
-        status=error.status_code,
-        message=redact(" ".join(str(message).split()), secrets)[:_LONGEST_MESSAGE],
-        code=str(fields.get("code") or _cause(fields.get("details"))),
-        type=str(fields.get("type") or ""),
-        param=str(fields.get("param") or ""),
-        retry_after=retry_after_seconds(error.response.headers, datetime.now(UTC)),
-    )
-
-
-def _cause(details: object) -> str:
-    """Anthropic's stable name for what went wrong."""
-    return str(details.get("error_code") or "") if isinstance(details, Mapping) else ""

@@ -2,9 +2,8 @@
 
 import asyncio
 import random
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -14,26 +13,22 @@ from skillopt_ci.aio import off_the_clock, refund
 from skillopt_ci.errors import InfrastructureError
 from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, ModelUnavailable
 
-# How many calls a role has under way: as many as its server bears.
-
-_FALL = 0.5
-
 
 class Throttle:
     """Lets at most ``ceiling`` calls be under way, fewer while the server has too much to do.
 
-    Whoever waits is woken by the end of a call or of a pause, in the order of arrival. It belongs
-    to one event loop.
+    Callers enter in the order of arrival. It belongs to one event loop.
     """
 
     def __init__(self, ceiling: int) -> None:
         self._ceiling = float(ceiling)
         self._window = float(ceiling)
         self._under_way = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
         self._resume_at = 0.0
-        self._alarm: asyncio.TimerHandle | None = None
         self._epoch = 0
+        #: The first of those who wait holds the door, and looks again whenever a place is freed.
+        self._door = asyncio.Lock()
+        self._freed = asyncio.Event()
 
     @property
     def limit(self) -> int:
@@ -43,12 +38,18 @@ class Throttle:
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[int]:
         """Wait for a place and keep it; its value is to be handed to :meth:`overloaded`."""
-        await self._enter()
+        async with self._door:
+            while (pause := self._resume_at - _now()) > 0 or self._under_way >= self.limit:
+                self._freed.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause if pause > 0 else None):
+                        await self._freed.wait()
+            self._under_way += 1
         try:
             yield self._epoch
         finally:
             self._under_way -= 1
-            self._wake()
+            self._freed.set()
 
     def answered(self) -> None:
         """Tell of a call that was answered: the limit rises by one with each window of them."""
@@ -61,50 +62,14 @@ class Throttle:
         the next ``retry_after`` seconds, where the server asks for that.
         """
         if since == self._epoch:
-            self._window = max(1.0, self._window * _FALL)
+            self._window = max(1.0, self._window / 2)
             self._epoch += 1
         if retry_after is not None:
-            now = asyncio.get_running_loop().time()
-            self._resume_at = max(self._resume_at, now + retry_after)
-
-    async def _enter(self) -> None:
-        if not self._waiting and self._is_free():
-            self._under_way += 1
-            return
-        place = asyncio.get_running_loop().create_future()
-        self._waiting.append(place)
-        self._wake()
-        try:
-            await place
-        except asyncio.CancelledError:
-            if place.done() and not place.cancelled():
-                self._under_way -= 1
-                self._wake()
-            elif place in self._waiting:
-                self._waiting.remove(place)
-            raise
-
-    def _is_free(self) -> bool:
-        paused = asyncio.get_running_loop().time() < self._resume_at
-        return not paused and self._under_way < self.limit
-
-    def _wake(self) -> None:
-        """Let in as many as there is room for, or see to it that somebody does after the pause."""
-        while self._waiting and self._is_free():
-            place = self._waiting.popleft()
-            if not place.done():
-                self._under_way += 1
-                place.set_result(None)
-        if self._waiting and self._under_way < self.limit and self._alarm is None:
-            loop = asyncio.get_running_loop()
-            self._alarm = loop.call_at(self._resume_at, self._ring)
-
-    def _ring(self) -> None:
-        self._alarm = None
-        self._wake()
+            self._resume_at = max(self._resume_at, _now() + retry_after)
 
 
-# Failures of one try of a call that may pass, and how long a server asks to be left alone.
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 class TransientFailure(InfrastructureError):
@@ -126,35 +91,21 @@ def retry_after_seconds(headers: Mapping[str, str], now: datetime) -> float | No
 
     ``now`` must be aware: it turns an HTTP date into a distance, never below 0.
     """
-    milliseconds = _number(headers.get("retry-after-ms"))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    value = headers.get("retry-after")
-    seconds = _number(value)
-    return _until(value, now) if value and seconds is None else seconds
-
-
-def _number(value: str | None) -> float | None:
+    for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
+        with suppress(ValueError):
+            if 0 <= (number := float(headers.get(name, ""))) < float("inf"):
+                return number / unit
     try:
-        number = float(value or "")
-    except ValueError:
-        return None
-    return number if 0 <= number < float("inf") else None
-
-
-def _until(http_date: str, now: datetime) -> float | None:
-    try:
-        then = parsedate_to_datetime(http_date)
+        then = parsedate_to_datetime(headers.get("retry-after", ""))
     except ValueError:
         return None
     # A date in "-0000" (or without a zone) comes back naive; HTTP dates are UTC by definition.
-    aware = then if then.tzinfo else then.replace(tzinfo=UTC)
-    return max(0.0, (aware - now).total_seconds())
+    return max(0.0, ((then if then.tzinfo else then.replace(tzinfo=UTC)) - now).total_seconds())
 
 
-FIRST_BACKOFF = 1.0
-LONGEST_BACKOFF = 60.0
-LONGEST_RETRY_AFTER = 120.0
+_FIRST_BACKOFF = 1.0
+_LONGEST_BACKOFF = 60.0
+_LONGEST_RETRY_AFTER = 120.0
 
 
 def backoff(try_number: int, retry_after: float | None, draw: Callable[[], float]) -> float:
@@ -163,14 +114,9 @@ def backoff(try_number: int, retry_after: float | None, draw: Callable[[], float
     A server's wish is a floor to which the jitter is added, so that calls which were turned away
     together do not come back together. ``draw`` gives numbers from [0, 1).
     """
-    window = min(LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(try_number - 1, 16))
     if retry_after is None:
-        return draw() * window
-    return min(LONGEST_RETRY_AFTER, retry_after) + draw() * FIRST_BACKOFF
-
-
-def _bearable(retry_after: float | None) -> float | None:
-    return None if retry_after is None else min(LONGEST_RETRY_AFTER, retry_after)
+        return draw() * min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2.0 ** min(try_number - 1, 16))
+    return min(_LONGEST_RETRY_AFTER, retry_after) + draw() * _FIRST_BACKOFF
 
 
 class RetryingClient:
@@ -218,14 +164,15 @@ class RetryingClient:
         async with AsyncExitStack() as place:
             with off_the_clock():
                 since = await place.enter_async_context(self._throttle.slot())
-            started = asyncio.get_running_loop().time()
+            started = _now()
             try:
                 reply = await self._inner.complete(request)
             except TransientFailure as failure:
-                refund(asyncio.get_running_loop().time() - started)
+                refund(_now() - started)
                 if failure.overloaded:
-                    wish = _bearable(failure.retry_after)
-                    self._throttle.overloaded(since, wish)
+                    wish = failure.retry_after
+                    bearable = None if wish is None else min(_LONGEST_RETRY_AFTER, wish)
+                    self._throttle.overloaded(since, bearable)
                 raise
             self._throttle.answered()
             return reply

@@ -8,13 +8,14 @@ where a provider is a server, a program or a simulation. Below the budget each r
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Annotated, ClassVar, NamedTuple, Protocol
+from typing import Annotated, ClassVar, Literal, NamedTuple, Protocol
 
 from pydantic import ConfigDict, Field
 
+from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import InfrastructureError, SkilloptError
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.redaction import Redact
@@ -82,12 +83,12 @@ def total(accounts: Iterable[Usage]) -> Usage:
 
 def by_stage(accounts: Accounts) -> dict[str, Usage]:
     """The same by stage alone, in the order of the stages' names."""
-    return _grouped(accounts, lambda account: account.stage)
+    return _grouped(accounts, "stage")
 
 
 def by_role(accounts: Accounts) -> dict[str, Usage]:
     """The same by role alone, in the order of the roles' names."""
-    return _grouped(accounts, lambda account: account.role)
+    return _grouped(accounts, "role")
 
 
 def role_of(stage: str) -> str:
@@ -97,15 +98,12 @@ def role_of(stage: str) -> str:
     return "judge" if stage == "judge" else "optimizer"
 
 
-def _grouped(accounts: Accounts, name_of: Callable[[Account], str]) -> dict[str, Usage]:
+def _grouped(accounts: Accounts, by: Literal["role", "stage"]) -> dict[str, Usage]:
     groups: dict[str, Usage] = {}
     for account, usage in accounts.items():
-        name = name_of(account)
+        name: str = getattr(account, by)
         groups[name] = groups.get(name, Usage()) + usage
     return dict(sorted(groups.items()))
-
-
-_CHARACTERS_PER_TOKEN = 4
 
 
 class Role(StrEnum):
@@ -180,16 +178,13 @@ class ChatClient(Protocol):
         ...
 
 
-_ONE_UNPAID_CALL = Usage(calls=1)
-
-
 class ModelRefusal(SkilloptError):
     """The server will not answer this prompt (content filter, too long): the task's own outcome.
 
     ``usage`` is what the refused call consumed all the same.
     """
 
-    def __init__(self, message: str, *, hint: str = "", usage: Usage = _ONE_UNPAID_CALL) -> None:
+    def __init__(self, message: str, *, hint: str = "", usage: Usage = Usage(calls=1)) -> None:
         super().__init__(message, hint=hint)
         self.usage = usage
 
@@ -199,15 +194,22 @@ class ModelUnavailable(InfrastructureError):
 
 
 def estimated_usage(request: ChatRequest, text: str) -> Usage:
-    """The usage of one call, counted from the length of its texts."""
-    characters = sum(len(message.content) for message in request.messages)
-    return Usage(
-        calls=1,
-        prompt_tokens=math.ceil(characters / _CHARACTERS_PER_TOKEN),
-        completion_tokens=math.ceil(len(text) / _CHARACTERS_PER_TOKEN),
-        cost_usd=None,
-        estimated=True,
-    )
+    """The usage of one call, counted from its texts at four characters a token."""
+    asked = sum(len(message.content) for message in request.messages)
+    said = len(text)
+    return Usage(1, math.ceil(asked / 4), math.ceil(said / 4), cost_usd=None, estimated=True)
+
+
+def reply_schema(config: ModelRole, request: ChatRequest) -> ReplySchema | None:
+    """The schema that the server is told of: none where it cannot see to it or must not be."""
+    told = config.structured_output == "auto" and config.preset.structured != "none"
+    return request.reply_schema if told else None
+
+
+def token_limit(config: ModelRole, request: ChatRequest) -> int | None:
+    """The smaller of the role's and the request's limits of output tokens."""
+    limits = (config.max_output_tokens, request.max_output_tokens)
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def redacted_message(message: Message, redact: Redact) -> Message:

@@ -4,22 +4,18 @@ import asyncio
 import base64
 import hashlib
 import json
-import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
 
-from skillopt_ci.errors import InfrastructureError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.cache import UNCLAIMED, open_cache_file
+from skillopt_ci.model.cache import UNCLAIMED, CacheFile
 from skillopt_ci.model.types import Account, Role, Usage
-from skillopt_ci.progress import Observer, silent
 from skillopt_ci.rollout.limits import Ending, WorkResult
 from skillopt_ci.rollout.types import Attempt, AttemptRequest, Limit
 from skillopt_ci.scorers.base import Score
@@ -30,23 +26,6 @@ from skillopt_ci.tasks.task import task_sha256
 ARTIFACT_BYTES = 200_000_000
 #: Artifacts larger than this are compressed beside the event loop.
 _LARGE = 200_000
-
-_TABLES = """
-CREATE TABLE IF NOT EXISTS attempts (
-    key TEXT PRIMARY KEY,
-    worked TEXT NOT NULL,
-    artifacts BLOB NOT NULL,
-    usage TEXT NOT NULL,
-    paid_by TEXT NOT NULL,
-    created_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
-);
-CREATE TABLE IF NOT EXISTS grades (
-    key TEXT NOT NULL,
-    scorer TEXT NOT NULL,
-    score TEXT NOT NULL,
-    PRIMARY KEY (key, scorer)
-);
-"""
 
 
 def _from_0_to_1(score: Score) -> Score:
@@ -171,17 +150,27 @@ class StoredAttempt:
     paid_by: str
 
 
-class AttemptStore:
-    """Attempts and grades by key. What :meth:`put` has returned from survives the process's death.
+class AttemptStore(CacheFile):
+    """Attempts and grades by key."""
 
-    A file that is damaged or of another schema is moved aside, which ``observe`` is told. Raises
-    :class:`~skillopt_ci.errors.UsageError` if ``path`` cannot be opened, and
-    :class:`InfrastructureError` if the file fails later.
-    """
-
-    def __init__(self, path: Path, observe: Observer = silent) -> None:
-        self._path = path
-        self._connection = open_cache_file(path, observe, _TABLES)
+    _name = "The attempts in"
+    _paid = "attempts"
+    _tables = """
+CREATE TABLE IF NOT EXISTS attempts (
+    key TEXT PRIMARY KEY,
+    worked TEXT NOT NULL,
+    artifacts BLOB NOT NULL,
+    usage TEXT NOT NULL,
+    paid_by TEXT NOT NULL,
+    created_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
+);
+CREATE TABLE IF NOT EXISTS grades (
+    key TEXT NOT NULL,
+    scorer TEXT NOT NULL,
+    score TEXT NOT NULL,
+    PRIMARY KEY (key, scorer)
+);
+"""
 
     def get(self, key: str) -> StoredAttempt | None:
         """The attempt with this key, if there is one that can be read."""
@@ -217,11 +206,6 @@ class AttemptStore:
         """Keep a grade durably, which must have cost nothing; the first one stands."""
         self._insert_grade(key, scorer, _SCORE.validate_python(_writable(asdict(score))))
 
-    def claim(self, key: str, scope: str) -> bool:
-        """Let ``scope`` have paid for an unclaimed attempt; False if that one is not unclaimed."""
-        query = "UPDATE attempts SET paid_by = ? WHERE key = ? AND paid_by = ?"
-        return self._execute(query, scope, key, UNCLAIMED).rowcount > 0
-
     def lines(self, keys: Iterable[str]) -> Iterator[str]:
         """The attempts with these keys and their grades, as lines of a file."""
         for key in dict.fromkeys(keys):
@@ -253,10 +237,6 @@ class AttemptStore:
             found.attempt, found.worked, artifacts, found.usage, found.paid_by
         )
 
-    def close(self) -> None:
-        """Release the file."""
-        self._connection.close()
-
     def _attempt_rows(self, key: str) -> list[Any]:
         query = "SELECT worked, artifacts, usage, paid_by FROM attempts WHERE key = ?"
         return self._execute(query, key).fetchall()
@@ -276,12 +256,6 @@ class AttemptStore:
             " ON CONFLICT (key, scorer) DO NOTHING",
             *(key, scorer, _SCORE.dump_json(score).decode()),
         )
-
-    def _execute(self, query: str, *values: str | bytes) -> sqlite3.Cursor:
-        try:
-            return self._connection.execute(query, values)
-        except sqlite3.Error as error:
-            raise InfrastructureError(f"The attempts in {self._path} failed: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

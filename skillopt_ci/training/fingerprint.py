@@ -20,7 +20,7 @@ from skillopt_ci.config.scorers import (
     WeightedScorer,
 )
 from skillopt_ci.confinement import confine, withhold
-from skillopt_ci.model.keys import resolved_key_values, secret_values
+from skillopt_ci.model.access import resolved_key_values, secret_values
 from skillopt_ci.model.types import ChatReply, ChatRequest
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.computer_pool import ComputerPool

@@ -15,8 +15,7 @@ from pathlib import Path
 from skillopt_ci.config.config import Limits
 from skillopt_ci.errors import UsageError
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.cache import UNCLAIMED, CallCache
-from skillopt_ci.model.cache_transfer import export_answers, import_answers
+from skillopt_ci.model.cache import UNCLAIMED, CallCache, export_answers, import_answers
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.store import AttemptStore

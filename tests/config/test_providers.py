@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.config.providers import PROVIDERS, ProviderName
-from skillopt_ci.model.call_key import base_url_of
+from skillopt_ci.model.access import base_url_of
 
 Load = Callable[..., Loaded]
 

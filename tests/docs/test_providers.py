@@ -9,7 +9,7 @@ import yaml
 
 from skillopt_ci.config.models import Models, short_form
 from skillopt_ci.config.providers import PROVIDERS, Preset, ProviderName
-from skillopt_ci.model.prices import tariff_of
+from skillopt_ci.model.budget import tariff_of
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "providers.md").read_text(encoding="utf-8")
 

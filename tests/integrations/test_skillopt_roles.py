@@ -7,7 +7,7 @@ import pytest
 
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.config.models import Models
-from skillopt_ci.model.call_key import base_url_of
+from skillopt_ci.model.access import base_url_of
 
 Load = Callable[..., Loaded]
 ENV = "env: {name: a, skill_init: s.md, data_path: d.jsonl}\n"

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillopt_ci.errors import UsageError
-from skillopt_ci.model.cache import UNCLAIMED, CachedCall, CallCache
-from skillopt_ci.model.cache_transfer import export_answers, import_answers
+from skillopt_ci.model.cache import UNCLAIMED, CachedCall, CallCache, export_answers, import_answers
 from skillopt_ci.model.types import ChatReply, ModelRefusal, Usage
 
 KEYS = ("a" * 64, "b" * 64, "c" * 64)

@@ -15,7 +15,7 @@ from model_api import serving
 from skillopt_ci.config.models import Azure, ModelRole, Models
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message
-from skillopt_ci.model.azure_token import signed_in
+from skillopt_ci.model.access import signed_in
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import open_models
 from skillopt_ci.model.types import ChatRequest, Role

@@ -9,8 +9,7 @@ from skillopt_ci.aio import Slots, map_ordered
 from skillopt_ci.config.config import Limits
 from skillopt_ci.errors import BudgetExhausted
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.budget import BudgetedClient, Meter
-from skillopt_ci.model.prices import Tariff
+from skillopt_ci.model.budget import BudgetedClient, Meter, Tariff
 from skillopt_ci.model.types import (
     Account,
     ChatReply,

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Image, Message, ToolCall
-from skillopt_ci.model.call_key import call_key, token_limit
-from skillopt_ci.model.types import ChatRequest, ReplySchema, Role, Tool
+from skillopt_ci.model.cache import call_key
+from skillopt_ci.model.types import ChatRequest, ReplySchema, Role, Tool, token_limit
 
 
 def config(**changes: Any) -> ModelRole:

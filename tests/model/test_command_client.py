@@ -10,11 +10,11 @@ from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.config.providers import PROVIDERS
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Image, Message
+from skillopt_ci.model.access import resolved_key_values
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import open_models
-from skillopt_ci.model.call_key import call_key
+from skillopt_ci.model.cache import call_key
 from skillopt_ci.model.command import CommandClient, rendered
-from skillopt_ci.model.keys import resolved_key_values
 from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelUnavailable, Role
 

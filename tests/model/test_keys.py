@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.errors import ModelSetupError
-from skillopt_ci.model.keys import (
+from skillopt_ci.model.access import (
     api_key,
     redact,
     required_variable,

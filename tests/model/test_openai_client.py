@@ -10,7 +10,7 @@ import pytest
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message
-from skillopt_ci.model.openai_provider import connection_pool, openai_client
+from skillopt_ci.model.openai_provider import connection_pool, open_client
 from skillopt_ci.model.providers import ServerClient
 from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, Role, Usage
@@ -29,7 +29,7 @@ def with_client(
     async def run() -> Any:
         async with connection_pool(4) as pool:
             observe = silent if events is None else events.append
-            client = openai_client("model.target", config, KEY, pool, no_headers, observe)
+            client = open_client("model.target", config, KEY, pool, observe)
             return await work(client)
 
     return asyncio.run(run())

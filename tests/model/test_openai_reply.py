@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.model.openai_provider import read_reply
-from skillopt_ci.model.providers import well_formed
+from skillopt_ci.model.providers import ServerError, well_formed
 from skillopt_ci.model.retry import TransientFailure
-from skillopt_ci.model.server_errors import ServerError
 from skillopt_ci.model.types import ChatReply, ModelRefusal, Usage
 
 CONFIG = ModelRole(provider="openai", model="m")

@@ -4,8 +4,8 @@ import pytest
 
 from skillopt_ci.config.models import Azure, ModelRole
 from skillopt_ci.errors import ModelSetupError, SkilloptError
+from skillopt_ci.model.providers import ServerError
 from skillopt_ci.model.retry import TransientFailure
-from skillopt_ci.model.server_errors import ServerError
 from skillopt_ci.model.types import ModelRefusal
 
 

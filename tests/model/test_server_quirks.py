@@ -5,11 +5,9 @@ import pytest
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.config.providers import PROVIDERS
 from skillopt_ci.model.openai_provider import CHAT_WORDS, chat_body
-from skillopt_ci.model.providers import ServerQuirks
-from skillopt_ci.model.server_errors import ServerError
+from skillopt_ci.model.providers import ServerError, settings_of
 from skillopt_ci.model.types import ChatRequest, ReplySchema
 
-MODERN = ServerQuirks("max_completion_tokens")
 SCHEMA = ReplySchema("answer", {"type": "object", "properties": {}})
 
 
@@ -17,10 +15,8 @@ def role(**changes: Any) -> ModelRole:
     return ModelRole.model_validate({"provider": "openai", "model": "m", **changes})
 
 
-def sent(
-    config: ModelRole, request: ChatRequest, quirks: ServerQuirks = MODERN
-) -> dict[str, object]:
-    body = chat_body(config, request, quirks.settings(config, request))
+def sent(config: ModelRole, request: ChatRequest, *refused: str) -> dict[str, object]:
+    body = chat_body(config, request, settings_of(config, request, refused))
     return {name: value for name, value in body.items() if name not in ("model", "messages")}
 
 
@@ -38,20 +34,19 @@ def test_what_is_set_is_sent_with_the_further_fields(ask: Any) -> None:
     }
 
 
-def test_a_dropped_setting_is_left_out(ask: Any) -> None:
-    learned = MODERN.without("temperature")
-    assert learned is not None
-    assert sent(role(temperature=1, max_output_tokens=2), ask(), learned) == {
-        "max_completion_tokens": 2
-    }
+def test_what_was_refused_is_left_out_and_the_limit_renamed(ask: Any) -> None:
+    config = role(temperature=1, max_output_tokens=2)
+    assert sent(config, ask(), "temperature") == {"max_completion_tokens": 2}
+    assert sent(config, ask(), "max_completion_tokens") == {"max_tokens": 2, "temperature": 1}
 
 
-def test_the_provider_names_the_limit_unless_the_role_does() -> None:
-    url = {"base_url": "http://localhost/v1"}
-    assert ServerQuirks.expected(role()).limit_field == "max_completion_tokens"
-    assert ServerQuirks.expected(role(provider="ollama")).limit_field == "max_tokens"
-    own = role(provider="compatible", **url, token_limit_field="max_tokens")
-    assert ServerQuirks.expected(own).limit_field == "max_tokens"
+def test_the_provider_names_the_limit_unless_the_role_does(ask: Any) -> None:
+    own = role(
+        provider="compatible", base_url="http://localhost/v1", token_limit_field="max_tokens"
+    )
+    limited = ask(max_output_tokens=2)
+    assert sent(role(), limited) == {"max_completion_tokens": 2}
+    assert sent(role(provider="ollama"), limited) == sent(own, limited) == {"max_tokens": 2}
 
 
 def test_a_schema_is_sent_as_the_provider_understands_it(ask: Any) -> None:
@@ -81,17 +76,6 @@ def test_each_provider_has_its_own_switch_for_thinking(
     ask: Any, provider: str, wish: bool | None, fields: dict[str, object]
 ) -> None:
     assert sent(role(provider=provider, thinking=wish), ask()) == fields
-
-
-def test_the_limit_is_renamed_once() -> None:
-    renamed = MODERN.without("max_completion_tokens")
-    assert renamed == ServerQuirks("max_tokens", renamed=True)
-    assert renamed.without("max_tokens") is None
-
-
-def test_what_another_call_learned_already_is_kept() -> None:
-    renamed = ServerQuirks("max_tokens", renamed=True)
-    assert renamed.without("max_completion_tokens") == renamed
 
 
 @pytest.mark.parametrize(

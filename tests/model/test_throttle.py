@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from skillopt_ci.aio import siblings
 from skillopt_ci.config.models import ModelRole
-from skillopt_ci.model.openai_provider import connection_pool, openai_client
+from skillopt_ci.model.openai_provider import connection_pool, open_client
 from skillopt_ci.model.retry import RetryingClient, Throttle, TransientFailure
 from skillopt_ci.model.types import ChatRequest
 
@@ -271,7 +271,7 @@ def refused_by_a_real_server(
     async def work(url: str) -> list[str]:
         config = ModelRole(provider="compatible", model="m", base_url=url, timeout=20)
         async with connection_pool(24) as pool:
-            inner = openai_client("model.target", config, "none", pool, _no_headers)
+            inner = open_client("model.target", config, "none", pool)
             client = RetryingClient(inner, retries=500, max_concurrency=24, draw=lambda: 0.01)
             calls = (client.complete(ask(str(number))) for number in range(CALLS))
             return [reply.text for reply in await asyncio.gather(*calls)]

@@ -160,9 +160,8 @@ def chat() -> Iterator[ChatServer]:
 def client(chat: ChatServer) -> Callable[[], AbstractAsyncContextManager[ChatClient]]:
     """Opens a client of that server."""
     from skillopt_ci.config.models import ModelRole
-    from skillopt_ci.model.budget import BudgetedClient, Meter
-    from skillopt_ci.model.openai_provider import connection_pool, openai_client
-    from skillopt_ci.model.prices import tariff_of
+    from skillopt_ci.model.budget import BudgetedClient, Meter, tariff_of
+    from skillopt_ci.model.openai_provider import connection_pool, open_client
     from skillopt_ci.model.types import Role
 
     price = {"input": 1, "output": 1}
@@ -176,7 +175,7 @@ def client(chat: ChatServer) -> Callable[[], AbstractAsyncContextManager[ChatCli
     @asynccontextmanager
     async def opened() -> AsyncIterator[ChatClient]:
         async with connection_pool(2) as pool:
-            server = openai_client("model.target", config, "none", pool, no_headers)
+            server = open_client("model.target", config, "none", pool)
             yield BudgetedClient({Role.TARGET: server}, Meter(), {Role.TARGET: tariff_of(config)})
 
     return opened

@@ -1,0 +1,176 @@
+"""How a role reaches its server: the address, the key that opens it, and how that stays unseen."""
+
+import asyncio
+import difflib
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from skillopt_ci.config.models import Azure, ModelRole, Models
+from skillopt_ci.errors import ModelSetupError
+
+NO_KEY = "none"
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+#: OpenAI's models that only its newer interface serves.
+_RESPONSES_ONLY = re.compile(r"(gpt-5(\.\d+)?-codex|codex-mini|(gpt-5(\.\d+)?|o1|o3)-pro)(-.*)?")
+_V1 = "/openai/v1"
+
+
+def base_url_of(config: ModelRole) -> str:
+    """Root of the API that the role calls.
+
+    Azure's is the v1 address of a resource, or that of the deployment for an older version.
+    """
+    preset = config.preset
+    url = config.base_url or preset.regions.get(config.region or "") or preset.base_url
+    url = url.rstrip("/")
+    if config.provider != "azure":
+        return url
+    if config.azure is None or config.azure.api_version is None:
+        return url if url.endswith("/v1") else f"{url}{_V1}"
+    older = f"{url.removesuffix(_V1)}/openai"
+    deployment = "" if uses_responses(config) else f"/deployments/{quote(config.model, safe='')}"
+    return older + deployment
+
+
+def uses_responses(config: ModelRole) -> bool:
+    """Whether the role's calls go to OpenAI's newer interface."""
+    if config.api is not None:
+        return config.api == "responses"
+    return config.provider in ("openai", "azure") and bool(_RESPONSES_ONLY.fullmatch(config.model))
+
+
+# Keys, and which variable or file holds them.
+
+
+def required_variable(config: ModelRole) -> str | None:
+    """Name of the variable without which no call can succeed, None if there is none."""
+    if config.api_key_file or (config.preset.key_optional and not config.api_key_env):
+        return None
+    return config.key_variable
+
+
+def api_key(
+    section: str, config: ModelRole, environ: Mapping[str, str], root: Path = Path()
+) -> str:
+    """The role's key; ``section`` (``model.target``) is for the message, ``root`` for its file.
+
+    Raises :class:`ModelSetupError` if variable or file is absent or empty.
+    """
+    if config.api_key_file is not None:
+        return _key_in_file(section, config.api_key_file, environ, root)
+    variable = config.key_variable
+    value = environ.get(variable, "").strip() if variable else NO_KEY
+    if value:
+        return value
+    if required_variable(config) is None:
+        return NO_KEY
+    state = "empty" if variable in environ else "not set"
+    raise ModelSetupError(
+        f"{section} needs an API key in the environment variable {variable}, which is {state}",
+        hint=_missing_key_hint(str(variable), environ),
+    )
+
+
+def resolved_key_values(
+    models: Models, environ: Mapping[str, str], root: Path = Path()
+) -> tuple[str, ...]:
+    """The values of all keys that the roles use and that are there, for redaction."""
+    found: list[str] = []
+    for role in filter(None, (models.target, models.optimizer, models.judge)):
+        with suppress(ModelSetupError):
+            found.append(api_key("", role, environ, root))
+        found += secret_values(role.variables, environ)
+    return tuple(value for value in dict.fromkeys(found) if value != NO_KEY)
+
+
+def secret_values(names: Iterable[str], environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The values of those variables among ``names`` whose names say that they are secret."""
+    values = (environ.get(name, "").strip() for name in names if _SECRET_NAME.search(name))
+    return tuple(filter(None, values))
+
+
+def redact(text: str, secrets: Iterable[str]) -> str:
+    """``text`` with every occurrence of a secret replaced by ``***``."""
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
+
+
+def _key_in_file(section: str, name: str, environ: Mapping[str, str], root: Path) -> str:
+    home = name.startswith("~/") and environ.get("HOME")
+    file = Path(home, name[2:]) if home else root / name
+    try:
+        value = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise ModelSetupError(
+            f"{section}.api_key_file: {name} cannot be read: {reason}",
+            hint="It must hold the key and nothing else; relative paths start at the folder of "
+            "the configuration.",
+        ) from error
+    if not value or not value.isprintable() or " " in value:
+        state = "is empty" if not value else "holds more than a key"
+        raise ModelSetupError(
+            f"{section}.api_key_file: {name} {state}",
+            hint="It must hold the key and nothing else.",
+        )
+    return value
+
+
+def _missing_key_hint(variable: str, environ: Mapping[str, str]) -> str:
+    present = [name for name in environ if name != variable and environ[name]]
+    similar = difflib.get_close_matches(variable, present, n=1, cutoff=0.8)
+    if similar:
+        return f"{similar[0]} is set: did you mean `api_key_env: {similar[0]}`?"
+    return (
+        f"Export {variable}; in GitHub Actions add a secret of that name and pass it with `env:` "
+        "(a secret that does not exist reads as empty, as all do for pull requests from forks)."
+    )
+
+
+# Tokens of Azure's directory, for roles that sign in instead of sending a key.
+
+_SIGN_IN_HINTS = {
+    "azure_cli": "Run `az login` first (in GitHub Actions the step azure/login).",
+    "managed_identity": "Give the machine an identity with access to the resource; where it has "
+    "several, name one in azure.client_id.",
+}
+
+
+def signed_in(section: str, azure: Azure) -> Callable[[], Awaitable[Mapping[str, str]]]:
+    """What gives the header that proves who we are; a token is asked for only when one has run out.
+
+    ``section`` (``model.target``) is for messages. Raises :class:`ModuleNotFoundError` without the
+    extra ``azure``; calls raise :class:`ModelSetupError` if nobody vouches for us.
+    """
+    from azure.core.exceptions import AzureError  # noqa: PLC0415
+    from azure.identity import (  # noqa: PLC0415 - an extra
+        AzureCliCredential,
+        ManagedIdentityCredential,
+        get_bearer_token_provider,
+    )
+
+    by_cli = azure.auth == "azure_cli"
+    identity = (
+        AzureCliCredential() if by_cli else ManagedIdentityCredential(client_id=azure.client_id)
+    )
+    token_of = get_bearer_token_provider(identity, azure.scope)
+    one_at_a_time = asyncio.Lock()
+
+    async def headers() -> Mapping[str, str]:
+        async with one_at_a_time:
+            try:
+                # In a thread: the Azure CLI is a program, and a slow one.
+                token = await asyncio.to_thread(token_of)
+            except AzureError as error:
+                said = " ".join(str(error).split())[:300]
+                raise ModelSetupError(
+                    f"{section}: signing in to Azure by {azure.auth} failed: {said}",
+                    hint=_SIGN_IN_HINTS[azure.auth],
+                ) from error
+        return {"Authorization": f"Bearer {token}"}
+
+    return headers
