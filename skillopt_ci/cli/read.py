@@ -12,10 +12,10 @@ from skillopt_ci.config.config import Git
 from skillopt_ci.config.loading import run_names
 from skillopt_ci.errors import RepositoryError, UsageError
 from skillopt_ci.git.history import Commit
-from skillopt_ci.git.objects import read_texts
+from skillopt_ci.git.objects import find
 from skillopt_ci.ledger.folder import Reader, RunFolder
 from skillopt_ci.ledger.inspect import newest, resolve, runs
-from skillopt_ci.ledger.ledger import Ledger
+from skillopt_ci.ledger.ledger import GENERATIONS, Ledger
 from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, Measurement, State, StepRecord
 from skillopt_ci.report.view import EventKind, RunRecords, RunView, StepPlace
 from skillopt_ci.skill.document import sha256
@@ -24,8 +24,6 @@ from skillopt_ci.skill.document import sha256
 _NEWEST = 25
 #: Commits looked through for the steps, for each of them: candidate, verdict, and some of people's.
 _COMMITS_PER_STEP = 6
-#: Generations by which a shallow clone is deepened, one after another; 0 is all there are.
-_GENERATIONS = (50, 500, 0)
 
 #: What a verdict's commit is known by. Action and hash belong to it: in the same repository another
 #: run may have a step of the same number.
@@ -196,7 +194,7 @@ def gather(reader: RunReader) -> RunRecords:
     wanted |= {record.proposal.skill_after for record in steps.values()}
     wanted |= {record.skill_after for record in boundaries.values()}
     commits, texts = _commits_and_texts(reader)
-    for generations in _GENERATIONS:
+    for generations in GENERATIONS:
         if wanted <= texts.keys() or not reader.ledger.deepen(generations):
             break
         commits, texts = _commits_and_texts(reader)
@@ -222,7 +220,9 @@ def _commits_and_texts(reader: RunReader) -> tuple[Sequence[Commit], dict[str, s
     ledger, folder = reader.ledger, reader.folder
     commits = ledger.log(reader.commit, paths=(folder.path,))
     kept = (reader.read(path) for path in (folder.initial_skill, folder.best_skill))
-    found = read_texts(ledger.git, [(commit.sha, reader.state.skill) for commit in commits])
+    blobs = (find(ledger.git, f"{commit.sha}:{reader.state.skill}") for commit in commits)
+    # what is not UTF-8 was never trained: it has the hash of no skill that is wanted
+    found = (blob.content.decode(errors="replace") for blob in blobs if blob is not None)
     return commits, {sha256(text): text for text in (*kept, *found) if text is not None}
 
 

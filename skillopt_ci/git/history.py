@@ -5,11 +5,10 @@ A message is a subject, a wrapped body, and trailers that nothing in the text ca
 
 import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from skillopt_ci.errors import RepositoryError
 from skillopt_ci.git import objects
 from skillopt_ci.git.process import Git
 
@@ -176,34 +175,11 @@ def merge_base(git: Git, one: str, other: str) -> str | None:
     return result.text if result.status == 0 else None
 
 
-def changed_between(git: Git, old: str, new: str, paths: tuple[str, ...]) -> tuple[str, ...]:
-    """Return which files at or below ``paths`` (all if empty) differ between two commits."""
-    return git.records(
-        "diff-tree", "-r", "-z", "--no-renames", "--name-only", old, new, "--", *paths
-    )
+def cut_off(git: Git, shallow_file: Path, one: str, other: str) -> bool:
+    """Tell whether a shallow clone hides how two commits are related.
 
-
-def bring_into_view(
-    git: Git, shallow_file: Path, one: str, other: str, deepen: Callable[[int], None]
-) -> None:
-    """Deepen a shallow clone until the relation of two commits can be told.
-
-    It can when no commit that only one of them contains has been cut off from its parents.
-    ``deepen`` fetches that many more generations, all of them if 0. Raises RepositoryError if even
-    that does not help.
+    It does if a commit that only one of them contains has been cut off from its parents.
     """
-    for generations in (50, 500, 0):
-        if not _cut_off(git, shallow_file, one, other):
-            return
-        deepen(generations)
-    if _cut_off(git, shallow_file, one, other):
-        raise RepositoryError(
-            f"the clone is too shallow to tell how {one[:12]} and {other[:12]} are related",
-            hint="Fetch the whole history: git fetch --unshallow (`fetch-depth: 0` in CI).",
-        )
-
-
-def _cut_off(git: Git, shallow_file: Path, one: str, other: str) -> bool:
     if not shallow_file.exists():
         return False
     ends = set(shallow_file.read_text(encoding="utf-8").split())

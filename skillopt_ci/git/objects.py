@@ -1,9 +1,11 @@
-"""Read files out of commits, and write blobs, trees and commits."""
+"""Read files out of commits; write blobs, trees and commits; merge trees without a checkout."""
 
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import IO
 
 from skillopt_ci.errors import RepositoryError
@@ -11,7 +13,7 @@ from skillopt_ci.git.process import Git
 
 TREE = "040000"
 SUBMODULE = "160000"
-_REGULAR_FILE = "100644"
+_REGULAR_FILE, _PROGRAM = "100644", "100755"
 _NOT_A_FILE = {
     "120000": "a symbolic link; name the file that it points at",
     SUBMODULE: "a submodule; files in it belong to another repository",
@@ -50,13 +52,13 @@ def find(git: Git, name: str) -> Object | None:
     """
     if "\n" in name:  # git would take it for two requests
         return None
-    known: Object | None = git.cache.get(("object", name))
+    known: Object | None = git.cache.get(name)
     if known is not None:
         return known
     request = name.encode("utf-8", "surrogateescape") + b"\n"
     found = git.ask("cat-file", "--batch", request=request, read=_read_object)
     if found is not None and _LASTING.fullmatch(name):
-        git.cache.put(("object", name), found, len(found.content))
+        git.cache.put(name, found, len(found.content))
     return found
 
 
@@ -97,11 +99,7 @@ def read_tree(git: Git, tree: str) -> Mapping[str, Entry]:
     Raises RepositoryError if there is no such tree.
     """
     found = _tree(git, tree)
-    known: dict[str, Entry] | None = git.cache.get(("entries", found.oid))
-    if known is None:
-        known = parse_tree(found.content, len(found.oid) // 2)
-        git.cache.put(("entries", found.oid), known, len(found.content))
-    return known
+    return parse_tree(found.content, len(found.oid) // 2)
 
 
 def _tree(git: Git, name: str) -> Object:
@@ -111,9 +109,10 @@ def _tree(git: Git, name: str) -> Object:
     return found
 
 
-def parse_tree(content: bytes, oid_bytes: int) -> dict[str, Entry]:
+@lru_cache(maxsize=256)
+def parse_tree(content: bytes, oid_bytes: int) -> Mapping[str, Entry]:
     """Read a tree object in which the names of objects take ``oid_bytes``."""
-    entries, start = {}, 0
+    entries, start = dict[str, Entry](), 0
     while start < len(content):
         end = content.index(b"\0", start)
         mode, _, name = content[start:end].partition(b" ")
@@ -185,22 +184,6 @@ def read_blob(git: Git, oid: str) -> bytes:
     if found is None:
         raise RepositoryError(f"{oid} is missing in the repository {git.folder}")
     return found.content
-
-
-def read_texts(git: Git, files: Sequence[tuple[str, str]]) -> tuple[str | None, ...]:
-    """The texts of ``files``, each a commit and a path in it.
-
-    None stands for a file that does not exist or is not UTF-8. Paths with line feeds do not
-    exist. A link's text is the path that it points at.
-    """
-    texts: list[str | None] = []
-    for commit, path in files:
-        found = find(git, f"{commit}:{path}")
-        try:
-            texts.append(found.content.decode() if found and found.kind == "blob" else None)
-        except UnicodeDecodeError:
-            texts.append(None)
-    return tuple(texts)
 
 
 def list_files(git: Git, tree: str, folder: str) -> tuple[str, ...]:
@@ -280,3 +263,72 @@ def require_identity(git: Git) -> None:
                 hint="Set git.author_name and git.author_email in the configuration, or\n"
                 "git config --global user.name … && git config --global user.email …",
             )
+
+
+@dataclass(frozen=True, slots=True)
+class TakeIn:
+    """The merged tree, or the paths over which the two sides disagree."""
+
+    tree: str | None
+    conflicts: tuple[str, ...] = ()
+
+
+def merge_trees(git: Git, origin: str, ours: str, theirs: str, keep: Sequence[str]) -> TakeIn:
+    """Merge in a private index what ``theirs`` changed since ``origin`` into ``ours``.
+
+    At and below the paths of ``keep``, ours stays as it is.
+    """
+    with tempfile.TemporaryDirectory(prefix="skillopt-ci-") as folder:
+        indexed = git.with_env(GIT_INDEX_FILE=str(Path(folder) / "index"))
+        indexed.run("read-tree", "-i", "-m", "--aggressive", origin, ours, theirs)
+        if keep:
+            present = indexed.records("ls-files", "-z", "--cached", "--", *keep)
+            kept: dict[str, Entry | None] = dict.fromkeys(present)
+            for record in indexed.records("ls-tree", "-r", "-z", "--full-tree", ours, "--", *keep):
+                facts, _, path = record.partition("\t")
+                mode, _, oid = facts.split(" ")
+                kept[path] = Entry(mode, oid)
+            _put_entries(indexed, kept)
+        unmerged: dict[str, dict[str, Entry]] = {}
+        for record in indexed.records("ls-files", "-z", "--unmerged"):
+            facts, _, path = record.partition("\t")
+            mode, oid, stage = facts.split(" ")
+            unmerged.setdefault(path, {})[stage] = Entry(mode, oid)
+        merged = {path: _merge_file(git, stages) for path, stages in unmerged.items()}
+        if conflicts := tuple(path for path, found in merged.items() if found is None):
+            return TakeIn(None, conflicts)
+        _put_entries(indexed, merged)
+        return TakeIn(indexed.text("write-tree"))
+
+
+def _put_entries(indexed: Git, entries: Mapping[str, Entry | None]) -> None:
+    """Set entries of the private index; None removes. Their paths are those of trees."""
+    absent = "0 " + "0" * len(indexed.text("hash-object", "--stdin"))
+    lines = (
+        f"{absent if found is None else f'{found.mode} {found.oid}'}\t{path}\0"
+        for path, found in entries.items()
+    )
+    stdin = "".join(lines).encode("utf-8", "surrogateescape")
+    indexed.run("update-index", "-z", "--index-info", stdin=stdin)
+
+
+def _merge_file(git: Git, stages: Mapping[str, Entry]) -> Entry | None:
+    """Merge one file's versions, by their stage in the index: 1 origin, 2 ours, 3 theirs.
+
+    None if they conflict, or one is missing or not a regular file.
+    """
+    entries = [stages[stage] for stage in "213" if stage in stages]
+    if len(entries) < len("213") or any(
+        entry.mode not in (_REGULAR_FILE, _PROGRAM) for entry in entries
+    ):
+        return None
+    ours, origin, theirs = entries
+    with tempfile.TemporaryDirectory(prefix="skillopt-ci-") as folder:
+        files = [Path(folder) / name for name in ("ours", "origin", "theirs")]
+        for file, entry in zip(files, entries, strict=True):
+            file.write_bytes(read_blob(git, entry.oid))
+        merged = git.attempt("merge-file", "-p", "--quiet", *map(str, files))
+    if merged.status != 0:
+        return None
+    mode = theirs.mode if ours.mode == origin.mode else ours.mode
+    return Entry(mode, write_blob(git, merged.stdout))

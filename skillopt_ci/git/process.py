@@ -15,49 +15,29 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from types import MappingProxyType
-from typing import IO, Any, Generic, TypeVar
+from typing import IO, Any, TypeVar
 
 from skillopt_ci.confinement import git_credentials
 from skillopt_ci.errors import RepositoryError
 
 Answer = TypeVar("Answer")
-Key = TypeVar("Key")
-Value = TypeVar("Value")
 
 #: What git hooks and aliases hand to their children; it would redirect us to their repository or
 #: index. ``GIT_CONFIG_*`` stays: credentials travel in it.
-_INHERITED = (
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_INDEX_FILE",
-    "GIT_PREFIX",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_COMMON_DIR",
-    "GIT_NAMESPACE",
-    "GIT_SHALLOW_FILE",
-    "GIT_GRAFT_FILE",
-    "GIT_NO_REPLACE_OBJECTS",
-    "GIT_REPLACE_REF_BASE",
-    "GIT_IMPLICIT_WORK_TREE",
-    "GIT_INTERNAL_SUPER_PREFIX",
-    "GIT_QUARANTINE_PATH",
-    "GIT_GLOB_PATHSPECS",
-    "GIT_NOGLOB_PATHSPECS",
-    "GIT_ICASE_PATHSPECS",
+_INHERITED = re.compile(
+    "GIT_(DIR|WORK_TREE|INDEX_FILE|PREFIX|OBJECT_DIRECTORY|ALTERNATE_OBJECT_DIRECTORIES|COMMON_DIR"
+    "|NAMESPACE|SHALLOW_FILE|GRAFT_FILE|NO_REPLACE_OBJECTS|REPLACE_REF_BASE|IMPLICIT_WORK_TREE"
+    "|INTERNAL_SUPER_PREFIX|QUARANTINE_PATH|(GLOB|NOGLOB|ICASE)_PATHSPECS)"
 )
 
-_ENVIRONMENT = MappingProxyType(
-    {
-        "GIT_LITERAL_PATHSPECS": "1",
-        "GIT_OPTIONAL_LOCKS": "0",
-        "GIT_TERMINAL_PROMPT": "0",
-        # we parse git's messages: they must be English
-        "LANGUAGE": "C",
-        "LC_ALL": "C",
-    }
-)
+_ENVIRONMENT = {
+    "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    # we parse git's messages: they must be English
+    "LANGUAGE": "C",
+    "LC_ALL": "C",
+}
 
 #: User settings under which plumbing would write beside the private index, sign or encode
 #: differently, guess an identity, or start housekeeping in the background.
@@ -92,16 +72,11 @@ class BatchProcess:
     """
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
-        self._command = command
-        self._environ = environ
-        self._process: subprocess.Popen[bytes] | None = None
-        self._errors: IO[bytes] | None = None
+        self._command, self._environ = command, environ
+        self.process: subprocess.Popen[bytes] | None = None
+        # a file, since a pipe that nobody reads fills up
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this object
         self._lock = Lock()
-
-    @property
-    def pid(self) -> int | None:
-        """The process's number while it runs."""
-        return self._process.pid if self._process else None
 
     def ask(self, request: bytes, read: Callable[[IO[bytes]], Answer]) -> Answer:
         """Send ``request`` and return what ``read`` reads, which must be the whole answer.
@@ -116,26 +91,26 @@ class BatchProcess:
                 return self._exchange(request, read)
 
     def _exchange(self, request: bytes, read: Callable[[IO[bytes]], Answer]) -> Answer:
-        if self._process is None:
-            # a file, since a pipe that nobody reads fills up
-            self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-            self._process = subprocess.Popen(  # noqa: S603
+        if self.process is None:
+            self._errors.seek(0)
+            self._errors.truncate()
+            self.process = subprocess.Popen(  # noqa: S603
                 self._command,
                 env=self._environ,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
             )
-        process, errors = self._process, self._errors
-        assert process.stdin and process.stdout and errors  # noqa: S101, PT018
+        process = self.process
+        assert process.stdin and process.stdout  # noqa: S101, PT018
         try:
             process.stdin.write(request)
             process.stdin.flush()
             return read(process.stdout)
         except (BrokenPipeError, EOFError):
             process.wait()
-            errors.seek(0)
-            message = errors.read().decode("utf-8", "replace").strip()
+            self._errors.seek(0)
+            message = self._errors.read().decode("utf-8", "replace").strip()
             self._end()
             raise Ended(message) from None
         except BaseException:
@@ -144,22 +119,20 @@ class BatchProcess:
             raise
 
     def _end(self) -> None:
-        process, errors = self._process, self._errors
-        self._process = self._errors = None
+        process, self.process = self.process, None
         if process is not None:
             process.terminate()
             for stream in filter(None, (process.stdin, process.stdout)):
                 with suppress(BrokenPipeError):
                     stream.close()
             process.wait()
-        if errors is not None:
-            errors.close()
 
     def __del__(self) -> None:
         self._end()
+        self._errors.close()
 
 
-class Lru(Generic[Key, Value]):
+class Lru:
     """Keeps values while their sizes fit into ``room``; drops the least recently used.
 
     Several threads may use it.
@@ -167,18 +140,18 @@ class Lru(Generic[Key, Value]):
 
     def __init__(self, room: int) -> None:
         self._room = room
-        self._known: dict[Key, tuple[Value, int]] = {}
+        self._known: dict[str, tuple[Any, int]] = {}
         self._lock = Lock()
 
-    def get(self, key: Key) -> Value | None:
-        """The value of ``key``, if it is kept."""
+    def get(self, key: str) -> Any:
+        """The value of ``key``, None if it is not kept."""
         with self._lock:
             if (found := self._known.pop(key, None)) is None:
                 return None
             self._known[key] = found
             return found[0]
 
-    def put(self, key: Key, value: Value, size: int) -> None:
+    def put(self, key: str, value: object, size: int) -> None:
         """Keep a value; the first one of a key stays."""
         with self._lock:
             if key in self._known:
@@ -214,7 +187,7 @@ class Git:
     """The git command, run in ``folder`` with ``env`` on top of the cleaned environment.
 
     Batch processes (see :meth:`ask`) end when the last user drops this object. ``cache`` holds
-    objects, and trees as their entries, by names that never change their meaning.
+    objects by names that never change their meaning.
     """
 
     folder: Path
@@ -222,7 +195,7 @@ class Git:
     batches: dict[tuple[str, ...], BatchProcess] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    cache: Lru[tuple[str, str], Any] = field(
+    cache: Lru = field(
         default_factory=partial(Lru, _CACHE_BYTES), init=False, repr=False, compare=False
     )
     _remembered: dict[tuple[str, ...], Result] = field(
@@ -234,10 +207,7 @@ class Git:
         return Git(self.folder, {**self.env, **env})
 
     def attempt(self, *args: str, stdin: bytes = b"") -> Result:
-        """Run ``git <args>`` and return its result, whatever the exit status.
-
-        Raises RepositoryError if git is not installed.
-        """
+        """Run ``git <args>``, whatever its exit status; RepositoryError if git is missing."""
         pipe = subprocess.PIPE
         try:
             # not `run`, which kills git on Ctrl-C before it can remove its locks
@@ -299,8 +269,8 @@ class Git:
         return (*_COMMAND, "-C", str(self.folder), *args)
 
     def _environ(self, command: str) -> dict[str, str]:
-        inherited = {name: value for name, value in os.environ.items() if name not in _INHERITED}
-        return {**inherited, **git_credentials(command), **_ENVIRONMENT, **self.env}
+        cleaned = {k: value for k, value in os.environ.items() if not _INHERITED.fullmatch(k)}
+        return {**cleaned, **git_credentials(command), **_ENVIRONMENT, **self.env}
 
     def _failed(self, args: tuple[str, ...], message: str) -> RepositoryError:
         return RepositoryError(f"git {args[0]} failed in {self.folder}: {message}")

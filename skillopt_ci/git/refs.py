@@ -3,9 +3,9 @@
 import difflib
 import os
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from skillopt_ci.config import config
 from skillopt_ci.errors import LostRace, PushRefused, RepositoryError
@@ -25,17 +25,8 @@ HOW_TO_REPAIR = (
 _MOVED = ("but expected", "reference already exists", "unable to resolve reference")
 
 
-@dataclass(frozen=True, slots=True)
-class Repository:
-    """A repository with a worktree; ``common_dir`` is shared by all its worktrees."""
-
-    root: Path
-    common_dir: Path
-    git: Git
-
-
-def find(start: Path, settings: config.Git) -> Repository:
-    """Find the repository around ``start``.
+def find(start: Path, settings: config.Git) -> tuple[Git, Path]:
+    """Find the repository around ``start``: git in its worktree, and what all worktrees share.
 
     Raises RepositoryError if there is none, it has no worktree, or no commit yet.
     """
@@ -63,12 +54,8 @@ def find(start: Path, settings: config.Git) -> Repository:
             hint="Start from a clone or a worktree of it.",
         )
     given = {"NAME": settings.author_name, "EMAIL": settings.author_email}
-    identity = {
-        f"GIT_{role}_{part}": value
-        for part, value in given.items()
-        for role in ("AUTHOR", "COMMITTER")
-        if value
-    }
+    roles = ("AUTHOR", "COMMITTER")
+    identity = {f"GIT_{role}_{key}": word for key, word in given.items() for role in roles if word}
     git = Git(Path(top).resolve(), identity)
     head = git.attempt("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
     if "dubious ownership" in head.stderr:
@@ -81,7 +68,7 @@ def find(start: Path, settings: config.Git) -> Repository:
             f"{git.folder}: {head.stderr.strip() or 'the current branch has no commit yet'}",
             hint="" if head.stderr.strip() else "Commit the skill and its tasks first.",
         )
-    return Repository(git.folder, common_dir, git)
+    return git, common_dir
 
 
 def choose_remote(git: Git, name: str | None) -> str | None:
@@ -95,8 +82,7 @@ def nearest(name: str, known: list[str]) -> str:
     return f"Did you mean {close[0]!r}?" if close else ""
 
 
-@dataclass(frozen=True, slots=True)
-class RunRefs:
+class RunRefs(NamedTuple):
     """Full names of the refs that a run reads and writes."""
 
     base: str
@@ -108,19 +94,10 @@ class RunRefs:
         """The branches that the run moves."""
         return self.skills, self.candidate
 
-    @property
-    def all(self) -> tuple[str, str, str]:
-        """All three names."""
-        return self.base, self.skills, self.candidate
-
 
 def for_run(run: str, base: str) -> RunRefs:
     """Name the refs of ``run``, whose users work on branch ``base``."""
-    return RunRefs(
-        base=HEADS + base,
-        skills=f"{HEADS}skillopt/{run}",
-        candidate=f"{HEADS}skillopt-candidate/{run}",
-    )
+    return RunRefs(HEADS + base, f"{HEADS}skillopt/{run}", f"{HEADS}skillopt-candidate/{run}")
 
 
 def branch(ref: str) -> str:
@@ -140,12 +117,11 @@ def deleted(ref: str) -> str:
 
 def written(run_refs: RunRefs, remote: str | None) -> tuple[str, ...]:
     """Name the local refs that training writes: the run's branches, and what tracks a remote."""
-    tracked = () if remote is None else tuple(tracking(remote, ref) for ref in run_refs.all)
+    tracked = () if remote is None else tuple(tracking(remote, ref) for ref in run_refs)
     return (*run_refs.own, *tracked)
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(NamedTuple):
     """A ref to be moved; None stands for absence, before or after."""
 
     ref: str
@@ -207,7 +183,7 @@ def _list(git: Git, *patterns: str) -> dict[str, tuple[str, str]]:
     return {name: (oid, mark) for name, oid, mark in lines}
 
 
-def _broken(listed: Result, names: tuple[str, ...]) -> list[str]:
+def _broken(listed: Result, names: Sequence[str]) -> list[str]:
     return [name for name in _BROKEN.findall(listed.stderr) if name in names]
 
 
@@ -223,7 +199,7 @@ def worktree_of(git: Git, *names: str) -> str | None:
 def repair(
     git: Git,
     common_dir: Path,
-    names: tuple[str, ...],
+    names: Sequence[str],
     remote: str | None,
     tell: Callable[[str], None],
 ) -> None:
@@ -270,18 +246,13 @@ def _last_in_reflog(git: Git, log: Path) -> str | None:
     return None
 
 
-def change_something(moves: tuple[Move, ...]) -> bool:
-    """Tell whether one of the moves leads to somewhere else."""
-    return any(each.old != each.new for each in moves)
-
-
-def move(git: Git, moves: tuple[Move, ...], reason: str) -> None:
+def move(git: Git, moves: Sequence[Move], reason: str) -> None:
     """Move refs in one transaction, each only from where it is expected to be.
 
     Raises LostRace if one of them is elsewhere, PushRefused if a hook of the repository objects,
     RepositoryError for the rest (a lock left behind, a name that blocks another).
     """
-    if not change_something(moves):
+    if all(each.old == each.new for each in moves):
         return
     instructions = b"".join(each.instruction() for each in moves)
     result = git.attempt(

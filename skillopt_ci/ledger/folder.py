@@ -1,36 +1,16 @@
 """The run's folder in the tree, ``.skillopt/<run>/``: which file holds what, read and written."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TypeVar
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
 from skillopt_ci.errors import RepositoryError
-from skillopt_ci.git.process import Lru
 from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord, Summary
 
 _Model = TypeVar("_Model", bound=BaseModel)
-
-#: So many characters of text are kept as records at most.
-_ROOM = 2_000_000
-
-
-class RecordMemory:
-    """Remembers the records that texts were read as: a long history is looked at in each step."""
-
-    def __init__(self, room: int = _ROOM) -> None:
-        self._known = Lru[tuple[type[BaseModel], str], BaseModel](room)
-
-    def read(self, model: type[_Model], text: str) -> _Model:
-        """The record of ``model`` that ``text`` is; raises pydantic's ValidationError if none."""
-        known = self._known.get((model, text))
-        if isinstance(known, model):
-            return known
-        record = model.model_validate_json(text)
-        self._known.put((model, text), record, len(text))
-        return record
-
 
 #: Reads a file of one commit; None if it is not there.
 Reader = Callable[[str], str | None]
@@ -42,19 +22,23 @@ _ATTRIBUTES = "** linguist-generated=true\n"
 _README = """\
 This folder is the memory of skillopt-ci, which trains a skill of this repository step by step.
 `<run>/state.json` says where training stands, `<run>/history.jsonl` has one line per event,
-`<run>/steps/` the evidence of each step, `<run>/best_skill.md` the best text measured so far,
-`<run>/initial_skill.md` the text that training started from, and `<run>/former_skill.md`, where
-batches may be stale, the text before the last change.
+`<run>/steps/` the evidence of each step, `<run>/best_skill.md` the best text measured so far, and
+`<run>/initial_skill.md` the text that training started from.
 It is written by the trainer; edit the skill itself instead.
 """
 
 
+@lru_cache(maxsize=2048)
+def _parsed(model: type[BaseModel], text: str) -> BaseModel:
+    """The record that ``text`` is; remembered, since a long history is looked at in each step."""
+    return model.model_validate_json(text)
+
+
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """Paths of a run's files, relative to the repository's root; ``memory`` is of what was read."""
+    """Paths of a run's files, relative to the repository's root."""
 
     run: str
-    memory: RecordMemory = field(default_factory=RecordMemory, repr=False, compare=False)
 
     @property
     def path(self) -> str:
@@ -128,9 +112,10 @@ class RunFolder:
         text = read(path)
         return None if text is None else self._record(model, text, path)
 
-    def _record(self, model: type[_Model], text: str, where: str) -> _Model:
+    @staticmethod
+    def _record(model: type[_Model], text: str, where: str) -> _Model:
         try:
-            return self.memory.read(model, text)
+            return cast("_Model", _parsed(model, text))
         except ValidationError as error:
             first = error.errors()[0]
             key = ".".join(str(part) for part in first["loc"]) or "the file"

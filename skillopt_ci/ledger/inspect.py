@@ -53,7 +53,7 @@ def runs(start: Path) -> tuple[str, ...]:
     Where there is neither (a single-branch clone) the remote is asked. Raises InfrastructureError
     if it cannot be.
     """
-    git = refs.find(start, Git()).git
+    git, _ = refs.find(start, Git())
     branches = git.text("for-each-ref", "--format=%(refname)", *_SKILLS_BRANCHES).splitlines()
     # branches may be gone after a merge, the folder stays
     folders = git.text("ls-tree", "-d", "--full-tree", "--name-only", "HEAD", ".skillopt/")

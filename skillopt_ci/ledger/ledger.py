@@ -1,20 +1,22 @@
 """The ledger of a run: everything that training reads from git and writes to it."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from skillopt_ci.config import config
-from skillopt_ci.errors import RepositoryError
-from skillopt_ci.git import history, locks, objects, refs, remote, sync
+from skillopt_ci.errors import InfrastructureError, LostRace, RepositoryError
+from skillopt_ci.git import history, locks, objects, refs, remote
 from skillopt_ci.git.history import Commit
-from skillopt_ci.git.merge import TakeIn, merge_trees
-from skillopt_ci.git.objects import CommitWriter
+from skillopt_ci.git.objects import CommitWriter, TakeIn
 from skillopt_ci.git.process import Git
-from skillopt_ci.git.refs import Move, RunRefs
-from skillopt_ci.git.sync import RunBranches
+from skillopt_ci.git.refs import HEADS, Move, RunRefs, branch, nearest, tracking
 from skillopt_ci.redaction import Redact, unchanged
+
+#: Generations by which a shallow clone is deepened, one after another; 0 is all there are.
+GENERATIONS = (50, 500, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +41,29 @@ class Position:
         return self.tip or self.base
 
 
+class _Sighting(NamedTuple):
+    """One branch as it is here, as it is on the remote, and as the remote last had it."""
+
+    ref: str
+    here: str | None
+    there: str | None
+    known: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """A run in a repository.
 
     Only objects and refs of the run are written: the user's HEAD, index, files and stash never.
-    With a ``remote`` that one is the truth and local refs follow it. ``root`` is the top of the
-    worktree, ``common_dir`` the folder that all worktrees share (``.git``, normally).
+    With a ``remote`` that one is the truth and local refs follow it. ``common_dir`` is the folder
+    that all worktrees share (``.git``, normally).
     """
 
-    root: Path
+    git: Git
     common_dir: Path
     run: str
     base: str
     remote: str | None
-    git: Git
     write_commit: CommitWriter = objects.write_commit
     """How commits come to be: by git here, or by the code host, which signs them."""
     redact: Redact = unchanged
@@ -67,17 +77,17 @@ class Ledger:
 
         Raises RepositoryError if there is no usable repository, base branch or run name.
         """
-        found = refs.find(start, settings)
-        remote_name = refs.choose_remote(found.git, settings.remote)
-        base = remote.choose_base(found.git, remote_name, settings.base)
-        ledger = cls(found.root, found.common_dir, run, base, remote_name, found.git)
+        git, common_dir = refs.find(start, settings)
+        remote_name = refs.choose_remote(git, settings.remote)
+        base = remote.choose_base(git, remote_name, settings.base)
+        ledger = cls(git, common_dir, run, base, remote_name)
         # What one of the run's own branches may be called, the other may too; and a base that is
         # not configured was named by git.
         given = (ledger.names.base,) if settings.base else ()
         for name in (*given, ledger.names.skills):
-            if not found.git.succeeds("check-ref-format", name):
-                raise RepositoryError(f"git does not allow a branch {refs.branch(name)!r}")
-        if ledger.names.base in (ledger.names.skills, ledger.names.candidate):
+            if not git.succeeds("check-ref-format", name):
+                raise RepositoryError(f"git does not allow a branch {branch(name)!r}")
+        if ledger.names.base in ledger.names.own:
             raise RepositoryError(
                 f"the base branch cannot be {base!r}, the run's own branch",
                 hint="Switch to the branch that people work on (as in `git switch main`), or name "
@@ -86,13 +96,14 @@ class Ledger:
         return ledger
 
     @property
+    def root(self) -> Path:
+        """The top of the worktree."""
+        return self.git.folder
+
+    @property
     def names(self) -> RunRefs:
         """The run's refs, by their full names."""
         return refs.for_run(self.run, self.base)
-
-    @property
-    def _branches(self) -> RunBranches:
-        return RunBranches(self.git, self.remote, self.names, self.is_ancestor)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -107,32 +118,150 @@ class Ledger:
             refs.repair(self.git, self.common_dir, names, self.remote, self.tell)
             yield
 
+    # Where the run stands.
+
     def sync(self) -> Position:
         """Learn where the run stands; local branches follow the remote, or heal after a kill.
 
-        Raises RepositoryError without a base branch or with diverged histories,
-        InfrastructureError if the remote cannot be read.
+        Local branches stay while one of them is checked out. A skills branch that was deleted on
+        the remote is deleted here too, but what it held stays reachable under
+        ``refs/skillopt-ci/deleted/``; commits that were never pushed count and stay. Raises
+        RepositoryError without a base branch or with diverged histories, InfrastructureError if
+        the remote cannot be read.
         """
-        heads = self._branches.heads()
-        tip = heads.tip
-        base_in_tip = tip is None or self.is_ancestor(heads.base, tip)
+        if self.remote is None:
+            found = refs.read(self.git, *self.names)
+            if self.names.base not in found:
+                listed = self.git.text("for-each-ref", "--format=%(refname)", HEADS)
+                raise self._no_base(listed.splitlines(), "this repository")
+            base, tip, candidate = map(found.get, self.names)
+        else:
+            base, tip, candidate = self._follow_remote(self.remote)
+        assert base is not None  # noqa: S101
+        base_in_tip = tip is None or self.is_ancestor(base, tip)
         # each contains the other only if they are one
         tip_in_base = (
-            tip is not None
-            and (tip == heads.base or not base_in_tip)
-            and self.is_ancestor(tip, heads.base)
+            tip is not None and (tip == base or not base_in_tip) and self.is_ancestor(tip, base)
         )
-        return Position(heads.base, tip, heads.candidate, base_in_tip, tip_in_base)
+        return Position(base, tip, candidate, base_in_tip, tip_in_base)
+
+    def _follow_remote(self, name: str) -> tuple[str, str | None, str | None]:
+        git, own = self.git, self.names.own
+        before = refs.read(git, *own, *self._tracked(*own).values())
+        there = self._fetch_existing(name)
+        skills, candidate = (
+            _Sighting(ref, before.get(ref), there.get(ref), before.get(tracking(name, ref)))
+            for ref in own
+        )
+        tip = self._resolve_tip(skills, name)
+        # a local candidate counts only if it never was on the remote and was not decided on
+        flying = candidate.there
+        if flying is None and candidate.here is not None and candidate.known is None:
+            decided = tip is not None and self.is_ancestor(candidate.here, tip)
+            flying = None if decided else candidate.here
+        moves = (*self._follow(skills, tip, name), *self._follow(candidate, flying, name))
+        if any(each.old != each.new for each in moves) and refs.worktree_of(git, *own) is None:
+            refs.move(git, moves, f"follow {name}")
+        return there[self.names.base], tip, flying
+
+    def _fetch_existing(self, name: str) -> dict[str, str]:
+        """Fetch those of the run's branches that the remote has; return where they are now."""
+        there = remote.heads(self.git, name, *self.names)
+        existing = [ref for ref in self.names if ref in there]
+        if self.names.base not in existing:
+            raise self._no_base(remote.heads(self.git, name, f"{HEADS}*"), name)
+        try:
+            remote.fetch(self.git, name, existing)
+        except InfrastructureError:
+            # one of them may have been deleted in between
+            still_there = remote.heads(self.git, name, *existing)
+            if len(still_there) == len(existing):
+                raise
+            existing = [ref for ref in existing if ref in still_there]
+            remote.fetch(self.git, name, existing)
+        tracked = self._tracked(*existing)
+        fetched = refs.read(self.git, *tracked.values())
+        return {ref: fetched[tracked[ref]] for ref in existing}
+
+    def _no_base(self, existing: Iterable[str], where: str) -> RepositoryError:
+        suggestion = nearest(self.base, [branch(ref) for ref in existing])
+        return RepositoryError(
+            f"there is no branch {self.base!r} in {where}, the base that users work on",
+            hint=f"{suggestion} Push the branch, or name another one with `git.base`.".strip(),
+        )
+
+    def _resolve_tip(self, seen: _Sighting, remote_name: str) -> str | None:
+        here, there, name = seen.here, seen.there, branch(seen.ref)
+        if here is None or here == there:
+            return there
+        if there is None:
+            if seen.known is None:
+                return here
+            if self.is_ancestor(here, seen.known):
+                return None
+            raise RepositoryError(
+                f"{name} was deleted on {remote_name}, but has commits here that were never pushed",
+                hint=f"To go on with them: git push {remote_name} {name}\n"
+                f"To start afresh from the base branch: git branch -m {name} {name}-mine",
+            )
+        if self.is_ancestor(here, there):
+            return there
+        if self.is_ancestor(there, here):
+            return here
+        raise RepositoryError(
+            f"{name} has diverged from {remote_name}: {here[:12]} here, {there[:12]} there",
+            hint=f"Keep one. To follow {remote_name}: git branch -m {name} {name}-mine\n"
+            f"To keep yours: merge {remote_name}/{name} into it and push.",
+        )
+
+    def _follow(self, seen: _Sighting, value: str | None, remote_name: str) -> Iterable[Move]:
+        yield Move(seen.ref, seen.here, value)
+        if seen.there is None:
+            yield Move(tracking(remote_name, seen.ref), seen.known, None)
+        if seen.here is not None and value is None:
+            grave = f"{refs.deleted(seen.ref)}/{seen.here[:12]}"
+            yield Move(grave, refs.read(self.git, grave).get(grave), seen.here)
 
     def preflight(self, position: Position, paths: Sequence[str] = ()) -> None:
         """Find out before anything is paid for whether a step could be recorded.
 
-        ``paths`` must be regular files where the next step starts. Raises RepositoryError,
-        InfrastructureError or PushRefused with what to do about it.
+        ``paths`` must be regular files where the next step starts. Raises RepositoryError (a file,
+        identity, signing, a checked-out or colliding branch), or InfrastructureError or PushRefused
+        (the remote cannot be reached or written).
         """
-        where = refs.branch(self.names.skills) if position.tip else self.base
-        sync.require_files(self.git, position.head, paths, where)
-        self._branches.check(position.base)
+        git, candidate = self.git, self.names.candidate
+        for path in paths:
+            if objects.file_entry(git, position.head, path) is None:
+                files = objects.list_files(git, position.head, "")
+                where = branch(self.names.skills) if position.tip else self.base
+                raise RepositoryError(
+                    f"{path} is not committed on {where}",
+                    hint="Commit it there; with a remote, push it too."
+                    if (git.folder / path).exists()
+                    else nearest(path, list(files)),
+                )
+        objects.require_identity(git)
+        if objects.signs(git):
+            tree = f"{position.base}^{{tree}}"
+            objects.write_commit(git, tree, (position.base,), "Try out signing\n")
+        self._refuse_collisions(refs.read_to_move(git, self.names, HEADS), "this repository")
+        if self.remote is not None:
+            there = remote.heads(git, self.remote, f"{HEADS}*")
+            self._refuse_collisions(there, self.remote)
+            attempt = Move(candidate, there.get(candidate), position.base)
+            remote.push(git, self.remote, (attempt,), "--dry-run")
+
+    def _refuse_collisions(self, existing: Iterable[str], where: str) -> None:
+        for ref in existing:
+            for wanted in self.names.own:
+                if ref.startswith(f"{wanted}/") or wanted.startswith(f"{ref}/"):
+                    raise RepositoryError(
+                        f"branch {branch(ref)!r} in {where} is in the way of {branch(wanted)!r}: "
+                        "git keeps branches like files in folders",
+                        hint=f"Rename it: git branch -m {branch(ref)} {branch(ref)}-old",
+                    )
+
+    # What commits hold, and how they are related.
 
     def read(self, commit: str, path: str) -> str | None:
         """Return the text of a file as ``commit`` has it, None if it has none.
@@ -154,10 +283,7 @@ class Ledger:
         limit: int = 0,
         paths: Sequence[str] = (),
     ) -> tuple[Commit, ...]:
-        """Return commits of ``tip``, newest first, without those of ``since``; 0 is no limit.
-
-        With ``paths`` only those that changed something at or below them.
-        """
+        """Return commits as :func:`skillopt_ci.git.history.log` does."""
         return history.log(
             self.git, tip, since=since, first_parent=first_parent, limit=limit, paths=paths
         )
@@ -169,7 +295,7 @@ class Ledger:
         """
         if self.remote is None or not (self.common_dir / "shallow").exists():
             return False
-        remote.deepen_clone(self.git, self.remote, self.names.all, generations)
+        remote.deepen_clone(self.git, self.remote, self.names, generations)
         return True
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
@@ -182,9 +308,24 @@ class Ledger:
         self._bring_into_view(one, other)
         return history.merge_base(self.git, one, other)
 
+    def _bring_into_view(self, one: str, other: str) -> None:
+        """Deepen a shallow clone until the relation of two commits can be told."""
+        for generations in (*GENERATIONS, None):
+            if not history.cut_off(self.git, self.common_dir / "shallow", one, other):
+                return
+            if generations is not None:
+                self.deepen(generations)
+        raise RepositoryError(
+            f"the clone is too shallow to tell how {one[:12]} and {other[:12]} are related",
+            hint="Fetch the whole history: git fetch --unshallow (`fetch-depth: 0` in CI).",
+        )
+
     def changed_between(self, old: str, new: str, paths: Sequence[str] = ()) -> tuple[str, ...]:
         """Return which files at or below ``paths`` (anywhere if empty) differ."""
-        return history.changed_between(self.git, old, new, tuple(paths))
+        how = ("diff-tree", "-r", "-z", "--no-renames", "--name-only")
+        return self.git.records(*how, old, new, "--", *paths)
+
+    # Writing commits and moving the run's branches.
 
     def commit(
         self,
@@ -211,22 +352,44 @@ class Ledger:
         The result's tree is for ``commit((tip, base), tree, …)``. Raises RepositoryError if the
         histories are unrelated.
         """
-        self._bring_into_view(tip, base)
-        return merge_trees(self.git, tip, base, tuple(keep))
+        origin = self.merge_base(tip, base)
+        if origin is None:
+            raise RepositoryError(f"{tip[:12]} and {base[:12]} have no common history")
+        return objects.merge_trees(self.git, origin, tip, base, keep)
 
     def push_candidate(self, candidate: str) -> None:
         """Make ``candidate`` the step in flight; a second time changes nothing.
 
         Raises LostRace if there is another one, PushRefused if the remote will not have it.
         """
-        self._branches.push_candidate(candidate)
+        name = self.names.candidate
+        here, there = self._candidate(candidate)
+        if self.remote is not None:
+            remote.push(self.git, self.remote, (Move(name, there, candidate),))
+        self._record((Move(name, here, candidate),), "propose a step")
 
     def withdraw(self, candidate: str) -> None:
         """Give up the step in flight, if it is still this one; a second time changes nothing.
 
         Raises LostRace if another one is in flight, PushRefused if the remote keeps it.
         """
-        self._branches.withdraw(candidate)
+        name = self.names.candidate
+        here, there = self._candidate(candidate)
+        # Here first: after a death in between, the next sync brings it back to be withdrawn again.
+        refs.move(self.git, (Move(name, here, None),), "withdraw a step")
+        if self.remote is not None and there is not None:
+            remote.push(self.git, self.remote, (Move(name, there, None),))
+            self._record((Move(name, None, None),), "withdraw a step")
+
+    def _candidate(self, expected: str) -> tuple[str | None, str | None]:
+        """Where the step in flight is, here and on the remote; raises LostRace if elsewhere."""
+        name = self.names.candidate
+        tracked = self._tracked(name)
+        seen = refs.read_to_move(self.git, self.names, *tracked.values())
+        here, there = seen.get(name), seen.get(tracked.get(name, ""))
+        if others := {here, there} - {None, expected}:
+            raise LostRace(f"another step is in flight: {branch(name)} is at {others}")
+        return here, there
 
     def advance(
         self, expected_tip: str | None, new_tip: str, drop_candidate: str | None = None
@@ -238,12 +401,40 @@ class Ledger:
         PushRefused if the remote or a hook will not have it, RepositoryError if the branch is
         checked out, ValueError if ``new_tip`` does not contain ``expected_tip``.
         """
-        move = Move(self.names.skills, expected_tip, new_tip)
-        self._branches.advance(move, drop_candidate)
+        if expected_tip and not self.is_ancestor(expected_tip, new_tip):
+            raise ValueError(f"{new_tip} is no fast-forward of {expected_tip}")
+        moves = [Move(self.names.skills, expected_tip, new_tip)]
+        if drop_candidate is not None:
+            moves.append(Move(self.names.candidate, drop_candidate, None))
+        tracked = self._tracked(*(move.ref for move in moves))
+        seen = refs.read_to_move(self.git, self.names, *tracked.values())
+        if self.remote is not None:
+            pushed = []
+            for move in moves:
+                # what the transaction of the local refs would fail on after the push
+                if seen.get(move.ref) != move.old:
+                    raise LostRace(
+                        f"{branch(move.ref)} was moved in this repository: expected {move.old}, "
+                        f"found {seen.get(move.ref)}"
+                    )
+                # the remote may lack what was never pushed
+                there = seen.get(tracked[move.ref])
+                behind = move.old is not None and there and self.is_ancestor(there, move.old)
+                if there is not None and not behind:
+                    raise LostRace(f"{branch(move.ref)} is at {there} on {self.remote} by now")
+                if there != move.new:
+                    pushed.append(Move(move.ref, there, move.new))
+            remote.push(self.git, self.remote, pushed)
+        self._record(moves, "record a step")
 
-    def _bring_into_view(self, one: str, other: str) -> None:
-        def deepen(generations: int) -> None:
-            if self.remote is not None:
-                remote.deepen_clone(self.git, self.remote, self.names.all, generations)
+    def _tracked(self, *names: str) -> dict[str, str]:
+        return {ref: tracking(self.remote, ref) for ref in names if self.remote is not None}
 
-        history.bring_into_view(self.git, self.common_dir / "shallow", one, other, deepen)
+    def _record(self, moves: Sequence[Move], reason: str) -> None:
+        """Move the local refs, and the tracking refs that git did not move itself while pushing."""
+        tracked = self._tracked(*(move.ref for move in moves))
+        there = refs.read(self.git, *tracked.values()) if tracked else {}
+        followed = [
+            Move(tracked[m.ref], there.get(tracked[m.ref]), m.new) for m in moves if tracked
+        ]
+        refs.move(self.git, (*moves, *followed), reason)

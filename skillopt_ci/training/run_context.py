@@ -17,7 +17,7 @@ from skillopt_ci.config.config import Config, GeneratedTasks
 from skillopt_ci.config.rollout import LocalExecutor
 from skillopt_ci.environments.api import grade
 from skillopt_ci.git.history import CommitText
-from skillopt_ci.ledger.folder import RecordMemory, RunFolder
+from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, StepRecord, Summary
 from skillopt_ci.model.budget import Meter
@@ -304,12 +304,11 @@ class Run(RunnerParts):
     listen: Callable[[object], None] = lambda _: None
     begun: Callable[[AttemptRequest], Awaitable[None]] | None = None
     equipment: Equipment | None = None
-    records: RecordMemory = field(default_factory=RecordMemory, repr=False, compare=False)
 
     @property
     def folder(self) -> RunFolder:
         """The run's files in the tree."""
-        return RunFolder(self.config.run, self.records)
+        return RunFolder(self.config.run)
 
     @property
     def selection(self) -> tuple[Task, ...]:

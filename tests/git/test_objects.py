@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +20,6 @@ from skillopt_ci.git.objects import (
     change_tree,
     format_tree,
     parse_tree,
-    read_texts,
 )
 from skillopt_ci.git.process import Git
 
@@ -124,7 +122,7 @@ def test_find_caches_only_names_that_never_change(bench: Bench, repository: Path
     names = ["HEAD", "main", "main^{tree}", head[:39], f"{head}~0", head, f"{head}^{{tree}}"]
     for name in names:
         assert objects.find(git, name) is not None
-    assert [name for name in names if git.cache.get(("object", name))] == names[-2:]
+    assert [name for name in names if git.cache.get(name)] == names[-2:]
 
 
 def test_an_object_is_read_from_the_repository_once(repository: Path) -> None:
@@ -230,29 +228,6 @@ def test_path_that_git_has_in_no_tree_is_refused(bare: Git, path: str) -> None:
 def test_tree_that_does_not_exist_is_said(bare: Git) -> None:
     with pytest.raises(RepositoryError, match="nowhere is not a commit or tree"):
         change_tree(bare, "nowhere", {"a": "x"})
-
-
-def test_each_file_comes_in_its_place(tmp_path: Path) -> None:
-    git = Git(tmp_path)
-    git.run("init", "--quiet")
-    files = {"a.md": b"one\ntwo\n", "b c/d.md": "é".encode(), "e.md": b"", "bad.md": b"\xff"}
-    for name, content in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(content)
-    subprocess.run(["git", "add", "--all"], cwd=tmp_path, check=True)
-    tree = git.text("write-tree")
-    asked = ["a.md", "missing.md", "b c/d.md", "b c", "bad.md", "e.md", "x\ny", "a.md"]
-    assert read_texts(git, [(tree, name) for name in asked]) == (
-        "one\ntwo\n",
-        None,
-        "é",
-        None,
-        None,
-        "",
-        None,
-        "one\ntwo\n",
-    )
-    assert read_texts(git, []) == ()
 
 
 def test_text_is_written_and_read_byte_for_byte(bench: Bench, repository: Path) -> None:

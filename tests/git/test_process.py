@@ -167,7 +167,7 @@ def test_batch_process_ends_when_we_are_killed(repository: Path) -> None:
         "from skillopt_ci.git.process import Git\n"
         "git = Git(Path(sys.argv[1])); objects.find(git, 'HEAD')\n"
         "(batch,) = git.batches.values()\n"
-        "print(batch.pid, flush=True); sys.stdin.read()"
+        "print(batch.process.pid, flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code, repository], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -179,7 +179,7 @@ def test_batch_process_ends_when_we_are_killed(repository: Path) -> None:
 
 
 def test_lru_drops_the_least_recently_used_and_what_is_too_large() -> None:
-    known = Lru[str, str](room=10)
+    known = Lru(room=10)
     for key in "abc":
         known.put(key, key, 4)
         known.put(key, "another", 4)

@@ -110,7 +110,7 @@ def head(git: Git) -> str:
 
 def test_names_of_a_run() -> None:
     names = refs.for_run("demo", "main")
-    assert [refs.branch(name) for name in names.all] == [
+    assert [refs.branch(name) for name in names] == [
         "main",
         "skillopt/demo",
         "skillopt-candidate/demo",

@@ -1,11 +1,10 @@
 from collections.abc import Mapping
 
 import pytest
-from pydantic import ValidationError
 
 from skillopt_ci.errors import RepositoryError
-from skillopt_ci.ledger.folder import RecordMemory, RunFolder, document, line
-from skillopt_ci.ledger.records import HistoryEntry, Measurement, Record, Snapshot, State
+from skillopt_ci.ledger.folder import RunFolder, document, line
+from skillopt_ci.ledger.records import HistoryEntry, Measurement, Snapshot, State
 
 FOLDER = RunFolder("demo")
 ENTRY = HistoryEntry(
@@ -78,47 +77,11 @@ def test_a_state_of_another_making_is_refused_by_its_key(text: str, part: str) -
         FOLDER.read_state({FOLDER.state: text}.get)
 
 
-class Apple(Record):
-    weight: int
-
-
-class Pear(Record):
-    weight: int
-
-
-TEXT = Apple(weight=3).model_dump_json()
-
-
-def test_a_text_is_read_once() -> None:
-    memory = RecordMemory()
-    first = memory.read(Apple, TEXT)
-    assert memory.read(Apple, TEXT) is first
-    assert first == Apple(weight=3)
-
-
-def test_another_text_is_another_record() -> None:
-    memory = RecordMemory()
-    assert memory.read(Apple, TEXT).weight == 3
-    assert memory.read(Apple, TEXT.replace("3", "4")).weight == 4
-
-
-def test_the_same_text_may_be_a_record_of_another_kind() -> None:
-    memory = RecordMemory()
-    kinds = [type(memory.read(kind, TEXT)) for kind in (Apple, Pear, Apple)]
-    assert kinds == [Apple, Pear, Apple]
-
-
-def test_what_is_no_record_is_refused_each_time() -> None:
-    memory = RecordMemory()
-    for _ in range(2):
-        with pytest.raises(ValidationError, match="weight"):
-            memory.read(Apple, "{}")
-
-
-def test_the_oldest_record_goes_where_there_is_no_room() -> None:
-    texts = [Apple(weight=number).model_dump_json() for number in (1, 2, 3)]
-    memory = RecordMemory(room=2 * len(texts[0]))
-    first = [memory.read(Apple, text) for text in texts]
-    again = [memory.read(Apple, text) for text in texts[1:]]
-    assert all(one is other for one, other in zip(first[1:], again, strict=True))
-    assert memory.read(Apple, texts[0]) is not first[0]
+def test_a_text_is_read_once_for_each_kind_of_record() -> None:
+    files = {FOLDER.history: line(ENTRY)}
+    (first,), (again,) = FOLDER.read_history(files.get), FOLDER.read_history(dict(files).get)
+    assert again is first
+    with pytest.raises(RepositoryError, match="is not a record"):
+        FOLDER.read_state({FOLDER.state: line(ENTRY)}.get)
+    (other,) = FOLDER.read_history({FOLDER.history: line(ENTRY).replace("two", "three")}.get)
+    assert other.reason == "a “reason”\nof three lines"

@@ -457,12 +457,19 @@ def _short(key: str) -> str:
 
 #: All that a later version may say differently in what it records, and nothing besides: hashes of
 #: the configuration (a key more or less changes them), what the last step was proposed under
-#: (which lists the configuration), and the gate's reason, which is prose.
+#: (which lists the configuration), the gate's reason, which is prose, and what the folder's README
+#: said of a file that is no longer written.
 MAY_DIFFER = (
     (re.compile(r'("(?:config_sha256|basis_sha256)": )"[0-9a-f]*"'), r'\1"…"'),
     (re.compile(r'("reason": )"(?:[^"\\]|\\.)*"'), r'\1"…"'),
     (re.compile(r'^( *)"basis": (?:\{.*?^\1\}|null)', re.MULTILINE | re.DOTALL), r'\1"basis": …'),
     (re.compile(r"^(Skillopt-Config-Sha256: ).*$", re.MULTILINE), r"\1…"),
+    (
+        re.compile(
+            r"so far,( and)?\n(.*started from)(, and `<run>/former_skill.*?change)?\.", re.DOTALL
+        ),
+        r"so far, and\n\2.",
+    ),
 )
 #: What depends on the clock, and through it on every run: seconds, and the names of commits, whose
 #: messages hold seconds.
