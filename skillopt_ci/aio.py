@@ -88,13 +88,14 @@ async def map_ordered(
 ) -> list[Result]:
     """Apply ``work`` to every item, ``limit`` at a time, and return the results in item order.
 
-    The first failure cancels all work under way and is raised as it is. Only when a budget runs out
-    does that work finish first, for it is paid for. Items are drawn as workers come free, so a long
-    iterable costs no more memory than its results.
+    Failures are as with :func:`stream`.
     """
-    results: dict[int, Result] = {}
-    await _work_through(work, items, limit, results.__setitem__)
-    return [results[index] for index in sorted(results)]
+
+    async def numbered(drawn: tuple[int, Item]) -> tuple[int, Result]:
+        return drawn[0], await work(drawn[1])
+
+    found = dict([one async for one in stream(numbered, enumerate(items), limit=limit)])
+    return [found[number] for number in sorted(found)]
 
 
 async def stream(
@@ -107,21 +108,36 @@ async def stream(
     """Apply ``work`` to every item, ``limit`` at a time, and yield each result as it comes.
 
     With ``ordered`` they come in item order. At most four times ``limit`` items are begun and not
-    yet taken, so a long iterable costs no memory. Failures are as with :func:`map_ordered`. If you
-    do not take all results, close the generator, which cancels the work under way.
+    yet taken, so a long iterable costs no memory. The first failure cancels all work under way and
+    is raised as it is. Only when a budget runs out does that work finish first, for it is paid for.
+    If you do not take all results, close the generator, which cancels the work under way.
     """
     window = asyncio.Semaphore(4 * limit)
     done = asyncio.Queue[tuple[int, Result] | BaseException | None]()
+    source = iter(enumerate(items))
+    exhausted: list[BudgetExhausted] = []
+
+    async def worker() -> None:
+        while await window.acquire() and not exhausted:
+            if (drawn := next(source, None)) is None:
+                break
+            index, item = drawn
+            try:
+                done.put_nowait((index, await work(item)))
+            except BudgetExhausted as error:
+                exhausted.append(error)
+            if exhausted:
+                break
+        window.release()  # the others, too, must see that there is nothing more to do
 
     async def produce() -> None:
         try:
-            await _work_through(
-                work, items, limit, lambda *found: done.put_nowait(found), window=window
-            )
+            async with siblings() as group:
+                for _ in range(limit):
+                    group.create_task(worker())
+            done.put_nowait(exhausted[0] if exhausted else None)
         except BaseException as error:  # noqa: BLE001 - raised where the results are taken
             done.put_nowait(error)
-        else:
-            done.put_nowait(None)
 
     workers = asyncio.create_task(produce())
     waiting: dict[int, Result] = {}
@@ -139,42 +155,6 @@ async def stream(
     finally:
         workers.cancel()
         await asyncio.gather(workers, return_exceptions=True)
-
-
-async def _work_through(
-    work: Callable[[Item], Awaitable[Result]],
-    items: Iterable[Item],
-    limit: int,
-    emit: Callable[[int, Result], None],
-    *,
-    window: asyncio.Semaphore | None = None,
-) -> None:
-    """Call ``emit`` with the index and result of each item, in the order in which they are done.
-
-    Before drawing an item, acquire ``window``, which ``emit``'s side releases.
-    """
-    source = iter(enumerate(items))
-    exhausted: list[BudgetExhausted] = []
-
-    async def worker() -> None:
-        while window is None or (await window.acquire() and not exhausted):
-            if (drawn := next(source, None)) is None:
-                break
-            index, item = drawn
-            try:
-                emit(index, await work(item))
-            except BudgetExhausted as error:
-                exhausted.append(error)
-            if exhausted:
-                break
-        if window is not None:
-            window.release()  # the others, too, must see that there is nothing more to do
-
-    async with siblings() as group:
-        for _ in range(limit):
-            group.create_task(worker())
-    if exhausted:
-        raise exhausted[0]
 
 
 class Slots:

@@ -96,6 +96,7 @@ def test_map_ordered_finishes_work_under_way_when_the_budget_runs_out() -> None:
     finished: list[int] = []
 
     async def work(number: int) -> None:
+        await rounds(1)
         if number == 0:
             raise BudgetExhausted("spent")
         await rounds(3)

@@ -3,27 +3,27 @@
 import dataclasses
 import inspect
 import re
-from typing import get_args
+from typing import get_args, get_type_hints
 
 from reference_pages.glossary import meaning
 from reference_pages.markdown import code, prose, table
 from skillopt_ci.rollout.events import RolloutEvent
-from skillopt_ci.rollout.types import Attempt, Step
+from skillopt_ci.rollout.types import Attempt
 from skillopt_ci.util import attribute_docs
 
 
 def section() -> str:
     """What an attempt's event stream holds."""
-    events = (*get_args(RolloutEvent), *get_args(Step), Attempt)
+    events = (*get_args(RolloutEvent), Attempt)
     return "\n## Events of an attempt\n\n" + "\n".join(map(_part, events))
 
 
 def _part(cls: type) -> str:
-    texts = attribute_docs(cls)
+    texts, types = attribute_docs(cls), get_type_hints(cls)
     rows = [
         (
             code(field.name),
-            code(_type_name(field.type)),
+            code(_type_name(types[field.name])),
             prose(texts.get(field.name) or meaning(cls.__name__, field.name)),
         )
         for field in dataclasses.fields(cls)

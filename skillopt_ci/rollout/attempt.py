@@ -1,13 +1,12 @@
 """One attempt at one task: work, keep, grade; again where infrastructure spoilt it."""
 
 import asyncio
-import io
 import random
-import tarfile
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from skillopt_ci.computer.archive import pack, unpack
 from skillopt_ci.computer.computer import Computer
 from skillopt_ci.config.rollout import AttemptLimits, RolloutConfig
 from skillopt_ci.errors import ComputerFailure, EnvironmentFailure, FileRefused, UsageError
@@ -27,22 +26,14 @@ from skillopt_ci.rollout.events import (
     AttemptEnded,
     AttemptStarted,
     Recorder,
-    StepTaken,
     TryFailed,
     WorkEnded,
     ignore_event,
 )
-from skillopt_ci.rollout.limits import Transcript, WorkResult, run_solver
+from skillopt_ci.rollout.limits import Transcript, run_solver
 from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
 from skillopt_ci.rollout.store import AttemptCache, sha256_of
-from skillopt_ci.rollout.types import (
-    Attempt,
-    AttemptRequest,
-    Rollout,
-    Status,
-    in_attempt,
-    in_retry,
-)
+from skillopt_ci.rollout.types import Attempt, AttemptRequest, Rollout, Status, in_attempt
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.scorers.build import NEEDS_COMPUTER
 from skillopt_ci.skill.document import sha256
@@ -102,31 +93,32 @@ class AttemptRunner:
 
         Raises what says nothing about the task: a wrong configuration, a used-up budget.
         """
-        # a chat answer was tried as often as `model.target.retries` says already
-        retries = 0 if self._chats else self.settings.retries
-        failure = ""
         with in_attempt(request):
             self.record(AttemptStarted(self.solver.name, sha256(request.skill)))
             try:
-                for number in range(retries + 1):
-                    if number:
-                        await self.sleep(backoff(number, None, self.draw))
-                    with in_retry(number):
-                        try:
-                            rollout = replace(await self._attempt(request), retries=number)
-                            break
-                        except (ModelUnavailable, ComputerFailure, EnvironmentFailure) as error:
-                            failure = error.message
-                            self.record(TryFailed(failure))
-                else:
-                    rollout = _without_work(request, Status.ERROR, failure, retries)
+                rollout = await self._tried(request)
             except asyncio.CancelledError:
                 cancelled = _without_work(request, Status.CANCELLED, "cancelled", 0)
                 self.record(AttemptEnded.of(cancelled))
                 raise
-            with in_retry(rollout.retries):
-                self.record(AttemptEnded.of(rollout))
-            return rollout
+        with in_attempt(request, rollout.retries):
+            self.record(AttemptEnded.of(rollout))
+        return rollout
+
+    async def _tried(self, request: AttemptRequest) -> Rollout:
+        # a chat answer was tried as often as `model.target.retries` says already
+        retries = 0 if self._chats else self.settings.retries
+        failure = ""
+        for number in range(retries + 1):
+            if number:
+                await self.sleep(backoff(number, None, self.draw))
+            with in_attempt(request, number):
+                try:
+                    return replace(await self._attempt(request), retries=number)
+                except (ModelUnavailable, ComputerFailure, EnvironmentFailure) as error:
+                    failure = error.message
+                    self.record(TryFailed(failure))
+        return _without_work(request, Status.ERROR, failure, retries)
 
     def kept(self, request: AttemptRequest) -> bool:
         """Whether the work was done and kept before; a chat answer never is."""
@@ -162,15 +154,14 @@ class AttemptRunner:
         if pool is None:
             raise UsageError("This run's tasks need a computer.", hint=NEEDS_COMPUTER)
         async with pool.prepared(task, limits.setup_seconds) as computer:
-            work = await self._work(request, limits, key, computer)
+            attempt = await self._work(request, limits, key, computer)
             if self.grading.keeps_computer(task):
-                there = replace(work, attempt=replace(work.attempt, computer=computer))
-                return await self._grade(request, there, key)
-        return await self._grade(request, work, key)
+                return await self._grade(request, replace(attempt, computer=computer), key)
+        return await self._grade(request, attempt, key)
 
     async def _work(
         self, request: AttemptRequest, limits: AttemptLimits, key: str, computer: Computer | None
-    ) -> WorkResult:
+    ) -> Attempt:
         """Let the solver work, charge what it consumed, and keep what came of it."""
         task, so_far = request.task, Transcript(request.task.messages)
 
@@ -185,8 +176,8 @@ class AttemptRunner:
             return submission.message or f"There is no valid submission yet: the check {how}"
 
         async def grade_now() -> Score | None:
-            work = await self._with_artifacts(WorkResult(so_far.attempt()), task, computer)
-            return await self.grading.grade(task, work.attempt)
+            attempt = await self._with_artifacts(so_far.attempt(), task, computer)
+            return await self.grading.grade(task, attempt)
 
         place = Workplace(
             stage=request.stage,
@@ -200,63 +191,66 @@ class AttemptRunner:
         if not self._chats:
             await self.meter.check()
         with self.meter.shared() as share:
-            work = None
+            attempt = None
             try:
-                work = await run_solver(
+                attempt = await run_solver(
                     self.solver,
                     task,
                     request.skill,
                     place,
                     limits=None if self._chats else limits,
                     grade_every_step=self.settings.grade_every_step,
-                    told=lambda step: self.record(StepTaken(step)),
+                    told=self.record,
                     so_far=so_far,
                 )
-                work = redacted_work(await self._with_artifacts(work, task, computer), self.redact)
+                attempt = await self._with_artifacts(attempt, task, computer)
+                attempt = redacted_work(attempt, self.redact)
             finally:
-                used = so_far.usage if work is None else work.attempt.usage
+                used = (attempt or so_far).usage
                 if share.empty and used != Usage():
                     self.meter.charge(Account(Role.TARGET, request.stage), used)
             charged = share.charged
         if self.cache is not None and key:
-            await self.cache.keep(key, work, charged)
-        self._tell_end(work, key, stored=False)
-        return work
+            await self.cache.keep(key, attempt, charged)
+        self._tell_end(attempt, key, stored=False)
+        return attempt
 
     async def _with_artifacts(
-        self, work: WorkResult, task: Task, computer: Computer | None
-    ) -> WorkResult:
+        self, attempt: Attempt, task: Task, computer: Computer | None
+    ) -> Attempt:
         """Add what the work left behind; more than can be taken is the agent's own error."""
-        if computer is None or self.pool is None or work.attempt.artifacts:
-            return work
+        if computer is None or self.pool is None or attempt.artifacts:
+            return attempt
         paths = self.pool.block(task).artifacts
         try:
             artifacts = await computer.export(paths, max_bytes=ARTIFACT_BYTES)
         except FileRefused as error:
             reason = f"What it left behind cannot be taken: {error.message}"
-            return work if work.reason else replace(work, ending="agent_error", reason=reason)
-        return replace(work, attempt=replace(work.attempt, artifacts=artifacts))
+            if attempt.reason:
+                return attempt
+            return replace(attempt, ending="agent_error", reason=reason)
+        return replace(attempt, artifacts=artifacts)
 
-    def _tell_end(self, work: WorkResult, key: str, *, stored: bool) -> None:
-        attempt, last = work.attempt, work.attempt.messages[-1:]
-        told = not stored and any(one.content == attempt.response for one in last)
-        response = None if told else attempt.response
+    def _tell_end(self, attempt: Attempt, key: str, *, stored: bool) -> None:
+        said_last = any(one.content == attempt.response for one in attempt.messages[-1:])
+        response = None if said_last and not stored else attempt.response
         self.record(WorkEnded(response, key, stored, attempt.limit, len(attempt.artifacts)))
 
-    async def _grade(self, request: AttemptRequest, work: WorkResult, key: str) -> Rollout:
-        """Grade the work that is kept under ``key``, if it is: again where a computer failed."""
-        fault = work.reason
-        if work.ending == "done":
+    async def _grade(self, request: AttemptRequest, attempt: Attempt, key: str) -> Rollout:
+        """Grade the attempt that is kept under ``key``, if it is: again where a computer failed."""
+        fault = attempt.reason
+        if attempt.ending == "done":
             try:
-                score = await self._score(request.task, work.attempt, key)
+                score = await self._score(request.task, attempt, key)
             except (GraderError, ModelUnavailable, ModelRefusal) as failure:
                 fault = failure.message
             else:
-                status = Status.SCORED if work.attempt.limit is None else Status.LIMIT
-                shown = work.attempt.artifacts if request.stage in self.evidence else b""
-                return replace(_rollout(request, work, status, score), artifacts=shown)
-        answer = "" if work.ending == "refused" else work.attempt.response
-        return _rollout(request, work, _UNGRADED[work.ending], Score(0.0, 0.0, fault, answer))
+                status = Status.SCORED if attempt.limit is None else Status.LIMIT
+                shown = attempt.artifacts if request.stage in self.evidence else b""
+                return replace(_rollout(request, attempt, status, score), artifacts=shown)
+        answer = "" if attempt.ending == "refused" else attempt.response
+        score = Score(0.0, 0.0, fault, answer)
+        return _rollout(request, attempt, _UNGRADED[attempt.ending], score)
 
     async def _score(self, task: Task, attempt: Attempt, key: str) -> Score:
         facts = self.grading.facts(task) if key and self.cache is not None else None
@@ -281,19 +275,13 @@ class AttemptRunner:
 
 def _without_work(request: AttemptRequest, status: Status, reason: str, retries: int) -> Rollout:
     """An attempt of which nothing is left; ``retries`` were made in vain."""
-    nothing = WorkResult(Attempt(request.task.messages, ""))
+    nothing = Attempt(request.task.messages, "")
     return replace(_rollout(request, nothing, status, Score(0.0, 0.0, reason, "")), retries=retries)
 
 
-def _rollout(request: AttemptRequest, work: WorkResult, status: Status, score: Score) -> Rollout:
-    attempt = work.attempt
+def _rollout(request: AttemptRequest, attempt: Attempt, status: Status, score: Score) -> Rollout:
     return Rollout(
-        task_id=request.task.id,
-        status=status,
-        hard=score.hard,
-        soft=score.soft,
-        reason=score.reason,
-        answer=score.answer,
+        *(request.task.id, status, score.hard, score.soft, score.reason, score.answer),
         messages=attempt.messages,
         task_type=request.task.task_type,
         n_turns=attempt.n_turns,
@@ -301,27 +289,26 @@ def _rollout(request: AttemptRequest, work: WorkResult, status: Status, score: S
         trace=attempt.trace,
         limit=attempt.limit,
         usage=attempt.usage,
-        progress=work.progress,
+        progress=attempt.progress,
     )
 
 
-def redacted_work(work: WorkResult, redact: Redact) -> WorkResult:
-    """``work`` as it may be kept, graded, recorded and shown to the optimizer.
+def redacted_work(attempt: Attempt, redact: Redact) -> Attempt:
+    """``attempt`` as it may be kept, graded, recorded and shown to the optimizer.
 
     An agent may have come across secrets. They are taken out before grading, so that a kept
     attempt is graded as a fresh one is.
     """
     if redact is unchanged:
-        return work
-    attempt = work.attempt
-    clean = replace(
+        return attempt
+    return replace(
         attempt,
         messages=tuple(redacted_message(one, redact) for one in attempt.messages),
         response=redact(attempt.response),
         trace=redact(attempt.trace),
         artifacts=redacted_tar(attempt.artifacts, redact),
+        reason=redact(attempt.reason),
     )
-    return replace(work, attempt=clean, reason=redact(work.reason))
 
 
 def redacted_tar(archive: bytes, redact: Redact) -> bytes:
@@ -335,17 +322,4 @@ def redacted_tar(archive: bytes, redact: Redact) -> bytes:
 
     if not archive or redacted(archive) == archive:
         return archive
-    buffer = io.BytesIO()
-    with (
-        tarfile.open(fileobj=io.BytesIO(archive)) as old,
-        tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as new,
-    ):
-        for member in old:
-            content = old.extractfile(member) if member.isreg() else None
-            if content is None:
-                new.addfile(member)
-                continue
-            clean = redacted(content.read())
-            member.size = len(clean)
-            new.addfile(member, io.BytesIO(clean))
-    return buffer.getvalue()
+    return pack(replace(one, content=redacted(one.content)) for one in unpack(archive))

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, is_dataclass
@@ -11,24 +12,11 @@ from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from types import MappingProxyType
 from typing import Any
 
 from skillopt_ci.progress import Note, Observer, silent
 from skillopt_ci.redaction import Redact, redacted_line, unchanged
-from skillopt_ci.rollout.types import (
-    Asked,
-    GradedStep,
-    Limit,
-    ModelSaid,
-    Nudged,
-    Rollout,
-    Status,
-    Step,
-    Told,
-    ToolUsed,
-    attempt_context,
-)
+from skillopt_ci.rollout.types import Limit, Rollout, Status, Step, attempt_context
 
 #: Version of the events' keys; a reader leaves out what it does not know.
 EVENTS_VERSION = 1
@@ -42,13 +30,6 @@ class AttemptStarted:
 
     solver: str
     skill_sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class StepTaken:
-    """A step of the solver."""
-
-    step: Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,22 +71,12 @@ class AttemptEnded:
     @classmethod
     def of(cls, rollout: Rollout) -> "AttemptEnded":
         """The event that ``rollout`` is."""
-        used = rollout.usage
-        return cls(
-            rollout.status,
-            rollout.hard,
-            rollout.soft,
-            rollout.reason,
-            rollout.n_turns,
-            rollout.retries,
-            used.calls,
-            used.tokens,
-            used.cost_usd,
-        )
+        one, used = rollout, rollout.usage
+        said = (one.status, one.hard, one.soft, one.reason, one.n_turns, one.retries)
+        return cls(*said, used.calls, used.tokens, used.cost_usd)
 
 
-RolloutEvent = AttemptStarted | StepTaken | TryFailed | WorkEnded | AttemptEnded
-
+RolloutEvent = AttemptStarted | TryFailed | WorkEnded | AttemptEnded | Step
 
 #: Takes events of the attempt that is under way; must not raise, nor take long.
 Recorder = Callable[[RolloutEvent], object]
@@ -115,22 +86,7 @@ def ignore_event(event: RolloutEvent) -> None:
     del event
 
 
-_TYPES: Mapping[type[object], str] = MappingProxyType(
-    {
-        AttemptStarted: "attempt_started",
-        TryFailed: "try_failed",
-        WorkEnded: "work_ended",
-        AttemptEnded: "attempt_ended",
-        Asked: "asked",
-        ModelSaid: "model_said",
-        ToolUsed: "tool_used",
-        Nudged: "nudged",
-        Told: "told",
-        GradedStep: "step_graded",
-    }
-)
-
-
+@dataclass(eq=False)
 class EventLog:
     """Appends events to ``file``, whole lines only; a thread of its own waits for the disk.
 
@@ -139,25 +95,17 @@ class EventLog:
     told at the end.
     """
 
-    def __init__(
-        self,
-        file: Path,
-        run: str,
-        *,
-        redact: Redact = unchanged,
-        observe: Observer = silent,
-        now: Callable[[], float] = lambda: datetime.now(UTC).timestamp(),
-    ) -> None:
-        self._file = file
-        self._run = run
-        self._redact = redact
-        self._observe = observe
-        self._now = now
+    file: Path
+    run: str
+    redact: Redact = unchanged
+    observe: Observer = silent
+    now: Callable[[], float] = lambda: datetime.now(UTC).timestamp()
+
+    def __post_init__(self) -> None:
         self._numbers = count()
         self._queue = SimpleQueue[str | None]()
         self._known: set[str] = set()
         self._failure = ""
-        self._ended = False
         self._writer = Thread(target=self._write, name="events", daemon=True)
         self._writer.start()
 
@@ -170,44 +118,32 @@ class EventLog:
         self._queue.put(None)
         self._writer.join()
         if self._failure:
-            self._observe(Note(f"The record of events is incomplete: {self._failure}", "warning"))
+            self.observe(Note(f"The record of events is incomplete: {self._failure}", "warning"))
 
     def _write(self) -> None:
-        try:
-            with ExitStack() as resources:
-                stream: FileIO | None = None
-                for lines in self._batches():
-                    if lines and stream is None:  # work that makes no attempt leaves no file
-                        self._file.parent.mkdir(parents=True, exist_ok=True)
-                        stream = resources.enter_context(FileIO(self._file, "ab"))
-                    rest = memoryview(lines.encode())
-                    while stream is not None and rest:
+        with ExitStack() as opened:
+            stream: FileIO | None = None
+            for line in iter(self._queue.get, None):
+                try:
+                    if stream is None:  # work that makes no attempt leaves no file
+                        self.file.parent.mkdir(parents=True, exist_ok=True)
                         # without a buffer: what is written survives this process
+                        stream = opened.enter_context(FileIO(self.file, "ab"))
+                    rest = memoryview(line.encode())
+                    while rest and not self._failure:
                         rest = rest[stream.write(rest) :]
-        except OSError as error:
-            self._failure = str(error)
-            for _ in self._batches():
-                pass  # what cannot be written must not pile up
-
-    def _batches(self) -> Iterator[str]:
-        """What has come since the last time, again and again until the end."""
-        while not self._ended:
-            lines = [self._queue.get()]
-            while not self._queue.empty():
-                lines.append(self._queue.get())
-            self._ended = None in lines
-            yield "".join(filter(None, lines))
+                except OSError as error:
+                    self._failure = str(error)
 
     def _line(self, event: RolloutEvent) -> str:
-        told = event.step if isinstance(event, StepTaken) else event
         content = {
             "v": EVENTS_VERSION,
             "seq": next(self._numbers),
-            "ts": datetime.fromtimestamp(self._now(), UTC).isoformat(timespec="microseconds"),
-            "run": self._run,
+            "ts": datetime.fromtimestamp(self.now(), UTC).isoformat(timespec="microseconds"),
+            "run": self.run,
             **_shallow(attempt_context()),
-            "type": _TYPES[type(told)],
-            **_shallow(told),
+            "type": re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower(),
+            **_shallow(event),
         }
         messages = content.get("messages")
         if isinstance(messages, tuple | list):
@@ -217,7 +153,7 @@ class EventLog:
             line = json.dumps(content, allow_nan=False, default=_shallow)
         except ValueError:
             line = json.dumps(_finite(content), allow_nan=False)
-        return redacted_line(line, self._redact) + "\n"
+        return redacted_line(line, self.redact) + "\n"
 
     def _short(self, message: dict[str, object]) -> dict[str, object]:
         """The message; a system prompt that the file has already only by its fingerprint."""

@@ -1,10 +1,10 @@
 """Let a solver work on a task, within its limits, whatever it does."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from skillopt_ci.aio import TimeUp, off_the_clock, working_time
 from skillopt_ci.config.rollout import AttemptLimits
@@ -15,11 +15,12 @@ from skillopt_ci.rollout.types import (
     AgentError,
     Asked,
     Attempt,
-    GradedStep,
+    Ending,
     Limit,
     ModelSaid,
     Nudged,
     Step,
+    StepGraded,
     Told,
     ToolUsed,
 )
@@ -27,9 +28,6 @@ from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.tasks.task import Task
 
 Kind = TypeVar("Kind", bound=Step)
-
-#: How the work ended: with something to grade, or with an outcome of its own.
-Ending = Literal["done", "refused", "agent_error"]
 
 
 @dataclass(slots=True)
@@ -65,19 +63,23 @@ class Transcript:
                 self.said.append(Message("user", text))
             case Told(kind, text):
                 self.told.append(f"{kind}: {text}")
-            case GradedStep(score):
+            case StepGraded(score):
                 self.progress.append(score)
         return step
 
-    def attempt(self, limit: Limit | None = None) -> Attempt:
-        """Return the attempt that ends here."""
+    def attempt(
+        self, *, limit: Limit | None = None, ending: Ending = "done", reason: str = ""
+    ) -> Attempt:
+        """The attempt that ends here."""
         return Attempt(
-            messages=self.messages,
-            response=self.response,
+            self.messages,
+            self.response,
             n_turns=max(1, self.turns),
             trace="\n".join(self.told),
             limit=limit,
             usage=self.usage,
+            ending=ending,
+            reason=reason,
         )
 
 
@@ -89,20 +91,20 @@ class LimitReached(Exception):
         self.limit = limit
 
 
+@dataclass(slots=True)
 class LimitTracker:
     """Counts the steps of one attempt, and what they consume, against its limits.
 
     A limit of 3 steps admits exactly 3.
     """
 
-    def __init__(self, limits: AttemptLimits) -> None:
-        self._limits = limits
-        self.steps = 0
-        self.usage = Usage()
+    limits: AttemptLimits
+    steps: int = 0
+    usage: Usage = field(default_factory=Usage)
 
     def admit(self) -> None:
         """Announce a step; raises :class:`LimitReached` if there may be no further one."""
-        limits, used = self._limits, self.usage
+        limits, used = self.limits, self.usage
         if limits.steps is not None and self.steps >= limits.steps:
             raise LimitReached(Limit.STEPS)
         if limits.tokens is not None and used.tokens >= limits.tokens:
@@ -145,19 +147,6 @@ class LimitedClient:
         return reply
 
 
-@dataclass(frozen=True, slots=True)
-class WorkResult:
-    """What came of the work before it is graded; ``reason`` says why there is nothing to grade.
-
-    ``progress`` are the scores after each step, where every step is graded.
-    """
-
-    attempt: Attempt
-    ending: Ending = "done"
-    reason: str = ""
-    progress: tuple[Score, ...] = ()
-
-
 async def run_solver(
     solver: Solver,
     task: Task,
@@ -168,72 +157,62 @@ async def run_solver(
     grade_every_step: bool,
     told: Callable[[Step], object],
     so_far: Transcript,
-) -> WorkResult:
+) -> Attempt:
     """Let ``solver`` work on ``task``; what it has done is in ``so_far``, even when this raises.
 
     ``limits`` None leaves it to the solver how long it takes. ``told`` hears of every step. Raises
     what solvers raise that is neither the agent's own failure nor the prompt's.
     """
     tracker = LimitTracker(limits or AttemptLimits(steps=None))
-    ending: Ending = "done"
-    reason = ""
+    unannounced = LimitTracker(place.limits)
+
+    async def take(step: Step) -> None:
+        if isinstance(step, ModelSaid):
+            if not tracker.steps:  # no call of ours announces it
+                unannounced.admit()
+            unannounced.charge(step.usage)
+        told(so_far.add(step))
+        if grade_every_step and isinstance(step, ToolUsed):
+            # the end is graded again, and then a grader's error is told
+            with off_the_clock(), suppress(GraderError):
+                if (score := await place.grade_now()) is not None:
+                    told(so_far.add(StepGraded(score)))
+
     try:
         async with working_time(None if limits is None else limits.rollout_seconds):
             with tracker.applied():
-                found = await _followed(
-                    solver, task, skill, place, tracker, grade_every_step, told, so_far
-                )
+                found = await _followed(solver.solve(task, skill, place), take)
         # what the steps tell, where the result leaves that out
-        known = so_far.attempt(found.limit)
+        known = so_far.attempt(limit=found.limit)
         usages = (found.usage, known.usage, tracker.usage)
         usage = next((one for one in usages if one != Usage()), Usage())
         attempt = replace(found, messages=found.messages or known.messages, usage=usage)
     except TimeUp:
-        attempt = so_far.attempt(Limit.TIME)
+        attempt = so_far.attempt(limit=Limit.TIME)
     except LimitReached as reached:
-        attempt = so_far.attempt(reached.limit)
+        attempt = so_far.attempt(limit=reached.limit)
     except ModelRefusal as refusal:
-        attempt, ending, reason = so_far.attempt(), "refused", refusal.message
+        attempt = so_far.attempt(ending="refused", reason=refusal.message)
         if not so_far.said:
             attempt = replace(attempt, messages=task.messages)
     except AgentError as error:
-        attempt, ending, reason = so_far.attempt(), "agent_error", str(error)
-    return WorkResult(attempt, ending, reason, tuple(so_far.progress))
+        attempt = so_far.attempt(ending="agent_error", reason=str(error))
+    return replace(attempt, progress=tuple(so_far.progress))
 
 
 async def _followed(
-    solver: Solver,
-    task: Task,
-    skill: str,
-    place: Workplace,
-    tracker: LimitTracker,
-    grade_every_step: bool,
-    told: Callable[[Step], object],
-    so_far: Transcript,
+    steps: AsyncIterator[Step | Attempt], take: Callable[[Step], Awaitable[None]]
 ) -> Attempt:
-    """Return the result that ends the steps; raises AgentError if there is none, or another."""
-    unannounced = LimitTracker(place.limits)
+    """The result that ends the steps; raises AgentError if there is none, or another."""
     result: Attempt | None = None
-    steps = solver.solve(task, skill, place)
     async with aclosing(steps) as followed:  # type: ignore[type-var]  # solvers are generators
         async for step in followed:
             if result is not None:
                 raise AgentError("The solver went on after its result.")
             if isinstance(step, Attempt):
                 result = step
-                continue
-            if isinstance(step, ModelSaid):
-                if not tracker.steps:  # no call of ours announces it
-                    unannounced.admit()
-                unannounced.charge(step.usage)
-            told(so_far.add(step))
-            if grade_every_step and isinstance(step, ToolUsed):
-                score = None
-                # the end is graded again, and then a grader's error is told
-                with off_the_clock(), suppress(GraderError):
-                    score = await place.grade_now()
-                if score is not None:
-                    told(so_far.add(GradedStep(score)))
+            else:
+                await take(step)
     if result is None:
         raise AgentError("The solver ended without a result.")
     return result

@@ -6,88 +6,30 @@ import hashlib
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from skillopt_ci.messages import Message
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.cache import UNCLAIMED, CacheFile
 from skillopt_ci.model.types import Account, Role, Usage
-from skillopt_ci.rollout.limits import Ending, WorkResult
-from skillopt_ci.rollout.types import Attempt, AttemptRequest, Limit
+from skillopt_ci.rollout.types import Attempt, AttemptRequest
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import task_sha256
 
 #: More than an agent may leave behind is no artifact of ours.
 ARTIFACT_BYTES = 200_000_000
-#: Artifacts larger than this are compressed beside the event loop.
-_LARGE = 200_000
-
-
-def _from_0_to_1(score: Score) -> Score:
-    if not (0 <= score.hard <= 1 and 0 <= score.soft <= 1):
-        raise ValueError("scores are from 0 to 1")
-    return score
 
 
 _Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-_Score = Annotated[Score, AfterValidator(_from_0_to_1)]
 
 
 class _Schema(BaseModel):
-    """What the store keeps and what machines hand to each other, as JSON.
-
-    Dataclasses in it are held to its configuration too.
-    """
+    """What machines hand to each other, as JSON. Its configuration holds for dataclasses in it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_max_length=50_000_000)
-
-
-class WorkSchema(_Schema):
-    """What came of the work on a task, without its artifacts."""
-
-    messages: tuple[Message, ...]
-    response: str
-    n_turns: Annotated[int, Field(ge=0)]
-    trace: str
-    limit: Limit | None
-    usage: Usage
-    ending: Ending
-    reason: str
-    progress: tuple[_Score, ...] = ()
-
-    @classmethod
-    def of(cls, work: WorkResult) -> "WorkSchema":
-        attempt = work.attempt
-        fields = {
-            "messages": [asdict(message) for message in attempt.messages],
-            "response": attempt.response,
-            "n_turns": attempt.n_turns,
-            "trace": attempt.trace,
-            "limit": attempt.limit,
-            "usage": attempt.usage,
-            "ending": work.ending,
-            "reason": work.reason,
-            "progress": [asdict(score) for score in work.progress],
-        }
-        return cls.model_validate(_writable(fields))
-
-    def value(self, artifacts: bytes) -> WorkResult:
-        """The work, with the ``artifacts`` that belong to it."""
-        attempt = Attempt(
-            messages=self.messages,
-            response=self.response,
-            n_turns=self.n_turns,
-            trace=self.trace,
-            limit=self.limit,
-            artifacts=artifacts,
-            usage=self.usage,
-        )
-        return WorkResult(attempt, self.ending, self.reason, self.progress)
 
 
 class AttemptLine(_Schema):
@@ -96,7 +38,7 @@ class AttemptLine(_Schema):
     attempt: _Key
     paid_by: Annotated[str, Field(max_length=1_000)]
     usage: Usage
-    worked: WorkSchema
+    worked: Attempt
     artifacts: Annotated[str, Field(max_length=2 * ARTIFACT_BYTES)] = ""
 
 
@@ -105,21 +47,16 @@ class GradeLine(_Schema):
 
     grade: _Key
     scorer: _Key
-    score: _Score
+    score: Score
 
 
-_USAGE, _SCORE = TypeAdapter(Usage), TypeAdapter[Score](_Score)
+_ATTEMPT, _USAGE, _SCORE = TypeAdapter(Attempt), TypeAdapter(Usage), TypeAdapter(Score)
 
 
-def _writable(value: object) -> object:
-    """Half of a surrogate pair cannot be written as UTF-8: a mark stands in its place."""
-    if isinstance(value, str) and not isinstance(value, StrEnum):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        return {key: _writable(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_writable(one) for one in value]
-    return value
+def _json(adapter: TypeAdapter[Any], value: object) -> str:
+    text = json.dumps(adapter.dump_python(value), ensure_ascii=False)
+    # Half of a surrogate pair cannot be written as UTF-8: a mark stands in its place.
+    return adapter.dump_json(adapter.validate_json(text.encode("utf-8", "replace"))).decode()
 
 
 def packed(artifacts: bytes) -> bytes:
@@ -145,7 +82,7 @@ def unpacked(content: bytes) -> bytes:
 class StoredAttempt:
     """``usage`` is what the scope ``paid_by`` was charged for it."""
 
-    worked: WorkResult
+    attempt: Attempt
     usage: Usage
     paid_by: str
 
@@ -176,25 +113,22 @@ CREATE TABLE IF NOT EXISTS grades (
         """The attempt with this key, if there is one that can be read."""
         for worked, artifacts, usage, paid_by in self._attempt_rows(key):
             try:
-                work = WorkSchema.model_validate_json(worked).value(unpacked(artifacts))
-                return StoredAttempt(work, _USAGE.validate_json(usage), paid_by)
+                attempt = replace(_ATTEMPT.validate_json(worked), artifacts=unpacked(artifacts))
+                return StoredAttempt(attempt, _USAGE.validate_json(usage), paid_by)
             except ValueError:
                 # of another version: done again, and then kept in today's form
                 self._execute("DELETE FROM attempts WHERE key = ?", key)
         return None
 
     def put(
-        self,
-        key: str,
-        worked: WorkResult,
-        *,
-        usage: Usage,
-        paid_by: str,
-        artifacts: bytes | None = None,
+        self, key: str, attempt: Attempt, artifacts: bytes, *, usage: Usage, paid_by: str
     ) -> None:
-        """Keep an attempt durably; ``artifacts`` are its own, compressed, where that was done."""
-        content = packed(worked.attempt.artifacts) if artifacts is None else artifacts
-        self._insert_attempt(key, WorkSchema.of(worked), content, usage, paid_by)
+        """Keep an attempt durably, with its ``artifacts`` as :func:`packed` has them."""
+        self._execute(
+            "INSERT INTO attempts (key, worked, artifacts, usage, paid_by)"
+            " VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING",
+            *(key, _json(_ATTEMPT, attempt), artifacts, _json(_USAGE, usage), paid_by),
+        )
 
     def grade(self, key: str, scorer: str) -> Score | None:
         """The grade that ``scorer`` gave the attempt with this key, if it did."""
@@ -204,7 +138,11 @@ CREATE TABLE IF NOT EXISTS grades (
 
     def put_grade(self, key: str, scorer: str, score: Score) -> None:
         """Keep a grade durably, which must have cost nothing; the first one stands."""
-        self._insert_grade(key, scorer, _SCORE.validate_python(_writable(asdict(score))))
+        self._execute(
+            "INSERT INTO grades (key, scorer, score) VALUES (?, ?, ?)"
+            " ON CONFLICT (key, scorer) DO NOTHING",
+            *(key, scorer, _json(_SCORE, score)),
+        )
 
     def lines(self, keys: Iterable[str]) -> Iterator[str]:
         """The attempts with these keys and their grades, as lines of a file."""
@@ -212,7 +150,7 @@ CREATE TABLE IF NOT EXISTS grades (
             for worked, artifacts, usage, paid_by in self._attempt_rows(key):
                 yield AttemptLine(
                     attempt=key,
-                    worked=WorkSchema.model_validate_json(worked),
+                    worked=_ATTEMPT.validate_json(worked),
                     artifacts=base64.b64encode(artifacts).decode("ascii"),
                     usage=_USAGE.validate_json(usage),
                     paid_by=paid_by,
@@ -229,33 +167,17 @@ CREATE TABLE IF NOT EXISTS grades (
         """
         if line.startswith('{"grade":'):
             grade = GradeLine.model_validate_json(line)
-            return lambda: self._insert_grade(grade.grade, grade.scorer, grade.score)
+            return lambda: self.put_grade(grade.grade, grade.scorer, grade.score)
         found = AttemptLine.model_validate_json(line)
         artifacts = base64.b64decode(found.artifacts, validate=True)
         unpacked(artifacts)
-        return lambda: self._insert_attempt(
-            found.attempt, found.worked, artifacts, found.usage, found.paid_by
+        return lambda: self.put(
+            found.attempt, found.worked, artifacts, usage=found.usage, paid_by=found.paid_by
         )
 
     def _attempt_rows(self, key: str) -> list[Any]:
         query = "SELECT worked, artifacts, usage, paid_by FROM attempts WHERE key = ?"
         return self._execute(query, key).fetchall()
-
-    def _insert_attempt(
-        self, key: str, worked: WorkSchema, artifacts: bytes, usage: Usage, paid_by: str
-    ) -> None:
-        self._execute(
-            "INSERT INTO attempts (key, worked, artifacts, usage, paid_by)"
-            " VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING",
-            *(key, worked.model_dump_json(), artifacts, _USAGE.dump_json(usage).decode(), paid_by),
-        )
-
-    def _insert_grade(self, key: str, scorer: str, score: Score) -> None:
-        self._execute(
-            "INSERT INTO grades (key, scorer, score) VALUES (?, ?, ?)"
-            " ON CONFLICT (key, scorer) DO NOTHING",
-            *(key, scorer, _SCORE.dump_json(score).decode()),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,27 +208,26 @@ class AttemptCache:
             }
         )
 
-    def find(self, key: str, stage: str) -> WorkResult | None:
+    def find(self, key: str, stage: str) -> Attempt | None:
         """The attempt with this key, if it was made before."""
         known = self.store.get(key)
         if known is None:
             return None
         self.used(key)
         unclaimed = known.paid_by == UNCLAIMED and self.store.claim(key, self.scope)
-        if known.usage == Usage():
-            return known.worked
-        if (unclaimed or known.paid_by == self.scope) and key not in self.accounted:
-            self.accounted.add(key)
-            self.meter.charge(Account(Role.TARGET, stage), known.usage)
-        else:
-            self.meter.reuse()
-        return known.worked
+        if known.usage != Usage():
+            if (unclaimed or known.paid_by == self.scope) and key not in self.accounted:
+                self.accounted.add(key)
+                self.meter.charge(Account(Role.TARGET, stage), known.usage)
+            else:
+                self.meter.reuse()
+        return known.attempt
 
-    async def keep(self, key: str, work: WorkResult, usage: Usage) -> None:
+    async def keep(self, key: str, attempt: Attempt, usage: Usage) -> None:
         """Keep an attempt for which ``usage`` was charged."""
-        artifacts = work.attempt.artifacts
-        content = await asyncio.to_thread(packed, artifacts) if len(artifacts) > _LARGE else None
-        self.store.put(key, work, usage=usage, paid_by=self.scope, artifacts=content)
+        artifacts = attempt.artifacts
+        content = await asyncio.to_thread(packed, artifacts) if artifacts else b""
+        self.store.put(key, attempt, content, usage=usage, paid_by=self.scope)
         self.accounted.add(key)
         self.used(key)
 

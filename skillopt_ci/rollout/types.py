@@ -3,8 +3,11 @@
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import ConfigDict, Field
 
 from skillopt_ci.computer.computer import Computer
 from skillopt_ci.messages import Message, ToolCall
@@ -63,13 +66,16 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class GradedStep:
+class StepGraded:
     """What the work was worth at this point, where every step is graded."""
 
     score: Score
 
 
-Step = Asked | ModelSaid | ToolUsed | Nudged | Told | GradedStep
+#: How the work ended: with something to grade, or with an outcome of its own.
+Ending = Literal["done", "refused", "agent_error"]
+
+Step = Asked | ModelSaid | ToolUsed | Nudged | Told | StepGraded
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +86,27 @@ class Attempt:
     graded. ``trace`` is what an agent tells of how it came to the response. ``limit`` says which
     limit ended the work, if one did. ``artifacts`` is a tar of what the work left behind (see
     :meth:`skillopt_ci.computer.computer.Computer.export`), empty without a computer.
-    ``usage`` is what the attempt consumed, where that is known. ``computer`` is the one that it was
-    made on while that is still there, which the runner sees to.
+    ``usage`` is what the attempt consumed, where that is known. The runner sees to the others:
+    ``computer`` is the one that it was made on while that is still there, ``reason`` says why there
+    is nothing to grade, ``progress`` has the scores after each step where every step is graded.
     """
+
+    #: For attempts that are read from a file, which another machine may have written.
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid", str_max_length=50_000_000)
 
     messages: tuple[Message, ...]
     response: str
-    n_turns: int = 1
+    n_turns: Annotated[int, Field(ge=0)] = 1
     trace: str = ""
     limit: Limit | None = None
-    artifacts: bytes = b""
+    artifacts: Annotated[bytes, Field(exclude=True)] = b""
     usage: Usage = field(default_factory=Usage)
-    computer: Computer | None = field(default=None, compare=False, repr=False)
+    computer: Annotated[Computer | None, Field(exclude=True)] = field(
+        default=None, compare=False, repr=False
+    )
+    ending: Ending = "done"
+    reason: str = ""
+    progress: tuple[Score, ...] = ()
 
 
 class AgentError(Exception):
@@ -206,21 +221,9 @@ def attempt_context() -> AttemptContext:
 
 
 @contextmanager
-def in_attempt(request: AttemptRequest) -> Iterator[None]:
+def in_attempt(request: AttemptRequest, retry: int = 0) -> Iterator[None]:
     """Let the body, and tasks that it starts, belong to ``request``."""
-    with _in_context(AttemptContext(request.stage, request.task.id, request.attempt)):
-        yield
-
-
-@contextmanager
-def in_retry(number: int) -> Iterator[None]:
-    """Let the body be the retry ``number``."""
-    with _in_context(replace(attempt_context(), retry=number)):
-        yield
-
-
-@contextmanager
-def _in_context(context: AttemptContext) -> Iterator[None]:
+    context = AttemptContext(request.stage, request.task.id, request.attempt, retry)
     token = _CONTEXT.set(context)
     try:
         yield

@@ -4,7 +4,9 @@ import copy
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
+
+from pydantic import Field
 
 from skillopt_ci.config.scorers import AnswerFrom
 from skillopt_ci.errors import SkilloptError
@@ -25,8 +27,8 @@ class Score:
     ``reason`` says in words why; ``answer`` is what was taken out of the response.
     """
 
-    hard: float
-    soft: float
+    hard: Annotated[float, Field(ge=0, le=1)]
+    soft: Annotated[float, Field(ge=0, le=1)]
     reason: str
     answer: str
 

@@ -243,7 +243,7 @@ def _attempt(attempting: AttemptRunner, course: AttemptTrace) -> Attempt | None:
     if not key:
         return Attempt((), course.response)
     stored = attempting.cache.store.get(key) if attempting.cache else None
-    return None if stored is None else stored.worked.attempt
+    return None if stored is None else stored.attempt
 
 
 def _before(course: AttemptTrace) -> Score | None:

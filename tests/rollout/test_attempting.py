@@ -122,7 +122,7 @@ def test_what_is_kept_and_graded_holds_no_secret(
     order = AttemptRequest(on_computer(make_task("t")), "S", "rollout")
     asyncio.run(attempting(order))
     key = attempting.key(order)
-    assert HIDDEN.encode() in store.get(key).worked.attempt.artifacts  # type: ignore[union-attr]
+    assert HIDDEN.encode() in store.get(key).attempt.artifacts  # type: ignore[union-attr]
     assert not any(secret in line for line in store.lines([key]))
 
 

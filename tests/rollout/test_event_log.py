@@ -19,7 +19,6 @@ from skillopt_ci.rollout.events import (
     AttemptEnded,
     AttemptStarted,
     EventLog,
-    StepTaken,
     TryFailed,
     WorkEnded,
     attempt_traces,
@@ -29,14 +28,13 @@ from skillopt_ci.rollout.events import (
 from skillopt_ci.rollout.types import (
     Asked,
     AttemptRequest,
-    GradedStep,
     ModelSaid,
     Nudged,
     Status,
+    StepGraded,
     Told,
     ToolUsed,
     in_attempt,
-    in_retry,
 )
 from skillopt_ci.scorers.base import Score
 
@@ -57,7 +55,7 @@ def test_every_event_says_what_it_belongs_to(tmp_path: Path, make_task: MakeTask
     order = AttemptRequest(make_task("a/b:c"), "", "rollout", 3)
     with closing(EventLog(file, "demo", now=lambda: 0.0)) as log, in_attempt(order):
         log(STARTED)
-        with in_retry(1):
+        with in_attempt(order, 1):
             log(TryFailed("down"))
     first, second = written(file)
     assert {key: first[key] for key in ("run", "stage", "task", "attempt", "retry", "seq")} == {
@@ -100,9 +98,9 @@ def test_every_kind_of_event_can_be_written(tmp_path: Path) -> None:
         ToolUsed(ToolCall("1", "shell", "{}"), "out \udcff", 0, 0.5),
         Nudged("go on"),
         Told("plan", "think"),
-        GradedStep(Score(0.0, float("nan"), "?", "")),
+        StepGraded(Score(0.0, float("nan"), "?", "")),
     )
-    events = (STARTED, *map(StepTaken, steps), WorkEnded("x", "k", True), ENDED)
+    events = (STARTED, *steps, WorkEnded("x", "k", True), ENDED)
     with closing(EventLog(tmp_path / "e.jsonl", "demo")) as log:
         for event in events:
             log(event)
@@ -136,8 +134,8 @@ def test_secrets_are_left_out_in_every_spelling(tmp_path: Path, secret: str) -> 
 
 def test_the_system_prompt_stands_in_a_file_once(tmp_path: Path) -> None:
     with closing(EventLog(tmp_path / "e.jsonl", "demo")) as log:
-        log(StepTaken(ASKED))
-        log(StepTaken(ASKED))
+        log(ASKED)
+        log(ASKED)
     assert (tmp_path / "e.jsonl").read_text(encoding="utf-8").count("The skill.") == 1
     assert [event["messages"][0]["content"] for event in read_events(tmp_path)] == [
         "The skill.",
@@ -182,7 +180,7 @@ def test_only_the_newest_files_are_kept(tmp_path: Path) -> None:
 
 def test_events_of_mixed_attempts_make_whole_courses(tmp_path: Path, make_task: MakeTask) -> None:
     one, other = AttemptRequest(make_task("a"), "", "s"), AttemptRequest(make_task("b"), "", "s")
-    said = StepTaken(ModelSaid(Message("assistant", "42"), Usage()))
+    said = ModelSaid(Message("assistant", "42"), Usage())
     with closing(EventLog(tmp_path / "e.jsonl", "demo")) as log:
         for order, event in (
             (one, STARTED),
@@ -190,7 +188,7 @@ def test_events_of_mixed_attempts_make_whole_courses(tmp_path: Path, make_task: 
             (one, said),
             (one, WorkEnded(None)),
             (one, ENDED),
-            (other, StepTaken(ASKED)),
+            (other, ASKED),
         ):
             with in_attempt(order):
                 log(event)

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.redaction import HIDDEN, Redactor, redacted_values, unchanged
 from skillopt_ci.rollout.attempt import redacted_tar, redacted_work
-from skillopt_ci.rollout.limits import WorkResult
 from skillopt_ci.rollout.types import Attempt
 
 SECRET = "sk-planted-4711-ÄÖ"
 REDACT = Redactor([SECRET])
 FILES = st.dictionaries(
-    st.text("abc/", min_size=1, max_size=6).map(lambda name: f"d/{name}x"),
+    st.text("abc", min_size=1, max_size=6).map(lambda name: f"d/{name}x"),
     st.binary(max_size=60),
     max_size=4,
 )
@@ -46,17 +45,24 @@ def test_every_text_of_the_work_is_clean() -> None:
     call = ToolCall("1", "shell", f'{{"command": "echo {SECRET}"}}')
     picture = Image("image/png", "aGk=")
     said = Message("assistant", f"It is {SECRET}", images=(picture,), tool_calls=(call,))
-    attempt = Attempt((said,), SECRET, trace=f"saw {SECRET}", artifacts=tar({"a": SECRET.encode()}))
-    clean = redacted_work(WorkResult(attempt, "agent_error", f"died of {SECRET}"), REDACT)
+    attempt = Attempt(
+        (said,),
+        SECRET,
+        trace=f"saw {SECRET}",
+        artifacts=tar({"a": SECRET.encode()}),
+        ending="agent_error",
+        reason=f"died of {SECRET}",
+    )
+    clean = redacted_work(attempt, REDACT)
     assert SECRET not in repr(clean)
-    assert SECRET.encode() not in clean.attempt.artifacts
-    assert clean.attempt.response == HIDDEN
-    assert clean.attempt.messages[0].images == (picture,)
+    assert SECRET.encode() not in clean.artifacts
+    assert clean.response == HIDDEN
+    assert clean.messages[0].images == (picture,)
     assert clean.reason == f"died of {HIDDEN}"
 
 
 def test_without_secrets_nothing_is_touched() -> None:
-    worked = WorkResult(Attempt((), SECRET, artifacts=b"no tar at all"))
+    worked = Attempt((), SECRET, artifacts=b"no tar at all")
     assert redacted_work(worked, unchanged) is worked
     archive = tar({"a": b"harmless", "b": b"\xff\x00"})
     assert redacted_tar(archive, REDACT) is archive

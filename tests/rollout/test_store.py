@@ -1,39 +1,38 @@
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import Event
-from skillopt_ci.rollout.limits import WorkResult
-from skillopt_ci.rollout.store import AttemptStore, WorkSchema, packed, unpacked
+from skillopt_ci.rollout.store import AttemptStore, StoredAttempt, packed, unpacked
 from skillopt_ci.rollout.types import Attempt, Limit
 from skillopt_ci.scorers.base import Score
 
 KEY, SCORER = "a" * 64, "b" * 64
 USED = Usage(calls=3, prompt_tokens=10, completion_tokens=4, cost_usd=0.5)
-WORKED = WorkResult(
-    Attempt(
-        messages=(
-            Message("system", "Work."),
-            Message("user", "Look.", images=(Image("image/png", "AAAA"),)),
-            Message("assistant", "", tool_calls=(ToolCall("1", "shell", '{"command": "ls"}'),)),
-            Message("tool", "a.txt", tool_call_id="1"),
-        ),
-        response="a.txt",
-        n_turns=2,
-        trace="plan: look",
-        limit=Limit.TOKENS,
-        artifacts=b"\0tar\xff" * 100,
-        usage=USED,
+LEFT = b"\0tar\xff" * 100
+WORKED = Attempt(
+    messages=(
+        Message("system", "Work."),
+        Message("user", "Look.", images=(Image("image/png", "AAAA"),)),
+        Message("assistant", "", tool_calls=(ToolCall("1", "shell", '{"command": "ls"}'),)),
+        Message("tool", "a.txt", tool_call_id="1"),
     ),
+    response="a.txt",
+    n_turns=2,
+    trace="plan: look",
+    limit=Limit.TOKENS,
+    artifacts=LEFT,
+    usage=USED,
     progress=(Score(0.0, 0.5, "half", "x"),),
 )
 
@@ -41,19 +40,19 @@ WORKED = WorkResult(
 def test_an_attempt_survives_the_process(tmp_path: Path) -> None:
     file = tmp_path / "folder/attempts.sqlite"
     with closing(AttemptStore(file)) as store:
-        store.put(KEY, WORKED, usage=USED, paid_by="step 1")
+        store.put(KEY, WORKED, packed(LEFT), usage=USED, paid_by="step 1")
     with closing(AttemptStore(file)) as store:
         found = store.get(KEY)
     assert found is not None
-    assert (found.worked, found.usage, found.paid_by) == (WORKED, USED, "step 1")
+    assert (found.attempt, found.usage, found.paid_by) == (WORKED, USED, "step 1")
 
 
 def test_the_first_one_stands(store: AttemptStore) -> None:
-    store.put(KEY, WORKED, usage=USED, paid_by="one")
-    store.put(KEY, replace(WORKED, reason="other"), usage=Usage(), paid_by="two")
+    store.put(KEY, WORKED, packed(LEFT), usage=USED, paid_by="one")
+    store.put(KEY, replace(WORKED, reason="other"), b"", usage=Usage(), paid_by="two")
     found = store.get(KEY)
     assert found is not None
-    assert (found.worked, found.paid_by) == (WORKED, "one")
+    assert (found.attempt, found.paid_by) == (WORKED, "one")
 
 
 def test_grades_are_kept_by_scorer(store: AttemptStore) -> None:
@@ -64,7 +63,7 @@ def test_grades_are_kept_by_scorer(store: AttemptStore) -> None:
 
 
 def test_unclaimed_attempts_can_be_claimed_once(store: AttemptStore) -> None:
-    store.put(KEY, WORKED, usage=USED, paid_by="")
+    store.put(KEY, WORKED, packed(LEFT), usage=USED, paid_by="")
     assert store.claim(KEY, "step 1")
     assert not store.claim(KEY, "step 2")
     found = store.get(KEY)
@@ -73,7 +72,7 @@ def test_unclaimed_attempts_can_be_claimed_once(store: AttemptStore) -> None:
 
 
 def test_attempts_travel_in_lines_with_their_grades(store: AttemptStore, tmp_path: Path) -> None:
-    store.put(KEY, WORKED, usage=USED, paid_by="")
+    store.put(KEY, WORKED, packed(LEFT), usage=USED, paid_by="")
     store.put_grade(KEY, SCORER, Score(1.0, 1.0, "right", "a"))
     lines = list(store.lines([KEY, KEY, "f" * 64]))
     assert len(lines) == 2
@@ -96,7 +95,7 @@ def test_attempts_travel_in_lines_with_their_grades(store: AttemptStore, tmp_pat
     ],
 )
 def test_a_line_that_was_tampered_with_is_refused(store: AttemptStore, old: str, new: str) -> None:
-    store.put(KEY, WORKED, usage=USED, paid_by="")
+    store.put(KEY, WORKED, packed(LEFT), usage=USED, paid_by="")
     store.put_grade(KEY, SCORER, Score(1.0, 1.0, "right", "a"))
     line = next(line for line in store.lines([KEY]) if old in line)
     with pytest.raises(ValueError):
@@ -104,12 +103,12 @@ def test_a_line_that_was_tampered_with_is_refused(store: AttemptStore, old: str,
 
 
 def test_an_attempt_of_another_version_is_made_again(store: AttemptStore, tmp_path: Path) -> None:
-    store.put(KEY, WORKED, usage=USED, paid_by="one")
+    store.put(KEY, WORKED, packed(LEFT), usage=USED, paid_by="one")
     with closing(sqlite3.connect(tmp_path / "attempts.sqlite")) as other:
         other.execute("UPDATE attempts SET worked = '{}'")
         other.commit()
     assert store.get(KEY) is None
-    store.put(KEY, WORKED, usage=USED, paid_by="two")
+    store.put(KEY, WORKED, packed(LEFT), usage=USED, paid_by="two")
     assert store.get(KEY) is not None
 
 
@@ -123,18 +122,21 @@ def test_a_damaged_file_is_moved_aside_and_told(tmp_path: Path) -> None:
 
 
 @given(st.text(max_size=50), st.binary(max_size=500))
-@settings(deadline=None, max_examples=100)
-def test_whatever_was_said_and_left_has_a_shape(text: str, left: bytes) -> None:
-    worked = WorkResult(Attempt((Message("assistant", text),), text, artifacts=left, trace=text))
-    written = WorkSchema.of(worked).model_dump_json()
-    assert WorkSchema.model_validate_json(written).value(unpacked(packed(left))) == worked
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_was_said_and_left_is_found_again(
+    store: AttemptStore, text: str, left: bytes
+) -> None:
+    key = hashlib.sha256(text.encode() + b"|" + left).hexdigest()
+    attempt = Attempt((Message("assistant", text),), text, artifacts=left, trace=text)
+    store.put(key, attempt, packed(left), usage=USED, paid_by="")
+    assert store.get(key) == StoredAttempt(attempt, USED, "")
 
 
 def test_half_a_surrogate_pair_is_marked_and_not_fatal(store: AttemptStore) -> None:
-    store.put(KEY, WorkResult(Attempt((), "a\ud800b")), usage=Usage(), paid_by="")
+    store.put(KEY, Attempt((), "a\ud800b"), b"", usage=Usage(), paid_by="")
     found = store.get(KEY)
     assert found is not None
-    assert found.worked.attempt.response == "a?b"
+    assert found.attempt.response == "a?b"
 
 
 def test_artifacts_that_are_damaged_are_no_artifacts() -> None:

@@ -20,17 +20,17 @@ from skillopt_ci.model.types import (
     Role,
     Usage,
 )
-from skillopt_ci.rollout.limits import LimitedClient, Transcript, WorkResult, run_solver
+from skillopt_ci.rollout.limits import LimitedClient, Transcript, run_solver
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import (
     AgentError,
     Asked,
     Attempt,
-    GradedStep,
     Limit,
     ModelSaid,
     Nudged,
     Step,
+    StepGraded,
     Told,
     ToolUsed,
 )
@@ -58,7 +58,7 @@ def do(make_task: MakeTask, solving: type[Solving]):  # type: ignore[no-untyped-
         behaviour: Behaviour,
         limits: AttemptLimits | None = AttemptLimits(),  # noqa: B008 - immutable
         **place: object,
-    ) -> tuple[WorkResult, list[Step]]:
+    ) -> tuple[Attempt, list[Step]]:
         told: list[Step] = []
         task = make_task("a")
         place_ = replace(Workplace("s", limits=limits or AttemptLimits()), **place)  # type: ignore[arg-type]
@@ -97,15 +97,15 @@ def test_what_is_told_makes_the_conversation(do) -> None:  # type: ignore[no-unt
         yield Attempt((), "the answer", n_turns=2)
 
     worked, told = do(finishes)
-    assert [(one.role, one.content) for one in worked.attempt.messages] == [
+    assert [(one.role, one.content) for one in worked.messages] == [
         ("user", "Do it."),
         ("assistant", "I look."),
         ("tool", "output of ls"),
         ("user", "Go on."),
         ("assistant", "Done."),
     ]
-    assert worked.attempt.usage == CALL + CALL
-    assert (worked.ending, worked.attempt.response, worked.attempt.limit) == (
+    assert worked.usage == CALL + CALL
+    assert (worked.ending, worked.response, worked.limit) == (
         "done",
         "the answer",
         None,
@@ -128,8 +128,8 @@ def test_a_limit_ends_the_work_and_what_was_done_stands(  # type: ignore[no-unty
     limits: dict[str, float | None], limit: Limit, turns: int, do
 ) -> None:
     worked, told = do(endless, AttemptLimits(**limits))  # type: ignore[arg-type]
-    assert (worked.ending, worked.attempt.limit, worked.attempt.n_turns) == ("done", limit, turns)
-    assert worked.attempt.response == f"turn {turns - 1}"
+    assert (worked.ending, worked.limit, worked.n_turns) == ("done", limit, turns)
+    assert worked.response == f"turn {turns - 1}"
     assert sum(isinstance(step, ModelSaid) for step in told) == turns
     assert sum(isinstance(step, ToolUsed) for step in told) == turns
 
@@ -151,14 +151,14 @@ def test_a_call_beyond_the_limit_is_not_even_made(do) -> None:  # type: ignore[n
 
     worked, _ = do(asks, AttemptLimits(steps=3))
     assert calls.count(Role.TARGET) == 3
-    assert (worked.attempt.limit, worked.attempt.n_turns) == (Limit.STEPS, 3)
+    assert (worked.limit, worked.n_turns) == (Limit.STEPS, 3)
 
 
 def test_a_limit_that_the_solver_names_itself_is_kept(do) -> None:  # type: ignore[no-untyped-def]
     async def graceful(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         yield Attempt((), "as far as I came", limit=Limit.TOKENS)
 
-    assert do(graceful)[0].attempt.limit is Limit.TOKENS
+    assert do(graceful)[0].limit is Limit.TOKENS
 
 
 def test_without_limits_work_takes_its_time(do) -> None:  # type: ignore[no-untyped-def]
@@ -166,7 +166,7 @@ def test_without_limits_work_takes_its_time(do) -> None:  # type: ignore[no-unty
         await asyncio.sleep(1_000_000)
         yield Attempt((), "late")
 
-    assert do(slow, None)[0].attempt.response == "late"
+    assert do(slow, None)[0].response == "late"
 
 
 async def nothing(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
@@ -238,7 +238,7 @@ def test_every_tool_use_is_graded_off_the_clock(do) -> None:  # type: ignore[no-
 
     worked, told = do(endless, AttemptLimits(rollout_seconds=25), grade_now=grade)
     assert [score.soft for score in worked.progress] == [0.25, 0.5, 0.75]
-    assert sum(isinstance(step, GradedStep) for step in told) == 3
+    assert sum(isinstance(step, StepGraded) for step in told) == 3
 
 
 def test_a_grader_that_fails_on_the_way_does_not_end_the_work(do) -> None:  # type: ignore[no-untyped-def]
@@ -246,4 +246,4 @@ def test_a_grader_that_fails_on_the_way_does_not_end_the_work(do) -> None:  # ty
         raise GraderError("no report")
 
     worked, _ = do(endless, AttemptLimits(steps=2), grade_now=grade)
-    assert (worked.progress, worked.attempt.n_turns) == ((), 2)
+    assert (worked.progress, worked.n_turns) == ((), 2)
