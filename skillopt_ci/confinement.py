@@ -34,7 +34,7 @@ _PR_SET_DUMPABLE = 4
 _ENVIRON_START, _ENVIRON_END = 47, 48
 
 #: Numbers that no distribution gives to anybody: above systemd's containers, below 2³¹.
-_FIRST_USER, _USERS = 1_900_000_000, 200_000_000
+FIRST_USER, USERS = 1_900_000_000, 200_000_000
 #: Folders that are empty, and writable, in every sandbox.
 _FRESH = ("/run", "/tmp", "/var/tmp")  # noqa: S108
 _PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
@@ -197,7 +197,7 @@ class Confinement:
         """A place for one program or computer; ``folder``, with all in it, becomes its own."""
         if self.kind != "user":
             return Cell(self, folder)
-        cell = Cell(self, folder, _FIRST_USER + secrets.randbelow(_USERS))
+        cell = Cell(self, folder, FIRST_USER + secrets.randbelow(USERS))
         cell.give(folder, *folder.rglob("*"))
         return cell
 
@@ -225,7 +225,10 @@ class Confinement:
                 nothing = ("--perms", "0000", "--tmpfs")
                 layers[path] = nothing if path.is_dir() else ("--ro-bind", os.devnull)
         layers[folder] = ("--bind", str(folder))
-        words = [word for option in _system() for word in option]
+        words = list(system_folders(_PROGRAMS))
+        for name in _SETTINGS:
+            words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+        words += ["--proc", "/proc", "--dev", "/dev"]
         for path in sorted(layers, key=lambda one: len(one.parts)):
             words += [*layers[path], str(path)]
         user = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--uid", "1000", "--gid")
@@ -411,16 +414,13 @@ def _becoming(user: int) -> tuple[str, ...]:
     return ("setpriv", *who, "--inh-caps=-all", "--bounding-set=-all", "--")
 
 
-def _system() -> Iterator[tuple[str, ...]]:
-    for folder in _PROGRAMS:
+def system_folders(folders: Iterable[str]) -> Iterator[str]:
+    """The words of bubblewrap that show folders of this system, those that are links as links."""
+    for folder in folders:
         if Path(folder).is_symlink():
-            yield "--symlink", os.fspath(Path(folder).readlink()), folder
+            yield from ("--symlink", os.fspath(Path(folder).readlink()), folder)
         elif Path(folder).is_dir():
-            yield "--ro-bind", folder, folder
-    for name in _SETTINGS:
-        yield "--ro-bind-try", f"/etc/{name}", f"/etc/{name}"
-    yield "--proc", "/proc"
-    yield "--dev", "/dev"
+            yield from ("--ro-bind", folder, folder)
 
 
 def _installed(words: Iterable[str], environ: Mapping[str, str], home: Path) -> Iterator[Path]:

@@ -3,17 +3,26 @@
 One process loads it once; each attempt is a fork of that process. So attempts run side by side
 even where the code allows one evaluation per process, cannot change each other's state or ours,
 and can really be ended. The process sees of the environment only what it is allowed to.
+
+The two sides speak lines of JSON. First ``{"options": …, "root": …}`` goes to the worker, and
+``{"ready": …}`` or ``{"failed": message}`` comes back. Then ``{"attempt": id, "folder": …, "job":
+…}`` starts a fork, ``{"kill": id}`` ends it, and ``{"ended": id}`` tells that it is gone. A fork
+leaves its result in ``result.json`` and what it printed in ``output.txt`` of its folder. At the end
+of the input everything ends.
 """
 
 import asyncio
+import importlib
 import itertools
 import json
 import os
+import selectors
 import signal
 import stat
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -25,6 +34,7 @@ from skillopt_ci.confinement import current
 from skillopt_ci.errors import EnvironmentFailure, UsageError
 
 _TAIL_BYTES = 2000
+_CHUNK = 65536
 
 
 class Worker:
@@ -44,7 +54,7 @@ class Worker:
         """Start it; raises UsageError if ``what`` cannot be loaded."""
         self._folder = TemporaryDirectory(prefix="skillopt-worker-", ignore_cleanup_errors=True)
         self._cell = current().cell(Path(self._folder.name))
-        words = (sys.executable, "-P", "-m", "skillopt_ci.worker_process", module)
+        words = (sys.executable, "-P", "-c", f"from {__name__} import serve; serve()", module)
         command, variables = self._cell.command(words, environ, root)
         self._process = subprocess.Popen(  # noqa: S603  # our own module
             command,
@@ -60,13 +70,6 @@ class Worker:
         self._names = itertools.count()
         self._ends: dict[int, Future[None]] = {}
         self._lock = threading.Lock()
-        ready = self._open(options, root, what)
-        self.tasks: Any = ready["tasks"]
-        self.facts: Mapping[str, Any] = ready["facts"]
-        self._reader = threading.Thread(target=self._listen, daemon=True)
-        self._reader.start()
-
-    def _open(self, options: Mapping[str, object], root: Path, what: str) -> dict[str, Any]:
         answer: dict[str, Any] = {}
         try:
             with suppress(EnvironmentFailure):  # it ended at once
@@ -74,13 +77,14 @@ class Worker:
             answer = json.loads(self._answers.readline() or "{}")
         finally:
             if "ready" not in answer:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self._process.pid, signal.SIGKILL)
+                _kill_group(self._process.pid)
                 self._end()
         if "ready" not in answer:
             raise UsageError(f"{what}: {answer.get('failed', 'the worker ended at once')}")
-        ready: dict[str, Any] = answer["ready"]
-        return ready
+        self.tasks: Any = answer["ready"]["tasks"]
+        self.facts: Mapping[str, Any] = answer["ready"]["facts"]
+        self._reader = threading.Thread(target=self._listen, daemon=True)
+        self._reader.start()
 
     def _end(self) -> None:
         with suppress(OSError):
@@ -120,7 +124,6 @@ class Worker:
         """End the worker and all that it has under way."""
         with suppress(OSError):
             self._orders.close()
-        self._process.wait()
         self._reader.join()
         self._end()
 
@@ -163,8 +166,7 @@ def _result(folder: int) -> dict[str, Any]:
     found = json.loads(text)
     if "result" not in found:
         raise EnvironmentFailure(str(found["failed"]))
-    result: dict[str, Any] = found["result"]
-    return result
+    return cast("dict[str, Any]", found["result"])
 
 
 def _written(folder: int, name: str) -> str:
@@ -199,3 +201,119 @@ class Side(Protocol):
         ``folder`` is empty and thrown away afterwards.
         """
         ...
+
+
+def serve() -> None:
+    """In the worker: load the side that the command line names, and serve attempts."""
+    # what the loaded code prints must not pass for our answers
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    opening = json.loads(sys.stdin.buffer.readline())
+    side: Side | None = None
+    try:
+        module = importlib.import_module(sys.argv[1])
+        side = module.open_side(opening["options"], Path(opening["root"]))
+        ready = {"tasks": side.tasks(), "facts": dict(side.facts())}
+        told = json.dumps({"ready": ready}, allow_nan=False)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # told on the other side
+        told, side = json.dumps({"failed": described(error)}), None
+    answers.write(told.encode() + b"\n")
+    answers.flush()
+    if side is not None:
+        _Server(side, answers.fileno()).serve()
+
+
+def described(error: BaseException) -> str:
+    """Say what went wrong in one line, and where unless the message is for people already."""
+    if isinstance(error, SideError):
+        return str(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}{where}"
+
+
+class _Server:
+    def __init__(self, side: Side, answers: int) -> None:
+        self._side = side
+        self._answers = answers
+        self._children: dict[int, int] = {}
+        self._wake, wakes = os.pipe()
+        for end in (self._wake, wakes):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(wakes)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def serve(self) -> None:
+        """Take orders until there are no more, then leave nothing running."""
+        try:
+            for order in self._orders():
+                if "kill" in order:
+                    self._kill(order["kill"])
+                    continue
+                sys.stdout.flush()  # or what waits to be written would be, in every fork
+                pid = os.fork()
+                if pid == 0:
+                    _attempt(self._side, order["job"], Path(order["folder"]))
+                self._children[order["attempt"]] = pid
+        finally:
+            for name in self._children:
+                self._kill(name)
+
+    def _orders(self) -> Iterator[dict[str, Any]]:
+        buffer = b""
+        with selectors.DefaultSelector() as ready:
+            ready.register(0, selectors.EVENT_READ)
+            ready.register(self._wake, selectors.EVENT_READ)
+            while True:
+                for key, _ in ready.select():
+                    if key.fd == self._wake:
+                        self._reap()
+                        continue
+                    chunk = os.read(0, _CHUNK)
+                    if not chunk:
+                        return
+                    *lines, buffer = (buffer + chunk).split(b"\n")
+                    yield from map(json.loads, lines)
+
+    def _kill(self, name: int) -> None:
+        if pid := self._children.get(name):
+            _kill_group(pid)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)  # it may not lead a group of its own yet
+
+    def _reap(self) -> None:
+        with suppress(BlockingIOError):
+            while os.read(self._wake, _CHUNK):
+                pass
+        for name, pid in tuple(self._children.items()):
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                _kill_group(pid)  # what it left running
+                del self._children[name]
+                os.write(self._answers, json.dumps({"ended": name}).encode() + b"\n")
+
+
+def _attempt(side: Side, job: Mapping[str, Any], folder: Path) -> None:
+    """In the fork: do the work, leave the result, and end without anybody's clean-up."""
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        output = os.open(folder / "output.txt", os.O_WRONLY | os.O_CREAT, 0o600)
+        for old, new in ((nothing, 0), (output, 1), (output, 2)):
+            os.dup2(old, new)
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a real file
+        result = {"result": dict(side.attempt(job, folder))}
+        text = json.dumps(result, allow_nan=False)
+    except BaseException as error:  # noqa: BLE001  # told on the other side
+        traceback.print_exc()
+        text = json.dumps({"failed": described(error)})
+    (folder / "result.new").write_text(text, encoding="utf-8")
+    (folder / "result.new").rename(folder / "result.json")
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _kill_group(leader: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)

@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -199,14 +199,8 @@ class AgentSolver:
     client: ChatClient
     prompts: Prompts
     settings: AgentConfig
-
-    @property
-    def name(self) -> str:
-        return "agent"
-
-    @property
-    def needs_computer(self) -> bool:
-        return True
+    name: ClassVar = "agent"
+    needs_computer: ClassVar = True
 
     def identity(self) -> Mapping[str, object]:
         """Return settings and prompts."""

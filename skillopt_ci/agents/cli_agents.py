@@ -1,10 +1,11 @@
 """Other people's agents: the skill installed where they look, their program run on the computer."""
 
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
+from typing import ClassVar
 
 from skillopt_ci.agents.skill_files import SkillFolder
 from skillopt_ci.agents.streams import READERS, AgentTranscript
@@ -196,22 +197,14 @@ def _agent_command(
         named = [part.replace("{model}", settings.model) for part in command]
         filled = tuple(part.replace("{prompt}", prompt) for part in named)
         return filled, "" if any("{prompt}" in part for part in settings.command) else prompt
-    options = (
-        (facts.model_option, settings.model),
+    arguments = [*(command or (facts.program,)), *facts.arguments]
+    for option, value in (
+        (facts.model_option, settings.model or None),
         (facts.turns_option, limits.steps),
         (facts.cost_option, limits.cost_usd),
-    )
-    arguments = (
-        *(command or (facts.program,)),
-        *facts.arguments,
-        *(
-            word
-            for name, value in options
-            if name and value not in (None, "")
-            for word in (name, str(value))
-        ),
-        *settings.arguments,
-    )
+    ):
+        arguments += [option, str(value)] if option and value is not None else []
+    arguments += settings.arguments
     if facts.prompt_option:
         return (*arguments, facts.prompt_option, prompt), ""
     return (*arguments, *filter(None, [facts.last_argument])), prompt
@@ -240,17 +233,15 @@ def agent_failure(
         )
     if _BUSY.search(said):
         return ModelUnavailable(f"{agent} gave up (exit status {status}): {said}")
-    if worked:
-        return AgentError(f"{agent} ended with exit status {status}: {said}")
-    if _REFUSED.search(said):
+    if not worked and _REFUSED.search(said):
         return ModelRefusal(f"{agent}'s server refused the prompt: {said}")
-    if _BAD_KEY.search(said):
+    if not worked and _BAD_KEY.search(said):
         return ModelSetupError(
             f"rollout.solver: {agent} has no valid key: {said}",
             hint="Set the variable that holds its key; `rollout.solver.env` names those it may see."
             " It needs `rollout.computer.network: open` as well.",
         )
-    if _WRONG_SETTING.search(said):
+    if not worked and _WRONG_SETTING.search(said):
         return ModelSetupError(
             f"rollout.solver: {agent} cannot work as it is set up: {said}",
             hint="Run it in a sandbox, where it is not root, or set `rollout.computer.environ: "
@@ -258,17 +249,15 @@ def agent_failure(
             if "root/sudo" in said
             else "`model`, `command` and `arguments` of `rollout.solver` say how it is run.",
         )
-    if silent:
-        return ModelUnavailable(
-            f"{agent} ended with exit status {status} before its model had answered: {said}"
-        )
-    return AgentError(f"{agent} ended with exit status {status}: {said}")
+    ended = f"{agent} ended with exit status {status}"
+    if not worked and silent:
+        return ModelUnavailable(f"{ended} before its model had answered: {said}")
+    return AgentError(f"{ended}: {said}")
 
 
 def waiting_for_server(stderr: str) -> str:
-    """Return what an agent that tells of it on standard error last said of asking again."""
-    told = _WAITING.findall(stderr)
-    return told[-1] if told else ""
+    """What an agent that tells of it on standard error last said of asking again."""
+    return next(reversed(_WAITING.findall(stderr)), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,14 +273,11 @@ class ExternalSolver:
     folder: SkillFolder
     root: Path
     environ: Mapping[str, str]
+    needs_computer: ClassVar = True
 
     @property
     def name(self) -> str:
         return self.settings.agent
-
-    @property
-    def needs_computer(self) -> bool:
-        return True
 
     def identity(self) -> Mapping[str, object]:
         """Return settings, prompt and the fingerprint of the files beside the skill."""
@@ -316,14 +302,8 @@ class ExternalSolver:
                 f"task {task.id!r}: an external agent needs a computer to work on",
                 hint="Set `rollout.computer`, for instance to `{type: sandbox, network: open}`.",
             )
-        read, where = as_read(skill), ""
-        if read.strip():
-            where = self.folder.path_for(
-                read.strip(),
-                self.settings.skill_as,
-                skills=facts.skills,
-                instructions=facts.instructions,
-            )
+        read, places = as_read(skill), (facts.skills, facts.instructions)
+        where = self.folder.path_for(read.strip(), self.settings.skill_as, *places)
         prompt = f"{self.prompts.with_skill('external', where)}\n\n# Task\n\n{_task_text(task)}\n"
         asked: tuple[Message, ...] = (Message("user", prompt),)
         if where:
@@ -345,10 +325,9 @@ class ExternalSolver:
             yield step
         if result.timed_out:
             limit = Limit.TIME
-        elif result.exit_code == facts.turns_status:
-            limit = Limit.STEPS
         else:
-            limit = transcript.limit or limit
+            own = Limit.STEPS if result.exit_code == facts.turns_status else transcript.limit
+            limit = own or limit
         self._refuse_failure(result, transcript, limit)
         told = "\n".join(step.text for step in transcript.steps if isinstance(step, Told))
         yield Attempt(
@@ -437,7 +416,7 @@ class ExternalSolver:
         return usage
 
 
-def _within(limits: AttemptLimits, steps: Sequence[Step]) -> tuple[Sequence[Step], Limit | None]:
+def _within(limits: AttemptLimits, steps: list[Step]) -> tuple[list[Step], Limit | None]:
     """Return the steps that ``limits`` admit, and the limit that the others exceed, if any do.
 
     They lie behind and are paid for: all that is left is to say so.

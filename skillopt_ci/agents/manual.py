@@ -6,7 +6,7 @@ import os
 import unicodedata
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import ClassVar, TextIO
 
 from pydantic import ValidationError
 
@@ -81,15 +81,9 @@ class HumanSolver:
     settings: HumanConfig
     terminal: StreamTerminal
     turn: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
-
-    @property
-    def name(self) -> str:
-        return "human"
-
-    @property
-    def needs_computer(self) -> bool:
-        """Without one, a person answers."""
-        return False
+    name: ClassVar = "human"
+    #: Without one, a person answers.
+    needs_computer: ClassVar = False
 
     def identity(self) -> Mapping[str, object]:
         """Return the settings: which person it was is not known."""
@@ -156,10 +150,7 @@ class ScriptedSolver:
     """Runs its commands, or those of the task's metadata, and answers. Nothing is paid."""
 
     settings: ScriptedConfig
-
-    @property
-    def name(self) -> str:
-        return "scripted"
+    name: ClassVar = "scripted"
 
     @property
     def needs_computer(self) -> bool:

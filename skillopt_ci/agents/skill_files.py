@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
+from skillopt_ci.computer.archive import Member
 from skillopt_ci.computer.computer import Computer
 from skillopt_ci.errors import SkillError
 from skillopt_ci.skill.document import body, frontmatter
@@ -16,6 +17,7 @@ from skillopt_ci.skill.document import body, frontmatter
 MOST_FILES = 500
 MOST_BYTES = 20_000_000
 
+_ABOUT = "What has been learned about the tasks in this workspace. Read it before any of them."
 _NAME = re.compile(r"^name:[ \t]*[\"']?([^\"'\n#]+)", re.MULTILINE)
 _INSTRUCTIONS: Mapping[str, str] = MappingProxyType(
     {"agents": "AGENTS.md", "claude": "CLAUDE.md", "gemini": "GEMINI.md"}
@@ -23,21 +25,12 @@ _INSTRUCTIONS: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class SkillFile:
-    """A file beside a SKILL.md; ``name`` is relative to its folder."""
-
-    name: str
-    content: bytes
-    executable: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class SkillFolder:
-    """What belongs to the document under training; ``document`` is its own file's name."""
+    """What belongs to the document under training: its file's name, and the files beside it."""
 
     document: str
     folder: str = ""
-    files: tuple[SkillFile, ...] = ()
+    files: tuple[Member, ...] = ()
 
     @property
     def sha256(self) -> str:
@@ -54,18 +47,19 @@ class SkillFolder:
         plain = re.sub(r"[^a-z0-9]+", "-", (named[1] if named else self.folder).lower()).strip("-")
         return plain[:64].strip("-") or "skill"
 
-    def path_for(self, skill: str, skill_as: str, *, skills: str, instructions: str) -> str:
-        """Return the path in the workspace where an agent finds ``skill``.
+    def path_for(self, skill: str, skill_as: str, skills: str, instructions: str) -> str:
+        """The path in the workspace where an agent finds ``skill``; none for an empty one.
 
         The agent looks for skills in the folder ``skills``, and reads the file ``instructions`` in
         any case.
         """
-        kind = skill_as
-        if kind == "auto":
-            kind = "skill" if self.document == "SKILL.md" else instructions
-        if kind == "skill":
-            kind = f"{skills}/{{name}}/SKILL.md"
-        return _INSTRUCTIONS.get(kind, kind).replace("{name}", self.skill_name(skill))
+        if not skill:
+            return ""
+        if skill_as == "auto":
+            skill_as = "skill" if self.document == "SKILL.md" else instructions
+        if skill_as == "skill":
+            skill_as = f"{skills}/{{name}}/SKILL.md"
+        return _INSTRUCTIONS.get(skill_as, skill_as).replace("{name}", self.skill_name(skill))
 
     async def install(self, computer: Computer, path: str, skill: str) -> None:
         """Write ``skill`` to ``path``, and beside a SKILL.md the files that belong to it.
@@ -79,9 +73,8 @@ class SkillFolder:
             await computer.write(path, (head + body(skill)).encode("utf-8"))
             return
         if not frontmatter(skill):
-            about = "What has been learned about the tasks in this workspace."
-            about = f"{about} Read it before any of them."
-            skill = f"---\nname: {self.skill_name(skill)}\ndescription: {about}\n---\n\n{skill}"
+            head = f"name: {self.skill_name(skill)}\ndescription: {_ABOUT}"
+            skill = f"---\n{head}\n---\n\n{skill}"
         await computer.write(path, skill.encode("utf-8"))
         for file in self.files:
             beside = str(place.parent / file.name)
@@ -105,7 +98,7 @@ def read_skill_folder(path: Path) -> SkillFolder:
     return SkillFolder(path.name, path.parent.name, files)
 
 
-def _files_beside(document: Path) -> Iterator[SkillFile]:
+def _files_beside(document: Path) -> Iterator[Member]:
     size = 0
     for number, path in enumerate(_plain_files(document.parent), start=1):
         content = b"" if path == document else path.read_bytes()
@@ -118,7 +111,7 @@ def _files_beside(document: Path) -> Iterator[SkillFile]:
             )
         if path != document:
             name = path.relative_to(document.parent).as_posix()
-            yield SkillFile(name, content, os.access(path, os.X_OK))
+            yield Member(name, content, os.access(path, os.X_OK))
 
 
 def _plain_files(folder: Path) -> Iterator[Path]:

@@ -6,14 +6,13 @@ version costs nothing.
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.types import Limit, ModelSaid, Step, Told, ToolUsed
-
-Event = Mapping[str, object]
 
 #: Larger amounts are mistakes.
 _MOST = 1e15
@@ -22,9 +21,63 @@ _NO_MODEL = "<synthetic>"
 _LIMITS = {"error_max_turns": Limit.STEPS, "error_max_budget_usd": Limit.COST}
 
 
-@dataclass(frozen=True, slots=True)
+class Event(dict[str, object]):
+    """An object of a stream. What is not there, or is something else, counts as empty."""
+
+    def at(self, *path: str) -> "Event":
+        """The object at ``path``."""
+        value: object = self
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        return Event(value) if isinstance(value, dict) else Event()
+
+    def each(self, key: str) -> list["Event"]:
+        """The objects of a list."""
+        value = self.get(key)
+        listed = value if isinstance(value, list) else []
+        return [Event(one) for one in listed if isinstance(one, dict)]
+
+    def text(self, key: str) -> str:
+        """A text; what is no text as JSON."""
+        return _text(self.get(key))
+
+    def words(self, key: str, between: str = "") -> str:
+        """A text, or the texts of the blocks that stand in its place."""
+        blocks = self.each(key)
+        return between.join(one.text("text") for one in blocks) if blocks else self.text(key)
+
+    def money(self, key: str) -> float | None:
+        """An amount."""
+        value = self.get(key)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return None
+        return float(value) if 0 <= value <= _MOST else None
+
+    def number(self, key: str) -> int:
+        """A count."""
+        return int(self.money(key) or 0)
+
+    def usage(self, *prompt: str, completion: str, cached: str, reasoning: str = "") -> Usage:
+        """The usage of one call, by the names that the agent has for its parts."""
+        return Usage(
+            calls=1,
+            prompt_tokens=sum(map(self.number, prompt)),
+            completion_tokens=self.number(completion),
+            cached_tokens=self.number(cached),
+            reasoning_tokens=self.number(reasoning),
+            cost_usd=None,
+        )
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+@dataclass(slots=True)
 class AgentTranscript:
-    """A stream, read to its end.
+    """What a stream tells, gathered from its events in the order in which they come.
 
     ``response`` is None where the agent gave no answer. ``usage`` is what it reports in all, None
     where it reports nothing. ``error`` is its own account of a failure, ``trouble`` what the
@@ -32,12 +85,18 @@ class AgentTranscript:
     stopped at.
     """
 
-    steps: tuple[Step, ...] = ()
+    steps: list[Step] = field(default_factory=list)
     response: str | None = None
     usage: Usage | None = None
     error: str = ""
     limit: Limit | None = None
     trouble: str = ""
+    _text: list[str] = field(default_factory=list)
+    _calls: list[ToolCall] = field(default_factory=list)
+    _turn_usage: Usage = field(default_factory=Usage)
+    _turn: str = ""
+    _known: set[str] = field(default_factory=set)
+    _open: dict[str, ToolCall] = field(default_factory=dict)
 
     @property
     def turns(self) -> int:
@@ -53,28 +112,6 @@ class AgentTranscript:
             elif isinstance(step, ToolUsed):
                 yield Message("tool", step.output, tool_call_id=step.call.id)
 
-
-#: Reads what a program wrote to its standard output; never fails on it.
-Reader = Callable[[str], AgentTranscript]
-
-
-@dataclass(slots=True)
-class TranscriptBuilder:
-    """Gathers a transcript from events in the order in which they come."""
-
-    response: str | None = None
-    usage: Usage | None = None
-    error: str = ""
-    limit: Limit | None = None
-    trouble: str = ""
-    _steps: list[Step] = field(default_factory=list)
-    _text: list[str] = field(default_factory=list)
-    _calls: list[ToolCall] = field(default_factory=list)
-    _turn_usage: Usage = field(default_factory=Usage)
-    _turn: str = ""
-    _known: set[str] = field(default_factory=set)
-    _open: dict[str, ToolCall] = field(default_factory=dict)
-
     def turn(self, key: str, usage: Usage | None = None) -> None:
         """Begin the model's answer called ``key``, unless it is under way; usage counts once."""
         if key and key == self._turn:
@@ -85,33 +122,28 @@ class TranscriptBuilder:
             self._turn_usage = usage
             self._known.add(key)
 
-    def say(self, text: object) -> None:
+    def say(self, text: str) -> None:
         """Add ``text`` to the answer."""
-        self._text.append(_text(text))
+        self._text.append(text)
 
-    def call(self, call_id: object, name: object, arguments: object) -> None:
+    def call(self, call_id: str, name: str, arguments: object) -> None:
         """Add a use of a tool to the answer."""
-        if isinstance(arguments, Mapping):
-            arguments = dict(arguments)
         written = arguments if isinstance(arguments, str) else json.dumps(arguments, sort_keys=True)
-        call = ToolCall(_text(call_id) or f"call_{len(self._open)}", _text(name), written)
+        call = ToolCall(call_id or f"call_{len(self._open)}", name, written)
         self._calls.append(call)
         self._open[call.id] = call
 
-    def result(self, call_id: object, output: str, exit_code: object = None) -> None:
+    def result(self, call_id: str, output: str, exit_code: object = None) -> None:
         """Note what a tool gave back; one that nobody called is told of as such."""
         self._end_turn()
-        call = self._open.pop(_text(call_id), None)
-        if call is None:
-            self._steps.append(Told("tool_result", output))
-        else:
-            code = exit_code if isinstance(exit_code, int) else None
-            self._steps.append(ToolUsed(call, output, code))
+        call = self._open.pop(call_id, None)
+        code = exit_code if isinstance(exit_code, int) else None
+        self.steps.append(ToolUsed(call, output, code) if call else Told("tool_result", output))
 
     def tell(self, kind: str, text: str) -> None:
         """Note something that is neither an answer nor a tool."""
         self._end_turn()
-        self._steps.append(Told(kind, text))
+        self.steps.append(Told(kind, text))
 
     def troubled(self, text: str) -> None:
         """Note that the model's server failed, and that the agent asks it again."""
@@ -127,331 +159,240 @@ class TranscriptBuilder:
         """Whether the model's last answer so far has words in it."""
         return bool("".join(self._text).strip())
 
-    def finished(self) -> AgentTranscript:
-        """Return what was gathered; without an answer of its own, the last words are the answer."""
+    def end(self) -> None:
+        """End the stream; without an answer of its own, the last words are the answer."""
         self._end_turn()
-        self._steps += [ToolUsed(call, "[no result was told]") for call in self._open.values()]
-        said = [step.message.content for step in self._steps if isinstance(step, ModelSaid)]
-        response = self.response
-        if response is None and said and said[-1].strip():
-            response = said[-1]
-        return AgentTranscript(
-            tuple(self._steps), response, self.usage, self.error, self.limit, self.trouble
-        )
+        self.steps += [ToolUsed(call, "[no result was told]") for call in self._open.values()]
+        said = [step.message.content for step in self.steps if isinstance(step, ModelSaid)]
+        if self.response is None and said and said[-1].strip():
+            self.response = said[-1]
 
     def _end_turn(self) -> None:
         if self._text or self._calls:
             message = Message("assistant", "".join(self._text), tool_calls=tuple(self._calls))
-            self._steps.append(ModelSaid(message, self._turn_usage))
+            self.steps.append(ModelSaid(message, self._turn_usage))
             self.trouble = ""
         self._text, self._calls, self._turn_usage, self._turn = [], [], Usage(), ""
 
 
-def _events(output: str) -> Iterator[Event]:
-    """Yield the JSON objects of ``output``, one a line; whatever else stands there is skipped."""
+def _claude_code(told: AgentTranscript, event: Event) -> None:
+    """`--output-format stream-json --verbose`: messages, tool results, and the result."""
+    if event.get("parent_tool_use_id"):
+        return  # a helper that the agent started: its work is the result of that tool
+    message = event.at("message")
+    match event.get("type"):
+        case "system" if event.get("subtype") == "api_retry":
+            error = f"{event.number('error_status') or ''} {event.text('error')}"
+            told.troubled(f"API error {error.strip()}")
+        case "assistant" if message.get("model") == _NO_MODEL:
+            pass  # the program's own words about an error, which the result repeats
+        case "assistant":
+            # Several blocks come as several events with the same id and the same usage.
+            told.turn(message.text("id"), _claude_code_usage(message))
+            for block in message.each("content"):
+                if block.get("type") == "text":
+                    told.say(block.text("text"))
+                elif block.get("type") == "tool_use":
+                    told.call(block.text("id"), block.text("name"), block.get("input"))
+        case "user":
+            for block in message.each("content"):
+                if block.get("type") == "tool_result":
+                    told.result(block.text("tool_use_id"), block.words("content", "\n"))
+        case "result":
+            _claude_code_result(told, event)
+
+
+def _claude_code_result(told: AgentTranscript, event: Event) -> None:
+    subtype, said = event.text("subtype"), event.text("result")
+    told.limit = _LIMITS.get(subtype)
+    turns, cost = event.number("num_turns"), event.money("total_cost_usd")
+    told.usage = replace(_claude_code_usage(event), calls=turns, cost_usd=cost)
+    failed = event.get("is_error") is True or subtype.startswith("error")
+    if failed and told.limit is None:
+        reasons = event.get("errors")
+        listed = "; ".join(map(_text, reasons)) if isinstance(reasons, list) else ""
+        status = event.number("api_error_status")
+        told.error = said or listed or subtype
+        told.error += f" (HTTP status {status})" if status else ""
+    elif said:
+        told.response = said
+
+
+def _claude_code_usage(event: Event) -> Usage:
+    cached = "cache_read_input_tokens"
+    prompt = ("input_tokens", "cache_creation_input_tokens", cached)
+    return event.at("usage").usage(*prompt, completion="output_tokens", cached=cached)
+
+
+def _codex(told: AgentTranscript, event: Event) -> None:
+    """`codex exec --json`: completed items, the turns' usage, and errors."""
+    match event.get("type"):
+        case "item.completed":
+            _codex_item(told, event.at("item"))
+        case "turn.completed":
+            usage = event.at("usage").usage(
+                "input_tokens",
+                completion="output_tokens",
+                cached="cached_input_tokens",
+                reasoning="reasoning_output_tokens",
+            )
+            told.spend(usage)
+        case "turn.failed":
+            told.error = event.at("error").text("message") or "the turn failed"
+        case "error":
+            # Written each time a connection is taken up again; a failed turn has its own event.
+            told.troubled(event.text("message"))
+
+
+def _codex_item(told: AgentTranscript, item: Event) -> None:
+    key = item.text("id")
+    match item.get("type"):
+        case "agent_message":
+            told.turn(key)
+            told.say(item.text("text"))
+        case "command_execution":
+            told.call(key, "shell", {"command": item.text("command")})
+            told.result(key, item.text("aggregated_output"), item.get("exit_code"))
+        case "file_change":
+            told.call(key, "file_change", {"changes": item.each("changes")})
+            told.result(key, item.text("status"))
+        case "mcp_tool_call":
+            name = f"{item.text('server')}.{item.text('tool')}"
+            told.call(key, name, item.get("arguments") or {})
+            failure = item.at("error").text("message")
+            told.result(key, failure or item.at("result").text("content"))
+        case kind:
+            told.tell(_text(kind), _text(item.get("text") or item.get("message") or ""))
+
+
+def _copilot(told: AgentTranscript, event: Event) -> None:
+    """`--output-format json`, in either form that GitHub's Copilot CLI writes.
+
+    These are session events (`assistant.message`, …) and flat ones (`message`, `tool_use`, …).
+    """
+    data = event.at("data")
+    match event.get("type"):
+        case "assistant.message":
+            told.turn(data.text("messageId"))
+            told.say(data.text("content"))
+            for asked in data.each("toolRequests"):
+                arguments = asked.get("arguments") or {}
+                told.call(asked.text("toolCallId"), asked.text("name"), arguments)
+            if tokens := data.number("outputTokens"):
+                # These events tell nothing of the prompts: the count is a lower bound.
+                told.spend(Usage(calls=1, completion_tokens=tokens, cost_usd=None, estimated=True))
+        case "tool.execution_complete":
+            result = data.at("result")
+            ended = [data.at("shellExecution"), *result.each("contents")]
+            codes = (one.get("exitCode") for one in ended)
+            code = next((code for code in codes if isinstance(code, int)), None)
+            output = result.text("content") or data.at("error").text("message")
+            told.result(data.text("toolCallId"), output, code)
+        case "model.call_failure":
+            failure = f"HTTP {data.number('statusCode')} {data.text('errorMessage')}"
+            told.troubled(failure.strip())
+        case "session.error":
+            told.error = data.text("message") or "the session failed"
+        case "message" if event.get("role") in ("assistant", None):
+            told.say(event.words("content"))
+        case "tool_use":
+            told.call(event.text("id"), event.text("name"), event.get("input") or {})
+        case "tool_result":
+            output = event.words("content" if event.get("content") else "output")
+            told.result(_text(event.get("tool_use_id") or event.get("id")), output)
+        case "usage":
+            counts = event.at("usage") or event
+            cached = "cache_read_input_tokens"
+            told.spend(counts.usage("input_tokens", completion="output_tokens", cached=cached))
+
+
+def _cursor(told: AgentTranscript, event: Event) -> None:
+    """`--output-format stream-json`: messages, tool calls begun and ended, and the result."""
+    match event.get("type"):
+        case "assistant":
+            for block in event.at("message").each("content"):
+                told.say(block.text("text"))
+        case "tool_call":
+            _cursor_tool_call(told, event)
+        case "result":
+            said = event.text("result")
+            if event.get("is_error") is True:
+                told.error = said or "it failed"
+            elif said and not told.spoke:
+                # It joins all that was said; the last message alone is the answer, if any.
+                told.response = said
+            if counts := event.at("usage"):
+                cached = "cacheReadTokens"
+                prompt = ("inputTokens", "cacheWriteTokens", cached)
+                told.usage = counts.usage(*prompt, completion="outputTokens", cached=cached)
+
+
+def _cursor_tool_call(told: AgentTranscript, event: Event) -> None:
+    key, called = event.text("call_id"), event.at("tool_call")
+    # The one key besides particulars says which tool it is: readToolCall, shellToolCall, …
+    name = next((name for name, value in called.items() if isinstance(value, dict)), "tool")
+    about = called.at(name)
+    if event.get("subtype") == "started":
+        named = about.text("name") or name.removesuffix("ToolCall")
+        told.call(key, named, about.get("args") or about.get("arguments") or {})
+    elif event.get("subtype") == "completed":
+        success = about.at("result", "success")
+        output = success.get("content") or about.get("result")
+        told.result(key, _text(output), success.get("exitCode"))
+
+
+def _gemini(told: AgentTranscript, event: Event) -> None:
+    """`--output-format stream-json`: messages (whole or in pieces), tools, and the result."""
+    failure = event.at("error").text("message")
+    match event.get("type"):
+        case "message" if event.get("role") == "assistant":
+            told.say(event.text("content"))
+        case "tool_use":
+            arguments = event.get("parameters") or {}
+            told.call(event.text("tool_id"), event.text("tool_name"), arguments)
+        case "tool_result":
+            told.result(event.text("tool_id"), event.text("output") or failure)
+        case "error":
+            told.tell("error", event.text("message"))
+        case "result":
+            if stats := event.at("stats"):
+                names = {"completion": "output_tokens", "cached": "cached"}
+                told.usage = stats.usage("input_tokens", **names)
+            if event.get("status") == "error":
+                told.error = failure or "it failed"
+
+
+def _read(take: Callable[[AgentTranscript, Event], None], output: str) -> AgentTranscript:
+    """Read the JSON objects of ``output``, one a line; whatever else stands there is skipped."""
+    told = AgentTranscript()
     for line in output.split("\n"):
         try:
             value = json.loads(line)
         except (ValueError, RecursionError):
             continue
         if isinstance(value, dict):
-            yield value
-
-
-def _text(value: object) -> str:
-    """Return a text from an event; what is no text as JSON, nothing for what is missing."""
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _part(event: Event, *path: str) -> Event:
-    """Return the object at ``path`` in ``event``, an empty one if there is none."""
-    value: object = event
-    for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value if isinstance(value, Mapping) else {}
-
-
-def _parts(value: object) -> list[Event]:
-    """Return the objects of a list, none if it is no list."""
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
-
-
-def _words(content: object, between: str = "") -> str:
-    """Return a text, or the texts of the blocks that stand in its place."""
-    blocks = _parts(content)
-    return between.join(_text(block.get("text")) for block in blocks) if blocks else _text(content)
-
-
-def _money(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if 0 <= value <= _MOST else None
-
-
-def _number(value: object) -> int:
-    """Return a count from an event, 0 for what is none."""
-    return int(_money(value) or 0)
-
-
-def _usage(
-    told: Event, *, prompt: tuple[str, ...], completion: str, cached: str, reasoning: str = ""
-) -> Usage:
-    """Read the usage of one call by the names that the agent has for its parts."""
-    return Usage(
-        calls=1,
-        prompt_tokens=sum(_number(told.get(name)) for name in prompt),
-        completion_tokens=_number(told.get(completion)),
-        cached_tokens=_number(told.get(cached)),
-        reasoning_tokens=_number(told.get(reasoning)),
-        cost_usd=None,
-    )
-
-
-def _read_claude_code(output: str) -> AgentTranscript:
-    """Read `--output-format stream-json --verbose`: messages, tool results, and the result."""
-    builder = TranscriptBuilder()
-    for event in _events(output):
-        if event.get("parent_tool_use_id"):
-            continue  # a helper that the agent started: its work is the result of that tool
-        message = _part(event, "message")
-        match event.get("type"):
-            case "system" if event.get("subtype") == "api_retry":
-                told = f"{_number(event.get('error_status')) or ''} {_text(event.get('error'))}"
-                builder.troubled(f"API error {told.strip()}")
-            case "assistant" if message.get("model") == _NO_MODEL:
-                pass  # the program's own words about an error, which the result repeats
-            case "assistant":
-                # Several blocks come as several events with the same id and the same usage.
-                builder.turn(_text(message.get("id")), _claude_code_usage(message))
-                for block in _parts(message.get("content")):
-                    if block.get("type") == "text":
-                        builder.say(block.get("text"))
-                    elif block.get("type") == "tool_use":
-                        builder.call(block.get("id"), block.get("name"), block.get("input"))
-            case "user":
-                for block in _parts(message.get("content")):
-                    if block.get("type") == "tool_result":
-                        shown = _words(block.get("content"), "\n")
-                        builder.result(block.get("tool_use_id"), shown)
-            case "result":
-                _claude_code_result(builder, event)
-    return builder.finished()
-
-
-def _claude_code_result(builder: TranscriptBuilder, event: Event) -> None:
-    subtype, said = _text(event.get("subtype")), _text(event.get("result"))
-    builder.limit = _LIMITS.get(subtype)
-    told = _claude_code_usage(event)
-    builder.usage = Usage(
-        calls=_number(event.get("num_turns")),
-        prompt_tokens=told.prompt_tokens,
-        completion_tokens=told.completion_tokens,
-        cached_tokens=told.cached_tokens,
-        cost_usd=_money(event.get("total_cost_usd")),
-    )
-    failed = event.get("is_error") is True or subtype.startswith("error")
-    if failed and builder.limit is None:
-        reasons = event.get("errors")
-        listed = "; ".join(map(_text, reasons)) if isinstance(reasons, list) else ""
-        status = _number(event.get("api_error_status"))
-        builder.error = said or listed or subtype
-        builder.error += f" (HTTP status {status})" if status else ""
-    elif said:
-        builder.response = said
-
-
-def _claude_code_usage(event: Event) -> Usage:
-    cached = "cache_read_input_tokens"
-    return _usage(
-        _part(event, "usage"),
-        prompt=("input_tokens", "cache_creation_input_tokens", cached),
-        completion="output_tokens",
-        cached=cached,
-    )
-
-
-def _read_codex(output: str) -> AgentTranscript:
-    """Read `codex exec --json`: completed items, the turns' usage, and errors."""
-    builder = TranscriptBuilder()
-    for event in _events(output):
-        match event.get("type"):
-            case "item.completed":
-                _codex_item(builder, _part(event, "item"))
-            case "turn.completed":
-                usage = _usage(
-                    _part(event, "usage"),
-                    prompt=("input_tokens",),
-                    completion="output_tokens",
-                    cached="cached_input_tokens",
-                    reasoning="reasoning_output_tokens",
-                )
-                builder.spend(usage)
-            case "turn.failed":
-                builder.error = _text(_part(event, "error").get("message")) or "the turn failed"
-            case "error":
-                # Written each time a connection is taken up again; a failed turn has its own event.
-                builder.troubled(_text(event.get("message")))
-    return builder.finished()
-
-
-def _codex_item(builder: TranscriptBuilder, item: Event) -> None:
-    key = item.get("id")
-    match item.get("type"):
-        case "agent_message":
-            builder.turn(_text(key))
-            builder.say(item.get("text"))
-        case "command_execution":
-            builder.call(key, "shell", {"command": _text(item.get("command"))})
-            builder.result(key, _text(item.get("aggregated_output")), item.get("exit_code"))
-        case "file_change":
-            builder.call(key, "file_change", {"changes": _parts(item.get("changes"))})
-            builder.result(key, _text(item.get("status")))
-        case "mcp_tool_call":
-            name = f"{_text(item.get('server'))}.{_text(item.get('tool'))}"
-            builder.call(key, name, item.get("arguments") or {})
-            failure = _text(_part(item, "error").get("message"))
-            builder.result(key, failure or _text(_part(item, "result").get("content")))
-        case kind:
-            builder.tell(_text(kind), _text(item.get("text") or item.get("message") or ""))
-
-
-def _read_copilot(output: str) -> AgentTranscript:
-    """Read `--output-format json`, in either form that GitHub's Copilot CLI writes.
-
-    These are session events (`assistant.message`, …) and flat ones (`message`, `tool_use`, …).
-    """
-    builder = TranscriptBuilder()
-    for event in _events(output):
-        data = _part(event, "data")
-        match event.get("type"):
-            case "assistant.message":
-                builder.turn(_text(data.get("messageId")))
-                builder.say(data.get("content"))
-                for asked in _parts(data.get("toolRequests")):
-                    arguments = asked.get("arguments") or {}
-                    builder.call(asked.get("toolCallId"), asked.get("name"), arguments)
-                if tokens := _number(data.get("outputTokens")):
-                    # These events tell nothing of the prompts: the count is a lower bound.
-                    builder.spend(
-                        Usage(calls=1, completion_tokens=tokens, cost_usd=None, estimated=True)
-                    )
-            case "tool.execution_complete":
-                result = _part(data, "result")
-                ended = [_part(data, "shellExecution"), *_parts(result.get("contents"))]
-                codes = (each.get("exitCode") for each in ended)
-                code = next((code for code in codes if isinstance(code, int)), None)
-                failure = _text(_part(data, "error").get("message"))
-                shown = _text(result.get("content")) or failure
-                builder.result(data.get("toolCallId"), shown, code)
-            case "model.call_failure":
-                told = f"HTTP {_number(data.get('statusCode'))} {_text(data.get('errorMessage'))}"
-                builder.troubled(told.strip())
-            case "session.error":
-                builder.error = _text(data.get("message")) or "the session failed"
-            case "message" if event.get("role") in ("assistant", None):
-                builder.say(_words(event.get("content")))
-            case "tool_use":
-                builder.call(event.get("id"), event.get("name"), event.get("input") or {})
-            case "tool_result":
-                shown = _words(event.get("content") or event.get("output"))
-                builder.result(event.get("tool_use_id") or event.get("id"), shown)
-            case "usage":
-                usage = _usage(
-                    _part(event, "usage") or event,
-                    prompt=("input_tokens",),
-                    completion="output_tokens",
-                    cached="cache_read_input_tokens",
-                )
-                builder.spend(usage)
-    return builder.finished()
-
-
-def _read_cursor(output: str) -> AgentTranscript:
-    """Read `--output-format stream-json`: messages, tool calls begun and ended, and the result."""
-    builder = TranscriptBuilder()
-    for event in _events(output):
-        match event.get("type"):
-            case "assistant":
-                for block in _parts(_part(event, "message").get("content")):
-                    builder.say(block.get("text"))
-            case "tool_call":
-                _cursor_tool_call(builder, event)
-            case "result":
-                said = _text(event.get("result"))
-                if event.get("is_error") is True:
-                    builder.error = said or "it failed"
-                elif said and not builder.spoke:
-                    # It joins all that was said; the last message alone is the answer, if any.
-                    builder.response = said
-                if usage := _part(event, "usage"):
-                    builder.usage = _usage(
-                        usage,
-                        prompt=("inputTokens", "cacheReadTokens", "cacheWriteTokens"),
-                        completion="outputTokens",
-                        cached="cacheReadTokens",
-                    )
-    return builder.finished()
-
-
-def _cursor_tool_call(builder: TranscriptBuilder, event: Event) -> None:
-    key, called = event.get("call_id"), _part(event, "tool_call")
-    # The one key besides particulars says which tool it is: readToolCall, shellToolCall, …
-    name = next((name for name, value in called.items() if isinstance(value, Mapping)), "tool")
-    about = _part(called, name)
-    if event.get("subtype") == "started":
-        named = _text(about.get("name")) or name.removesuffix("ToolCall")
-        builder.call(key, named, about.get("args") or about.get("arguments") or {})
-    elif event.get("subtype") == "completed":
-        success = _part(about, "result", "success")
-        shown = success.get("content") or about.get("result")
-        builder.result(key, _text(shown), success.get("exitCode"))
-
-
-def _read_gemini(output: str) -> AgentTranscript:
-    """Read `--output-format stream-json`: messages (whole or in pieces), tools, and the result."""
-    builder = TranscriptBuilder()
-    for event in _events(output):
-        failure = _text(_part(event, "error").get("message"))
-        match event.get("type"):
-            case "message" if event.get("role") == "assistant":
-                builder.say(event.get("content"))
-            case "tool_use":
-                arguments = event.get("parameters") or {}
-                builder.call(event.get("tool_id"), event.get("tool_name"), arguments)
-            case "tool_result":
-                builder.result(event.get("tool_id"), _text(event.get("output")) or failure)
-            case "error":
-                builder.tell("error", _text(event.get("message")))
-            case "result":
-                if stats := _part(event, "stats"):
-                    builder.usage = _usage(
-                        stats,
-                        prompt=("input_tokens",),
-                        completion="output_tokens",
-                        cached="cached",
-                    )
-                if event.get("status") == "error":
-                    builder.error = failure or "it failed"
-    return builder.finished()
+            take(told, Event(value))
+    told.end()
+    return told
 
 
 def _read_text(output: str) -> AgentTranscript:
     """Take all that a program printed for its answer."""
-    builder = TranscriptBuilder()
+    told = AgentTranscript()
     if output.strip():
-        builder.say(output.strip())
-    return builder.finished()
+        told.say(output.strip())
+    told.end()
+    return told
 
 
-READERS: Mapping[str, Reader] = MappingProxyType(
+#: Reads what a program wrote to its standard output; never fails on it.
+READERS: Mapping[str, Callable[[str], AgentTranscript]] = MappingProxyType(
     {
-        "claude-code": _read_claude_code,
-        "codex": _read_codex,
-        "copilot": _read_copilot,
-        "cursor": _read_cursor,
-        "gemini": _read_gemini,
+        "claude-code": partial(_read, _claude_code),
+        "codex": partial(_read, _codex),
+        "copilot": partial(_read, _copilot),
+        "cursor": partial(_read, _cursor),
+        "gemini": partial(_read, _gemini),
         "text": _read_text,
     }
 )

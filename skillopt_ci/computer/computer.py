@@ -13,11 +13,12 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Protocol
 
 from skillopt_ci.computer.archive import Member, pack, selected, unpack, with_parents
 from skillopt_ci.computer.process import Capture, Execution
-from skillopt_ci.errors import ComputerFailure, FileRefused
+from skillopt_ci.errors import ComputerFailure, ComputerUnavailable, FileRefused
 
 #: The agent's folder inside, writable. All relative paths start here.
 WORKDIR = "/workspace"
@@ -257,6 +258,59 @@ class Computers(Protocol):
         :class:`ComputerUnavailable` where a limit that is asked for cannot be applied.
         """
         ...
+
+
+_PROBE = ComputerSpec(memory_mb=256, processes=32, disk_mb=32)
+#: The loopback of the computer itself, and tunnels that lead nowhere, which the kernel makes in
+#: every new network namespace.
+_HARMLESS = frozenset(
+    [
+        "lo",
+        "sit0",
+        "tunl0",
+        "ip6tnl0",
+        "gre0",
+        "gretap0",
+        "erspan0",
+        "ip_vti0",
+        "ip6_vti0",
+        "ip6gre0",
+    ]
+)
+
+
+async def probe(computers: Computers) -> None:
+    """Open a computer without network and look out, before anything relies on it.
+
+    Raises ComputerUnavailable for a hole, ComputerFailure if no computer can be opened.
+    """
+    with NamedTemporaryFile(prefix="skillopt-ci-probe-") as outside:
+        outside.write(b"probe")
+        outside.flush()
+        Path(outside.name).chmod(0o644)
+        async with computers.open(_PROBE) as computer:
+            if complaint := await _complaint(computer, outside.name):
+                raise ComputerUnavailable(
+                    f"The computer does not do what it promises: {complaint}.",
+                    hint="Choose another `rollout.computer.type` on this machine.",
+                )
+
+
+async def _complaint(computer: Computer, outside: str) -> str:
+    await computer.write("probe", b"probe")
+    done = await computer.run(["cat", "probe"], timeout=30)
+    if done.stdout.encode() != b"probe":
+        return f"a file could not be used {done.stderr}"
+    done = await computer.run(["cat", outside], timeout=30)
+    if not done.exit_code:
+        return f"{outside} can be read from inside"
+    # the table of network devices needs no program of the image but `cat`
+    done = await computer.run(["cat", "/proc/net/dev"], timeout=30)
+    devices = [line.split(":")[0].strip() for line in done.stdout.splitlines()[2:]]
+    if "lo" not in devices and done.exit_code:
+        return "its network devices cannot be seen"
+    others = ", ".join(name for name in devices if name not in _HARMLESS)
+    return f"the network device {others} is inside" if others else ""
 
 
 def _unspeakable(words: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ import struct
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,8 +24,8 @@ from skillopt_ci.computer.computer import (
     Computer,
     ComputerSpec,
     Network,
+    probe,
 )
-from skillopt_ci.computer.probe import probe
 from skillopt_ci.computer.process import Capture, Execution, parse_identity, this_process
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable
 
@@ -194,7 +194,6 @@ class Containers:
     caveat: str = ""
 
     def check(self) -> None:
-        """See :class:`skillopt_ci.computer.computer.Computers`."""
         engine = connect(self.environ)
         try:
             engine.sweep()
@@ -205,12 +204,8 @@ class Containers:
         finally:
             engine.close()
 
-    def open(self, spec: ComputerSpec) -> AbstractAsyncContextManager[Computer]:
-        """See :class:`skillopt_ci.computer.computer.Computers`."""
-        return self._opened(spec)
-
     @asynccontextmanager
-    async def _opened(self, spec: ComputerSpec) -> AsyncIterator[Computer]:
+    async def open(self, spec: ComputerSpec) -> AsyncIterator[Computer]:
         image = spec.image or self.image
         if not image:
             raise ComputerUnavailable(
@@ -324,7 +319,6 @@ class ContainerShell:
     _memory_ran_out: int = 0
 
     async def __call__(self, command: Command) -> Execution:
-        """Run a command; see :data:`skillopt_ci.computer.computer.Shell`."""
         async with self._turn:
             done = await self._run(command)
             return done if done.exit_code == 0 else replace(done, limit=await self._limit_reached())

@@ -5,14 +5,14 @@ import posixpath
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt_ci.computer.computer import HOME, START, WORKDIR, Command, Computer, ComputerSpec
 from skillopt_ci.computer.process import Execution, execute, kill_marked
 from skillopt_ci.confinement import Cell, current
-from skillopt_ci.errors import ComputerFailure, ComputerUnavailable
+from skillopt_ci.errors import ComputerUnavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,8 @@ class Unconfined:
         if shutil.which("sh", path=self.search_path) is None:
             raise ComputerUnavailable("No program `sh` is found in PATH.")
 
-    def open(self, spec: ComputerSpec) -> AbstractAsyncContextManager[Computer]:
-        """Make a folder; at the end remove it, and kill what still runs with it as its home."""
-        return self._opened(spec)
-
     @asynccontextmanager
-    async def _opened(self, spec: ComputerSpec) -> AsyncIterator[Computer]:
+    async def open(self, spec: ComputerSpec) -> AsyncIterator[Computer]:
         with tempfile.TemporaryDirectory(prefix="skillopt-ci-", ignore_cleanup_errors=True) as name:
             folders = {WORKDIR: f"{name}/workspace", HOME: f"{name}/home"}
             for folder in folders.values():
@@ -73,14 +69,11 @@ class _FolderShell:
             self.cell.folder,
             needs=(command.arguments[0], *self.readable),
         )
-        try:
-            return await execute(
-                arguments,
-                stdin=command.stdin,
-                environ=environ,
-                cwd=self.cell.folder,
-                timeout=command.timeout,
-                output_bytes=command.output_bytes,
-            )
-        except (OSError, ValueError) as error:
-            raise ComputerFailure(f"A command could not be started: {error}.") from error
+        return await execute(
+            arguments,
+            stdin=command.stdin,
+            environ=environ,
+            cwd=self.cell.folder,
+            timeout=command.timeout,
+            output_bytes=command.output_bytes,
+        )

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from skillopt_ci.aio import shielded
+from skillopt_ci.errors import ComputerFailure
 
 _PROC = Path("/proc")
 #: Seconds to wait for output whose pipe a process that escaped the kill may still hold open.
@@ -91,11 +92,10 @@ async def execute(
 ) -> Execution:
     """Run ``arguments`` to their end or for ``timeout`` seconds; then kill all they started.
 
-    Raises OSError or ValueError if the program cannot be started.
+    Raises ComputerFailure if the program cannot be started.
     """
-    begin = clock()
+    begin, timed_out = clock(), False
     stdout, stderr = Capture(output_bytes), Capture(output_bytes)
-    timed_out = False
     with sealed_file(stdin) as source:
         async with _captured(stdout) as stdout_fd, _captured(stderr) as stderr_fd:
             try:
@@ -111,6 +111,8 @@ async def execute(
                         start_new_session=True,
                     )
                 )
+            except (OSError, ValueError) as error:
+                raise ComputerFailure(f"A command could not be started: {error}.") from error
             finally:
                 os.close(stdout_fd)
                 os.close(stderr_fd)
@@ -123,8 +125,7 @@ async def execute(
                 await _end(process)
     status = process.returncode or 0
     exit_code = 128 - status if status < 0 else status
-    seconds = round(clock() - begin, 3)
-    return Execution(exit_code, stdout, stderr, timed_out, seconds=seconds)
+    return Execution(exit_code, stdout, stderr, timed_out, seconds=round(clock() - begin, 3))
 
 
 async def started(starting: Coroutine[Any, Any, Process]) -> Process:

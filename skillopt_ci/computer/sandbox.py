@@ -13,8 +13,8 @@ import random
 import re
 import secrets
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,8 +27,8 @@ from skillopt_ci.computer.computer import (
     Computer,
     ComputerSpec,
     Network,
+    probe,
 )
-from skillopt_ci.computer.probe import probe
 from skillopt_ci.computer.process import Execution, execute, pipe_reader, sealed_file, started
 from skillopt_ci.computer.sandbox_limits import (
     ControlGroup,
@@ -38,6 +38,7 @@ from skillopt_ci.computer.sandbox_limits import (
     sweep,
     usable_hierarchies,
 )
+from skillopt_ci.confinement import FIRST_USER, USERS, system_folders
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable
 
 #: Programs and the Debian packages that have them.
@@ -58,9 +59,6 @@ _ADVICE = (
     " Otherwise set `rollout.computer.type` to docker, or to unconfined if you trust what is run."
 )
 
-#: Users that no distribution gives to anybody: above systemd's containers, below 2³¹. Root never
-#: goes inside: it becomes one of them, that owns nothing, a different one each time.
-_FIRST_USER, _USERS = 1_900_000_000, 200_000_000
 _SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 #: Programs of the host. On most systems all but the first are links into the first.
@@ -143,7 +141,6 @@ class Sandboxes:
 
     @property
     def caveat(self) -> str:
-        """See :class:`skillopt_ci.computer.computer.Computers`."""
         if self.hierarchies() is not None:
             return ""
         return (
@@ -152,7 +149,6 @@ class Sandboxes:
         )
 
     def check(self) -> None:
-        """See :class:`skillopt_ci.computer.computer.Computers`."""
         find_programs(self.search_path)
         seccomp_filter(platform.machine(), counted=True)
         hierarchies = self.hierarchies()
@@ -168,19 +164,16 @@ class Sandboxes:
         except ComputerFailure as error:
             raise ComputerUnavailable(error.message, hint=_ADVICE) from error
 
-    def open(self, spec: ComputerSpec) -> AbstractAsyncContextManager[Computer]:
-        """See :class:`skillopt_ci.computer.computer.Computers`."""
-        return self._opened(spec)
-
     @asynccontextmanager
-    async def _opened(self, spec: ComputerSpec) -> AsyncIterator[Computer]:
+    async def open(self, spec: ComputerSpec) -> AsyncIterator[Computer]:
         missing = [str(path) for path in spec.readable if not path.exists()]
         if missing:
             raise ComputerUnavailable(
                 f"`rollout.computer.readable` names {', '.join(missing)}, which does not exist."
             )
         programs = find_programs(self.search_path)
-        user = _FIRST_USER + secrets.randbelow(_USERS) if os.geteuid() == 0 else None
+        # Root never goes inside: it becomes a user that owns nothing, a different one each time.
+        user = FIRST_USER + secrets.randbelow(USERS) if os.geteuid() == 0 else None
         hierarchies = self.hierarchies()
         with ExitStack() as limits:
             group = hierarchies and limits.enter_context(control_group(hierarchies, spec))
@@ -264,7 +257,6 @@ class SandboxShell:
     group: ControlGroup | None
 
     async def __call__(self, command: Command) -> Execution:
-        """Run a command; see :data:`skillopt_ci.computer.computer.Shell`."""
         before = self._counts()
         status, done = await self._execute(command)
         limit = ""
@@ -291,35 +283,31 @@ class SandboxShell:
     async def _execute(self, command: Command) -> tuple[int | None, Execution]:
         """Return the command's status, None if it has none, and how bubblewrap ended."""
         calls = seccomp_filter(platform.machine(), counted=self.group is not None)
-        with sealed_file(calls) as filter_fd, _pipe() as sync, _pipe() as status:
-            words = bubblewrap_options(
-                self.spec,
-                {**_BASIC, **self.spec.environ, **command.environ},
-                filter_fd=filter_fd,
-                sync_fd=sync.sink,
-                status_fd=status.sink,
-            )
-            # As a file, so that no variable is seen in a list of processes.
-            with sealed_file(b"".join(os.fsencode(word) + b"\0" for word in words)) as options_fd:
-                try:
-                    done = await execute(
-                        self._arguments(options_fd, command),
-                        stdin=command.stdin,
-                        environ={"PATH": _SYSTEM_PATH},
-                        cwd=Path("/"),
-                        timeout=command.timeout,
-                        output_bytes=command.output_bytes,
-                        pass_fds=(filter_fd, sync.sink, status.sink, options_fd),
-                    )
-                except (OSError, ValueError) as error:
-                    raise ComputerFailure(f"The sandbox cannot be entered: {error}.") from error
-                finally:
-                    # The end of all that the command started, however it came about.
-                    await shielded(sync.drained())
+        environ = {**_BASIC, **self.spec.environ, **command.environ}
+        async with _pipe() as (sync, synced), _pipe() as (status, reported):
+            with sealed_file(calls) as filter_fd:
+                words = bubblewrap_options(
+                    self.spec, environ, filter_fd=filter_fd, sync_fd=sync, status_fd=status
+                )
+                # As a file, so that no variable is seen in a list of processes.
+                options = b"".join(os.fsencode(word) + b"\0" for word in words)
+                with sealed_file(options) as options_fd:
+                    try:
+                        done = await execute(
+                            self._arguments(options_fd, command),
+                            stdin=command.stdin,
+                            environ={"PATH": _SYSTEM_PATH},
+                            cwd=Path("/"),
+                            timeout=command.timeout,
+                            output_bytes=command.output_bytes,
+                            pass_fds=(filter_fd, sync, status, options_fd),
+                        )
+                    finally:
+                        # The end of all that the command started, however it came about.
+                        await shielded(synced())
             # bubblewrap reports a JSON object for each event
-            reports = map(json.loads, (await status.drained()).splitlines())
-            code = next((one["exit-code"] for one in reports if "exit-code" in one), None)
-            return code, done
+            reports = map(json.loads, (await reported()).splitlines())
+            return next((one["exit-code"] for one in reports if "exit-code" in one), None), done
 
     def _arguments(self, options_fd: int, command: Command) -> tuple[str, ...]:
         """Join the groups, then the holder's namespaces as the agent, then run bubblewrap."""
@@ -360,11 +348,7 @@ def bubblewrap_options(
     words += ["--uid", _AGENT, "--gid", _AGENT, "--hostname", "computer", "--cap-drop", "ALL"]
     words += ["--die-with-parent", "--new-session", "--clearenv", "--seccomp", str(filter_fd)]
     words += ["--sync-fd", str(sync_fd), "--json-status-fd", str(status_fd)]
-    for folder in _PROGRAMS:
-        if Path(folder).is_symlink():
-            words += ["--symlink", os.fspath(Path(folder).readlink()), folder]
-        elif Path(folder).is_dir():
-            words += ["--ro-bind", folder, folder]
+    words += system_folders(_PROGRAMS)
     words += ["--dir", "/etc", "--dir", "/home"]
     for name in _OWN_SETTINGS:
         words += ["--ro-bind", f"{_STAGE}/etc/{name}", f"/etc/{name}"]
@@ -382,25 +366,16 @@ def bubblewrap_options(
     return [*words, "--chdir", "/"]
 
 
-@dataclass(slots=True)
-class _Pipe:
-    source: int
-    sink: int
-
-    async def drained(self) -> bytes:
-        """Close our end, and return what was written until all others were closed."""
-        os.close(self.sink)
-        source, self.source, self.sink = self.source, -1, -1
+@asynccontextmanager
+async def _pipe() -> AsyncIterator[tuple[int, Callable[[], Awaitable[bytes]]]]:
+    """Yield the writing end of a pipe, and what returns all that the others wrote to theirs."""
+    source, sink = os.pipe()
+    with ExitStack() as ours:
+        ours.callback(os.close, sink)
         async with pipe_reader(source) as reader:
-            return await reader.read()
 
+            async def drained() -> bytes:
+                ours.close()
+                return await reader.read()
 
-@contextmanager
-def _pipe() -> Iterator[_Pipe]:
-    pipe = _Pipe(*os.pipe())
-    try:
-        yield pipe
-    finally:
-        for descriptor in (pipe.source, pipe.sink):
-            if descriptor >= 0:
-                os.close(descriptor)
+            yield sink, drained

@@ -25,56 +25,27 @@ _COUNTS = {
     "processes": (("pids.events",), "max"),
 }
 
-#: Numbers of refused calls: x86-64's table, and the generic one that AArch64 uses.
-REFUSED = {
-    "mount": (165, 40),
-    "umount2": (166, 39),
-    "pivot_root": (155, 41),
-    "swapon": (167, 224),
-    "swapoff": (168, 225),
-    "reboot": (169, 142),
-    "syslog": (103, 116),
-    "acct": (163, 89),
-    "quotactl": (179, 60),
-    "init_module": (175, 105),
-    "delete_module": (176, 106),
-    "finit_module": (313, 273),
-    "kexec_load": (246, 104),
-    "kexec_file_load": (320, 294),
-    "add_key": (248, 217),
-    "request_key": (249, 218),
-    "keyctl": (250, 219),
-    "unshare": (272, 97),
-    "setns": (308, 268),
-    "perf_event_open": (298, 241),
-    "open_by_handle_at": (304, 265),
-    "bpf": (321, 280),
-    "userfaultfd": (323, 282),
-    "io_uring_setup": (425, 425),
-    "io_uring_enter": (426, 426),
-    "io_uring_register": (427, 427),
-    "open_tree": (428, 428),
-    "move_mount": (429, 429),
-    "fsopen": (430, 430),
-    "fsconfig": (431, 431),
-    "fsmount": (432, 432),
-    "fspick": (433, 433),
-    "mount_setattr": (442, 442),
-}
+
+def _numbers(table: str) -> dict[str, tuple[int, int]]:
+    """Calls by name, with their numbers: x86-64's, and the generic ones that AArch64 uses."""
+    rows = (row.split() for row in table.split(","))
+    return {name: (int(first), int(second)) for name, first, second in rows}
+
+
+REFUSED = _numbers(
+    "mount 165 40, umount2 166 39, pivot_root 155 41, swapon 167 224, swapoff 168 225, "
+    "reboot 169 142, syslog 103 116, acct 163 89, quotactl 179 60, init_module 175 105, "
+    "delete_module 176 106, finit_module 313 273, kexec_load 246 104, "
+    "kexec_file_load 320 294, add_key 248 217, request_key 249 218, keyctl 250 219, "
+    "unshare 272 97, setns 308 268, perf_event_open 298 241, open_by_handle_at 304 265, "
+    "bpf 321 280, userfaultfd 323 282, io_uring_setup 425 425, io_uring_enter 426 426, "
+    "io_uring_register 427 427, open_tree 428 428, move_mount 429 429, fsopen 430 430, "
+    "fsconfig 431 431, fsmount 432 432, fspick 433 433, mount_setattr 442 442"
+)
 #: Refused as well where no control group counts: ways around limits that hold per process.
-REFUSED_UNCOUNTED = {
-    "memfd_create": (319, 279),
-    "shmget": (29, 194),
-    "sched_setaffinity": (203, 122),
-}
+REFUSED_UNCOUNTED = _numbers("memfd_create 319 279, shmget 29 194, sched_setaffinity 203 122")
 #: Calls that depend on an argument.
-JUDGED = {
-    "clone": (56, 220),
-    "clone3": (435, 435),
-    "socket": (41, 198),
-    "socketpair": (53, 199),
-    "ioctl": (16, 29),
-}
+JUDGED = _numbers("clone 56 220, clone3 435 435, socket 41 198, socketpair 53 199, ioctl 16 29")
 _CLONE_NEWUSER = 0x1000_0000
 #: Would type into the terminal of the host: TIOCSTI, TIOCLINUX.
 _TYPING = (0x5412, 0x541C)

@@ -1,10 +1,10 @@
 """Environments: where tasks come from, how one is attempted, how an attempt is graded."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from skillopt_ci.computer.computer import Computers
 from skillopt_ci.config.config import Config, Gradient
@@ -17,14 +17,8 @@ from skillopt_ci.skill.edits import Source
 from skillopt_ci.tasks.task import Task
 
 Split = Literal["train", "selection", "test"]
-
-
-class Grader(Protocol):
-    """Grades what an attempt left behind."""
-
-    async def __call__(self, task: Task, attempt: Attempt) -> Score:
-        """Return the score; raises GraderError when the grader is at fault."""
-        ...
+#: Grades what an attempt left behind; raises GraderError when the grader is at fault.
+Grader = Callable[[Task, Attempt], Awaitable[Score]]
 
 
 @dataclass(frozen=True, slots=True)

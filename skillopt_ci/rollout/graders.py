@@ -3,7 +3,7 @@
 import hashlib
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree as ET
 
@@ -289,6 +289,7 @@ def read_report(content: bytes) -> tuple[int, list[str]]:
     return len(cases) - len(failed), names
 
 
+@dataclass(kw_only=True, eq=False)
 class TaskScorers:
     """Finds scorers, and builds each only once however many tasks share it.
 
@@ -296,24 +297,16 @@ class TaskScorers:
     take. ``functions`` are those that grade; whoever makes them closes them.
     """
 
-    def __init__(
-        self,
-        default: ScorerSpec | None,
-        *,
-        judge: Judge | None,
-        root: Path,
-        environ: Mapping[str, str],
-        pool: ComputerPool | None = None,
-        limits: AttemptLimits | None = None,
-        functions: Functions | None = None,
-    ) -> None:
-        self._default = default
-        self._judge = judge
-        self._root = root
-        self._environ = environ
-        self._pool = pool
-        self._limits = limits or AttemptLimits()
-        self._functions = functions or Functions(environ)
+    default: ScorerSpec | None = field(kw_only=False)
+    judge: Judge | None
+    root: Path
+    environ: Mapping[str, str]
+    pool: ComputerPool | None = None
+    limits: AttemptLimits = field(default_factory=AttemptLimits)
+    functions: Functions | None = None
+
+    def __post_init__(self) -> None:
+        self._functions = self.functions or Functions(self.environ)
         self._built: dict[str, Scorer] = {}
 
     async def grade(self, task: Task, attempt: Attempt) -> Score:
@@ -332,8 +325,8 @@ class TaskScorers:
         for task in tasks:
             for part in parts_of(self.spec(task)):
                 key = part.model_dump_json()
-                if isinstance(part, ComputerScorer) and self._pool is not None:
-                    key += self._pool.block(task).model_dump_json()
+                if isinstance(part, ComputerScorer) and self.pool is not None:
+                    key += self.pool.block(task).model_dump_json()
                 if isinstance(part, ComputerScorer | CommandScorer | PythonScorer):
                     found.setdefault(key, (part, task))
         return list(found.values())
@@ -354,14 +347,14 @@ class TaskScorers:
 
     def spec(self, task: Task) -> ScorerSpec:
         """How ``task`` is graded; raises :class:`GraderError` if nothing says so."""
-        spec = task.scorer or self._default
+        spec = task.scorer or self.default
         if spec is None:
             raise GraderError(f"task {task.id!r} has no scorer")
         return spec
 
     def keeps_computer(self, task: Task) -> bool:
         """Whether the agent's own computer is graded on."""
-        spec = task.scorer or self._default
+        spec = task.scorer or self.default
         return spec is not None and any(
             isinstance(part, ComputerScorer) and part.same_computer for part in parts_of(spec)
         )
@@ -371,7 +364,7 @@ class TaskScorers:
 
         Programs, functions and judges are not ours to vouch for: they are asked each time.
         """
-        spec = task.scorer or self._default
+        spec = task.scorer or self.default
         if spec is None or any(
             isinstance(part, CommandScorer | PythonScorer | RubricScorer) for part in parts_of(spec)
         ):
@@ -384,7 +377,7 @@ class TaskScorers:
             "files": [
                 [name, hashlib.sha256(content).hexdigest()]
                 for part in parts
-                for name, content in grader_files(part, self._root)
+                for name, content in grader_files(part, self.root)
             ],
         }
 
@@ -392,16 +385,16 @@ class TaskScorers:
         self, spec: ScorerSpec, attempt: Attempt | None = None, task: Task | None = None
     ) -> Scorer:
         def on_computer(part: ComputerScorer) -> Scorer:
-            if self._pool is None or attempt is None or task is None:
+            if self.pool is None or attempt is None or task is None:
                 raise UsageError("a computer scorer needs a computer", hint=NEEDS_COMPUTER)
-            limits = self._limits.changed(self._pool.block(task).limits)
-            return ComputerGrader(part, attempt, self._pool, self._root, limits)
+            limits = self.limits.changed(self.pool.block(task).limits)
+            return ComputerGrader(part, attempt, self.pool, self.root, limits)
 
         return build_scorer(
             spec,
-            judge=self._judge,
-            root=self._root,
-            environ=self._environ,
+            judge=self.judge,
+            root=self.root,
+            environ=self.environ,
             on_computer=on_computer,
             functions=self._functions,
         )

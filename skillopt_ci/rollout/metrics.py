@@ -176,21 +176,15 @@ def pass_at_k(attempts: int, solved: int, k: int) -> float | None:
     Unbiased when ``solved`` of ``attempts`` did (Chen et al. 2021). None for fewer attempts than
     ``k``: they do not tell.
     """
-    _refuse_impossible(attempts, solved, k)
-    if attempts < k:
-        return None
-    return 1 - math.comb(attempts - solved, k) / math.comb(attempts, k)
+    none_of_them = pass_hat_k(attempts, attempts - solved, k)
+    return None if none_of_them is None else 1 - none_of_them
 
 
 def pass_hat_k(attempts: int, solved: int, k: int) -> float | None:
     """The chance that all of ``k`` attempts solve the task, pass^k: ``C(c, k) / C(n, k)``."""
-    _refuse_impossible(attempts, solved, k)
-    return None if attempts < k else math.comb(solved, k) / math.comb(attempts, k)
-
-
-def _refuse_impossible(attempts: int, solved: int, k: int) -> None:
     if k < 1 or not 0 <= solved <= attempts:
         raise ValueError(f"{solved} of {attempts} attempts solved, {k} drawn")
+    return None if attempts < k else math.comb(solved, k) / math.comb(attempts, k)
 
 
 def mean_pass(

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from skillopt_ci.computer.computer import Computer
 from skillopt_ci.config.rollout import AttemptLimits
@@ -82,14 +82,8 @@ class ChatSolver:
 
     client: ChatClient
     prompts: Prompts
-
-    @property
-    def name(self) -> str:
-        return "chat"
-
-    @property
-    def needs_computer(self) -> bool:
-        return False
+    name: ClassVar = "chat"
+    needs_computer: ClassVar = False
 
     def identity(self) -> Mapping[str, object]:
         """Return what determines the answer, besides the model."""

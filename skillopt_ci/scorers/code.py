@@ -269,5 +269,5 @@ class _Side:
 
 
 def open_side(options: Mapping[str, Any], root: Path) -> _Side:
-    """The function, loaded; see :mod:`skillopt_ci.worker_process`."""
+    """The function, loaded; see :class:`skillopt_ci.worker.Side`."""
     return _Side(load_function(options["entry"], root))

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from computer_kinds import SPEC, computers, processes_with
 
-from skillopt_ci.computer.computer import Computer, Computers, ComputerSpec, Network
+from skillopt_ci.computer.computer import Computer, Computers, ComputerSpec, Network, probe
 from skillopt_ci.computer.local import Unconfined
-from skillopt_ci.computer.probe import probe
 from skillopt_ci.computer.sandbox import Sandboxes, find_programs
 from skillopt_ci.computer.sandbox_limits import (
     CONTROLLERS,

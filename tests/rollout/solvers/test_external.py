@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.agents.cli_agents import ExternalSolver
-from skillopt_ci.agents.skill_files import SkillFile, SkillFolder
+from skillopt_ci.agents.skill_files import SkillFolder
+from skillopt_ci.computer.archive import Member
 from skillopt_ci.config.rollout import AttemptLimits, ExternalConfig
 from skillopt_ci.errors import ModelSetupError, UsageError
 from skillopt_ci.messages import Message
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 SKILL = "---\nname: tidy\ndescription: d\n---\n\n# Rules\n\nBe brief.\n"
 PLACE = ".agents/skills/tidy"
-FOLDER = SkillFolder("SKILL.md", "tidy", (SkillFile("scripts/help.sh", b"#!/bin/sh\n", True),))
+FOLDER = SkillFolder("SKILL.md", "tidy", (Member("scripts/help.sh", b"#!/bin/sh\n", True),))
 
 #: Writes down how it was called, and answers in plain text.
 RECORDER = """#!/bin/sh
