@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Iterable
 from importlib import import_module
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 
@@ -38,6 +39,12 @@ def write_atomically(file: Path, text: str) -> None:
             raise
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error.strerror}.") from error
+
+
+def pick(source: object, names: str) -> dict[str, object]:
+    """Attributes of ``source`` by name, for JSON; ``key=attribute.of.it`` where the key differs."""
+    pairs = (name.partition("=")[::2] for name in names.split())
+    return {key: attrgetter(attribute or key)(source) for key, attribute in pairs}
 
 
 def attribute_docs(cls: type) -> dict[str, str]:

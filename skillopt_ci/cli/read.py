@@ -1,7 +1,7 @@
 """Read a run from git alone: no tasks, cache or models."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import partial
 
 import click
@@ -16,7 +16,7 @@ from skillopt_ci.git.objects import find
 from skillopt_ci.ledger.folder import Reader, RunFolder
 from skillopt_ci.ledger.inspect import newest, resolve, runs
 from skillopt_ci.ledger.ledger import GENERATIONS, Ledger
-from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, Measurement, State, StepRecord
+from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord
 from skillopt_ci.report.view import EventKind, RunRecords, RunView, StepPlace
 from skillopt_ci.skill.document import sha256
 
@@ -69,11 +69,9 @@ class RunReader:
         record = self.folder.read_boundary(self.read, epoch)
         if record is None:
             last = self.state.boundary
-            worked_on = (
-                f"the last one worked on is that of epoch {last}" if last else "none was yet"
-            )
+            known = f"the last one worked on is that of epoch {last}" if last else "none was yet"
             raise UsageError(
-                f"Run '{self.state.run}' has no record of the end of epoch {epoch}: {worked_on}."
+                f"Run '{self.state.run}' has no record of the end of epoch {epoch}: {known}."
             )
         return record
 
@@ -148,9 +146,11 @@ def step_places(reader: RunReader) -> Mapping[tuple[EventKind, int], StepPlace]:
     verdicts = {_key_of(commit.trailers): commit for commit in log if commit.trailers}
     found: dict[tuple[EventKind, int], StepPlace] = {}
     for entry in reader.history:
+        if entry.kind not in ("step", "slow_update"):
+            continue
         key = (str(entry.step), entry.kind == "slow_update", entry.action, entry.skill_sha256)
         commit = verdicts.get(key)
-        if commit is None or entry.kind not in ("step", "slow_update"):
+        if commit is None:
             continue
         candidates = [
             sha for sha in commit.parents if facts.get(sha, {}).get("Skillopt-Action") == "proposed"
@@ -177,42 +177,25 @@ def _key_of(trailers: Mapping[str, str]) -> _Key:
 
 
 def gather(reader: RunReader) -> RunRecords:
-    """Read all that git knows of a run: records, skill texts, times.
+    """Read all that git knows of a run: records, skill texts, places.
 
     A shallow clone is deepened as far as skill texts are missing.
     """
-    steps = {
-        entry.step: reader.step(entry.step) for entry in reader.history if entry.kind == "step"
-    }
-    boundaries = {
-        entry.epoch: record
-        for entry in reader.history
-        if entry.kind == "slow_update"
-        and (record := reader.folder.read_boundary(reader.read, entry.epoch)) is not None
-    }
-    wanted = {entry.skill_sha256 for entry in reader.history}
-    wanted |= {record.proposal.skill_after for record in steps.values()}
-    wanted |= {record.skill_after for record in boundaries.values()}
+    run = view(reader, newest=max(len(reader.history), 1))
+    wanted = {entry.skill_sha256 for entry in run.history}
+    wanted |= {record.proposal.skill_after for record in run.steps}
+    wanted |= {record.skill_after for record in run.epochs}
     commits, texts = _commits_and_texts(reader)
     for generations in GENERATIONS:
         if wanted <= texts.keys() or not reader.ledger.deepen(generations):
             break
         commits, texts = _commits_and_texts(reader)
-    return RunRecords(
-        state=reader.state,
-        history=reader.history,
-        steps=steps,
-        boundaries=boundaries,
-        summary=reader.folder.read_summary(reader.read),
-        texts=texts,
-        seconds={
-            int(found["Skillopt-Step"]): float(found["Skillopt-Seconds"])
-            for found in (commit.trailers for commit in reversed(commits))
-            # an epoch's end has seconds too, but no edits
-            if "Skillopt-Seconds" in found and "Skillopt-Edits" in found
-        },
-        baseline=_baseline(reader, commits),
-    )
+        run = replace(run, places=step_places(reader))
+    actions = ((commit.trailers.get("Skillopt-Action"), commit.sha) for commit in commits)
+    first = next((sha for action, sha in actions if action == "start"), None)
+    state = first and reader.folder.read_state(partial(reader.ledger.read, first))
+    facts = {one.name: getattr(run, one.name) for one in fields(run)}
+    return RunRecords(**facts, texts=texts, baseline=state.current.measurement if state else None)
 
 
 def _commits_and_texts(reader: RunReader) -> tuple[Sequence[Commit], dict[str, str]]:
@@ -224,12 +207,3 @@ def _commits_and_texts(reader: RunReader) -> tuple[Sequence[Commit], dict[str, s
     # what is not UTF-8 was never trained: it has the hash of no skill that is wanted
     found = (blob.content.decode(errors="replace") for blob in blobs if blob is not None)
     return commits, {sha256(text): text for text in (*kept, *found) if text is not None}
-
-
-def _baseline(reader: RunReader, commits: Sequence[Commit]) -> Measurement | None:
-    started = (one for one in commits if one.trailers.get("Skillopt-Action") == "start")
-    first = next(started, None)
-    if first is None:
-        return None
-    state = reader.folder.read_state(partial(reader.ledger.read, first.sha))
-    return None if state is None else state.current.measurement

@@ -5,10 +5,11 @@ import json
 import os
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
+from itertools import islice
 from pathlib import Path
 from pkgutil import resolve_name
 from threading import Lock
@@ -17,13 +18,22 @@ from types import MappingProxyType
 import click
 
 from skillopt_ci.cli.build import events_path
-from skillopt_ci.cli.evidence import page_evidence
-from skillopt_ci.cli.options import FILE, Globals, command, print_json
-from skillopt_ci.cli.read import gather, open_reader
+from skillopt_ci.cli.options import FILE, Globals, command
+from skillopt_ci.cli.read import RunReader, gather, open_reader
 from skillopt_ci.errors import SkilloptError, UsageError
 from skillopt_ci.ledger.inspect import newest
+from skillopt_ci.ledger.records import HistoryEntry, StepRecord
+from skillopt_ci.redaction import Redact, unchanged
+from skillopt_ci.report.html_attempts import Recorded, Trajectory, Turn, recorded, wishes
+from skillopt_ci.report.html_charts import anchor
 from skillopt_ci.report.html_page import build_page
-from skillopt_ci.text import plural
+from skillopt_ci.report.html_skill import EditEffect, Effects, Evidence, Version
+from skillopt_ci.report.terminal import course_lines, shortened
+from skillopt_ci.report.view import RunRecords, RunView
+from skillopt_ci.rollout.events import AttemptTrace, attempt_traces, read_events
+from skillopt_ci.rollout.types import Status
+from skillopt_ci.text import plural, score
+from skillopt_ci.training.edit_ablation import attribute, compared_in, rules_of
 from skillopt_ci.util import write_atomically
 
 #: Writers of other programs' run folders, imported only by the export.
@@ -39,6 +49,16 @@ _WORDS = MappingProxyType(
 )
 #: Only this machine may ask: the page shows tasks and models' words.
 _HOST = "127.0.0.1"
+#: Characters of one text, and of all texts of one attempt.
+_TEXT, _ATTEMPT = 1_600, 6_000
+#: What a turn is, by its heading in the record; all others are tools.
+_KINDS = ("system", "user", "model", "result", "outcome")
+_SOLVED = 1 - 1e-9
+_MEASURED = tuple(one.value for one in Status if one.measured)
+#: The belief in an edit is told at so many moments, the last one being now: each is a regression.
+_MOMENTS = 5
+#: Beyond so many rules only the newest steps are looked at: a regression takes their third power.
+_MOST_RULES = 120
 
 
 @command()
@@ -72,10 +92,11 @@ def report_command(settings: Globals, output: Path, serve: bool, port: int) -> N
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, page)
     size = len(page.encode())
-    if settings.json:
-        print_json({"run": evidence.run.state.run, "file": str(output), "bytes": size})
-    elif settings.verbosity >= 0:
-        click.echo(f"{output}: {size / 1000:,.0f} kB, open it in a browser")
+    if settings.json or settings.verbosity >= 0:
+        settings.tell(
+            {"run": evidence.run.state.run, "file": str(output), "bytes": size},
+            f"{output}: {size / 1000:,.0f} kB, open it in a browser",
+        )
 
 
 @command()
@@ -98,11 +119,12 @@ def export_command(settings: Globals, folder: Path, layout: str) -> None:
     records = gather(open_reader(settings))
     files = resolve_name(_EXPORTS[layout])(records, str(folder))
     _write_folder(target, files)
-    if settings.json:
+    if settings.json or settings.verbosity >= 0:
         run, count = records.state.run, len(files)
-        print_json({"run": run, "format": layout, "folder": str(folder), "files": count})
-    elif settings.verbosity >= 0:
-        click.echo(f"{plural(len(files), 'file')} of run {records.state.run} written to {folder}")
+        settings.tell(
+            {"run": run, "format": layout, "folder": str(folder), "files": count},
+            f"{plural(count, 'file')} of run {run} written to {folder}",
+        )
 
 
 def _write_folder(target: Path, files: Mapping[str, str]) -> None:
@@ -124,7 +146,156 @@ def _write_folder(target: Path, files: Mapping[str, str]) -> None:
         raise UsageError(f"{target} cannot be written: {error.strerror}.") from error
 
 
-# The report served on this machine, made again whenever the run has moved.
+# What the page shows: records, skill texts, attempts, effects of edits.
+
+
+def page_evidence(reader: RunReader, redact: Redact = unchanged) -> Evidence:
+    """Read a whole run; a shallow clone is deepened as far as skill texts are missing.
+
+    The attempts come from this machine's record, and pass ``redact``.
+    """
+    run = gather(reader)
+    return Evidence(
+        run=run,
+        versions=tuple(_versions(run)),
+        candidates=dict(_candidates(run)),
+        meta_skill=(reader.read(reader.folder.meta_skill) or "").strip(),
+        attempts=recorded_attempts(reader, run, redact),
+        effects=edit_effects(run.steps),
+        first=run.baseline,
+    )
+
+
+def _versions(run: RunRecords) -> Iterator[Version]:
+    """Each text that was the current one, as far as commits with it can still be reached."""
+    before = ""
+    for entry in run.history:
+        text = run.texts.get(entry.skill_sha256)
+        if text is None or entry.skill_sha256 == before:
+            continue
+        before, commit = entry.skill_sha256, ""
+        if entry.kind == "step":
+            commit = run.place(entry.step).verdict
+        elif entry.kind == "slow_update":
+            commit = run.place(entry.epoch, "slow_update").verdict
+        origin = "" if entry.kind == "measure" else anchor(entry)
+        yield Version(_label(entry), text, origin, commit)
+
+
+def _label(entry: HistoryEntry) -> str:
+    names = {
+        "start": "at the start",
+        "step": f"step {entry.step}",
+        "notes": f"reminders of step {entry.step}",
+        "slow_update": f"end of epoch {entry.epoch}",
+        "measure": f"by hand, after step {entry.step}",
+    }
+    return names.get(entry.kind, entry.kind.replace("_", " "))
+
+
+def _candidates(run: RunRecords) -> Iterator[tuple[str, tuple[str, str]]]:
+    made = [
+        *(
+            (f"step-{one.step}", one.proposal.skill_before, one.proposal.skill_after)
+            for one in run.steps
+        ),
+        *((f"epoch-{one.epoch}", one.skill_before, one.skill_after) for one in run.epochs),
+    ]
+    for name, before, after in made:
+        if before in run.texts and after in run.texts and before != after:
+            yield name, (run.texts[before], run.texts[after])
+
+
+def recorded_attempts(reader: RunReader, run: RunView, redact: Redact) -> Recorded:
+    """The attempts on this machine's record that the sections of the report could show.
+
+    Nothing is kept of other attempts, so that memory does not grow with the record.
+    """
+    wanted = {(one.stage, one.task, one.skill) for own in wishes(run).values() for one in own}
+    count = 0
+
+    def wished() -> Iterator[Trajectory]:
+        nonlocal count
+        for trace in attempt_traces(read_events(events_path(reader.ledger, reader.state.run))):
+            count += 1
+            if (trace.stage, trace.task, trace.skill_sha256) in wanted:
+                yield trajectory(trace, redact)
+
+    found = recorded(wished())
+    return Recorded(found.attempts, count)
+
+
+def trajectory(trace: AttemptTrace, redact: Redact) -> Trajectory:
+    """An attempt as the report shows it, shortened, without the secrets that are known by now."""
+    solved = None
+    if trace.end is None:
+        outcome = "not ended"
+    elif (status := str(trace.end.get("status", ""))) not in _MEASURED:
+        outcome = f"not measured: {status.replace('_', ' ')}"
+    else:
+        hard, soft = float(trace.end.get("hard") or 0), float(trace.end.get("soft") or 0)
+        solved = hard >= _SOLVED
+        outcome = f"solved in part ({score(max(hard, soft))})" if hard > 0 or soft > 0 else "failed"
+        outcome = "solved" if solved else outcome
+    return Trajectory(
+        task=redact(trace.task),
+        stage=trace.stage,
+        attempt=trace.attempt,
+        skill=trace.skill_sha256,
+        outcome=outcome,
+        solved=solved,
+        turns=_bounded(tuple(_turns(trace, redact))),
+    )
+
+
+def _turns(trace: AttemptTrace, redact: Redact) -> Iterator[Turn]:
+    """What was said and done. The instructions are the same for all tasks, but for the skill."""
+    for heading, text in islice(course_lines(trace, whole=True), 1, None):
+        if heading == "system" or (heading, text) == ("result", "as said last"):
+            continue
+        kind = heading if heading in _KINDS else "tool"
+        yield Turn(kind, redact(heading), shortened(redact(text), _TEXT))
+
+
+def _bounded(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
+    """The first two turns and as many of the last ones as there is room for."""
+    room = _ATTEMPT - sum(len(turn.text) for turn in turns[:2])
+    last: list[Turn] = []
+    for turn in reversed(turns[2:]):
+        room -= len(turn.text)
+        if room < 0:
+            break
+        last.insert(0, turn)
+    left_out = len(turns) - len(turns[:2]) - len(last)
+    gap = (Turn("gap", "", f"{left_out} turns left out"),) if left_out > 0 else ()
+    return (*turns[:2], *gap, *last)
+
+
+def edit_effects(steps: Sequence[StepRecord]) -> Effects:
+    """What comparisons of the newest steps say of every edit, and how that came about."""
+    rules, start = set[str](), len(steps)
+    for record in reversed(steps):
+        rules |= {rule for edit in record.proposal.edits for rule in rules_of(edit)}
+        if len(rules) > _MOST_RULES:
+            break
+        start -= 1
+    newest = steps[start:]
+    found = defaultdict[tuple[int, int], list[EditEffect]](list)
+    moments = {-(-len(newest) * part // _MOMENTS) for part in range(1, _MOMENTS + 1)}
+    for end in sorted(moments - {0}):
+        seen = newest[:end]
+        known = attribute(list(compared_in(seen)))
+        for record in seen:
+            for number, edit in enumerate(record.proposal.edits):
+                if any(rule in known.rules for rule in rules_of(edit)):
+                    believed = known.effect(rules_of(edit))
+                    found[record.step, number].append(
+                        EditEffect(seen[-1].step, believed.mean, believed.sd, believed.helpful)
+                    )
+    return {place: tuple(effects) for place, effects in found.items()}
+
+
+# The page served on this machine, made again whenever the run has moved.
 
 
 def _serve(settings: Globals, port: int) -> None:
@@ -132,26 +303,24 @@ def _serve(settings: Globals, port: int) -> None:
 
     Raises UsageError if the port is taken, and what reading the run raises.
     """
-    report = LiveReport(settings)
-    report.page()
-    with _listening(report, port) as server:
+    live = LiveReport(settings)
+    live.page()
+
+    class Handler(_Handler):
+        report = live
+
+    try:
+        server = http.server.ThreadingHTTPServer((_HOST, port), Handler)
+    except OSError as error:
+        raise UsageError(
+            f"port {port} cannot be listened on: {error.strerror}", hint="Take a free one: --port 0"
+        ) from error
+    with server:
         address = f"http://{_HOST}:{server.server_address[1]}/"
         click.echo(f"The report of this run: {address} (Ctrl-C ends it)")
         sys.stdout.flush()
         with suppress(KeyboardInterrupt):
             server.serve_forever(poll_interval=0.1)
-
-
-def _listening(report: "LiveReport", port: int) -> http.server.ThreadingHTTPServer:
-    class Handler(_Handler):
-        live = report
-
-    try:
-        return http.server.ThreadingHTTPServer((_HOST, port), Handler)
-    except OSError as error:
-        raise UsageError(
-            f"port {port} cannot be listened on: {error.strerror}", hint="Take a free one: --port 0"
-        ) from error
 
 
 class LiveReport:
@@ -162,52 +331,47 @@ class LiveReport:
         self._lock = Lock()
         reader = open_reader(settings)
         self._attempts = LiveAttempts(events_path(reader.ledger, reader.state.run))
-        self._page = b""
-        self._version = ""
+        self._page, self._version = b"", ""
 
-    def version(self) -> str:
-        """The commit that the run has come to; raises SkilloptError if it cannot be told."""
-        return newest(open_reader(self._settings).ledger)
+    def version(self) -> bytes:
+        """The commit that the run has come to, and what it is at.
 
-    def now(self) -> str:
-        """What the run is at."""
-        return self._attempts.told()
+        Raises SkilloptError if it cannot be told.
+        """
+        commit = newest(open_reader(self._settings).ledger)
+        with self._lock:
+            return f"{commit}\n{self._attempts.told()}".encode()
 
     def page(self) -> bytes:
         """The page of that commit; raises SkilloptError if the run cannot be read."""
         with self._lock:
             reader = open_reader(self._settings)
             if reader.commit != self._version:
-                self._page = build_page(
-                    page_evidence(reader, self._settings.redact), live=True
-                ).encode()
+                evidence = page_evidence(reader, self._settings.redact)
+                self._page = build_page(evidence, live=True).encode()
                 self._version = reader.commit
             return self._page
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    live: LiveReport
+    report: LiveReport
 
     def do_GET(self) -> None:
         """Answer with the page, or with its version and what the run is at."""
-        if self.headers.get("Host", "").partition(":")[0] not in (_HOST, "localhost"):
-            # a foreign page could otherwise read this one by a name of its own for this address
-            return self._send(HTTPStatus.FORBIDDEN, "text/plain", b"not by this name")
+        status, kind, body = HTTPStatus.OK, "text/plain", b""
         try:
-            if self.path == "/":
-                return self._send(HTTPStatus.OK, "text/html", self.live.page())
-            if self.path == "/version":
-                told = f"{self.live.version()}\n{self.live.now()}"
-                return self._send(HTTPStatus.OK, "text/plain", told.encode())
+            if self.headers.get("Host", "").partition(":")[0] not in (_HOST, "localhost"):
+                # a foreign page could otherwise read this one by a name of its own for this address
+                status, body = HTTPStatus.FORBIDDEN, b"not by this name"
+            elif self.path == "/":
+                kind, body = "text/html", self.report.page()
+            elif self.path == "/version":
+                body = self.report.version()
+            else:
+                status, body = HTTPStatus.NOT_FOUND, b"nothing here"
         except SkilloptError as error:
-            return self._send(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", str(error).encode())
-        return self._send(HTTPStatus.NOT_FOUND, "text/plain", b"nothing here")
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Print nothing: each second has a request."""
-
-    def _send(self, status: HTTPStatus, kind: str, body: bytes) -> None:
+            status, body = HTTPStatus.SERVICE_UNAVAILABLE, str(error).encode()
         self.send_response(status)
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
@@ -217,57 +381,48 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """Print nothing: each second has a request."""
+
 
 class LiveAttempts:
-    """Counts the attempts of the newest file of events. Safe to use from several threads.
+    """Counts the attempts of the newest file of events.
 
     Of each file only what is new is read, whole lines alone: the last one may be half written.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._lock = Lock()
         self._file: Path | None = None
         self._place = 0
-        self._ended = Counter[str]()
-        self._solved = Counter[str]()
+        self._ended, self._solved = Counter[str](), Counter[str]()
 
     def told(self) -> str:
         """What was attempted in the newest piece of work, by stage; empty if nothing was."""
-        with self._lock:
-            newest = max(self._folder.glob("*.jsonl"), default=None)
-            if newest != self._file:
-                self._file, self._place = newest, 0
-                self._ended.clear()
-                self._solved.clear()
+        newest = max(self._folder.glob("*.jsonl"), default=None)
+        if newest != self._file:
+            self._file, self._place = newest, 0
+            self._ended, self._solved = Counter(), Counter()
+        # the run removes all but the newest files
+        with suppress(OSError):
             if newest is not None:
                 self._read(newest)
-            return ", ".join(
-                f"{plural(count, 'attempt')} at {_WORDS.get(stage, f'{stage} tasks')} "
-                f"({self._solved[stage]} solved)"
-                for stage, count in self._ended.items()
-            )
+        return ", ".join(
+            f"{plural(count, 'attempt')} at {_WORDS.get(stage, f'{stage} tasks')} "
+            f"({self._solved[stage]} solved)"
+            for stage, count in self._ended.items()
+        )
 
     def _read(self, file: Path) -> None:
-        try:
-            with file.open("rb") as stream:
-                stream.seek(self._place)
-                for line in stream:
-                    if not line.endswith(b"\n"):
-                        break
-                    self._place += len(line)
-                    self._count(line)
-        except OSError:  # removed by the run, which keeps the newest files only
-            return
-
-    def _count(self, line: bytes) -> None:
-        if b'"attempt_ended"' not in line:
-            return
-        try:
-            event = json.loads(line)
-        except ValueError:
-            return
-        if isinstance(event, dict) and event.get("type") == "attempt_ended":
-            stage = str(event.get("stage"))
-            self._ended[stage] += 1
-            self._solved[stage] += event.get("hard") == 1
+        with file.open("rb") as stream:
+            stream.seek(self._place)
+            for line in stream:
+                if not line.endswith(b"\n"):
+                    break
+                self._place += len(line)
+                with suppress(ValueError):
+                    event = json.loads(line) if b'"attempt_ended"' in line else None
+                    if isinstance(event, dict) and event.get("type") == "attempt_ended":
+                        stage = str(event.get("stage"))
+                        self._ended[stage] += 1
+                        self._solved[stage] += event.get("hard") == 1

@@ -136,20 +136,14 @@ class RunView:
 
 
 @dataclass(frozen=True, slots=True)
-class RunRecords:
-    """All records of a run, and what only its commits know.
+class RunRecords(RunView):
+    """A run with the evidence of every step, and what only its commits know.
 
-    ``texts`` are skill texts by their SHA-256, ``seconds`` what each step took, ``baseline`` the
-    first measurement of the initial skill: each as far as the history reaches.
+    ``texts`` are skill texts by their SHA-256, ``baseline`` is the first measurement of the initial
+    skill: each as far as the history reaches.
     """
 
-    state: State
-    history: Sequence[HistoryEntry]
-    steps: Mapping[int, StepRecord]
-    boundaries: Mapping[int, BoundaryRecord]
-    summary: Summary | None
-    texts: Mapping[str, str]
-    seconds: Mapping[int, float]
+    texts: Mapping[str, str] = field(default_factory=dict)
     baseline: Measurement | None = None
 
     @property

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from run_views import plain_run
 
-from skillopt_ci.cli.evidence import edit_effects, page_evidence, recorded_attempts, trajectory
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader
+from skillopt_ci.cli.report import edit_effects, page_evidence, recorded_attempts, trajectory
 from skillopt_ci.ledger.records import EditRecord, GateRecord, StepRecord
 from skillopt_ci.redaction import HIDDEN, Redactor, unchanged
 from skillopt_ci.report.html_attempts import viewer

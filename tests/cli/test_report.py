@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from skillopt_ci.cli.evidence import page_evidence
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader
-from skillopt_ci.cli.report import LiveAttempts
+from skillopt_ci.cli.report import LiveAttempts, page_evidence
 from skillopt_ci.errors import ExitCode
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from skillopt_ci.ledger.records import (
 )
 from skillopt_ci.ledger.timeline import Moment
 from skillopt_ci.report.view import RunRecords
+from skillopt_ci.util import pick
 
 _PREVIEW = 200
 _PAYLOAD: Mapping[str, str] = {
@@ -53,7 +54,7 @@ def _files(evidence: RunRecords, root: str) -> _Files:
     runtime = {
         "last_completed_step": state.step,
         "current_skill_path": f"{root}/{_skill_file(state.step)}",
-        **_pick(last, "current_score current_origin"),
+        **pick(last, "current_score current_origin"),
         "best_skill_path": f"{root}/best_skill.md",
         "best_score": state.best.measurement.score,
         "best_step": state.best.step,
@@ -70,12 +71,6 @@ def _files(evidence: RunRecords, root: str) -> _Files:
     yield from _boundaries(evidence)
     if evidence.summary is not None:
         yield from _end(evidence, evidence.summary)
-
-
-def _pick(source: object, names: str) -> dict[str, object]:
-    """Attributes of ``source`` by SkillOpt's names; ``theirs=ours`` where ours differs."""
-    pairs = (name.partition("=")[::2] for name in names.split())
-    return {theirs: getattr(source, ours or theirs) for theirs, ours in pairs}
 
 
 def _known(facts: Mapping[str, object]) -> dict[str, object]:
@@ -123,7 +118,7 @@ def flat_config(evidence: RunRecords) -> dict[str, object]:
 def _steps(evidence: RunRecords) -> _Files:
     kinds = ("step", "notes")
     moments = {one.entry.step: one for one in evidence.moments if one.entry.kind in kinds}
-    done = [(evidence.steps[step], at) for step, at in moments.items() if step in evidence.steps]
+    done = [(record, moments[record.step]) for record in evidence.steps if record.step in moments]
     entries = [_step_record(evidence, record, moment) for record, moment in done]
     yield "history.json", entries
     for (record, _), entry in zip(done, entries, strict=True):
@@ -142,7 +137,7 @@ def _step_record(evidence: RunRecords, record: StepRecord, moment: Moment) -> di
     measured = None if decision is None else decision.measurement
     return _known(
         {
-            **_pick(record, "step epoch step_in_epoch"),
+            **pick(record, "step epoch step_in_epoch"),
             "timing": {},
             "tokens": _tokens(record),
             **_proposal(record.proposal),
@@ -150,13 +145,13 @@ def _step_record(evidence: RunRecords, record: StepRecord, moment: Moment) -> di
             "selection_hard": measured and measured.hard,
             "selection_soft": measured and measured.soft,
             **(
-                _pick(decision, "gate_metric=metric candidate_gate_score=score_after action")
+                pick(decision, "gate_metric=metric candidate_gate_score=score_after action")
                 if decision is not None
                 else {}
             ),
-            **_pick(moment, "current_score best_score best_step current_origin best_origin"),
+            **pick(moment, "current_score best_score best_step current_origin best_origin"),
             "skill_len": None if current is None else len(current),
-            "wall_time_s": evidence.seconds.get(record.step),
+            "wall_time_s": evidence.place(record.step).seconds,
         }
     )
 
@@ -168,7 +163,7 @@ def _tokens(record: StepRecord) -> dict[str, dict[str, object]]:
         key: getattr(record.usage, key) - sum(getattr(one, key) for one in stages.values())
         for key in _COUNTS.split()
     }
-    booked = {stage: _pick(used, _COUNTS) for stage, used in stages.items()}
+    booked = {stage: pick(used, _COUNTS) for stage, used in stages.items()}
     return {**booked, "selection": rest} if rest["calls"] else booked
 
 
@@ -178,17 +173,17 @@ def _proposal(proposal: ProposalRecord) -> dict[str, object]:
     applied = sum(edit.applied for edit in proposal.edits)
     total = len(proposal.edits)
     return {
-        **_pick(proposal.rollout, "rollout_hard=hard rollout_soft=soft rollout_n=n"),
+        **pick(proposal.rollout, "rollout_hard=hard rollout_soft=soft rollout_n=n"),
         "accumulation_batches": [
             {
                 "batch_idx": index,
-                **_pick(batch, "batch_seed=seed n_envs=n hard soft"),
-                **_pick(batch, "n_failure_patches n_success_patches"),
+                **pick(batch, "batch_seed=seed n_envs=n hard soft"),
+                **pick(batch, "n_failure_patches n_success_patches"),
             }
             for index, batch in enumerate(proposal.batches)
         ],
         "n_patches": proposal.n_failure_patches + proposal.n_success_patches,
-        **_pick(proposal, "n_failure_patches n_success_patches n_edits_merged"),
+        **pick(proposal, "n_failure_patches n_success_patches n_edits_merged"),
         "n_edits_ranked": len(items) if proposal.mode in _PAYLOAD else None,
         "edit_budget": proposal.edit_budget,
         "lr_control_mode": control_mode if rate is None else "autonomous",
@@ -215,7 +210,7 @@ def _proposal(proposal: ProposalRecord) -> dict[str, object]:
 
 def _lr_decision(record: LearningRateRecord) -> dict[str, object]:
     return _known(
-        _pick(
+        pick(
             record,
             "learning_rate raw_learning_rate=raw available_update_items=available clamped fallback "
             "reasoning confidence risk_notes",
@@ -229,7 +224,7 @@ def _step_files(evidence: RunRecords, record: StepRecord, entry: Mapping[str, ob
     yield "step_record.json", entry
     rows = [
         {
-            **_pick(task, "id hard soft"),
+            **pick(task, "id hard soft"),
             "fail_reason": task.reason if task.failed else "",
             "task_type": task.task_type,
         }
@@ -239,7 +234,7 @@ def _step_files(evidence: RunRecords, record: StepRecord, entry: Mapping[str, ob
     yield "rollout/results.jsonl", rows
     if decision is not None and not decision.action.startswith("skip"):
         rejected = {
-            **_pick(decision, "score_before score_after"),
+            **pick(decision, "score_before score_after"),
             "rejected_edits": [_item(edit) for edit in proposal.edits if edit.applied],
         }
         digest = {
@@ -248,7 +243,7 @@ def _step_files(evidence: RunRecords, record: StepRecord, entry: Mapping[str, ob
             "n_total": proposal.rollout.n,
             "n_fail": sum(task.failed for task in proposal.rollout.tasks),
             "failure_patterns": [
-                _pick(one, "pattern=description count task_ids") for one in proposal.patterns
+                pick(one, "pattern=description count task_ids") for one in proposal.patterns
             ],
             **({} if decision.stays else rejected),
         }
@@ -257,7 +252,7 @@ def _step_files(evidence: RunRecords, record: StepRecord, entry: Mapping[str, ob
         yield "candidate_skill.md", evidence.texts[proposal.skill_after]
     yield from _payload_files(proposal)
     if proposal.notes is not None:
-        yield "appendix_notes.json", _pick(proposal.notes, "added appendix_notes=appendix")
+        yield "appendix_notes.json", pick(proposal.notes, "added appendix_notes=appendix")
     if proposal.learning_rate is not None:
         yield "lr_decision.json", _lr_decision(proposal.learning_rate)
     if decision is not None and decision.measurement and decision.reused_from is None:
@@ -297,16 +292,17 @@ def _item(item: EditRecord | SuggestionRecord) -> dict[str, object]:
 
 
 def _boundaries(evidence: RunRecords) -> _Files:
-    for epoch, record in evidence.boundaries.items():
+    for record in evidence.epochs:
+        epoch = record.epoch
         if record.slow_update is not None:
             folder = f"slow_update/epoch_{epoch:02}"
             yield f"{folder}/slow_result.json", _slow_result(record)
             if record.pairs:
                 pairs = [
                     {
-                        **_pick(pair, "id category"),
-                        "prev": _pick(pair.previous, "hard soft"),
-                        "curr": _pick(pair.current, "hard soft"),
+                        **pick(pair, "id category"),
+                        "prev": pick(pair.previous, "hard soft"),
+                        "curr": pick(pair.current, "hard soft"),
                     }
                     for pair in record.pairs
                 ]
@@ -314,7 +310,7 @@ def _boundaries(evidence: RunRecords) -> _Files:
             if record.changed and record.skill_after in evidence.texts:
                 yield f"{folder}/candidate_skill.md", evidence.texts[record.skill_after]
         if record.meta_skill is not None:
-            result = _pick(record.meta_skill, "action reasoning meta_skill_content=content")
+            result = pick(record.meta_skill, "action reasoning meta_skill_content=content")
             yield f"meta_skill/epoch_{epoch:02}/meta_skill_result.json", result
 
 
@@ -352,28 +348,30 @@ def _end(evidence: RunRecords, summary: Summary) -> _Files:
         if skill.test is not None:
             yield f"{folder}/results.jsonl", _measured_rows(skill.test)
             kinds = {**skill.by_type, "overall": skill.test}
-            counts = {kind: _pick(found, "total=n hard_acc=hard") for kind, found in kinds.items()}
+            counts = {kind: pick(found, "total=n hard_acc=hard") for kind, found in kinds.items()}
             yield f"{folder}/summary.json", counts
 
 
 def _run_summary(evidence: RunRecords, summary: Summary) -> dict[str, object]:
     current, best, epochs = evidence.state.current.measurement, evidence.state.best, summary.epochs
     named = {"baseline_test": summary.initial, "test": summary.best, "final_test": summary.last}
+    took = [evidence.place(record.step).seconds for record in evidence.steps]
+    seconds = [one for one in took if one is not None]
     return _known(
         {
             "version": f"skillopt-ci-{__version__}",
             "config": flat_config(evidence),
             "baseline_selection_hard": evidence.baseline and evidence.baseline.hard,
             "best_selection_hard": best.measurement.hard,
-            **_pick(current, "final_selection_hard=hard final_selection_soft=soft"),
+            **pick(current, "final_selection_hard=hard final_selection_soft=soft"),
             "best_step": best.step,
-            **_pick(evidence.moments[-1], "current_origin best_origin"),
+            **pick(evidence.moments[-1], "current_origin best_origin"),
             "total_steps": summary.total_steps,
             "total_accepts": sum(epoch.accepts for epoch in epochs),
             "total_rejects": sum(epoch.rejects for epoch in epochs),
             "total_skips": sum(epoch.skips for epoch in epochs),
             "epoch_stats": [
-                _pick(
+                pick(
                     one,
                     "epoch steps accepts rejects skips best_score_at_epoch_end=best_score "
                     "current_score_at_epoch_end=current_score",
@@ -387,7 +385,7 @@ def _run_summary(evidence: RunRecords, summary: Summary) -> dict[str, object]:
             },
             "test_delta_hard": summary.best_gain and summary.best_gain.mean,
             "final_test_delta_hard": summary.last_gain and summary.last_gain.mean,
-            "total_wall_time_s": sum(evidence.seconds.values()) if evidence.seconds else None,
+            "total_wall_time_s": sum(seconds) if seconds else None,
             "token_summary": {
                 **{stage: _counted(used) for stage, used in summary.stages.items()},
                 "_total": _counted(summary.usage),
@@ -397,4 +395,4 @@ def _run_summary(evidence: RunRecords, summary: Summary) -> dict[str, object]:
 
 
 def _counted(used: UsageRecord) -> dict[str, object]:
-    return {**_pick(used, _COUNTS), "total_tokens": used.usage().tokens}
+    return {**pick(used, _COUNTS), "total_tokens": used.usage().tokens}
