@@ -30,7 +30,7 @@ from skillopt_ci.cli.scaffold import (
 )
 from skillopt_ci.cli.train import print_outcome
 from skillopt_ci.config.config import Config
-from skillopt_ci.config.providers import PROVIDERS, Preset, ProviderName
+from skillopt_ci.config.models import PROVIDERS, Preset, ProviderName
 from skillopt_ci.demo.quickstart import write_example
 from skillopt_ci.demo.server import Behaviour, serve
 from skillopt_ci.errors import ExitCode, UsageError

@@ -1,15 +1,77 @@
 """The `model` section: who solves, who edits, who grades, and how each is called."""
 
+import tomllib
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from importlib import resources
+from types import MappingProxyType
 from typing import Literal
 from urllib.parse import urlsplit
 
-from pydantic import AnyUrl, Field, field_validator, model_validator
+from pydantic import AnyUrl, Field, TypeAdapter, field_validator, model_validator
 
 from skillopt_ci.config.base import Section
-from skillopt_ci.config.providers import PROVIDERS, LimitField, Preset, ProviderName
 from skillopt_ci.config.yaml import Node, nearest
+
+# The providers: where each is reached, what its key is called and what it understands. A preset
+# (they stand in `providers.toml`) says what can be said of a provider as a whole. What differs from
+# model to model (a temperature that is refused, a schema that is not understood) shows in calling.
+
+Hosted = Literal["openai", "azure", "anthropic", "gemini", "qwen", "minimax"]
+MoreHosted = Literal["openrouter", "groq", "deepseek", "mistral", "together"]
+Served = Literal["ollama", "vllm", "llamacpp", "litellm", "compatible"]
+Programs = Literal["copilot", "claude-code", "codex", "cursor", "command", "simulated"]
+ProviderName = Literal[Hosted, MoreHosted, Served, Programs]
+#: `chat` is OpenAI's chat completions, `messages` Anthropic's API.
+Protocol = Literal["chat", "messages", "command", "simulated"]
+LimitField = Literal["max_completion_tokens", "max_tokens"]
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """One provider.
+
+    ``key`` names the environment variable of its key, which need not be set if ``key_optional``.
+    ``structured`` is how a reply can be held to a schema: by the schema, only to be JSON at all,
+    or not. ``thinking`` has the fields of the request that turn thinking on and off, ``body``
+    those that every request has. ``rejects`` names settings of a role that it has no use for.
+    ``carried`` names the fields of an answer that must come back with its tool calls. ``caching``
+    says who sees to it that the beginning of a prompt is read once only. ``target`` and
+    ``optimizer`` are examples of model names, ``program`` and ``variables`` the command of an agent
+    and what it may see of the environment; ``same_key`` names variables that are filled from
+    another where they are not set.
+    """
+
+    title: str
+    protocol: Protocol = "chat"
+    base_url: str = ""
+    key: str = ""
+    key_optional: bool = False
+    limit_field: LimitField = "max_tokens"
+    structured: Literal["json_schema", "json_object", "none"] = "json_schema"
+    tools: bool = True
+    images: bool = True
+    caching: Literal["marked", "automatic", "server", "unknown"] = "unknown"
+    regions: Mapping[str, str] = field(default_factory=dict)
+    thinking: Mapping[bool, Mapping[str, object]] = field(default_factory=dict)
+    body: Mapping[str, object] = field(default_factory=dict)
+    rejects: tuple[str, ...] = ()
+    carried: tuple[str, ...] = ()
+    target: str = ""
+    optimizer: str = ""
+    program: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    same_key: Mapping[str, str] = field(default_factory=dict)
+
+
+_TABLES = tomllib.loads(resources.files(__package__).joinpath("providers.toml").read_text("utf-8"))
+#: Every provider by its name in the configuration.
+PROVIDERS: Mapping[ProviderName, Preset] = MappingProxyType(
+    TypeAdapter(dict[ProviderName, Preset]).validate_python(_TABLES)
+)
+
+
+# The roles.
 
 
 class Price(Section):

@@ -11,9 +11,12 @@ from pydantic.main import IncEx
 
 from skillopt_ci.config.base import DescribedSchema, Section
 from skillopt_ci.config.config import Config
-from skillopt_ci.config.layers import BASE, RUNS
-from skillopt_ci.config.providers import PROVIDERS
+from skillopt_ci.config.models import PROVIDERS
 from skillopt_ci.config.rollout import RolloutConfig
+
+#: Keys of a file that are no part of a run: what it builds on, and its several runs.
+BASE = "_base_"
+RUNS = "runs"
 
 
 @dataclass(frozen=True, slots=True)

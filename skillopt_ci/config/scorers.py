@@ -134,16 +134,12 @@ class JsonScorer(AnswerScorer):
         return value
 
 
-class CommandScorer(Section):
+class CommandScorer(AnswerScorer):
     """A command of the repository grades the response, which it finds in files and on stdin."""
 
     type: Literal["command"]
     command: tuple[str, ...] = Field(min_length=1)
     """Program and arguments; never a shell line. `{answer}`, `{task}` and `{dir}` name files."""
-    answer: AnswerFrom = "text"
-    """Where the answer stands, as for the other scorers."""
-    tag: str = "answer"
-    """Name of the tag when `answer: tag`."""
     score: Literal["exit_status", "stdout"] = "exit_status"
     """Exit status 0 means right; `stdout`: its last line is a number from 0 to 1."""
     hard_at: float = Field(default=1.0, ge=0, le=1)
@@ -250,28 +246,29 @@ class ComputerScorer(Section):
         return value
 
 
-class AllScorer(Section):
+class Combination(Section):
+    """Common to scorers that ask other scorers."""
+
+    of: tuple["ScorerSpec", ...] = Field(min_length=1)
+    """The parts."""
+
+
+class AllScorer(Combination):
     """Hard when every part is; soft is the mean."""
 
     type: Literal["all"]
-    of: tuple["ScorerSpec", ...] = Field(min_length=1)
-    """The parts."""
 
 
-class AnyScorer(Section):
+class AnyScorer(Combination):
     """Hard when some part is; soft is the maximum."""
 
     type: Literal["any"]
-    of: tuple["ScorerSpec", ...] = Field(min_length=1)
-    """The parts."""
 
 
-class WeightedScorer(Section):
+class WeightedScorer(Combination):
     """Soft is the weighted mean of the parts' soft scores; hard from `hard_at` on."""
 
     type: Literal["weighted"]
-    of: tuple["ScorerSpec", ...] = Field(min_length=1)
-    """The parts."""
     weights: tuple[Annotated[float, Field(ge=0)], ...]
     """A weight for each part, in the same order; only their proportions matter."""
     hard_at: float = Field(default=1.0, ge=0, le=1)
@@ -306,5 +303,5 @@ ScorerSpec = Annotated[
     Field(discriminator="type"),
 ]
 
-for _combination in (AllScorer, AnyScorer, WeightedScorer):
+for _combination in (Combination, AllScorer, AnyScorer, WeightedScorer):
     _combination.model_rebuild()

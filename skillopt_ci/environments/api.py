@@ -24,7 +24,7 @@ from pydantic import Field, ValidationError
 from skillopt_ci.agents.manual import ScriptedSolver
 from skillopt_ci.aio import Slots
 from skillopt_ci.config.base import Section
-from skillopt_ci.config.loading import Loaded
+from skillopt_ci.config.loading import Loaded, explain
 from skillopt_ci.config.rollout import ScriptedConfig
 from skillopt_ci.errors import EnvironmentFailure, SkilloptError, TaskFileError, UsageError
 from skillopt_ci.messages import Message
@@ -41,7 +41,7 @@ from skillopt_ci.tasks.files import Record, refuse
 from skillopt_ci.tasks.loading import SPLIT_NAMES, divide, load_tasks
 from skillopt_ci.tasks.records import to_task
 from skillopt_ci.tasks.task import Task, task_sha256
-from skillopt_ci.util import did_you_mean, last_line
+from skillopt_ci.util import last_line
 
 # Dividing one list of tasks into the three splits, where a source has but one.
 
@@ -217,23 +217,16 @@ def _unwritable(task: Task) -> str:
 Options = TypeVar("Options", bound=Section)
 
 
-def read_options(shape: type[Options], given: Mapping[str, object], kind: str) -> Options:
-    """Read ``given``, the options of an environment of type ``kind``.
+def read_options(shape: type[Options], given: Mapping[str, object]) -> Options:
+    """Read ``given``, the options of an environment.
 
     Raises UsageError with a line for each key that is wrong: what it is, and what was expected.
     """
     try:
         return shape.model_validate(given)
     except ValidationError as error:
-        lines = []
-        for detail in error.errors(include_url=False):
-            path = ".".join(["environment", *map(str, detail["loc"])])
-            said = detail["msg"].removeprefix("Value error, ")
-            if detail["type"] == "extra_forbidden":
-                said = f"unknown key; {did_you_mean(str(detail['loc'][-1]), shape.model_fields)}"
-            if detail["type"] == "missing":
-                said = f"missing; an environment of type {kind} needs it"
-            lines.append(f"{path}: {said}")
+        faults = explain(error, shape, lambda _: "")
+        lines = [f"{'.'.join(map(str, ('environment', *path)))}: {text}" for path, text in faults]
         raise UsageError("\n".join(lines)) from None
 
 

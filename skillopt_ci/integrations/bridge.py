@@ -1,17 +1,17 @@
 """What the bridges to other tools' tasks share: a worker, a line to the models, and the grade."""
 
-import io
 import json
-import tarfile
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from skillopt_ci.errors import EnvironmentFailure
+from skillopt_ci.computer.archive import Member, pack, unpack
+from skillopt_ci.errors import EnvironmentFailure, FileRefused
 from skillopt_ci.integrations.endpoint import Conversation
+from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatClient
 from skillopt_ci.program import visible_environ
 from skillopt_ci.rollout.environment import Environment, Parts
@@ -34,11 +34,8 @@ class BridgeSolver:
     facts: Mapping[str, object]
     environment: "BridgeEnvironment"
     client: ChatClient
-
-    @property
-    def needs_computer(self) -> bool:
-        """The other tool brings its own."""
-        return False
+    needs_computer: bool = False
+    """The other tool brings its own."""
 
     def identity(self) -> Mapping[str, object]:
         """Return what determines the attempts, besides model and skill."""
@@ -50,7 +47,7 @@ class BridgeSolver:
         """Let the other tool attempt ``task``."""
         talk = Conversation(self.client, place.stage, place.attempt)
         job = {**self.environment.job(task, place), "skill": as_read(skill)}
-        async with aclosing(self.environment.run_job(job, talk)) as steps:  # type: ignore[type-var]
+        async with aclosing(self.environment.run_job(job, talk)) as steps:
             async for step in steps:
                 yield step
         result = talk.result
@@ -114,7 +111,7 @@ class BridgeEnvironment(Environment):
         """Return what lets the other tool attempt tasks."""
         return BridgeSolver(self.kind, self.identity(), self, parts.client)
 
-    async def run_job(self, job: Mapping[str, object], talk: Conversation) -> AsyncIterator[Step]:
+    def run_job(self, job: Mapping[str, object], talk: Conversation) -> AsyncGenerator[Step, None]:
         """Have the worker do ``job``, with the models of ``talk``, which takes the result.
 
         Raises :class:`EnvironmentFailure` if it fails, and what the models raise.
@@ -123,9 +120,7 @@ class BridgeEnvironment(Environment):
         async def work(base_url: str, token: str) -> dict[str, Any]:
             return await self.worker.attempt({**job, "base_url": base_url, "token": token})
 
-        async with aclosing(talk.hold(work)) as steps:  # type: ignore[type-var]
-            async for step in steps:
-                yield step
+        return talk.hold(work)
 
     async def grade(self, task: Task, attempt: Attempt, parts: Parts) -> Score:
         """Return the other tool's own grade: it was given with the attempt."""
@@ -146,31 +141,36 @@ class BridgeEnvironment(Environment):
         self._worker = None
 
 
+def told_task(told: Mapping[str, Any]) -> Task:
+    """A task as a worker tells it."""
+    return Task(
+        id=told["id"],
+        messages=tuple(Message(one["role"], one["content"]) for one in told["messages"]),
+        references=tuple(told["references"]),
+        task_type=told["type"],
+        metadata=told["metadata"],
+        reference_text=told.get("reference_text", ""),
+    )
+
+
 def packed(result: Mapping[str, object]) -> bytes:
     """A tar that holds ``result``, the same bytes for the same result."""
-    text = json.dumps(result, sort_keys=True, ensure_ascii=False).encode()
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        member = tarfile.TarInfo(_RESULT)
-        member.size = len(text)
-        archive.addfile(member, io.BytesIO(text))
-    return buffer.getvalue()
+    text = json.dumps(result, sort_keys=True, ensure_ascii=False)
+    return pack([Member(_RESULT, text.encode())])
 
 
 def unpacked(artifacts: bytes) -> dict[str, Any]:
     """The result in such a tar; raises GraderError if there is none."""
     try:
-        with tarfile.open(fileobj=io.BytesIO(artifacts)) as archive:
-            member = archive.extractfile(_RESULT)
-            found: dict[str, Any] = json.loads(member.read() if member else b"")
-            return found
-    except (tarfile.TarError, KeyError, ValueError) as error:
+        (member,) = unpack(artifacts)
+        found: dict[str, Any] = json.loads(member.content)
+    except (FileRefused, ValueError) as error:
         raise GraderError(f"the attempt left no readable result: {error}") from error
+    return found
 
 
 def checked_share(value: object, what: str) -> float:
     """``value`` as a score from 0 to 1; raises GraderError that says ``what`` is none."""
-    usable = isinstance(value, bool | int | float) and 0 <= value <= 1
-    if not usable:
-        raise GraderError(f"{what} is {value!r}, expected a score from 0 to 1")
-    return float(value)  # type: ignore[arg-type]  # checked above
+    if isinstance(value, bool | int | float) and 0 <= value <= 1:
+        return float(value)
+    raise GraderError(f"{what} is {value!r}, expected a score from 0 to 1")

@@ -4,24 +4,17 @@ import asyncio
 import hmac
 import secrets
 from collections import Counter
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Collection,
-    Coroutine,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from typing import Any
+from typing import Any, get_args
 
 from aiohttp import web
 from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from skillopt_ci.errors import EnvironmentFailure
 from skillopt_ci.messages import ChatRole, Image, Message, ToolCall
+from skillopt_ci.model.openai_provider import as_sent
 from skillopt_ci.model.types import (
     ChatClient,
     ChatReply,
@@ -34,19 +27,9 @@ from skillopt_ci.model.types import (
 )
 from skillopt_ci.rollout.types import Asked, ModelSaid, Nudged, Step, ToolUsed
 
-_ROLES: Mapping[str, ChatRole] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
-}
+_ROLES: dict[str, ChatRole] = {role: role for role in get_args(ChatRole)} | {"developer": "system"}
 #: The models that may be asked for: the one under training, the one that grades, the analysts'.
-MODELS: Mapping[str, Role] = {
-    "target": Role.TARGET,
-    "judge": Role.JUDGE,
-    "optimizer": Role.OPTIMIZER,
-}
+MODELS = {"target": Role.TARGET, "judge": Role.JUDGE, "optimizer": Role.OPTIMIZER}
 #: Longer bodies are refused: no conversation is that long.
 _MOST_BYTES = 256 * 1024 * 1024
 #: When the attempt is over nobody waits for answers; to aiohttp, 0 would mean for ever.
@@ -137,11 +120,9 @@ def read_request(body: bytes) -> tuple[ChatRequest, int]:
 def _message(message: _Message) -> Message:
     if message.role not in _ROLES:
         raise BadRequestError(f"{message.role!r} is not a role: {', '.join(_ROLES)}")
-    content = message.content
-    parts: list[dict[str, Any]] = (
-        content if isinstance(content, list) else [{"text": content or ""}]
-    )
-    images = []
+    images, parts = [], message.content
+    if not isinstance(parts, list):
+        parts = [{"text": parts or ""}]
     for part in parts:
         if part.get("type") == "image_url":
             url = str(part["image_url"].get("url", ""))
@@ -165,16 +146,8 @@ def reply_body(replies: Sequence[ChatReply]) -> dict[str, object]:
     usage = sum((reply.usage for reply in replies), Usage())
     choices = []
     for index, reply in enumerate(replies):
-        message: dict[str, object] = {"role": "assistant", "content": reply.text}
-        if reply.tool_calls:
-            message["tool_calls"] = [
-                {
-                    "id": call.id,
-                    "type": "function",
-                    "function": {"name": call.name, "arguments": call.arguments},
-                }
-                for call in reply.tool_calls
-            ]
+        calls = tuple(replace(call, state="") for call in reply.tool_calls)
+        message = as_sent(Message("assistant", reply.text, tool_calls=calls))
         choices.append({"index": index, "message": message, "finish_reason": reply.finish_reason})
     return {
         "id": "chatcmpl-loopback",
@@ -212,7 +185,7 @@ class Conversation:
     result: dict[str, Any] = field(default_factory=dict)
     _asked: Counter[str] = field(default_factory=Counter)
 
-    async def hold(self, work: Work) -> AsyncIterator[Step]:
+    async def hold(self, work: Work) -> AsyncGenerator[Step, None]:
         """Do ``work``, serving models to it meanwhile, and tell what they are asked and say.
 
         The result of ``work`` is in ``result`` afterwards. Raises what the models or ``work``

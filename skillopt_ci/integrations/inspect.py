@@ -7,8 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from skillopt_ci.environments.api import Division, read_options, require
-from skillopt_ci.integrations.bridge import BridgeEnvironment, checked_share
-from skillopt_ci.messages import Message
+from skillopt_ci.integrations.bridge import BridgeEnvironment, checked_share, told_task
 from skillopt_ci.rollout.environment import Split
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.scorers.base import GraderError, Score, reaches
@@ -43,12 +42,12 @@ class InspectEnvironment(BridgeEnvironment):
         self, options: Mapping[str, object], root: Path, environ: Mapping[str, str]
     ) -> None:
         require("inspect_ai", "inspect")
-        self._read = read_options(InspectOptions, options, self.kind)
+        self._read = read_options(InspectOptions, options)
         super().__init__(options, root, environ, self._read.env)
 
     def tasks(self, split: Split) -> tuple[Task, ...]:
         """Return the samples of a split as tasks."""
-        return tuple(map(_task, self._read.divided(self.worker.tasks)[split]))
+        return tuple(map(told_task, self._read.divided(self.worker.tasks)[split]))
 
     def job(self, task: Task, place: Workplace) -> Mapping[str, object]:
         """Name the sample."""
@@ -78,13 +77,3 @@ def _number(value: object, key: str) -> object:
         return value.get(key)
     numbers = [one for one in value.values() if isinstance(one, int | float)]
     return sum(numbers) / len(numbers) if numbers else None
-
-
-def _task(sample: Mapping[str, Any]) -> Task:
-    return Task(
-        id=sample["id"],
-        messages=tuple(Message(one["role"], one["content"]) for one in sample["messages"]),
-        references=tuple(sample["references"]),
-        task_type=sample["type"],
-        metadata={"sample": sample["key"], **sample["metadata"]},
-    )

@@ -168,10 +168,9 @@ def _told(key: str, sample: Sample) -> dict[str, Any]:
     metadata = to_jsonable_python(sample.metadata or {}, fallback=str)
     target = [sample.target] if isinstance(sample.target, str) else sample.target
     return {
-        "key": key,
         "id": key,
         "messages": messages,
         "references": [one for one in target if one],
         "type": str(metadata.get("task_type") or metadata.get("category") or ""),
-        "metadata": metadata,
+        "metadata": {"sample": key, **metadata},
     }

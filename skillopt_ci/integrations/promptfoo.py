@@ -89,7 +89,7 @@ class PromptfooEnvironment(Environment):
     ) -> None:
         self._functions = Functions(environ)
         super().__init__(options, root)
-        read = read_options(PromptfooOptions, options, "promptfoo")
+        read = read_options(PromptfooOptions, options)
         self._file = root / read.file
         self._splits = read.divided(read_tests(self._file))
 

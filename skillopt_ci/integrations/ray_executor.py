@@ -23,7 +23,6 @@ from skillopt_ci.config.rollout import HumanConfig, LocalExecutor, RayExecutor
 from skillopt_ci.environments.find import open_environment
 from skillopt_ci.errors import BudgetExhausted, InfrastructureError, SkilloptError, UsageError
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.build import open_models
 from skillopt_ci.model.cache import UNCLAIMED, CallCache, answer_lines, call_key, import_lines
 from skillopt_ci.progress import Note
 from skillopt_ci.prompts.library import Prompts
@@ -34,11 +33,10 @@ from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.solver import ChatSolver, chat_request, conversation
 from skillopt_ci.rollout.store import AttemptStore
 from skillopt_ci.rollout.types import AttemptRequest, Executor, MakeAttempt, Rollout
-from skillopt_ci.scorers.code import Functions
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import task_sha256
 from skillopt_ci.training.fingerprint import keep_secrets, run_secrets, working_facts
-from skillopt_ci.training.run_context import RunnerParts, open_runner
+from skillopt_ci.training.run_context import Equipment, RunnerParts, open_runner
 
 # The Ray cluster: found, joined or started.
 
@@ -244,20 +242,19 @@ async def attempt(parcel: Parcel, folder: Path, environ: Mapping[str, str]) -> H
     assert task is not None  # noqa: S101 - a coroutine runs in one
     # Ray interrupts the main thread; a loop that waits would sleep through that by default
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
-    keys: list[str] = []
-    redact, trouble = Redactor(named_secrets(environ)), ""
+    redact, keys, trouble = Redactor(named_secrets(environ)), list[str](), ""
+    try:
+        async with _runner(parcel, folder, environ, redact, keys.append) as runner:
+            rollout = await runner.attempting(parcel.order)
+        trouble = "" if rollout.status.measured else rollout.reason
+    except BudgetExhausted:
+        pass  # its share was: the attempt goes on where the whole budget is known
+    except SkilloptError as error:
+        trouble = error.message
     with (
         closing(CallCache(folder / "calls.sqlite")) as cache,
         closing(AttemptStore(folder / "calls-attempts.sqlite")) as store,
     ):
-        try:
-            async with _runner(parcel, folder, environ, redact, store, keys.append) as runner:
-                rollout = await runner.attempting(parcel.order)
-            trouble = "" if rollout.status.measured else rollout.reason
-        except BudgetExhausted:
-            pass  # its share was: the attempt goes on where the whole budget is known
-        except SkilloptError as error:
-            trouble = error.message
         return Handover(answer_lines(cache, keys, store.lines(keys)), redact(trouble))
 
 
@@ -267,7 +264,6 @@ async def _runner(
     folder: Path,
     environ: Mapping[str, str],
     redact: Redactor,
-    store: AttemptStore,
     used: Callable[[str], object],
 ) -> AsyncIterator[Runner]:
     config, root = Config.model_validate_json(parcel.config), Path(parcel.root)
@@ -294,19 +290,10 @@ async def _runner(
                 config, root, environ, prompts=prompts, environment=environment, places=places
             ),
         )
-        meter = Meter(step=parcel.limits)
-        functions = stack.enter_context(closing(Functions(environ)))
-        models = open_models(
-            config.model,
-            environ,
-            cache_path=parts.cache_path,
-            scope=UNCLAIMED,
-            meter=meter,
-            root=root,
-            used=used,
-            redact=redact,
-        )
-        client = await stack.enter_async_context(models)
+        meter, equipment = Meter(step=parcel.limits), Equipment(config, stack)
+        meter.require_prices(config.model)
+        client = (await equipment.models(parts)).for_work(UNCLAIMED, meter, used)
+        store, functions = equipment.store(parts), equipment.functions(environ)
         yield await stack.enter_async_context(
             open_runner(parts, client, UNCLAIMED, meter, aio.Slots(1), store, functions, used)
         )

@@ -17,8 +17,7 @@ from weakref import WeakValueDictionary
 from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from skillopt_ci.config.models import ModelRole
-from skillopt_ci.config.providers import PROVIDERS
+from skillopt_ci.config.models import PROVIDERS, ModelRole
 from skillopt_ci.errors import InfrastructureError, UsageError
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.access import base_url_of, uses_responses

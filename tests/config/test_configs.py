@@ -6,9 +6,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from skillopt_ci.config.config import Config
-from skillopt_ci.config.layers import read_layers
-from skillopt_ci.config.loading import load
-from skillopt_ci.config.providers import PROVIDERS
+from skillopt_ci.config.loading import load, read_layers
+from skillopt_ci.config.models import PROVIDERS
 from skillopt_ci.config.reference import fields, sections
 from skillopt_ci.config.yaml import plain
 

@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_ci.config.layers import read_layers
-from skillopt_ci.config.loading import load, run_names
+from skillopt_ci.config.loading import load, read_layers, run_names
 from skillopt_ci.config.yaml import plain
 from skillopt_ci.errors import ConfigError
 
@@ -25,36 +24,28 @@ def test_a_circle_is_named_in_full(write: Write) -> None:
         read_layers(main)
 
 
-def test_a_file_cannot_be_its_own_base(write: Write) -> None:
-    with pytest.raises(ConfigError, match="circle"):
-        read_layers(write("_base_: skillopt.yaml"))
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("_base_: skillopt.yaml", "circle"),
+        ("run: a\n_base_: [x.yaml, y.yaml]", r"yaml:2: _base_: expected one file, found a list"),
+        ("run: a\n_base_: nowhere.yaml", r"skillopt\.yaml:2: .*nowhere\.yaml cannot be read"),
+        *((f"_base_: {base}", "expected the name of one file") for base in ("", "4", "{}", "''")),
+        *((text, "expected a mapping of sections") for text in ("- a", "word", "4")),
+    ],
+)
+def test_what_cannot_be_built_on_is_refused(write: Write, text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        read_layers(write(text))
 
 
-def test_a_list_of_bases_is_refused(write: Write) -> None:
-    with pytest.raises(ConfigError, match=r"yaml:2: _base_: expected one file, found a list"):
-        read_layers(write("run: a\n_base_: [x.yaml, y.yaml]"))
-
-
-@pytest.mark.parametrize("base", ["", "4", "{}", "''"])
-def test_a_base_that_is_not_a_name_is_refused(write: Write, base: str) -> None:
-    with pytest.raises(ConfigError, match="expected the name of one file"):
-        read_layers(write(f"_base_: {base}"))
-
-
-def test_a_missing_base_points_at_the_line_that_asks_for_it(write: Write) -> None:
-    main = write("run: a\n_base_: nowhere.yaml")
-    with pytest.raises(ConfigError, match=r"skillopt\.yaml:2: .*nowhere\.yaml cannot be read"):
-        read_layers(main)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read: No such file"):
-        read_layers(tmp_path / "none.yaml")
-
-
-def test_a_folder_is_not_a_configuration(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="Is a directory"):
-        read_layers(tmp_path)
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("none.yaml", r"none\.yaml: cannot be read: No such"), (".", "Is a directory")],
+)
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path, name: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        read_layers(tmp_path / name)
 
 
 def test_other_encodings_are_refused(tmp_path: Path) -> None:
@@ -68,12 +59,6 @@ def test_a_byte_order_mark_does_no_harm(tmp_path: Path) -> None:
     file = tmp_path / "bom.yaml"
     file.write_bytes(b"\xef\xbb\xbfrun: a")
     assert plain(read_layers(file)[0]) == {"run": "a"}
-
-
-@pytest.mark.parametrize("text", ["- a", "word", "4"])
-def test_a_file_must_hold_a_mapping(write: Write, text: str) -> None:
-    with pytest.raises(ConfigError, match="expected a mapping of sections"):
-        read_layers(write(text))
 
 
 COMMON = """\
@@ -97,38 +82,35 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "skillopt.yaml"
 
 
-def test_a_run_is_laid_over_what_stands_around_the_list(file: Path) -> None:
+@pytest.fixture
+def two(file: Path) -> Path:
+    """A file of two runs."""
     file.write_text(TWO)
-    invoices = load(file, run="invoices").config
-    letters = load(file, run="letters").config
-    assert (invoices.run, invoices.train.num_epochs, invoices.train.batch_size) == (
-        "invoices",
-        2,
-        8,
-    )
+    return file
+
+
+def test_a_run_is_laid_over_what_stands_around_the_list(two: Path) -> None:
+    invoices, letters = (load(two, run=name).config for name in run_names(two))
+    train = invoices.train
+    assert (invoices.run, train.num_epochs, train.batch_size) == ("invoices", 2, 8)
     assert (letters.skill, letters.train.num_epochs) == ("skills/letters/SKILL.md", 4)
 
 
-def test_overrides_win_over_the_chosen_run(file: Path) -> None:
-    file.write_text(TWO)
-    config = load(file, ["train.num_epochs=7"], run="invoices").config
-    assert config.train.num_epochs == 7
-
-
-def test_without_a_name_the_message_lists_the_runs(file: Path) -> None:
-    file.write_text(TWO)
-    with pytest.raises(ConfigError, match=r"which run\? Name one with --run: invoices, letters"):
-        load(file)
+def test_overrides_win_over_the_chosen_run(two: Path) -> None:
+    assert load(two, ["train.num_epochs=7"], run="invoices").config.train.num_epochs == 7
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("leters", "did you mean 'letters'"), ("zzz", "its runs are invoices, letters")],
+    [
+        (None, r"which run\? Name one with --run: invoices, letters"),
+        ("leters", "did you mean 'letters'"),
+        ("zzz", "its runs are invoices, letters"),
+    ],
 )
-def test_an_unknown_name_gets_the_nearest_one(file: Path, name: str, said: str) -> None:
-    file.write_text(TWO)
+def test_a_run_that_is_not_named_is_asked_for(two: Path, name: str | None, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        load(file, run=name)
+        load(two, run=name)
 
 
 def test_the_only_run_needs_no_name(file: Path) -> None:
@@ -164,8 +146,3 @@ def test_a_problem_of_a_run_points_at_its_own_line(file: Path) -> None:
     with pytest.raises(ConfigError, match="num_epochs") as caught:
         load(file, run="invoices")
     assert caught.value.line == 10
-
-
-def test_names_come_in_the_order_of_the_file(file: Path) -> None:
-    file.write_text(TWO)
-    assert run_names(file) == ("invoices", "letters")

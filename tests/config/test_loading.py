@@ -103,21 +103,16 @@ def test_an_override_is_its_own_place() -> None:
     assert str(lookup(parse_override("a.b={c: 1}"), ("a", "b", "c")).mark) == "-o a.b"
 
 
-@pytest.mark.parametrize("text", ["train.seed", "", "=3", "a..b=1", ".a=1"])
+@pytest.mark.parametrize("text", ["train.seed", "", "=sk-secret", "a..b=1", ".a=1"])
 def test_without_key_or_equals_sign_it_says_what_is_expected(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"expected section\.key=value"):
+    with pytest.raises(ConfigError, match=r"expected section\.key=value") as caught:
         parse_override(text)
+    assert "sk-secret" not in str(caught.value)
 
 
 def test_a_value_that_is_not_yaml_names_the_override() -> None:
     with pytest.raises(ConfigError, match=r"^-o a\.b: not valid YAML"):
         parse_override("a.b=[1")
-
-
-def test_a_value_is_not_repeated_when_the_key_is_wrong() -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse_override("=sk-secret")
-    assert "sk-secret" not in str(caught.value)
 
 
 Complaint = Callable[..., str]
@@ -220,29 +215,28 @@ def test_a_missing_key_says_what_it_is_for(complaint: Complaint) -> None:
     assert "skillopt.yaml:4: model.optimizer: missing. Reads trajectories" in text
 
 
-def test_a_key_in_clear_is_refused_and_not_repeated(complaint_with: Complaint) -> None:
-    text = complaint_with("", "model.target.api_key=sk-secret")
-    assert text.startswith("-o model.target.api_key: a key does not belong in a file")
-    assert "sk-secret" not in text
-
-
-def test_a_key_given_as_the_name_of_its_variable_is_not_repeated(
-    complaint_with: Complaint,
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("api_key=sk-secret", "-o model.target.api_key: a key does not belong in a file"),
+        (
+            "api_key_env=sk-secret",
+            "model.target.api_key_env: the value (not shown) does not fit. Name of the env",
+        ),
+        ("base_url=https://me:sk-secret@host/v1", "a key does not belong in the address"),
+    ],
+)
+def test_a_key_in_clear_is_refused_and_not_repeated(
+    complaint_with: Complaint, override: str, said: str
 ) -> None:
-    text = complaint_with("", "model.target.api_key_env=sk-secret")
-    assert "model.target.api_key_env: the value (not shown) does not fit. Name of the env" in text
+    text = complaint_with("", f"model.target.{override}")
+    assert said in text
     assert "sk-secret" not in text
 
 
 @pytest.mark.parametrize("url", ["api.openai.com/v1", "file:///etc/passwd", "https://"])
 def test_an_address_must_be_one_of_the_web(complaint_with: Complaint, url: str) -> None:
     assert "model.target.base_url: " in complaint_with("", f"model.target.base_url='{url}'")
-
-
-def test_a_key_inside_an_address_is_refused_and_not_repeated(complaint_with: Complaint) -> None:
-    text = complaint_with("", "model.target.base_url=https://me:sk-secret@host/v1")
-    assert "a key does not belong in the address" in text
-    assert "sk-secret" not in text
 
 
 def test_text_that_is_not_unicode_is_refused(complaint_with: Complaint) -> None:

@@ -5,8 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from skillopt_ci.config.loading import Loaded
-from skillopt_ci.config.models import ModelRole
-from skillopt_ci.config.providers import PROVIDERS, ProviderName
+from skillopt_ci.config.models import PROVIDERS, ModelRole, ProviderName
 from skillopt_ci.model.access import base_url_of
 
 Load = Callable[..., Loaded]

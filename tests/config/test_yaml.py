@@ -57,14 +57,16 @@ def test_keys_are_taken_as_text() -> None:
     assert read("1: a\nno: b\n") == {"1": "a", "no": "b"}
 
 
-def test_a_doubled_key_is_an_error_that_names_both_lines() -> None:
-    with pytest.raises(ConfigError, match=r"^a\.yaml:3: .*'a' stands already in line 1"):
-        read("a: 1\nb: 2\na: 3\n")
-
-
-def test_doubled_keys_are_found_at_any_depth() -> None:
-    with pytest.raises(ConfigError, match=r"^a\.yaml:2: .*'b'"):
-        read("a: [{b: 1,\n b: 2}]")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: 1\nb: 2\na: 3\n", r"^a\.yaml:3: .*'a' stands already in line 1"),
+        ("a: [{b: 1,\n b: 2}]", r"^a\.yaml:2: .*'b'"),
+    ],
+)
+def test_a_doubled_key_is_an_error_that_names_both_lines(text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        read(text)
 
 
 def test_merge_keys_and_aliases_of_merged_mappings() -> None:
@@ -142,33 +144,24 @@ def merged(base: object, child: object) -> object:
     return plain(merge(tree(base), tree(child)))
 
 
-def test_mappings_merge_and_the_child_wins() -> None:
-    assert merged({"a": {"x": 1, "y": 1}}, {"a": {"y": 2}, "b": 3}) == {
-        "a": {"x": 1, "y": 2},
-        "b": 3,
-    }
+REGEX = {"type": "regex", "pattern": "x"}
 
 
-def test_lists_are_replaced() -> None:
-    assert merged({"a": [1, 2]}, {"a": [3]}) == {"a": [3]}
-
-
-def test_another_type_of_scorer_replaces_its_base() -> None:
-    base = {"scorer": {"type": "regex", "pattern": "x"}}
-    assert merged(base, {"scorer": {"type": "exact"}}) == {"scorer": {"type": "exact"}}
-
-
-def test_the_same_type_of_scorer_is_merged() -> None:
-    base = {"type": "regex", "pattern": "x"}
-    assert merged(base, {"type": "regex", "negate": True}) == {**base, "negate": True}
-
-
-def test_tasks_given_another_way_replace_their_base() -> None:
-    assert merged({"path": "a", "seed": 1}, {"split_dir": "b"}) == {"split_dir": "b"}
-
-
-def test_tasks_given_the_same_way_are_merged() -> None:
-    assert merged({"path": "a", "seed": 1}, {"limit": 2}) == {"path": "a", "seed": 1, "limit": 2}
+@pytest.mark.parametrize(
+    ("base", "child", "both"),
+    [
+        ({"a": {"x": 1, "y": 1}}, {"a": {"y": 2}, "b": 3}, {"a": {"x": 1, "y": 2}, "b": 3}),
+        ({"a": [1, 2]}, {"a": [3]}, {"a": [3]}),
+        ({"scorer": REGEX}, {"scorer": {"type": "exact"}}, {"scorer": {"type": "exact"}}),
+        (REGEX, {"type": "regex", "negate": True}, {**REGEX, "negate": True}),
+        ({"path": "a", "seed": 1}, {"split_dir": "b"}, {"split_dir": "b"}),
+        ({"path": "a", "seed": 1}, {"limit": 2}, {"path": "a", "seed": 1, "limit": 2}),
+    ],
+)
+def test_mappings_of_one_kind_merge_and_the_child_wins(
+    base: object, child: object, both: object
+) -> None:
+    assert merged(base, child) == both
 
 
 @given(PLAIN)
@@ -209,13 +202,15 @@ def test_one_line_for_each_problem_in_reading_order() -> None:
     assert (error.file, error.line, error.exit_code) == (PLACE, 2, ExitCode.USAGE)
 
 
-def test_an_override_of_a_whole_section_names_the_key_inside() -> None:
-    problem = Problem(Mark(override="x"), "x.y", "wrong")
-    assert problem.with_place() == "-o x: x.y: wrong"
-
-
-def test_the_file_alone_is_a_place() -> None:
-    assert Problem(Mark(PLACE), "", "empty").with_place() == "a.yaml: empty"
+@pytest.mark.parametrize(
+    ("mark", "key", "text", "told"),
+    [
+        (Mark(override="x"), "x.y", "wrong", "-o x: x.y: wrong"),
+        (Mark(PLACE), "", "empty", "a.yaml: empty"),
+    ],
+)
+def test_a_problem_names_its_place(mark: Mark, key: str, text: str, told: str) -> None:
+    assert Problem(mark, key, text).with_place() == told
 
 
 def test_nearest_suggests_only_what_is_near() -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from skillopt_ci.config.models import Models, short_form
-from skillopt_ci.config.providers import PROVIDERS, Preset, ProviderName
+from skillopt_ci.config.models import PROVIDERS, Models, Preset, ProviderName, short_form
 from skillopt_ci.model.budget import tariff_of
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "providers.md").read_text(encoding="utf-8")

@@ -137,7 +137,7 @@ def talk(
             return await work(client)
 
     async def run() -> list[Any]:
-        async with aclosing(conversation.hold(job)) as told:  # type: ignore[type-var]
+        async with aclosing(conversation.hold(job)) as told:
             return [step async for step in told]
 
     return conversation, asyncio.run(run()), model
@@ -270,7 +270,7 @@ def test_the_end_of_the_work_ends_calls_under_way() -> None:
             return {}
 
         conversation = Conversation(Slow(lambda _: "x"), "rollout", 3)
-        async with aclosing(conversation.hold(job)) as told:  # type: ignore[type-var]
+        async with aclosing(conversation.hold(job)) as told:
             assert [step async for step in told] == []
 
     asyncio.run(run())

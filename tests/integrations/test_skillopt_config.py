@@ -11,8 +11,6 @@ from skillopt_ci.model.access import base_url_of
 
 Load = Callable[..., Loaded]
 ENV = "env: {name: a, skill_init: s.md, data_path: d.jsonl}\n"
-
-
 Write = Callable[..., Path]
 
 STRUCTURED = """\

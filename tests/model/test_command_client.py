@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_ci.config.models import ModelRole, Models
-from skillopt_ci.config.providers import PROVIDERS
+from skillopt_ci.config.models import PROVIDERS, ModelRole, Models
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Image, Message
 from skillopt_ci.model.access import resolved_key_values

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from model_api import ModelApi, serving
 
-from skillopt_ci.config.models import ModelRole, Models
-from skillopt_ci.config.providers import PROVIDERS
+from skillopt_ci.config.models import PROVIDERS, ModelRole, Models
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.budget import Meter

@@ -2,8 +2,7 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.config.models import ModelRole
-from skillopt_ci.config.providers import PROVIDERS
+from skillopt_ci.config.models import PROVIDERS, ModelRole
 from skillopt_ci.model.openai_provider import CHAT_WORDS, chat_body
 from skillopt_ci.model.providers import ServerError, settings_of
 from skillopt_ci.model.types import ChatRequest, ReplySchema

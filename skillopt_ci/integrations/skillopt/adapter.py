@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Literal
@@ -12,9 +12,13 @@ from pydantic import Field
 
 from skillopt_ci.config.base import Section
 from skillopt_ci.environments.api import read_options, require
-from skillopt_ci.integrations.bridge import BridgeEnvironment, checked_share, unpacked
+from skillopt_ci.integrations.bridge import (
+    BridgeEnvironment,
+    checked_share,
+    told_task,
+    unpacked,
+)
 from skillopt_ci.integrations.endpoint import Conversation
-from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatClient, Role
 from skillopt_ci.rollout.environment import Reflecting, Split
 from skillopt_ci.rollout.solver import Workplace
@@ -90,22 +94,12 @@ class SkillOptEnvironment(BridgeEnvironment):
         self, options: Mapping[str, object], root: Path, environ: Mapping[str, str]
     ) -> None:
         require("skillopt", "skillopt")
-        self._read = read_options(SkillOptOptions, options, self.kind)
+        self._read = read_options(SkillOptOptions, options)
         super().__init__(options, root, environ, self._read.env)
 
     def tasks(self, split: Split) -> tuple[Task, ...]:
         """Return the items of a split as tasks."""
-        return tuple(
-            Task(
-                id=item["id"],
-                messages=(Message("user", item["text"]),),
-                references=tuple(item["references"]),
-                task_type=item["type"],
-                metadata={"item": item["key"]},
-                reference_text=item["reference_text"],
-            )
-            for item in self.worker.tasks[split]
-        )
+        return tuple(map(told_task, self.worker.tasks[split]))
 
     def prompts(self) -> Mapping[str, str]:
         """Return the adapter's own prompts by the name of those that they replace."""
@@ -131,27 +125,19 @@ class SkillOptEnvironment(BridgeEnvironment):
     ) -> Sequence[Mapping[str, object]]:
         """Return the patches of the adapter's own ``reflect``."""
         rows, files = _evidence(asked.rollouts)
-        gradient = asked.gradient
-        settings: dict[str, object] = {
-            "analyst_workers": gradient.analyst_workers,
-            "failure_only": gradient.failure_only,
-            "minibatch_size": gradient.minibatch_size,
-        }
-        if asked.budget is not None:
-            settings["edit_budget"] = asked.budget
+        settings = ("analyst_workers", "failure_only", "minibatch_size")
+        passed_on = ("skill", "update_mode", "seed", "step_buffer", "meta_skill")
         job = {
             "rows": rows,
             "files": files,
-            "settings": settings,
-            "skill": asked.skill,
-            "update_mode": asked.update_mode,
-            "seed": asked.seed,
-            "step_buffer": asked.step_buffer,
-            "meta_skill": asked.meta_skill,
+            "settings": {key: getattr(asked.gradient, key) for key in settings},
+            **{key: getattr(asked, key) for key in passed_on},
             "notes_from": sorted(asked.notes_from),
         }
+        if asked.budget is not None:
+            job["settings"]["edit_budget"] = asked.budget
         talk = Conversation(client, "analyst", 0, (Role.OPTIMIZER,))
-        async with aclosing(self.run_job({"reflect": job}, talk)) as steps:  # type: ignore[type-var]
+        async with aclosing(self.run_job({"reflect": job}, talk)) as steps:
             async for _ in steps:
                 pass  # the models' answers are enough
         patches: list[Mapping[str, object]] = talk.result["patches"]
@@ -159,9 +145,8 @@ class SkillOptEnvironment(BridgeEnvironment):
 
     def identity(self) -> Mapping[str, object]:
         """Return options and versions; who reflects says nothing about scores."""
-        known = super().identity()
         options = {key: one for key, one in self.options.items() if key != "reflect"}
-        return {**known, "options": options}
+        return {**super().identity(), "options": options}
 
     def score(self, result: Mapping[str, Any]) -> Score:
         """Read hard and soft score out of the adapter's row; hard may be partial, as there."""
@@ -215,15 +200,14 @@ def kind_of(item: Mapping[str, object], declared: Sequence[str]) -> str:
         return stated
     if len(declared) == 1:
         return str(declared[0])
-    facts = [_plain(text) for text in _facts(item)]
+    facts = [
+        _plain(str(one))
+        for key, value in item.items()
+        if _TELLING.search(key)
+        for one in (value if isinstance(value, list) else [value])
+    ]
     named = [kind for kind in map(str, declared) if any(_plain(kind) in fact for fact in facts)]
     return max(named, key=len, default="")
-
-
-def _facts(item: Mapping[str, object]) -> Iterator[str]:
-    for key, value in item.items():
-        if _TELLING.search(key):
-            yield from map(str, value if isinstance(value, list) else [value])
 
 
 def _plain(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from skillopt_ci.config.base import Section
 from skillopt_ci.config.config import Config, Evaluation, Gradient, Optimizer, Train
 from skillopt_ci.config.loading import Translation
-from skillopt_ci.config.providers import PROVIDERS
+from skillopt_ci.config.models import PROVIDERS
 from skillopt_ci.config.reference import fields, homes
 from skillopt_ci.config.yaml import Mark, Node, Problem, Scalar, merge, nearest, nested, without
 

@@ -55,14 +55,19 @@ def reflect(adapter: EnvAdapter, job: Mapping[str, Any], folder: Path) -> list[d
     return sorted(proposed, key=lambda patch: kept.index(patch) if patch in kept else len(kept))
 
 
+def minibatch_prompts(adapter: EnvAdapter) -> dict[str, str | None]:
+    """The adapter's own prompts for its present update mode."""
+    return {
+        "analyst_error": adapter.get_error_minibatch_prompt(),
+        "analyst_success": adapter.get_success_minibatch_prompt(),
+    }
+
+
 def lacking_prompts(adapter: EnvAdapter) -> tuple[str, ...]:
     """The prompts that the inherited ``reflect`` would look for in vain."""
     if type(adapter).reflect is not EnvAdapter.reflect:
         return ()
-    own = {
-        "analyst_error": adapter.get_error_minibatch_prompt(),
-        "analyst_success": adapter.get_success_minibatch_prompt(),
-    }
+    own = minibatch_prompts(adapter)
     return tuple(name for name, text in own.items() if text is None and not generic_prompt(name))
 
 
@@ -141,19 +146,12 @@ class SkillOptSide:
         }
 
     def _own_prompts(self) -> Iterator[tuple[str, str]]:
-        config = self._adapter._cfg  # where the adapter looks the mode up
         for mode, suffix in _MODES.items():
-            config["skill_update_mode"] = mode
-            error, success = f"analyst_error{suffix}", f"analyst_success{suffix}"
-            for name, text in (
-                (error, self._adapter.get_error_minibatch_prompt()),
-                (success, self._adapter.get_success_minibatch_prompt()),
-            ):
-                if text and text not in (
-                    generic_prompt(name),
-                    generic_prompt(name.removesuffix(suffix)),
-                ):
-                    yield name, text
+            self._adapter._cfg["skill_update_mode"] = mode  # where the adapter looks it up
+            for name, text in minibatch_prompts(self._adapter).items():
+                generic = (generic_prompt(f"{name}{suffix}"), generic_prompt(name))
+                if text and text not in generic:
+                    yield f"{name}{suffix}", text
 
     def attempt(self, job: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         """Roll out one item, or reflect on what came of many."""
@@ -168,7 +166,7 @@ class SkillOptSide:
         row = next((row for row in rows if str(row.get("id")) == str(item["id"])), None)
         if row is None:
             return {"failure": f"the adapter gave no result for {item['id']!r}"}
-        return _result(dict(row)) | _evidence(row, folder, wanted=job["evidence"])
+        return _result(row) | (_evidence(row, folder) if job["evidence"] else {})
 
     def _batch(self, split: str, item: Any) -> BatchSpec:
         """A batch of this item alone, made by the data loader, which may add what it knows."""
@@ -185,12 +183,13 @@ class SkillOptSide:
         listed = references if isinstance(references, list | tuple) else [references]
         hidden = {"id", "task_type", "reference_text", *_REFERENCES}
         asked = {key: value for key, value in item.items() if key not in hidden}
+        text = json.dumps(asked, indent=1, ensure_ascii=False, default=str)
         return {
             "id": str(item["id"]),
-            "key": [split, number],
-            "text": json.dumps(asked, indent=1, ensure_ascii=False, default=str),
+            "messages": [{"role": "user", "content": text}],
             "references": [str(one) for one in listed],
             "type": kind_of(item, self._adapter.get_task_types()),
+            "metadata": {"item": [split, number]},
             "reference_text": self._adapter.build_reference_text(dict(item)),
         }
 
@@ -224,13 +223,10 @@ def _adapter(name: str, root: Path) -> type[EnvAdapter]:
         module = user_module(where, root)
     except ModuleNotFoundError as error:
         raise SideError(f"there is no adapter at {where}: {error}") from error
-    if source:
-        candidates = [getattr(module, wanted, None)]
-    else:
-        here = module.__name__
-        candidates = [
-            one for one in vars(module).values() if getattr(one, "__module__", "") == here
-        ]
+    here = (
+        one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__
+    )
+    candidates = [getattr(module, wanted, None)] if source else here
     for value in candidates:
         if inspect.isclass(value) and issubclass(value, EnvAdapter):
             return value
@@ -262,9 +258,7 @@ def _result(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _evidence(row: Mapping[str, Any], folder: Path, *, wanted: bool) -> dict[str, Any]:
+def _evidence(row: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """What the adapter's own reflection looks at: the row as it is, and the prediction's files."""
-    if not wanted:
-        return {}
     told = json.loads(json.dumps(row, default=str, ensure_ascii=False))
     return {"row": told, "files": files_below(folder / "predictions")}
