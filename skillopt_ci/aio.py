@@ -11,7 +11,7 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 from skillopt_ci.errors import BudgetExhausted, TooManyErrors
 
@@ -36,19 +36,30 @@ async def siblings() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 class Begun(Generic[Item, Result]):
-    """Work on items that may begin before its result is asked for; see :func:`begun`."""
+    """Work on items that may begin before its result is asked for.
+
+    At the end, what nobody waits for is cancelled. Only if a budget runs out or there are too many
+    errors, work under way finishes: it is paid for.
+    """
 
     def __init__(self, work: Callable[[Item], Awaitable[Result]]) -> None:
         self._work = work
         self._tasks: dict[Item, asyncio.Future[Result]] = {}
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, _: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, BudgetExhausted | TooManyErrors):
+            for task in self._tasks.values():
+                task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
     @property
     def any(self) -> bool:
-        """Whether work on some item was begun."""
         return bool(self._tasks)
 
     def begin(self, item: Item) -> None:
-        """Begin the work on ``item``, unless it has begun."""
         if item not in self._tasks:
             self._tasks[item] = asyncio.ensure_future(self._work(item))
 
@@ -56,31 +67,6 @@ class Begun(Generic[Item, Result]):
         """The result of the work on ``item``, or its failure."""
         self.begin(item)
         return await asyncio.shield(self._tasks[item])
-
-    async def end(self, *, cancel: bool) -> None:
-        """Wait until nothing is under way any more; ``cancel`` it first."""
-        for task in self._tasks.values():
-            if cancel:
-                task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-
-
-@asynccontextmanager
-async def begun(
-    work: Callable[[Item], Awaitable[Result]],
-) -> AsyncIterator[Begun[Item, Result]]:
-    """Let ``work`` on items begin ahead of time; at the end, cancel what nobody waits for.
-
-    If a budget runs out or there are too many errors, work under way finishes: it is paid for.
-    """
-    ahead = Begun(work)
-    try:
-        yield ahead
-    except (BudgetExhausted, TooManyErrors):
-        await ahead.end(cancel=False)
-        raise
-    finally:
-        await ahead.end(cancel=True)
 
 
 async def map_ordered(
@@ -290,7 +276,6 @@ async def working_time(seconds: float | None) -> AsyncIterator[None]:
 
 @contextmanager
 def off_the_clock() -> Iterator[None]:
-    """Do not count the time that the body takes."""
     clock = _CLOCK.get()
     if clock is None:
         yield

@@ -37,13 +37,19 @@ _ENVIRON_START, _ENVIRON_END = 47, 48
 FIRST_USER, USERS = 1_900_000_000, 200_000_000
 #: Folders that are empty, and writable, in every sandbox.
 _FRESH = ("/run", "/tmp", "/var/tmp")  # noqa: S108
+#: Programs of this machine. On most systems all but the first are links into the first.
 _PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
-#: What of /etc is bound: nothing of it is secret.
+#: What programs need of /etc: the linker's cache, which program a name stands for, the time zone,
+#: and whom to trust. None of it is secret.
 _SETTINGS = (
-    *("alternatives", "ca-certificates", "fonts", "group", "hosts", "java", "ld.so.cache"),
-    *("ld.so.conf", "ld.so.conf.d", "localtime", "mime.types", "nsswitch.conf", "passwd"),
-    *("pki/ca-trust/extracted", "pki/tls/certs", "protocols", "resolv.conf", "services"),
-    *("ssl/certs", "ssl/openssl.cnf"),
+    *("alternatives", "ca-certificates", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime"),
+    *("mime.types", "pki/ca-trust/extracted", "pki/tls/certs", "protocols", "services"),
+    "ssl/certs",
+)
+#: What of /etc is bound besides for our own programs.
+_OUR_SETTINGS = (
+    *("fonts", "group", "hosts", "java", "nsswitch.conf", "passwd", "resolv.conf"),
+    "ssl/openssl.cnf",
 )
 #: Where people and tools keep credentials in a home.
 _CREDENTIALS = (
@@ -170,7 +176,6 @@ class Cell:
         return (*view, "--chdir", str(cwd), "--", *arguments), dict(environ)
 
     def give(self, *paths: Path) -> None:
-        """Let the program own these files and folders."""
         if self.user is not None:
             for path in paths:
                 os.chown(path, self.user, self.user, follow_symlinks=False)
@@ -225,10 +230,7 @@ class Confinement:
                 nothing = ("--perms", "0000", "--tmpfs")
                 layers[path] = nothing if path.is_dir() else ("--ro-bind", os.devnull)
         layers[folder] = ("--bind", str(folder))
-        words = list(system_folders(_PROGRAMS))
-        for name in _SETTINGS:
-            words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-        words += ["--proc", "/proc", "--dev", "/dev"]
+        words = [*system_view(*_OUR_SETTINGS), "--proc", "/proc", "--dev", "/dev"]
         for path in sorted(layers, key=lambda one: len(one.parts)):
             words += [*layers[path], str(path)]
         user = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--uid", "1000", "--gid")
@@ -414,13 +416,15 @@ def _becoming(user: int) -> tuple[str, ...]:
     return ("setpriv", *who, "--inh-caps=-all", "--bounding-set=-all", "--")
 
 
-def system_folders(folders: Iterable[str]) -> Iterator[str]:
-    """The words of bubblewrap that show folders of this system, those that are links as links."""
-    for folder in folders:
+def system_view(*settings: str) -> Iterator[str]:
+    """The words of bubblewrap that show the programs of this system, and what they need of /etc."""
+    for folder in _PROGRAMS:
         if Path(folder).is_symlink():
             yield from ("--symlink", os.fspath(Path(folder).readlink()), folder)
         elif Path(folder).is_dir():
             yield from ("--ro-bind", folder, folder)
+    for name in (*_SETTINGS, *settings):
+        yield from ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")
 
 
 def _installed(words: Iterable[str], environ: Mapping[str, str], home: Path) -> Iterator[Path]:

@@ -189,18 +189,15 @@ class Side(Protocol):
 
     def tasks(self) -> Any:
         """Return the tasks as JSON."""
-        ...
 
     def facts(self) -> Mapping[str, Any]:
         """Return what else is to be known of the tool, as JSON: versions, prompts."""
-        ...
 
     def attempt(self, job: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
         """Attempt a task in a process of its own and return the result as JSON.
 
         ``folder`` is empty and thrown away afterwards.
         """
-        ...
 
 
 def serve() -> None:
@@ -244,7 +241,6 @@ class _Server:
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def serve(self) -> None:
-        """Take orders until there are no more, then leave nothing running."""
         try:
             for order in self._orders():
                 if "kill" in order:

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.aio import (
+    Begun,
     Scheduler,
     Slots,
     TimeUp,
-    begun,
     map_ordered,
     off_the_clock,
     refund,
@@ -155,7 +155,7 @@ def test_begun_does_each_item_once() -> None:
         return number * 2
 
     async def main() -> list[int]:
-        async with begun(work) as ahead:
+        async with Begun(work) as ahead:
             for number in (2, 1):
                 ahead.begin(number)
             return [await ahead.result(number) for number in (1, 2, 1)]
@@ -181,7 +181,7 @@ def test_begun_cancels_unneeded_work_unless_it_is_paid_for(
             raise
 
     async def main() -> None:
-        async with begun(work) as ahead:
+        async with Begun(work) as ahead:
             ahead.begin(1)
             await rounds(1)
             await ahead.result(0)

@@ -8,8 +8,8 @@ from typing import ClassVar, TypeVar
 
 from pydantic import Field, ValidationError
 
-from skillopt_ci.computer.computer import CommandResult, Computer
-from skillopt_ci.computer.process import Capture
+from skillopt_ci.computer.computer import Computer
+from skillopt_ci.computer.process import Capture, CommandResult
 from skillopt_ci.config.base import DescribedSchema, Section
 from skillopt_ci.config.rollout import AgentConfig
 from skillopt_ci.errors import FileRefused
@@ -125,7 +125,6 @@ class Toolbox:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The tools besides `submit`."""
         return () if self.computer is None else self.settings.tools
 
     async def use(self, call: ToolCall) -> ToolUsed:
@@ -203,7 +202,6 @@ class AgentSolver:
     needs_computer: ClassVar = True
 
     def identity(self) -> Mapping[str, object]:
-        """Return settings and prompts."""
         return {
             **self.settings.model_dump(mode="json"),
             "prompt": self.prompts.text("agent"),
@@ -234,7 +232,7 @@ class AgentSolver:
                     tools=tools(toolbox.names),
                 )
             )
-            tracker.charge(reply.usage)
+            tracker.usage += reply.usage
             said = Message("assistant", reply.text, tool_calls=reply.tool_calls)
             yield talk.add(ModelSaid(said, reply.usage))
             response = reply.text

@@ -9,7 +9,8 @@ from typing import ClassVar
 
 from skillopt_ci.agents.skill_files import SkillFolder
 from skillopt_ci.agents.streams import READERS, AgentTranscript
-from skillopt_ci.computer.computer import CommandResult, Computer
+from skillopt_ci.computer.computer import Computer
+from skillopt_ci.computer.process import Capture, CommandResult
 from skillopt_ci.config.rollout import AttemptLimits, ExternalConfig
 from skillopt_ci.errors import FileRefused, ModelSetupError, UsageError
 from skillopt_ci.messages import Message, fenced
@@ -280,7 +281,6 @@ class ExternalSolver:
         return self.settings.agent
 
     def identity(self) -> Mapping[str, object]:
-        """Return settings, prompt and the fingerprint of the files beside the skill."""
         return {
             **self.settings.model_dump(mode="json", exclude={"price"}),
             "prompt": self.prompts.text("external"),
@@ -356,13 +356,12 @@ class ExternalSolver:
             output_bytes=_OUTPUT_BYTES,
         )
         secrets = secret_values(visible_names(self.settings), self.environ)
-        return replace(
-            result, stdout=redact(result.stdout, secrets), stderr=redact(result.stderr, secrets)
-        )
+        texts = (redact(text, secrets) for text in (result.stdout, result.stderr))
+        out, err = map(Capture.of, texts)
+        return replace(result, out=out, err=err)
 
     @property
     def _format(self) -> str:
-        """The format of its output."""
         if self.settings.output != "auto":
             return self.settings.output
         return "text" if self.settings.agent == "command" else self.settings.agent
@@ -428,7 +427,7 @@ def _within(limits: AttemptLimits, steps: list[Step]) -> tuple[list[Step], Limit
                 tracker.admit()
             except LimitReached as reached:
                 return steps[:number], reached.limit
-            tracker.charge(step.usage)
+            tracker.usage += step.usage
     return steps, None
 
 

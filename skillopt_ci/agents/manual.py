@@ -86,7 +86,6 @@ class HumanSolver:
     needs_computer: ClassVar = False
 
     def identity(self) -> Mapping[str, object]:
-        """Return the settings: which person it was is not known."""
         return self.settings.model_dump(mode="json")
 
     async def solve(
@@ -154,11 +153,9 @@ class ScriptedSolver:
 
     @property
     def needs_computer(self) -> bool:
-        """A script without commands is an answer."""
         return bool(self.settings.commands)
 
     def identity(self) -> Mapping[str, object]:
-        """Return the script."""
         return self.settings.model_dump(mode="json")
 
     async def solve(

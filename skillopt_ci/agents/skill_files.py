@@ -34,7 +34,6 @@ class SkillFolder:
 
     @property
     def sha256(self) -> str:
-        """Fingerprint of the files beside the document."""
         digest = hashlib.sha256()
         for file in self.files:
             head = f"{file.name}\0{file.executable}\0{len(file.content)}\0"

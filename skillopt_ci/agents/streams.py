@@ -47,14 +47,12 @@ class Event(dict[str, object]):
         return between.join(one.text("text") for one in blocks) if blocks else self.text(key)
 
     def money(self, key: str) -> float | None:
-        """An amount."""
         value = self.get(key)
         if isinstance(value, bool) or not isinstance(value, int | float):
             return None
         return float(value) if 0 <= value <= _MOST else None
 
     def number(self, key: str) -> int:
-        """A count."""
         return int(self.money(key) or 0)
 
     def usage(self, *prompt: str, completion: str, cached: str, reasoning: str = "") -> Usage:
@@ -105,7 +103,6 @@ class AgentTranscript:
 
     @property
     def messages(self) -> Iterator[Message]:
-        """The conversation after the prompt."""
         for step in self.steps:
             if isinstance(step, ModelSaid):
                 yield step.message
@@ -123,11 +120,9 @@ class AgentTranscript:
             self._known.add(key)
 
     def say(self, text: str) -> None:
-        """Add ``text`` to the answer."""
         self._text.append(text)
 
     def call(self, call_id: str, name: str, arguments: object) -> None:
-        """Add a use of a tool to the answer."""
         written = arguments if isinstance(arguments, str) else json.dumps(arguments, sort_keys=True)
         call = ToolCall(call_id or f"call_{len(self._open)}", name, written)
         self._calls.append(call)
@@ -151,7 +146,6 @@ class AgentTranscript:
         self.trouble = text
 
     def spend(self, usage: Usage) -> None:
-        """Add to what the agent reports in all."""
         self.usage = usage if self.usage is None else self.usage + usage
 
     @property

@@ -6,11 +6,9 @@ import re
 import tarfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from fnmatch import fnmatchcase
 
 from skillopt_ci.errors import FileRefused
-
-_TOKEN = re.compile(r"(\*\*/)|(\*\*)|(\*)|(\?)|\[(!?)(\][^]/]*|[^]/]+)\]|(.)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,33 +121,24 @@ def selected(files: Sequence[str], patterns: Sequence[str]) -> list[str]:
     ``[!ab]`` one character. A folder means everything in it. Raises FileRefused for a pattern that
     leads outside.
     """
-    wanted = [_compiled(pattern) for pattern in patterns]
-    return sorted(
-        file
-        for file in files
-        if any(regex.fullmatch(name) for name in (*_parents(file), file) for regex in wanted)
-    )
+    wanted = [_parts(pattern) for pattern in patterns]
+    return sorted(file for file in files if any(_names(one, file.split("/")) for one in wanted))
 
 
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _parts(pattern: str) -> list[str]:
     parts = [part for part in pattern.split("/") if part not in {"", "."}]
     if pattern.startswith("/") or ".." in parts:
         raise FileRefused(f"{pattern}: only paths inside the agent's folder can be exported.")
+    return parts or ["**"]
 
-    def translated(token: re.Match[str]) -> str:
-        folders, anything, part, character, negated, one_of, literal = token.groups()
-        if one_of is not None:
-            inside = re.sub(r"([\\\[\]^&~|])", r"\\\1", one_of)
-            return f"[{'^/' if negated else ''}{inside}]"
-        for found, regex in (
-            (folders, "(?:[^/]+/)*"),
-            (anything, ".*"),
-            (part, "[^/]*"),
-            (character, "[^/]"),
-        ):
-            if found:
-                return regex
-        return re.escape(literal)
 
-    return re.compile(_TOKEN.sub(translated, "/".join(parts) or "**"), re.DOTALL)
+def _names(pattern: Sequence[str], path: Sequence[str]) -> bool:
+    """Whether ``pattern`` means ``path`` or a folder that it is in."""
+    if not pattern:
+        return True
+    if pattern[0] == "**" and any(_names(pattern[1:], path[at:]) for at in range(1, len(path))):
+        return True
+    first = "*" if pattern == ["**"] else pattern[0]
+    if first == "**":
+        return _names(pattern[1:], path)
+    return bool(path) and fnmatchcase(path[0], first) and _names(pattern[1:], path[1:])

@@ -25,7 +25,6 @@ def computers(settings: ComputerConfig, environ: Mapping[str, str]) -> Computers
 
 
 def spec(settings: ComputerConfig) -> ComputerSpec:
-    """Return what is configured for every computer."""
     return ComputerSpec(
         Network(settings.network),
         settings.image,

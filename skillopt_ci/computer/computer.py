@@ -17,7 +17,7 @@ from tempfile import NamedTemporaryFile
 from typing import Protocol
 
 from skillopt_ci.computer.archive import Member, pack, selected, unpack, with_parents
-from skillopt_ci.computer.process import Capture, Execution
+from skillopt_ci.computer.process import Capture, CommandResult
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable, FileRefused
 
 #: The agent's folder inside, writable. All relative paths start here.
@@ -83,25 +83,6 @@ class ComputerSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class CommandResult:
-    """How a command ended, and what it wrote: UTF-8, with replacement of what is not.
-
-    ``exit_code`` is 128+n for a command that signal n killed, 127 for a program that does not
-    exist, 126 for one that cannot be started. Of a longer output than was asked for, beginning and
-    end are kept (``truncated``), with a line between that says how much is missing. ``limit`` names
-    the limit that ended the command, where the computer knows it: "memory", "disk", "processes".
-    """
-
-    exit_code: int
-    stdout: str = ""
-    stderr: str = ""
-    timed_out: bool = False
-    truncated: bool = False
-    limit: str = ""
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class Command:
     """A command to run inside; ``cwd`` is absolute."""
 
@@ -114,7 +95,7 @@ class Command:
 
 
 #: Runs a command inside, in which alone kinds of computers differ; raises ComputerFailure.
-Shell = Callable[[Command], Awaitable[Execution]]
+Shell = Callable[[Command], Awaitable[CommandResult]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,26 +126,17 @@ class Computer:
         """
         reason = _unspeakable((*command, cwd, *environ, *environ.values()))
         if reason or not command:
-            return CommandResult(126, stderr=reason or "there is no command")
+            said = reason or "there is no command"
+            return CommandResult(126, Capture.of(""), Capture.of(said))
         folder = self.locate(posixpath.join(WORKDIR, cwd))
-        done = await self.shell(
-            Command(tuple(command), timeout, stdin, folder, environ, output_bytes)
-        )
-        return CommandResult(
-            done.exit_code,
-            done.stdout.text(),
-            done.stderr.text(),
-            done.timed_out,
-            done.stdout.truncated or done.stderr.truncated,
-            done.limit,
-            done.seconds,
-        )
+        asked = Command(tuple(command), timeout, stdin, folder, environ, output_bytes)
+        return await self.shell(asked)
 
     async def read(self, path: str, *, max_bytes: int = 1_000_000) -> bytes:
         """Return a file's content. Raises :class:`FileRefused`."""
         script = (_READ, self._file(path), str(max_bytes + 1))
         done = await self._perform(path, script, output_bytes=max_bytes)
-        return _complete(done.stdout, path, max_bytes)
+        return _complete(done.out, path, max_bytes)
 
     async def write(self, path: str, content: bytes, *, executable: bool = False) -> None:
         """Write a file as a whole, with the folders above it. Raises :class:`FileRefused`."""
@@ -181,7 +153,7 @@ class Computer:
         ``max_bytes`` limits their content. Raises :class:`FileRefused`.
         """
         listing = await self._perform(WORKDIR, (_LIST,), output_bytes=_LISTING_BYTES)
-        names = _complete(listing.stdout, WORKDIR, _LISTING_BYTES).split(b"\0")
+        names = _complete(listing.out, WORKDIR, _LISTING_BYTES).split(b"\0")
         found = [name.decode("utf-8", "surrogateescape").removeprefix("./") for name in names[:-1]]
         members, left = list[Member](), max_bytes
         for portion in _portions(selected(found, paths)):
@@ -189,7 +161,7 @@ class Computer:
             # One byte more tells a tar that is too large from one that just fits.
             script = (_PACK, str(limit + 1), *portion)
             packed = await self._perform(WORKDIR, script, output_bytes=limit)
-            fresh = unpack(_complete(packed.stdout, "the export", max_bytes))
+            fresh = unpack(_complete(packed.out, "the export", max_bytes))
             members += fresh
             left -= sum(len(member.content) for member in fresh)
             if left < 0:
@@ -212,7 +184,7 @@ class Computer:
 
     async def _perform(
         self, path: str, script: Sequence[str], *, stdin: bytes = b"", output_bytes: int = 4096
-    ) -> Execution:
+    ) -> CommandResult:
         text, *arguments = script
         command = ("/bin/sh", "-c", text, "sh", *arguments)
         done = await self.shell(
@@ -221,7 +193,7 @@ class Computer:
         if done.timed_out:
             raise ComputerFailure(f"{path}: the computer did not answer in {_PATIENCE:g} s.")
         if done.exit_code:
-            reason = _REASONS.get(done.exit_code) or done.stderr.text().strip()
+            reason = _REASONS.get(done.exit_code) or done.stderr.strip()
             full = " The disk is full." if done.limit == "disk" else ""
             raise FileRefused(f"{path}: {reason or 'it cannot be reached'}.{full}")
         return done
@@ -233,7 +205,6 @@ class Computers(Protocol):
     @property
     def name(self) -> str:
         """The kind's name in the configuration."""
-        ...
 
     @property
     def caveat(self) -> str:
@@ -241,7 +212,6 @@ class Computers(Protocol):
 
         It is settled once :meth:`check` has returned.
         """
-        ...
 
     def check(self) -> None:
         """Find out whether computers of this kind can be had and do confine.
@@ -249,7 +219,6 @@ class Computers(Protocol):
         Called before anything is paid for, and not in an event loop. Raises
         :class:`ComputerUnavailable`, which says what to install or to do.
         """
-        ...
 
     def open(self, spec: ComputerSpec) -> AbstractAsyncContextManager[Computer]:
         """Start a computer; nothing of it is left at the end.
@@ -257,7 +226,6 @@ class Computers(Protocol):
         Entering raises :class:`ComputerFailure` where starting failed, and
         :class:`ComputerUnavailable` where a limit that is asked for cannot be applied.
         """
-        ...
 
 
 _PROBE = ComputerSpec(memory_mb=256, processes=32, disk_mb=32)

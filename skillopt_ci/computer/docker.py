@@ -26,7 +26,7 @@ from skillopt_ci.computer.computer import (
     Network,
     probe,
 )
-from skillopt_ci.computer.process import Capture, Execution, parse_identity, this_process
+from skillopt_ci.computer.process import Capture, CommandResult, parse_identity, this_process
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable
 
 if TYPE_CHECKING:
@@ -318,12 +318,12 @@ class ContainerShell:
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     _memory_ran_out: int = 0
 
-    async def __call__(self, command: Command) -> Execution:
+    async def __call__(self, command: Command) -> CommandResult:
         async with self._turn:
             done = await self._run(command)
             return done if done.exit_code == 0 else replace(done, limit=await self._limit_reached())
 
-    async def _run(self, command: Command) -> Execution:
+    async def _run(self, command: Command) -> CommandResult:
         begin = self.clock()
         outputs = {1: Capture(command.output_bytes), 2: Capture(command.output_bytes)}
         code, timed_out = _KILLED, False
@@ -343,7 +343,7 @@ class ContainerShell:
                 # Time is up, we are cancelled, or the shell that kills the rest was killed.
                 await shielded(self._kill_all())
         seconds = round(self.clock() - begin, 3)
-        return Execution(code, outputs[1], outputs[2], timed_out, seconds=seconds)
+        return CommandResult(code, outputs[1], outputs[2], timed_out, seconds=seconds)
 
     async def _kill_all(self) -> None:
         if (await self._report(_KILL, _ROOT)).strip() != "done":

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt_ci.computer.computer import HOME, START, WORKDIR, Command, Computer, ComputerSpec
-from skillopt_ci.computer.process import Execution, execute, kill_marked
+from skillopt_ci.computer.process import CommandResult, execute, kill_marked
 from skillopt_ci.confinement import Cell, current
 from skillopt_ci.errors import ComputerUnavailable
 
@@ -26,7 +26,6 @@ class Unconfined:
     )
 
     def check(self) -> None:
-        """Raise ComputerUnavailable where there is no shell."""
         if shutil.which("sh", path=self.search_path) is None:
             raise ComputerUnavailable("No program `sh` is found in PATH.")
 
@@ -62,7 +61,7 @@ class _FolderShell:
                 return outside + normal.removeprefix(inside)
         return path
 
-    async def __call__(self, command: Command) -> Execution:
+    async def __call__(self, command: Command) -> CommandResult:
         arguments, environ = self.cell.command(
             ("/bin/sh", "-c", START, "sh", command.cwd, *command.arguments),
             {**self.environ, **command.environ},

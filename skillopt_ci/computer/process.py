@@ -34,6 +34,13 @@ class Capture:
     _head: bytearray = field(default_factory=bytearray)
     _tail: bytearray = field(default_factory=bytearray)
 
+    @classmethod
+    def of(cls, text: str) -> "Capture":
+        content = text.encode("utf-8", "replace")
+        capture = cls(len(content))
+        capture.feed(content)
+        return capture
+
     def feed(self, chunk: bytes) -> None:
         self.total += len(chunk)
         room = (self.limit + 1) // 2 - len(self._head)
@@ -54,7 +61,7 @@ class Capture:
         return bytes(self._head + self._tail)
 
     def text(self) -> str:
-        """What is kept as text, with a line in place of what is missing."""
+        """What is kept, what is no UTF-8 replaced, with a line in place of what is missing."""
         if not self.truncated:
             return self.content().decode("utf-8", errors="replace")
         self._trim()
@@ -68,15 +75,32 @@ class Capture:
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
-    """How a command ended and what it wrote; ``exit_code`` is 128+n if signal n killed it."""
+class CommandResult:
+    """How a command ended, and what it wrote.
+
+    ``exit_code`` is 128+n for a command that signal n killed, 127 for a program that does not
+    exist, 126 for one that cannot be started. ``limit`` names the limit that ended the command,
+    where the computer knows it: "memory", "disk", "processes".
+    """
 
     exit_code: int
-    stdout: Capture
-    stderr: Capture
+    out: Capture
+    err: Capture
     timed_out: bool = False
     limit: str = ""
     seconds: float = 0.0
+
+    @property
+    def stdout(self) -> str:
+        return self.out.text()
+
+    @property
+    def stderr(self) -> str:
+        return self.err.text()
+
+    @property
+    def truncated(self) -> bool:
+        return self.out.truncated or self.err.truncated
 
 
 async def execute(
@@ -89,7 +113,7 @@ async def execute(
     output_bytes: int,
     pass_fds: Sequence[int] = (),
     clock: Callable[[], float] = time.monotonic,
-) -> Execution:
+) -> CommandResult:
     """Run ``arguments`` to their end or for ``timeout`` seconds; then kill all they started.
 
     Raises ComputerFailure if the program cannot be started.
@@ -125,7 +149,7 @@ async def execute(
                 await _end(process)
     status = process.returncode or 0
     exit_code = 128 - status if status < 0 else status
-    return Execution(exit_code, stdout, stderr, timed_out, seconds=round(clock() - begin, 3))
+    return CommandResult(exit_code, stdout, stderr, timed_out, seconds=round(clock() - begin, 3))
 
 
 async def started(starting: Coroutine[Any, Any, Process]) -> Process:

@@ -29,7 +29,7 @@ from skillopt_ci.computer.computer import (
     Network,
     probe,
 )
-from skillopt_ci.computer.process import Execution, execute, pipe_reader, sealed_file, started
+from skillopt_ci.computer.process import CommandResult, execute, pipe_reader, sealed_file, started
 from skillopt_ci.computer.sandbox_limits import (
     ControlGroup,
     Hierarchy,
@@ -38,7 +38,7 @@ from skillopt_ci.computer.sandbox_limits import (
     sweep,
     usable_hierarchies,
 )
-from skillopt_ci.confinement import FIRST_USER, USERS, system_folders
+from skillopt_ci.confinement import FIRST_USER, USERS, system_view
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable
 
 #: Programs and the Debian packages that have them.
@@ -61,15 +61,6 @@ _ADVICE = (
 
 _SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
-#: Programs of the host. On most systems all but the first are links into the first.
-_PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-#: What programs need of /etc: the linker's cache, which program a name stands for, the time zone,
-#: and whom to trust. None of it is secret.
-_SETTINGS = (
-    *("/etc/alternatives", "/etc/ca-certificates", "/etc/ld.so.cache", "/etc/ld.so.conf"),
-    *("/etc/ld.so.conf.d", "/etc/localtime", "/etc/mime.types", "/etc/pki/tls/certs"),
-    *("/etc/pki/ca-trust/extracted", "/etc/protocols", "/etc/services", "/etc/ssl/certs"),
-)
 _OWN_SETTINGS = ("passwd", "group", "hosts", "nsswitch.conf")
 _AGENT = "1000"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -256,7 +247,7 @@ class SandboxShell:
     holder: int
     group: ControlGroup | None
 
-    async def __call__(self, command: Command) -> Execution:
+    async def __call__(self, command: Command) -> CommandResult:
         before = self._counts()
         status, done = await self._execute(command)
         limit = ""
@@ -267,7 +258,7 @@ class SandboxShell:
         if done.timed_out or (status is None and limit):
             status = 137
         elif status is None:
-            reason = done.stderr.text().strip() or f"it ended with status {done.exit_code}"
+            reason = done.stderr.strip() or f"it ended with status {done.exit_code}"
             raise ComputerFailure(f"The sandbox broke down: {reason}")
         return replace(done, exit_code=status or 0, limit=limit)
 
@@ -280,7 +271,7 @@ class SandboxShell:
         stage = os.statvfs(f"/proc/{self.holder}/root{_STAGE}")
         return stage.f_bavail == 0 or stage.f_favail == 0
 
-    async def _execute(self, command: Command) -> tuple[int | None, Execution]:
+    async def _execute(self, command: Command) -> tuple[int | None, CommandResult]:
         """Return the command's status, None if it has none, and how bubblewrap ended."""
         calls = seccomp_filter(platform.machine(), counted=self.group is not None)
         environ = {**_BASIC, **self.spec.environ, **command.environ}
@@ -348,12 +339,10 @@ def bubblewrap_options(
     words += ["--uid", _AGENT, "--gid", _AGENT, "--hostname", "computer", "--cap-drop", "ALL"]
     words += ["--die-with-parent", "--new-session", "--clearenv", "--seccomp", str(filter_fd)]
     words += ["--sync-fd", str(sync_fd), "--json-status-fd", str(status_fd)]
-    words += system_folders(_PROGRAMS)
     words += ["--dir", "/etc", "--dir", "/home"]
     for name in _OWN_SETTINGS:
         words += ["--ro-bind", f"{_STAGE}/etc/{name}", f"/etc/{name}"]
-    for file in (*_SETTINGS, *(["/etc/resolv.conf"] if is_open else [])):
-        words += ["--ro-bind-try", file, file]
+    words += system_view(*(["resolv.conf"] if is_open else []))
     words += ["--proc", "/proc", "--dev", "/dev", "--bind", f"{_STAGE}/shm", "/dev/shm"]  # noqa: S108
     words += ["--bind", f"{_STAGE}/tmp", "/tmp", "--bind", f"{_STAGE}/home", HOME]  # noqa: S108
     words += ["--bind", f"{_STAGE}/workspace", WORKDIR]

@@ -55,15 +55,12 @@ class Grading(Protocol):
 
     async def grade(self, task: Task, attempt: Attempt) -> Score:
         """Return the score; raises :class:`GraderError` when the grader is at fault."""
-        ...
 
     def facts(self, task: Task) -> Mapping[str, object] | None:
         """Return what a score depends on besides the attempt; None where that is unknown."""
-        ...
 
     def keeps_computer(self, task: Task) -> bool:
         """Return whether the agent's own computer is graded on."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """A computer for each attempt, with the task's files and set-up done."""
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from skillopt_ci.aio import TimeUp, working_time
-from skillopt_ci.computer.computer import CommandResult, Computer, Computers, ComputerSpec, Network
+from skillopt_ci.computer.computer import Computer, Computers, ComputerSpec, Network
+from skillopt_ci.computer.process import CommandResult
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.rollout import ComputerBlock
 from skillopt_ci.errors import ComputerFailure, FileRefused, TaskFileError, UsageError
@@ -50,18 +51,12 @@ class ComputerPool:
         Raises :class:`~skillopt_ci.errors.ComputerFailure` when that fails: it says
         nothing about the model.
         """
-        opened = self.open(task)
-        async with _within(seconds, task):
-            computer = await opened.__aenter__()
-        try:
+        async with AsyncExitStack() as opened:
+            async with _within(seconds, task):
+                computer = await opened.enter_async_context(self.open(task))
             async with _within(seconds, task):
                 await self._set_up(computer, task, seconds)
             yield computer
-        except BaseException as error:
-            if not await opened.__aexit__(type(error), error, error.__traceback__):
-                raise
-        else:
-            await opened.__aexit__(None, None, None)
 
     async def _set_up(self, computer: Computer, task: Task, seconds: float) -> None:
         common = () if self.common is None else self.common.files

@@ -70,7 +70,6 @@ class AttemptEnded:
 
     @classmethod
     def of(cls, rollout: Rollout) -> "AttemptEnded":
-        """The event that ``rollout`` is."""
         one, used = rollout, rollout.usage
         said = (one.status, one.hard, one.soft, one.reason, one.n_turns, one.retries)
         return cls(*said, used.calls, used.tokens, used.cost_usd)
@@ -110,7 +109,6 @@ class EventLog:
         self._writer.start()
 
     def __call__(self, event: RolloutEvent) -> None:
-        """Record ``event`` of the attempt that is under way."""
         self._queue.put(self._line(event))
 
     def close(self) -> None:
@@ -257,17 +255,11 @@ def attempt_traces(events: Iterable[Mapping[str, Any]]) -> Iterator[AttemptTrace
         if event.get("type") == "attempt_started":
             if key in under_way:
                 yield under_way.pop(key)
-            under_way[key] = AttemptTrace(
-                str(key[0]),
-                str(key[1]),
-                int(event.get("attempt") or 0),
-                str(event.get("solver", "")),
-                str(event.get("skill_sha256", "")),
-            )
-        trace = under_way.get(key)
-        if trace is None:
-            continue
-        trace.events.append(event)
-        if event.get("type") == "attempt_ended":
-            yield under_way.pop(key)
+            number = int(event.get("attempt") or 0)
+            solver, skill = str(event.get("solver", "")), str(event.get("skill_sha256", ""))
+            under_way[key] = AttemptTrace(str(key[0]), str(key[1]), number, solver, skill)
+        if key in under_way:
+            under_way[key].events.append(event)
+            if event.get("type") == "attempt_ended":
+                yield under_way.pop(key)
     yield from under_way.values()

@@ -8,7 +8,8 @@ from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree as ET
 
 from skillopt_ci.computer.archive import Member, pack, unpack
-from skillopt_ci.computer.computer import HOME, CommandResult, Computer
+from skillopt_ci.computer.computer import HOME, Computer
+from skillopt_ci.computer.process import CommandResult
 from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.config.scorers import (
     AllScorer,
@@ -310,7 +311,6 @@ class TaskScorers:
         self._built: dict[str, Scorer] = {}
 
     async def grade(self, task: Task, attempt: Attempt) -> Score:
-        """Grade ``attempt`` with the task's scorer; raises :class:`GraderError`."""
         spec = self.spec(task)
         computer = any(isinstance(part, ComputerScorer) for part in parts_of(spec))
         scorer = self._build(spec, attempt, task) if computer else self(task)
@@ -353,7 +353,6 @@ class TaskScorers:
         return spec
 
     def keeps_computer(self, task: Task) -> bool:
-        """Whether the agent's own computer is graded on."""
         spec = task.scorer or self.default
         return spec is not None and any(
             isinstance(part, ComputerScorer) and part.same_computer for part in parts_of(spec)

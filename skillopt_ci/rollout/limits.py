@@ -44,11 +44,9 @@ class Transcript:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The conversation so far."""
         return (*self.opening, *self.said)
 
     def add(self, step: Kind) -> Kind:
-        """Take note of ``step`` and return it."""
         match step:
             case Asked(messages):
                 self.opening = messages
@@ -70,7 +68,6 @@ class Transcript:
     def attempt(
         self, *, limit: Limit | None = None, ending: Ending = "done", reason: str = ""
     ) -> Attempt:
-        """The attempt that ends here."""
         return Attempt(
             self.messages,
             self.response,
@@ -113,10 +110,6 @@ class LimitTracker:
             raise LimitReached(Limit.COST)
         self.steps += 1
 
-    def charge(self, usage: Usage) -> None:
-        """Book what a step consumed."""
-        self.usage += usage
-
     @contextmanager
     def applied(self) -> Iterator[None]:
         """Hold the target's calls of the body, and of tasks that it starts, to the limits."""
@@ -143,7 +136,7 @@ class LimitedClient:
             return await self.inner.complete(request)
         tracker.admit()
         reply = await self.inner.complete(request)
-        tracker.charge(reply.usage)
+        tracker.usage += reply.usage
         return reply
 
 
@@ -170,7 +163,7 @@ async def run_solver(
         if isinstance(step, ModelSaid):
             if not tracker.steps:  # no call of ours announces it
                 unannounced.admit()
-            unannounced.charge(step.usage)
+            unannounced.usage += step.usage
         told(so_far.add(step))
         if grade_every_step and isinstance(step, ToolUsed):
             # the end is graded again, and then a grader's error is told

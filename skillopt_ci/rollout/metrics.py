@@ -402,7 +402,6 @@ def summarise(
 def _mean_estimates(
     measured: Sequence[Outcome], clusters: Mapping[str, str] | None
 ) -> tuple[Estimate, Estimate]:
-    """The mean hard and soft score over tasks."""
     hard = task_means((one.task_id, one.hard) for one in measured)
     soft = task_means((one.task_id, one.soft) for one in measured)
     groups = None if clusters is None else [clusters[task] for task in hard]

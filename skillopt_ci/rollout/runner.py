@@ -28,7 +28,6 @@ class Runner:
 
     @property
     def attempts(self) -> int:
-        """Attempts at each task."""
         return self.attempting.settings.attempts
 
     @property

@@ -15,11 +15,7 @@ from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import Task
 
 
-async def _is_fine() -> str | None:
-    return None
-
-
-async def _no_score() -> Score | None:
+async def _nothing() -> None:
     return None
 
 
@@ -41,8 +37,8 @@ class Workplace:
     limits: AttemptLimits = field(default_factory=AttemptLimits)
     computer: Computer | None = None
     nudges: int = 0
-    check_submission: Callable[[], Awaitable[str | None]] = _is_fine
-    grade_now: Callable[[], Awaitable[Score | None]] = _no_score
+    check_submission: Callable[[], Awaitable[str | None]] = _nothing
+    grade_now: Callable[[], Awaitable[Score | None]] = _nothing
 
 
 class Solver(Protocol):
@@ -51,19 +47,16 @@ class Solver(Protocol):
     @property
     def name(self) -> str:
         """Return the solver's name for records: ``chat``, ``agent``, ``claude-code``, …."""
-        ...
 
     @property
     def needs_computer(self) -> bool:
         """Return whether every task is worked on with a computer."""
-        ...
 
     def identity(self) -> Mapping[str, object]:
         """Return the JSON facts that determine what it does, never a secret.
 
         They are part of the keys of stored attempts and of what scores are measured under.
         """
-        ...
 
     def solve(self, task: Task, skill: str, place: Workplace) -> AsyncIterator[Step | Attempt]:
         """Work on ``task``: yield steps as they happen, and exactly one Attempt, last.
@@ -73,7 +66,6 @@ class Solver(Protocol):
         ModelUnavailable, ComputerFailure and BudgetExhausted as they come. May be cancelled at any
         point, and then leaves nothing running.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +78,11 @@ class ChatSolver:
     needs_computer: ClassVar = False
 
     def identity(self) -> Mapping[str, object]:
-        """Return what determines the answer, besides the model."""
         return {"type": self.name, "prompt": self.prompts.text("target")}
 
     async def solve(
         self, task: Task, skill: str, place: Workplace
     ) -> AsyncIterator[Step | Attempt]:
-        """Ask the target once."""
         messages = conversation(task, skill, self.prompts)
         yield Asked(messages)
         reply = await self.client.complete(chat_request(messages, place.stage, place.attempt))
@@ -102,7 +92,6 @@ class ChatSolver:
 
 
 def chat_request(messages: tuple[Message, ...], stage: str, attempt: int) -> ChatRequest:
-    """The one call of a chat answer."""
     return ChatRequest(Role.TARGET, stage, messages, attempt=attempt)
 
 

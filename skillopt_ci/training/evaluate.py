@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 
-from skillopt_ci.aio import Begun, begun, map_ordered
+from skillopt_ci.aio import Begun, map_ordered
 from skillopt_ci.config.config import Evaluation
 from skillopt_ci.errors import BudgetExhausted, TooManyErrors
 from skillopt_ci.ledger.records import (
@@ -336,7 +336,7 @@ async def _roll_out(
         work = zip(sides, lots, heard, strict=True)
         return await map_ordered(partial(_attempt, run, bench), work, limit=2)
 
-    async with begun(put) as under_way:
+    async with Begun(put) as under_way:
         try:
             ask = next(test)
             while True:

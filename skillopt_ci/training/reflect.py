@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable, Collection, Iterable, Iterator, Mappi
 from dataclasses import dataclass, replace
 from typing import Generic
 
-from skillopt_ci.aio import Begun, begun
+from skillopt_ci.aio import Begun
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.environments import api
 from skillopt_ci.messages import Message, fenced
@@ -269,7 +269,7 @@ async def reflect(
     them: that says nothing about the skill.
     """
     analysts = _Analysts(mode, desk, tasks_by_id, skill, gradient, learning_rate, notes_from)
-    async with begun(analysts.read) as reading:
+    async with Begun(analysts.read) as reading:
         work = await _begin(rollouts, gradient, reading, learning_rate != 0, desk)
         results = [await reading.result(minibatch) for minibatch in work]
     _refuse_unreachable(results)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, S
 from dataclasses import dataclass, replace
 from typing import Any
 
-from skillopt_ci.aio import begun, map_ordered
+from skillopt_ci.aio import Begun, map_ordered
 from skillopt_ci.ledger.records import BatchRecord
 from skillopt_ci.progress import (
     Event,
@@ -120,7 +120,7 @@ async def learn(
         return await recall(run, skill, comparable, most, bench)
 
     room = config.gradient.evidence - len(attempts) * runner.attempts
-    async with begun(roll_out) as rolling, begun(remember) as recalling:
+    async with Begun(roll_out) as rolling, Begun(remember) as recalling:
         rolling.begin(batch.seed)
         earlier = recalling.result(room if recalls else 0)
         readable = _after(earlier, arrivals)

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from rollout_values import PLACES, ScriptedModel, Solving, make_task
 
 from skillopt_ci.config.config import Limits
 from skillopt_ci.config.rollout import AttemptLimits, ComputerBlock, RolloutConfig
@@ -38,9 +38,6 @@ from skillopt_ci.rollout.types import (
 )
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile
-
-if TYPE_CHECKING:
-    from tests.rollout.conftest import MakeTask, ScriptedModel, Solving
 
 PAID = Usage(calls=2, prompt_tokens=100, completion_tokens=10, cost_usd=0.25)
 SOLVED = ComputerScorer(type="computer", command=("grep", "-qx", "done", "result.txt"))
@@ -113,12 +110,10 @@ def on_computer(task: Task, **block: object) -> Task:
     return replace(task, computer=ComputerTask(ComputerBlock(**block)))  # type: ignore[arg-type]
 
 
-def test_what_is_kept_and_graded_holds_no_secret(
-    store: AttemptStore, places: ComputerPool, solving: type[Solving], make_task: MakeTask
-) -> None:
+def test_what_is_kept_and_graded_holds_no_secret(store: AttemptStore) -> None:
     secret = "sk-planted-4711"
-    lab = Lab(places, store, ComputerScorer(type="computer", command=("cat", "result.txt")))
-    attempting = replace(lab.attempting(solving(writing(secret))), redact=Redactor([secret]))
+    lab = Lab(PLACES, store, ComputerScorer(type="computer", command=("cat", "result.txt")))
+    attempting = replace(lab.attempting(Solving(writing(secret))), redact=Redactor([secret]))
     order = AttemptRequest(on_computer(make_task("t")), "S", "rollout")
     asyncio.run(attempting(order))
     key = attempting.key(order)
@@ -127,29 +122,23 @@ def test_what_is_kept_and_graded_holds_no_secret(
 
 
 @pytest.mark.parametrize("failure", [ModelUnavailable("down"), ComputerFailure("gone")])
-def test_what_infrastructure_spoils_is_tried_again_with_growing_pauses(
-    failure: Exception, make_task: MakeTask, solving: type[Solving]
-) -> None:
+def test_what_infrastructure_spoils_is_tried_again_with_growing_pauses(failure: Exception) -> None:
     lab = Lab()
-    found = lab.attempt(solving(answering(failure, failure)), make_task("a"))
+    found = lab.attempt(Solving(answering(failure, failure)), make_task("a"))
     assert (found.status, found.hard, found.retries) == (Status.SCORED, 1.0, 2)
     assert lab.pauses == [1.0, 2.0]
     assert [one.reason for one in lab.events if isinstance(one, TryFailed)] == [str(failure)] * 2
 
 
-def test_infrastructure_that_stays_broken_is_never_scored(
-    make_task: MakeTask, solving: type[Solving]
-) -> None:
+def test_infrastructure_that_stays_broken_is_never_scored() -> None:
     lab = Lab(settings=RolloutConfig(retries=1))
-    found = lab.attempt(solving(answering(*[ModelUnavailable("down")] * 9)), make_task("a"))
+    found = lab.attempt(Solving(answering(*[ModelUnavailable("down")] * 9)), make_task("a"))
     assert (found.status, found.status.measured, found.reason) == (Status.ERROR, False, "down")
     assert found.retries == 1
 
 
-def test_a_chat_answer_was_tried_again_by_its_client_already(
-    make_task: MakeTask, scripted: type[ScriptedModel]
-) -> None:
-    model, lab = scripted(lambda text: ModelUnavailable("still 500")), Lab()
+def test_a_chat_answer_was_tried_again_by_its_client_already() -> None:
+    model, lab = ScriptedModel(lambda text: ModelUnavailable("still 500")), Lab()
     found = lab.attempt(ChatSolver(model, Prompts.load()), make_task("a"))
     assert (found.status, len(model.requests), lab.pauses) == (Status.ERROR, 1, [])
 
@@ -159,15 +148,15 @@ def test_a_chat_answer_was_tried_again_by_its_client_already(
     [(ModelRefusal("filter"), Status.REFUSED), (AgentError("crash"), Status.AGENT_ERROR)],
 )
 def test_what_is_the_agents_own_counts_as_nothing_and_is_not_tried_again(
-    failure: Exception, status: Status, make_task: MakeTask, solving: type[Solving]
+    failure: Exception, status: Status
 ) -> None:
-    lab, solver = Lab(), solving(answering(failure))
+    lab, solver = Lab(), Solving(answering(failure))
     found = lab.attempt(solver, make_task("a"))
     assert (found.status, found.status.measured, found.hard) == (status, True, 0.0)
     assert (found.reason, solver.done) == (str(failure), ["a"])
 
 
-def test_cancelling_burns_no_retry_and_is_told(make_task: MakeTask, solving: type[Solving]) -> None:
+def test_cancelling_burns_no_retry_and_is_told() -> None:
     begun = asyncio.Event()
 
     async def waits(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
@@ -175,7 +164,7 @@ def test_cancelling_burns_no_retry_and_is_told(make_task: MakeTask, solving: typ
         await asyncio.Event().wait()
         yield Attempt((), "")
 
-    lab, solver = Lab(), solving(waits)
+    lab, solver = Lab(), Solving(waits)
 
     async def work() -> None:
         task = asyncio.create_task(lab.attempting(solver)(AttemptRequest(make_task("a"), "", "s")))
@@ -190,26 +179,20 @@ def test_cancelling_burns_no_retry_and_is_told(make_task: MakeTask, solving: typ
     assert ended.status is Status.CANCELLED
 
 
-def test_work_on_a_computer_is_graded_on_another_one(
-    make_task: MakeTask, solving: type[Solving], places: ComputerPool
-) -> None:
-    lab = Lab(places=places, scorer=SOLVED)
-    good = lab.attempt(solving(writing("done\n")), on_computer(make_task("a")))
-    bad = lab.attempt(solving(writing("begun\n")), on_computer(make_task("b")))
+def test_work_on_a_computer_is_graded_on_another_one() -> None:
+    lab = Lab(places=PLACES, scorer=SOLVED)
+    good = lab.attempt(Solving(writing("done\n")), on_computer(make_task("a")))
+    bad = lab.attempt(Solving(writing("begun\n")), on_computer(make_task("b")))
     assert (good.status, good.hard, bad.hard) == (Status.SCORED, 1.0, 0.0)
 
 
-def test_a_limit_is_graded(
-    make_task: MakeTask, solving: type[Solving], places: ComputerPool
-) -> None:
-    lab = Lab(places=places, scorer=SOLVED)
-    found = lab.attempt(solving(writing("done\n", Limit.STEPS)), on_computer(make_task("a")))
+def test_a_limit_is_graded() -> None:
+    lab = Lab(places=PLACES, scorer=SOLVED)
+    found = lab.attempt(Solving(writing("done\n", Limit.STEPS)), on_computer(make_task("a")))
     assert (found.status, found.hard, found.limit) == (Status.LIMIT, 1.0, Limit.STEPS)
 
 
-def test_time_is_up_and_the_artifacts_count(
-    make_task: MakeTask, solving: type[Solving], places: ComputerPool
-) -> None:
+def test_time_is_up_and_the_artifacts_count() -> None:
     async def hangs(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         assert place.computer is not None
         await place.computer.write("result.txt", b"done\n")
@@ -218,15 +201,13 @@ def test_time_is_up_and_the_artifacts_count(
         yield Attempt((), "")
 
     limits = AttemptLimits(rollout_seconds=0.3)
-    lab = Lab(places=places, scorer=SOLVED, settings=RolloutConfig(limits=limits))
-    found = lab.attempt(solving(hangs), on_computer(make_task("a")))
+    lab = Lab(places=PLACES, scorer=SOLVED, settings=RolloutConfig(limits=limits))
+    found = lab.attempt(Solving(hangs), on_computer(make_task("a")))
     assert (found.status, found.limit, found.hard) == (Status.LIMIT, Limit.TIME, 1.0)
     assert (found.answer, found.usage) == ("nearly", PAID)
 
 
-def test_files_and_setup_are_there_before_the_work(
-    make_task: MakeTask, solving: type[Solving], places: ComputerPool
-) -> None:
+def test_files_and_setup_are_there_before_the_work() -> None:
     async def looks(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         assert place.computer is not None
         shown = await place.computer.run(["cat", "a.txt", "b.txt"], timeout=9)
@@ -238,33 +219,27 @@ def test_files_and_setup_are_there_before_the_work(
         make_task("t", references=("ownown",)),
         computer=ComputerTask(block, (TaskFile("a.txt", "own"),)),
     )
-    lab = Lab(places=replace(places, common=common))
-    assert lab.attempt(solving(looks), task).hard == 1.0
+    lab = Lab(places=replace(PLACES, common=common))
+    assert lab.attempt(Solving(looks), task).hard == 1.0
 
 
-def test_a_setup_that_fails_is_no_failure_of_the_model(
-    make_task: MakeTask, solving: type[Solving], places: ComputerPool
-) -> None:
-    solver = solving(writing("done"))
-    lab = Lab(places=places, scorer=SOLVED)
+def test_a_setup_that_fails_is_no_failure_of_the_model() -> None:
+    solver = Solving(writing("done"))
+    lab = Lab(places=PLACES, scorer=SOLVED)
     found = lab.attempt(solver, on_computer(make_task("a"), setup=("echo no disk >&2; exit 3",)))
     assert (found.status, solver.done) == (Status.ERROR, [])
     assert "no disk" in found.reason
 
 
-def test_a_setup_has_its_own_time(
-    make_task: MakeTask, solving: type[Solving], places: ComputerPool
-) -> None:
+def test_a_setup_has_its_own_time() -> None:
     task = on_computer(make_task("a"), setup=("sleep 60",), limits={"setup_seconds": 0.2})
-    lab = Lab(places=places, scorer=SOLVED, settings=RolloutConfig(retries=0))
-    found = lab.attempt(solving(writing("done")), task)
+    lab = Lab(places=PLACES, scorer=SOLVED, settings=RolloutConfig(retries=0))
+    found = lab.attempt(Solving(writing("done")), task)
     assert found.status is Status.ERROR
     assert "0.2 s" in found.reason
 
 
-def test_the_solver_hears_why_there_is_no_submission_yet(
-    make_task: MakeTask, solving: type[Solving], places: ComputerPool
-) -> None:
+def test_the_solver_hears_why_there_is_no_submission_yet() -> None:
     faults = []
 
     async def asks(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
@@ -275,39 +250,30 @@ def test_the_solver_hears_why_there_is_no_submission_yet(
         yield Attempt((), str(place.nudges))
 
     check = {"command": ["test", "-e", "out.txt"], "message": "Write out.txt."}
-    lab = Lab(places=places, settings=RolloutConfig(nudges=3))
-    found = lab.attempt(solving(asks), on_computer(make_task("3"), submission=check))
+    lab = Lab(places=PLACES, settings=RolloutConfig(nudges=3))
+    found = lab.attempt(Solving(asks), on_computer(make_task("3"), submission=check))
     assert (faults, found.hard) == (["Write out.txt.", None], 1.0)
 
 
-def test_without_a_computer_the_configuration_is_at_fault(
-    make_task: MakeTask, solving: type[Solving]
-) -> None:
+def test_without_a_computer_the_configuration_is_at_fault() -> None:
     with pytest.raises(UsageError, match="computer"):
-        Lab().attempt(solving(answering(), needs_computer=True), make_task("a"))
+        Lab().attempt(Solving(answering(), needs_computer=True), make_task("a"))
 
 
-def test_more_than_can_be_taken_is_the_agents_own_error(
-    make_task: MakeTask,
-    solving: type[Solving],
-    places: ComputerPool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_more_than_can_be_taken_is_the_agents_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("skillopt_ci.rollout.attempt.ARTIFACT_BYTES", 3)
-    found = Lab(places=places, scorer=SOLVED).attempt(
-        solving(writing("done\n")), on_computer(make_task("a"))
+    found = Lab(places=PLACES, scorer=SOLVED).attempt(
+        Solving(writing("done\n")), on_computer(make_task("a"))
     )
     assert found.status is Status.AGENT_ERROR
     assert "cannot be taken" in found.reason
 
 
-def test_an_attempt_that_was_made_is_not_made_again(
-    make_task: MakeTask, solving: type[Solving], places: ComputerPool, store: AttemptStore
-) -> None:
+def test_an_attempt_that_was_made_is_not_made_again(store: AttemptStore) -> None:
     task = on_computer(make_task("a"))
-    first, second = solving(writing("done\n")), solving(writing("nothing"))
-    one = Lab(places=places, store=store, scorer=SOLVED).attempt(first, task)
-    lab = Lab(places=places, store=store, scorer=SOLVED)
+    first, second = Solving(writing("done\n")), Solving(writing("nothing"))
+    one = Lab(places=PLACES, store=store, scorer=SOLVED).attempt(first, task)
+    lab = Lab(places=PLACES, store=store, scorer=SOLVED)
     assert lab.attempt(second, task) == one
     assert second.done == []
     (ended,) = [event for event in lab.events if isinstance(event, WorkEnded)]
@@ -315,13 +281,11 @@ def test_an_attempt_that_was_made_is_not_made_again(
 
 
 @pytest.mark.parametrize("change", ["task", "attempt", "skill", "solver", "limits"])
-def test_another_attempt_is_made(
-    change: str, make_task: MakeTask, solving: type[Solving], store: AttemptStore
-) -> None:
-    Lab(store=store).attempt(solving(answering()), make_task("a"))
+def test_another_attempt_is_made(change: str, store: AttemptStore) -> None:
+    Lab(store=store).attempt(Solving(answering()), make_task("a"))
     facts = {"model": "other"} if change == "solver" else {}
     limits = AttemptLimits(steps=7) if change == "limits" else AttemptLimits()
-    solver = solving(answering(), facts=facts)
+    solver = Solving(answering(), facts=facts)
     Lab(store=store, settings=RolloutConfig(limits=limits)).attempt(
         solver,
         make_task("b" if change == "task" else "a"),
@@ -332,31 +296,27 @@ def test_another_attempt_is_made(
 
 
 @pytest.mark.parametrize("failure", [ModelRefusal("filter"), AgentError("crash")])
-def test_an_ending_that_was_paid_for_is_kept_too(
-    failure: Exception, make_task: MakeTask, solving: type[Solving], store: AttemptStore
-) -> None:
-    first = Lab(store=store).attempt(solving(answering(failure)), make_task("a"))
-    again = solving(answering())
+def test_an_ending_that_was_paid_for_is_kept_too(failure: Exception, store: AttemptStore) -> None:
+    first = Lab(store=store).attempt(Solving(answering(failure)), make_task("a"))
+    again = Solving(answering())
     assert Lab(store=store).attempt(again, make_task("a")) == first
     assert again.done == []
 
 
-def test_infrastructure_errors_are_not_kept(
-    make_task: MakeTask, solving: type[Solving], store: AttemptStore
-) -> None:
+def test_infrastructure_errors_are_not_kept(store: AttemptStore) -> None:
     Lab(store=store, settings=RolloutConfig(retries=0)).attempt(
-        solving(answering(ModelUnavailable("down"))), make_task("a")
+        Solving(answering(ModelUnavailable("down"))), make_task("a")
     )
-    assert Lab(store=store).attempt(solving(answering()), make_task("a")).hard == 1.0
+    assert Lab(store=store).attempt(Solving(answering()), make_task("a")).hard == 1.0
 
 
 def test_what_an_agent_spent_by_itself_is_charged_once_and_again_when_resumed(
-    make_task: MakeTask, solving: type[Solving], store: AttemptStore
+    store: AttemptStore,
 ) -> None:
     first, resumed, later = (Lab(store=store, scope=scope) for scope in ("s1", "s1", "s2"))
     for lab in (first, resumed, later):
         attempting, order = (
-            lab.attempting(solving(answering())),
+            lab.attempting(Solving(answering())),
             AttemptRequest(make_task("a"), "S", "rollout"),
         )
         asyncio.run(attempting(order))
@@ -367,36 +327,30 @@ def test_what_an_agent_spent_by_itself_is_charged_once_and_again_when_resumed(
     assert later.meter.reused_calls == 2
 
 
-def test_calls_of_a_metered_client_are_not_charged_twice(
-    make_task: MakeTask, solving: type[Solving], store: AttemptStore
-) -> None:
+def test_calls_of_a_metered_client_are_not_charged_twice(store: AttemptStore) -> None:
     lab, resumed = Lab(store=store), Lab(store=store)
 
     async def calls(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         lab.meter.charge(place.stage, PAID)
         yield Attempt((), task.id, usage=PAID)
 
-    lab.attempt(solving(calls), make_task("a"))
-    resumed.attempt(solving(calls), make_task("a"))
+    lab.attempt(Solving(calls), make_task("a"))
+    resumed.attempt(Solving(calls), make_task("a"))
     assert lab.meter.total() == resumed.meter.total() == PAID
 
 
-def test_what_was_spent_before_a_failure_is_charged(
-    make_task: MakeTask, solving: type[Solving]
-) -> None:
+def test_what_was_spent_before_a_failure_is_charged() -> None:
     async def fails(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         yield ModelSaid(Message("assistant", "hm"), PAID)
         raise ModelUnavailable("overloaded")
 
     lab = Lab(settings=RolloutConfig(retries=1))
-    lab.attempt(solving(fails), make_task("a"))
+    lab.attempt(Solving(fails), make_task("a"))
     assert lab.meter.total() == PAID + PAID
 
 
-def test_a_used_up_budget_is_asked_before_an_agent_begins(
-    make_task: MakeTask, solving: type[Solving]
-) -> None:
-    solver = solving(answering())
+def test_a_used_up_budget_is_asked_before_an_agent_begins() -> None:
+    solver = Solving(answering())
     with pytest.raises(BudgetExhausted):
         Lab(meter=Meter(step=Limits(calls=0))).attempt(solver, make_task("a"))
     assert solver.done == []
@@ -423,10 +377,8 @@ class Moody:
         return False
 
 
-def test_a_grader_error_is_graded_again_without_the_work(
-    make_task: MakeTask, solving: type[Solving], store: AttemptStore
-) -> None:
-    lab, solver = Lab(store=store), solving(answering())
+def test_a_grader_error_is_graded_again_without_the_work(store: AttemptStore) -> None:
+    lab, solver = Lab(store=store), Solving(answering())
     grader = Moody([GraderError("no report")])
     attempting = replace(lab.attempting(solver), grading=grader)
     order = AttemptRequest(make_task("a"), "S", "rollout")
@@ -435,23 +387,19 @@ def test_a_grader_error_is_graded_again_without_the_work(
     assert (first.answer, solver.done) == ("a", ["a"])
 
 
-def test_a_grader_that_infrastructure_spoils_is_tried_again(
-    make_task: MakeTask, solving: type[Solving]
-) -> None:
+def test_a_grader_that_infrastructure_spoils_is_tried_again() -> None:
     spoilt = GraderError("its computer is gone")
     spoilt.__cause__ = ComputerFailure("gone")
-    lab, solver = Lab(), solving(answering())
+    lab, solver = Lab(), Solving(answering())
     attempting = replace(lab.attempting(solver), grading=Moody([spoilt, spoilt]))
     found = asyncio.run(attempting(AttemptRequest(make_task("a"), "S", "rollout")))
     assert (found.hard, solver.done, lab.pauses) == (1.0, ["a"], [1.0, 2.0])
 
 
-def test_a_grade_is_kept_where_it_is_known_what_it_depends_on(
-    make_task: MakeTask, solving: type[Solving], store: AttemptStore
-) -> None:
+def test_a_grade_is_kept_where_it_is_known_what_it_depends_on(store: AttemptStore) -> None:
     known, unknown = Moody([], keep=True), Moody([])
     for grader in (known, unknown):
         for _ in range(2):
-            attempting = replace(Lab(store=store).attempting(solving(answering())), grading=grader)
+            attempting = replace(Lab(store=store).attempting(Solving(answering())), grading=grader)
             asyncio.run(attempting(AttemptRequest(make_task("a"), "S", "rollout")))
     assert (known.asked, unknown.asked) == (1, 2)

@@ -5,20 +5,17 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from rollout_values import PLACES, make_task
 
 from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.config.scorers import AllScorer, ComputerScorer, ExactScorer, ScorerSpec
 from skillopt_ci.errors import UsageError
-from skillopt_ci.rollout.computer_pool import ComputerPool
 from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.rollout.types import Attempt
 from skillopt_ci.scorers.base import GraderError, Score
-
-if TYPE_CHECKING:
-    from tests.rollout.conftest import MakeTask
 
 PASSES = "<testsuite><testcase name='a'/><testcase name='b'/></testsuite>"
 HALF = "<testsuite><testcase name='a'/><testcase name='b'><failure/></testcase></testsuite>"
@@ -27,8 +24,8 @@ HALF = "<testsuite><testcase name='a'/><testcase name='b'><failure/></testcase><
 class Bench:
     """Leaves something behind as an agent would, and grades it."""
 
-    def __init__(self, places: ComputerPool, make_task: MakeTask, root: Path) -> None:
-        self.places, self.root = places, root
+    def __init__(self, root: Path) -> None:
+        self.places, self.root = PLACES, root
         self.task = make_task("t", references=("done",))
 
     async def left(self, command: str) -> bytes:
@@ -59,8 +56,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(places: ComputerPool, make_task: MakeTask, tmp_path: Path) -> Bench:
-    return Bench(places, make_task, tmp_path)
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
 
 
 @pytest.mark.parametrize(("left", "hard"), [("echo 42 > out", 1.0), ("echo 41 > out", 0.0)])
@@ -329,22 +326,20 @@ def test_it_combines_with_other_scorers(bench: Bench) -> None:
     assert bench.grade_with(both, "true").soft == 0.5
 
 
-def test_without_computers_the_configuration_is_at_fault(make_task: MakeTask) -> None:
+def test_without_computers_the_configuration_is_at_fault() -> None:
     spec = ComputerScorer(type="computer", command=("true",))
     scorers = TaskScorers(spec, judge=None, root=Path(), environ={})
     with pytest.raises(UsageError, match="computer"):
         asyncio.run(scorers.grade(make_task("a"), Attempt((), "")))
 
 
-def test_the_agents_own_computer_is_graded_on_where_that_is_asked_for(
-    places: ComputerPool, make_task: MakeTask
-) -> None:
+def test_the_agents_own_computer_is_graded_on_where_that_is_asked_for() -> None:
     spec = ComputerScorer(type="computer", command=("test", "-e", "seen"), same_computer=True)
-    scorers = TaskScorers(spec, judge=None, root=Path(), environ={}, pool=places)
+    scorers = TaskScorers(spec, judge=None, root=Path(), environ={}, pool=PLACES)
     task = make_task("a")
 
     async def work() -> tuple[float, float]:
-        async with places.open(task) as computer:
+        async with PLACES.open(task) as computer:
             await computer.write("seen", b"")
             there = await scorers.grade(task, Attempt((), "", computer=computer))
         return there.hard, (await scorers.grade(task, Attempt((), ""))).hard
@@ -353,13 +348,11 @@ def test_the_agents_own_computer_is_graded_on_where_that_is_asked_for(
     assert asyncio.run(work()) == (1.0, 0.0)
 
 
-def test_what_a_grade_depends_on_is_known_for_computers_only(
-    places: ComputerPool, make_task: MakeTask, tmp_path: Path
-) -> None:
+def test_what_a_grade_depends_on_is_known_for_computers_only(tmp_path: Path) -> None:
     (tmp_path / "grader").mkdir()
     file = tmp_path / "grader/check.sh"
     spec = ComputerScorer(type="computer", command=("sh", "check.sh"), folder="grader")
-    scorers = TaskScorers(spec, judge=None, root=tmp_path, environ={}, pool=places)
+    scorers = TaskScorers(spec, judge=None, root=tmp_path, environ={}, pool=PLACES)
     facts = []
     for content in ("exit 0", "exit 1"):
         file.write_text(content, encoding="utf-8")

@@ -6,9 +6,9 @@ import json
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from rollout_values import make_task
 
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.types import Usage
@@ -38,9 +38,6 @@ from skillopt_ci.rollout.types import (
 )
 from skillopt_ci.scorers.base import Score
 
-if TYPE_CHECKING:
-    from tests.rollout.conftest import MakeTask
-
 STARTED = AttemptStarted("agent", "0" * 64)
 ENDED = AttemptEnded(Status.SCORED, 1.0, 0.5, "right", 2, 0, 3, 40, 0.25)
 ASKED = Asked((Message("system", "The skill."), Message("user", "Go.")))
@@ -50,7 +47,7 @@ def written(file: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-def test_every_event_says_what_it_belongs_to(tmp_path: Path, make_task: MakeTask) -> None:
+def test_every_event_says_what_it_belongs_to(tmp_path: Path) -> None:
     file = tmp_path / "run/events.jsonl"
     order = AttemptRequest(make_task("a/b:c"), "", "rollout", 3)
     with closing(EventLog(file, "demo", now=lambda: 0.0)) as log, in_attempt(order):
@@ -70,7 +67,7 @@ def test_every_event_says_what_it_belongs_to(tmp_path: Path, make_task: MakeTask
     assert first["ts"] == "1970-01-01T00:00:00.000000+00:00"
 
 
-def test_attempts_at_the_same_time_keep_their_labels(tmp_path: Path, make_task: MakeTask) -> None:
+def test_attempts_at_the_same_time_keep_their_labels(tmp_path: Path) -> None:
     file = tmp_path / "events.jsonl"
     log = EventLog(file, "demo")
 
@@ -178,7 +175,7 @@ def test_only_the_newest_files_are_kept(tmp_path: Path) -> None:
     assert not (tmp_path / "0005.jsonl").exists()
 
 
-def test_events_of_mixed_attempts_make_whole_courses(tmp_path: Path, make_task: MakeTask) -> None:
+def test_events_of_mixed_attempts_make_whole_courses(tmp_path: Path) -> None:
     one, other = AttemptRequest(make_task("a"), "", "s"), AttemptRequest(make_task("b"), "", "s")
     said = ModelSaid(Message("assistant", "42"), Usage())
     with closing(EventLog(tmp_path / "e.jsonl", "demo")) as log:

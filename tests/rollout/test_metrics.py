@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from statistics import mean
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rollout_values import make_rollout
 
 from skillopt_ci.rollout.metrics import aggregate, paired
 from skillopt_ci.rollout.types import Status
 from skillopt_ci.stats import wilson
-
-if TYPE_CHECKING:
-    from tests.rollout.conftest import MakeRollout
 
 SHARES = st.floats(0, 1)
 SIZES = st.integers(1, 2_000)
@@ -72,7 +69,7 @@ def test_without_a_task_nothing_is_known() -> None:
     assert (found.low, found.high) == (0.0, 1.0)
 
 
-def test_means_are_over_what_was_measured(make_rollout: MakeRollout) -> None:
+def test_means_are_over_what_was_measured() -> None:
     rollouts = [
         make_rollout(1.0, soft=0.5),
         make_rollout(0.0, Status.REFUSED),
@@ -83,7 +80,7 @@ def test_means_are_over_what_was_measured(make_rollout: MakeRollout) -> None:
     assert (found.hard, found.soft, found.n, found.errors) == (0.5, 0.25, 2, 2)
 
 
-def test_nothing_measured_is_zero_on_no_tasks(make_rollout: MakeRollout) -> None:
+def test_nothing_measured_is_zero_on_no_tasks() -> None:
     found = aggregate([make_rollout(0.0, Status.ERROR)])
     assert (found.hard, found.soft, found.n, found.errors) == (0.0, 0.0, 0, 1)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import virtual_time
+from rollout_values import ScriptedModel, Solving, make_rollout, make_task
 
 from skillopt_ci.aio import Slots
 from skillopt_ci.config.rollout import RolloutConfig
@@ -24,8 +25,6 @@ from skillopt_ci.tasks.task import Task
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.rollout.conftest import MakeRollout, MakeTask, ScriptedModel, Solving
-
 
 SCORERS = TaskScorers(ExactScorer(type="exact"), judge=None, root=Path(), environ={})
 
@@ -41,10 +40,8 @@ def roll_out(
     return asyncio.run(chat.roll_out(tasks, "Skill.", stage="rollout", **how))
 
 
-def test_results_are_scored_and_in_task_order(
-    make_task: MakeTask, scripted: type[ScriptedModel]
-) -> None:
-    model = scripted(lambda text: text if text != "b" else "something else")
+def test_results_are_scored_and_in_task_order() -> None:
+    model = ScriptedModel(lambda text: text if text != "b" else "something else")
     found = roll_out(model, *map(make_task, "abc"), attempts=(1,))
     assert [(one.task_id, one.hard, one.attempt) for one in found] == [
         ("a", 1.0, 1),
@@ -53,12 +50,12 @@ def test_results_are_scored_and_in_task_order(
     ]
 
 
-def test_nobody_polls_for_the_next_task(make_task: MakeTask, scripted: type[ScriptedModel]) -> None:
+def test_nobody_polls_for_the_next_task() -> None:
     """A free place is taken at once: many quick tasks, one at a time, wait for no timer."""
     tasks = [make_task(str(number)) for number in range(100)]
 
     async def work() -> float:
-        chat = runner(ChatSolver(scripted(str), Prompts.load()), concurrency=1)
+        chat = runner(ChatSolver(ScriptedModel(str), Prompts.load()), concurrency=1)
         before = asyncio.get_running_loop().time()
         await chat.roll_out(tasks, "Skill.", stage="rollout")
         return asyncio.get_running_loop().time() - before
@@ -66,11 +63,9 @@ def test_nobody_polls_for_the_next_task(make_task: MakeTask, scripted: type[Scri
     assert virtual_time.run(work()) == 0.0
 
 
-def test_each_result_is_told_when_it_comes(
-    make_task: MakeTask, scripted: type[ScriptedModel]
-) -> None:
+def test_each_result_is_told_when_it_comes() -> None:
     told: list[Rollout] = []
-    found = roll_out(scripted(str), make_task("a"), make_task("b"), done=told.append)
+    found = roll_out(ScriptedModel(str), make_task("a"), make_task("b"), done=told.append)
     assert sorted(one.task_id for one in told) == [one.task_id for one in found]
 
 
@@ -81,37 +76,29 @@ def test_each_result_is_told_when_it_comes(
         (ModelUnavailable("still 500"), Status.ERROR),
     ],
 )
-def test_a_failure_of_one_task_is_its_own_outcome(
-    failure: Exception, status: Status, make_task: MakeTask, scripted: type[ScriptedModel]
-) -> None:
-    model = scripted(lambda text: failure if text == "a" else text)
+def test_a_failure_of_one_task_is_its_own_outcome(failure: Exception, status: Status) -> None:
+    model = ScriptedModel(lambda text: failure if text == "a" else text)
     bad, good = roll_out(model, make_task("a", task_type="kind"), make_task("b"))
     assert (bad.status, bad.hard, bad.reason) == (status, 0.0, str(failure))
     assert (bad.task_type, good.status) == ("kind", Status.SCORED)
 
 
 @pytest.mark.parametrize("failure", [ModelSetupError("wrong key"), BudgetExhausted("spent")])
-def test_a_failure_of_all_tasks_is_raised(
-    failure: Exception, make_task: MakeTask, scripted: type[ScriptedModel]
-) -> None:
+def test_a_failure_of_all_tasks_is_raised(failure: Exception) -> None:
     with pytest.raises(type(failure)):
-        roll_out(scripted(lambda text: failure), make_task("a"), make_task("b"))
+        roll_out(ScriptedModel(lambda text: failure), make_task("a"), make_task("b"))
 
 
-def test_a_scorer_that_fails_leaves_the_answer_ungraded(
-    make_task: MakeTask, scripted: type[ScriptedModel]
-) -> None:
+def test_a_scorer_that_fails_leaves_the_answer_ungraded() -> None:
     broken = CommandScorer(type="command", command=("/nonexistent/scorer",))
-    (found,) = roll_out(scripted(str), make_task("a", scorer=broken))
+    (found,) = roll_out(ScriptedModel(str), make_task("a", scorer=broken))
     assert (found.status, found.hard, found.answer) == (Status.GRADER_ERROR, 0.0, "a")
     assert found.messages[-1].content == "a"
     assert found.reason
 
 
 @pytest.mark.parametrize(("errors", "limit"), [(0, 0.0), (1, 0.25), (2, 0.5), (3, 0.75)])
-def test_as_many_errors_as_allowed_are_put_up_with_and_no_more(
-    errors: int, limit: float, make_rollout: MakeRollout
-) -> None:
+def test_as_many_errors_as_allowed_are_put_up_with_and_no_more(errors: int, limit: float) -> None:
     def refused(count: int) -> bool:
         lost = [make_rollout(0.0, Status.ERROR)] * count
         try:
@@ -124,25 +111,21 @@ def test_as_many_errors_as_allowed_are_put_up_with_and_no_more(
 
 
 @pytest.mark.parametrize(("errors", "limit"), [(1, 0.0), (2, 0.25), (4, 1.0)])
-def test_many_errors_are_not_and_the_commonest_reason_is_named(
-    errors: int, limit: float, make_rollout: MakeRollout
-) -> None:
+def test_many_errors_are_not_and_the_commonest_reason_is_named(errors: int, limit: float) -> None:
     failed = [make_rollout(0.0, Status.ERROR, reason="no route")] * errors
     rollouts = [*failed, *[make_rollout(1.0)] * (4 - errors)]
     with pytest.raises(TooManyErrors, match=f"{errors} of 4 selection tasks.*no route"):
         refuse_too_many_errors(rollouts, limit, "selection")
 
 
-def test_no_attempts_are_no_errors(make_rollout: MakeRollout) -> None:
+def test_no_attempts_are_no_errors() -> None:
     refuse_too_many_errors([], 0.0, "selection")
     with pytest.raises(TooManyErrors, match="1 of 1"):
         refuse_too_many_errors([make_rollout(0.0, Status.ERROR)], 1.0, "selection")
 
 
-def test_every_attempt_at_a_task_is_made_and_they_stand_together(
-    make_task: MakeTask, scripted: type[ScriptedModel]
-) -> None:
-    model = scripted(str)
+def test_every_attempt_at_a_task_is_made_and_they_stand_together() -> None:
+    model = ScriptedModel(str)
     found = roll_out(model, make_task("a"), make_task("b"), settings={"attempts": 3})
     assert [(one.task_id, one.attempt) for one in found] == [
         (task, attempt) for task in "ab" for attempt in range(3)
@@ -171,13 +154,13 @@ class Gate:
             self.turn.setdefault(name, asyncio.Event()).set()
 
 
-def test_results_come_as_they_are_ready(make_task: MakeTask, solving: type[Solving]) -> None:
+def test_results_come_as_they_are_ready() -> None:
     gate = Gate()
     gate.end("c")
 
     async def work() -> list[str]:
         came = []
-        results = runner(solving(gate.work)).stream(map(make_task, "abc"), "", stage="s")
+        results = runner(Solving(gate.work)).stream(map(make_task, "abc"), "", stage="s")
         async with aclosing(results):
             async for one in results:
                 came.append(one.task_id)
@@ -187,9 +170,7 @@ def test_results_come_as_they_are_ready(make_task: MakeTask, solving: type[Solvi
     assert asyncio.run(work()) == ["c", "b", "a"]
 
 
-def test_results_come_in_task_order_where_that_is_asked_for(
-    make_task: MakeTask, solving: type[Solving]
-) -> None:
+def test_results_come_in_task_order_where_that_is_asked_for() -> None:
     async def work() -> list[str]:
         gate = Gate()
 
@@ -198,7 +179,7 @@ def test_results_come_in_task_order_where_that_is_asked_for(
                 gate.end(name)
                 await asyncio.sleep(0)
 
-        results = runner(solving(gate.work)).stream(
+        results = runner(Solving(gate.work)).stream(
             map(make_task, "abc"), "", stage="s", ordered=True
         )
         async with asyncio.TaskGroup() as group, aclosing(results):
@@ -208,14 +189,12 @@ def test_results_come_in_task_order_where_that_is_asked_for(
     assert asyncio.run(work()) == ["a", "b", "c"]
 
 
-def test_no_more_attempts_than_allowed_are_under_way_in_several_calls_together(
-    make_task: MakeTask, solving: type[Solving]
-) -> None:
+def test_no_more_attempts_than_allowed_are_under_way_in_several_calls_together() -> None:
     async def work() -> int:
         gate = Gate()
         names = [f"t{number}" for number in range(20)]
         gate.end(*names[10:])
-        both = runner(solving(gate.work), concurrency=4)
+        both = runner(Solving(gate.work), concurrency=4)
         calls = [
             asyncio.create_task(both.roll_out([*map(make_task, part)], "", stage="s"))
             for part in (names[:10], names[10:])
@@ -229,14 +208,12 @@ def test_no_more_attempts_than_allowed_are_under_way_in_several_calls_together(
     assert asyncio.run(work()) == 4
 
 
-def test_a_stream_begins_only_what_is_soon_taken(
-    make_task: MakeTask, solving: type[Solving]
-) -> None:
+def test_a_stream_begins_only_what_is_soon_taken() -> None:
     async def at_once(task: Task, place: Workplace) -> AsyncIterator[Attempt]:
         yield Attempt((), task.id)
 
     async def work() -> int:
-        solver = solving(at_once)
+        solver = Solving(at_once)
         tasks = (make_task(f"t{number}") for number in range(10_000))
         results = runner(solver, concurrency=2).stream(tasks, "", stage="s")
         async with aclosing(results):
@@ -248,13 +225,11 @@ def test_a_stream_begins_only_what_is_soon_taken(
     assert asyncio.run(work()) <= 9
 
 
-def test_giving_up_a_stream_ends_what_is_under_way(
-    make_task: MakeTask, solving: type[Solving]
-) -> None:
+def test_giving_up_a_stream_ends_what_is_under_way() -> None:
     async def work() -> int:
         gate = Gate()
         gate.end("a")
-        results = runner(solving(gate.work)).stream(map(make_task, "abc"), "", stage="s")
+        results = runner(Solving(gate.work)).stream(map(make_task, "abc"), "", stage="s")
         async with aclosing(results):
             await anext(results)
         return gate.under_way
@@ -264,10 +239,8 @@ def test_giving_up_a_stream_ends_what_is_under_way(
 
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("failure", [ModelSetupError("wrong key"), BudgetExhausted("spent")])
-def test_a_failure_of_all_tasks_ends_a_stream(
-    failure: Exception, ordered: bool, make_task: MakeTask, scripted: type[ScriptedModel]
-) -> None:
-    model = scripted(lambda text: failure if text == "t2" else text)
+def test_a_failure_of_all_tasks_ends_a_stream(failure: Exception, ordered: bool) -> None:
+    model = ScriptedModel(lambda text: failure if text == "t2" else text)
 
     async def work() -> None:
         chat = runner(ChatSolver(model, Prompts.load()))
@@ -279,16 +252,14 @@ def test_a_failure_of_all_tasks_ends_a_stream(
         asyncio.run(work())
 
 
-def test_an_executor_may_make_attempts_elsewhere(
-    make_task: MakeTask, scripted: type[ScriptedModel]
-) -> None:
+def test_an_executor_may_make_attempts_elsewhere() -> None:
     sent: list[AttemptRequest] = []
 
     async def elsewhere(order: AttemptRequest, here: MakeAttempt) -> Rollout:
         sent.append(order)
         return await here(order)
 
-    attempting = AttemptRunner(ChatSolver(scripted(str), Prompts.load()), SCORERS)
+    attempting = AttemptRunner(ChatSolver(ScriptedModel(str), Prompts.load()), SCORERS)
     work = Runner(attempting, Slots(2), executor=elsewhere)
     found = asyncio.run(work.roll_out([make_task("a")], "Skill.", stage="rollout"))
     assert [(order.task.id, order.skill, order.stage) for order in sent] == [

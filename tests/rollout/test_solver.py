@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from rollout_values import ScriptedModel, make_task
 
 from skillopt_ci.messages import Image, Message
 from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, Role, Usage
@@ -11,26 +12,23 @@ from skillopt_ci.rollout.solver import ChatSolver, Workplace, conversation
 from skillopt_ci.rollout.types import Asked, Attempt, ModelSaid, Step
 from skillopt_ci.tasks.task import Task, TaskFile, TaskImage
 
-if TYPE_CHECKING:
-    from tests.rollout.conftest import MakeTask, ScriptedModel
-
 PROMPTS = Prompts.load()
 
 
-def test_the_skill_stands_in_the_one_system_message(make_task: MakeTask) -> None:
+def test_the_skill_stands_in_the_one_system_message() -> None:
     system, question = conversation(make_task("2 + 2?"), "Be exact.", PROMPTS)
     assert (system.role, question) == ("system", Message("user", "2 + 2?"))
     assert "Be exact." in system.content
 
 
-def test_a_system_message_of_the_task_joins_ours(make_task: MakeTask) -> None:
+def test_a_system_message_of_the_task_joins_ours() -> None:
     own = (Message("user", "a"), Message("system", "Own rules."), Message("user", "b"))
     found = conversation(make_task("t", messages=own), "Skill.", PROMPTS)
     assert [message.role for message in found] == ["system", "user", "user"]
     assert found[0].content.endswith("\n\nOwn rules.")
 
 
-def test_files_follow_the_last_question_each_in_a_fence(make_task: MakeTask) -> None:
+def test_files_follow_the_last_question_each_in_a_fence() -> None:
     files = (TaskFile("a.md", "```\nx\n```"), TaskFile("b.txt", "y"))
     last = conversation(make_task("Read.", files=files), "", PROMPTS)[-1]
     assert last.content == (
@@ -38,7 +36,7 @@ def test_files_follow_the_last_question_each_in_a_fence(make_task: MakeTask) -> 
     )
 
 
-def test_pictures_are_named_in_the_last_question_and_shown_with_it(make_task: MakeTask) -> None:
+def test_pictures_are_named_in_the_last_question_and_shown_with_it() -> None:
     images = tuple(
         TaskImage(name, "0" * 64, Image("image/png", data))
         for name, data in (("a.png", "QQ=="), ("b.png", "Qg=="))
@@ -48,7 +46,7 @@ def test_pictures_are_named_in_the_last_question_and_shown_with_it(make_task: Ma
     assert [image.data for image in last.images] == ["QQ==", "Qg=="]
 
 
-def test_references_are_not_shown_to_the_target(make_task: MakeTask) -> None:
+def test_references_are_not_shown_to_the_target() -> None:
     task = make_task("What?", references=("the secret answer",))
     assert "secret" not in str(conversation(task, "Skill.", PROMPTS))
 
@@ -60,10 +58,8 @@ def solve(model: ChatClient, task: Task, place: Workplace) -> list[Step | Attemp
     return asyncio.run(work())
 
 
-def test_one_call_is_made_under_the_stage_and_attempt_that_were_asked_for(
-    make_task: MakeTask, scripted: type[ScriptedModel]
-) -> None:
-    model = scripted(lambda text: f"{text}!")
+def test_one_call_is_made_under_the_stage_and_attempt_that_were_asked_for() -> None:
+    model = ScriptedModel(lambda text: f"{text}!")
     asked, said, found = solve(model, make_task("hello"), Workplace("selection", attempt=2))
     (request,) = model.requests
     answer = Message("assistant", "hello!")
@@ -82,7 +78,7 @@ class Agent:
         return ChatReply("done", "stop", "agent", Usage(calls=1), trace="opened the file")
 
 
-def test_what_an_agent_tells_of_its_work_is_kept(make_task: MakeTask) -> None:
+def test_what_an_agent_tells_of_its_work_is_kept() -> None:
     found = solve(Agent(), make_task("hello"), Workplace("rollout"))[-1]
     assert isinstance(found, Attempt)
     assert (found.response, found.trace) == ("done", "opened the file")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 import virtual_time
+from rollout_values import Solving, Work, make_task
 
 from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.messages import Message, ToolCall
@@ -37,10 +38,6 @@ from skillopt_ci.rollout.types import (
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.tasks.task import Task
 
-if TYPE_CHECKING:
-    from tests.rollout.conftest import MakeTask, Solving
-    from tests.rollout.conftest import Work as Behaviour
-
 CALL = Usage(calls=1, prompt_tokens=8, completion_tokens=2, cost_usd=0.5)
 
 
@@ -52,29 +49,24 @@ def used(name: str) -> ToolUsed:
     return ToolUsed(ToolCall(name, "shell", "{}"), f"output of {name}", exit_code=0)
 
 
-@pytest.fixture
-def do(make_task: MakeTask, solving: type[Solving]):  # type: ignore[no-untyped-def]
-    def run(
-        behaviour: Behaviour,
-        limits: AttemptLimits | None = AttemptLimits(),  # noqa: B008 - immutable
-        **place: object,
-    ) -> tuple[Attempt, list[Step]]:
-        told: list[Step] = []
-        task = make_task("a")
-        place_ = replace(Workplace("s", limits=limits or AttemptLimits()), **place)  # type: ignore[arg-type]
-        done = run_solver(
-            solving(behaviour),
-            task,
-            "Skill.",
-            place_,
-            limits=limits,
-            grade_every_step=True,
-            told=told.append,
-            so_far=Transcript(task.messages),
-        )
-        return virtual_time.run(done), told
-
-    return run
+def do(
+    behaviour: Work,
+    limits: AttemptLimits | None = AttemptLimits(),  # noqa: B008 - immutable
+    **place: Any,
+) -> tuple[Attempt, list[Step]]:
+    told: list[Step] = []
+    task = make_task("a")
+    done = run_solver(
+        Solving(behaviour),
+        task,
+        "Skill.",
+        replace(Workplace("s", limits=limits or AttemptLimits()), **place),
+        limits=limits,
+        grade_every_step=True,
+        told=told.append,
+        so_far=Transcript(task.messages),
+    )
+    return virtual_time.run(done), told
 
 
 async def endless(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
@@ -86,7 +78,7 @@ async def endless(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]
         await asyncio.sleep(10)
 
 
-def test_what_is_told_makes_the_conversation(do) -> None:  # type: ignore[no-untyped-def]
+def test_what_is_told_makes_the_conversation() -> None:
     async def finishes(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         yield Asked((Message("user", "Do it."),))
         yield said("I look.")
@@ -124,8 +116,8 @@ def test_what_is_told_makes_the_conversation(do) -> None:  # type: ignore[no-unt
         ({"rollout_seconds": 25.0, "steps": None}, Limit.TIME, 3),
     ],
 )
-def test_a_limit_ends_the_work_and_what_was_done_stands(  # type: ignore[no-untyped-def]
-    limits: dict[str, float | None], limit: Limit, turns: int, do
+def test_a_limit_ends_the_work_and_what_was_done_stands(
+    limits: dict[str, float | None], limit: Limit, turns: int
 ) -> None:
     worked, told = do(endless, AttemptLimits(**limits))  # type: ignore[arg-type]
     assert (worked.ending, worked.limit, worked.n_turns) == ("done", limit, turns)
@@ -134,7 +126,7 @@ def test_a_limit_ends_the_work_and_what_was_done_stands(  # type: ignore[no-unty
     assert sum(isinstance(step, ToolUsed) for step in told) == turns
 
 
-def test_a_call_beyond_the_limit_is_not_even_made(do) -> None:  # type: ignore[no-untyped-def]
+def test_a_call_beyond_the_limit_is_not_even_made() -> None:
     calls: list[Role] = []
 
     class Server:
@@ -154,14 +146,14 @@ def test_a_call_beyond_the_limit_is_not_even_made(do) -> None:  # type: ignore[n
     assert (worked.limit, worked.n_turns) == (Limit.STEPS, 3)
 
 
-def test_a_limit_that_the_solver_names_itself_is_kept(do) -> None:  # type: ignore[no-untyped-def]
+def test_a_limit_that_the_solver_names_itself_is_kept() -> None:
     async def graceful(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         yield Attempt((), "as far as I came", limit=Limit.TOKENS)
 
     assert do(graceful)[0].limit is Limit.TOKENS
 
 
-def test_without_limits_work_takes_its_time(do) -> None:  # type: ignore[no-untyped-def]
+def test_without_limits_work_takes_its_time() -> None:
     async def slow(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         await asyncio.sleep(1_000_000)
         yield Attempt((), "late")
@@ -187,15 +179,13 @@ async def crashes(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]
     ("behaviour", "reason"),
     [(nothing, "without a result"), (twice, "after its result"), (crashes, "exit status 3")],
 )
-def test_a_solver_that_breaks_is_an_outcome_of_its_own(  # type: ignore[no-untyped-def]
-    behaviour: Behaviour, reason: str, do
-) -> None:
+def test_a_solver_that_breaks_is_an_outcome_of_its_own(behaviour: Work, reason: str) -> None:
     worked, _ = do(behaviour)
     assert worked.ending == "agent_error"
     assert reason in worked.reason
 
 
-def test_a_refusal_is_one_too(do) -> None:  # type: ignore[no-untyped-def]
+def test_a_refusal_is_one_too() -> None:
     async def refused(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         yield said("hello")
         raise ModelRefusal("content filter")
@@ -205,7 +195,7 @@ def test_a_refusal_is_one_too(do) -> None:  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize("failure", [ModelUnavailable("down"), RuntimeError("a bug")])
-def test_any_other_failure_is_raised(failure: Exception, do) -> None:  # type: ignore[no-untyped-def]
+def test_any_other_failure_is_raised(failure: Exception) -> None:
     async def fails(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         yield said("hello")
         raise failure
@@ -214,7 +204,7 @@ def test_any_other_failure_is_raised(failure: Exception, do) -> None:  # type: i
         do(fails)
 
 
-def test_a_solver_that_is_cut_off_can_clean_up(do) -> None:  # type: ignore[no-untyped-def]
+def test_a_solver_that_is_cut_off_can_clean_up() -> None:
     ended = []
 
     async def tidy(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
@@ -229,7 +219,7 @@ def test_a_solver_that_is_cut_off_can_clean_up(do) -> None:  # type: ignore[no-u
     assert ended == ["a", "a"]
 
 
-def test_every_tool_use_is_graded_off_the_clock(do) -> None:  # type: ignore[no-untyped-def]
+def test_every_tool_use_is_graded_off_the_clock() -> None:
     scores = iter([0.25, 0.5, 0.75])
 
     async def grade() -> Score:
@@ -241,7 +231,7 @@ def test_every_tool_use_is_graded_off_the_clock(do) -> None:  # type: ignore[no-
     assert sum(isinstance(step, StepGraded) for step in told) == 3
 
 
-def test_a_grader_that_fails_on_the_way_does_not_end_the_work(do) -> None:  # type: ignore[no-untyped-def]
+def test_a_grader_that_fails_on_the_way_does_not_end_the_work() -> None:
     async def grade() -> Score:
         raise GraderError("no report")
 

@@ -12,9 +12,10 @@ from typing import TypeVar
 
 import pytest
 
-from skillopt_ci.computer.computer import CommandResult, Computer, Computers, ComputerSpec
+from skillopt_ci.computer.computer import Computer, Computers, ComputerSpec
 from skillopt_ci.computer.docker import Containers
 from skillopt_ci.computer.local import Unconfined
+from skillopt_ci.computer.process import CommandResult
 from skillopt_ci.computer.sandbox import Sandboxes
 from skillopt_ci.computer.sandbox_limits import usable_hierarchies
 from skillopt_ci.errors import ComputerUnavailable

@@ -18,7 +18,8 @@ from computer_kinds import desk
 
 from skillopt_ci.agents.cli_agents import ExternalSolver
 from skillopt_ci.agents.skill_files import SkillFolder
-from skillopt_ci.computer.computer import CommandResult, Computer, Network
+from skillopt_ci.computer.computer import Computer, Network
+from skillopt_ci.computer.process import CommandResult
 from skillopt_ci.config.rollout import AttemptLimits, ExternalConfig
 from skillopt_ci.errors import FileRefused
 from skillopt_ci.messages import Message

@@ -1,47 +1,110 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import json
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
+from solver_play import Played, play
 
 from skillopt_ci.agents.builtin import AgentSolver
+from skillopt_ci.config.models import ModelRole
 from skillopt_ci.config.rollout import AgentConfig, AttemptLimits
-from skillopt_ci.model.types import ChatClient
+from skillopt_ci.model.budget import BudgetedClient, Meter, tariff_of
+from skillopt_ci.model.openai_provider import connection_pool, open_client
+from skillopt_ci.model.types import Role
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import Asked, Limit, ModelSaid, Nudged, ToolUsed
 
-if TYPE_CHECKING:
-    from tests.rollout.solvers.conftest import ChatServer, Play
 
-Agent = Callable[..., Callable[[], AbstractAsyncContextManager[AgentSolver]]]
+@dataclass
+class Agent:
+    """The built-in agent before a chat server with a script; each request's body is kept."""
+
+    url: str = ""
+    script: deque[dict[str, Any]] = field(default_factory=deque)
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+
+    def says(self, text: str, *calls: tuple[str, object]) -> None:
+        """Script one answer: words, and calls as name and arguments (a text is sent as it is)."""
+        number = len(self.script)
+        called = [
+            {
+                "id": f"c{number}.{place}",
+                "type": "function",
+                "function": {
+                    "name": name,
+                    "arguments": given if isinstance(given, str) else json.dumps(given),
+                },
+            }
+            for place, (name, given) in enumerate(calls)
+        ]
+        message = {"role": "assistant", "content": text or None}
+        self.script.append({**message, "tool_calls": called} if called else message)
+
+    @asynccontextmanager
+    async def opened(self, **settings: object) -> AsyncIterator[AgentSolver]:
+        price = {"input": 1, "output": 1}
+        model = {"provider": "openai", "model": "m", "base_url": self.url, "price": price}
+        config = ModelRole.model_validate(model)
+        async with connection_pool(2) as pool:
+            server = open_client("model.target", config, "none", pool)
+            tariffs = {Role.TARGET: tariff_of(config)}
+            client = BudgetedClient({Role.TARGET: server}, Meter(), tariffs)
+            chosen = AgentConfig.model_validate({"type": "agent", **settings})
+            yield AgentSolver(client, Prompts.load(), chosen)
+
+    def play(self, settings: Mapping[str, object] = {}, **how: Any) -> Played:
+        return play(partial(self.opened, **settings), **how)
 
 
 @pytest.fixture
-def agent(client: Callable[[], AbstractAsyncContextManager[ChatClient]]) -> Agent:
-    def build(**settings: object) -> Callable[[], AbstractAsyncContextManager[AgentSolver]]:
-        chosen = AgentConfig.model_validate({"type": "agent", **settings})
+def agent() -> Iterator[Agent]:
+    agent = Agent()
 
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[AgentSolver]:
-            async with client() as model:
-                yield AgentSolver(model, Prompts.load(), chosen)
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
 
-        return opened
+        def do_POST(self) -> None:
+            agent.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            message = agent.script.popleft()
+            usage = {"prompt_tokens": 100, "completion_tokens": 10}
+            choice = {"message": message, "finish_reason": "stop"}
+            content = json.dumps({"model": "m", "choices": [choice], "usage": usage}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
 
-    return build
+        def log_message(self, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        agent.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+        yield agent
+        server.shutdown()
+        thread.join()
 
 
-def test_it_works_with_tools_until_it_submits(chat: ChatServer, agent: Agent, play: Play) -> None:
-    chat.says("I look.", ("shell", {"command": "ls; echo oops >&2"}))
-    chat.says("", ("write", {"path": "out/a.txt", "content": "two\n"}))
-    chat.says("", ("read", {"path": "in.txt"}))
-    chat.says("Done.", ("submit", {"answer": "42"}))
-    played = play(agent(), files={"in.txt": "one\n"}, look=["out/a.txt"])
+def test_it_works_with_tools_until_it_submits(agent: Agent) -> None:
+    agent.says("I look.", ("shell", {"command": "ls; echo oops >&2"}))
+    agent.says("", ("write", {"path": "out/a.txt", "content": "two\n"}))
+    agent.says("", ("read", {"path": "in.txt"}))
+    agent.says("Done.", ("submit", {"answer": "42"}))
+    played = agent.play(files={"in.txt": "one\n"}, look=["out/a.txt"])
     assert played.attempt.response == "42"
     assert played.files == {"out/a.txt": "two\n"}
     used = played.of(ToolUsed)
@@ -58,48 +121,44 @@ def test_it_works_with_tools_until_it_submits(chat: ChatServer, agent: Agent, pl
     assert played.attempt.limit is None
 
 
-def test_the_skill_stands_in_the_system_prompt_as_it_is_read(
-    chat: ChatServer, agent: Agent, play: Play
-) -> None:
-    chat.says("", ("submit", {}))
+def test_the_skill_stands_in_the_system_prompt_as_it_is_read(agent: Agent) -> None:
+    agent.says("", ("submit", {}))
     skill = "# Rules\n\nBe brief.\n\n<!-- APPENDIX_START -->\n<!-- APPENDIX_END -->\n"
-    played = play(agent(), skill=skill)
+    played = agent.play(skill=skill)
     (asked,) = played.of(Asked)
     system = asked.messages[0].content
     assert "Be brief." in system
     assert "APPENDIX" not in system
-    assert chat.bodies[0]["messages"][0] == {"role": "system", "content": system}
+    assert agent.bodies[0]["messages"][0] == {"role": "system", "content": system}
     assert played.attempt.messages[:2] == asked.messages
 
 
-def test_the_conversation_grows_at_its_end_only(chat: ChatServer, agent: Agent, play: Play) -> None:
+def test_the_conversation_grows_at_its_end_only(agent: Agent) -> None:
     for number in range(3):
-        chat.says("", ("shell", {"command": f"echo {number}"}))
-    chat.says("", ("submit", {}))
-    play(agent())
-    asked = [body["messages"] for body in chat.bodies]
+        agent.says("", ("shell", {"command": f"echo {number}"}))
+    agent.says("", ("submit", {}))
+    agent.play()
+    asked = [body["messages"] for body in agent.bodies]
     assert len(asked) == 4
     assert all(later[: len(before)] == before for before, later in pairwise(asked))
-    assert len({str(body["tools"]) for body in chat.bodies}) == 1
+    assert len({str(body["tools"]) for body in agent.bodies}) == 1
 
 
-def test_only_chosen_tools_are_offered(chat: ChatServer, agent: Agent, play: Play) -> None:
-    chat.says("", ("shell", {"command": "touch made"}))
-    chat.says("", ("submit", {}))
-    played = play(agent(tools=["read"]))
-    names = [tool["function"]["name"] for tool in chat.bodies[0]["tools"]]
+def test_only_chosen_tools_are_offered(agent: Agent) -> None:
+    agent.says("", ("shell", {"command": "touch made"}))
+    agent.says("", ("submit", {}))
+    played = agent.play({"tools": ["read"]})
+    names = [tool["function"]["name"] for tool in agent.bodies[0]["tools"]]
     assert names == ["read", "submit"]
     assert played.of(ToolUsed)[0].output == (
         "Error: there is no tool 'shell'. The tools are read, submit."
     )
 
 
-def test_without_a_computer_there_is_only_the_answer(
-    chat: ChatServer, agent: Agent, play: Play
-) -> None:
-    chat.says("", ("submit", {"answer": "yes"}))
-    played = play(agent(), computer=False)
-    assert [tool["function"]["name"] for tool in chat.bodies[0]["tools"]] == ["submit"]
+def test_without_a_computer_there_is_only_the_answer(agent: Agent) -> None:
+    agent.says("", ("submit", {"answer": "yes"}))
+    played = agent.play(computer=False)
+    assert [tool["function"]["name"] for tool in agent.bodies[0]["tools"]] == ["submit"]
     assert played.attempt.response == "yes"
 
 
@@ -117,35 +176,33 @@ def test_without_a_computer_there_is_only_the_answer(
     ],
 )
 def test_a_bad_call_is_answered_with_what_is_wrong(
-    chat: ChatServer, agent: Agent, play: Play, call: tuple[str, object], told: str
+    agent: Agent, call: tuple[str, object], told: str
 ) -> None:
-    chat.says("", call)
-    chat.says("", ("submit", {"answer": "sorry"}))
-    played = play(agent())
+    agent.says("", call)
+    agent.says("", ("submit", {"answer": "sorry"}))
+    played = agent.play()
     output = played.of(ToolUsed)[0].output
     assert output.startswith("Error: ")
     assert told in output
     assert played.attempt.response == "sorry"
-    answered = chat.bodies[1]["messages"][-1]
+    answered = agent.bodies[1]["messages"][-1]
     assert (answered["role"], answered["tool_call_id"]) == ("tool", "c0.0")
 
 
-def test_an_answer_without_a_tool_is_met_with_a_reminder_and_then_counts(
-    chat: ChatServer, agent: Agent, play: Play
-) -> None:
-    chat.says("It is 4.")
-    chat.says("I said: 4.")
-    played = play(agent(reminders=1))
+def test_an_answer_without_a_tool_is_met_with_a_reminder_and_then_counts(agent: Agent) -> None:
+    agent.says("It is 4.")
+    agent.says("I said: 4.")
+    played = agent.play({"reminders": 1})
     assert [step.text[:22] for step in played.of(Nudged)] == ["You used no tool, so n"]
-    assert chat.bodies[1]["messages"][-1]["role"] == "user"
+    assert agent.bodies[1]["messages"][-1]["role"] == "user"
     assert played.attempt.response == "I said: 4."
 
 
-def test_after_the_reminder_the_work_can_go_on(chat: ChatServer, agent: Agent, play: Play) -> None:
-    chat.says("Hm.")
-    chat.says("", ("write", {"path": "a", "content": "x"}))
-    chat.says("", ("submit", {"answer": "done"}))
-    played = play(agent(), look=["a"])
+def test_after_the_reminder_the_work_can_go_on(agent: Agent) -> None:
+    agent.says("Hm.")
+    agent.says("", ("write", {"path": "a", "content": "x"}))
+    agent.says("", ("submit", {"answer": "done"}))
+    played = agent.play(look=["a"])
     assert played.files == {"a": "x"}
     assert played.attempt.response == "done"
 
@@ -159,25 +216,20 @@ def _place(objections: list[str | None], **others: object) -> Workplace:
     return Workplace("rollout", check_submission=check, **others)  # type: ignore[arg-type]
 
 
-def test_a_submission_that_is_refused_is_told_why_and_the_work_goes_on(
-    chat: ChatServer, agent: Agent, play: Play
-) -> None:
-    chat.says("", ("submit", {"answer": "a"}), ("shell", {"command": "touch late"}))
-    chat.says("", ("submit", {"answer": "b"}))
-    played = play(agent(), place=_place(["There is no report.", None], nudges=2))
+def test_a_submission_that_is_refused_is_told_why_and_the_work_goes_on(agent: Agent) -> None:
+    agent.says("", ("submit", {"answer": "a"}), ("shell", {"command": "touch late"}))
+    agent.says("", ("submit", {"answer": "b"}))
+    played = agent.play(place=_place(["There is no report.", None], nudges=2))
     assert [step.text for step in played.of(Nudged)] == ["There is no report."]
     assert played.attempt.response == "b"
-    results = [m["content"] for m in chat.bodies[1]["messages"] if m["role"] == "tool"]
+    results = [m["content"] for m in agent.bodies[1]["messages"] if m["role"] == "tool"]
     assert results == ["There is no report.", "Not carried out: the work was submitted before."]
 
 
-def test_when_nudges_are_used_up_the_submission_stands(
-    chat: ChatServer, agent: Agent, play: Play
-) -> None:
-    chat.says("", ("submit", {"answer": "a"}))
-    chat.says("I am done.")
-    settings = agent(reminders=0)
-    played = play(settings, place=_place(["no", "still no"], nudges=1))
+def test_when_nudges_are_used_up_the_submission_stands(agent: Agent) -> None:
+    agent.says("", ("submit", {"answer": "a"}))
+    agent.says("I am done.")
+    played = agent.play({"reminders": 0}, place=_place(["no", "still no"], nudges=1))
     assert len(played.of(Nudged)) == 1
     assert played.attempt.response == "I am done."
 
@@ -191,29 +243,27 @@ def test_when_nudges_are_used_up_the_submission_stands(
     ],
 )
 def test_a_limit_ends_the_work_gracefully(
-    chat: ChatServer, agent: Agent, play: Play, limits: dict[str, float], limit: Limit, turns: int
+    agent: Agent, limits: dict[str, float], limit: Limit, turns: int
 ) -> None:
     for number in range(5):
-        chat.says(f"Turn {number}.", ("shell", {"command": f"touch f{number}"}))
+        agent.says(f"Turn {number}.", ("shell", {"command": f"touch f{number}"}))
     place = Workplace("rollout", limits=AttemptLimits.model_validate(limits))
-    played = play(agent(), place=place, look=[f"f{turns - 1}"])
+    played = agent.play(place=place, look=[f"f{turns - 1}"])
     assert played.attempt.limit is limit
-    assert len(played.of(ModelSaid)) == len(chat.bodies) == turns
+    assert len(played.of(ModelSaid)) == len(agent.bodies) == turns
     assert played.attempt.response == f"Turn {turns - 1}."
 
 
-def test_a_submission_with_the_last_step_is_no_limit(
-    chat: ChatServer, agent: Agent, play: Play
-) -> None:
-    chat.says("", ("submit", {"answer": "just in time"}))
-    played = play(agent(), place=Workplace("rollout", limits=AttemptLimits(steps=1)))
+def test_a_submission_with_the_last_step_is_no_limit(agent: Agent) -> None:
+    agent.says("", ("submit", {"answer": "just in time"}))
+    played = agent.play(place=Workplace("rollout", limits=AttemptLimits(steps=1)))
     assert played.attempt.limit is None
     assert played.attempt.response == "just in time"
 
 
 def test_what_makes_it_behave_otherwise_changes_its_identity(agent: Agent) -> None:
     async def identity(**settings: object) -> object:
-        async with agent(**settings)() as solver:
+        async with agent.opened(**settings) as solver:
             return solver.identity()
 
     plain = asyncio.run(identity())

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from solver_play import play
 
 from skillopt_ci.agents.cli_agents import ExternalSolver
 from skillopt_ci.agents.skill_files import SkillFolder
@@ -17,9 +17,6 @@ from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import AgentError, Asked, Limit, ModelSaid, ToolUsed
 from skillopt_ci.tasks.task import Task, TaskFile
-
-if TYPE_CHECKING:
-    from tests.rollout.solvers.conftest import Play
 
 SKILL = "---\nname: tidy\ndescription: d\n---\n\n# Rules\n\nBe brief.\n"
 PLACE = ".agents/skills/tidy"
@@ -44,7 +41,7 @@ def external(
     return ExternalSolver(chosen, Prompts.load(), folder, Path("/repo"), environ or {})
 
 
-def test_a_program_gets_the_task_and_finds_the_skill(play: Play) -> None:
+def test_a_program_gets_the_task_and_finds_the_skill() -> None:
     played = play(
         external(command=["./agent", "--root={root}", "{model}", "x"], model="big"),
         "Count to 3.",
@@ -71,13 +68,13 @@ def test_a_program_gets_the_task_and_finds_the_skill(play: Play) -> None:
     assert played.attempt.usage.cost_usd is None
 
 
-def test_the_files_beside_the_skill_keep_their_mode(play: Play) -> None:
+def test_the_files_beside_the_skill_keep_their_mode() -> None:
     test = "#!/bin/sh\ntest -x .agents/skills/tidy/scripts/help.sh && echo executable\n"
     played = play(external(command=["./agent"]), skill=SKILL, files={"agent": test})
     assert played.attempt.response == "executable"
 
 
-def test_a_prompt_can_be_an_argument_and_nothing_inside_it_is_filled_in(play: Play) -> None:
+def test_a_prompt_can_be_an_argument_and_nothing_inside_it_is_filled_in() -> None:
     played = play(
         external(command=["./agent", "-p", "{prompt}"]),
         "Say {model} and $HOME `id`.",
@@ -88,14 +85,14 @@ def test_a_prompt_can_be_an_argument_and_nothing_inside_it_is_filled_in(play: Pl
     assert played.files["told"] == ""
 
 
-def test_without_a_skill_nothing_is_installed(play: Play) -> None:
+def test_without_a_skill_nothing_is_installed() -> None:
     script = "#!/bin/sh\nfind . -name '*.md'; cat\n"
     played = play(external(command=["./agent"]), "Task.", skill=" \n", files={"agent": script})
     assert ".md" not in played.attempt.response
     assert "skill" not in played.attempt.response.lower()
 
 
-def test_turns_and_files_of_a_task_are_told(play: Play) -> None:
+def test_turns_and_files_of_a_task_are_told() -> None:
     turns = (Message("user", "One?"), Message("assistant", "1"), Message("user", "Two?"))
     task = Task("t", turns, files=(TaskFile("a.txt", "content"),))
     played = play(
@@ -125,7 +122,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("agent", CALLS)
-def test_a_known_agent_is_called_as_its_makers_document(agent: str, play: Play) -> None:
+def test_a_known_agent_is_called_as_its_makers_document(agent: str) -> None:
     arguments, place = CALLS[agent]
     limits = AttemptLimits.model_validate({"steps": 7, "cost_usd": 0.5})
     played = play(
@@ -141,7 +138,7 @@ def test_a_known_agent_is_called_as_its_makers_document(agent: str, play: Play) 
     assert played.files[place] == SKILL
 
 
-def test_copilot_is_given_the_prompt_as_an_argument(play: Play) -> None:
+def test_copilot_is_given_the_prompt_as_an_argument() -> None:
     played = play(
         external("copilot", command=["./agent"], output="text"),
         "Do it.",
@@ -155,7 +152,7 @@ def test_copilot_is_given_the_prompt_as_an_argument(play: Play) -> None:
     assert played.files["told"] == ""
 
 
-def test_an_agent_sees_its_key_and_nothing_else_of_ours(play: Play) -> None:
+def test_an_agent_sees_its_key_and_nothing_else_of_ours() -> None:
     ours = {"ANTHROPIC_API_KEY": "sk-1", "GITHUB_TOKEN": "ghs", "OTHER": "x"}
     played = play(
         external("claude-code", ours, command=["./agent"], output="text"),
@@ -167,7 +164,7 @@ def test_an_agent_sees_its_key_and_nothing_else_of_ours(play: Play) -> None:
     assert "OTHER" not in played.files["seen"]
 
 
-def test_the_settings_name_what_else_it_may_see(play: Play) -> None:
+def test_the_settings_name_what_else_it_may_see() -> None:
     ours = {"MY_TOKEN": "value-of-mine", "ANTHROPIC_API_KEY": "sk-1"}
     played = play(
         external("claude-code", ours, command=["./agent"], env=["MY_TOKEN"], output="text"),
@@ -176,7 +173,7 @@ def test_the_settings_name_what_else_it_may_see(play: Play) -> None:
     assert played.attempt.response == "*** ."
 
 
-def test_a_program_named_by_its_path_finds_its_neighbours(play: Play, tmp_path: Path) -> None:
+def test_a_program_named_by_its_path_finds_its_neighbours(tmp_path: Path) -> None:
     for name, text in (("agent", "#!/bin/sh\nneighbour\n"), ("neighbour", "#!/bin/sh\necho hi\n")):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
@@ -198,7 +195,7 @@ def _said(text: str, number: int = 1) -> dict[str, object]:
     }
 
 
-def test_a_stream_of_events_becomes_steps_usage_and_cost(play: Play) -> None:
+def test_a_stream_of_events_becomes_steps_usage_and_cost() -> None:
     call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}
     back = {"type": "tool_result", "tool_use_id": "t1", "content": "a.txt"}
     usage = {"input_tokens": 20, "output_tokens": 5, "cache_read_input_tokens": 100}
@@ -224,7 +221,7 @@ def test_a_stream_of_events_becomes_steps_usage_and_cost(play: Play) -> None:
     assert [m.role for m in played.attempt.messages[2:]] == ["assistant", "tool", "assistant"]
 
 
-def test_tokens_without_a_cost_are_priced_by_the_settings(play: Play) -> None:
+def test_tokens_without_a_cost_are_priced_by_the_settings() -> None:
     stream = _events(
         {"type": "item.completed", "item": {"id": "1", "type": "agent_message", "text": "4"}},
         {"type": "turn.completed", "usage": {"input_tokens": 1000, "output_tokens": 100}},
@@ -234,7 +231,7 @@ def test_tokens_without_a_cost_are_priced_by_the_settings(play: Play) -> None:
     assert played.attempt.usage.cost_usd == pytest.approx(0.003)
 
 
-def test_a_limit_of_its_own_ends_the_work_which_stands(play: Play) -> None:
+def test_a_limit_of_its_own_ends_the_work_which_stands() -> None:
     stream = _events(_said("halfway"), {"type": "result", "subtype": "error_max_turns"})
     played = play(external("claude-code", command=["./agent"]), files={"agent": stream})
     assert played.attempt.limit is Limit.STEPS
@@ -243,7 +240,7 @@ def test_a_limit_of_its_own_ends_the_work_which_stands(play: Play) -> None:
     assert ended.attempt.limit is Limit.STEPS
 
 
-def test_steps_beyond_the_limit_are_paid_for_all_the_same(play: Play) -> None:
+def test_steps_beyond_the_limit_are_paid_for_all_the_same() -> None:
     ending = {"type": "result", "result": "end", "usage": {"input_tokens": 90}, "num_turns": 3}
     stream = _events(*(_said(f"turn {n}", n) for n in range(3)), ending)
     played = play(
@@ -257,9 +254,7 @@ def test_steps_beyond_the_limit_are_paid_for_all_the_same(play: Play) -> None:
     assert played.attempt.usage.prompt_tokens == 90
 
 
-def test_a_program_that_takes_too_long_is_stopped_with_all_that_it_started(
-    play: Play, tmp_path: Path
-) -> None:
+def test_a_program_that_takes_too_long_is_stopped_with_all_that_it_started(tmp_path: Path) -> None:
     started = tmp_path / "started"
     line = json.dumps(_said("begun"))
     script = f"#!/bin/sh\necho '{line}'\nsleep 60 &\necho $! > {started}\nsleep 60\n"
@@ -296,12 +291,12 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("body", "kind", "told"), FAILURES)
-def test_a_failure_is_told_apart(play: Play, body: str, kind: type[Exception], told: str) -> None:
+def test_a_failure_is_told_apart(body: str, kind: type[Exception], told: str) -> None:
     with pytest.raises(kind, match=told):
         play(external("claude-code", command=["./agent"]), files={"agent": f"#!/bin/sh\n{body}\n"})
 
 
-def test_an_agent_that_reports_an_error_failed_whatever_its_status(play: Play) -> None:
+def test_an_agent_that_reports_an_error_failed_whatever_its_status() -> None:
     stream = _events(
         {"type": "item.completed", "item": {"id": "1", "type": "agent_message", "text": "4"}},
         {"type": "turn.failed", "error": {"message": "model refused to go on"}},
@@ -318,9 +313,7 @@ def test_an_agent_that_reports_an_error_failed_whatever_its_status(play: Play) -
         ("gemini", "echo 'Attempt 3 failed with status 503. Retrying with backoff...' >&2"),
     ],
 )
-def test_time_that_a_server_took_is_not_held_against_the_agent(
-    agent: str, script: str, play: Play
-) -> None:
+def test_time_that_a_server_took_is_not_held_against_the_agent(agent: str, script: str) -> None:
     with pytest.raises(ModelUnavailable):
         play(
             external(agent, command=["./agent"]),
@@ -329,7 +322,7 @@ def test_time_that_a_server_took_is_not_held_against_the_agent(
         )
 
 
-def test_a_server_in_trouble_while_time_runs_out_is_not_either(play: Play) -> None:
+def test_a_server_in_trouble_while_time_runs_out_is_not_either() -> None:
     stream = _events(
         {"type": "item.completed", "item": {"id": "1", "type": "agent_message", "text": "4"}},
         {"type": "error", "message": "Reconnecting... 5/5 (503 Service Unavailable)"},
@@ -342,7 +335,7 @@ def test_a_server_in_trouble_while_time_runs_out_is_not_either(play: Play) -> No
         )
 
 
-def test_codex_takes_either_key(play: Play) -> None:
+def test_codex_takes_either_key() -> None:
     script = '#!/bin/sh\ncat > seen; echo "$CODEX_API_KEY $OPENAI_API_KEY" > seen; echo done\n'
     for ours in ({"OPENAI_API_KEY": "a"}, {"CODEX_API_KEY": "b", "OPENAI_API_KEY": "a"}):
         played = play(
@@ -353,19 +346,19 @@ def test_codex_takes_either_key(play: Play) -> None:
         assert played.files["seen"] == f"{ours.get('CODEX_API_KEY', 'a')} a\n"
 
 
-def test_a_program_that_is_not_there_stops_the_run(play: Play) -> None:
+def test_a_program_that_is_not_there_stops_the_run() -> None:
     with pytest.raises(ModelSetupError, match="'no-such-agent' cannot be run") as caught:
         play(external(command=["no-such-agent"]))
     assert "readable" in caught.value.hint
 
 
-def test_a_program_that_the_agent_did_not_find_is_the_agents_failure(play: Play) -> None:
+def test_a_program_that_the_agent_did_not_find_is_the_agents_failure() -> None:
     stream = _events(_said("I try.")) + "exit 127\n"
     with pytest.raises(AgentError, match="exit status 127"):
         play(external("claude-code", command=["./agent"]), files={"agent": stream})
 
 
-def test_a_key_never_stands_in_what_is_kept(play: Play) -> None:
+def test_a_key_never_stands_in_what_is_kept() -> None:
     ours = {"CODEX_API_KEY": "sk-secret-value"}
     script = '#!/bin/sh\necho "the key is $CODEX_API_KEY" >&2\nexit 1\n'
     with pytest.raises(ModelUnavailable) as caught:
@@ -374,17 +367,17 @@ def test_a_key_never_stands_in_what_is_kept(play: Play) -> None:
     assert "the key is ***" in str(caught.value)
 
 
-def test_no_computer_is_a_mistake_in_the_configuration(play: Play) -> None:
+def test_no_computer_is_a_mistake_in_the_configuration() -> None:
     with pytest.raises(UsageError, match="needs a computer"):
         play(external(command=["./agent"]), computer=False)
 
 
-def test_a_prompt_that_no_argument_can_hold_is_refused(play: Play) -> None:
+def test_a_prompt_that_no_argument_can_hold_is_refused() -> None:
     with pytest.raises(UsageError, match="too long for an argument"):
         play(external("copilot", command=["./agent"]), "x" * 140_000)
 
 
-def test_a_skill_that_stands_in_the_way_of_itself_is_refused(play: Play) -> None:
+def test_a_skill_that_stands_in_the_way_of_itself_is_refused() -> None:
     with pytest.raises(UsageError, match=r"cannot be written to taken/SKILL\.md"):
         play(
             external(command=["true"], skill_as="taken/SKILL.md"),

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import io
-from typing import TYPE_CHECKING
 
 import pytest
+from solver_play import play
 
 from skillopt_ci.agents.manual import HumanSolver, StreamTerminal
 from skillopt_ci.config.rollout import HumanConfig
@@ -13,16 +13,13 @@ from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import AgentError, Nudged, ToolUsed
 from skillopt_ci.tasks.task import Task
 
-if TYPE_CHECKING:
-    from tests.rollout.solvers.conftest import Play
-
 
 def at_terminal(typed: str) -> tuple[HumanSolver, io.StringIO]:
     shown = io.StringIO()
     return HumanSolver(HumanConfig(type="human"), StreamTerminal(io.StringIO(typed), shown)), shown
 
 
-def test_a_person_reads_runs_and_submits(play: Play) -> None:
+def test_a_person_reads_runs_and_submits() -> None:
     solver, shown = at_terminal("\necho hi | tee f\nfalse\nsubmit forty two\n")
     played = play(solver, "Say hi.", look=["f"])
     assert played.files == {"f": "hi\n"}
@@ -34,14 +31,14 @@ def test_a_person_reads_runs_and_submits(play: Play) -> None:
     assert "[exit code 1]" in shown.getvalue()
 
 
-def test_what_is_shown_cannot_steer_the_terminal(play: Play) -> None:
+def test_what_is_shown_cannot_steer_the_terminal() -> None:
     solver, shown = at_terminal("printf '\\033[31mred'\nsubmit\n")
     play(solver, "Clear\x1b[2J the screen.")
     assert "\x1b" not in shown.getvalue()
     assert "Clear\ufffd[2J the screen." in shown.getvalue()
 
 
-def test_a_submission_that_is_refused_is_told_why(play: Play) -> None:
+def test_a_submission_that_is_refused_is_told_why() -> None:
     objections = iter(["there is no report", None])
 
     async def check() -> str | None:
@@ -54,13 +51,13 @@ def test_a_submission_that_is_refused_is_told_why(play: Play) -> None:
     assert played.attempt.response == "b"
 
 
-def test_the_end_of_input_is_no_submission(play: Play) -> None:
+def test_the_end_of_input_is_no_submission() -> None:
     solver, _ = at_terminal("ls\n")
     with pytest.raises(AgentError, match="input ended"):
         play(solver)
 
 
-def test_without_a_computer_only_an_answer_can_be_given(play: Play) -> None:
+def test_without_a_computer_only_an_answer_can_be_given() -> None:
     solver, shown = at_terminal("ls\nsubmit 4\n")
     assert play(solver, computer=False).attempt.response == "4"
     assert "no computer" in shown.getvalue()

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
+from solver_play import play
 
 from skillopt_ci.agents.manual import ScriptedSolver
 from skillopt_ci.config.rollout import ScriptedConfig
@@ -11,15 +10,12 @@ from skillopt_ci.messages import Message
 from skillopt_ci.rollout.types import ModelSaid, ToolUsed
 from skillopt_ci.tasks.task import Task
 
-if TYPE_CHECKING:
-    from tests.rollout.solvers.conftest import Play
-
 
 def scripted(**settings: object) -> ScriptedSolver:
     return ScriptedSolver(ScriptedConfig.model_validate({"type": "scripted", **settings}))
 
 
-def test_its_commands_are_run_one_after_the_other(play: Play) -> None:
+def test_its_commands_are_run_one_after_the_other() -> None:
     solver = scripted(commands=["echo a > f; exit 3", ["sh", "-c", "cat f"]], answer="done")
     played = play(solver, look=["f"])
     assert [step.output for step in played.of(ToolUsed)] == [
@@ -31,7 +27,7 @@ def test_its_commands_are_run_one_after_the_other(play: Play) -> None:
     assert played.attempt.usage.calls == 0
 
 
-def test_a_task_may_bring_its_own_script(play: Play) -> None:
+def test_a_task_may_bring_its_own_script() -> None:
     metadata = {"script": {"commands": ["echo own > f"], "answer": "mine"}}
     task = Task("t", (Message("user", "x"),), metadata=metadata)
     played = play(scripted(commands=["false"]), task=task, look=["f"])
@@ -40,19 +36,19 @@ def test_a_task_may_bring_its_own_script(play: Play) -> None:
 
 
 @pytest.mark.parametrize("script", [["echo"], {"comands": ["echo"]}, {"commands": 3}])
-def test_what_is_no_script_is_told_with_the_task(play: Play, script: object) -> None:
+def test_what_is_no_script_is_told_with_the_task(script: object) -> None:
     task = Task("odd", (Message("user", "x"),), metadata={"script": script})
     with pytest.raises(UsageError, match=r"task 'odd': `metadata\.script` is no script"):
         play(scripted(), task=task)
 
 
-def test_an_answer_needs_no_computer(play: Play) -> None:
+def test_an_answer_needs_no_computer() -> None:
     solver = scripted(answer="4")
     assert not solver.needs_computer
     assert play(solver, computer=False).attempt.response == "4"
     assert scripted(commands=["ls"]).needs_computer
 
 
-def test_commands_need_one(play: Play) -> None:
+def test_commands_need_one() -> None:
     with pytest.raises(UsageError, match="no computer"):
         play(scripted(commands=["ls"]), computer=False)
