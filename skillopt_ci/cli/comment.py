@@ -18,8 +18,15 @@ from skillopt_ci.config.config import GitHub
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.github.types import Change, Comment, Merging, PullRequest, WantedPullRequest
-from skillopt_ci.report.check import TaskPlace, step_check
-from skillopt_ci.report.comment import body, note_answers, pinned_comment, step_comment, title
+from skillopt_ci.report.comment import (
+    TaskPlace,
+    body,
+    note_answers,
+    pinned_comment,
+    step_check,
+    step_comment,
+    title,
+)
 from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.view import RunView
 from skillopt_ci.sanitize import harmless

@@ -27,11 +27,12 @@ from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.report.html_attempts import Recorded, Trajectory, Turn, recorded, wishes
 from skillopt_ci.report.html_charts import anchor
 from skillopt_ci.report.html_page import build_page
-from skillopt_ci.report.html_skill import EditEffect, Effects, Evidence, Version
+from skillopt_ci.report.html_skill import Effects, Evidence, Version
 from skillopt_ci.report.terminal import course_lines, shortened
 from skillopt_ci.report.view import RunRecords, RunView
 from skillopt_ci.rollout.events import AttemptTrace, attempt_traces, read_events
 from skillopt_ci.rollout.types import Status
+from skillopt_ci.stats import Effect
 from skillopt_ci.text import plural, score
 from skillopt_ci.training.edit_ablation import attribute, compared_in, rules_of
 from skillopt_ci.util import write_atomically
@@ -173,13 +174,8 @@ def _versions(run: RunRecords) -> Iterator[Version]:
         text = run.texts.get(entry.skill_sha256)
         if text is None or entry.skill_sha256 == before:
             continue
-        before, commit = entry.skill_sha256, ""
-        if entry.kind == "step":
-            commit = run.place(entry.step).verdict
-        elif entry.kind == "slow_update":
-            commit = run.place(entry.epoch, "slow_update").verdict
-        origin = "" if entry.kind == "measure" else anchor(entry)
-        yield Version(_label(entry), text, origin, commit)
+        before = entry.skill_sha256
+        yield Version(_label(entry), text, "" if entry.kind == "measure" else anchor(entry))
 
 
 def _label(entry: HistoryEntry) -> str:
@@ -280,7 +276,7 @@ def edit_effects(steps: Sequence[StepRecord]) -> Effects:
             break
         start -= 1
     newest = steps[start:]
-    found = defaultdict[tuple[int, int], list[EditEffect]](list)
+    found = defaultdict[tuple[int, int], list[tuple[int, Effect]]](list)
     moments = {-(-len(newest) * part // _MOMENTS) for part in range(1, _MOMENTS + 1)}
     for end in sorted(moments - {0}):
         seen = newest[:end]
@@ -288,10 +284,8 @@ def edit_effects(steps: Sequence[StepRecord]) -> Effects:
         for record in seen:
             for number, edit in enumerate(record.proposal.edits):
                 if any(rule in known.rules for rule in rules_of(edit)):
-                    believed = known.effect(rules_of(edit))
-                    found[record.step, number].append(
-                        EditEffect(seen[-1].step, believed.mean, believed.sd, believed.helpful)
-                    )
+                    effect = known.effect(rules_of(edit))
+                    found[record.step, number].append((seen[-1].step, effect))
     return {place: tuple(effects) for place, effects in found.items()}
 
 

@@ -24,16 +24,16 @@ from skillopt_ci.config.config import GeneratedTasks
 from skillopt_ci.errors import RepositoryError, SkilloptError, UsageError
 from skillopt_ci.git.locks import is_held
 from skillopt_ci.ledger.inspect import candidate
-from skillopt_ci.ledger.records import BoundaryRecord
+from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.report.terminal import (
     LOG_HEADINGS,
-    boundary_rows_in_full,
-    boundary_title,
     log_row,
+    rows_in_full,
     status_json,
     status_rows,
-    step_rows_in_full,
+    title,
 )
+from skillopt_ci.report.view import event_view
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.skill.diff import DiffRow, diff_rows, unified_diff
 from skillopt_ci.skill.document import sha256, word_count
@@ -175,12 +175,9 @@ def show_command(settings: Globals, step: int | None, epoch: int | None) -> None
     record = reader.boundary(epoch) if epoch is not None else reader.step(step or 0)
     if settings.json:
         click.echo(record.model_dump_json())
-    elif isinstance(record, BoundaryRecord):
-        print_rows(settings, boundary_title(record), boundary_rows_in_full(record))
-    else:
-        note = " (simulated models)" if record.simulated else ""
-        title = f"Step {record.step}, epoch {record.epoch}{note}"
-        print_rows(settings, title, step_rows_in_full(record))
+        return
+    print_rows(settings, title(record), rows_in_full(event_view(record)))
+    if isinstance(record, StepRecord):
         if record.proposal.diff:
             click.echo()
         colour = wants_colour(sys.stdout, settings.environ)

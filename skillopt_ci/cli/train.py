@@ -20,14 +20,13 @@ from skillopt_ci.model.types import Usage
 from skillopt_ci.report.commits import summary_rows
 from skillopt_ci.report.terminal import (
     ESTIMATE_HEADINGS,
-    boundary_rows,
-    boundary_rows_in_full,
-    boundary_title,
     estimate_json,
     part_rows,
-    step_rows,
-    step_rows_in_full,
+    rows_at_a_glance,
+    rows_in_full,
+    title,
 )
+from skillopt_ci.report.view import StepPlace, event_view
 from skillopt_ci.report.words import arrow, boundary_verdict, usage_text
 from skillopt_ci.text import plural
 from skillopt_ci.training.final_evaluation import FinishOutcome, finish
@@ -207,25 +206,15 @@ def print_outcome(outcome: Outcome, settings: Globals) -> None:
         settings.tell(outcome_json(outcome), summary(outcome))
     if settings.verbosity < 0:
         return
-    in_full = settings.verbosity > 0
-    if isinstance(outcome, BoundaryOutcome):
-        rows = boundary_rows(outcome.record, outcome.seconds)
-        if in_full:
-            rows = boundary_rows_in_full(outcome.record)
-    else:
-        rows = step_rows(outcome.record, outcome.decision, outcome.state, outcome.seconds)
-        if in_full:
-            rows = step_rows_in_full(outcome.record)
+    view = event_view(outcome.record, StepPlace(seconds=outcome.seconds))
+    rows = rows_in_full(view) if settings.verbosity else rows_at_a_glance(view, outcome.state)
     click.echo(err=True)
     print_rows(settings, _title(outcome), rows)
     click.echo(file=settings.people)
 
 
 def _title(outcome: Outcome) -> str:
-    if isinstance(outcome, BoundaryOutcome):
-        return boundary_title(outcome.record)
-    note = " (simulated models)" if outcome.record.simulated else ""
-    return f"Step {outcome.record.step} of {outcome.total}, epoch {outcome.record.epoch}{note}"
+    return title(outcome.record, outcome.total if isinstance(outcome, StepOutcome) else None)
 
 
 def summary(outcome: Outcome) -> str:

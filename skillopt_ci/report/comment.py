@@ -1,8 +1,11 @@
-"""What a run says on GitHub: its pinned comment, comments on steps, its pull request, answers."""
+"""What a run says on GitHub: comments, its pull request, its check, answers to reviewers."""
 
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from urllib.parse import quote as parse_quote
 
+from skillopt_ci.github.types import Annotation, WantedCheck
 from skillopt_ci.ledger.records import StepRecord, accounts_of
 from skillopt_ci.ledger.timeline import timeline
 from skillopt_ci.model.types import by_role
@@ -18,8 +21,15 @@ from skillopt_ci.report.markdown import (
     single_line,
     table,
 )
-from skillopt_ci.report.sections import ROW_HEADINGS, event_line, event_section, fact_cells, icon
-from skillopt_ci.report.view import Fact, RunView, run_facts, step_headline
+from skillopt_ci.report.sections import (
+    ROW_HEADING,
+    event_body,
+    event_line,
+    event_section,
+    fact_cells,
+    icon,
+)
+from skillopt_ci.report.view import Fact, RunView, run_facts
 from skillopt_ci.report.words import Fate, NoteOutcome, detailed, edit_text, note_outcomes
 from skillopt_ci.text import plural, score
 
@@ -84,18 +94,16 @@ def pinned_comment(
     """
     head = join(marker(run.state.run), _standing(run, inconclusive), chart(run))
     sections = [event_section(run, links, entry) for entry in reversed(run.history)]
-    heading = table(ROW_HEADINGS, (), "rrrl")
-    return compose(head, sections, footer(run, links), row_heading=heading, limit=limit)
+    return compose(head, sections, footer(run, links), row_heading=ROW_HEADING, limit=limit)
 
 
 def step_comment(run: RunView, links: Links, *, inconclusive: str = "") -> str:
     """A comment of its own for the newest step; without a step, where training stands."""
-    part = "start" if run.newest is None else f"step-{run.newest.step}"
+    part = "start" if run.newest is None else run.newest.anchor
     head = join(marker(run.state.run, part), _standing(run, inconclusive))
     steps = [entry for entry in run.history if entry.kind == "step"]
     sections = [event_section(run, links, entry) for entry in steps[-1:]]
-    heading = table(ROW_HEADINGS, (), "rrrl")
-    return compose(head, sections, footer(run, links), row_heading=heading)
+    return compose(head, sections, footer(run, links), row_heading=ROW_HEADING)
 
 
 def title(run: RunView) -> str:
@@ -144,10 +152,10 @@ def _standing(run: RunView, inconclusive: str) -> str:
         happened = interruption(inconclusive)
     elif last is None:
         happened = ""
-    elif last.kind != "step" or newest is None or newest.decision is None:
-        happened = event_line(last).full
+    elif last.kind != "step" or newest is None or newest.record.decision is None:
+        happened = event_line(last)
     else:
-        happened = f"{icon(last)} {inline(step_headline(newest))}."
+        happened = f"{icon(last)} {inline(newest.headline)}."
     return join(f"### {code(run.skill_name)}: {journey}", happened, dashboard(run))
 
 
@@ -204,6 +212,84 @@ def footer(run: RunView, links: Links) -> str:
 
 def _number(value: float | None) -> str:
     return f"{value or 0.0:.3f}".rstrip("0").rstrip(".")
+
+
+# The check on a commit: what a step came to, where people look for what blocks a merge.
+
+_MOST_ANNOTATIONS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlace:
+    """Where a task is written: a file of the repository, and a line of it."""
+
+    path: str
+    line: int
+
+
+def step_check(
+    run: RunView,
+    links: Links,
+    *,
+    inconclusive: str = "",
+    tasks: Mapping[str, TaskPlace] | None = None,
+) -> WantedCheck:
+    """The check on the tip of the skills branch.
+
+    Green is only what was measured to be better; what was reverted, or came to no verdict, is
+    neutral.
+    """
+    newest = run.newest
+    decision = None if newest is None or inconclusive else newest.record.decision
+    told = f"Training starts at {run.state.current.measurement.score:.3f}"
+    if inconclusive:
+        told = f"Inconclusive: {clip(single_line(inconclusive), 200)}"
+    elif newest is not None:
+        told = newest.headline
+    remarks: list[tuple[str, str, str]] = []
+    if decision is not None:
+        lost = () if decision.measurement is None else decision.measurement.errors
+        remarks = [
+            (task, word, text)
+            for tasks_of, word, text in (
+                (decision.broken, "broken", "solved before this change, not after it"),
+                (lost, "not measured", "infrastructure or its scorer failed"),
+                (decision.fixed, "fixed", "solved after this change, not before it"),
+            )
+            for task in tasks_of
+        ]
+    summary = join(
+        interruption(inconclusive),
+        dashboard(run),
+        "" if newest is None else event_body(newest, links),
+        footer(run, links),
+    )
+    return WantedCheck(
+        name=f"skillopt-ci / {run.state.run}",
+        head_sha=run.commit,
+        title=told,
+        summary=cut(summary, COMMENT_BYTES),
+        conclusion="success" if decision is not None and decision.better else "neutral",
+        annotations=tuple(annotations(remarks, tasks or {})),
+        details_url=links.workflow_run,
+    )
+
+
+def annotations(
+    remarks: Iterable[tuple[str, str, str]], tasks: Mapping[str, TaskPlace]
+) -> Iterator[Annotation]:
+    """Remarks on tasks, where these are defined: a task's name, what became of it, a sentence."""
+    placed = [remark for remark in remarks if remark[0] in tasks]
+    for task, word, text in placed[:_MOST_ANNOTATIONS]:
+        place = tasks[task]
+        yield Annotation(
+            path=place.path,
+            start_line=place.line,
+            end_line=place.line,
+            level="warning" if word == "broken" else "notice",
+            message=f"Task {clip(single_line(task), 100)}: {text}.",
+            title=f"Task {word}",
+        )
 
 
 # The answer to a reviewer's note.

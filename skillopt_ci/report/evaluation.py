@@ -8,8 +8,7 @@ from math import comb
 from skillopt_ci.github.types import Conclusion, WantedCheck
 from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.model.types import Usage
-from skillopt_ci.report.check import TaskPlace, annotations
-from skillopt_ci.report.comment import SIMULATED, marker
+from skillopt_ci.report.comment import SIMULATED, TaskPlace, annotations, marker
 from skillopt_ci.report.markdown import (
     COMMENT_BYTES,
     Links,

@@ -3,20 +3,34 @@
 import base64
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from importlib import resources
+from statistics import fmean
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from skillopt_ci import __version__
-from skillopt_ci.ledger.records import BoundaryRecord, StepRecord
+from skillopt_ci.ledger.records import ArmRecord, Decision, StepRecord
 from skillopt_ci.report.html_attempts import Viewer, section_name, viewer
 from skillopt_ci.report.html_charts import Column, OutcomeMap, anchor, curve, outcome_map
 from skillopt_ci.report.html_skill import Evidence, Version, blame
-from skillopt_ci.report.html_step import Card, epoch_card, step_card
-from skillopt_ci.report.view import RunView, run_facts
-from skillopt_ci.report.words import event_name
+from skillopt_ci.report.view import EventView, failures, run_facts
+from skillopt_ci.report.words import (
+    edit_evidence,
+    edit_fate,
+    effect_text,
+    event_name,
+    follows,
+    note_outcomes,
+    race_text,
+)
 from skillopt_ci.sanitize import visible
-from skillopt_ci.text import plural, score
+from skillopt_ci.skill.diff import diff_rows
+from skillopt_ci.text import cost_text, plural, score
+
+#: The normal distribution has 95 % within so many standard deviations.
+_NORMAL_95 = 1.959964
+_HALF = 110
 
 
 def build_page(evidence: Evidence, *, live: bool = False) -> str:
@@ -27,8 +41,14 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
     that it came from for a newer one.
     """
     run = evidence.run
-    columns = tuple(_columns(evidence))
-    others = _others(evidence)
+    views = [view for entry in run.history if (view := run.told(entry)) is not None]
+    columns = tuple(_columns(evidence, views))
+    known = {version.text for version in evidence.versions}
+    others = tuple(
+        Version(section_name(name).removeprefix("the "), after, name)
+        for name, (_, after) in evidence.candidates.items()
+        if after not in known
+    )
     drawn, shown = outcome_map(columns), viewer(run, evidence.attempts)
     return (
         _environment()
@@ -40,7 +60,9 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
             history=[(entry, event_name(entry), anchor(entry)) for entry in reversed(run.history)],
             map=drawn,
             blame=blame(evidence),
-            cards=[_card_of(record, evidence) for record in _records(run)][::-1],
+            views=views[::-1],
+            candidates=evidence.candidates,
+            effects=evidence.effects,
             versions=evidence.versions,
             others=others,
             meta_skill=evidence.meta_skill,
@@ -63,18 +85,14 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        finalize=_shown,
+        # what a person can see of a text, and nothing of what only a browser would
+        finalize=lambda value: visible(value) if type(value) is str else value,
     )
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
-    environment.filters["score"] = score
-    environment.filters["plural"] = plural
-    environment.filters["section_name"] = section_name
+    shown = (score, plural, cost_text, section_name, failures, edit_evidence, edit_fate)
+    told = (effect_text, follows, race_text, wishes, ranked, draw_gain, diff_rows)
+    environment.filters.update({one.__name__: one for one in (*shown, *told)})
     return environment
-
-
-def _shown(value: object) -> object:
-    """What a person can see of a text, and nothing of what only a browser would."""
-    return visible(value) if type(value) is str else value
 
 
 def _policy(*, live: bool) -> str:
@@ -97,50 +115,17 @@ def _choices(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(value, words) for value, words in dict(pairs).items() if value]
 
 
-def _records(run: RunView) -> Iterator[StepRecord | BoundaryRecord]:
-    """The evidence of steps and epochs' ends, as far as it was read, oldest first."""
-    steps = {record.step: record for record in run.steps}
-    ends = {record.epoch: record for record in run.epochs}
-    for entry in run.history:
-        if entry.kind == "step" and entry.step in steps:
-            yield steps[entry.step]
-        elif entry.kind == "slow_update" and entry.epoch in ends:
-            yield ends[entry.epoch]
-
-
-def _columns(evidence: Evidence) -> Iterator[Column]:
+def _columns(evidence: Evidence, views: Sequence[EventView]) -> Iterator[Column]:
     """The skill at the start and every candidate whose tasks are on record, oldest first."""
     if evidence.first is not None:
         yield Column("at the start", "", "measured", evidence.first, "start")
-    for record in _records(evidence.run):
-        decision = record.decision
-        if decision is None or decision.measurement is None:
-            continue
-        fate = "merged" if decision.stays else "reverted"
-        name, where, label = f"end of epoch {record.epoch}", f"epoch-{record.epoch}", "e"
-        if isinstance(record, StepRecord):
-            name, where, label = f"step {record.step}", f"step-{record.step}", ""
-        number = where.split("-")[1]
-        yield Column(f"{name}, {fate}", where, fate, decision.measurement, label + number)
-
-
-def _card_of(record: StepRecord | BoundaryRecord, evidence: Evidence) -> Card:
-    run, texts = evidence.run, evidence.candidates
-    if isinstance(record, StepRecord):
-        place, known = run.place(record.step), texts.get(f"step-{record.step}")
-        return step_card(record, place, evidence.effects, known)
-    place = run.place(record.epoch, "slow_update")
-    return epoch_card(record, place, texts.get(f"epoch-{record.epoch}"))
-
-
-def _others(evidence: Evidence) -> tuple[Version, ...]:
-    """The texts of candidates that did not become the skill."""
-    known = {version.text for version in evidence.versions}
-    return tuple(
-        Version(section_name(name).removeprefix("the "), after, name)
-        for name, (_, after) in evidence.candidates.items()
-        if after not in known
-    )
+    for view in views:
+        decision = view.record.decision
+        if decision is not None and decision.measurement is not None:
+            fate = "merged" if decision.stays else "reverted"
+            label = view.anchor.replace("step-", "").replace("epoch-", "e")
+            title = f"{view.name[:1].lower()}{view.name[1:]}, {fate}"
+            yield Column(title, view.anchor, fate, decision.measurement, label)
 
 
 def _data(versions: Sequence[Version], drawn: OutcomeMap, shown: Viewer) -> dict[str, object]:
@@ -164,3 +149,47 @@ def _data(versions: Sequence[Version], drawn: OutcomeMap, shown: Viewer) -> dict
         "rows": [[visible(row.task), row.letters] for row in drawn.rows],
         "cells": shown.cells(drawn.columns, drawn.rows),
     }
+
+
+# What a card shows besides the record and its view.
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """A difference with its 95 % interval, in units of a drawing whose zero is at ``zero``."""
+
+    middle: float
+    low: float
+    high: float
+    edge: str
+    zero: int = _HALF
+    width: int = 2 * _HALF
+
+
+def draw_gain(decision: Decision | None) -> Gain | None:
+    """The drawing of the difference; None where no uncertainty is recorded."""
+    gate = None if decision is None else decision.gate
+    if gate is None or gate.standard_error is None or not gate.compared:
+        return None
+    spread = _NORMAL_95 * gate.standard_error
+    values = (gate.difference, gate.difference - spread, gate.difference + spread)
+    edge = max(0.05, *map(abs, values))
+    scale = (_HALF - 6) / edge
+    middle, low, high = (round(_HALF + value * scale, 1) for value in values)
+    return Gain(middle, low, high, f"{edge:.2f}")
+
+
+def ranked(arms: Iterable[ArmRecord]) -> list[tuple[ArmRecord, float | None]]:
+    """The subsets of a heat with their mean scores, the best first."""
+    means = [(arm, fmean(arm.scores.values()) if arm.scores else None) for arm in arms]
+    return sorted(means, key=lambda one: -1.0 if one[1] is None else one[1], reverse=True)
+
+
+def wishes(record: StepRecord) -> Iterator[str]:
+    """What reviewers asked for, and what became of it."""
+    for one in note_outcomes(record):
+        note = one.note
+        line = f":{note.line}" if note.line is not None else ""
+        place = f" on {note.path}{line}" if note.path else ""
+        edits = f"{plural(note.proposed, 'edit')} proposed for it, {note.taken} taken"
+        yield f"{note.author or 'somebody'}{place}: “{note.text}” – {one.fate}, {edits}"

@@ -9,8 +9,9 @@ from difflib import SequenceMatcher
 
 from skillopt_ci.ledger.records import EditRecord, Measurement, StepRecord
 from skillopt_ci.report.html_attempts import Recorded
-from skillopt_ci.report.view import RunView, failures
+from skillopt_ci.report.view import RunView
 from skillopt_ci.report.words import effect_text
+from skillopt_ci.stats import Effect
 from skillopt_ci.text import plural
 
 
@@ -21,24 +22,11 @@ class Version:
     label: str
     text: str
     anchor: str = ""
-    commit: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class EditEffect:
-    """What an edit adds to the mean score, give or take, by what was measured up to ``step``.
-
-    ``helpful`` is the probability that it adds anything.
-    """
-
-    step: int
-    mean: float
-    sd: float
-    helpful: float
-
-
-#: The effects of an edit, oldest first, by the step that proposed it and its number from 0.
-Effects = Mapping[tuple[int, int], tuple[EditEffect, ...]]
+#: What an edit adds to the mean score, by what was measured up to a step: oldest first, by the step
+#: that proposed the edit and its number from 0.
+Effects = Mapping[tuple[int, int], tuple[tuple[int, Effect], ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,32 +49,38 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """Consecutive lines of the newest text that came with one version, and how that came about.
+    """Consecutive lines of the newest text that came with one version.
 
-    Where it was a step: ``effect`` is the step's score before and after, for all of its edits
-    together; ``causes`` are the failures that these answer, ``fixed`` and ``broken`` the selection
-    tasks whose outcome changed with the step. ``rules`` has for each edit whose text is in the
-    passage its words and what was believed of it over time.
+    ``record`` is the step that brought them, if it was one. ``support`` says on how many attempts
+    the edits stand whose text is in the passage, ``rules`` has their words and what was believed of
+    each over time.
     """
 
     version: Version
     lines: tuple[str, ...]
-    effect: str = ""
-    causes: tuple[str, ...] = ()
-    tasks: tuple[str, ...] = ()
+    record: StepRecord | None = None
     support: str = ""
-    fixed: tuple[str, ...] = ()
-    broken: tuple[str, ...] = ()
     rules: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
-def blame(evidence: Evidence) -> tuple[Blame, ...]:
+def blame(evidence: Evidence) -> Iterator[Blame]:
     """Tell for every passage of the newest text where it came from."""
-    steps = {f"step-{record.step}": record for record in evidence.run.steps}
-    return tuple(
-        _blame(lines, evidence.versions[origin], steps, evidence.effects)
-        for origin, lines in passages([version.text for version in evidence.versions])
-    )
+    steps = {f"step-{one.step}": one for one in evidence.run.steps if one.decision is not None}
+    for origin, lines in passages([version.text for version in evidence.versions]):
+        version = evidence.versions[origin]
+        record = steps.get(version.anchor)
+        if record is None:
+            yield Blame(version, lines)
+            continue
+        shown = {line.strip() for line in lines if line.strip()}
+        edits = {
+            number: edit
+            for number, edit in enumerate(record.proposal.edits)
+            if edit.applied and shown & {line.strip() for line in edit.content.split("\n")}
+        }
+        support = _support([edit.support_count for edit in edits.values()])
+        rules = tuple(_rules(record.step, edits, evidence.effects))
+        yield Blame(version, lines, record, support, rules)
 
 
 def passages(texts: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
@@ -115,35 +109,6 @@ def passages(texts: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
             start = end
 
 
-def _blame(
-    lines: tuple[str, ...], version: Version, steps: Mapping[str, StepRecord], effects: Effects
-) -> Blame:
-    record = steps.get(version.anchor)
-    if record is None or record.decision is None:
-        return Blame(version, lines)
-    decision, patterns = record.decision, failures(record.proposal.patterns)
-    effect = ""
-    if decision.score_after is not None:
-        effect = f"{decision.score_before:.3f} → {decision.score_after:.3f}"
-    shown = {line.strip() for line in lines if line.strip()}
-    edits = {
-        number: edit
-        for number, edit in enumerate(record.proposal.edits)
-        if edit.applied and shown & {line.strip() for line in edit.content.split("\n")}
-    }
-    return Blame(
-        version,
-        lines,
-        effect,
-        tuple(f"{pattern.description} (×{pattern.count})" for pattern in patterns),
-        tuple(dict.fromkeys(task for pattern in patterns for task in pattern.task_ids)),
-        _support([edit.support_count for edit in edits.values()]),
-        decision.fixed,
-        decision.broken,
-        tuple(_rules(record.step, edits, effects)),
-    )
-
-
 def _support(counts: Sequence[int]) -> str:
     """On how many attempts edits stand."""
     if not counts:
@@ -158,10 +123,7 @@ def _rules(
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """What was believed of each edit at several moments, the last one now; repetitions left out."""
     for number, edit in edits.items():
-        told = [
-            (effect_text(one.mean, one.sd, one.helpful), one.step)
-            for one in effects.get((step, number), ())
-        ]
+        told = [(effect_text(effect), after) for after, effect in effects.get((step, number), ())]
         # the first moment of each belief
         first = dict(reversed(told))
         if told:

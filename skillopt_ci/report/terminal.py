@@ -1,6 +1,8 @@
 """Reports for a terminal and for programs: rows of label and value, and objects of plain values."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -9,21 +11,12 @@ from skillopt_ci.estimate.estimate import Estimate as CostEstimate
 from skillopt_ci.estimate.estimate import Part
 from skillopt_ci.ledger.records import (
     BoundaryRecord,
-    Decision,
     HistoryEntry,
     Snapshot,
     State,
     StepRecord,
 )
-from skillopt_ci.report.view import (
-    Fact,
-    RunView,
-    change_facts,
-    epoch_facts,
-    gate_facts,
-    proposal_facts,
-    use_fact,
-)
+from skillopt_ci.report.view import EventView, Fact, RunView
 from skillopt_ci.report.words import (
     account_json,
     account_rows,
@@ -51,19 +44,33 @@ ESTIMATE_HEADINGS = ("role", "stage", "calls", "tokens a call", "tokens", "cost"
 SHORT = 2_000
 
 
-def step_rows(record: StepRecord, decision: Decision, state: State, seconds: float) -> Rows:
-    """A step at a glance; a row without a label goes on with the one above."""
-    proposal, measured = record.proposal, decision.measurement
+def title(record: StepRecord | BoundaryRecord, total: int | None = None) -> str:
+    """What the rows of a step, or an epoch's end, are about; ``total`` is the number of steps."""
+    note = " (simulated models)" if record.simulated else ""
+    if isinstance(record, BoundaryRecord):
+        return f"End of epoch {record.epoch}, after step {record.step}{note}"
+    of = "" if total is None else f" of {total}"
+    return f"Step {record.step}{of}, epoch {record.epoch}{note}"
+
+
+def rows_at_a_glance(view: EventView, state: State) -> Rows:
+    """A step or an epoch's end; a row without a label goes on with the one above."""
+    record, best = view.record, state.best
+    verdict = _told(fact for fact in view.gate if fact.label not in ("fixed", "broken"))
+    if isinstance(record, BoundaryRecord):
+        return (*verdict, *_told(view.work), ("did", record.gist), *_told([view.used]))
+    proposal, decision = record.proposal, record.decision
+    flips = ("selection tasks", "not measured")
+    if decision is not None and decision.measurement is not None:
+        flips = ("flips", f"{len(decision.fixed)} fixed, {len(decision.broken)} broken")
     lost = f", {plural(proposal.rollout.errors, 'error')}" if proposal.rollout.errors else ""
     edits = "none proposed"
     if proposal.n_edits_merged:
         edits = f"{proposal.change_count} of {plural(proposal.n_edits_merged, 'proposal')}"
-    verdict = gate_facts(record.model_copy(update={"decision": decision}))
-    flips = f"{len(decision.fixed)} fixed, {len(decision.broken)} broken"
-    notes, best = notes_gist(proposal), state.best
+    notes = notes_gist(proposal)
     return (
-        *_told(fact for fact in verdict if fact.label not in ("fixed", "broken")),
-        *((("flips", flips),) if measured is not None else (("selection tasks", "not measured"),)),
+        *verdict,
+        flips,
         ("training tasks", training_score(proposal) + lost),
         ("edits", edits),
         *(("", gist((edit,))) for edit in proposal.applied_edits),
@@ -71,68 +78,41 @@ def step_rows(record: StepRecord, decision: Decision, state: State, seconds: flo
         *(("refused", words) for words in refusal_lines(proposal)),
         *((("notes", notes),) if notes else ()),
         ("best so far", f"{score(best.measurement.score)} ({best.origin})"),
-        ("used", use_fact(record, seconds).text),
+        *_told([view.used]),
     )
 
 
-def step_rows_in_full(record: StepRecord) -> Rows:
-    """All of a step, for `show`."""
+def rows_in_full(view: EventView) -> Rows:
+    """All of a step or an epoch's end, for `show`."""
+    record = view.record
+    own = _step_rows(record) if isinstance(record, StepRecord) else _epoch_rows(record)
+    return (
+        *_told(view.work),
+        *(("reasoning", text) for text in view.reasoning),
+        *own,
+        *_told((*view.extras, *view.gate, view.used)),
+        *view.accounts,
+    )
+
+
+def _step_rows(record: StepRecord) -> Iterator[tuple[str, str]]:
     proposal = record.proposal
-    return (
-        *_told(proposal_facts(record)),
-        *(("pattern", f"{one.description} (×{one.count})") for one in proposal.patterns),
-        ("reasoning", proposal.reasoning or "–"),
-        *(
-            row
-            for number, edit in enumerate(proposal.edits, start=1)
-            for row in (
-                (f"edit {number}", f"{edit_fate(edit)}: {edit_text(edit)}"),
-                ("", follows(edit, proposal)),
-            )
-            if row[1]
-        ),
-        *_told(change_facts(proposal)),
-        *_told(gate_facts(record)),
-        ("used", use_fact(record).text),
-        *account_rows(record.accounts, record.usage, proposal.usage),
-    )
+    yield from (("pattern", f"{one.description} (×{one.count})") for one in proposal.patterns)
+    for number, edit in enumerate(proposal.edits, start=1):
+        yield f"edit {number}", f"{edit_fate(edit)}: {edit_text(edit)}"
+        if wishes := follows(edit, proposal):
+            yield "", wishes
 
 
-def boundary_title(record: BoundaryRecord) -> str:
-    """What the rows of an epoch's end are about."""
-    note = " (simulated models)" if record.simulated else ""
-    return f"End of epoch {record.epoch}, after step {record.step}{note}"
-
-
-def boundary_rows(record: BoundaryRecord, seconds: float) -> Rows:
-    """An epoch's end at a glance."""
-    facts = (*gate_facts(record), *epoch_facts(record))
-    return (
-        *_told(fact for fact in facts if fact.names is None),
-        ("did", record.gist),
-        ("used", use_fact(record, seconds).text),
-    )
-
-
-def boundary_rows_in_full(record: BoundaryRecord) -> Rows:
-    """All of an epoch's end, for `show`."""
-    slow, meta = record.slow_update, record.meta_skill
-    written = []
-    if slow is not None:
-        written += [
-            ("old guidance", slow.previous_content or "–"),
-            ("guidance", slow.content or "–"),
-        ]
-    if meta is not None:
-        written.append(("meta skill", meta.content or "–"))
-    return (
-        *_told(gate_facts(record)),
-        *_told(epoch_facts(record)),
-        *written,
-        *(("reasoning", part.reasoning) for part in (slow, meta) if part and part.reasoning),
-        ("used", use_fact(record).text),
-        *account_rows(record.accounts, record.usage, record.stages),
-    )
+def _epoch_rows(record: BoundaryRecord) -> Iterator[tuple[str, str]]:
+    by_category = attrgetter("category")
+    for category, pairs in groupby(sorted(record.pairs, key=by_category), key=by_category):
+        yield category.replace("_", " "), names_text([pair.id for pair in pairs])
+    if record.slow_update is not None:
+        yield "old guidance", record.slow_update.previous_content or "–"
+        yield "guidance", record.slow_update.content or "–"
+    if record.meta_skill is not None:
+        yield "meta skill", record.meta_skill.content or "–"
 
 
 def _told(facts: Iterable[Fact]) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,6 @@ Each fact is worked out here once; comments, checks, tables and the page only se
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Literal
 
 from skillopt_ci.ledger.records import (
@@ -21,6 +20,7 @@ from skillopt_ci.ledger.records import (
 )
 from skillopt_ci.ledger.timeline import Moment, timeline
 from skillopt_ci.report.words import (
+    account_rows,
     after_text,
     arithmetic,
     arrow,
@@ -36,6 +36,7 @@ from skillopt_ci.report.words import (
     usage_text,
     with_pessimistic,
 )
+from skillopt_ci.rollout.types import FAILURE_BELOW
 from skillopt_ci.text import plural, score, score_text
 
 #: How the edits were chosen, where there were more than the budget allows.
@@ -44,122 +45,11 @@ _CHOICE = {"ranked": ", ranked by the optimizer", "truncated": ", the first ones
 
 @dataclass(frozen=True, slots=True)
 class StepPlace:
-    """Where a step is in git; empty where its commits cannot be reached any more."""
+    """Where a step is in git: the commit that merged or reverted it, and its candidate."""
 
     verdict: str = ""
-    """The commit that merged or reverted it."""
     candidate: str = ""
     seconds: float | None = None
-
-
-EventKind = Literal["step", "slow_update"]
-
-
-@dataclass(frozen=True, slots=True)
-class RunView:
-    """A run as of ``commit``. ``steps`` has the evidence of the newest steps, oldest first."""
-
-    state: State
-    history: tuple[HistoryEntry, ...]
-    steps: tuple[StepRecord, ...] = ()
-    epochs: tuple[BoundaryRecord, ...] = ()
-    """The newest epochs' ends, oldest first."""
-    summary: Summary | None = None
-    """What came of the run when it was last finished."""
-    places: Mapping[tuple[EventKind, int], StepPlace] = field(default_factory=dict)
-    """Where steps and epochs' ends are, by their numbers."""
-    base: str = ""
-    """The branch that people work on."""
-    base_events: int = 0
-    """How many events of ``history`` base has already."""
-    commit: str = ""
-
-    @property
-    def skill_name(self) -> str:
-        """What people call the skill: its folder's name for a SKILL.md, else its file's."""
-        *folders, file = self.state.skill.split("/")
-        return folders[-1] if folders and file.lower() == "skill.md" else file
-
-    @property
-    def scale(self) -> tuple[HistoryEntry, ...]:
-        """The events whose scores can be compared with today's, the first measurement first.
-
-        A skill that was measured again without a change was measured in another way: tasks,
-        scorers or model had changed.
-        """
-        start = 0
-        for index, (before, entry) in enumerate(
-            zip(self.history, self.history[1:], strict=False), start=1
-        ):
-            if entry.kind == "measure" and entry.skill_sha256 == before.skill_sha256:
-                start = index
-        return self.history[start:]
-
-    @property
-    def first_score(self) -> float:
-        """The score that today's is compared with."""
-        return next((entry.score_after or 0.0 for entry in self.scale), 0.0)
-
-    @property
-    def rescaled(self) -> bool:
-        """Whether the way of measuring changed since training began."""
-        return len(self.scale) < len(self.history)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many steps were ``merged``, ``reverted``, or ``empty``: without a candidate."""
-        steps = [entry for entry in self.history if entry.kind == "step"]
-        merged = sum(entry.stays for entry in steps)
-        empty = sum(entry.score_after is None for entry in steps)
-        return {"merged": merged, "reverted": len(steps) - merged - empty, "empty": empty}
-
-    @property
-    def counts_text(self) -> str:
-        """The same in words."""
-        counts = self.counts
-        empty = f", {counts['empty']} without a candidate" if counts["empty"] else ""
-        return f"{counts['merged']} merged, {counts['reverted']} reverted{empty}"
-
-    @property
-    def improved(self) -> bool:
-        """Whether the branch has something better that base has not."""
-        return any(entry.better for entry in self.history[self.base_events :])
-
-    @property
-    def newest(self) -> StepRecord | None:
-        """The last step, if its evidence is there."""
-        return self.steps[-1] if self.steps else None
-
-    def place(self, number: int, kind: EventKind = "step") -> StepPlace:
-        """Where a step, or an epoch's end, is in git."""
-        return self.places.get((kind, number), StepPlace())
-
-
-@dataclass(frozen=True, slots=True)
-class RunRecords(RunView):
-    """A run with the evidence of every step, and what only its commits know.
-
-    ``texts`` are skill texts by their SHA-256, ``baseline`` is the first measurement of the initial
-    skill: each as far as the history reaches.
-    """
-
-    texts: Mapping[str, str] = field(default_factory=dict)
-    baseline: Measurement | None = None
-
-    @property
-    def moments(self) -> tuple[Moment, ...]:
-        """How things stood after each event."""
-        return tuple(timeline(self.history))
-
-    @property
-    def config(self) -> Mapping[str, object]:
-        """The configuration of the last step, without what may hold a secret."""
-        return {} if self.state.basis is None else self.state.basis.config
-
-    def skills(self) -> dict[int, str]:
-        """The current skill after each step (0: before the first), where its text is known."""
-        hashes = {moment.entry.step: moment.skill_sha256 for moment in self.moments}
-        return {step: self.texts[key] for step, key in hashes.items() if key in self.texts}
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,45 +61,111 @@ class Fact:
     names: tuple[str, ...] | None = None
 
 
-def step_headline(record: StepRecord) -> str:
-    """A step in a few words of plain text."""
+@dataclass(frozen=True, slots=True)
+class EventView:
+    """A step or the end of an epoch, as every report tells it.
+
+    ``work`` says what the candidate was made from and how, ``extras`` what else it says and what
+    the guard kept out, ``failed`` the training tasks that it was learned from, ``accounts`` who
+    used what (label and value).
+    """
+
+    record: StepRecord | BoundaryRecord
+    place: StepPlace
+    name: str
+    heading: str
+    verdict: str
+    reason: str
+    work: tuple[Fact, ...]
+    extras: tuple[Fact, ...]
+    reasoning: tuple[str, ...]
+    failed: tuple[str, ...]
+    accounts: tuple[tuple[str, str], ...]
+
+    @property
+    def anchor(self) -> str:
+        """The id of the section of a page that tells of it."""
+        record = self.record
+        return f"step-{record.step}" if isinstance(record, StepRecord) else f"epoch-{record.epoch}"
+
+    @property
+    def headline(self) -> str:
+        """All of it in a few words of plain text."""
+        decision = self.record.decision
+        if decision is None or decision.score_after is None:
+            return f"{self.name}: {self.verdict}"
+        return f"{self.name} {self.verdict}: {arrow(decision)} on {tasks_text(decision)}"
+
+    @property
+    def fate(self) -> Literal["merged", "reverted", "none", "flight"]:
+        """What became of the candidate, if there was one."""
+        decision = self.record.decision
+        if decision is None:
+            return "flight" if self.verdict == "in flight" else "none"
+        if decision.score_after is None:
+            return "none"
+        return "merged" if decision.stays else "reverted"
+
+    @property
+    def gate(self) -> Iterator[Fact]:
+        """The verdict, and all that it stands on."""
+        decision = self.record.decision
+        yield Fact("verdict", self.verdict)
+        if self.reason:
+            yield Fact("because", self.reason)
+        if decision is None:
+            return
+        if decision.measurement is not None:
+            yield from _measured(decision, decision.measurement)
+        if decision.beats_best:
+            yield Fact("best", "the candidate is better than the best skill so far")
+        if (alone := decision.notes) is not None:
+            told = f"{alone.verdict}, {arrow(alone)}: {alone.reason}. {arithmetic(alone)}"
+            yield Fact("reminders alone", told.rstrip())
+
+    @property
+    def used(self) -> Fact:
+        """What it consumed."""
+        took = "" if self.place.seconds is None else f", {self.place.seconds:,.1f} s"
+        return Fact("used", usage_text(self.record.usage.usage()) + took)
+
+
+def event_view(
+    record: StepRecord | BoundaryRecord,
+    place: StepPlace = StepPlace(),
+) -> EventView:
+    """Work out what there is to tell of a step or an epoch's end."""
     decision = record.decision
-    if decision is None:
-        return f"Step {record.step} is in flight"
-    if decision.score_after is None:
-        return f"Step {record.step}: {decision.verdict}"
-    return f"Step {record.step} {decision.verdict}: {arrow(decision)} on {tasks_text(decision)}"
-
-
-def epoch_headline(record: BoundaryRecord) -> str:
-    """An epoch's end in a few words of plain text."""
-    told = f"End of epoch {record.epoch} {boundary_verdict(record)}"
-    decision = record.decision
-    if decision is None or decision.score_after is None:
-        return told
-    return f"{told}: {arrow(decision)} on {tasks_text(decision)}"
-
-
-def gate_facts(record: StepRecord | BoundaryRecord) -> Iterator[Fact]:
-    """The verdict, and all that it stands on."""
-    decision = record.decision
-    if isinstance(record, BoundaryRecord):
-        yield Fact("verdict", boundary_verdict(record))
-        yield Fact("because", record.reason)
-    elif decision is None:
-        yield Fact("verdict", "in flight")
-    else:
-        yield Fact("verdict", decision.verdict)
-        yield Fact("because", decision.reason)
-    if decision is None:
-        return
-    if decision.measurement is not None:
-        yield from _measured(decision, decision.measurement)
-    if decision.beats_best:
-        yield Fact("best", "the candidate is better than the best skill so far")
-    if (alone := decision.notes) is not None:
-        told = f"{alone.verdict}, {arrow(alone)}: {alone.reason}. {arithmetic(alone)}"
-        yield Fact("reminders alone", told.rstrip())
+    if isinstance(record, StepRecord):
+        proposal = record.proposal
+        failed = (task.id for task in proposal.rollout.tasks if task.failed)
+        return EventView(
+            record,
+            place,
+            name=f"Step {record.step}",
+            heading=f"step {record.step_in_epoch} of epoch {record.epoch}",
+            verdict="in flight" if decision is None else decision.verdict,
+            reason="" if decision is None else decision.reason,
+            work=tuple(_step_work(record)),
+            extras=tuple(extra_facts(proposal)),
+            reasoning=(proposal.reasoning.strip(),) if proposal.reasoning.strip() else (),
+            failed=tuple(dict.fromkeys(failed)),
+            accounts=tuple(account_rows(record.accounts, record.usage, proposal.usage)),
+        )
+    parts = (record.slow_update, record.meta_skill)
+    return EventView(
+        record,
+        place,
+        name=f"End of epoch {record.epoch}",
+        heading=f"slow update after step {record.step}",
+        verdict=boundary_verdict(record),
+        reason=record.reason,
+        work=tuple(_epoch_work(record)),
+        extras=(),
+        reasoning=tuple(one.reasoning.strip() for one in parts if one and one.reasoning.strip()),
+        failed=tuple(pair.id for pair in record.pairs if pair.current.hard < FAILURE_BELOW),
+        accounts=tuple(account_rows(record.accounts, record.usage, record.stages)),
+    )
 
 
 def _measured(decision: Decision, measured: Measurement) -> Iterator[Fact]:
@@ -229,8 +185,7 @@ def _measured(decision: Decision, measured: Measurement) -> Iterator[Fact]:
     yield from (Fact("beware", sentence) for sentence in reservations(measured))
 
 
-def proposal_facts(record: StepRecord) -> Iterator[Fact]:
-    """What a step's candidate was made from, and how."""
+def _step_work(record: StepRecord) -> Iterator[Fact]:
     proposal = record.proposal
     tasks = proposal.rollout.tasks
     yield Fact("training tasks", training_score(proposal))
@@ -258,7 +213,7 @@ def proposal_facts(record: StepRecord) -> Iterator[Fact]:
         yield Fact("changed since", ", ".join(record.changes))
 
 
-def change_facts(proposal: ProposalRecord) -> Iterator[Fact]:
+def extra_facts(proposal: ProposalRecord) -> Iterator[Fact]:
     """What a proposal says and does besides its edits, and what the guard kept out."""
     yield from (Fact(label, words) for label, words in suggestion_rows(proposal))
     yield from (Fact("change", words) for words in proposal.change_summary)
@@ -266,25 +221,133 @@ def change_facts(proposal: ProposalRecord) -> Iterator[Fact]:
     yield from (Fact("refused", words) for words in refusal_lines(proposal, edits=False))
 
 
-def epoch_facts(record: BoundaryRecord) -> Iterator[Fact]:
-    """What an epoch's end compared, and what the guard kept out."""
+def _epoch_work(record: BoundaryRecord) -> Iterator[Fact]:
     told = "nothing to compare"
     if record.pairs:
         change = f"{score(record.previous_hard)} → {score(record.current_hard)}"
         told = f"{change} on {plural(len(record.pairs), 'training task')}: {categories(record)}"
     yield Fact("compared", told)
-    ordered = sorted(record.pairs, key=lambda pair: pair.category)
-    for category, pairs in groupby(ordered, key=lambda pair: pair.category):
-        yield Fact(category.replace("_", " "), names=tuple(pair.id for pair in pairs))
     for label, part in (("guidance", record.slow_update), ("memory", record.meta_skill)):
         if part is not None and part.refused:
             yield Fact(label, f"refused: {part.refused}")
 
 
-def use_fact(record: StepRecord | BoundaryRecord, seconds: float | None = None) -> Fact:
-    """What a step or an epoch's end consumed."""
-    took = "" if seconds is None else f", {seconds:,.1f} s"
-    return Fact("used", usage_text(record.usage.usage()) + took)
+EventKind = Literal["step", "slow_update"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run as of ``commit``.
+
+    ``steps`` and ``epochs`` are the evidence of the newest steps and epochs' ends, oldest first;
+    ``places`` says where they are in git. ``summary`` is what came of the run when it was last
+    finished, ``base`` the branch that people work on, which has ``base_events`` of ``history``.
+    """
+
+    state: State
+    history: tuple[HistoryEntry, ...]
+    steps: tuple[StepRecord, ...] = ()
+    epochs: tuple[BoundaryRecord, ...] = ()
+    summary: Summary | None = None
+    places: Mapping[tuple[EventKind, int], StepPlace] = field(default_factory=dict)
+    base: str = ""
+    base_events: int = 0
+    commit: str = ""
+
+    @property
+    def skill_name(self) -> str:
+        """What people call the skill: its folder's name for a SKILL.md, else its file's."""
+        *folders, file = self.state.skill.split("/")
+        return folders[-1] if folders and file.lower() == "skill.md" else file
+
+    @property
+    def scale(self) -> tuple[HistoryEntry, ...]:
+        """The events whose scores can be compared with today's, the first measurement first.
+
+        A skill that was measured again without a change was measured in another way: tasks,
+        scorers or model had changed.
+        """
+        start = 0
+        for index, (before, entry) in enumerate(
+            zip(self.history, self.history[1:], strict=False), start=1
+        ):
+            if entry.kind == "measure" and entry.skill_sha256 == before.skill_sha256:
+                start = index
+        return self.history[start:]
+
+    @property
+    def first_score(self) -> float:
+        return next((entry.score_after or 0.0 for entry in self.scale), 0.0)
+
+    @property
+    def rescaled(self) -> bool:
+        """Whether the way of measuring changed since training began."""
+        return len(self.scale) < len(self.history)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many steps were ``merged``, ``reverted``, or ``empty``: without a candidate."""
+        steps = [entry for entry in self.history if entry.kind == "step"]
+        merged = sum(entry.stays for entry in steps)
+        empty = sum(entry.score_after is None for entry in steps)
+        return {"merged": merged, "reverted": len(steps) - merged - empty, "empty": empty}
+
+    @property
+    def counts_text(self) -> str:
+        counts = self.counts
+        empty = f", {counts['empty']} without a candidate" if counts["empty"] else ""
+        return f"{counts['merged']} merged, {counts['reverted']} reverted{empty}"
+
+    @property
+    def improved(self) -> bool:
+        """Whether the branch has something better that base has not."""
+        return any(entry.better for entry in self.history[self.base_events :])
+
+    @property
+    def newest(self) -> EventView | None:
+        """The last step, if its evidence is there."""
+        return event_view(self.steps[-1], self.place(self.steps[-1].step)) if self.steps else None
+
+    def place(self, number: int, kind: EventKind = "step") -> StepPlace:
+        """Where a step, or an epoch's end, is in git; nowhere if its commits are out of reach."""
+        return self.places.get((kind, number), StepPlace())
+
+    def told(self, entry: HistoryEntry) -> EventView | None:
+        """The step or epoch's end that ``entry`` records, if its evidence was read."""
+        for step in self.steps:
+            if entry.kind == "step" and step.step == entry.step:
+                return event_view(step, self.place(step.step))
+        for end in self.epochs:
+            if entry.kind == "slow_update" and end.epoch == entry.epoch:
+                return event_view(end, self.place(end.epoch, "slow_update"))
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecords(RunView):
+    """A run with the evidence of every step, and what only its commits know.
+
+    ``texts`` are skill texts by their SHA-256, ``baseline`` is the first measurement of the initial
+    skill: each as far as the history reaches.
+    """
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+    baseline: Measurement | None = None
+
+    @property
+    def moments(self) -> tuple[Moment, ...]:
+        """How things stood after each event."""
+        return tuple(timeline(self.history))
+
+    @property
+    def config(self) -> Mapping[str, object]:
+        """The configuration of the last step, without what may hold a secret."""
+        return {} if self.state.basis is None else self.state.basis.config
+
+    def skills(self) -> dict[int, str]:
+        """The current skill after each step (0: before the first), where its text is known."""
+        hashes = {moment.entry.step: moment.skill_sha256 for moment in self.moments}
+        return {step: self.texts[key] for step, key in hashes.items() if key in self.texts}
 
 
 def run_facts(run: RunView) -> Iterator[Fact]:

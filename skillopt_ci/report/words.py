@@ -14,6 +14,7 @@ from skillopt_ci.ledger.records import (
     BoundaryRecord,
     Decision,
     EditRecord,
+    EffectRecord,
     GateRecord,
     HistoryEntry,
     Measurement,
@@ -25,6 +26,7 @@ from skillopt_ci.ledger.records import (
 )
 from skillopt_ci.model.types import Usage, by_role, by_stage, total
 from skillopt_ci.sanitize import one_line
+from skillopt_ci.stats import Effect
 from skillopt_ci.text import cost_text, plural, score, score_text
 
 _MOST_REASONS = 5
@@ -298,9 +300,10 @@ def race_text(proposal: ProposalRecord) -> str:
     return f"{kept} of {edits} kept, raced as {effort} ({plural(race.attempts, 'attempt')})."
 
 
-def effect_text(mean: float, sd: float, helpful: float) -> str:
+def effect_text(effect: Effect | EffectRecord) -> str:
     """What an edit adds to the mean score: ``+0.042 ± 0.031, helps with 91 %``."""
-    return f"{mean:+.3f} ± {sd:.3f}, helps with {helpful:.0%}".replace("%", " %")
+    helpful = f"{effect.helpful:.0%}".replace("%", " %")
+    return f"{effect.mean:+.3f} ± {effect.sd:.3f}, helps with {helpful}"
 
 
 def notes_gist(proposal: ProposalRecord) -> str:

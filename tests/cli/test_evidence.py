@@ -154,14 +154,15 @@ def step(number: int, content: str, gain: float) -> StepRecord:
 def test_an_edit_that_gained_is_believed_to_help_and_more_so_with_time() -> None:
     steps = [step(number, "Be brief.", 0.1) for number in range(1, 7)]
     found = edit_effects(steps)[1, 0]
-    assert [one.step for one in found] == [2, 3, 4, 5, 6]
-    assert all(one.helpful > 0.5 for one in found)
-    assert [one.sd for one in found] == sorted((one.sd for one in found), reverse=True)
+    assert [step for step, _ in found] == [2, 3, 4, 5, 6]
+    assert all(effect.helpful > 0.5 for _, effect in found)
+    spreads = [effect.sd for _, effect in found]
+    assert spreads == sorted(spreads, reverse=True)
 
 
 def test_edits_are_told_apart() -> None:
     found = edit_effects([step(1, "Good.", 0.2), step(2, "Bad.", -0.2)])
-    assert found[1, 0][-1].mean > 0 > found[2, 0][-1].mean
+    assert found[1, 0][-1][1].mean > 0 > found[2, 0][-1][1].mean
 
 
 def test_without_comparisons_nothing_is_believed() -> None:

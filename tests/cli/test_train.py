@@ -369,7 +369,8 @@ def test_a_hostile_reason_reaches_no_terminal(
     outcome: StepOutcome, settings: Globals, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reason = "\x1b[2J\n::error::pwned"
-    hostile = replace(outcome, decision=outcome.decision.model_copy(update={"reason": reason}))
+    decision = outcome.decision.model_copy(update={"reason": reason})
+    hostile = replace(outcome, record=outcome.record.model_copy(update={"decision": decision}))
     print_outcome(hostile, settings)
     told = capsys.readouterr().out
     assert "pwned" in told

@@ -10,8 +10,7 @@ from hostile import HOSTILE, problems
 
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader, view
-from skillopt_ci.report.check import step_check
-from skillopt_ci.report.comment import body, pinned_comment, step_comment
+from skillopt_ci.report.comment import body, pinned_comment, step_check, step_comment
 from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.view import RunView
 

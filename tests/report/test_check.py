@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from run_views import REPOSITORY, SHA, plain_run, runs
 
 from skillopt_ci.github.types import WantedCheck
-from skillopt_ci.report.check import TaskPlace, step_check
+from skillopt_ci.report.comment import TaskPlace, step_check
 from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.view import RunView
 

@@ -19,7 +19,8 @@ from skillopt_ci.ledger.records import (
     UsageRecord,
 )
 from skillopt_ci.report.commits import base, candidate
-from skillopt_ci.report.terminal import boundary_rows, boundary_rows_in_full, boundary_title
+from skillopt_ci.report.terminal import rows_at_a_glance, rows_in_full, title
+from skillopt_ci.report.view import StepPlace, event_view
 from skillopt_ci.report.words import boundary_verdict, categories, edit_text, gist
 
 if TYPE_CHECKING:
@@ -344,15 +345,15 @@ def test_categories_are_counted(make_end: Make) -> None:
     assert categories(make_end()) == "1 improved, 1 persistent fail"
 
 
-def test_rows_at_a_glance(make_end: Make) -> None:
-    rows = dict(boundary_rows(make_end(), 1.25))
+def test_rows_at_a_glance(make_end: Make, state: State) -> None:
+    rows = dict(rows_at_a_glance(event_view(make_end(), StepPlace(seconds=1.25)), state))
     assert rows["verdict"] == "merged, new best"
     assert rows["compared"].startswith("0.000 → 0.500 on 2 training tasks: 1 improved")
     assert rows["used"].endswith("1.2 s")
 
 
 def test_all_rows(make_end: Make) -> None:
-    rows = dict(boundary_rows_in_full(make_end()))
+    rows = dict(rows_in_full(event_view(make_end())))
     assert (rows["guidance"], rows["old guidance"]) == (SLOW.content, "- Old.")
     assert (rows["improved"], rows["persistent fail"]) == ("t1", "t2")
     assert rows["meta skill"] == META.content
@@ -360,8 +361,8 @@ def test_all_rows(make_end: Make) -> None:
     assert rows["selection tasks"].startswith("0.500 → 0.750")
 
 
-def test_first_epoch_has_nothing_to_compare(make_end: Make) -> None:
-    rows = dict(boundary_rows(make_end(pairs=()), 1.0))
+def test_first_epoch_has_nothing_to_compare(make_end: Make, state: State) -> None:
+    rows = dict(rows_at_a_glance(event_view(make_end(pairs=())), state))
     assert rows["compared"] == "nothing to compare"
 
 
@@ -371,5 +372,5 @@ def test_verdict_without_a_decision(make_end: Make) -> None:
 
 
 def test_simulated_models_are_named(make_end: Make) -> None:
-    assert boundary_title(make_end(simulated=True)).endswith("(simulated models)")
+    assert title(make_end(simulated=True)).endswith("(simulated models)")
     assert "simulated" in landed(make_end(simulated=True), "f" * 40).body

@@ -19,9 +19,10 @@ from skillopt_ci.cli.init import make_repository
 from skillopt_ci.ledger.records import Measurement, TaskOutcome
 from skillopt_ci.report.html_attempts import Recorded, Trajectory, Turn, recorded
 from skillopt_ci.report.html_page import build_page
-from skillopt_ci.report.html_skill import EditEffect, Evidence, Version
+from skillopt_ci.report.html_skill import Evidence, Version
 from skillopt_ci.report.view import RunView
 from skillopt_ci.rollout.types import Status
+from skillopt_ci.stats import Effect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -388,7 +389,7 @@ def test_what_is_hostile_is_only_shown(show: Callable[..., Page]) -> None:
             attempts=recorded(
                 iter([Trajectory(bad, "rollout", 0, "a", bad, None, (Turn("tool", bad, bad),))])
             ),
-            effects={(1, 0): (EditEffect(1, 0.1, 0.1, 0.8),)},
+            effects={(1, 0): ((1, Effect(0.1, 0.1)),)},
         )
     )
     page.get_by_role("button", name="Open all").click()

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 from hostile import problems
 from hypothesis import HealthCheck, given, settings
@@ -15,15 +13,35 @@ from skillopt_ci.ledger.records import (
     StepRecord,
     TaskOutcome,
 )
-from skillopt_ci.report.markdown import Links
-from skillopt_ci.report.sections import edit_parts, epoch_section, pair_table, step_body, step_row
-from skillopt_ci.report.view import StepPlace, step_headline
+from skillopt_ci.report.markdown import Links, Section
+from skillopt_ci.report.sections import edit_parts, event_body, event_section, pair_table
+from skillopt_ci.report.view import RunView, StepPlace, event_view
 from skillopt_ci.rollout.types import Status
 
 LINKS, PLACE = Links(REPOSITORY), StepPlace(SHA, SHA[::-1], 12.5)
 
 
 EVENT = entry(3, action="accept_new_best", score_before=0.2, score_after=0.3, reason="0.3 > 0.2")
+
+
+def body(step: StepRecord, links: Links = LINKS) -> str:
+    return event_body(event_view(step, PLACE), links)
+
+
+def epoch_section(end: BoundaryRecord, place: StepPlace = PLACE, links: Links = LINKS) -> Section:
+    """The section of a run's only event, the end of an epoch."""
+    decision = end.decision
+    event = entry(
+        end.step,
+        kind="slow_update",
+        epoch=end.epoch,
+        action=end.action,
+        score_before=decision and decision.score_before,
+        score_after=decision and decision.score_after,
+    )
+    places = {("slow_update", end.epoch): place}
+    run = RunView(plain_run(0).state, (event,), epochs=(end,), places=places)  # type: ignore[arg-type]
+    return event_section(run, links, event)
 
 
 def decided(**changes: object) -> StepRecord:
@@ -49,15 +67,15 @@ def decided(**changes: object) -> StepRecord:
     ],
 )
 def test_a_step_tells_all_its_evidence(said: str) -> None:
-    assert said in step_body(record(EVENT), PLACE, LINKS)
+    assert said in body(record(EVENT))
 
 
 def test_a_measurement_that_was_reused_is_told() -> None:
-    assert "as measured in step 2" in step_body(decided(reused_from=2), PLACE, LINKS)
+    assert "as measured in step 2" in body(decided(reused_from=2))
 
 
 def test_a_step_without_a_candidate_has_no_flips() -> None:
-    text = step_body(decided(action="skip_no_patches", measurement=None), PLACE, LINKS)
+    text = body(decided(action="skip_no_patches", measurement=None))
     assert "fixed" not in text
 
 
@@ -66,7 +84,7 @@ def test_tasks_that_infrastructure_failed_are_no_evidence() -> None:
     lost = TaskOutcome(id="train-9", status=Status.ERROR, hard=0, soft=0, reason="HTTP 503")
     rollout = step.proposal.rollout.model_copy(update={"tasks": (lost,)})
     proposal = step.proposal.model_copy(update={"rollout": rollout})
-    text = step_body(step.model_copy(update={"proposal": proposal}), PLACE, LINKS)
+    text = body(step.model_copy(update={"proposal": proposal}))
     assert "| failed (0) | none |" in text
     assert "**Not measured (no evidence for or against)**" in text
     assert "<code>train-9</code>: HTTP 503" in text
@@ -81,7 +99,7 @@ def test_tasks_that_infrastructure_failed_are_no_evidence() -> None:
     ],
 )
 def test_its_headline_is_the_verdict(action: str, after: float | None, said: str) -> None:
-    assert step_headline(decided(action=action, score_after=after)) == said
+    assert event_view(decided(action=action, score_after=after)).headline == said
 
 
 def test_reviewers_see_what_became_of_their_notes() -> None:
@@ -90,18 +108,18 @@ def test_reviewers_see_what_became_of_their_notes() -> None:
     )
     step = record(EVENT)
     proposal = step.proposal.model_copy(update={"reviewer_notes": (note,)})
-    text = step_body(step.model_copy(update={"proposal": proposal}), PLACE, LINKS)
+    text = body(step.model_copy(update={"proposal": proposal}))
     assert f"- [ada]({REPOSITORY}/pull/1#issue-1): “Be &#64;&#8203;kind” – **merged**" in text
 
 
 def test_a_row_has_the_scores_and_the_commit() -> None:
-    row = step_row(EVENT, PLACE, Links(REPOSITORY))
+    run = RunView(plain_run(0).state, (EVENT,), places={("step", 3): PLACE})
+    row = event_section(run, LINKS, EVENT).row
     assert row.startswith("| 3 | 0.200 | 0.300 | ✅ merged, new best · [")
 
 
 def test_without_a_web_address_commits_are_named() -> None:
-    run = replace(plain_run(1))
-    assert f"<code>{SHA[:7]}</code>" in step_body(run.steps[0], PLACE, Links())
+    assert f"<code>{SHA[:7]}</code>" in body(plain_run(1).steps[0], Links())
 
 
 def pair(name: str, category: str, before: float, after: float) -> PairRecord:
@@ -129,7 +147,7 @@ END = BoundaryRecord(
 
 
 def test_it_tells_verdict_pairs_guidance_and_reason() -> None:
-    text = epoch_section(END, PLACE, LINKS).full
+    text = epoch_section(END).full
     assert "<b>End of epoch 2</b> reverted: 0.500 → 0.400" in text
     assert "| compared | 1.000 → 0.500 on 2 training tasks: 1 stable success, 1 regressed |" in text
     assert "Look twice." in text
@@ -156,7 +174,7 @@ def test_an_end_without_a_candidate_has_no_scores() -> None:
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(end=boundaries(3))
 def test_any_end_is_inert(end: BoundaryRecord) -> None:
-    assert problems(epoch_section(end, PLACE, LINKS).full) == []
+    assert problems(epoch_section(end).full) == []
 
 
 PROPOSAL = record(entry(1, action="accept", score_before=0.1, score_after=0.2)).proposal

@@ -3,19 +3,25 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from skillopt_ci.ledger.records import LearningRateRecord, PatternRecord, State, TaskOutcome
+from skillopt_ci.ledger.records import (
+    LearningRateRecord,
+    PatternRecord,
+    State,
+    StepRecord,
+    TaskOutcome,
+)
 from skillopt_ci.report.terminal import (
     LOG_HEADINGS,
     as_values,
     estimate_text,
     log_row,
     remarks,
+    rows_at_a_glance,
+    rows_in_full,
     status_json,
     status_rows,
-    step_rows,
-    step_rows_in_full,
 )
-from skillopt_ci.report.view import RunView
+from skillopt_ci.report.view import RunView, StepPlace, event_view
 from skillopt_ci.rollout.metrics import Summary, estimate, outcome_of, summarise
 from skillopt_ci.rollout.types import Limit, Rollout, Status
 
@@ -23,8 +29,12 @@ if TYPE_CHECKING:
     from tests.report.conftest import Make
 
 
+def glance(record: StepRecord, state: State, seconds: float = 1.0) -> tuple[tuple[str, str], ...]:
+    return rows_at_a_glance(event_view(record, StepPlace(seconds=seconds)), state)
+
+
 def test_all_of_a_judged_step(make_record: Make, make_decision: Make) -> None:
-    rows = step_rows_in_full(make_record(decision=make_decision()))
+    rows = rows_in_full(event_view(make_record(decision=make_decision())))
     assert [label for label, _ in rows] == [
         *("training tasks", "failed", "proposals", "reasoning", "edit 1", "verdict", "because"),
         *("selection tasks", "fixed", "broken", "used", "  analyst"),
@@ -34,7 +44,7 @@ def test_all_of_a_judged_step(make_record: Make, make_decision: Make) -> None:
 
 
 def test_a_step_in_flight_has_no_verdict_yet(make_record: Make) -> None:
-    rows = dict(step_rows_in_full(make_record()))
+    rows = dict(rows_in_full(event_view(make_record())))
     assert rows["verdict"] == "in flight"
     assert "selection tasks" not in rows
 
@@ -43,7 +53,7 @@ def test_every_edit_tells_what_became_of_it(
     make_record: Make, make_proposal: Make, make_edit: Make
 ) -> None:
     edits = (make_edit(), make_edit(op="delete", target="x", status="skipped_protected_region"))
-    rows = dict(step_rows_in_full(make_record(proposal=make_proposal(edits=edits))))
+    rows = dict(rows_in_full(event_view(make_record(proposal=make_proposal(edits=edits)))))
     assert rows["edit 1"].startswith("applied: add “Be kind”")
     assert rows["edit 2"].startswith("skipped protected region: drop “x”")
 
@@ -52,7 +62,7 @@ def test_an_edit_names_the_notes_that_it_follows(
     make_record: Make, make_proposal: Make, make_edit: Make
 ) -> None:
     proposal = make_proposal(edits=(make_edit(note_ids=("review-7",)),))
-    rows = step_rows_in_full(make_record(proposal=proposal))
+    rows = rows_in_full(event_view(make_record(proposal=proposal)))
     assert ("", "follows somebody (review-7)") in rows
 
 
@@ -65,18 +75,18 @@ def test_patterns_and_what_could_not_be_measured_are_named(
         rollout=rollout.model_copy(update={"tasks": (*rollout.tasks, lost)}),
         patterns=(PatternRecord(description="rude", count=2),),
     )
-    rows = dict(step_rows_in_full(make_record(proposal=proposal)))
+    rows = dict(rows_in_full(event_view(make_record(proposal=proposal))))
     assert (rows["pattern"], rows["not measured"]) == ("rude (×2)", "t9")
 
 
 def test_a_long_list_is_cut(make_record: Make, make_decision: Make) -> None:
     fixed = tuple(f"s{number}" for number in range(34))
-    rows = dict(step_rows_in_full(make_record(decision=make_decision(fixed=fixed))))
+    rows = dict(rows_in_full(event_view(make_record(decision=make_decision(fixed=fixed)))))
     assert rows["fixed"].endswith("s29 and 4 more")
 
 
 def test_a_reused_measurement_names_its_step(make_record: Make, make_decision: Make) -> None:
-    rows = dict(step_rows_in_full(make_record(decision=make_decision(reused_from=1))))
+    rows = dict(rows_in_full(event_view(make_record(decision=make_decision(reused_from=1)))))
     assert rows["selection tasks"].endswith("as measured in step 1: the text was the same")
 
 
@@ -87,19 +97,19 @@ def test_a_learning_rate_of_the_optimizers_own_is_shown_with_its_reasons(
         learning_rate=2, available=5, reasoning="few causes", confidence="low", risk_notes=("size",)
     )
     proposal = make_proposal(learning_rate=rate, edit_budget=2)
-    rows = dict(step_rows_in_full(make_record(proposal=proposal)))
+    rows = dict(rows_in_full(event_view(make_record(proposal=proposal))))
     assert rows["step size"] == "2 of 5, low confidence: few causes"
     assert rows["risk"] == "size"
     assert "at most 2 to apply, chosen by the optimizer" in rows["proposals"]
 
 
 def test_a_step_without_a_limit_says_so(make_record: Make, make_proposal: Make) -> None:
-    rows = dict(step_rows_in_full(make_record(proposal=make_proposal(edit_budget=None))))
+    rows = dict(rows_in_full(event_view(make_record(proposal=make_proposal(edit_budget=None)))))
     assert rows["proposals"].endswith("no limit")
 
 
 def test_a_merged_step_at_a_glance(make_record: Make, make_decision: Make, state: State) -> None:
-    assert step_rows(make_record(), make_decision(), state, 12.34) == (
+    assert glance(make_record(decision=make_decision()), state, 12.34) == (
         ("verdict", "merged, new best"),
         ("because", "candidate 0.7500 is above 0.5000"),
         ("selection tasks", "0.500 → 0.750 [0.30, 0.95] n=4 (hard)"),
@@ -117,7 +127,7 @@ def test_without_a_candidate_there_is_nothing_to_flip(
 ) -> None:
     decision = make_decision(action="skip_no_patches", score_after=None, measurement=None)
     record = make_record(proposal=make_proposal(n_edits_merged=0, edits=()))
-    rows = dict(step_rows(record, decision, state, 1.0))
+    rows = dict(glance(record.model_copy(update={"decision": decision}), state))
     assert rows["verdict"] == "nothing proposed"
     assert (rows["edits"], rows["selection tasks"]) == ("none proposed", "not measured")
     assert "flips" not in rows
@@ -127,7 +137,7 @@ def test_it_says_where_the_training_tasks_met_an_older_skill(
     make_record: Make, make_proposal: Make, make_decision: Make, state: State
 ) -> None:
     proposal = make_proposal(skill_attempted="d" * 64)
-    rows = dict(step_rows(make_record(proposal=proposal), make_decision(), state, 1.0))
+    rows = dict(glance(make_record(proposal=proposal, decision=make_decision()), state, 1.0))
     assert rows["training tasks"] == "0.500 [0.09, 0.91] n=2, one version earlier"
 
 
@@ -136,14 +146,14 @@ def test_errors_are_shown_beside_the_score(
 ) -> None:
     decision = make_decision()
     measured = decision.measurement.model_copy(update={"errors": ("s8", "s9")})
-    rows = dict(step_rows(make_record(), make_decision(measurement=measured), state, 1.0))
+    rows = dict(glance(make_record(decision=make_decision(measurement=measured)), state, 1.0))
     assert rows["not measured"] == "s8, s9"
 
 
 def test_a_reused_measurement_is_called_one(
     make_record: Make, make_decision: Make, state: State
 ) -> None:
-    rows = dict(step_rows(make_record(), make_decision(reused_from=2), state, 1.0))
+    rows = dict(glance(make_record(decision=make_decision(reused_from=2)), state, 1.0))
     assert "as measured in step 2" in rows["selection tasks"]
 
 

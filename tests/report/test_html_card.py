@@ -1,6 +1,9 @@
+import re
 from collections.abc import Iterable
+from dataclasses import replace
+from html import unescape
 
-from run_views import SHA, plain_run
+from run_views import plain_run
 
 from skillopt_ci.ledger.records import (
     AccountRecord,
@@ -13,15 +16,16 @@ from skillopt_ci.ledger.records import (
     Measurement,
     PairRecord,
     PairSide,
-    ProposalRecord,
     RaceRecord,
     ReviewerNoteRecord,
     StepRecord,
     UsageRecord,
 )
-from skillopt_ci.report.html_skill import EditEffect
-from skillopt_ci.report.html_step import Card, draw_gain, epoch_card, race_table, step_card
-from skillopt_ci.report.view import Fact, StepPlace
+from skillopt_ci.report.html_page import build_page, draw_gain, ranked, wishes
+from skillopt_ci.report.html_skill import Effects, Evidence, Version
+from skillopt_ci.report.view import Fact, event_view
+from skillopt_ci.report.words import effect_text, race_text
+from skillopt_ci.stats import Effect
 
 GATE = GateRecord(
     policy="sequential",
@@ -71,8 +75,12 @@ def judged(**decision: object) -> StepRecord:
     return record.model_copy(update={"decision": record.decision.model_copy(update=decision)})
 
 
-def card(record: StepRecord, effects: dict[tuple[int, int], tuple[EditEffect, ...]]) -> Card:
-    return step_card(record, StepPlace(SHA), effects, None)
+def card(record: StepRecord, effects: Effects | None = None) -> str:
+    """The words of a step's card, without its markup."""
+    run = replace(plain_run(1), steps=(record,))
+    page = build_page(Evidence(run, (Version("at the start", "x"),), effects=effects or {}))
+    found = page[page.index('<details class="card') : page.index('<section id="trajectories"')]
+    return unescape(re.sub(r"<[^>]+>", "", found))
 
 
 def facts(found: Iterable[Fact]) -> dict[str, str]:
@@ -90,7 +98,7 @@ def test_every_number_of_a_verdict_has_its_row() -> None:
         pessimistic_hard=0.4,
         pessimistic_soft=0.4,
     )
-    rows = facts(card(judged(gate=GATE, measurement=measured, compared=16), {}).gate)
+    rows = facts(event_view(judged(gate=GATE, measurement=measured, compared=16)).gate)
     assert rows["arithmetic"].startswith(
         "Policy sequential at 95% confidence: -0.125 ± 0.050 (standard error) over 16 of 40 tasks. "
         "Chance alone does so with p = 0.310 beyond 0.02; 0.05 is sure."
@@ -103,14 +111,14 @@ def test_every_number_of_a_verdict_has_its_row() -> None:
 
 def test_a_verdict_on_reminders_alone_has_its_own_arithmetic() -> None:
     alone = judged(gate=GATE).decision
-    told = facts(card(judged(notes=alone), {}).gate)["reminders alone"]
+    told = facts(event_view(judged(notes=alone)).gate)["reminders alone"]
     assert told.startswith("merged")
     assert "Policy sequential at 95% confidence" in told
 
 
 def test_a_candidate_in_flight_is_not_yet_judged() -> None:
     waiting = judged().model_copy(update={"decision": None})
-    assert facts(card(waiting, {}).gate) == {"verdict": "in flight"}
+    assert facts(event_view(waiting).gate) == {"verdict": "in flight"}
     assert draw_gain(None) is None
 
 
@@ -122,27 +130,29 @@ def test_the_gain_is_drawn_to_scale_around_zero() -> None:
 
 
 def test_a_race_shows_what_each_edit_is_worth_and_the_best_subset_first() -> None:
-    table = race_table(step(race=RACE).proposal)
-    assert table is not None
-    assert table.effects == (
-        ("+0.100 ± 0.040, helps with 99 %", True),
-        ("-0.100 ± 0.040, helps with 1 %", False),
-    )
-    ((arms, errors),) = table.heats
-    assert errors == 1
-    assert [(arm.has, arm.score, arm.tasks) for arm in arms] == [
-        ((True, True), "1.000", "2 tasks"),
-        ((True, False), "0.500", "2 tasks"),
+    assert [effect_text(one) for one in RACE.effects] == [
+        "+0.100 ± 0.040, helps with 99 %",
+        "-0.100 ± 0.040, helps with 1 %",
     ]
-    assert "1 of 2 edits kept" in table.told
-    assert race_table(step().proposal) is None
+    assert [(arm.edits, mean) for arm, mean in ranked(RACE.heats[0].arms)] == [
+        ((0, 1), 1.0),
+        ((0,), 0.5),
+    ]
+    told = card(step(race=RACE))
+    assert "1 of 2 edits kept" in told
+    assert re.search(r"helps with 99 %kept.*helps with 1 %left out", told)
+    assert re.search(
+        r"Heat 1, 1 attempt without a score.*●●1.0002 tasks●–0.5002 tasks", told, re.DOTALL
+    )
+    assert "Race of the edits" not in card(step())
+    assert race_text(step().proposal) == ""
 
 
 def test_an_edit_says_what_it_is_believed_to_add_by_now() -> None:
-    known = (EditEffect(1, 0.2, 0.1, 0.9), EditEffect(9, 0.1, 0.05, 0.97))
-    (edit,) = card(step(), {(1, 0): known}).edits
-    assert edit.effect == "+0.100 ± 0.050, helps with 97 %"
-    assert card(step(), {}).edits[0].effect == ""
+    known = ((1, Effect(0.2, 0.1)), (9, Effect(0.1, 0.05)))
+    said = "by all that was measured +0.100 ± 0.050, helps with 98 %"
+    assert said in card(step(), {(1, 0): known})
+    assert "by all that was measured" not in card(step())
 
 
 def test_what_the_race_and_attribution_did_is_told_in_words() -> None:
@@ -150,18 +160,19 @@ def test_what_the_race_and_attribution_did_is_told_in_words() -> None:
     harmful = EditRecord(
         op="delete", target="y", status="applied_delete", source_type="attribution", support_count=0
     )
-    left_out, pruned = card(step(edits=(lost, harmful)), {}).edits
-    assert left_out.fate == "left out by the race"
-    assert pruned.why == "did harm, by all that was measured"
+    told = card(step(edits=(lost, harmful)))
+    assert "append · left out by the race" in told
+    assert "delete · applied · did harm, by all that was measured" in told
 
 
 def test_what_reviewers_asked_for_is_told_with_what_became_of_it() -> None:
     note = ReviewerNoteRecord(
         id="c1", author="ada", text="Be brief.", path="SKILL.md", line=7, proposed=2, taken=1
     )
-    proposal: ProposalRecord = step(reviewer_notes=(note,)).proposal
-    (wish,) = card(step(reviewer_notes=proposal.reviewer_notes), {}).wishes
+    record = step(reviewer_notes=(note,))
+    (wish,) = wishes(record)
     assert wish == ("ada on SKILL.md:7: “Be brief.” – merged, 2 edits proposed for it, 1 taken")
+    assert wish in card(record)
 
 
 def test_an_epochs_end_counts_how_tasks_fared() -> None:
@@ -174,7 +185,7 @@ def test_an_epochs_end_counts_how_tasks_fared() -> None:
         epoch=1, step=1, simulated=False, pairs=pairs, skill_before="a", skill_after="a",
         config_sha256="c", previous_hard=0.0, current_hard=0.5,
     )  # fmt: skip
-    found = facts(epoch_card(record, StepPlace(SHA), None).facts)
+    found = facts(event_view(record).work)
     assert found["compared"].endswith("2 persistent fail, 1 improved")
 
 
@@ -187,6 +198,6 @@ def test_cost_is_told_by_role_and_stage() -> None:
             update={"accounts": (AccountRecord(role="target", stage="rollout", usage=used),)}
         )
     )
-    rows = [(name.strip(), words) for name, words in card(record, {}).usage]
+    rows = [(name.strip(), words) for name, words in event_view(record).accounts]
     assert ("target", "3 calls, 10 tokens, cost $0.5000") in rows
     assert ("rollout", "3 calls, 10 tokens, cost $0.5000") in rows
