@@ -8,10 +8,12 @@ are not touched; the gate asks them about the winner alone.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from statistics import fmean
 from typing import Any
 
 from skillopt_ci.aio import map_ordered
@@ -29,6 +31,7 @@ from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.runner import refuse_too_many_errors
 from skillopt_ci.skill.edits import Edit, apply_edits
 from skillopt_ci.stats import Belief, Effect, Observation, balanced_subsets, believe
+from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural
 from skillopt_ci.training.ask import Desk
 from skillopt_ci.training.measure import Scores, Tally, worth_in
@@ -70,8 +73,7 @@ class Attribution:
 
 def attribute(comparisons: Sequence[Comparison], rules: Iterable[str] = ()) -> Attribution:
     """The belief that follows from ``comparisons``; it also covers ``rules``."""
-    named = chain((rule for one in comparisons for rule in one.rules), rules)
-    names = tuple(dict.fromkeys(named))
+    names = tuple(dict.fromkeys(chain((rule for one in comparisons for rule in one.rules), rules)))
     seen = [
         Observation([one.rules.get(name, 0.0) for name in names], one.difference, one.variance)
         for one in comparisons
@@ -113,15 +115,22 @@ def compared_in_heat(
     arms = [arm for arm in heat.arms if arm.scores]
     if not arms:
         return
-    means = _task_means([arm.scores for arm in arms])
+    scores = defaultdict[str, list[float]](list)
+    for arm in arms:
+        for task, score in arm.scores.items():
+            scores[task].append(score)
+    means = {task: fmean(found) for task, found in scores.items()}
+    # the variance of one attempt at a task, whichever subset it was made under
+    squares = [(score - means[task]) ** 2 for task, found in scores.items() for score in found]
+    noise = math.fsum(squares) / max(1, len(squares) - len(means))
+    variance = max(_LEAST_VARIANCE, noise)
     usual = {n: sum(n in arm.edits for arm in arms) / len(arms) for n in range(len(rules))}
-    variance = max(_LEAST_VARIANCE, _variance([arm.scores for arm in arms], means))
     for arm in arms:
         gains = [score - means[task] for task, score in arm.scores.items()]
         present = {n: (n in arm.edits) - share for n, share in usual.items()}
         yield Comparison(
             _summed((rules[n], weight) for n, weight in present.items() if weight),
-            math.fsum(gains) / len(gains),
+            fmean(gains),
             variance / len(gains),
         )
 
@@ -139,20 +148,6 @@ def _summed(parts: Iterable[tuple[Mapping[str, float], float]]) -> dict[str, flo
         for rule, amount in rules.items():
             total[rule] = total.get(rule, 0.0) + weight * amount
     return total
-
-
-def _task_means(arms: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    found: dict[str, list[float]] = {}
-    for scores in arms:
-        for task, score in scores.items():
-            found.setdefault(task, []).append(score)
-    return {task: math.fsum(scores) / len(scores) for task, scores in found.items()}
-
-
-def _variance(arms: Sequence[Mapping[str, float]], means: Mapping[str, float]) -> float:
-    """The variance of one attempt at a task, whichever subset it was made under."""
-    squares = [(score - means[task]) ** 2 for arm in arms for task, score in arm.items()]
-    return math.fsum(squares) / max(1, len(squares) - len(means))
 
 
 #: Between these probabilities of being helpful an edit is worth another heat.
@@ -191,11 +186,16 @@ async def race(field: Field, settings: Race, attempt: Try) -> RaceRecord:
         chosen = balanced_subsets(len(undecided), settings.arms, field.seed + number)
         subsets = [sorted([*fixed, *(undecided[i] for i in one)]) for one in chosen]
         heats.append(await _heat(field, subsets, _race_tasks(field, settings, number), attempt))
-    effects = _effects(field, rules, heats)
-    return RaceRecord(
-        heats=tuple(heats),
-        effects=tuple(_record(one, one.helpful >= settings.keep) for one in effects),
+    found = (
+        EffectRecord(
+            mean=round(one.mean, 6),
+            sd=round(one.sd, 6),
+            helpful=round(one.helpful, 6),
+            kept=one.helpful >= settings.keep,
+        )
+        for one in _effects(field, rules, heats)
     )
+    return RaceRecord(heats=tuple(heats), effects=tuple(found))
 
 
 async def _heat(
@@ -227,15 +227,6 @@ def _race_tasks(field: Field, settings: Race, heat: int) -> list[str]:
     return [*field.tasks, *field.tasks][start : start + size]
 
 
-def _record(effect: Effect, kept: bool) -> EffectRecord:
-    return EffectRecord(
-        mean=round(effect.mean, 6),
-        sd=round(effect.sd, 6),
-        helpful=round(effect.helpful, 6),
-        kept=kept,
-    )
-
-
 # Pruning: rules that did harm, by all that was measured, are put up for removal.
 
 #: Most rules that are put up for removal at once.
@@ -252,7 +243,8 @@ def removals(
     """
     if sure >= 1:
         return ()
-    brought = {rule_name(edit.content): edit.content.strip() for edit in _applied(records)}
+    applied = (edit for one in records for edit in one.proposal.edits if edit.applied)
+    brought = {rule_name(edit.content): edit.content.strip() for edit in applied}
     known = attribute(past)
     doubtful = [
         (effect.helpful, text)
@@ -265,10 +257,6 @@ def removals(
         Edit("delete", target=text, source_type="attribution", support_count=0)
         for _, text in sorted(doubtful)[:_MOST]
     )
-
-
-def _applied(records: Iterable[StepRecord]) -> Iterable[EditRecord]:
-    return (edit for one in records for edit in one.proposal.edits if edit.applied)
 
 
 # Trial: the race of a step's edits, on the step's own training tasks.
@@ -306,30 +294,29 @@ async def try_edits(
     edits = (*patch.edits, *(one for one in gone if one.target not in touched))
     if not edits:
         return patch, None
-    field = _field(standing.skill, edits, plan, past, desk)
-    found = await race(field, settings, partial(_attempt, run, plan, bench))
+    tasks = {task.id: task for batch in plan.batches for task in batch.tasks}
+
+    def apply(chosen: Sequence[int]) -> tuple[str, tuple[int, ...]]:
+        text, reports = apply_edits(standing.skill, [edits[n] for n in chosen], desk.refuse)
+        done = [n for n, one in zip(chosen, reports, strict=True) if one.status.applied]
+        return text, tuple(done)
+
+    field = Field(edits, apply, list(tasks), past, plan.batches[0].seed)
+    found = await race(field, settings, partial(_attempt, run, tasks, bench))
     kept = sum(one.kept for one in found.effects)
     run.observer(StageFinished(STAGE, f"{kept} of {plural(len(edits), 'edit')} kept"))
     return Patch(edits, patch.reasoning), found
 
 
-def _field(
-    skill: str, edits: Sequence[Edit], plan: StepPlan, past: Sequence[Comparison], desk: Desk
-) -> Field:
-    def apply(chosen: Sequence[int]) -> tuple[str, tuple[int, ...]]:
-        text, reports = apply_edits(skill, [edits[n] for n in chosen], desk.refuse)
-        done = [n for n, one in zip(chosen, reports, strict=True) if one.status.applied]
-        return text, tuple(done)
-
-    tasks = dict.fromkeys(task.id for batch in plan.batches for task in batch.tasks)
-    return Field(edits, apply, list(tasks), past, plan.batches[0].seed)
-
-
 async def _attempt(
-    run: Run, plan: StepPlan, bench: Bench, skills: Sequence[str], names: Sequence[str]
+    run: Run,
+    known: Mapping[str, Task],
+    bench: Bench,
+    skills: Sequence[str],
+    names: Sequence[str],
 ) -> list[Mapping[str, float]]:
     """Roll out the tasks under each of the documents, all at once."""
-    evaluation, tasks = run.config.evaluation, _trial_tasks(plan, names)
+    evaluation, tasks = run.config.evaluation, [known[name] for name in names]
     worth = worth_in(evaluation)
     run.observer(StageStarted(STAGE, len(skills) * len(names)))
 
@@ -347,8 +334,3 @@ async def _attempt(
         }
 
     return await map_ordered(one, skills, limit=max(1, len(skills)))
-
-
-def _trial_tasks(plan: StepPlan, names: Sequence[str]) -> list[Any]:
-    known = {task.id: task for batch in plan.batches for task in batch.tasks}
-    return [known[name] for name in names]

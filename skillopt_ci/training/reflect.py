@@ -13,7 +13,7 @@ from skillopt_ci.config.config import Gradient
 from skillopt_ci.environments import api
 from skillopt_ci.messages import Message, fenced
 from skillopt_ci.model.types import ModelUnavailable
-from skillopt_ci.progress import Note, Observer, StageAdvanced, StageStarted
+from skillopt_ci.progress import Note, StageAdvanced, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.rollout.environment import Environment, Reflecting
 from skillopt_ci.rollout.types import Rollout
@@ -157,9 +157,8 @@ def _trajectory(
         f"### Trajectory {number} (id={one_line(rollout.task_id)})",
         fenced("\n".join(_facts(rollout, max_chars))),
     ]
-    answers = "\n".join(map(_listed, task.references))
-    hidden = list(filter(None, (answers, task.reference_text)))
-    if hidden:
+    answers = "\n".join("- " + one.replace("\n", "\n  ") for one in task.references)
+    if hidden := list(filter(None, (answers, task.reference_text))):
         parts += ["#### Hidden Reference", *map(fenced, filter(None, keep_ends(hidden, max_chars)))]
     if traces and rollout.trace:
         parts += ["#### Trace", fenced(keep_ends([rollout.trace], max_chars)[0])]
@@ -186,54 +185,30 @@ def conversation(
     """Return the messages as ``[role] content``; skills that were ``shown`` go by their names.
 
     Of all together ``max_chars`` characters stay, head and tail; a message wholly left out is no
-    entry.
-
-    Each entry gets a fence of its own, so that no message can pass for the next one.
+    entry. Each entry gets a fence of its own, so that no message can pass for the next one.
     """
+    documents = [(as_read(text).strip(), name) for text, name in shown.items()]
     # a longer text first: it may hold a shorter one
-    documents = sorted(((as_read(text).strip(), name) for text, name in shown.items()), key=_size)
-    texts = [_trajectory_told(message, documents) for message in messages]
+    documents.sort(key=lambda one: -len(one[0]))
+    texts = [_said(message, documents) for message in messages]
     tools = {call.id: call.name for message in messages for call in message.tool_calls}
     for message, text, kept in zip(messages, texts, keep_ends(texts, max_chars), strict=True):
+        tool = tools.get(message.tool_call_id) if message.role == "tool" else None
         if kept or not text:
-            yield f"[{_who(message, tools)}] {kept}"
+            who = f"{message.role} {one_line(tool)}" if tool else message.role
+            yield f"[{who}] {kept}"
 
 
-def _who(message: Message, tools: Mapping[str, str]) -> str:
-    name = tools.get(message.tool_call_id) if message.role == "tool" else None
-    return f"{message.role} {one_line(name)}" if name else message.role
-
-
-def _size(document: tuple[str, str]) -> int:
-    return -len(document[0])
-
-
-def _trajectory_told(message: Message, documents: Sequence[tuple[str, str]]) -> str:
-    """What the message says, and the tools that it asks for."""
-    calls = (f"→ {one_line(call.name)} {call.arguments}" for call in message.tool_calls)
-    text = _without(documents, message) + _pictures(message)
-    return "\n".join([*filter(None, (text,)), *calls]) if message.tool_calls else text
-
-
-def _without(documents: Sequence[tuple[str, str]], message: Message) -> str:
+def _said(message: Message, documents: Sequence[tuple[str, str]]) -> str:
+    """What the message says, what stands for its pictures, and the tools that it asks for."""
     text = message.content
     for document, name in documents if message.role == "system" else ():
         text = text.replace(document, name) if len(document) > len(name) else text
-    return text
-
-
-def _pictures(message: Message) -> str:
-    """What stands for the pictures of a message: their kinds and the hashes of their files."""
-    hashes = (hashlib.sha256(b64decode(image.data)).hexdigest() for image in message.images)
-    kinds = (image.media_type for image in message.images)
-    return "".join(
-        f"\n[a picture, {kind}, sha256 {digest[:12]}]"
-        for kind, digest in zip(kinds, hashes, strict=True)
-    )
-
-
-def _listed(reference: str) -> str:
-    return "- " + reference.replace("\n", "\n  ")
+    for image in message.images:
+        digest = hashlib.sha256(b64decode(image.data)).hexdigest()
+        text += f"\n[a picture, {image.media_type}, sha256 {digest[:12]}]"
+    calls = [f"→ {one_line(call.name)} {call.arguments}" for call in message.tool_calls]
+    return "\n".join(filter(None, (text, *calls))) if calls else text
 
 
 def one_line(text: str) -> str:
@@ -245,218 +220,169 @@ _PROMPT: Mapping[Source, str] = {"failure": "analyst_error", "success": "analyst
 _HEADING: Mapping[Source, str] = {"failure": "Failed", "success": "Successful"}
 
 
-async def reflect(
-    rollouts: AsyncIterable[Rollout],
-    tasks_by_id: Mapping[str, Task],
-    skill: str,
-    *,
-    mode: UpdateMode[Item],
-    gradient: Gradient,
-    learning_rate: int | None,
-    desk: Desk,
-    notes_from: Collection[Source] = (),
-) -> tuple[Reflection[Item], ...]:
-    """Let analysts read ``rollouts``; their reflections are in minibatch order, failures first.
-
-    A minibatch is read as soon as its last rollout came, while others are still awaited. Once one
-    could not be measured, the rest waits for the end, which may be that there are too many errors.
+@dataclass(frozen=True, slots=True)
+class Analysts(Generic[Item]):
+    """Whoever reads the rollouts of a batch, and what all of them are told.
 
     Each proposes at most ``learning_rate`` edits (None: as many as it likes); with 0 nobody is
-    asked. What an edit is, the update ``mode`` says. For the guidance of the ``desk`` an analyst is
-    asked even without a failure. Of the minibatches ``notes_from`` reminders for the appendix are
-    asked for too. A minibatch without a usable answer is missing from the result. Raises
-    :class:`~skillopt_ci.model.types.ModelUnavailable` when the model could be reached for none of
-    them: that says nothing about the skill.
+    asked. What an edit is, the update ``mode`` says. Of the minibatches ``notes_from`` reminders
+    for the appendix are asked for too.
     """
-    analysts = _Analysts(mode, desk, tasks_by_id, skill, gradient, learning_rate, notes_from)
-    async with Begun(analysts.read) as reading:
-        work = await _begin(rollouts, gradient, reading, learning_rate != 0, desk)
-        results = [await reading.result(minibatch) for minibatch in work]
-    _refuse_unreachable(results)
-    return tuple(result for result in results if isinstance(result, Reflection))
-
-
-async def _begin(
-    rollouts: AsyncIterable[Rollout],
-    gradient: Gradient,
-    reading: Begun[Minibatch, Reflection[Item] | Lost],
-    asks: bool,
-    desk: Desk,
-) -> list[Minibatch]:
-    """Have each minibatch read when it is complete; return all of them, failures first."""
-    dealer, seen, work, sound = Dealer(gradient), list[Rollout](), list[Minibatch](), asks
-    async for rollout in rollouts:
-        seen.append(rollout)
-        sound = sound and rollout.status.measured
-        work += dealer.deal(rollout)
-        if work and sound and not reading.any:
-            desk.observer(StageStarted("reflect"))
-        for minibatch in work if sound else ():
-            reading.begin(minibatch)
-    work += dealer.rest()
-    if not work and desk.guidance:
-        # what reviewers ask for is worked on even where there is nothing else to learn
-        work = minibatches(seen, gradient.model_copy(update={"failure_only": False}))[:1]
-    work = work if asks else []
-    if not reading.any:
-        desk.observer(StageStarted("reflect", len(work)))
-    for minibatch in work:
-        reading.begin(minibatch)
-    return sorted(work, key=lambda one: one.source_type)
-
-
-@dataclass(frozen=True, slots=True)
-class _Analysts(Generic[Item]):
-    """What every analyst call has in common."""
 
     mode: UpdateMode[Item]
     desk: Desk
     tasks: Mapping[str, Task]
     skill: str
     gradient: Gradient
-    budget: int | None
-    notes_from: Collection[Source]
+    learning_rate: int | None
+    notes_from: Collection[Source] = ()
 
-    async def read(self, minibatch: Minibatch) -> Reflection[Item] | Lost:
-        source, mode, desk = minibatch.source_type, self.mode, self.desk
-        notes, size = source in self.notes_from, len(minibatch.rollouts)
+    async def reflect(self, rollouts: AsyncIterable[Rollout]) -> tuple[Reflection[Item], ...]:
+        """Let the optimizer read ``rollouts``; reflections are in minibatch order, failures first.
+
+        A minibatch is read as soon as its last rollout came, while others are still awaited. Once
+        one could not be measured, the rest waits for the end, which may be that there are too many
+        errors. For the guidance of the desk an analyst is asked even without a failure.
+
+        A minibatch without a usable answer is missing from the result. Raises
+        :class:`~skillopt_ci.model.types.ModelUnavailable` when the model could be reached for none
+        of them: that says nothing about the skill.
+        """
+        async with Begun(self._read) as reading:
+            work = await self._begin(rollouts, reading)
+            results = [await reading.result(minibatch) for minibatch in work]
+        lost = [one.error for one in results if isinstance(one, Lost)]
+        unreachable = [error for error in lost if isinstance(error, ModelUnavailable)]
+        if unreachable and len(unreachable) == len(results):
+            raise unreachable[0]
+        return tuple(one for one in results if isinstance(one, Reflection))
+
+    async def _begin(
+        self, rollouts: AsyncIterable[Rollout], reading: Begun[Minibatch, Reflection[Item] | Lost]
+    ) -> list[Minibatch]:
+        """Have each minibatch read when it is complete; return all of them, failures first."""
+        dealer, seen, work = Dealer(self.gradient), list[Rollout](), list[Minibatch]()
+        asks, observer = self.learning_rate != 0, self.desk.observer
+        sound = asks
+        async for rollout in rollouts:
+            seen.append(rollout)
+            sound = sound and rollout.status.measured
+            work += dealer.deal(rollout)
+            if work and sound and not reading.any:
+                observer(StageStarted("reflect"))
+            for minibatch in work if sound else ():
+                reading.begin(minibatch)
+        work += dealer.rest()
+        if not work and self.desk.guidance:
+            # what reviewers ask for is worked on even where there is nothing else to learn
+            every = self.gradient.model_copy(update={"failure_only": False})
+            work = minibatches(seen, every)[:1]
+        work = work if asks else []
+        if not reading.any:
+            observer(StageStarted("reflect", len(work)))
+        for minibatch in work:
+            reading.begin(minibatch)
+        return sorted(work, key=lambda one: one.source_type)
+
+    async def _read(self, minibatch: Minibatch) -> Reflection[Item] | Lost:
+        source, mode, desk, gradient = minibatch.source_type, self.mode, self.desk, self.gradient
+        rollouts, notes = minibatch.rollouts, source in self.notes_from
+        user = library.joined(
+            # The same for every minibatch, and first: so a server's cache of prompts can know it.
+            library.current_skill(self.skill),
+            mode.assignment(self.learning_rate),
+            library.previous_steps(desk.step_buffer),
+            library.meta_skill(desk.meta_skill),
+            desk.guidance,
+            library.section(
+                f"{_HEADING[source]} Trajectories ({len(rollouts)} total)",
+                render_trajectories(
+                    rollouts,
+                    self.tasks,
+                    {as_read(self.skill): SKILL_REFERENCE},
+                    gradient.max_trajectory_chars,
+                    traces=gradient.trace_to_optimizer,
+                ),
+            ),
+        )
         reply = await desk.ask(
             minibatch.name,
-            library.joined(self._opening(), self._trajectories(minibatch)),
-            lambda text: parse_analyst(mode.payload, text, source, size, notes=notes),
+            user,
+            lambda text: parse_analyst(mode.payload, text, source, len(rollouts), notes=notes),
             replies.analyst(mode.payload, source, notes=notes, wishes=bool(desk.guidance)),
             prompt=_PROMPT[source] + mode.prompt_suffix,
             supplement=f"{_PROMPT[source]}_skill_aware" if notes else "",
             stage="analyst",
             tokens=mode.reply_tokens,
         )
-        result = reply if isinstance(reply, Lost) else reflection_of(reply, minibatch, self.budget)
-        desk.observer(StageAdvanced("reflect", _reflect_told(minibatch, result, self.mode.noun)))
-        return result
+        told = "no answer"
+        if isinstance(reply, Reflection):
+            reply = self._known(reply, minibatch.rollouts)
+            noted = f", {plural(len(reply.notes), 'note')}" if reply.notes else ""
+            told = f"{len(reply.patch.edits)} {mode.noun}s{noted}"
+        desk.observer(StageAdvanced("reflect", f"{minibatch.name}: {told}"))
+        return reply
 
-    def _opening(self) -> str:
-        """The same for every minibatch, and first: so a server's cache of prompts can know it."""
-        return library.joined(
-            library.current_skill(self.skill),
-            self.mode.assignment(self.budget),
-            library.previous_steps(self.desk.step_buffer),
-            library.meta_skill(self.desk.meta_skill),
-            self.desk.guidance,
-        )
-
-    def _trajectories(self, minibatch: Minibatch) -> str:
-        rollouts, gradient = minibatch.rollouts, self.gradient
-        return library.section(
-            f"{_HEADING[minibatch.source_type]} Trajectories ({len(rollouts)} total)",
-            render_trajectories(
-                rollouts,
-                self.tasks,
-                {as_read(self.skill): SKILL_REFERENCE},
-                gradient.max_trajectory_chars,
-                traces=gradient.trace_to_optimizer,
+    def _known(self, reply: Reflection[Item], shown: Sequence[Rollout]) -> Reflection[Item]:
+        """The reflection, with the source and the tasks that we know, not those told."""
+        ids = tuple(rollout.task_id for rollout in shown)
+        edits = reply.patch.edits[: self.learning_rate]
+        return replace(
+            reply,
+            patch=Patch(
+                tuple(replace(edit, source_type=reply.source_type) for edit in edits),
+                reply.patch.reasoning,
+            ),
+            task_ids=ids,
+            failure_patterns=tuple(
+                one.model_copy(update={"task_ids": ids}) for one in reply.failure_patterns
             ),
         )
 
+    async def reflect_there(
+        self, environment: Environment, rollouts: Sequence[Rollout], seed: int
+    ) -> tuple[Reflection[Item], ...]:
+        """Let the ``environment`` read the ``rollouts`` of one batch in the analysts' place.
 
-def reflection_of(
-    reply: Reflection[Item], minibatch: Minibatch, budget: int | None
-) -> Reflection[Item]:
-    """Return the reflection; the source and the tasks are those that we know, not those told."""
-    ids = tuple(rollout.task_id for rollout in minibatch.rollouts)
-    source = minibatch.source_type
-    edits = tuple(replace(edit, source_type=source) for edit in reply.patch.edits[:budget])
-    return replace(
-        reply,
-        patch=Patch(edits, reply.patch.reasoning),
-        task_ids=ids,
-        failure_patterns=tuple(
-            one.model_copy(update={"task_ids": ids}) for one in reply.failure_patterns
-        ),
-    )
-
-
-def _reflect_told(minibatch: Minibatch, result: Reflection[Item] | Lost, noun: str) -> str:
-    if isinstance(result, Lost):
-        return f"{minibatch.name}: no answer"
-    notes = f", {plural(len(result.notes), 'note')}" if result.notes else ""
-    return f"{minibatch.name}: {len(result.patch.edits)} {noun}s{notes}"
-
-
-def _refuse_unreachable(results: Sequence[Reflection[Item] | Lost]) -> None:
-    errors = [result.error for result in results if isinstance(result, Lost)]
-    unreachable = [error for error in errors if isinstance(error, ModelUnavailable)]
-    if unreachable and len(unreachable) == len(results):
-        raise unreachable[0]
-
-
-# Reflect as the environment does it: its patches in the place of our analysts'.
-
-
-async def reflect_there(
-    environment: Environment,
-    rollouts: Sequence[Rollout],
-    skill: str,
-    *,
-    mode: UpdateMode[Item],
-    gradient: Gradient,
-    learning_rate: int | None,
-    seed: int,
-    desk: Desk,
-    notes_from: Collection[Source] = (),
-) -> tuple[Reflection[Item], ...]:
-    """Let the ``environment`` read the ``rollouts`` of one batch; as :func:`~.reflect.reflect`.
-
-    All of the batch goes into one call, and the patches come back in its order. A patch that
-    cannot be used is noted and left out. Where the optimizer cannot be reached, that is raised:
-    what it had answered by then is in the cache.
-    """
-    shown = [one for one in rollouts if one.messages and (one.failed or one.succeeded)]
-    if not shown or learning_rate == 0:
-        return ()
-    desk.observer(StageStarted("reflect", 1))
-    asked = Reflecting(
-        rollouts=tuple(shown),
-        skill=skill,
-        update_mode=mode.name,
-        budget=learning_rate,
-        gradient=gradient,
-        seed=seed,
-        step_buffer=library.joined(desk.step_buffer, desk.guidance),
-        meta_skill=desk.meta_skill,
-        notes_from=notes_from,
-    )
-    patches = await api.reflect(environment, asked, desk.client)
-    desk.observer(
-        StageAdvanced("reflect", f"{plural(len(patches), 'proposal')} of the environment")
-    )
-    numbered = enumerate(patches, start=1)
-    found = [
-        _reflection(n, one, shown, mode, learning_rate, notes_from, desk.observer)
-        for n, one in numbered
-    ]
-    return tuple(one for one in found if one is not None)
-
-
-def _reflection(
-    number: int,
-    patch: Mapping[str, object],
-    shown: Sequence[Rollout],
-    mode: UpdateMode[Item],
-    budget: int | None,
-    notes_from: Collection[Source],
-    observer: Observer,
-) -> Reflection[Item] | None:
-    """Read a patch; it may have been drawn from any rollout of its kind, and states how many."""
-    source: Source = "success" if patch.get("source_type") == "success" else "failure"
-    seen = tuple(one for one in shown if one.succeeded == (source == "success"))
-    name = f"patch {number} of the environment"
-    stated = replies.whole_number(patch.get("batch_size")) or len(seen)
-    size = max(1, min(stated, len(seen)))
-    try:
-        reply = parse_analyst(
-            mode.payload, json.dumps(patch), source, size, notes=source in notes_from
+        All of the batch goes into one call, and the patches come back in its order. A patch that
+        cannot be used is noted and left out. Where the optimizer cannot be reached, that is raised:
+        what it had answered by then is in the cache.
+        """
+        desk = self.desk
+        shown = [one for one in rollouts if one.messages and (one.failed or one.succeeded)]
+        if not shown or self.learning_rate == 0:
+            return ()
+        desk.observer(StageStarted("reflect", 1))
+        asked = Reflecting(
+            rollouts=tuple(shown),
+            skill=self.skill,
+            update_mode=self.mode.name,
+            budget=self.learning_rate,
+            gradient=self.gradient,
+            seed=seed,
+            step_buffer=library.joined(desk.step_buffer, desk.guidance),
+            meta_skill=desk.meta_skill,
+            notes_from=self.notes_from,
         )
-    except WireError as error:
-        observer(Note(f"{name} cannot be used. {error.message}", level="warning"))
-        return None
-    return reflection_of(reply, Minibatch(source, seen, name), budget)
+        patches = await api.reflect(environment, asked, desk.client)
+        proposals = f"{plural(len(patches), 'proposal')} of the environment"
+        desk.observer(StageAdvanced("reflect", proposals))
+        found = []
+        for number, patch in enumerate(patches, start=1):
+            try:
+                found.append(self._proposed_there(patch, shown))
+            except WireError as error:
+                told = f"patch {number} of the environment cannot be used. {error.message}"
+                desk.observer(Note(told, level="warning"))
+        return tuple(found)
+
+    def _proposed_there(
+        self, patch: Mapping[str, object], shown: Sequence[Rollout]
+    ) -> Reflection[Item]:
+        """Read a patch; it may be drawn from any rollout of its kind, and states how many."""
+        source: Source = "success" if patch.get("source_type") == "success" else "failure"
+        seen = [one for one in shown if one.succeeded == (source == "success")]
+        stated = replies.whole_number(patch.get("batch_size")) or len(seen)
+        size, notes = max(1, min(stated, len(seen))), source in self.notes_from
+        reply = parse_analyst(self.mode.payload, json.dumps(patch), source, size, notes=notes)
+        return self._known(reply, seen)

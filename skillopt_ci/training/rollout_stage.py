@@ -34,7 +34,7 @@ from skillopt_ci.training.attempts import (
 from skillopt_ci.training.guard import screened
 from skillopt_ci.training.memory import all_steps
 from skillopt_ci.training.plan import Batch, analyst_budget
-from skillopt_ci.training.reflect import reflect, reflect_there
+from skillopt_ci.training.reflect import Analysts
 from skillopt_ci.training.replies import Item, Reflection
 from skillopt_ci.training.run_context import Bench, Run
 from skillopt_ci.training.state import Standing, basis_of, basis_sha256
@@ -156,31 +156,21 @@ async def _reflect(
     desk: Desk,
 ) -> tuple[Reflection[Item], ...]:
     """What the environment itself makes of the whole batch, or our analysts of minibatches."""
-    gradient, optimizer = run.config.gradient, run.config.optimizer
-    budget, notes = analyst_budget(optimizer), notes_from(optimizer)
+    optimizer, tasks = run.config.optimizer, {task.id: task for task in run.splits.train}
+    analysts = Analysts(
+        mode,
+        desk,
+        tasks,
+        skill,
+        run.config.gradient,
+        analyst_budget(optimizer),
+        notes_from(optimizer),
+    )
     if run.environment is not None and run.environment.reflects:
-        reflections = await reflect_there(
-            run.environment,
-            [one async for one in rollouts],
-            skill,
-            mode=mode,
-            gradient=gradient,
-            learning_rate=budget,
-            seed=batch.seed,
-            desk=desk,
-            notes_from=notes,
-        )
+        made = [one async for one in rollouts]
+        reflections = await analysts.reflect_there(run.environment, made, batch.seed)
     else:
-        reflections = await reflect(
-            rollouts,
-            {task.id: task for task in run.splits.train},
-            skill,
-            mode=mode,
-            gradient=gradient,
-            learning_rate=budget,
-            desk=desk,
-            notes_from=notes,
-        )
+        reflections = await analysts.reflect(rollouts)
     reflections = screened(reflections, skill, desk.refuse, desk.observer)
     edits = sum(len(one.patch.edits) for one in reflections)
     desk.observer(StageFinished("reflect", f"{plural(edits, mode.noun)} proposed"))

@@ -1,6 +1,5 @@
 """Slow update and meta skill: what an epoch's end proposes (SkillOpt, reference 1.11 and 1.12)."""
 
-import math
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -8,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import partial
-from types import MappingProxyType
+from statistics import fmean
 from typing import Literal
 
 from pydantic import Field
@@ -76,13 +75,11 @@ class Side:
 
     @property
     def hard(self) -> float:
-        """The mean hard score."""
-        return math.fsum(one.hard for one in self.attempts) / len(self.attempts)
+        return fmean(one.hard for one in self.attempts)
 
     @property
     def soft(self) -> float:
-        """The mean soft score."""
-        return math.fsum(one.soft for one in self.attempts) / len(self.attempts)
+        return fmean(one.soft for one in self.attempts)
 
     @property
     def telling(self) -> Rollout:
@@ -138,7 +135,11 @@ async def sample_pairs(
     for start in range(0, len(order), size):
         drawn = order[start : start + size]
         pairs = pair_up(drawn, *await roll_out(drawn))
-        found += [pair for pair in pairs if _wanted(pair, policy)]
+        found += [
+            pair
+            for pair in pairs
+            if policy == "mixed" or pair.category.changed == (policy == "changed")
+        ]
         if policy != "changed" or len(found) >= size:
             break
     return tuple(found[:size])
@@ -151,10 +152,6 @@ def sampling_order(train: Sequence[Task], seed: int) -> list[Task]:
     return order
 
 
-def _wanted(pair: Pair, policy: Policy) -> bool:
-    return policy == "mixed" or pair.category.changed == (policy == "changed")
-
-
 def _measured(rollouts: Iterable[Rollout]) -> Mapping[str, Side]:
     attempts: dict[str, list[Rollout]] = {}
     for rollout in rollouts:
@@ -165,14 +162,12 @@ def _measured(rollouts: Iterable[Rollout]) -> Mapping[str, Side]:
 
 # Comparison pairs as text for the optimizer: regressions first, everything untrusted in fences.
 
-_TITLES: Mapping[Category, str] = MappingProxyType(
-    {
-        Category.REGRESSED: "Regressions (HIGHEST PRIORITY)",
-        Category.PERSISTENT_FAIL: "Persistent failures",
-        Category.IMPROVED: "Improvements",
-        Category.STABLE_SUCCESS: "Stable successes",
-    }
-)
+_TITLES: Mapping[Category, str] = {
+    Category.REGRESSED: "Regressions (HIGHEST PRIORITY)",
+    Category.PERSISTENT_FAIL: "Persistent failures",
+    Category.IMPROVED: "Improvements",
+    Category.STABLE_SUCCESS: "Stable successes",
+}
 
 
 def render_pairs(
@@ -199,7 +194,10 @@ def _block(pair: Pair, skills: tuple[str, str], gradient: Gradient) -> str:
     limit = gradient.max_trajectory_chars
     parts = [f"#### Task {one_line(pair.task.id)}", fenced("\n".join(_facts(pair, limit)))]
     if pair.category is not Category.STABLE_SUCCESS:
-        parts += _references(pair.task, limit)
+        listed = "\n".join(f"- {reference}" for reference in pair.task.references)
+        hidden = keep_ends(list(filter(None, (listed, pair.task.reference_text))), limit)
+        if any(hidden):
+            parts += ["##### Hidden Reference", *map(fenced, filter(None, hidden))]
         sides = (("previous", pair.before), ("current", pair.after))
         for (name, side), skill in zip(sides, skills, strict=True):
             rollout = side.telling
@@ -211,28 +209,16 @@ def _block(pair: Pair, skills: tuple[str, str], gradient: Gradient) -> str:
     return "\n\n".join(parts)
 
 
-def _references(task: Task, limit: int) -> list[str]:
-    listed = "\n".join(f"- {reference}" for reference in task.references)
-    hidden = [text for text in (listed, task.reference_text) if text]
-    kept = list(filter(None, keep_ends(hidden, limit)))
-    return ["##### Hidden Reference", *map(fenced, kept)] if kept else []
-
-
 def _facts(pair: Pair, max_chars: int) -> Iterator[str]:
     for name, side in (("previous", pair.before), ("current", pair.after)):
-        shown = side.telling
+        shown, solved, made = side.telling, side.solved, len(side.attempts)
+        verdict = "PASS" if solved else "FAIL"
+        if 0 < solved < 1:
+            verdict = f"PASS in {solved * made} of {made} attempts"
         answer = keep_ends([one_line(shown.answer) or "(none)"], max_chars)[0]
-        yield f"{name}: {_verdict(side)}, soft {side.soft:.2f}, answer {answer}"
+        yield f"{name}: {verdict}, soft {side.soft:.2f}, answer {answer}"
         if shown.failed and shown.reason:
             yield f"{name} failure reason: {keep_ends([one_line(shown.reason)], max_chars)[0]}"
-
-
-def _verdict(side: Side) -> str:
-    """In one word, where all attempts came to the same."""
-    solved, made = sum(one.succeeded for one in side.attempts), len(side.attempts)
-    if 0 < solved < made:
-        return f"PASS in {solved} of {made} attempts"
-    return "PASS" if solved else "FAIL"
 
 
 def _words(category: Category) -> str:
@@ -244,15 +230,13 @@ def _words(category: Category) -> str:
 Stage = Literal["slow_update", "meta_skill"]
 
 #: The heading over the text that is to be replaced, and what stands there without one.
-_BEFORE: Mapping[Stage, tuple[str, str]] = MappingProxyType(
-    {
-        "slow_update": (
-            "Previous Guidance",
-            "There is none yet: this is the first slow update of the run.",
-        ),
-        "meta_skill": ("Previous Meta Skill", "None yet."),
-    }
-)
+_BEFORE: Mapping[Stage, tuple[str, str]] = {
+    "slow_update": (
+        "Previous Guidance",
+        "There is none yet: this is the first slow update of the run.",
+    ),
+    "meta_skill": ("Previous Meta Skill", "None yet."),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,20 +300,13 @@ def slow_record(
 ) -> SlowUpdateRecord:
     """The guidance: none, the same as in ``skill`` or a refused one proposes nothing."""
     guidance = region_text(skill, SLOW_UPDATE) or ""
+    record = partial(SlowUpdateRecord, previous_content=guidance)
     if written.content in ("", guidance):
-        return SlowUpdateRecord(
-            action="no_content", previous_content=guidance, reasoning=written.reasoning
-        )
+        return record(action="no_content", reasoning=written.reasoning)
     before, after = (with_region(skill, SLOW_UPDATE, one) for one in (guidance, written.content))
-    refused = _refused("guidance", before, after, guard, observer)
-    if refused:
-        return SlowUpdateRecord(action="no_content", previous_content=guidance, refused=refused)
-    return SlowUpdateRecord(
-        action="propose",
-        previous_content=guidance,
-        content=written.content,
-        reasoning=written.reasoning,
-    )
+    if refused := _refused("guidance", before, after, guard, observer):
+        return record(action="no_content", refused=refused)
+    return record(action="propose", content=written.content, reasoning=written.reasoning)
 
 
 def meta_record(
@@ -340,8 +317,7 @@ def meta_record(
         return MetaSkillRecord(action="no_content", reasoning=written.reasoning)
     rules = guard.rules.model_copy(update={"optimizer_instructions": False, "max_words": 0})
     lenient = replace(guard, rules=rules)
-    refused = _refused("memory", memory, written.content, lenient, observer)
-    if refused:
+    if refused := _refused("memory", memory, written.content, lenient, observer):
         return MetaSkillRecord(action="no_content", refused=refused)
     return MetaSkillRecord(
         action="write_meta_skill", content=written.content, reasoning=written.reasoning
@@ -365,8 +341,8 @@ def pair_records(pairs: Sequence[Pair]) -> tuple[PairRecord, ...]:
         PairRecord(
             id=pair.task.id,
             category=pair.category.value,
-            previous=PairSide(hard=pair.before.hard, soft=pair.before.soft),
-            current=PairSide(hard=pair.after.hard, soft=pair.after.soft),
+            previous=PairSide.model_validate(pair.before, from_attributes=True),
+            current=PairSide.model_validate(pair.after, from_attributes=True),
         )
         for pair in pairs
     )
@@ -376,9 +352,7 @@ def means(pairs: Sequence[Pair]) -> tuple[float | None, float | None]:
     """Mean hard score before and after; None without pairs."""
     if not pairs:
         return None, None
-    before = math.fsum(pair.before.hard for pair in pairs) / len(pairs)
-    after = math.fsum(pair.after.hard for pair in pairs) / len(pairs)
-    return before, after
+    return fmean(pair.before.hard for pair in pairs), fmean(pair.after.hard for pair in pairs)
 
 
 # Compare: the same training tasks under the last epoch's skill and under the current one.
@@ -386,11 +360,9 @@ def means(pairs: Sequence[Pair]) -> tuple[float | None, float | None]:
 
 def earlier_skill(run: Run, standing: Settled, epoch: int) -> str:
     """The skill with which the last epoch ended that was worked on; the initial one if none was."""
-    folder = run.folder
-    paths = [folder.epoch_skill(number) for number in range(epoch - 1, 0, -1)]
-    for path in (*paths, folder.initial_skill):
-        text = run.ledger.read(standing.commit, path)
-        if text is not None:
+    paths = [run.folder.epoch_skill(number) for number in range(epoch - 1, 0, -1)]
+    for path in (*paths, run.folder.initial_skill):
+        if (text := run.ledger.read(standing.commit, path)) is not None:
             return text
     return standing.skill
 
@@ -420,26 +392,17 @@ async def compare_epochs(
         refuse_too_many_errors((*before.result(), *after.result()), limit, "comparison")
         return before.result(), after.result()
 
-    pairs = await sample_pairs(
-        train,
-        optimizer.slow_update_samples,
-        sampling_seed(run, epoch),
-        optimizer.longitudinal_pair_policy,
-        both,
-    )
-    observer(StageFinished("compare", _counted(pairs)))
+    seed, policy = sampling_seed(run, epoch), optimizer.longitudinal_pair_policy
+    pairs = await sample_pairs(train, optimizer.slow_update_samples, seed, policy, both)
+    counts = Counter(pair.category for pair in pairs)
+    named = (f"{counts[one]} {_words(one)}" for one in Category if counts[one])
+    observer(StageFinished("compare", ", ".join(named) or "no task that is wanted"))
     return pairs
 
 
 def sampling_seed(run: Run, epoch: int) -> int:
     """The seed of the sample at the end of ``epoch``."""
     return run.config.train.seed + 2 * EPOCH_STRIDE * epoch
-
-
-def _counted(pairs: Sequence[Pair]) -> str:
-    counts = Counter(pair.category for pair in pairs)
-    named = (f"{counts[one]} {_words(one)}" for one in Category if counts[one])
-    return ", ".join(named) or "no task that is wanted"
 
 
 def first_epoch(run: Run, standing: Settled) -> tuple[str, BoundaryRecord]:

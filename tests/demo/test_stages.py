@@ -27,7 +27,7 @@ from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.aggregate import merge, select
 from skillopt_ci.training.ask import Desk
 from skillopt_ci.training.plan import decide_learning_rate
-from skillopt_ci.training.reflect import reflect
+from skillopt_ci.training.reflect import Analysts
 from skillopt_ci.training.replies import Patch, Reflection
 from skillopt_ci.training.update import UpdateMode, update
 from tests.support.office_tasks import ledger_tasks
@@ -82,23 +82,21 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
-def _reflections(optimizer: Overheard) -> tuple[Reflection[Edit], ...]:
+def _reflections(
+    optimizer: Overheard,
+    mode: UpdateMode[Any] = PATCH,
+    learning_rate: int | None = None,
+    **told: str,
+) -> tuple[Reflection[Any], ...]:
     tasks = _tasks()
-    return _run(
-        reflect(
-            _coming([_failed(task) for task in tasks.values()]),
-            tasks,
-            SKILL,
-            mode=PATCH,
-            gradient=Gradient(minibatch_size=8),
-            learning_rate=3,
-            desk=Desk(optimizer, PROMPTS, silent, step_buffer="Rejected edits: Be nice."),
-        )
-    )
+    desk = Desk(optimizer, PROMPTS, silent, **told)
+    gradient = Gradient(minibatch_size=8)
+    analysts = Analysts(mode, desk, tasks, SKILL, gradient, learning_rate)
+    return asyncio.run(analysts.reflect(_coming([_failed(task) for task in tasks.values()])))
 
 
 def test_analysts_understand_what_they_are_shown(optimizer: Overheard) -> None:
-    _reflections(optimizer)
+    _reflections(optimizer, learning_rate=3, step_buffer="Rejected edits: Be nice.")
     brief = read_analyst_brief(optimizer.prompt())
     assert (brief.skill, brief.limit, len(brief.trajectories)) == (SKILL.strip(), 3, 8)
     assert "Be nice." in brief.previous
@@ -109,7 +107,7 @@ def test_analysts_understand_what_they_are_shown(optimizer: Overheard) -> None:
 
 
 def test_analysts_propose_edits_that_the_trainer_accepts(optimizer: Overheard) -> None:
-    found = _reflections(optimizer)
+    found = _reflections(optimizer, learning_rate=3)
     assert len(found) == 2
     assert all(0 < len(reflection.patch.edits) <= 3 for reflection in found)
     assert all(reflection.failure_patterns for reflection in found)
@@ -118,15 +116,8 @@ def test_analysts_propose_edits_that_the_trainer_accepts(optimizer: Overheard) -
 def test_merges_understand_the_patches(optimizer: Overheard) -> None:
     edits = (Edit("append", content="Write refunds with a minus sign.", support_count=3),)
     found = [Reflection("failure", Patch(edits), ("a",), 3) for _ in range(2)]
-    merged = _run(
-        merge(
-            SKILL,
-            found,
-            mode=PATCH,
-            gradient=Gradient(),
-            desk=Desk(optimizer, PROMPTS, silent),
-        )
-    )
+    desk = Desk(optimizer, PROMPTS, silent)
+    merged = _run(merge(SKILL, found, mode=PATCH, gradient=Gradient(), desk=desk))
     assert [edit.support for edit in read_proposals(optimizer.prompt(), "content")] == [3, 3]
     assert [(edit.content, edit.support_count) for edit in merged.edits] == [(edits[0].content, 6)]
 
@@ -135,29 +126,15 @@ def test_the_final_merge_understands_both_groups(optimizer: Overheard) -> None:
     failure = Reflection("failure", Patch((Edit("append", content="A", support_count=2),)), (), 2)
     good = Edit("append", content="B", support_count=2, source_type="success")
     found = [failure, Reflection("success", Patch((good,)), (), 2)]
-    merged = _run(
-        merge(
-            SKILL,
-            found,
-            mode=PATCH,
-            gradient=Gradient(),
-            desk=Desk(optimizer, PROMPTS, silent),
-        )
-    )
+    desk = Desk(optimizer, PROMPTS, silent)
+    merged = _run(merge(SKILL, found, mode=PATCH, gradient=Gradient(), desk=desk))
     assert [edit.source_type for edit in merged.edits] == ["failure", "success"]
 
 
 def test_rankings_understand_the_pool(optimizer: Overheard) -> None:
     pool = tuple(Edit("append", content=f'"{n}" support=9', support_count=n) for n in range(1, 5))
-    chosen = _run(
-        select(
-            SKILL,
-            Patch(pool),
-            2,
-            mode=PATCH,
-            desk=Desk(optimizer, PROMPTS, silent),
-        )
-    )
+    desk = Desk(optimizer, PROMPTS, silent)
+    chosen = _run(select(SKILL, Patch(pool), 2, mode=PATCH, desk=desk))
     entries, limit = read_ranking(optimizer.prompt())
     assert ([entry.support for entry in entries], limit) == ([1, 2, 3, 4], 2)
     assert chosen.how == "ranked"
@@ -165,30 +142,18 @@ def test_rankings_understand_the_pool(optimizer: Overheard) -> None:
 
 
 def test_suggestions_are_understood_from_analyst_to_rewrite(optimizer: Overheard) -> None:
-    tasks = _tasks()
-    mode = REWRITE
     desk = Desk(optimizer, PROMPTS, silent)
-    failed = [_failed(task) for task in tasks.values()]
-    (found, _) = _run(_reflected(failed, tasks, mode, optimizer))
+    (found, _) = _reflections(optimizer, REWRITE)
     assert {edit.type for edit in found.patch.edits} <= {"add_rule", "remove_rule", "clarify"}
-    written = _run(update(SKILL, found.patch.edits[:2], mode=mode, desk=desk))
+    written = _run(update(SKILL, found.patch.edits[:2], mode=REWRITE, desk=desk))
     assert written.outcome == "updated"
     assert len(written.change_summary) == len(found.patch.edits[:2])
 
 
 def test_documents_are_understood_from_analyst_to_merge(optimizer: Overheard) -> None:
-    tasks = _tasks()
-    mode = FULL_REWRITE
-    failed = [_failed(task) for task in tasks.values()]
-    found = _run(_reflected(failed, tasks, mode, optimizer))
-    work = merge(
-        SKILL,
-        found,
-        mode=mode,
-        gradient=Gradient(),
-        desk=Desk(optimizer, PROMPTS, silent),
-    )
-    (candidate,) = _run(work).edits
+    desk, found = Desk(optimizer, PROMPTS, silent), _reflections(optimizer, FULL_REWRITE)
+    merged = merge(SKILL, found, mode=FULL_REWRITE, gradient=Gradient(), desk=desk)
+    (candidate,) = _run(merged).edits
     assert candidate.change_summary
     assert candidate.merge_level == 1
 
@@ -205,20 +170,3 @@ def test_the_learning_rate_is_chosen_from_what_is_shown(optimizer: Overheard) ->
 async def _coming(rollouts: Iterable[Rollout]) -> AsyncIterator[Rollout]:
     for rollout in rollouts:
         yield rollout
-
-
-def _reflected(
-    rollouts: list[Rollout],
-    tasks: dict[str, Task],
-    mode: UpdateMode[Any],
-    optimizer: Overheard,
-) -> Coroutine[Any, Any, tuple[Reflection[Any], ...]]:
-    return reflect(
-        _coming(rollouts),
-        tasks,
-        SKILL,
-        mode=mode,
-        gradient=Gradient(minibatch_size=8),
-        learning_rate=None,
-        desk=Desk(optimizer, PROMPTS, silent),
-    )

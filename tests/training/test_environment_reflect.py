@@ -15,7 +15,7 @@ from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.environment import Environment, Reflecting
 from skillopt_ci.rollout.types import Rollout, Status
 from skillopt_ci.training.ask import Desk
-from skillopt_ci.training.reflect import reflect_there
+from skillopt_ci.training.reflect import Analysts
 from tests.support.update_modes import PATCH
 
 Made = Callable[..., Any]
@@ -55,20 +55,9 @@ def reflected(
     def run(patches: Any, *, learning_rate: int | None = 2, **more: Any) -> Any:
         own = Own(patches)
         desk = Desk(scripted(lambda _: ""), prompts, observer, "Earlier.", "Before.", "Wishes.")
-        found = asyncio.run(
-            reflect_there(
-                own,
-                more.pop("rollouts", rollouts),
-                "# Skill",
-                mode=PATCH,
-                gradient=Gradient(),
-                learning_rate=learning_rate,
-                seed=5,
-                desk=desk,
-                **more,
-            )
-        )
-        return found, own.asked
+        shown = more.pop("rollouts", rollouts)
+        analysts = Analysts(PATCH, desk, {}, "# Skill", Gradient(), learning_rate, **more)
+        return asyncio.run(analysts.reflect_there(own, shown, seed=5)), own.asked
 
     return run
 

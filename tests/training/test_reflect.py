@@ -17,7 +17,7 @@ from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.types import Rollout, Status
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.ask import Desk
-from skillopt_ci.training.reflect import minibatches, reflect
+from skillopt_ci.training.reflect import Analysts, minibatches
 from skillopt_ci.training.replies import Reflection
 from tests.support.update_modes import FULL_REWRITE, PATCH, REWRITE
 
@@ -63,9 +63,8 @@ def reflected(prompts: Prompts, observer: Observer, rollouts: list[Rollout]) -> 
         }
         told = {name: more.pop(name) for name in _TOLD & more.keys()}
         desk = Desk(client, prompts, more.pop("observer", observer), **told)
-        return asyncio.run(
-            reflect(coming(rollouts), tasks, "# Skill", desk=desk, **(options | more))
-        )
+        analysts = Analysts(desk=desk, tasks=tasks, skill="# Skill", **(options | more))
+        return asyncio.run(analysts.reflect(coming(rollouts)))
 
     return run
 
@@ -320,10 +319,8 @@ def test_a_minibatch_is_read_as_soon_as_it_is_complete(
             asked.append(len(client.requests))
 
     tasks = {name: Task(name, ()) for name in (*(one.task_id for one in rollouts), "s9")}
-    found = reflect(
-        slowly(), tasks, "# Skill", mode=PATCH, learning_rate=4,
-        gradient=Gradient(minibatch_size=2), desk=Desk(client, prompts, observer),
-    )  # fmt: skip
+    desk, gradient = Desk(client, prompts, observer), Gradient(minibatch_size=2)
+    found = Analysts(PATCH, desk, tasks, "# Skill", gradient, 4).reflect(slowly())
     assert len(asyncio.run(found)) == 6
     # three solved, five failed, one in error; what the last two complete waits for the end
     assert asked == [0, 1, 1, 1, 2, 2, 3, 3, 3, 3, 3]
