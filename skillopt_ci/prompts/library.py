@@ -13,28 +13,16 @@ from types import MappingProxyType
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import fenced
 
+_ANALYSTS = ("analyst_error", "analyst_success")
+_PROPOSING = (*_ANALYSTS, "merge_failure", "merge_success", "merge_final")
 NAMES = (
     "target",
-    "analyst_error",
-    "analyst_success",
-    "merge_failure",
-    "merge_success",
-    "merge_final",
+    *_PROPOSING,
     "ranking",
-    "analyst_error_rewrite",
-    "analyst_success_rewrite",
-    "merge_failure_rewrite",
-    "merge_success_rewrite",
-    "merge_final_rewrite",
-    "ranking_rewrite",
+    *(f"{name}_rewrite" for name in (*_PROPOSING, "ranking")),
     "rewrite",
-    "analyst_error_full_rewrite",
-    "analyst_success_full_rewrite",
-    "merge_failure_full_rewrite",
-    "merge_success_full_rewrite",
-    "merge_final_full_rewrite",
-    "analyst_error_skill_aware",
-    "analyst_success_skill_aware",
+    *(f"{name}_full_rewrite" for name in _PROPOSING),
+    *(f"{name}_skill_aware" for name in _ANALYSTS),
     "appendix_consolidate",
     "lr_autonomous",
     "slow_update",

@@ -4,7 +4,6 @@ import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from skillopt_ci.errors import SkillError
@@ -105,12 +104,7 @@ def documents(paths: Iterable[str]) -> tuple[tuple[str, Place], ...]:
 
 def place_of(path: str) -> Place | None:
     """The place that ``path`` is; None if no agent reads it by itself."""
-    parts = PurePosixPath(path).parts
-    if parts[:1] == (_OURS,):
+    pure = PurePosixPath(path)
+    if pure.parts[:1] == (_OURS,):
         return None
-    for place in PLACES:
-        wanted = place.pattern.split("/")
-        end = parts[-len(wanted) :]
-        if len(end) == len(wanted) and all(map(fnmatchcase, end, wanted)):
-            return place
-    return None
+    return next((place for place in PLACES if pure.match(place.pattern)), None)

@@ -164,27 +164,21 @@ def _insert_after(text: str, target: str, content: str) -> _Outcome:
     return f"{text[:point]}\n{content}\n{text[point:]}", EditStatus.INSERTED
 
 
-def _replace(text: str, target: str, content: str) -> _Outcome:
+def _replace(text: str, target: str, content: str, verb: str = "replace") -> _Outcome:
     if not strip_markers(target).strip():
-        return text, EditStatus.REPLACE_NO_TARGET
+        return text, EditStatus(f"skipped_{verb}_missing_target")
     place = _locate(text, target)
     if not isinstance(place, Span):
-        return text, place or EditStatus.REPLACE_NOT_FOUND
+        return text, place or EditStatus(f"skipped_{verb}_target_not_found")
     old = text[place.start : place.end]
     if content:  # in the white space that surrounded the old text
         lead, trail = old[: len(old) - len(old.lstrip())], old[len(old.rstrip()) :]
         content = f"{lead}{content}{trail}"
-    return text[: place.start] + content + text[place.end :], EditStatus.REPLACED
+    return text[: place.start] + content + text[place.end :], EditStatus(f"applied_{verb}")
 
 
-def _delete(text: str, target: str, content: str) -> _Outcome:
-    del content
-    if not strip_markers(target).strip():
-        return text, EditStatus.DELETE_NO_TARGET
-    place = _locate(text, target)
-    if not isinstance(place, Span):
-        return text, place or EditStatus.DELETE_NOT_FOUND
-    return text[: place.start] + text[place.end :], EditStatus.DELETED
+def _delete(text: str, target: str, _: str) -> _Outcome:
+    return _replace(text, target, "", "delete")
 
 
 _CHANGES: Mapping[str, Callable[[str, str, str], _Outcome]] = {

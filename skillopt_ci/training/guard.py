@@ -217,13 +217,12 @@ def _secrets(text: str, keys: Iterable[str]) -> Iterable[tuple[str, str]]:
 def _looks_random(value: str) -> bool:
     """Whether a part of the value mixes letters and digits as no word does."""
     parts = (value.replace("-", ""),) if _HEX.fullmatch(value) else _JOINT.split(value)
-    return any(len(part) >= _RANDOM_CHARS and _mixed(part) for part in parts)
-
-
-def _mixed(part: str) -> bool:
-    counts = Counter(part).values()
-    bits = -sum(n / len(part) * math.log2(n / len(part)) for n in counts)
-    return bits >= _RANDOM and any(map(str.isdigit, part)) and any(map(str.isalpha, part))
+    for part in parts:
+        bits = -sum(n / len(part) * math.log2(n / len(part)) for n in Counter(part).values())
+        mixed = any(map(str.isdigit, part)) and any(map(str.isalpha, part))
+        if len(part) >= _RANDOM_CHARS and bits >= _RANDOM and mixed:
+            return True
+    return False
 
 
 # What the guard sees in a text's characters: those that hide, and addresses that are new.
@@ -324,13 +323,12 @@ def refuse_document(before: str, after: str, context: GuardContext) -> str | Non
     A change that only takes away is always allowed.
     """
     added = added_text(before, after)
-    known = f"{context.known}\n{before}"
-    return next(_complaints(added, known, context), None) or _too_long(before, after, context.rules)
-
-
-def refuse_text(text: str, context: GuardContext) -> str | None:
-    """Return why ``text`` may not be added anywhere, or None; its length is not judged."""
-    return next(_complaints(text, context.known, context), None)
+    if reason := next(_complaints(added, f"{context.known}\n{before}", context), None):
+        return reason
+    words, limit = word_count(after), context.rules.max_words
+    if not limit or words <= limit or words <= word_count(before):
+        return None
+    return f"the document would have {words} words, more than the {limit} allowed"
 
 
 def added_text(before: str, after: str) -> str:
@@ -355,13 +353,6 @@ def _complaints(added: str, known: str, context: GuardContext) -> Iterator[str]:
         yield f"it speaks to the optimizer: {what}"
 
 
-def _too_long(before: str, after: str, rules: Guard) -> str | None:
-    words, limit = word_count(after), rules.max_words
-    if not limit or words <= limit or words <= word_count(before):
-        return None
-    return f"the document would have {words} words, more than the {limit} allowed"
-
-
 # What the guard knows of a run: its skills, its tasks' answers, the keys of its models.
 
 #: What the name of a variable that holds a secret tells of it.
@@ -376,20 +367,18 @@ def guard_context(run: Run, standing: Standing) -> GuardContext:
     """
     read, folder = partial(run.ledger.read, standing.commit), run.folder
     earlier = (read(path) or "" for path in (folder.initial_skill, folder.best_skill))
-    splits = run.splits
+    splits, models = run.splits, run.config.model
+    names = [
+        name
+        for role in filter(None, (models.target, models.optimizer, models.judge))
+        for name in (role.api_key_env or "", *filter(_SECRET_NAME.search, role.env))
+    ]
     return GuardContext(
         rules=run.config.guard,
         known="\n".join((standing.skill, *earlier)),
         answers=Answers.of((*splits.train, *splits.selection, *splits.test)),
-        keys=tuple(_keys(run)),
+        keys=tuple(run.environ[name] for name in names if run.environ.get(name)),
     )
-
-
-def _keys(run: Run) -> Iterator[str]:
-    models = run.config.model
-    for role in filter(None, (models.target, models.optimizer, models.judge)):
-        names = [role.api_key_env or "", *filter(_SECRET_NAME.search, role.env)]
-        yield from (run.environ[name] for name in names if run.environ.get(name))
 
 
 # Screen: proposals that the guard refuses are dropped before they are merged with others.
@@ -405,20 +394,20 @@ def screened(
 def _screened(
     reflection: Reflection[Item], skill: str, refuse: Refuse, observer: Observer
 ) -> Reflection[Item]:
-    judged = [(item, _reason(item, skill, refuse)) for item in reflection.patch.edits]
-    reasons = tuple(reason for _, reason in judged if reason)
+    kept: list[Item] = []
+    reasons: list[str] = []
+    for item in reflection.patch.edits:
+        reason = None
+        if isinstance(item, Suggestion):
+            reason = refuse(skill, f"{item.title}\n{item.instruction}")
+        elif isinstance(item, SkillCandidate):
+            reason = refuse(skill, item.new_skill)
+        if reason is None:
+            kept.append(item)
+        else:
+            observer(Note(f"A proposal is refused: {reason}.", level="warning"))
+            reasons.append(reason)
     if not reasons:
         return reflection
-    for reason in reasons:
-        observer(Note(f"A proposal is refused: {reason}.", level="warning"))
-    kept = tuple(item for item, reason in judged if not reason)
-    return replace(reflection, patch=Patch(kept, reflection.patch.reasoning), refused=reasons)
-
-
-def _reason(item: Item, skill: str, refuse: Refuse) -> str | None:
-    match item:
-        case Suggestion():
-            return refuse(skill, f"{item.title}\n{item.instruction}")
-        case SkillCandidate():
-            return refuse(skill, item.new_skill)
-    return None
+    patch = Patch(tuple(kept), reflection.patch.reasoning)
+    return replace(reflection, patch=patch, refused=tuple(reasons))

@@ -11,7 +11,6 @@ from skillopt_ci.training.guard import (
     GuardContext,
     added_text,
     refuse_document,
-    refuse_text,
 )
 
 TASK = Task("t1", (Message("user", "ask"),), ("Blue Heron Press 2026",))
@@ -45,13 +44,13 @@ REFUSED = {
 @pytest.mark.parametrize(("text", "reason"), REFUSED.values(), ids=REFUSED)
 def test_each_rule_refuses_with_its_reason(text: str, reason: str) -> None:
     assert refuse_document(BEFORE, f"{BEFORE}\n- {text}\n", CONTEXT) == reason
-    assert refuse_text(text, CONTEXT) == reason
+    assert refuse_document("", text, CONTEXT) == reason
 
 
 @pytest.mark.parametrize("rule", REFUSED)
 def test_each_rule_can_be_switched_off(rule: str) -> None:
     lenient = GuardContext(Guard(**{rule: False}), CONTEXT.known, CONTEXT.answers, CONTEXT.keys)
-    assert refuse_text(REFUSED[rule][0], lenient) is None
+    assert refuse_document("", REFUSED[rule][0], lenient) is None
 
 
 @pytest.mark.parametrize("text", [text for text, _ in REFUSED.values()])
