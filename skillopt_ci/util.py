@@ -15,7 +15,6 @@ import traceback
 from collections.abc import Iterable
 from importlib import import_module
 from itertools import pairwise
-from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 
@@ -42,9 +41,17 @@ def write_atomically(file: Path, text: str) -> None:
 
 
 def pick(source: object, names: str) -> dict[str, object]:
-    """Attributes of ``source`` by name, for JSON; ``key=attribute.of.it`` where the key differs."""
-    pairs = (name.partition("=")[::2] for name in names.split())
-    return {key: attrgetter(attribute or key)(source) for key, attribute in pairs}
+    """Attributes of ``source`` by name, for JSON; ``key=attribute.of.it`` where the key differs.
+
+    A path ends at an attribute that is None.
+    """
+    found: dict[str, object] = {}
+    for key, _, attribute in (name.partition("=") for name in names.split()):
+        value = source
+        for step in (attribute or key).split("."):
+            value = None if value is None else getattr(value, step)
+        found[key] = value
+    return found
 
 
 def attribute_docs(cls: type) -> dict[str, str]:

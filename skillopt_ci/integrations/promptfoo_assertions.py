@@ -9,18 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from jsonschema.exceptions import SchemaError, best_match
-from jsonschema.validators import Draft7Validator, validator_for
 from pydantic import BaseModel, ConfigDict, Field
 from rapidfuzz.distance import Levenshtein
-from referencing import Registry
 
 from skillopt_ci.aio import siblings
 from skillopt_ci.config.scorers import PythonScorer, RubricScorer
 from skillopt_ci.config.yaml import load_yaml
-from skillopt_ci.scorers.base import GraderError, Judge, Score, one_line, quote, verdict
+from skillopt_ci.scorers.base import GraderError, Judge, Score, quote, verdict
 from skillopt_ci.scorers.code import Functions, load_function
 from skillopt_ci.scorers.rubric import RubricGrader
+from skillopt_ci.scorers.text import schema_fault
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.util import did_you_mean
 
@@ -161,13 +159,7 @@ def _violation(schema: Any, value: Any) -> str:
     if schema is None or schema == "":
         return ""
     shape = load_yaml(schema) if isinstance(schema, str) else schema
-    try:
-        kind = validator_for(shape, default=Draft7Validator)
-        kind.check_schema(shape)
-        fault = best_match(kind(shape, registry=Registry()).iter_errors(value))
-    except SchemaError as error:
-        raise GraderError(f"not a JSON Schema: {error.message}") from error
-    return one_line(f"{fault.json_path}: {fault.message}") if fault else ""
+    return schema_fault(shape, value, "Draft7Validator")
 
 
 def _as_text(value: Any) -> str:

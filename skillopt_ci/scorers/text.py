@@ -359,24 +359,34 @@ def grade_json(spec: JsonScorer, task: Task, answer: str) -> Score:
     except (ValueError, RecursionError) as error:
         return verdict(False, one_line(f"{quote(answer)} is not JSON: {error}"), answer)
     if spec.schema_ is not None:
-        # Only a scorer with a schema pays for these.
-        from jsonschema.exceptions import best_match  # noqa: PLC0415
-        from jsonschema.validators import Draft202012Validator, validator_for  # noqa: PLC0415
-        from referencing import Registry  # noqa: PLC0415
-        from referencing.exceptions import Unresolvable  # noqa: PLC0415
-
-        # An empty registry: a schema must not make the grader fetch anything.
-        draft = validator_for(spec.schema_, default=Draft202012Validator)
-        try:
-            broken = best_match(draft(spec.schema_, registry=Registry()).iter_errors(value))
-        except Unresolvable as unresolvable:
-            text = f"the JSON Schema refers to {unresolvable}, which is not in it"
-            raise GraderError(text) from None
-        fault = one_line(f"{broken.json_path}: {broken.message}") if broken else ""
+        fault = schema_fault(spec.schema_, value)
         return verdict(not fault, fault or "satisfies the schema", answer)
     solved = any(same_json(value, _parse(reference)) for reference in task.references)
     reason = "equals a reference" if solved else mismatch(task.references, answer)
     return verdict(solved, reason, answer)
+
+
+def schema_fault(schema: Any, value: object, draft: str = "Draft202012Validator") -> str:
+    """Where ``value`` breaks a JSON Schema, of ``draft`` unless it says which; empty if nowhere.
+
+    Raises :class:`GraderError` when the schema is none, or refers to something that is not in it.
+    """
+    # Only a scorer with a schema pays for these.
+    from jsonschema import exceptions, validators  # noqa: PLC0415
+    from referencing import Registry  # noqa: PLC0415
+    from referencing.exceptions import Unresolvable  # noqa: PLC0415
+
+    validator = validators.validator_for(schema, default=getattr(validators, draft))
+    try:
+        validator.check_schema(schema)
+        # An empty registry: a schema must not make the grader fetch anything.
+        broken = exceptions.best_match(validator(schema, registry=Registry()).iter_errors(value))
+    except exceptions.SchemaError as error:
+        raise GraderError(f"not a JSON Schema: {error.message}") from error
+    except Unresolvable as unresolvable:
+        text = f"the JSON Schema refers to {unresolvable}, which is not in it"
+        raise GraderError(text) from None
+    return one_line(f"{broken.json_path}: {broken.message}") if broken else ""
 
 
 def same_json(left: object, right: object) -> bool:

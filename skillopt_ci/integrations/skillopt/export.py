@@ -56,8 +56,7 @@ def _files(evidence: RunRecords, root: str) -> _Files:
         "current_skill_path": f"{root}/{_skill_file(state.step)}",
         **pick(last, "current_score current_origin"),
         "best_skill_path": f"{root}/best_skill.md",
-        "best_score": state.best.measurement.score,
-        "best_step": state.best.step,
+        **pick(state.best, "best_score=measurement.score best_step=step"),
         "best_origin": last.best_origin,
     }
     yield "runtime_state.json", _known(runtime)
@@ -133,8 +132,6 @@ def _step_record(evidence: RunRecords, record: StepRecord, moment: Moment) -> di
     """An entry of ``history.json``; what is not known is left out."""
     text = evidence.texts.get(record.proposal.skill_after)
     current = evidence.texts.get(moment.skill_sha256)
-    decision = record.decision
-    measured = None if decision is None else decision.measurement
     return _known(
         {
             **pick(record, "step epoch step_in_epoch"),
@@ -142,16 +139,14 @@ def _step_record(evidence: RunRecords, record: StepRecord, moment: Moment) -> di
             "tokens": _tokens(record),
             **_proposal(record.proposal),
             "candidate_skill_len": None if text is None else len(text),
-            "selection_hard": measured and measured.hard,
-            "selection_soft": measured and measured.soft,
-            **(
-                pick(decision, "gate_metric=metric candidate_gate_score=score_after action")
-                if decision is not None
-                else {}
+            **pick(
+                record.decision,
+                "selection_hard=measurement.hard selection_soft=measurement.soft "
+                "gate_metric=metric candidate_gate_score=score_after action",
             ),
             **pick(moment, "current_score best_score best_step current_origin best_origin"),
             "skill_len": None if current is None else len(current),
-            "wall_time_s": evidence.place(record.step).seconds,
+            "wall_time_s": evidence.seconds.get(record.step),
         }
     )
 
@@ -170,16 +165,13 @@ def _tokens(record: StepRecord) -> dict[str, dict[str, object]]:
 def _proposal(proposal: ProposalRecord) -> dict[str, object]:
     items, rate, notes = _items(proposal), proposal.learning_rate, proposal.notes
     control_mode = "none" if proposal.edit_budget is None else "fixed"
-    applied = sum(edit.applied for edit in proposal.edits)
-    total = len(proposal.edits)
+    applied, total = sum(edit.applied for edit in proposal.edits), len(proposal.edits)
+    counts = {"total": total, "applied": applied, "skipped": total - applied, "errors": 0}
+    batch_names = "batch_seed=seed n_envs=n hard soft n_failure_patches n_success_patches"
     return {
         **pick(proposal.rollout, "rollout_hard=hard rollout_soft=soft rollout_n=n"),
         "accumulation_batches": [
-            {
-                "batch_idx": index,
-                **pick(batch, "batch_seed=seed n_envs=n hard soft"),
-                **pick(batch, "n_failure_patches n_success_patches"),
-            }
+            {"batch_idx": index, **pick(batch, batch_names)}
             for index, batch in enumerate(proposal.batches)
         ],
         "n_patches": proposal.n_failure_patches + proposal.n_success_patches,
@@ -191,14 +183,7 @@ def _proposal(proposal: ProposalRecord) -> dict[str, object]:
         "support_counts": [one.support_count for one in items],
         "candidate_hash": proposal.skill_after[:16],
         "rewrite_change_summary": list(proposal.change_summary) or None,
-        "edit_apply_summary": {
-            "total": total,
-            "applied": applied,
-            "skipped": total - applied,
-            "errors": 0,
-        }
-        if proposal.mode == "patch"
-        else None,
+        "edit_apply_summary": counts if proposal.mode == "patch" else None,
         "n_execution_lapse_notes": notes and notes.proposed,
         "n_appendix_notes_added": notes and len(notes.added),
         "n_appendix_notes_total": notes and len(notes.appendix),
@@ -316,19 +301,15 @@ def _boundaries(evidence: RunRecords) -> _Files:
 
 def _slow_result(record: BoundaryRecord) -> dict[str, object]:
     slow, decision = record.slow_update, record.decision
-    measured = None if decision is None else decision.measurement
     proposed = slow is not None and slow.action == "propose"
     return _known(
         {
-            "reasoning": slow and slow.reasoning,
-            "slow_update_content": slow and slow.content,
-            "prev_hard": record.previous_hard,
-            "curr_hard": record.current_hard,
+            **pick(slow, "reasoning slow_update_content=content"),
+            **pick(record, "prev_hard=previous_hard curr_hard=current_hard"),
             "candidate_hash": record.skill_after[:16],
             "update_origin": "slow_update_momentum",
             "action": decision.action if proposed and decision else slow and slow.action,
-            "selection_hard": measured and measured.hard,
-            "selection_soft": measured and measured.soft,
+            **pick(decision, "selection_hard=measurement.hard selection_soft=measurement.soft"),
         }
     )
 
@@ -353,39 +334,36 @@ def _end(evidence: RunRecords, summary: Summary) -> _Files:
 
 
 def _run_summary(evidence: RunRecords, summary: Summary) -> dict[str, object]:
-    current, best, epochs = evidence.state.current.measurement, evidence.state.best, summary.epochs
-    named = {"baseline_test": summary.initial, "test": summary.best, "final_test": summary.last}
-    took = [evidence.place(record.step).seconds for record in evidence.steps]
-    seconds = [one for one in took if one is not None]
+    epochs, seconds = summary.epochs, evidence.seconds
+    epoch_names = (
+        "epoch steps accepts rejects skips best_score_at_epoch_end=best_score "
+        "current_score_at_epoch_end=current_score"
+    )
     return _known(
         {
             "version": f"skillopt-ci-{__version__}",
             "config": flat_config(evidence),
-            "baseline_selection_hard": evidence.baseline and evidence.baseline.hard,
-            "best_selection_hard": best.measurement.hard,
-            **pick(current, "final_selection_hard=hard final_selection_soft=soft"),
-            "best_step": best.step,
+            **pick(evidence, "baseline_selection_hard=baseline.hard"),
+            **pick(
+                evidence.state,
+                "best_selection_hard=best.measurement.hard "
+                "final_selection_hard=current.measurement.hard "
+                "final_selection_soft=current.measurement.soft best_step=best.step",
+            ),
             **pick(evidence.moments[-1], "current_origin best_origin"),
             "total_steps": summary.total_steps,
             "total_accepts": sum(epoch.accepts for epoch in epochs),
             "total_rejects": sum(epoch.rejects for epoch in epochs),
             "total_skips": sum(epoch.skips for epoch in epochs),
-            "epoch_stats": [
-                pick(
-                    one,
-                    "epoch steps accepts rejects skips best_score_at_epoch_end=best_score "
-                    "current_score_at_epoch_end=current_score",
-                )
-                for one in epochs
-            ],
-            **{
-                f"{name}_{kind}": skill.test and getattr(skill.test, kind)
-                for name, skill in named.items()
-                for kind in ("hard", "soft")
-            },
-            "test_delta_hard": summary.best_gain and summary.best_gain.mean,
-            "final_test_delta_hard": summary.last_gain and summary.last_gain.mean,
-            "total_wall_time_s": sum(seconds) if seconds else None,
+            "epoch_stats": [pick(epoch, epoch_names) for epoch in epochs],
+            **pick(
+                summary,
+                "baseline_test_hard=initial.test.hard baseline_test_soft=initial.test.soft "
+                "test_hard=best.test.hard test_soft=best.test.soft "
+                "final_test_hard=last.test.hard final_test_soft=last.test.soft "
+                "test_delta_hard=best_gain.mean final_test_delta_hard=last_gain.mean",
+            ),
+            "total_wall_time_s": sum(seconds.values()) if seconds else None,
             "token_summary": {
                 **{stage: _counted(used) for stage, used in summary.stages.items()},
                 "_total": _counted(summary.usage),
