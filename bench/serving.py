@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.critical_path import Call
+from bench.outcome import Call
 
 ROOT = Path(__file__).parent.parent
 

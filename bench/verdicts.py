@@ -17,7 +17,7 @@ from typing import Any
 from bench.figures import Summary, summary, table
 from bench.outcome import Outcome
 from bench.systems.foreign import run_gepa, run_skillopt
-from bench.systems.ours_run import run_command, run_inside
+from bench.systems.ours import run_command, run_inside
 
 #: The systems to compare with.
 OTHERS = ("skillopt", "gepa")

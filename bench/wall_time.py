@@ -16,7 +16,7 @@ from typing import Any
 from bench.figures import aligned
 from bench.outcome import Outcome
 from bench.systems.foreign import run_skillopt
-from bench.systems.ours_run import run_command
+from bench.systems.ours import run_command
 
 
 @dataclass(frozen=True, slots=True)

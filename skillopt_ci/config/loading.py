@@ -1,7 +1,4 @@
-"""Load a configuration: the file, what it builds on (`_base_: other.yaml`), and overrides.
-
-One file may hold several runs (`runs:`).
-"""
+"""Load a configuration: the file, its bases (`_base_:`), one of its `runs:`, and overrides."""
 
 import json
 import os
@@ -49,8 +46,7 @@ from skillopt_ci.errors import ConfigError
 def read_layers(file: Path) -> tuple[Node, ...]:
     """The trees of a file's bases, the remotest first, and of the file itself.
 
-    A base is found relative to the file that names it. Raises
-    :class:`~skillopt_ci.errors.ConfigError` for a file that cannot be read and for a cycle.
+    A base's path starts at the file that names it. Raises ConfigError for a circle of files.
     """
     layers: list[Node] = []
     chain: list[Path] = []
@@ -96,9 +92,7 @@ def _invalid_base(mark: Mark, text: str) -> InvalidConfigError:
 def runs_of(tree: Node) -> dict[str, Node]:
     """The runs that ``tree`` describes, by name; one without a list is its own only run.
 
-    A name that is no text is left to validation, under the name it would print as. Raises
-    :class:`~skillopt_ci.errors.ConfigError` for a list that is none, is empty, or names a run
-    twice or not at all.
+    Raises ConfigError for what is no list, and for a run that is named twice or not at all.
     """
     listed = tree.entries.get(RUNS)
     if listed is None:
@@ -120,10 +114,7 @@ def runs_of(tree: Node) -> dict[str, Node]:
 
 
 def choose_run(tree: Node, name: str | None) -> Node:
-    """The tree of the run called ``name``; without one, of the only run there is.
-
-    Raises :class:`~skillopt_ci.errors.ConfigError` that lists the names if it cannot be told.
-    """
+    """The run called ``name``, or the only one; raises ConfigError that lists the names."""
     runs = runs_of(tree)
     if name is None and len(runs) == 1:
         return next(iter(runs.values()))
@@ -143,10 +134,7 @@ def _name(tree: Node) -> str:
 
 
 def parse_override(text: str) -> Node:
-    """The tree that sets one key; the value is YAML, so that `[a, b]`, `null` and `4` are typed.
-
-    Raises :class:`~skillopt_ci.errors.ConfigError` when there is no `=`, no key or no valid value.
-    """
+    """The tree that sets one key; the value is YAML, so that `[a, b]`, `null` and `4` are typed."""
     dotted, equals, value = text.partition("=")
     path = [step.strip() for step in dotted.split(".")]
     if not equals or not all(path):
@@ -161,10 +149,9 @@ def parse_override(text: str) -> Node:
 
 
 def with_skill_file(config: Config, file: Path) -> Config:
-    """``config``, which stands in ``file``, with the path of the skill document itself.
+    """``config`` with the path of the skill document, where it names the document's folder.
 
-    Raises :class:`~skillopt_ci.errors.ConfigError` for a folder that holds no `SKILL.md`. Whether
-    a file exists is not looked at: it may be in git alone.
+    Raises ConfigError for a folder without one. A file need not exist: it may be in git alone.
     """
     place = file.absolute().parent / config.skill
     if not place.is_dir():
@@ -298,8 +285,7 @@ def _not_among(value: object, known: tuple[str, ...]) -> str:
 def validate(tree: Node, known: tuple[Problem, ...] = ()) -> Config:
     """Read ``tree`` as a configuration; nothing is coerced, so that ``yes`` is never a number.
 
-    Raises :class:`~skillopt_ci.errors.ConfigError` with the problems already ``known`` and every
-    further one.
+    Raises ConfigError with the problems already ``known`` and every further one.
     """
     try:
         config = Config.model_validate_json(json.dumps(plain(tree)), strict=True)
@@ -338,15 +324,12 @@ def without_retired(tree: Node) -> tuple[Node, tuple[Problem, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A valid configuration and where it came from.
-
-    ``root`` is the (absolute) folder of ``file``: every relative path in ``config`` starts there,
-    also one that stands in a base file. ``warnings`` are sentences for the person who runs it.
-    """
+    """A valid configuration and where it came from."""
 
     config: Config
     file: Path
     root: Path
+    """The absolute folder of ``file``, where all relative paths start, a base file's as well."""
     warnings: tuple[str, ...] = ()
 
 
@@ -379,10 +362,9 @@ def load(
 ) -> Loaded:
     """Read ``file`` in skillopt-ci's own form or in SkillOpt's.
 
-    Later wins over earlier: bases, the file, in a file of several runs the one called ``run``,
-    ``overrides`` (``section.key=value``) in their order. Of ``environ`` SkillOpt's own variables
-    count, and only for its form. Raises :class:`~skillopt_ci.errors.ConfigError` naming every
-    problem at once, a line for each.
+    Later wins over earlier: bases, the file, its run called ``run``, ``overrides``
+    (``section.key=value``) in their order. Of ``environ`` only SkillOpt's variables count, for its
+    form. Raises ConfigError with a line for every problem.
     """
     layers, above = list(read_layers(file)), [parse_override(text) for text in overrides]
     if found := _translated(layers, above, environ):
@@ -401,10 +383,7 @@ def load(
 
 
 def run_names(file: Path) -> tuple[str, ...]:
-    """The names of the runs in ``file``, in its order.
-
-    Raises :class:`~skillopt_ci.errors.ConfigError` if the file cannot be read.
-    """
+    """The names of the runs in ``file``, in its order."""
     layers = list(read_layers(file))
     if _translated(layers, (), {}):
         return (load(file).config.run,)

@@ -31,15 +31,13 @@ LimitField = Literal["max_completion_tokens", "max_tokens"]
 class Preset:
     """One provider.
 
-    ``key`` names the environment variable of its key, which need not be set if ``key_optional``.
-    ``structured`` is how a reply can be held to a schema: by the schema, only to be JSON at all,
-    or not. ``thinking`` has the fields of the request that turn thinking on and off, ``body``
-    those that every request has. ``rejects`` names settings of a role that it has no use for.
-    ``carried`` names the fields of an answer that must come back with its tool calls. ``caching``
-    says who sees to it that the beginning of a prompt is read once only. ``target`` and
-    ``optimizer`` are examples of model names, ``program`` and ``variables`` the command of an agent
-    and what it may see of the environment; ``same_key`` names variables that are filled from
-    another where they are not set.
+    ``key`` names the variable of its key, which may be unset if ``key_optional``. ``structured`` is
+    how a reply can be held to a schema, ``thinking`` has the fields of a request that turn thinking
+    on and off, ``body`` those of every request. ``rejects`` names settings of a role that it has no
+    use for, ``carried`` fields of an answer that must come back with its tool calls. ``caching``
+    says who has the beginning of a prompt read only once. ``program`` and ``variables`` are an
+    agent's command and what it may see of the environment, ``same_key`` variables that are filled
+    from another where they are not set, ``target`` and ``optimizer`` examples of models.
     """
 
     title: str

@@ -21,15 +21,14 @@ RUNS = "runs"
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a validation error happened, in the user's terms.
-
-    ``path`` has keys and list indices only. ``section`` is the model that holds the last key and
-    ``field`` that key's definition; either is None where the configuration has no such thing.
-    """
+    """Where a validation error happened, in the user's terms."""
 
     path: tuple[str | int, ...]
+    """Keys and list indices."""
     section: type[Section] | None
+    """The model that holds the last key."""
     field: FieldInfo | None
+    """That key's definition."""
 
 
 def locate(loc: Sequence[str | int], root: type[Section] = Config) -> Location:

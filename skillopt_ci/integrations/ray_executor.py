@@ -42,10 +42,9 @@ from skillopt_ci.training.run_context import Equipment, RunnerParts, open_runner
 
 
 def join(settings: RayExecutor) -> None:
-    """Connect this process to the cluster; one that is connected already stays where it is.
+    """Connect this process to the cluster until it ends; one that is connected already stays.
 
-    What is started or joined here ends with the process. Blocks for seconds. Raises
-    :class:`InfrastructureError` where no cluster answers.
+    Blocks for seconds. Raises :class:`InfrastructureError` where no cluster answers.
     """
     # Imported late: it is large and takes seconds.
     import ray  # noqa: PLC0415
@@ -68,7 +67,7 @@ def join(settings: RayExecutor) -> None:
             include_dashboard=False if settings.address == "local" else None,
         )
     except (ConnectionError, OSError, RuntimeError, TimeoutError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else "it does not answer"
+        reason = (str(error).strip() or "it does not answer").splitlines()[0]
         raise InfrastructureError(
             f"rollout.executor: no Ray cluster at {settings.address!r}: {reason}",
             hint="`address: local` starts one of this machine; "
@@ -98,13 +97,12 @@ class Parcel:
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """The ``answers`` that were paid for, as the lines of a shard's file.
-
-    ``trouble`` says in words what kept the worker from measuring the attempt.
-    """
+    """What a worker hands over."""
 
     answers: tuple[str, ...] = ()
+    """Those that were paid for, as the lines of a shard's file."""
     trouble: str = ""
+    """What kept the worker from measuring the attempt."""
 
 
 # Attempts made by workers of a Ray cluster, and accounted for here.
@@ -128,10 +126,7 @@ class ClusterExecutor:
     _told: set[str] = field(default_factory=set, init=False, repr=False)
 
     async def __call__(self, order: AttemptRequest, here: MakeAttempt) -> Rollout:
-        """Return what came of ``order``.
-
-        Raises InfrastructureError where there is no cluster, and what ``here`` raises.
-        """
+        """Return what came of ``order``; raises InfrastructureError where there is no cluster."""
         if not self._known(order):
             # each attempt may use a fair part of what the budgets have left
             with self.meter.lent(self.parts.config.model.target.max_concurrency) as limits:
@@ -140,11 +135,9 @@ class ClusterExecutor:
         return await here(order)
 
     def _known(self, order: AttemptRequest) -> bool:
-        """Whether it costs nothing more to make the attempt here, or not all of it anew.
+        """Whether answers that are here would be paid for again on a worker.
 
-        An agent's attempt that was begun here and broken off goes on here: its answers are here,
-        and a worker would pay for them again. What it asks after the first question, its tools
-        decide.
+        An agent's attempt that was begun here goes on here: its first question tells.
         """
         if self.attempting.kept(order):
             return True
@@ -188,8 +181,7 @@ class ClusterExecutor:
         try:
             return done.result()
         except ray.exceptions.RayError as error:
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            reason = lines[-1] if lines else "no reason"
+            reason = (str(error).strip() or "no reason").splitlines()[-1].strip()
             return Handover(trouble=f"{type(error).__name__}: {reason}")
 
     async def _joined(self) -> Any:
@@ -314,7 +306,7 @@ def _folder(name: str) -> Path:
 def ray_executor(
     parts: RunnerParts, settings: RayExecutor, attempting: AttemptRunner, resources: ExitStack
 ) -> Executor:
-    """An executor that joins the cluster when there is something to do; nothing is started yet.
+    """An executor that joins the cluster when there is something to do.
 
     What it opens closes with ``resources``. Raises UsageError where this can never work.
     """

@@ -366,7 +366,7 @@ def grade_json(spec: JsonScorer, task: Task, answer: str) -> Score:
     return verdict(solved, reason, answer)
 
 
-def schema_fault(schema: Any, value: object, draft: str = "Draft202012Validator") -> str:
+def schema_fault(schema: Any, value: Any, draft: str = "Draft202012Validator") -> str:
     """Where ``value`` breaks a JSON Schema, of ``draft`` unless it says which; empty if nowhere.
 
     Raises :class:`GraderError` when the schema is none, or refers to something that is not in it.

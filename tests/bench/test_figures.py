@@ -2,9 +2,8 @@ import math
 
 import pytest
 
-from bench.critical_path import Piece, Timed, pieces, rounds
 from bench.figures import aligned, first_reach, summary, table
-from bench.outcome import Outcome
+from bench.outcome import Outcome, Piece, Timed, pieces, rounds
 from bench.wall_time import compared
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from bench.outcome import Outcome, Trial, judged, refuse_misunderstood
 from bench.serving import served
-from bench.systems.ours_evidence import trials
-from bench.systems.ours_run import run_command, run_inside
+from bench.systems.ours import run_command, run_inside, trials
 from bench.world.catalogue import INITIAL_SKILL
 from bench.world.world import make_world
 

@@ -50,7 +50,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_a_class_in_a_file_with_options(opened: OpenEnvironment, root: Path) -> None:
-    found = opened({"type": "riddles.py:Riddles", "count": 3}, root)
+    found = opened({"type": "riddles.py:Riddles", "count": 3})
     assert [task.id for task in split_tasks(found, "test")] == ["test-0", "test-1", "test-2"]
     assert found.root == root
     assert not found.grades

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from environments import OpenEnvironment, attempt_now, reply
+from environments import OpenEnvironment, attempt_now, opening, reply
 
-from skillopt_ci.config.config import EnvironmentConfig
-from skillopt_ci.environments.find import open_environment
 from skillopt_ci.errors import BudgetExhausted, EnvironmentFailure, UsageError
 from skillopt_ci.integrations.bridge import unpacked
 from skillopt_ci.integrations.inspect import InspectEnvironment
 from skillopt_ci.messages import ToolCall
 from skillopt_ci.model.types import ChatRequest, ModelUnavailable, Role
-from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.types import Asked, Attempt, Limit, ModelSaid, ToolUsed
 from skillopt_ci.scorers.base import GraderError
 
@@ -94,18 +89,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def opened(root: Path) -> Iterator[OpenEnvironment]:
     """Open environments, each only once: Inspect takes seconds to load."""
-    known: dict[str, Environment] = {}
-
-    def open_one(given: dict[str, Any], **environ: str) -> Environment:
-        key = json.dumps([given, environ])
-        if key not in known:
-            seen = {"PATH": os.environ["PATH"], "HOME": str(root), **environ}
-            known[key] = open_environment(EnvironmentConfig.model_validate(given), root, seen)
-        return known[key]
-
-    yield open_one
-    for environment in known.values():
-        environment.close()
+    with opening(root) as open_one:
+        yield open_one
 
 
 def options(task: str = "sums.py@sums", **more: Any) -> dict[str, Any]:

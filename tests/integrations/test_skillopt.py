@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from environments import OpenEnvironment, Script, ScriptedModel, attempt_now
+from environments import OpenEnvironment, Script, ScriptedModel, attempt_now, opening
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.config.config import EnvironmentConfig, Gradient
-from skillopt_ci.environments.find import open_environment
+from skillopt_ci.config.config import Gradient
 from skillopt_ci.errors import EnvironmentFailure, UsageError
 from skillopt_ci.integrations.bridge import unpacked
 from skillopt_ci.integrations.skillopt.adapter import SkillOptEnvironment, kind_of
@@ -134,19 +133,8 @@ def item(number: int) -> dict[str, object]:
 @pytest.fixture(scope="module")
 def opened(root: Path) -> Iterator[OpenEnvironment]:
     """Open environments, each only once."""
-    known: dict[str, Any] = {}
-
-    def open_one(adapter: str, **more: Any) -> Any:
-        key = json.dumps([adapter, more])
-        if key not in known:
-            given = {"type": "skillopt", "adapter": adapter, **more}
-            settings = EnvironmentConfig.model_validate(given)
-            known[key] = open_environment(settings, root, {"PATH": "/usr/bin:/bin"})
-        return known[key]
-
-    yield open_one
-    for environment in known.values():
-        environment.close()
+    with opening(root) as open_one:
+        yield lambda adapter, **more: open_one({"type": "skillopt", "adapter": adapter, **more})
 
 
 def searchqa(opened: OpenEnvironment) -> Any:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -100,17 +101,25 @@ def attempt_now(
     return asyncio.run(attempt(environment, task, ScriptedModel(script), skill, place))
 
 
-@pytest.fixture
-def opened(tmp_path: Path) -> Any:
-    """Open environments in ``tmp_path``; they are closed afterwards."""
-    environments: list[Environment] = []
+@contextmanager
+def opening(root: Path) -> Iterator[OpenEnvironment]:
+    """Open environments in ``root``, each only once, until the end of the block."""
+    known: dict[str, Environment] = {}
 
-    def open_one(options: Mapping[str, Any], root: Path = tmp_path, **environ: str) -> Environment:
-        seen = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **environ}
-        found = open_environment(EnvironmentConfig.model_validate(options), root, seen)
-        environments.append(found)
-        return found
+    def open_one(options: Mapping[str, Any], **environ: str) -> Environment:
+        key = json.dumps([options, environ])
+        if key not in known:
+            seen = {"PATH": os.environ["PATH"], "HOME": str(root), **environ}
+            known[key] = open_environment(EnvironmentConfig.model_validate(options), root, seen)
+        return known[key]
 
     yield open_one
-    for environment in environments:
+    for environment in known.values():
         environment.close()
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[OpenEnvironment]:
+    """Open environments in ``tmp_path``; they are closed afterwards."""
+    with opening(tmp_path) as open_one:
+        yield open_one

@@ -32,7 +32,7 @@ from skillopt_ci.tasks.task import Task
 def _evidence(rollouts: Sequence[Rollout]) -> tuple[list[dict[str, object]], dict[str, str]]:
     """The adapter's own rows and files, or what we know where it left none (a refusal, a limit).
 
-    Attempts at one item are told apart by a number behind the id, from the second one on.
+    From the second attempt at an item on, its id gets a number.
     """
     rows, files, seen = list[dict[str, object]](), dict[str, str](), Counter[str]()
     for rollout in rollouts:

@@ -88,10 +88,7 @@ def _skill_file(step: int) -> str:
 
 
 def flat_config(evidence: RunRecords) -> dict[str, object]:
-    """The configuration under SkillOpt's flat names, derived values included.
-
-    Empty if the run was last written by a version that did not record it.
-    """
+    """The configuration under SkillOpt's flat names; empty if an old version did not record it."""
     basis = evidence.state.basis
     if basis is None:
         return {}
@@ -146,7 +143,7 @@ def _step_record(evidence: RunRecords, record: StepRecord, moment: Moment) -> di
             ),
             **pick(moment, "current_score best_score best_step current_origin best_origin"),
             "skill_len": None if current is None else len(current),
-            "wall_time_s": evidence.seconds.get(record.step),
+            "wall_time_s": evidence.place(record.step).seconds,
         }
     )
 
@@ -334,7 +331,8 @@ def _end(evidence: RunRecords, summary: Summary) -> _Files:
 
 
 def _run_summary(evidence: RunRecords, summary: Summary) -> dict[str, object]:
-    epochs, seconds = summary.epochs, evidence.seconds
+    took = [evidence.place(record.step).seconds for record in evidence.steps]
+    epochs, seconds = summary.epochs, [one for one in took if one is not None]
     epoch_names = (
         "epoch steps accepts rejects skips best_score_at_epoch_end=best_score "
         "current_score_at_epoch_end=current_score"
@@ -363,7 +361,7 @@ def _run_summary(evidence: RunRecords, summary: Summary) -> dict[str, object]:
                 "final_test_hard=last.test.hard final_test_soft=last.test.soft "
                 "test_delta_hard=best_gain.mean final_test_delta_hard=last_gain.mean",
             ),
-            "total_wall_time_s": sum(seconds.values()) if seconds else None,
+            "total_wall_time_s": sum(seconds) if seconds else None,
             "token_summary": {
                 **{stage: _counted(used) for stage, used in summary.stages.items()},
                 "_total": _counted(summary.usage),

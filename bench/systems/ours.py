@@ -7,10 +7,13 @@ the real ones.
 """
 
 import asyncio
+import hashlib
+import json
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +21,8 @@ from typing import Any
 
 import yaml
 
-from bench.critical_path import Timed
-from bench.outcome import Outcome
-from bench.serving import served
-from bench.systems.ours_evidence import RUN, SKILL, environment, outcome_of
-from bench.tasks_folder import own_lines
+from bench.outcome import UNTIMED, Outcome, Timed, Trial, judged, refuse_misunderstood
+from bench.serving import ROOT, served
 from bench.world.answering import Oracle
 from bench.world.catalogue import INITIAL_SKILL
 from bench.world.parameters import Parameters
@@ -32,9 +32,14 @@ from skillopt_ci.cli.options import Globals
 from skillopt_ci.model import openai_provider
 from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
 from skillopt_ci.progress import silent
+from skillopt_ci.skill.regions import as_read
 from skillopt_ci.training.final_evaluation import finish
 from skillopt_ci.training.prefetcher import prefetching
 from skillopt_ci.training.trainer import patiently, train
+
+SKILL = "skills/cases/SKILL.md"
+RUN = "bench"
+TIP = f"refs/heads/skillopt/{RUN}"
 
 
 def run_command(
@@ -163,3 +168,103 @@ def _limit(settings: Mapping[str, Any]) -> int:
     """How many calls of the target are made at once."""
     limit = settings.get("model", {}).get("target", {}).get("max_concurrency", 16)
     return int(limit)
+
+
+def own_lines(world: World, split: str) -> str:
+    """The tasks of ``split`` in skillopt-ci's own form, one per line."""
+    records = [
+        {
+            "id": task.id,
+            "task_type": task.type,
+            "prompt": task.prompt,
+            "references": task.answer,
+        }
+        for task in world.splits[split]
+    ]
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+# What the run leaves in its repository, judged by the world.
+
+
+def environment() -> dict[str, str]:
+    """The environment of the run's programs, which import the package that lies beside ours."""
+    who = {"NAME": "Bench", "EMAIL": "bench@example.org"}
+    person = {
+        f"GIT_{role}_{key}": text for role in ("AUTHOR", "COMMITTER") for key, text in who.items()
+    }
+    here = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": "/nonexistent"}
+    return {**here, "BENCH_KEY": "none", **person}
+
+
+def outcome_of(
+    world: World,
+    name: str,
+    root: Path,
+    stats: Mapping[str, Mapping[str, int]],
+    seconds: float,
+    timed: Timed = UNTIMED,
+) -> Outcome:
+    """What the finished run in the repository ``root`` amounts to."""
+    refuse_misunderstood(stats)
+    best = _git(root, "show", f"{TIP}:.skillopt/{RUN}/best_skill.md")
+    texts, history = _texts(root), _history(root)
+    curve = _curve(world, history, texts)
+    return judged(
+        world, name, best, trials(history, texts), stats, seconds, curve=curve, timed=timed
+    )
+
+
+def _history(root: Path) -> list[dict[str, Any]]:
+    lines = _git(root, "show", f"{TIP}:.skillopt/{RUN}/history.jsonl").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def trials(history: Sequence[Mapping[str, Any]], texts: Mapping[str, str]) -> list[Trial]:
+    """Every measured candidate with the skill that it was to replace.
+
+    One that the target reads the same, such as the empty place for guidance, is no trial.
+    """
+    found, current = [], ""
+    for entry in history:
+        candidate, after = entry.get("candidate_sha256") or "", entry["skill_sha256"]
+        measured = entry.get("score_after") is not None and candidate in texts
+        if current and measured and _differ(texts[current], texts[candidate]):
+            gated = entry["action"] != "force_accept"
+            found.append(Trial(texts[current], texts[candidate], after == candidate, gated))
+        current = after
+    return found
+
+
+def _differ(one: str, other: str) -> bool:
+    return as_read(one).strip() != as_read(other).strip()
+
+
+def _curve(
+    world: World, history: Sequence[Mapping[str, Any]], texts: Mapping[str, str]
+) -> tuple[tuple[int, float], ...]:
+    """Calls made so far, and the true score of the skill that then stands, after each event."""
+    paid, points = 0, []
+    for entry in history:
+        paid += entry["usage"]["calls"]
+        points.append((paid, world.true_score(texts[entry["skill_sha256"]])))
+    return tuple(points)
+
+
+def _texts(root: Path) -> dict[str, str]:
+    """Every version of the skill that any commit has, by its hash."""
+    commits = _git(root, "log", "--all", "--format=%H", "--", SKILL).split()
+    texts = [_git(root, "show", f"{commit}:{SKILL}") for commit in commits]
+    return {hashlib.sha256(text.encode()).hexdigest(): text for text in texts}
+
+
+def _git(root: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", *arguments],
+        cwd=root,
+        env=environment(),
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout
