@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.table import Column, Table
 from rich.text import Text
 
-from skillopt_ci.cli.options import Globals, build_console, is_live
+from skillopt_ci.cli.options import Globals, build_console, is_live, wants_colour
 from skillopt_ci.progress import (
     CallPaid,
     Event,
@@ -308,9 +308,15 @@ def print_drawn(
     settings: Globals, parts: Iterable[RenderableType], *, soft_wrap: bool | None = None
 ) -> None:
     """Print ``parts`` where people read, without the spaces that rich puts at the end of lines."""
-    console, stream = build_console(settings.people, settings.environ), settings.people
+    stream = settings.people
+    console, colour = (
+        build_console(stream, settings.environ),
+        wants_colour(stream, settings.environ),
+    )
     with console.capture() as drawn:
         for part in parts:
             console.print(part, soft_wrap=soft_wrap)
-    stream.writelines(f"{line.rstrip()}\n" for line in drawn.get().splitlines())
+    lines = (line.rstrip() for line in drawn.get().splitlines())
+    # once more as whole lines, for what only comes together in them
+    stream.writelines(f"{line if colour else harmless(line)}\n" for line in lines)
     stream.flush()

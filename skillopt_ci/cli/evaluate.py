@@ -38,7 +38,7 @@ from skillopt_ci.training.offline_eval import (
     rescore,
     tasks_of,
 )
-from skillopt_ci.util import did_you_mean
+from skillopt_ci.util import did_you_mean, pick
 
 
 @command()
@@ -72,17 +72,12 @@ def eval_command(settings: Globals, skills: tuple[str, ...], split: str) -> None
 
 def evaluation_json(result: Evaluation) -> dict[str, object]:
     """The evaluation as one object."""
-    difference = result.difference
+    difference, measured = result.difference, "hard=measurement.hard soft=measurement.soft"
     return {
-        "split": result.split,
-        "simulated": result.simulated,
+        **pick(result, "split simulated"),
         "skills": [
             {
-                "name": one.skill.name,
-                "sha256": one.skill.sha256,
-                "hard": one.measurement.hard,
-                "soft": one.measurement.soft,
-                "tasks": one.measurement.n,
+                **pick(one, f"name=skill.name sha256=skill.sha256 {measured} tasks=measurement.n"),
                 "errors": len(one.measurement.errors),
                 "scores": {
                     task: {"hard": hard, "soft": soft}
@@ -96,17 +91,10 @@ def evaluation_json(result: Evaluation) -> dict[str, object]:
         "difference": None
         if difference is None
         else {
-            "hard": difference.mean,
-            "standard_error": difference.standard_error,
+            **pick(difference, "hard=mean standard_error clusters tasks=n fixed broken"),
             "interval": interval_values(difference.interval),
-            "clusters": difference.clusters,
-            "tasks": difference.n,
-            "fixed": list(difference.fixed),
-            "broken": list(difference.broken),
         },
-        "calls": result.usage.calls,
-        "tokens": result.usage.tokens,
-        "cost_usd": result.usage.cost_usd,
+        **pick(result.usage, "calls tokens cost_usd"),
     }
 
 
@@ -168,38 +156,28 @@ def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> 
         found = asyncio.run(rescore(run, stage=stage, own_scorers=file is None))
     attempts = found.attempts
     if settings.json:
-        rows = [
+        objects = [
             {
-                "task": one.course.task,
-                "stage": one.course.stage,
-                "attempt": one.course.attempt,
-                "skill_sha256": one.course.skill_sha256,
-                "before": _score_json(one.before),
-                "after": _score_json(one.after),
+                **pick(one.course, "task stage attempt skill_sha256"),
+                "before": one.before and pick(one.before, "hard soft"),
+                "after": one.after and pick(one.after, "hard soft"),
                 "reason": one.reason,
             }
             for one in attempts
         ]
-        used = {"calls": found.usage.calls, "cost_usd": found.usage.cost_usd}
-        print_json({"attempts": rows, "gone": found.gone, **used})
+        used = pick(found.usage, "calls cost_usd")
+        print_json({"attempts": objects, "gone": found.gone, **used})
         return
     changed = [one for one in attempts if _hard(one.before) != _hard(one.after)]
-    if shown := attempts if settings.verbosity > 0 else changed:
-        print_table(
-            settings,
-            ("task", "stage", "attempt", "then", "now", "why"),
-            [
-                (
-                    one.course.task,
-                    one.course.stage,
-                    str(one.course.attempt),
-                    score(_hard(one.before)),
-                    score(_hard(one.after)),
-                    one.reason,
-                )
-                for one in shown
-            ],
+    rows = [
+        (
+            *(one.course.task, one.course.stage, str(one.course.attempt)),
+            *(score(_hard(one.before)), score(_hard(one.after)), one.reason),
         )
+        for one in (attempts if settings.verbosity > 0 else changed)
+    ]
+    if rows:
+        print_table(settings, ("task", "stage", "attempt", "then", "now", "why"), rows)
     then, now = _mean([one.before for one in attempts]), _mean([one.after for one in attempts])
     gone = f"; {plural(found.gone, 'attempt')} left out, no longer stored" if found.gone else ""
     click.echo(
@@ -227,10 +205,6 @@ def _mean(scores: Sequence[Score | None]) -> str:
     return score(math.fsum(hard) / len(hard) if hard else None)
 
 
-def _score_json(found: Score | None) -> dict[str, float] | None:
-    return None if found is None else {"hard": found.hard, "soft": found.soft}
-
-
 # ``skillopt-ci trace``: how an attempt at a task went.
 
 
@@ -238,12 +212,15 @@ def _score_json(found: Score | None) -> dict[str, float] | None:
 @click.argument("task")
 @click.option("--attempt", type=click.IntRange(0), help="Which one, counting from 0.")
 @click.option("--stage", metavar="NAME", help="Such as rollout, selection, test.")
-@click.option(
-    "--skill", metavar="SHA256", default="", help="First digits of the hash of the skill it read."
-)
+@click.option("--skill", metavar="SHA256", help="First digits of the hash of the skill it read.")
 @click.option("--whole", is_flag=True, help="Leave nothing out of long texts.")
 def trace_command(
-    settings: Globals, task: str, attempt: int | None, stage: str | None, skill: str, whole: bool
+    settings: Globals,
+    task: str,
+    attempt: int | None,
+    stage: str | None,
+    skill: str | None,
+    whole: bool,
 ) -> None:
     """Show the latest attempt at TASK, step by step, from this machine's record."""
     loaded = load_configured(settings)
@@ -256,7 +233,7 @@ def trace_command(
             trace.task == task
             and attempt in (None, trace.attempt)
             and stage in (None, trace.stage)
-            and trace.skill_sha256.startswith(skill)
+            and trace.skill_sha256.startswith(skill or "")
         ):
             found = trace
     if found is None:

@@ -6,11 +6,10 @@ from pathlib import Path
 from types import MappingProxyType
 
 import click
-from rich.console import Console
 from rich.text import Text
 
 from skillopt_ci.cli.build import find_skill, load_configured
-from skillopt_ci.cli.console import print_rows, print_table
+from skillopt_ci.cli.console import print_drawn, print_rows, print_table
 from skillopt_ci.cli.options import (
     FILE,
     Globals,
@@ -41,7 +40,7 @@ from skillopt_ci.tasks.loading import load_splits
 from skillopt_ci.text import plural
 from skillopt_ci.training.offline_eval import NamedSkill
 from skillopt_ci.training.trainer import Upcoming, upcoming
-from skillopt_ci.util import write_atomically
+from skillopt_ci.util import pick, write_atomically
 
 #: Events listed unless somebody asks for more, or another number.
 _NEWEST = 40
@@ -202,17 +201,11 @@ def diff_command(settings: Globals, before: str, after: str) -> None:
         return
     kinds = [row.kind for row in diff_rows(old.text, new.text)]
     sides = {
-        side: {"name": one.name, "sha256": one.sha256, "words": word_count(one.text)}
+        side: {**pick(one, "name sha256"), "words": word_count(one.text)}
         for side, one in (("before", old), ("after", new))
     }
-    print_json(
-        {
-            **sides,
-            "lines_removed": kinds.count("removed"),
-            "lines_added": kinds.count("added"),
-            "diff": unified_diff(old.text, new.text),
-        }
-    )
+    counts = {"lines_removed": kinds.count("removed"), "lines_added": kinds.count("added")}
+    print_json({**sides, **counts, "diff": unified_diff(old.text, new.text)})
 
 
 def _version(reader: RunReader, word: str, settings: Globals) -> NamedSkill:
@@ -236,16 +229,9 @@ def print_diff(old: NamedSkill, new: NamedSkill, settings: Globals) -> None:
 
     Changed words have colours on a terminal, and brackets around them elsewhere.
     """
-    stream, environ = settings.people, settings.environ
-    console, colour = build_console(stream, environ), wants_colour(stream, environ)
     rows = diff_rows(old.text, new.text)
-    with console.capture() as drawn:
-        for line in (*_header(old, new, rows), *_lines(rows, console, colour=colour)):
-            console.print(line, soft_wrap=True)
-    lines = (line.rstrip() for line in drawn.get().splitlines())
-    # once more as whole lines, for what only comes together in them
-    stream.writelines(f"{line if colour else harmless(line)}\n" for line in lines)
-    stream.flush()
+    lines = (*_header(old, new, rows), *_lines(rows, settings))
+    print_drawn(settings, lines, soft_wrap=True)
 
 
 def _header(old: NamedSkill, new: NamedSkill, rows: tuple[DiffRow, ...]) -> Iterator[Text]:
@@ -264,29 +250,25 @@ def _header(old: NamedSkill, new: NamedSkill, rows: tuple[DiffRow, ...]) -> Iter
     yield Text("")
 
 
-def _lines(rows: tuple[DiffRow, ...], console: Console, *, colour: bool) -> Iterator[Text]:
+def _lines(rows: tuple[DiffRow, ...], settings: Globals) -> Iterator[Text]:
+    console = build_console(settings.people, settings.environ)
+    colour = wants_colour(settings.people, settings.environ)
     for row in rows:
         style = _STYLES[row.kind]
-        whole = _text(row, colour=colour)
+        whole = Text(style=style)
+        # brackets tell a part of a line; a line that changed as a whole has its sign
+        partly = any(not span.changed for span in row.spans)
+        for span in row.spans:
+            changed = span.changed and partly
+            opening, closing = _BRACKETS[row.kind] if changed and not colour else ("", "")
+            emphasis = "bold underline" if changed else ""
+            whole.append(f"{opening}{harmless(span.text)}{closing}", emphasis)
         whole.expand_tabs(4)
         folded = whole.wrap(console, max(console.width - _MARGIN, _MARGIN)) if whole else [whole]
         for number, part in enumerate(folded):
             # the sign again: a line that was folded is to be told from one that is the same
             sign = row.sign if number == 0 or row.kind in _BRACKETS else " "
             yield Text(f"{sign} ", style).append_text(part)
-
-
-def _text(row: DiffRow, *, colour: bool) -> Text:
-    style = _STYLES[row.kind]
-    whole = Text(style=style)
-    # brackets tell a part of a line; a line that changed as a whole has its sign
-    partly = any(not span.changed for span in row.spans)
-    for span in row.spans:
-        changed = span.changed and partly
-        opening, closing = _BRACKETS.get(row.kind, ("", "")) if changed and not colour else ("", "")
-        emphasis = "bold underline" if changed else ""
-        whole.append(f"{opening}{harmless(span.text)}{closing}", emphasis)
-    return whole
 
 
 @command()
@@ -300,19 +282,9 @@ def best_command(settings: Globals, output: Path | None) -> None:
     if output is not None:
         write_atomically(settings.cwd / output, text)
     if settings.json:
-        best = reader.state.best
-        print_json(
-            {
-                "run": reader.state.run,
-                "step": best.step,
-                "origin": best.origin,
-                "score": best.measurement.score,
-                "tasks": best.measurement.n,
-                "sha256": best.sha256,
-                "simulated": reader.state.simulated,
-                "text": text,
-            }
-        )
+        best = "step=best.step origin=best.origin score=best.measurement.score"
+        facts = f"run {best} tasks=best.measurement.n sha256=best.sha256 simulated"
+        print_json({**pick(reader.state, facts), "text": text})
     elif output is None:
         # a program gets the text to the last byte, a terminal nothing that it would obey
         click.echo(harmless(text) if sys.stdout.isatty() else text, nl=False)

@@ -45,6 +45,7 @@ from skillopt_ci.training.trainer import (
     patiently,
     train,
 )
+from skillopt_ci.util import pick
 
 _ALL_TRAINED = "Nothing left to do: all epochs are trained."
 _PURPOSES = MappingProxyType(
@@ -255,9 +256,7 @@ def outcome_json(outcome: Outcome) -> dict[str, object]:
         "commit": outcome.commit,
         "tasks": 0 if decision is None else decision.compared,
         **more,
-        "calls": usage.calls,
-        "tokens": usage.tokens,
-        "cost_usd": usage.cost_usd,
+        **pick(usage, "calls tokens cost_usd"),
         "seconds": round(outcome.seconds, 3),
         "simulated": record.simulated,
     }
@@ -318,12 +317,11 @@ def rollout_command(settings: Globals, shard: str, output: Path) -> None:
         if outlook is None:
             nothing_to_do(_ALL_TRAINED)
         done = asyncio.run(roll_out_shard(run, outlook, part, settings.cwd / output))
-    facts = {"attempts": done.attempts, "errors": done.errors, "answers": done.answers}
-    used = {"calls": done.usage.calls, "tokens": done.usage.tokens, "cost_usd": done.usage.cost_usd}
+    used = "calls=usage.calls tokens=usage.tokens cost_usd=usage.cost_usd"
     errors = plural(done.errors, "attempt")
     missing = f"; {errors} not measured, which the step tries again" if done.errors else ""
     settings.tell(
-        {"phase": outlook.phase, "shard": shard, **facts, **used},
+        {"phase": outlook.phase, "shard": shard, **pick(done, f"attempts errors answers {used}")},
         f"{plural(done.attempts, 'attempt')}, {plural(done.answers, 'answer')} in {output}"
         f"{missing}. Used {usage_text(done.usage)}.",
     )
