@@ -31,8 +31,7 @@ from skillopt_ci.cli.scaffold import (
 from skillopt_ci.cli.train import print_outcome
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.models import PROVIDERS, Preset, ProviderName
-from skillopt_ci.demo.quickstart import write_example
-from skillopt_ci.demo.server import Behaviour, serve
+from skillopt_ci.demo import write_example
 from skillopt_ci.errors import ExitCode, UsageError
 from skillopt_ci.git.process import Git
 from skillopt_ci.ledger.inspect import newest
@@ -344,8 +343,11 @@ def simulate_command(
     Prints the base URL on the first line of standard output and serves until interrupted.
     """
     del settings
+    # Imported late: aiohttp takes long to import.
+    from skillopt_ci.demo.server import SimulatedServer, serve  # noqa: PLC0415
+
     try:
-        serve(host, port, Behaviour(seed, fault_rate, latency))
+        serve(host, port, SimulatedServer(seed, fault_rate, latency))
     except OSError as error:
         raise UsageError(
             f"Cannot serve on {host}:{port}: {error.strerror}.",

@@ -1,1 +1,33 @@
-"""Demo."""
+"""What trains offline: an example with its skill and tasks, and the simulated models."""
+
+from importlib import resources
+from pathlib import Path
+
+from skillopt_ci.errors import UsageError
+from skillopt_ci.util import write_atomically
+
+EXAMPLE_FILES = (
+    "skillopt.yaml",
+    "skills/ledger/SKILL.md",
+    "tasks/train.jsonl",
+    "tasks/selection.jsonl",
+    "tasks/test.jsonl",
+)
+
+
+def write_example(target: Path) -> None:
+    """Write the example into the folder ``target``, which is made if needed.
+
+    Raises ``UsageError``, before anything is written, if one of its files exists already.
+    """
+    present = [name for name in EXAMPLE_FILES if (target / name).exists()]
+    if present:
+        raise UsageError(
+            f"{target} already has {', '.join(present)}: nothing was written.",
+            hint="Choose an empty folder for the example.",
+        )
+    source = resources.files(__package__) / "files"
+    for name in EXAMPLE_FILES:
+        file = target / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, source.joinpath(name).read_bytes().decode())

@@ -1,42 +1,135 @@
-"""The simulated models: one function behind the client in process and behind the server."""
+"""The simulated models: a target that works as its skill says and slips now and then.
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+The optimizer is in a module of its own. Both are functions, behind the client in process and
+behind the server.
+"""
+
+import json
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from difflib import get_close_matches
-from functools import partial
 from types import MappingProxyType
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.demo.optimizer import propose
-from skillopt_ci.demo.target import Turn, next_turn
-from skillopt_ci.demo.world import Dice, content_key
+from skillopt_ci.demo.world import (
+    Dice,
+    Note,
+    Order,
+    Script,
+    content_key,
+    ledger_line,
+    read_note,
+    read_order,
+    script_for,
+    stances,
+)
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.types import ChatReply, ChatRequest, Role, Tool, Usage
+from skillopt_ci.model.types import ChatReply, ChatRequest, Role, Tool, Usage, token_limit
+from skillopt_ci.skill.regions import REGIONS, region_text
 
-#: Characters per token, as a rule of thumb.
-CHARS_PER_TOKEN = 4
+#: Probabilities, unless said otherwise.
+RATES = MappingProxyType(
+    {
+        "slip": 0.02,  # of breaking a convention that the skill states
+        "bloat_from": 5_000,  # characters of system prompt beyond which it loses track
+        "bloat_slip": 0.01,  # added to "slip" for each further 1,000 characters
+        "contradiction_slip": 0.02,  # added to "slip" for each contradiction in the skill
+        "torn": 0.6,  # of breaking a convention that the skill both states and contradicts
+        "heedless": 0.2,  # of a slip also where guidance or a note reminds it
+    }
+)
+_OPENINGS = (
+    "Here is the ledger line.",
+    "The line for this note:",
+    "This is how I would book it.",
+)
+
+#: What a simulated model says in one turn: text, and tools that it wants used.
+Turn = tuple[str, tuple[ToolCall, ...]]
+
+
+def next_turn(messages: Sequence[Message], dice: Dice, tools: Sequence[Tool] = ()) -> Turn:
+    """Return a step of its work where the target has tools, else its answer."""
+    order = next(filter(None, (read_order(m.content) for m in messages if m.role == "user")), None)
+    offered = {tool.name for tool in tools}
+    if tools and order is not None:
+        turns = list(_work(script_for(order, _followed(order, messages, dice)), offered))
+        behind = sum(bool(m.tool_calls) for m in messages if m.role == "assistant")
+        text, name, arguments = turns[min(behind, len(turns) - 1)]
+        call = ToolCall(f"call_{behind}", name, json.dumps(arguments, ensure_ascii=False))
+        return text, (call,) if name in offered else ()
+    text = answer(messages, dice)
+    if "submit" in offered:
+        return "", (ToolCall("call_0", "submit", json.dumps({"answer": text})),)
+    return text, ()
+
+
+def answer(messages: Sequence[Message], dice: Dice) -> str:
+    """Return the target's reply: a short sentence, then the answer in its tag."""
+    prompt = next((m.content for m in reversed(messages) if m.role == "user"), "")
+    note = read_note(prompt)
+    if note is None:
+        words = prompt.replace("<", " ").replace(">", " ").split()
+        echo = " ".join(words[-12:]) or "nothing was asked"
+        return f"I have no special knowledge of this.\n\n<answer>{echo}</answer>"
+    line = ledger_line(note, _followed(note, messages, dice))
+    return f"{dice.pick('opening', _OPENINGS)}\n\n<answer>{line}</answer>"
+
+
+def _followed(case: Note | Order, messages: Sequence[Message], dice: Dice) -> frozenset[str]:
+    """Return the conventions of ``case`` that the skill states and that do not slip."""
+    system = "\n".join(m.content for m in messages if m.role == "system")
+    said = stances(system)
+    reminded = stances("\n".join(region_text(system, region) or "" for region in REGIONS))
+    excess = max(0, len(system) - RATES["bloat_from"]) / 1_000
+    contradictions = sum(len(taken) > 1 for taken in said.values())
+    slip = (
+        RATES["slip"] + RATES["bloat_slip"] * excess + RATES["contradiction_slip"] * contradictions
+    )
+
+    def slips(name: str) -> bool:
+        usual = slip * (RATES["heedless"] if reminded[name] else 1)
+        return dice.chance(f"slip {name}", RATES["torn"] if len(said[name]) > 1 else usual)
+
+    return frozenset(name for name in case.exercised() if "for" in said[name] and not slips(name))
+
+
+def _work(script: Script, offered: AbstractSet[str]) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Give the turns in which the script is written: text, tool and arguments."""
+    path = shlex.quote(script.path)
+    if "shell" in offered:
+        yield "I look at what is there first.", "shell", {"command": "ls -R"}
+    if "write" in offered:
+        file = {"path": script.path, "content": script.content}
+        yield "Now I write the script.", "write", file
+    else:
+        folder, _, _ = script.path.rpartition("/")
+        make = f"mkdir -p {shlex.quote(folder)} && " if folder else ""
+        text = f"{make}cat > {path} <<'END'\n{script.content}END"
+        yield "Now I write the script.", "shell", {"command": text}
+    if script.executable:
+        mode = "It is called directly, so it has to be executable."
+        yield mode, "shell", {"command": f"chmod +x {path}"}
+    if "shell" in offered:
+        yield "A look at its syntax.", "shell", {"command": f"sh -n {path}"}
+    yield "The script is written.", "submit", {"answer": f"The script is written: {script.path}"}
+
+
+# Every simulated model, by its name.
+
+_CHARACTERS_PER_TOKEN = 4
 
 Model = Callable[[Sequence[Message], Dice, Sequence[Tool]], Turn]
 
 MODELS: Mapping[str, Model] = MappingProxyType(
     {
         "simulated-target": next_turn,
-        "simulated-target-noisy": partial(next_turn, slip=0.08),
-        "simulated-optimizer": lambda messages, dice, _: Turn(propose(messages, dice)),
+        "simulated-optimizer": lambda messages, dice, _: (propose(messages, dice), ()),
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """A reply with its size in tokens; ``finish_reason`` as OpenAI's protocol has it."""
-
-    text: str
-    finish_reason: str
-    prompt_tokens: int
-    completion_tokens: int
-    tool_calls: tuple[ToolCall, ...] = ()
 
 
 def find_model(name: str, where: str = "model") -> Model:
@@ -61,7 +154,7 @@ def complete(
     attempt: int = 0,
     limit: int | None = None,
     tools: Sequence[Tool] = (),
-) -> Completion:
+) -> ChatReply:
     """Answer ``messages`` with at most ``limit`` tokens of text; raises ``ModelSetupError``.
 
     An agent makes up its mind once: the draws of a conversation with tools are those of the
@@ -69,22 +162,18 @@ def complete(
     """
     roles = [message.role for message in messages]
     begun = roles.index("assistant") if tools and "assistant" in roles else None
-    turn = find_model(model)(messages, Dice(seed, content_key(messages[:begun], attempt)), tools)
-    shown = turn.text if limit is None else turn.text[: limit * CHARS_PER_TOKEN]
-    whole = "stop" if shown == turn.text else "length"
-    written = [shown, *(call.name + call.arguments for call in turn.tool_calls)]
-    return Completion(
-        text=shown,
-        finish_reason="tool_calls" if turn.tool_calls else whole,
-        prompt_tokens=sum(tokens(message.content) for message in messages),
-        completion_tokens=sum(map(tokens, written)),
-        tool_calls=turn.tool_calls,
-    )
+    dice = Dice(seed, content_key(messages[:begun], attempt))
+    text, calls = find_model(model)(messages, dice, tools)
+    shown = text if limit is None else text[: limit * _CHARACTERS_PER_TOKEN]
+    whole = "stop" if shown == text else "length"
+    written = [shown, *(call.name + call.arguments for call in calls)]
+    asked = sum(_tokens(message.content) for message in messages)
+    usage = Usage(calls=1, prompt_tokens=asked, completion_tokens=sum(map(_tokens, written)))
+    return ChatReply(shown, "tool_calls" if calls else whole, model, usage, tool_calls=calls)
 
 
-def tokens(text: str) -> int:
-    """Return about how many tokens ``text`` has."""
-    return -(-len(text) // CHARS_PER_TOKEN)
+def _tokens(text: str) -> int:
+    return -(-len(text) // _CHARACTERS_PER_TOKEN)
 
 
 class SimulatedClient:
@@ -97,17 +186,11 @@ class SimulatedClient:
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer ``request``; the reply depends on its content and the configured seed alone."""
-        limits = (request.max_output_tokens, self._config.max_output_tokens)
-        done = complete(
+        return complete(
             self._config.model,
             request.messages,
             seed=self._config.seed,
             attempt=request.attempt,
-            limit=min((limit for limit in limits if limit is not None), default=None),
+            limit=token_limit(self._config, request),
             tools=request.tools,
         )
-        usage = Usage(
-            calls=1, prompt_tokens=done.prompt_tokens, completion_tokens=done.completion_tokens
-        )
-        model = self._config.model
-        return ChatReply(done.text, done.finish_reason, model, usage, tool_calls=done.tool_calls)

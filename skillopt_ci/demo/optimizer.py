@@ -7,13 +7,12 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from skillopt_ci.demo.prompt_reader import (
     AnalystBrief,
-    PoolEntry,
-    Proposal,
     Trajectory,
     first_prompt,
     read_analyst_brief,
@@ -21,8 +20,7 @@ from skillopt_ci.demo.prompt_reader import (
     read_pool,
     read_proposals,
     read_ranking,
-    read_reminders,
-    read_skill,
+    read_section,
     stage_of,
 )
 from skillopt_ci.demo.world import (
@@ -68,8 +66,8 @@ PLATITUDES = (
 #: Causes of failures that one slow update goes into.
 MOST_CAUSES = 2
 
-Edit = dict[str, object]
-Reply = dict[str, object]
+Edit = dict[str, Any]
+Reply = dict[str, Any]
 
 
 def propose(messages: Sequence[Message], dice: Dice) -> str:
@@ -322,59 +320,54 @@ def lapse_notes(brief: AnalystBrief) -> list[str]:
 # Merges, rankings and what follows from them.
 
 
-def merged(edits: Sequence[Proposal], dice: Dice) -> tuple[list[Proposal], str]:
+def merged(edits: Sequence[Edit], dice: Dice) -> tuple[list[Edit], str]:
     """Return one of ``edits`` for each subject, with the support of all it stands for, and why."""
-    groups: dict[str, Proposal] = {}
+    groups: dict[str, Edit] = {}
     for edit in edits:
-        about = subject(edit.content or edit.target)
-        own_words = f"{edit.op} {edit.target} {edit.content}".casefold()
-        key = about[0] if about else own_words
+        own_words = f"{edit['op']} {edit['target']} {edit['content']}".casefold()
+        key = _topic(edit["content"] or edit["target"], own_words)
         groups[key] = _settled(groups[key], edit) if key in groups else edit
     kept = [
         edit
         for edit in groups.values()
-        if edit.support > 1
-        or edit.note_ids
-        or dice.chance(f"keep {edit.content}", RATES["gullible"])
+        if edit["support_count"] > 1
+        or "note_ids" in edit
+        or dice.chance(f"keep {edit['content']}", RATES["gullible"])
     ]
     return kept, f"{len(edits)} proposed edits name {len(groups)} things; {len(kept)} stay."
 
 
-def _settled(first: Proposal, second: Proposal) -> Proposal:
+def _topic(text: str, otherwise: str) -> str:
+    """The convention that ``text`` is about, if it is about one."""
+    about = subject(text)
+    return about[0] if about else otherwise
+
+
+def _settled(first: Edit, second: Edit) -> Edit:
     """Join two edits on one subject; of a contradiction a reviewer's wish or more support wins."""
-    stances = [about and about[1] for about in map(subject, (first.content, second.content))]
+    stances = [about and about[1] for about in (subject(one["content"]) for one in (first, second))]
+    support = "support_count"
     if stances[0] == stances[1]:
-        notes = tuple(dict.fromkeys((*first.note_ids, *second.note_ids)))
-        return replace(first, support=first.support + second.support, note_ids=notes)
-    if bool(first.note_ids) != bool(second.note_ids):
-        return first if first.note_ids else second
-    return first if first.support >= second.support else second
+        notes = dict.fromkeys([*first.get("note_ids", ()), *second.get("note_ids", ())])
+        return {**first, support: first[support] + second[support], **_notes([*notes])}
+    if ("note_ids" in first) != ("note_ids" in second):
+        return first if "note_ids" in first else second
+    return first if first[support] >= second[support] else second
 
 
 def merge_edits(prompt: str, dice: Dice) -> Reply:
     kept, reasoning = merged(read_proposals(prompt, "content"), dice)
-    edits = [
-        {
-            "op": edit.op,
-            "target": edit.target,
-            "content": edit.content,
-            "support_count": edit.support,
-            "source_type": edit.source,
-            **_notes(edit.note_ids),
-        }
-        for edit in kept
-    ]
-    return {"reasoning": reasoning, "edits": edits}
+    return {"reasoning": reasoning, "edits": kept}
 
 
 def merge_suggestions(prompt: str, dice: Dice) -> Reply:
     kept, reasoning = merged(read_proposals(prompt, "instruction"), dice)
     suggestions = [
         {
-            **_suggestion(Change.told(one.content), one.support),
-            "type": one.op,
-            "source_type": one.source,
-            **_notes(one.note_ids),
+            **_suggestion(Change.told(one["content"]), one),
+            "type": one["op"],
+            "source_type": one["source_type"],
+            **_notes(one.get("note_ids")),
         }
         for one in kept
     ]
@@ -386,42 +379,43 @@ def merge_documents(prompt: str, dice: Dice) -> Reply:
 
     Of one subject the first rule counts; rules that most documents have dropped go.
     """
-    skill, proposals = read_skill(prompt), read_proposals(prompt, "new_skill")
+    skill, proposals = read_section(prompt, "Current Skill"), read_proposals(prompt, "new_skill")
     known = [line for line in skill.splitlines() if line.startswith("- ")]
     added: dict[str, str] = {}
     dropped: Counter[str] = Counter()
     for one in proposals:
-        rules = [line for line in one.content.splitlines() if line.startswith("- ")]
+        rules = [line for line in one["content"].splitlines() if line.startswith("- ")]
         dropped.update(set(known).difference(rules))
         for rule in rules:
             if rule not in known:
-                about = subject(rule)
-                added.setdefault(about[0] if about else rule, rule)
+                added.setdefault(_topic(rule, rule), rule)
     gone = [rule for rule in known if dropped[rule] * 2 > len(proposals)]
     changes = [*(Change(old=rule) for rule in gone), *(Change(new=rule) for rule in added.values())]
-    support = sum(one.support for one in proposals)
+    support = sum(one["support_count"] for one in proposals)
     return {
         "reasoning": f"{len(proposals)} documents change {len(changes)} things.",
         "skill_candidates": [_document(skill, changes, support, dice)],
     }
 
 
-def rank(pool: Sequence[PoolEntry], limit: int) -> Reply:
-    """Return the choice of ``limit`` edits by support, reviewers' wishes first."""
-    ranked = sorted(pool, key=lambda entry: (not entry.wished, -entry.support, entry.index))
+def rank(prompt: str, dice: Dice) -> Reply:
+    """Return the choice of as many edits as asked for, reviewers' wishes first, then by support."""
+    del dice
+    pool, wished, limit = read_ranking(prompt)
+    ranked = sorted(pool, key=lambda index: (index not in wished, -pool[index], index))
     return {
         "reasoning": "Edits that answer the most failures come first.",
-        "selected_indices": [entry.index for entry in ranked[:limit]],
+        "selected_indices": ranked[:limit],
     }
 
 
 def rewrite(prompt: str, dice: Dice) -> Reply:
     """Return the document that the prompt shows, with the suggestions carried out."""
-    changes = [Change.told(one.content) for one in read_proposals(prompt, "instruction")]
+    changes = [Change.told(one["content"]) for one in read_proposals(prompt, "instruction")]
     return {
         "reasoning": "The suggestions were carried out where they belong.",
         "change_summary": [change.summary for change in changes],
-        "new_skill": revised(read_skill(prompt), changes, dice),
+        "new_skill": revised(read_section(prompt, "Current Skill"), changes, dice),
     }
 
 
@@ -431,7 +425,7 @@ def choose_learning_rate(prompt: str, dice: Dice) -> Reply:
     Once most tasks are solved, the steps are small.
     """
     pool = read_pool(prompt, "Proposed items")
-    backed = sum(entry.support > 1 for entry in pool)
+    backed = sum(support > 1 for support in pool.values())
     found = re.search(r"rollout_hard: ([01]\.\d+)", prompt)
     mostly_solved = found is not None and float(found[1]) >= 0.5  # noqa: PLR2004
     number = min(backed, 2) if mostly_solved else backed
@@ -448,10 +442,8 @@ def choose_learning_rate(prompt: str, dice: Dice) -> Reply:
 def condense(prompt: str) -> Reply:
     """Return the reminders that the prompt lists, one for each subject."""
     kept: dict[str, str] = {}
-    for note in re.findall(r"^- (.*\S)", read_reminders(prompt), re.MULTILINE):
-        about = subject(note)
-        plain = note.removeprefix("Before you answer, look again: ")
-        kept.setdefault(about[0] if about else note, plain)
+    for note in re.findall(r"^- (.*\S)", read_section(prompt, "Reminders"), re.MULTILINE):
+        kept.setdefault(_topic(note, note), note.removeprefix("Before you answer, look again: "))
     return {"appendix_notes": list(kept.values())}
 
 
@@ -514,19 +506,19 @@ Analysis = Callable[[AnalystBrief, Dice], tuple[Reply, str, list[Edit]]]
 Stage = Callable[[str, Dice], Reply]
 
 
-def _notes(note_ids: object) -> dict[str, object]:
+def _notes(note_ids: object) -> Reply:
     return {"note_ids": note_ids} if note_ids else {}
 
 
-def _suggestion(change: Change, support: object) -> Reply:
+def _suggestion(change: Change, edit: Edit) -> Reply:
     kind = "add_rule" if not change.old else "clarify" if change.new else "remove_rule"
     return {
         "type": kind,
         "title": change.summary[:60],
         "motivation": "Answers differ from their references here.",
         "instruction": change.instruction,
-        "priority_hint": "high" if isinstance(support, int) and support > 1 else "low",
-        "support_count": support,
+        "priority_hint": "high" if edit["support_count"] > 1 else "low",
+        "support_count": edit["support_count"],
     }
 
 
@@ -538,8 +530,7 @@ def _as_edits(skill: str, edits: Sequence[Edit], dice: Dice) -> Reply:
 def _as_suggestions(skill: str, edits: Sequence[Edit], dice: Dice) -> Reply:
     del skill, dice
     suggestions = [
-        {**_suggestion(Change.of(edit), edit["support_count"]), **_notes(edit.get("note_ids"))}
-        for edit in edits
+        {**_suggestion(Change.of(edit), edit), **_notes(edit.get("note_ids"))} for edit in edits
     ]
     return {"revise_suggestions": suggestions}
 
@@ -574,8 +565,8 @@ def _by_mode() -> dict[str, Stage]:
 _STAGES: Mapping[str, Stage] = MappingProxyType(
     {
         **_by_mode(),
-        "ranking": lambda prompt, _: rank(*read_ranking(prompt)),
-        "ranking_rewrite": lambda prompt, _: rank(*read_ranking(prompt)),
+        "ranking": rank,
+        "ranking_rewrite": rank,
         "rewrite": rewrite,
         "lr_autonomous": choose_learning_rate,
         "appendix_consolidate": lambda prompt, _: condense(prompt),

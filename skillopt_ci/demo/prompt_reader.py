@@ -3,8 +3,10 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 from skillopt_ci.messages import Message
 
@@ -56,6 +58,10 @@ class Trajectory:
     answer: str
     reason: str = ""
 
+    @property
+    def failed(self) -> bool:
+        return self.answer not in self.references if self.answer else bool(self.reason)
+
 
 @dataclass(frozen=True, slots=True)
 class AnalystBrief:
@@ -81,27 +87,6 @@ class ComparisonBrief:
     skill: str
     guidance: tuple[str, ...]
     failures: tuple[Trajectory, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """An edit, a suggestion or a whole document as it stands in a list of a prompt."""
-
-    op: str
-    target: str
-    content: str
-    support: int
-    source: str
-    note_ids: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class PoolEntry:
-    """A line of the ranking prompt's edit pool; ``wished`` if reviewers asked for it."""
-
-    index: int
-    support: int
-    wished: bool = False
 
 
 def sections(prompt: str) -> list[Section]:
@@ -162,61 +147,56 @@ def read_comparison_brief(prompt: str) -> ComparisonBrief:
     told = _trajectories(parts, "Task ", "Conversation under the current")
     guidance = _titled(parts, "Previous Guidance").data.splitlines()
     return ComparisonBrief(
-        skill=_titled(parts, "Current Skill").data,
-        guidance=tuple(line for line in guidance if line.startswith("- ")),
-        failures=tuple(
+        _titled(parts, "Current Skill").data,
+        tuple(line for line in guidance if line.startswith("- ")),
+        tuple(
             one for one in told if (one.answer not in one.references if one.answer else one.reason)
         ),
     )
 
 
-def read_proposals(prompt: str, key: str) -> tuple[Proposal, ...]:
+def read_proposals(prompt: str, key: str) -> list[dict[str, Any]]:
     """Read the lists of a merge's or a rewrite's prompt: all entries that have ``key``.
 
-    That is ``content`` for edits, ``instruction`` for suggestions, ``new_skill`` for documents.
+    That is ``content`` for edits, ``instruction`` for suggestions, ``new_skill`` for documents: the
+    content of what is returned, an edit each.
     """
-    return tuple(
-        Proposal(
-            op=str(one.get("op") or one.get("type") or ""),
-            target=str(one.get("target") or ""),
-            content=str(one.get(key) or ""),
-            support=support if isinstance(support := one.get("support_count", 1), int) else 1,
-            source=str(one.get("source_type") or "")
+    return [
+        {
+            "op": str(one.get("op") or one.get("type") or ""),
+            "target": str(one.get("target") or ""),
+            "content": str(one.get(key) or ""),
+            "support_count": count if isinstance(count := one.get("support_count"), int) else 1,
+            "source_type": str(one.get("source_type") or "")
             or ("success" if "success" in part.title else "failure"),
-            note_ids=tuple(map(str, ids)) if isinstance(ids := one.get("note_ids"), list) else (),
-        )
+            **({"note_ids": ids} if (ids := one.get("note_ids")) and isinstance(ids, list) else {}),
+        }
         for part in sections(prompt)
         if part.title.startswith(_LISTS)
         for one in _objects(_parsed(part.data), "op" if key == "content" else key)
-    )
+    ]
 
 
-def read_skill(prompt: str) -> str:
-    """Read the current skill out of any stage's user message."""
-    return _titled(sections(prompt), "Current Skill").data
+def read_section(prompt: str, title: str) -> str:
+    """Read the data in the section of this title."""
+    return _titled(sections(prompt), title).data
 
 
-def read_reminders(prompt: str) -> str:
-    """Read the list of reminders to condense."""
-    return _titled(sections(prompt), "Reminders").data
-
-
-def read_ranking(prompt: str) -> tuple[list[PoolEntry], int]:
-    """Read a ranking's user message: the pool and how many edits to select."""
+def read_ranking(prompt: str) -> tuple[dict[int, int], set[int], int]:
+    """Read a ranking's user message: the pool, what reviewers wish, how many edits to select."""
     limits = re.findall(r"[Ss]elect at most (\d+)", prompt)
     wishes = _titled(sections(prompt), "Reviewers' Wishes").text
     wished = set(map(int, re.findall(r"\[(\d+)\]", wishes)))
     pool = read_pool(prompt, "Edit pool", "Suggestion pool")
-    entries = [replace(entry, wished=entry.index in wished) for entry in pool]
-    return entries, int(limits[-1]) if limits else len(entries)
+    return pool, wished, int(limits[-1]) if limits else len(pool)
 
 
-def read_pool(prompt: str, *titles: str) -> list[PoolEntry]:
-    """Read the numbered list in the section of one of these titles."""
-    return [
-        PoolEntry(int(index), int(support[1]) if (support := _SUPPORT.search(text)) else 1)
+def read_pool(prompt: str, *titles: str) -> dict[int, int]:
+    """Read the numbered list in the section of one of these titles: each entry's support."""
+    return {
+        int(index): int(support[1]) if (support := _SUPPORT.search(text)) else 1
         for index, text in _POOL_LINE.findall(_titled(sections(prompt), *titles).data)
-    ]
+    }
 
 
 def _titled(parts: Iterable[Section], *titles: str) -> Section:
@@ -242,13 +222,12 @@ def _trajectories(
 
 
 def _parsed(text: str) -> object:
-    try:
+    with suppress(ValueError):
         return json.loads(text)
-    except ValueError:
-        return []
+    return []
 
 
-def _objects(value: object, key: str) -> Iterator[dict[str, object]]:
+def _objects(value: object, key: str) -> Iterator[dict[str, Any]]:
     """Find every object with ``key`` in ``value``, however deep."""
     if isinstance(value, dict) and key in value:
         yield value

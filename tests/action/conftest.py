@@ -4,7 +4,7 @@ import pytest
 from action_world import World
 from github_server.state import Hub
 
-from skillopt_ci.demo.quickstart import write_example
+from skillopt_ci.demo import write_example
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from github_server.state import Hub
 from skillopt_ci.action.event import Comment, Event, Facts, Pull
 from skillopt_ci.action.job import Job
 from skillopt_ci.action.main import gather
-from skillopt_ci.demo.quickstart import write_example
+from skillopt_ci.demo import write_example
 from skillopt_ci.github.pull_requests import keep_pull_request
 from skillopt_ci.github.types import WantedPullRequest
 

@@ -9,7 +9,7 @@ from skillopt_ci.action.inputs import Command, Inputs
 from skillopt_ci.action.job import Ended, Runner, announce, command_line, execute, meaning
 from skillopt_ci.action.outputs import JobLog, Result
 from skillopt_ci.cli.main import describe
-from skillopt_ci.demo.quickstart import write_example
+from skillopt_ci.demo import write_example
 from skillopt_ci.errors import BudgetExhausted, ConfigError, ExitCode, SkilloptError, UsageError
 
 

@@ -22,7 +22,7 @@ from skillopt_ci.action.outputs import Outputs
 from skillopt_ci.action.perform import leave_notes, perform
 from skillopt_ci.cli.comment import Published, publish_run
 from skillopt_ci.cli.options import Globals
-from skillopt_ci.demo.quickstart import write_example
+from skillopt_ci.demo import write_example
 from skillopt_ci.errors import InfrastructureError, UsageError
 from skillopt_ci.git.process import Git
 from skillopt_ci.github.client import Access, Client, RetryPolicy, connect

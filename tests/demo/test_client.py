@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from skillopt_ci.config.models import ModelRole
-from skillopt_ci.demo.client import MODELS, SimulatedClient, complete, find_model, tokens
+from skillopt_ci.demo.client import MODELS, SimulatedClient, complete, find_model
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatReply, ChatRequest, Role, Usage
@@ -35,11 +35,7 @@ def test_complete_draws_anew_for_each_seed_and_attempt() -> None:
 
 def test_complete_cuts_at_the_limit_and_says_so() -> None:
     cut = complete("simulated-target", NOTE, seed=0, limit=3)
-    assert (len(cut.text), cut.completion_tokens, cut.finish_reason) == (12, 3, "length")
-
-
-def test_tokens_are_a_quarter_of_the_characters_rounded_up() -> None:
-    assert [tokens("x" * length) for length in (0, 1, 4, 5)] == [0, 1, 1, 2]
+    assert (len(cut.text), cut.usage.completion_tokens, cut.finish_reason) == (12, 3, "length")
 
 
 def test_find_model_suggests_the_nearest_name() -> None:

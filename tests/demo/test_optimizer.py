@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.demo import optimizer
+from skillopt_ci.demo.client import answer
 from skillopt_ci.demo.optimizer import (
     MISHAPS,
     MOST_CAUSES,
@@ -33,7 +34,6 @@ from skillopt_ci.demo.optimizer import (
     slow_update,
 )
 from skillopt_ci.demo.prompt_reader import AnalystBrief, Trajectory, read_comparison_brief
-from skillopt_ci.demo.target import answer
 from skillopt_ci.demo.world import CONVENTIONS, SHELL, Dice, content_key, stances
 from skillopt_ci.messages import Message, fenced
 from skillopt_ci.prompts import library
@@ -247,7 +247,7 @@ def test_gullible_merge_keeps_what_nobody_else_backs(dice: Dice, rates: SetRates
 def test_merge_keeps_what_reviewers_ask_for_with_all_its_notes(dice: Dice) -> None:
     wishes = [edit(FIRST, 1, note_ids=["a"]), edit(SECOND, 1, note_ids=["b"])]
     (told,) = merged(dice, *wishes, edit(WRONG, 9))
-    assert (told["content"], told["note_ids"]) == (FIRST, ("a", "b"))
+    assert (told["content"], told["note_ids"]) == (FIRST, ["a", "b"])
     assert len(merged(dice, wishes[0])) == 1
 
 
@@ -310,7 +310,7 @@ def test_suggestions_say_kind_priority_and_notes(dice: Dice) -> None:
     assert [one["priority_hint"] for one in told] == ["high", "low", "low"]
     wish = suggestions(dice, {**EDITS[1], "note_ids": ["review-7"]})
     (one,) = merge_suggestions(listed("Patches to merge", *wish), dice)["revise_suggestions"]  # type: ignore[misc]
-    assert one["note_ids"] == ("review-7",)
+    assert one["note_ids"] == ["review-7"]
 
 
 def test_rewrite_carries_suggestions_out(dice: Dice) -> None:

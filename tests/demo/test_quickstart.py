@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from skillopt_ci.config.loading import load
-from skillopt_ci.demo.quickstart import EXAMPLE_FILES, write_example
+from skillopt_ci.demo import EXAMPLE_FILES, write_example
 from skillopt_ci.demo.world import stances
 from skillopt_ci.errors import UsageError
 from skillopt_ci.skill.validation import problems

@@ -1,7 +1,8 @@
 import http.client
 import json
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import openai
 import pytest
@@ -9,17 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.demo.client import complete
-from skillopt_ci.demo.server import (
-    FAULTS,
-    MOST_FAULTS_IN_A_ROW,
-    BadRequestError,
-    Behaviour,
-    Call,
-    SimulatedServer,
-    Tally,
-    fault_of,
-    read_call,
-)
+from skillopt_ci.demo.server import FAULTS, MOST_FAULTS_IN_A_ROW, SimulatedServer, fault_of
 from skillopt_ci.messages import Message
 from tests.support.office_tasks import shell_tasks
 from tests.support.serving import running
@@ -36,15 +27,18 @@ def body(text: str = "hello", **fields: object) -> bytes:
     return json.dumps({"model": "simulated-target", "messages": messages, **fields}).encode()
 
 
-def connect(server: SimulatedServer) -> http.client.HTTPConnection:
-    host, port = server.base_url.removeprefix("http://").removesuffix("/v1").split(":")
-    return http.client.HTTPConnection(host, int(port), timeout=10)
+@pytest.fixture
+def url() -> Iterator[str]:
+    with running(SimulatedServer()) as url:
+        yield url
 
 
-def ask(
-    server: SimulatedServer, sent: bytes | None, path: str = PATH
-) -> tuple[http.client.HTTPResponse, bytes]:
-    connection = connect(server)
+def connect(url: str) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection(urlsplit(url).netloc, timeout=10)
+
+
+def ask(url: str, sent: bytes | None, path: str = PATH) -> tuple[http.client.HTTPResponse, bytes]:
+    connection = connect(url)
     try:
         connection.request("GET" if sent is None else "POST", path, sent)
         response = connection.getresponse()
@@ -53,9 +47,9 @@ def ask(
         connection.close()
 
 
-def outcome(server: SimulatedServer, sent: bytes) -> str:
+def outcome(url: str, sent: bytes) -> str:
     try:
-        response, answered = ask(server, sent)
+        response, answered = ask(url, sent)
         json.loads(answered)
     except http.client.IncompleteRead:
         return "cut_connection"
@@ -64,46 +58,6 @@ def outcome(server: SimulatedServer, sent: bytes) -> str:
     if response.status == 429:
         assert response.getheader("Retry-After") == "0"
     return {200: "answered", 429: "rate_limited", 500: "server_error"}[response.status]
-
-
-# Reading requests.
-
-
-def test_read_call_takes_model_messages_and_limit() -> None:
-    call = Call("simulated-target", (Message("user", "hi"),), 7)
-    assert read_call(body("hi", max_tokens=7)) == call
-
-
-def test_read_call_joins_parts_and_takes_developers_for_the_system() -> None:
-    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    call = read_call(body(messages=[{"role": "developer", "content": parts}]))
-    assert call.messages == (Message("system", "ab"),)
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [
-        b"",
-        b"[]",
-        b'{"messages": 3}',
-        body(stream=True),
-        body(messages=[{"role": "bot"}]),
-        body(tools="shell"),
-        body(tools=[{"type": "function"}]),
-        body(tools=[{"function": {"name": 3}}]),
-        body(messages=[{"role": "assistant", "tool_calls": [{}]}]),
-        body(messages=[{"role": "assistant", "tool_calls": "x"}]),
-    ],
-)
-def test_read_call_refuses_what_is_no_request(sent: bytes) -> None:
-    with pytest.raises(BadRequestError):
-        read_call(sent)
-
-
-@given(st.binary())
-def test_read_call_raises_nothing_else(sent: bytes) -> None:
-    with pytest.raises(BadRequestError):
-        read_call(sent)
 
 
 # Faults.
@@ -127,19 +81,11 @@ def test_faults_come_at_their_rate_and_of_every_kind() -> None:
     assert set(found) == set(FAULTS)
 
 
-def test_tally_loses_no_count_between_threads() -> None:
-    tally = Tally()
-    with ThreadPoolExecutor(8) as pool:
-        tries = list(pool.map(tally.next_try, ["a"] * 400))
-    assert sorted(tries) == list(range(400))
-    assert tally.snapshot()["requests"] == 400
-
-
 # Serving.
 
 
-def test_openai_client_is_answered(server: SimulatedServer) -> None:
-    with openai.OpenAI(base_url=server.base_url, api_key="none", max_retries=0) as client:
+def test_openai_client_is_answered(url: str) -> None:
+    with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
         reply = client.chat.completions.create(
             model="simulated-target", messages=[{"role": "user", "content": "hello"}]
         )
@@ -147,14 +93,14 @@ def test_openai_client_is_answered(server: SimulatedServer) -> None:
     expected = complete("simulated-target", [Message("user", "hello")], seed=0)
     assert reply.choices[0].message.content == expected.text
     assert reply.usage is not None
-    assert reply.usage.prompt_tokens == expected.prompt_tokens
+    assert reply.usage.prompt_tokens == expected.usage.prompt_tokens
     assert "simulated-optimizer" in listed
 
 
-def test_tools_go_over_the_wire(server: SimulatedServer) -> None:
+def test_tools_go_over_the_wire(url: str) -> None:
     talk: list[object] = [{"role": "user", "content": shell_tasks(1, 1)[0].prompt}]
     used = []
-    with openai.OpenAI(base_url=server.base_url, api_key="none", max_retries=0) as client:
+    with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
         while "submit" not in used:
             reply = client.chat.completions.create(
                 model="simulated-target",
@@ -171,8 +117,8 @@ def test_tools_go_over_the_wire(server: SimulatedServer) -> None:
     assert used[-1] == "submit"
 
 
-def test_connection_serves_several_requests(server: SimulatedServer) -> None:
-    connection = connect(server)
+def test_connection_serves_several_requests(url: str) -> None:
+    connection = connect(url)
     sockets = set()
     for _ in range(3):
         connection.request("POST", PATH, body())
@@ -192,27 +138,25 @@ def test_connection_serves_several_requests(server: SimulatedServer) -> None:
         ("/elsewhere", None, 404),
     ],
 )
-def test_wrong_requests_are_refused(
-    server: SimulatedServer, path: str, sent: bytes | None, status: int
-) -> None:
-    response, answer = ask(server, sent, path)
+def test_wrong_requests_are_refused(url: str, path: str, sent: bytes | None, status: int) -> None:
+    response, answer = ask(url, sent, path)
     assert response.status == status
     assert json.loads(answer)["error"]["message"]
 
 
-def test_statistics_show_repeats_by_content(server: SimulatedServer) -> None:
+def test_statistics_show_repeats_by_content(url: str) -> None:
     for text in ("a", "b", "a"):
-        ask(server, body(text))
-    stats = json.loads(ask(server, None, "/stats")[1])
+        ask(url, body(text))
+    stats = json.loads(ask(url, None, "/stats")[1])
     assert (stats["requests"], stats["answered"], stats["faults"]) == (3, 3, {})
     assert sorted(stats["answered_per_content"].values()) == [1, 2]
 
 
 def test_faults_are_seeded_counted_and_of_every_kind() -> None:
-    def outcomes() -> tuple[list[str], object]:
-        with running(Behaviour(seed=3, fault_rate=0.6)) as server:
-            seen = [outcome(server, body(str(n % 8))) for n in range(40)]
-            return seen, server.tally.snapshot()["faults"]
+    def outcomes() -> tuple[list[str], Counter[str]]:
+        server = SimulatedServer(seed=3, fault_rate=0.6)
+        with running(server) as url:
+            return [outcome(url, body(str(n % 8))) for n in range(40)], server.faults
 
     seen, counted = outcomes()
     assert seen == outcomes()[0]

@@ -118,7 +118,8 @@ def test_merges_understand_the_patches(optimizer: Overheard) -> None:
     found = [Reflection("failure", Patch(edits), ("a",), 3) for _ in range(2)]
     desk = Desk(optimizer, PROMPTS, silent)
     merged = _run(merge(SKILL, found, mode=PATCH, gradient=Gradient(), desk=desk))
-    assert [edit.support for edit in read_proposals(optimizer.prompt(), "content")] == [3, 3]
+    proposed = read_proposals(optimizer.prompt(), "content")
+    assert [edit["support_count"] for edit in proposed] == [3, 3]
     assert [(edit.content, edit.support_count) for edit in merged.edits] == [(edits[0].content, 6)]
 
 
@@ -135,8 +136,8 @@ def test_rankings_understand_the_pool(optimizer: Overheard) -> None:
     pool = tuple(Edit("append", content=f'"{n}" support=9', support_count=n) for n in range(1, 5))
     desk = Desk(optimizer, PROMPTS, silent)
     chosen = _run(select(SKILL, Patch(pool), 2, mode=PATCH, desk=desk))
-    entries, limit = read_ranking(optimizer.prompt())
-    assert ([entry.support for entry in entries], limit) == ([1, 2, 3, 4], 2)
+    shown, _, limit = read_ranking(optimizer.prompt())
+    assert ([*shown.values()], limit) == ([1, 2, 3, 4], 2)
     assert chosen.how == "ranked"
     assert [edit.support_count for edit in chosen.patch.edits] == [4, 3]
 

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.demo.client import complete
-from skillopt_ci.demo.target import answer
+from skillopt_ci.demo.client import answer, complete
 from skillopt_ci.demo.world import CONVENTIONS, LEDGER, SHELL, Convention, Dice
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import Tool

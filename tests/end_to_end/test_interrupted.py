@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.cli.init import make_repository
-from skillopt_ci.demo.server import Behaviour
+from skillopt_ci.demo.server import SimulatedServer
 from tests.support import forked
 from tests.support.serving import running
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from skillopt_ci.demo.server import SimulatedServer
     from tests.conftest import Checkout, Workshop
 
 pytestmark = pytest.mark.end_to_end
@@ -71,13 +70,14 @@ class World:
 
     workshop: Workshop
     server: SimulatedServer
+    url: str
 
     def repository(self, name: str, mode: str, control: str) -> Checkout:
         checkout = self.workshop.place(name)
         make_repository(checkout.folder)
         price = "{input: 0.3, output: 1.1}"
         config = CONFIG.replace("MODE", mode).replace("CONTROL", control).replace("PRICE", price)
-        checkout.write("skillopt.yaml", config.replace("URL", self.server.base_url))
+        checkout.write("skillopt.yaml", config.replace("URL", self.url))
         return checkout
 
 
@@ -91,12 +91,12 @@ class Run:
 
     def go(self, last: int = 0) -> bool:
         """Train and finish, or die at the event number ``last``; tell whether it died."""
-        before = self.world.server.tally.answered.total()
+        before = self.world.server.answered.total()
         script = str(Path(__file__).with_name("doomed.py"))
         words = [script, str(self.checkout.folder), str(last)]
         done = forked.run(words, cwd=self.checkout.folder, env=dict(os.environ))
         assert done.returncode in (0, -signal.SIGKILL), done.stderr
-        self.answers += self.world.server.tally.answered.total() - before
+        self.answers += self.world.server.answered.total() - before
         return done.returncode != 0
 
     @property
@@ -116,8 +116,9 @@ def world(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("interrupted")
-    with open_workshop(folder) as workshop, running(Behaviour(seed=1)) as server:
-        yield World(workshop, server)
+    server = SimulatedServer(seed=1)
+    with open_workshop(folder) as workshop, running(server) as url:
+        yield World(workshop, server, url)
 
 
 @pytest.mark.parametrize(("mode", "control"), MODES, ids=IDS)

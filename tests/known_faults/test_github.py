@@ -23,7 +23,7 @@ TINY = "evaluation.sel_env_num=2"
 @pytest.fixture
 def world(github_hub: Hub, tmp_path: Path) -> World:
     """The bundled example, checked out of a GitHub."""
-    from skillopt_ci.demo.quickstart import write_example
+    from skillopt_ci.demo import write_example
 
     made = World(github_hub, tmp_path / "workspace", tmp_path / "runner")
     made.files.mkdir()

@@ -13,7 +13,7 @@ from training_runs import train_all, train_once
 
 from skillopt_ci.cli.build import open_run
 from skillopt_ci.cli.options import Globals
-from skillopt_ci.demo.quickstart import write_example
+from skillopt_ci.demo import write_example
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.progress import silent
