@@ -229,7 +229,7 @@ def summary(outcome: Outcome) -> str:
 
 def outcome_json(outcome: Outcome) -> dict[str, object]:
     """The same as one flat object; no major version removes or renames a key."""
-    record, usage = outcome.record, outcome.record.usage.usage()
+    record, usage = outcome.record, outcome.record.usage
     decision: Decision | None
     action: str
     place: dict[str, object]

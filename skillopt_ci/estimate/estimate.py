@@ -30,7 +30,6 @@ from skillopt_ci.estimate.calls import (
     in_calls,
     joined,
 )
-from skillopt_ci.ledger.records import accounts_of
 from skillopt_ci.model.budget import Tariff, tariffs
 from skillopt_ci.model.types import Account, Accounts, Usage
 from skillopt_ci.prompts.library import Prompts
@@ -117,7 +116,7 @@ def estimate(run: Run, standing: Standing) -> Estimate:
     """Estimate what the run has still to do from ``standing``; no model is asked."""
     config, state, train = run.config, standing.state, run.splits.train
     tasks = (*train, *run.selection)
-    measured = measured_sizes(accounts_of(() if state is None else state.accounts))
+    measured = measured_sizes({} if state is None else state.accounts)
     sizes = {**sizes_by_texts(config, run.prompts, standing.skill, tasks), **measured}
     if state is None:
         supposed, made, first, done = assumed(config, None, (), ()), 0, 1, 0

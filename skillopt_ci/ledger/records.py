@@ -5,15 +5,17 @@ in them depends on the clock or on which calls were answered from the cache: an 
 and an uninterrupted one write the same bytes.
 """
 
-from collections.abc import Iterable
-from dataclasses import asdict, replace
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
     JsonValue,
+    PlainSerializer,
+    PlainValidator,
     SerializerFunctionWrapHandler,
     model_serializer,
 )
@@ -21,8 +23,6 @@ from pydantic import (
 from skillopt_ci.model.types import Account, Accounts, Usage
 from skillopt_ci.rollout.types import FAILURE_BELOW, Status
 from skillopt_ci.sanitize import one_line
-
-# What every record has in common.
 
 #: Version of these files; a newer one is refused rather than misread.
 RECORD_VERSION = 1
@@ -37,62 +37,47 @@ class Record(BaseModel):
 # What calls consumed.
 
 
-class UsageRecord(Record):
-    """Calls, tokens and cost, as in :class:`~skillopt_ci.model.types.Usage`."""
-
-    calls: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cached_tokens: int = 0
-    reasoning_tokens: int = 0
-    cost_usd: float | None = 0.0
-    estimated: bool = False
-    cache_write_tokens: int = 0
-
-    @classmethod
-    def of(cls, usage: Usage) -> "UsageRecord":
-        """The record of ``usage``."""
-        return cls(**asdict(_rounded(usage)))
-
-    def usage(self) -> Usage:
-        return Usage(**dict(self))
-
-
 class AccountRecord(Record):
     """What one role consumed in one stage."""
 
     role: str
     stage: str
-    usage: UsageRecord
+    usage: Usage
 
 
-def account_records(accounts: Accounts) -> tuple[AccountRecord, ...]:
-    """The records of ``accounts``, in the order of roles and stages."""
-    return tuple(
-        AccountRecord(role=account.role, stage=account.stage, usage=UsageRecord.of(usage))
-        for account, usage in sorted(accounts.items())
-    )
-
-
-def with_accounts(
-    records: Iterable[AccountRecord], more: Iterable[AccountRecord]
-) -> tuple[AccountRecord, ...]:
-    """Both together, each role and stage once."""
-    return account_records(accounts_of((*records, *more)))
-
-
-def accounts_of(records: Iterable[AccountRecord]) -> dict[Account, Usage]:
-    """The accounts that were recorded; those of the same name together."""
-    accounts: dict[Account, Usage] = {}
-    for one in records:
-        account = Account(one.role, one.stage)
-        accounts[account] = accounts.get(account, Usage()) + one.usage.usage()
-    return accounts
-
-
-def _rounded(usage: Usage) -> Usage:
-    # sums of floats differ in their last digits with the order in which calls were answered
+def rounded(usage: Usage) -> Usage:
+    """As it is recorded: sums of floats differ in their last digits with the order of calls."""
     return usage if usage.cost_usd is None else replace(usage, cost_usd=round(usage.cost_usd, 9))
+
+
+def booked(*accounts: Accounts) -> dict[Account, Usage]:
+    """All ``accounts`` together, as they are recorded: in the order of roles and stages."""
+    sums: dict[Account, Usage] = {}
+    for account, usage in (row for one in accounts for row in one.items()):
+        sums[account] = sums.get(account, Usage()) + usage
+    return {account: rounded(usage) for account, usage in sorted(sums.items())}
+
+
+def _read_accounts(given: Accounts | Iterable[object]) -> dict[Account, Usage]:
+    if isinstance(given, Mapping):
+        return booked(given)
+    rows = (AccountRecord.model_validate(row) for row in given)
+    return booked(*({Account(row.role, row.stage): row.usage} for row in rows))
+
+
+def _write_accounts(accounts: Accounts) -> list[AccountRecord]:
+    return [
+        AccountRecord(role=account.role, stage=account.stage, usage=usage)
+        for account, usage in accounts.items()
+    ]
+
+
+#: Usage by role and stage; a list in JSON.
+_Accounts = Annotated[
+    Accounts,
+    PlainValidator(_read_accounts, json_schema_input_type=tuple[AccountRecord, ...]),
+    PlainSerializer(_write_accounts),
+]
 
 
 # A skill text on the selection tasks.
@@ -151,9 +136,13 @@ class Measurement(Record):
         return self.planned > 0
 
     @property
-    def next_attempt(self) -> int:
-        """Number of a round of attempts that was made at no task yet."""
-        return self.first_attempt + max(self.attempts.values(), default=1)
+    def asked(self) -> frozenset[str]:
+        """The tasks that were attempted, measured or not."""
+        return frozenset((*self.tasks, *self.errors))
+
+    @property
+    def hard_scores(self) -> dict[str, float]:
+        return {task: hard for task, (hard, _) in self.tasks.items()}
 
     @property
     def n(self) -> int:
@@ -432,7 +421,7 @@ class ProposalRecord(Record):
     skill_attempted: str = ""
     """SHA-256 of the skill that the batches were attempted under, if that was an older one."""
     config_sha256: str
-    usage: dict[str, UsageRecord] = Field(default_factory=dict)
+    usage: dict[str, Usage] = Field(default_factory=dict)
 
     @property
     def attempted_under(self) -> str:
@@ -475,18 +464,33 @@ _VERDICTS = {
 }
 
 
-def verdict(action: str, score_after: float | None) -> str:
-    """What became of a step; ``score_after`` is None where no candidate was measured."""
-    if action == "reject" and score_after is None:
-        return "nothing changed"
-    return _VERDICTS.get(action, action)
+class _Decided:
+    """What a decision and its line of the history have in common."""
 
+    if TYPE_CHECKING:  # these are fields, each in its record's own order
+        action: str
+        score_before: float | None
+        score_after: float | None
 
-def better(action: str, before: float | None, after: float | None) -> bool:
-    """Whether something was merged because it was better, not because a gate stood open."""
-    if action in ("accept_new_best", "accept"):
-        return True
-    return "accept" in action and after is not None and after > (before or 0.0)
+    @property
+    def stays(self) -> bool:
+        """Whether the candidate becomes the current skill."""
+        return "accept" in self.action
+
+    @property
+    def better(self) -> bool:
+        """Whether it stays because it is better, not because a gate stood open."""
+        if self.action in ("accept_new_best", "accept"):
+            return True
+        higher = self.score_after is not None and self.score_after > (self.score_before or 0.0)
+        return self.stays and higher
+
+    @property
+    def verdict(self) -> str:
+        """What became of the candidate, in words."""
+        if self.action == "reject" and self.score_after is None:
+            return "nothing changed"
+        return _VERDICTS.get(self.action, self.action)
 
 
 Action = Literal[
@@ -500,7 +504,7 @@ Action = Literal[
 ]
 
 
-class Decision(Record):
+class Decision(_Decided, Record):
     """The gate's verdict, with its arithmetic in words."""
 
     action: Action
@@ -539,21 +543,6 @@ class Decision(Record):
         """Whether `score_after` is an estimate: tasks not measured are taken as unchanged."""
         return self.measurement is not None and self.measurement.partial
 
-    @property
-    def verdict(self) -> str:
-        """What became of the candidate, in words."""
-        return verdict(self.action, self.score_after)
-
-    @property
-    def better(self) -> bool:
-        """Whether the candidate stays because it is better, not because a gate stood open."""
-        return better(self.action, self.score_before, self.score_after)
-
-    @property
-    def stays(self) -> bool:
-        """Whether the candidate becomes the current skill."""
-        return "accept" in self.action
-
 
 class StepRecord(Record):
     """``steps/NNNN.json``: all the evidence of one step."""
@@ -570,8 +559,8 @@ class StepRecord(Record):
     proposal: ProposalRecord
     decision: Decision | None = None
     """None while the candidate is in flight."""
-    usage: UsageRecord = UsageRecord()
-    accounts: tuple[AccountRecord, ...] = ()
+    usage: Usage = Usage()
+    accounts: _Accounts = Field(default_factory=dict)
     """`usage` by role and stage; records of earlier versions have none."""
 
     @property
@@ -640,12 +629,12 @@ class BoundaryRecord(Record):
     skill_before: str
     skill_after: str
     config_sha256: str
-    stages: dict[str, UsageRecord] = Field(default_factory=dict)
+    stages: dict[str, Usage] = Field(default_factory=dict)
     """Usage by stage up to the candidate."""
     decision: Decision | None = None
     """None while the candidate is in flight, and when the skill did not change."""
-    usage: UsageRecord = UsageRecord()
-    accounts: tuple[AccountRecord, ...] = ()
+    usage: Usage = Usage()
+    accounts: _Accounts = Field(default_factory=dict)
     """`usage` by role and stage; records of earlier versions have none."""
 
     @property
@@ -694,7 +683,7 @@ class BoundaryRecord(Record):
 # Where training stands, and what happened so far.
 
 
-class HistoryEntry(Record):
+class HistoryEntry(_Decided, Record):
     """One line of ``history.jsonl``: what happened, in the order in which it happened.
 
     ``kind`` is ``start`` (first measurement), ``step``, ``measure`` (the skill, the tasks or the
@@ -723,22 +712,8 @@ class HistoryEntry(Record):
     words: int = 0
     """Length of the current skill."""
     config_sha256: str = ""
-    usage: UsageRecord = UsageRecord()
+    usage: Usage = Usage()
     simulated: bool = False
-
-    @property
-    def stays(self) -> bool:
-        """Whether the event put a new skill in the place of the current one, through the gate."""
-        return "accept" in self.action
-
-    @property
-    def verdict(self) -> str:
-        return verdict(self.action, self.score_after)
-
-    @property
-    def better(self) -> bool:
-        """Whether something was merged because it was better, not because a gate stood open."""
-        return better(self.action, self.score_before, self.score_after)
 
 
 class Basis(Record):
@@ -776,8 +751,8 @@ class State(Record):
     """What the last step was proposed under."""
     heard_notes: tuple[str, ...] = ()
     """Ids of the reviewers' notes that some step was given: none is given twice."""
-    usage: UsageRecord = UsageRecord()
-    accounts: tuple[AccountRecord, ...] = ()
+    usage: Usage = Usage()
+    accounts: _Accounts = Field(default_factory=dict)
     """What of `usage` each role consumed in each stage; the rest is from before this was kept."""
     simulated: bool = False
 
@@ -849,9 +824,9 @@ class Summary(Record):
     best_gain: DifferenceRecord | None = None
     last_gain: DifferenceRecord | None = None
     epochs: tuple[EpochSummary, ...] = ()
-    stages: dict[str, UsageRecord] = Field(default_factory=dict)
-    usage: UsageRecord = UsageRecord()
-    accounts: tuple[AccountRecord, ...] = ()
+    stages: dict[str, Usage] = Field(default_factory=dict)
+    usage: Usage = Usage()
+    accounts: _Accounts = Field(default_factory=dict)
     """What of `usage` each role consumed in each stage; the rest is from before this was kept."""
     tested_under: str = ""
     """Fingerprint of what the test scores depend on besides the skill; empty without a test."""

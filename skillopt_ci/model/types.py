@@ -20,8 +20,8 @@ from skillopt_ci.errors import InfrastructureError, SkilloptError
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.redaction import Redact
 
-_Count = Annotated[int, Field(ge=0)]
-_Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Count = Annotated[int, Field(ge=0, strict=True)]
+_Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Usage:
     reported no usage and tokens were counted from the text.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     calls: _Count = 0
     prompt_tokens: _Count = 0
@@ -41,7 +41,7 @@ class Usage:
     cached_tokens: _Count = 0
     reasoning_tokens: _Count = 0
     cost_usd: _Dollars | None = 0.0
-    estimated: bool = False
+    estimated: Annotated[bool, Field(strict=True)] = False
     cache_write_tokens: _Count = 0
 
     @property

@@ -6,7 +6,7 @@ from itertools import islice
 from urllib.parse import quote as parse_quote
 
 from skillopt_ci.github.types import Annotation, WantedCheck
-from skillopt_ci.ledger.records import StepRecord, accounts_of
+from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.ledger.timeline import timeline
 from skillopt_ci.model.types import by_role
 from skillopt_ci.report.markdown import (
@@ -172,7 +172,7 @@ def interruption(why: str) -> str:
 
 def dashboard(run: RunView) -> str:
     """The run at a glance."""
-    roles = by_role(accounts_of(run.state.accounts))
+    roles = by_role(run.state.accounts)
     used = (Fact(f"↳ {role}", detailed(usage)) for role, usage in roles.items())
     rescaled = "<sub>The way of measuring changed under way; scores are shown since.</sub>"
     return join(

@@ -125,7 +125,7 @@ def _text(
     }
     # what a step consumed is in the verdict on its edits, not in that on its notes
     if not (isinstance(record, HistoryEntry) and record.kind == "notes"):
-        trailers["Skillopt-Tokens"] = str(record.usage.usage().tokens)
+        trailers["Skillopt-Tokens"] = str(record.usage.tokens)
         trailers["Skillopt-Cost-Usd"] = "unknown" if cost is None else f"{cost:.6f}"
     if record.simulated:
         paragraphs = (*paragraphs, _SIMULATED)
@@ -185,7 +185,7 @@ def _step(record: StepRecord, candidate: str | None) -> _Words:
         notes_verdict(proposal, decision),
         "" if proposal.changed else _list("Refused by the guard:", refusal_lines(proposal)),
         "" if known is None else f"Measured in step {known}, not again.",
-        f"Used {usage_text(record.usage.usage())}.",
+        f"Used {usage_text(record.usage)}.",
         _changed(record.changes),
     )
 
@@ -214,7 +214,7 @@ def _epoch_end(record: BoundaryRecord, candidate: str | None) -> _Words:
             f"Verdict: {decision.action}. {decision.reason}",
             arithmetic(decision),
         )
-    used = f"Used {usage_text(record.usage.usage())}."
+    used = f"Used {usage_text(record.usage)}."
     return _said(subject, *verdict, *_evidence(record), used)
 
 
@@ -274,7 +274,7 @@ def summary_rows(summary: Summary, seconds: float) -> Iterator[tuple[str, str]]:
         steps = f"{one.accepts} merged, {one.rejects} reverted, {one.skips} without a proposal"
         scores = f"best {score(one.best_score)}, current {score(one.current_score)}"
         yield f"epoch {one.epoch}", f"{plural(one.steps, 'step')}: {steps}; {scores}"
-    yield "used", f"{usage_text(summary.usage.usage())}, {seconds:.1f} s"
+    yield "used", f"{usage_text(summary.usage)}, {seconds:.1f} s"
     yield from account_rows(summary.accounts, summary.usage, summary.stages)
 
 

@@ -141,7 +141,7 @@ def status_rows(
         ("started at", "–" if first is None else score_text(first.score_after or 0.0, first.tasks)),
         ("current", _snapshot(state.current)),
         ("best", _snapshot(state.best)),
-        ("used", usage_text(state.usage.usage())),
+        ("used", usage_text(state.usage)),
         *account_rows(state.accounts, state.usage),
     )
 
@@ -154,7 +154,7 @@ def status_json(
 ) -> dict[str, object]:
     """The same as one object, with ``coming`` at its end."""
     first = next((entry for entry in history if entry.kind == "start"), None)
-    usage = state.usage.usage()
+    usage = state.usage
     return {
         "run": state.run,
         "skill": state.skill,

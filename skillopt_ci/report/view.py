@@ -127,7 +127,7 @@ class EventView:
     def used(self) -> Fact:
         """What it consumed."""
         took = "" if self.place.seconds is None else f", {self.place.seconds:,.1f} s"
-        return Fact("used", usage_text(self.record.usage.usage()) + took)
+        return Fact("used", usage_text(self.record.usage) + took)
 
 
 def event_view(
@@ -373,7 +373,7 @@ def run_facts(run: RunView) -> Iterator[Fact]:
             yield Fact("test", f"{' → '.join(told)} ({after})")
     yield Fact("steps", run.counts_text)
     yield Fact("epoch", f"{state.epoch}")
-    yield Fact("used", usage_text(state.usage.usage()))
+    yield Fact("used", usage_text(state.usage))
 
 
 def failures(patterns: Sequence[PatternRecord]) -> tuple[PatternRecord, ...]:

@@ -4,13 +4,12 @@ Text of models in them is cut and made inert for one line (:func:`~skillopt_ci.s
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
 from skillopt_ci.ledger.records import (
-    AccountRecord,
     BoundaryRecord,
     Decision,
     EditRecord,
@@ -21,10 +20,8 @@ from skillopt_ci.ledger.records import (
     ProposalRecord,
     ReviewerNoteRecord,
     StepRecord,
-    UsageRecord,
-    accounts_of,
 )
-from skillopt_ci.model.types import Usage, by_role, by_stage, total
+from skillopt_ci.model.types import Accounts, Usage, by_role, by_stage, total
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.stats import Effect
 from skillopt_ci.text import cost_text, plural, score, score_text
@@ -76,41 +73,41 @@ def detailed(usage: Usage) -> str:
 
 
 def account_rows(
-    accounts: Iterable[AccountRecord],
-    whole: UsageRecord,
-    stages: Mapping[str, UsageRecord] = MappingProxyType({}),
+    accounts: Accounts,
+    whole: Usage,
+    stages: Mapping[str, Usage] = MappingProxyType({}),
 ) -> Iterator[tuple[str, str]]:
     """A row for each role, and below it one for each of its stages.
 
     What no account has of ``whole`` is from before accounts were kept. A record without any
     accounts may have ``stages`` instead.
     """
-    known = accounts_of(accounts)
+    known = accounts
     if not known:
-        yield from ((f"  {stage}", detailed(used.usage())) for stage, used in stages.items())
+        yield from ((f"  {stage}", detailed(used)) for stage, used in stages.items())
         return
     for role, usage in by_role(known).items():
         own = {one.stage: used for one, used in known.items() if one.role == role}
         yield f"  {role}", detailed(usage)
         if list(own) != [role]:
             yield from ((f"    {stage}", detailed(used)) for stage, used in sorted(own.items()))
-    missing = whole.usage().calls - total(known.values()).calls
+    missing = whole.calls - total(known.values()).calls
     if missing > 0:
         yield "  earlier", f"{plural(missing, 'call')} before roles were told apart"
 
 
-def stage_gist(accounts: Iterable[AccountRecord]) -> str:
+def stage_gist(accounts: Accounts) -> str:
     """What each stage used, in a line; empty without accounts. A cost of nothing is left out."""
     return " · ".join(
         f"{stage} {plural(used.calls, 'call')}, {plural(used.tokens, 'token')}"
         + (f", {cost_text(used.cost_usd)}" if used.cost_usd else "")
-        for stage, used in by_stage(accounts_of(accounts)).items()
+        for stage, used in by_stage(accounts).items()
     )
 
 
-def account_json(accounts: Iterable[AccountRecord]) -> list[dict[str, object]]:
+def account_json(accounts: Accounts) -> list[dict[str, object]]:
     """The accounts as flat objects."""
-    return [{"role": one.role, "stage": one.stage, **one.usage.model_dump()} for one in accounts]
+    return [{**one._asdict(), **asdict(usage)} for one, usage in accounts.items()]
 
 
 # Scores and the gate's arithmetic.

@@ -14,9 +14,8 @@ from skillopt_ci.ledger.records import (
     Measurement,
     Snapshot,
     State,
-    UsageRecord,
-    account_records,
-    with_accounts,
+    booked,
+    rounded,
 )
 from skillopt_ci.progress import Note
 from skillopt_ci.rollout.types import Rollout
@@ -141,7 +140,7 @@ async def ensure_scored(run: Run, standing: Standing) -> Settled:
         best_skill, best = await _best(run, standing, current, bench)
     if before is None and (note := first_impression(measurement)):
         run.observer(note)
-    usage = UsageRecord.of(meter.total())
+    usage = rounded(meter.total())
     state = State(
         run=run.config.run,
         skill=run.skill_path,
@@ -154,10 +153,8 @@ async def ensure_scored(run: Run, standing: Standing) -> Settled:
         config_sha256=run.config_sha256,
         basis=basis_of(run) if before is None else before.basis,
         heard_notes=() if before is None else before.heard_notes,
-        usage=UsageRecord.of(standing.spent + meter.total()),
-        accounts=with_accounts(
-            () if before is None else before.accounts, account_records(meter.accounts())
-        ),
+        usage=rounded(standing.spent + meter.total()),
+        accounts=booked({} if before is None else before.accounts, meter.accounts()),
         simulated=run.simulated,
     )
     folder = run.folder

@@ -17,7 +17,6 @@ from skillopt_ci.ledger.records import (
     ProposalRecord,
     State,
 )
-from skillopt_ci.ledger.records import verdict as in_words
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.metrics import paired
 from skillopt_ci.rollout.runner import refuse_too_many_errors
@@ -126,7 +125,6 @@ async def evaluate_text(
     verdict, record = _decide(run, found, standing.state, evaluation, gate)
     current = found.incumbent or standing.state.current.measurement
     flips = paired(_hard(current), _hard(found.candidate))
-    run.observer(StageFinished("gate", in_words(verdict.action, verdict.candidate)))
     decision = Decision(
         action=verdict.action,
         reason=verdict.reason,
@@ -143,6 +141,7 @@ async def evaluate_text(
         gate=record,
         incumbent=found.incumbent,
     )
+    run.observer(StageFinished("gate", decision.verdict))
     return await _finish_baseline(run, decision, skill, bench, evaluation)
 
 
@@ -484,7 +483,7 @@ async def _finish_baseline(
         runner=bench.runner,
         evaluation=evaluation,
         observer=run.observer,
-        attempt=found.next_attempt if afresh else found.first_attempt,
+        attempt=found.first_attempt + max(found.attempts.values(), default=1) * afresh,
     )
     attempts = baseline.n + len(baseline.errors)
     if not afresh:

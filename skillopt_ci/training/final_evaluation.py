@@ -23,10 +23,8 @@ from skillopt_ci.ledger.records import (
     StepRecord,
     Summary,
     TypeScore,
-    UsageRecord,
-    account_records,
-    accounts_of,
-    with_accounts,
+    booked,
+    rounded,
 )
 from skillopt_ci.ledger.timeline import Moment, timeline
 from skillopt_ci.model.types import Accounts, Usage, by_stage, total
@@ -145,7 +143,7 @@ def outcome(entry: HistoryEntry) -> str:
 
 def usage_by_stage(
     history: Iterable[HistoryEntry], records: Iterable[StepRecord | BoundaryRecord]
-) -> dict[str, UsageRecord]:
+) -> dict[str, Usage]:
     """The whole usage of a run, sorted by stage.
 
     A record knows the stages up to its candidate; the rest of it, and what was measured between
@@ -157,7 +155,7 @@ def usage_by_stage(
         number = entry.step if entry.kind == "step" else entry.epoch
         for stage, used in _stages(entry, known.get((entry.kind, number))):
             totals[stage] = totals.get(stage, Usage()) + used
-    return {stage: UsageRecord.of(used) for stage, used in totals.items()}
+    return {stage: rounded(used) for stage, used in totals.items()}
 
 
 def _epoch(epoch: int, moments: Sequence[Moment]) -> EpochSummary:
@@ -176,15 +174,13 @@ def _epoch(epoch: int, moments: Sequence[Moment]) -> EpochSummary:
 def _stages(
     entry: HistoryEntry, record: StepRecord | BoundaryRecord | None
 ) -> Iterator[tuple[str, Usage]]:
-    known: Mapping[str, UsageRecord] = {}
+    known: Mapping[str, Usage] = {}
     if isinstance(record, StepRecord):
         known = record.proposal.usage
     elif record is not None:
         known = record.stages
-    booked = by_stage(accounts_of(record.accounts)) if record is not None else {}
-    booked = booked or {stage: used.usage() for stage, used in known.items()}
-    rest = entry.usage.usage()
-    for stage, used in booked.items():
+    rest = entry.usage
+    for stage, used in ((record and by_stage(record.accounts)) or known).items():
         yield stage, used
         rest = _less(rest, used)
     if rest.calls:
@@ -278,7 +274,7 @@ async def finish(run: Run) -> FinishOutcome | None:
         score_before=standing.state.best.measurement.score,
         score_after=last.score,
         tasks=last.n,
-        usage=UsageRecord.of(total(ending.used.values())),
+        usage=rounded(total(ending.used.values())),
         files=dict(best),
         summary=summed_up,
         seconds=seconds,
@@ -334,8 +330,8 @@ def _state(run: Run, ending: _Ending) -> State:
     return state.model_copy(
         update={
             "best": state.current if ending.promoted else state.best,
-            "usage": UsageRecord.of(ending.standing.spent + total(ending.used.values())),
-            "accounts": with_accounts(state.accounts, account_records(ending.used)),
+            "usage": rounded(ending.standing.spent + total(ending.used.values())),
+            "accounts": booked(state.accounts, ending.used),
             "simulated": run.simulated,
         }
     )

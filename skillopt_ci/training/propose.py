@@ -11,7 +11,7 @@ from skillopt_ci.ledger.records import (
     RolloutRecord,
     SuggestionRecord,
     TaskOutcome,
-    UsageRecord,
+    rounded,
 )
 from skillopt_ci.progress import Observer, StageFinished
 from skillopt_ci.redaction import redacted_values
@@ -137,7 +137,7 @@ async def propose(
         skill_before=sha256(skill),
         skill_after=sha256(after),
         config_sha256=run.config_sha256,
-        usage={stage: UsageRecord.of(one) for stage, one in bench.meter.usage_by_stage().items()},
+        usage={stage: rounded(one) for stage, one in bench.meter.usage_by_stage().items()},
     )
     return Proposal(after, publishable(record, guard))
 

@@ -9,12 +9,11 @@ from skillopt_ci.ledger.folder import document
 from skillopt_ci.ledger.records import (
     BoundaryRecord,
     StepRecord,
-    UsageRecord,
-    accounts_of,
-    with_accounts,
+    booked,
+    rounded,
 )
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.types import Account, role_of
+from skillopt_ci.model.types import Account, Usage, role_of
 from skillopt_ci.progress import Note
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Event, Settled, record_events
@@ -119,8 +118,8 @@ def recharge(meter: Meter, candidate: Candidate) -> None:
     """
     record = candidate.record
     stages = record.stages if isinstance(record, BoundaryRecord) else record.proposal.usage
-    known = accounts_of(record.accounts) or {
-        Account(role_of(stage), stage): used.usage() for stage, used in stages.items()
+    known = record.accounts or {
+        Account(role_of(stage), stage): used for stage, used in stages.items()
     }
     for account, usage in known.items():
         meter.charge(account, usage)
@@ -129,15 +128,13 @@ def recharge(meter: Meter, candidate: Candidate) -> None:
 def _set_aside(run: Run, standing: Settled, commit: str) -> Settled:
     """Record that a candidate is given up; what it had cost counts for the run all the same."""
     found, state = _read(run, commit), standing.state
-    usage = UsageRecord() if found is None else found.record.usage
+    usage = Usage() if found is None else found.record.usage
     reason = "the branch changed under it"
     run.observer(Note(f"Setting aside the candidate {commit[:10]}: {reason}"))
     after = state.model_copy(
         update={
-            "usage": UsageRecord.of(standing.spent + usage.usage()),
-            "accounts": with_accounts(
-                state.accounts, () if found is None else found.record.accounts
-            ),
+            "usage": rounded(standing.spent + usage),
+            "accounts": booked(state.accounts, {} if found is None else found.record.accounts),
         }
     )
     event = Event(

@@ -24,7 +24,6 @@ from skillopt_ci.ledger.records import (
     State,
     StepRecord,
     Summary,
-    UsageRecord,
 )
 from skillopt_ci.model.types import Usage
 from skillopt_ci.skill.document import sha256, word_count
@@ -53,7 +52,7 @@ class Standing:
     @property
     def spent(self) -> Usage:
         """What the run has consumed so far."""
-        return Usage() if self.state is None else self.state.usage.usage()
+        return Usage() if self.state is None else self.state.usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +230,7 @@ class Event:
     candidate: str | None = None
     planned: int = 0
     config_sha256: str | None = None
-    usage: UsageRecord = field(default_factory=UsageRecord)
+    usage: Usage = field(default_factory=Usage)
     simulated: bool | None = None
     files: Mapping[str, str | None] = field(default_factory=dict)
     record: StepRecord | BoundaryRecord | None = None

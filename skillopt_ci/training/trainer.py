@@ -21,9 +21,8 @@ from skillopt_ci.ledger.records import (
     Snapshot,
     State,
     StepRecord,
-    UsageRecord,
-    account_records,
-    with_accounts,
+    booked,
+    rounded,
 )
 from skillopt_ci.progress import Note, StageFinished, StepStarted
 from skillopt_ci.skill.document import sha256
@@ -139,8 +138,8 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
         decision = await evaluate(run, standing, candidate, bench)
     after = _after(standing, work, _skill_after(standing, candidate, decision))
     spent = {
-        "usage": UsageRecord.of(meter.total()),
-        "accounts": account_records(meter.accounts()),
+        "usage": rounded(meter.total()),
+        "accounts": booked(meter.accounts()),
     }
     record = candidate.record.model_copy(update={"decision": decision, **spent})
     run.listen(Decided(standing, after, record))
@@ -262,8 +261,8 @@ async def _propose_step(run: Run, standing: Settled, plan: StepPlan, bench: Benc
         changes=changes,
         basis_sha256=basis_sha256(basis),
         proposal=proposal.record,
-        usage=UsageRecord.of(bench.meter.total()),
-        accounts=account_records(bench.meter.accounts()),
+        usage=rounded(bench.meter.total()),
+        accounts=booked(bench.meter.accounts()),
     )
     return Candidate(record, proposal.skill)
 
@@ -276,10 +275,10 @@ async def _propose_epoch_end(
         skill, record = first_epoch(run, standing)
     else:
         skill, record = await later_epoch(run, standing, epoch, bench)
-    stages = {name: UsageRecord.of(used) for name, used in bench.meter.usage_by_stage().items()}
+    stages = {name: rounded(used) for name, used in bench.meter.usage_by_stage().items()}
     spent = {
-        "usage": UsageRecord.of(bench.meter.total()),
-        "accounts": account_records(bench.meter.accounts()),
+        "usage": rounded(bench.meter.total()),
+        "accounts": booked(bench.meter.accounts()),
     }
     record = record.model_copy(update={"stages": stages, **spent})
     return Candidate(record, skill), evaluation_at_epoch_end(run, record)
@@ -339,8 +338,8 @@ def commit_decision(
     state = after.state.model_copy(
         update={
             "config_sha256": run.config_sha256,
-            "usage": UsageRecord.of(standing.spent + record.usage.usage()),
-            "accounts": with_accounts(standing.state.accounts, record.accounts),
+            "usage": rounded(standing.spent + record.usage),
+            "accounts": booked(standing.state.accounts, record.accounts),
             "simulated": run.simulated,
             **decided_snapshots(standing.state, decision, snapshot),
         }

@@ -17,7 +17,7 @@ from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.train import outcome_json, print_outcome, summary
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.git.locks import run_lock
-from skillopt_ci.ledger.records import UsageRecord
+from skillopt_ci.ledger.records import Usage
 from skillopt_ci.progress import silent
 from skillopt_ci.training.trainer import StepOutcome, advance
 
@@ -349,11 +349,11 @@ def test_the_object_has_plain_values_that_agree_with_the_record(outcome: StepOut
     found = json.loads(json.dumps(outcome_json(outcome)))
     assert found["action"] == outcome.decision.action
     assert found["score_after"] == outcome.decision.score_after
-    assert found["tokens"] == outcome.record.usage.usage().tokens > 0
+    assert found["tokens"] == outcome.record.usage.tokens > 0
 
 
 def test_an_unknown_cost_is_null(outcome: StepOutcome) -> None:
-    usage = UsageRecord(calls=3, cost_usd=None)
+    usage = Usage(calls=3, cost_usd=None)
     record = outcome.record.model_copy(update={"usage": usage})
     assert outcome_json(replace(outcome, record=record))["cost_usd"] is None
 

@@ -108,7 +108,7 @@ def test_a_key_without_a_meaning_and_a_meaning_without_a_key_are_faults(
     bare = {**texts, name: texts[name].replace("| Number of calls to models. |", "|  |")}
     faults = script.lacking(bare)
     assert any(fault.startswith(f"no meaning: {name}: `calls`") for fault in faults)
-    assert "in the glossary in vain: UsageRecord.calls" in faults
+    assert "in the glossary in vain: Usage.calls" in faults
 
 
 def test_no_cell_is_empty() -> None:

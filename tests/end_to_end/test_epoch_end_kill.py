@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from skillopt_ci.ledger.records import UsageRecord
+    from skillopt_ci.ledger.records import Usage
     from skillopt_ci.progress import Event
     from tests.conftest import Checkout, Workshop
     from tests.end_to_end.conftest import Killed
@@ -37,7 +37,7 @@ class Twin:
     """What an uninterrupted run left behind, and the stages that it finished."""
 
     trees: list[str]
-    usage: list[UsageRecord]
+    usage: list[Usage]
     stages: list[str]
     answered: Counter[str]
 
@@ -52,7 +52,7 @@ class Twin:
         return self.stages.index(stage, decided[epoch - 1]) + 1
 
 
-def used(checkout: Checkout) -> list[UsageRecord]:
+def used(checkout: Checkout) -> list[Usage]:
     return [entry.usage for entry in checkout.history()]
 
 

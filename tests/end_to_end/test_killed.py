@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from skillopt_ci.ledger.records import UsageRecord
+    from skillopt_ci.ledger.records import Usage
     from skillopt_ci.progress import Event
     from tests.conftest import Checkout, Workshop
     from tests.end_to_end.conftest import Killed
@@ -44,12 +44,12 @@ class Twin:
     """What an uninterrupted run left behind, and what each step's analysts were asked."""
 
     trees: list[str]
-    usage: list[UsageRecord]
+    usage: list[Usage]
     answered: Counter[str]
     analysed: dict[int, set[str]]
 
 
-def used(checkout: Checkout) -> list[UsageRecord]:
+def used(checkout: Checkout) -> list[Usage]:
     return [entry.usage for entry in checkout.history()]
 
 

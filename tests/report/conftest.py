@@ -21,8 +21,8 @@ from skillopt_ci.ledger.records import (
     State,
     StepRecord,
     TaskOutcome,
-    UsageRecord,
 )
+from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.types import Status
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def make_proposal() -> Make:
         skill_before=BEFORE,
         skill_after=AFTER,
         config_sha256=CONFIG,
-        usage={"analyst": UsageRecord(calls=1, prompt_tokens=30, completion_tokens=4)},
+        usage={"analyst": Usage(calls=1, prompt_tokens=30, completion_tokens=4)},
     )
     return copies(proposal)
 
@@ -101,7 +101,7 @@ def make_record(make_proposal: Make) -> Make:
         step_in_epoch=1,
         simulated=False,
         proposal=make_proposal(),
-        usage=UsageRecord(calls=7, prompt_tokens=1200, completion_tokens=34, cost_usd=0.0125),
+        usage=Usage(calls=7, prompt_tokens=1200, completion_tokens=34, cost_usd=0.0125),
     )
     return copies(record)
 
@@ -138,7 +138,7 @@ def state() -> State:
         best=snapshot,
         measured_under="f" * 64,
         config_sha256=CONFIG,
-        usage=UsageRecord(calls=20, prompt_tokens=4000, completion_tokens=100, cost_usd=None),
+        usage=Usage(calls=20, prompt_tokens=4000, completion_tokens=100, cost_usd=None),
     )
 
 

@@ -16,8 +16,8 @@ from skillopt_ci.ledger.records import (
     PairSide,
     SlowUpdateRecord,
     State,
-    UsageRecord,
 )
+from skillopt_ci.model.types import Usage
 from skillopt_ci.report.commits import base, candidate
 from skillopt_ci.report.terminal import rows_at_a_glance, rows_in_full, title
 from skillopt_ci.report.view import StepPlace, event_view
@@ -243,9 +243,9 @@ def make_end(make_decision: Make) -> Make:
         skill_before=BEFORE,
         skill_after=AFTER,
         config_sha256="c" * 64,
-        stages={"slow_rollout": UsageRecord(calls=4)},
+        stages={"slow_rollout": Usage(calls=4)},
         decision=make_decision(),
-        usage=UsageRecord(calls=9),
+        usage=Usage(calls=9),
     )
 
     def make(**changes: object) -> BoundaryRecord:

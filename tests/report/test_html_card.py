@@ -6,7 +6,6 @@ from html import unescape
 from run_views import plain_run
 
 from skillopt_ci.ledger.records import (
-    AccountRecord,
     ArmRecord,
     BoundaryRecord,
     EditRecord,
@@ -19,8 +18,8 @@ from skillopt_ci.ledger.records import (
     RaceRecord,
     ReviewerNoteRecord,
     StepRecord,
-    UsageRecord,
 )
+from skillopt_ci.model.types import Account, Usage
 from skillopt_ci.report.html_page import build_page, draw_gain, ranked, wishes
 from skillopt_ci.report.html_skill import Effects, Evidence, Version
 from skillopt_ci.report.view import Fact, event_view
@@ -190,13 +189,9 @@ def test_an_epochs_end_counts_how_tasks_fared() -> None:
 
 
 def test_cost_is_told_by_role_and_stage() -> None:
-    used = UsageRecord(calls=3, prompt_tokens=10, cost_usd=0.5)
+    used = Usage(calls=3, prompt_tokens=10, cost_usd=0.5)
     record = (
-        plain_run(1)
-        .steps[0]
-        .model_copy(
-            update={"accounts": (AccountRecord(role="target", stage="rollout", usage=used),)}
-        )
+        plain_run(1).steps[0].model_copy(update={"accounts": {Account("target", "rollout"): used}})
     )
     rows = [(name.strip(), words) for name, words in event_view(record).accounts]
     assert ("target", "3 calls, 10 tokens, cost $0.5000") in rows

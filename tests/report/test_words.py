@@ -20,8 +20,7 @@ from skillopt_ci.ledger.records import (
     RefusedNote,
     RolloutRecord,
     SuggestionRecord,
-    UsageRecord,
-    account_records,
+    booked,
 )
 from skillopt_ci.model.types import Account, Usage
 from skillopt_ci.report.commits import candidate
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
     from tests.report.conftest import Make
 
 
-ACCOUNTS = account_records(
+ACCOUNTS = booked(
     {
         Account("target", "rollout"): Usage(4, 400, 40, cost_usd=0.5),
         Account("target", "selection"): Usage(2, 200, 20, cached_tokens=100, cost_usd=0.25),
@@ -63,7 +62,7 @@ ACCOUNTS = account_records(
 
 
 def test_each_role_is_followed_by_its_stages() -> None:
-    assert tuple(account_rows(ACCOUNTS, UsageRecord(calls=7))) == (
+    assert tuple(account_rows(ACCOUNTS, Usage(calls=7))) == (
         ("  judge", "1 call, 11 tokens, cost unknown (no price known) (1 of reasoning)"),
         ("  target", "6 calls, 660 tokens, cost $0.7500 (100 cached)"),
         ("    rollout", "4 calls, 440 tokens, cost $0.5000"),
@@ -72,16 +71,16 @@ def test_each_role_is_followed_by_its_stages() -> None:
 
 
 def test_what_was_used_before_roles_were_told_apart_is_said() -> None:
-    rows = dict(account_rows(ACCOUNTS, UsageRecord(calls=9)))
+    rows = dict(account_rows(ACCOUNTS, Usage(calls=9)))
     assert rows["  earlier"] == "2 calls before roles were told apart"
 
 
 def test_a_record_of_an_earlier_version_tells_its_stages() -> None:
-    used = UsageRecord(calls=2, prompt_tokens=5)
-    assert tuple(account_rows((), used, {"rollout": used})) == (
+    used = Usage(calls=2, prompt_tokens=5)
+    assert tuple(account_rows({}, used, {"rollout": used})) == (
         ("  rollout", "2 calls, 5 tokens, cost $0.00"),
     )
-    assert stage_gist(()) == ""
+    assert stage_gist({}) == ""
 
 
 def test_a_line_for_comments_names_calls_tokens_and_known_costs() -> None:

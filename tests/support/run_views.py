@@ -26,8 +26,8 @@ from skillopt_ci.ledger.records import (
     StepRecord,
     SuggestionRecord,
     TaskOutcome,
-    UsageRecord,
 )
+from skillopt_ci.model.types import Usage
 from skillopt_ci.report import commits
 from skillopt_ci.report.view import RunView, StepPlace
 from skillopt_ci.rollout.types import Status
@@ -47,7 +47,7 @@ ACTIONS = st.sampled_from(
     ["accept_new_best", "accept", "force_accept", "reject", "skip_no_patches", "skip_no_rewrite"]
 )
 USAGES = st.builds(
-    UsageRecord, calls=st.integers(0, 10**7), cost_usd=st.one_of(st.none(), st.floats(0, 10**5))
+    Usage, calls=st.integers(0, 10**7), cost_usd=st.one_of(st.none(), st.floats(0, 10**5))
 )
 MEASUREMENTS = st.builds(
     Measurement,
@@ -178,7 +178,7 @@ def state(score: float, step: int, *, simulated: bool = False) -> State:
         best=snapshot,
         measured_under="m",
         config_sha256="c",
-        usage=UsageRecord(calls=12, prompt_tokens=3000, cost_usd=1.25),
+        usage=Usage(calls=12, prompt_tokens=3000, cost_usd=1.25),
         simulated=simulated,
     )
 
@@ -221,7 +221,7 @@ def record(event: HistoryEntry) -> StepRecord:
                 "broken": ("task-3",),
             }
         ),
-        usage=UsageRecord(calls=4, cost_usd=0.25),
+        usage=Usage(calls=4, cost_usd=0.25),
     )
 
 

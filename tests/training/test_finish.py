@@ -85,9 +85,9 @@ def test_steps_are_counted_epoch_by_epoch(checkout: Checkout) -> None:
 def test_all_usage_is_sorted_by_stage(checkout: Checkout) -> None:
     checkout.run(*PLAIN)
     found = ended(checkout).summary
-    total = sum((used.usage() for used in found.stages.values()), Usage())
+    total = sum((used for used in found.stages.values()), Usage())
     assert total.calls == found.usage.calls == checkout.state().usage.calls
-    assert total.tokens == found.usage.usage().tokens
+    assert total.tokens == found.usage.tokens
     assert found.stages["test"].calls == 16
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from skillopt_ci.errors import ExitCode, NothingToLearn
-from skillopt_ci.ledger.records import Measurement, Snapshot, State, UsageRecord
+from skillopt_ci.ledger.records import Measurement, Snapshot, State, Usage
 from skillopt_ci.rollout.types import Status
 from skillopt_ci.training.baseline import (
     NEARLY,
@@ -54,7 +54,7 @@ def standing(measurement: Measurement, **changes: Any) -> Settled:
         best=one,
         measured_under="f" * 64,
         config_sha256="c" * 64,
-        usage=UsageRecord(),
+        usage=Usage(),
     )
     return Settled("0" * 40, None, "# Skill\n", state.model_copy(update=changes), ())
 

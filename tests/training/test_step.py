@@ -78,7 +78,7 @@ def test_trailers_carry_the_facts(trained: Checkout) -> None:
     assert facts["Skillopt-Action"] == "accept_new_best"
     assert (facts["Skillopt-Score-Before"], facts["Skillopt-Score-After"]) == ("0", "0.25")
     assert (facts["Skillopt-Tasks"], facts["Skillopt-Edits"]) == ("8", "1")
-    assert facts["Skillopt-Tokens"] == str(trained.record(1).usage.usage().tokens)
+    assert facts["Skillopt-Tokens"] == str(trained.record(1).usage.tokens)
     assert facts["Skillopt-Skill-Sha256"] == sha256(trained.show(f"{BRANCH}~2"))
     assert facts["Skillopt-Config-Sha256"] == trained.record(1).proposal.config_sha256
 

@@ -15,9 +15,9 @@ from skillopt_ci.ledger.records import (
     StepRecord,
     SuggestionRecord,
     Summary,
-    UsageRecord,
 )
 from skillopt_ci.ledger.timeline import Moment
+from skillopt_ci.model.types import Usage
 from skillopt_ci.report.view import RunRecords
 from skillopt_ci.util import pick
 
@@ -370,5 +370,5 @@ def _run_summary(evidence: RunRecords, summary: Summary) -> dict[str, object]:
     )
 
 
-def _counted(used: UsageRecord) -> dict[str, object]:
-    return {**pick(used, _COUNTS), "total_tokens": used.usage().tokens}
+def _counted(used: Usage) -> dict[str, object]:
+    return {**pick(used, _COUNTS), "total_tokens": used.tokens}
