@@ -30,7 +30,7 @@ from skillopt_ci.rollout.events import attempt_traces, read_events
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.text import plural, score
-from skillopt_ci.training.calibrate import POWER, Calibration, Plan, calibrate
+from skillopt_ci.training.calibrate import POWER, Calibration, calibrate
 from skillopt_ci.training.offline_eval import (
     Evaluated,
     Evaluation,
@@ -288,7 +288,7 @@ def calibrate_command(settings: Globals, skill: str, effect: float | None, draws
         run.ledger.sync()
         text = find_skill(run, skill, settings.cwd).text
         wanted = run.config.evaluation.gate.effect if effect is None else effect
-        found = asyncio.run(calibrate(run, text, Plan(wanted, draws)))
+        found = asyncio.run(calibrate(run, text, wanted, draws))
     if settings.json:
         gates = [
             {**asdict(one), "settings": one.settings.model_dump(mode="json")}

@@ -30,12 +30,11 @@ from skillopt_ci.report.view import StepPlace, event_view
 from skillopt_ci.report.words import arrow, boundary_verdict, usage_text
 from skillopt_ci.text import plural
 from skillopt_ci.training.final_evaluation import FinishOutcome, finish
-from skillopt_ci.training.prefetch_plan import look_ahead
-from skillopt_ci.training.prefetcher import prefetching
+from skillopt_ci.training.prefetcher import look_ahead, prefetching
 from skillopt_ci.training.resume import Candidate
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.shard import Shard, roll_out_shard, shards, take_over
-from skillopt_ci.training.state import foresee_standing
+from skillopt_ci.training.state import find_standing
 from skillopt_ci.training.trainer import (
     BoundaryOutcome,
     Outcome,
@@ -340,7 +339,7 @@ def estimate_command(settings: Globals) -> None:
     `budget`; prices that are not known are shown as unknown.
     """
     with opened(settings) as run:
-        standing = foresee_standing(run, run.ledger.sync())
+        standing = find_standing(run, run.ledger.sync(), publish=False)
         found = estimate(run, standing)
     warnings = [*over_budget(run.config.budget, found, standing.spent)]
     if settings.json:

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from skillopt_ci.git import objects
 from skillopt_ci.git.process import Git
@@ -25,8 +26,7 @@ _MEANINGFUL_LINE = re.compile(r"(?=#|;|---|[A-Za-z0-9]+(?:-[A-Za-z0-9]+)+:)")
 _JOINER = "\u2060"
 
 
-@dataclass(frozen=True, slots=True)
-class CommitText:
+class CommitText(NamedTuple):
     """The parts of a commit message, before wrapping and escaping: see :func:`message`."""
 
     subject: str

@@ -44,18 +44,16 @@ _MOST_NAMES = 12
 _Words = tuple[str, Iterable[str]]
 
 
-def event(
-    event: Event, entry: HistoryEntry, summary: Summary | None, candidate: str | None
-) -> CommitText:
+def event(event: Event, candidate: str | None) -> CommitText:
     """The message of an event's commit; ``candidate`` is the commit that it decides on."""
-    record = event.record
+    entry, record, summary = event.entry, event.record, event.summary
     facts, last = {"Skillopt-Action": entry.action}, dict[str, str]()
     scores = _scores(entry.score_before, entry.score_after, entry.tasks)
     if summary is not None:
         words, found = _finished(summary, event.seconds)
         facts |= found
     elif record is None or entry.kind in ("start", "measure", "set_aside"):
-        words = _measured(event, entry)
+        words = _measured(event)
         facts |= {name: scores[name] for name in ("Skillopt-Score-After", "Skillopt-Tasks")}
     elif isinstance(record, BoundaryRecord):
         words = _epoch_end(record, candidate)
@@ -138,9 +136,10 @@ def _said(subject: str, *paragraphs: str) -> _Words:
     return subject, paragraphs
 
 
-def _measured(event: Event, entry: HistoryEntry) -> _Words:
+def _measured(event: Event) -> _Words:
     """The current skill was measured, or a candidate became outdated before the gate decided."""
-    measured, why = event.state.current.measurement, entry.reason
+    measured, entry = event.state.current.measurement, event.entry
+    why = entry.reason
     if entry.kind == "set_aside":
         return _said(
             f"Set aside the candidate of {event.work}: {why}",

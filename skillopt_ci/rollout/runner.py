@@ -52,13 +52,21 @@ class Runner:
         configuration or a used-up budget cancels the rest and is raised.
         """
 
+        return await self.carry_out(self._requests(tasks, skill, stage, attempts), done)
+
+    async def carry_out(
+        self,
+        requests: Iterable[AttemptRequest],
+        done: Callable[[Rollout], None] | None = None,
+    ) -> tuple[Rollout, ...]:
+        """The same for ``requests``; the results are in their order."""
+
         async def one(request: AttemptRequest) -> Rollout:
             rollout = await self._carry_out(request)
             if done is not None:
                 done(rollout)
             return rollout
 
-        requests = self._requests(tasks, skill, stage, attempts)
         return tuple(await map_ordered(one, requests, limit=self.places.limit))
 
     async def stream(

@@ -2,9 +2,8 @@
 
 - where training stands: ``trainer``, ``state``, ``resume``, ``baseline``
 - a step: ``plan``, ``rollout_stage``, ``reflect``, ``aggregate``, ``select``, ``update`` and
-  ``appendix``, all called by ``propose``; then ``evaluate`` with
-  ``sequential_test``, ``stopping`` and ``gate``
+  ``appendix``, all called by ``propose``; then ``evaluate`` with ``sequential_test`` and ``gate``
 - an epoch's end: ``slow_update``; the end of a run: ``final_evaluation``
-- beside them: ``prefetcher`` with ``prefetch_plan``, ``edit_ablation``, ``guard``, ``shard``
-- without training: ``offline_eval``, ``calibrate`` with ``gate_simulation``
+- beside them: ``prefetcher``, ``edit_ablation``, ``guard``, ``shard``
+- without training: ``offline_eval``, ``calibrate``
 """

@@ -1,53 +1,28 @@
 """Attempts: rollouts that are told apart by their number, so that none is made twice unawares."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
-from skillopt_ci.aio import map_ordered
 from skillopt_ci.ledger.records import StepRecord
-from skillopt_ci.rollout.runner import Runner
-from skillopt_ci.rollout.types import Rollout
+from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.tasks.task import Task
-
-
-@dataclass(frozen=True, slots=True)
-class Numbered:
-    """A task, and which round of attempts at it under one skill this is (from 0)."""
-
-    task: Task
-    number: int = 0
-
-
-async def roll_out_numbered(
-    runner: Runner,
-    attempts: Sequence[Numbered],
-    skill: str,
-    *,
-    stage: str,
-    done: Callable[[Rollout], None] | None = None,
-) -> tuple[Rollout, ...]:
-    """Make the rounds of attempts under ``skill``, all at the same time.
-
-    The results are in their order, those of one round together.
-    """
-    each = runner.attempts
-    numbers = sorted({one.number for one in attempts})
-
-    async def same(number: int) -> Sequence[Rollout]:
-        tasks = [one.task for one in attempts if one.number == number]
-        rounds = round_of(number, each)
-        return await runner.roll_out(tasks, skill, stage=stage, attempts=rounds, done=done)
-
-    lots = await map_ordered(same, numbers, limit=max(1, len(numbers)))
-    waiting = {number: iter(lot) for number, lot in zip(numbers, lots, strict=True)}
-    return tuple(next(waiting[one.number]) for one in attempts for _ in range(each))
 
 
 def round_of(number: int, each: int) -> range:
     """The numbers of the attempts in round ``number``, if a round has ``each`` of them."""
     return range(number * each, (number + 1) * each)
+
+
+def rounds(
+    tasks: Iterable[tuple[Task, int]], skill: str, stage: str, each: int
+) -> tuple[AttemptRequest, ...]:
+    """The attempts of ``each`` round, given by its task and number."""
+    return tuple(
+        AttemptRequest(task, skill, stage, attempt)
+        for task, number in tasks
+        for attempt in round_of(number, each)
+    )
 
 
 def made_under(
@@ -69,25 +44,22 @@ def made_under(
 
 def next_rounds(
     tasks: Iterable[Task], made: Iterable[tuple[str, int]], each: int
-) -> tuple[Numbered, ...]:
-    """Fresh attempts at ``tasks``: a step that repeats known answers would learn nothing new."""
+) -> list[tuple[Task, int]]:
+    """Fresh rounds at ``tasks``: a step that repeats known answers would learn nothing new."""
     last = dict(sorted(made, key=lambda one: one[1]))
-    return tuple(Numbered(task, last.get(task.id, -1) // each + 1) for task in tasks)
-
-
-# Arrivals: results of attempts under way, each as soon as it and all before it are there.
+    return [(task, last.get(task.id, -1) // each + 1) for task in tasks]
 
 
 class Arrivals:
-    """The results of the attempts ``expected`` (task and number), in that order.
+    """The results of the attempts ``expected``, in that order, each as soon as its turn has come.
 
     So whoever takes them sees the same whatever the order of arrival. It belongs to one event
     loop and is taken from once.
     """
 
-    def __init__(self, expected: Iterable[tuple[str, int]]) -> None:
+    def __init__(self, expected: Iterable[AttemptRequest]) -> None:
         loop = asyncio.get_running_loop()
-        self._results = {key: loop.create_future() for key in expected}
+        self._results = {(one.task.id, one.attempt): loop.create_future() for one in expected}
         self._end: asyncio.Future[None] = loop.create_future()
 
     def came(self, rollout: Rollout) -> None:

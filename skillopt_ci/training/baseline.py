@@ -7,6 +7,7 @@ prompts). Then it is measured before anything else.
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 
 from skillopt_ci.config.config import Config
 from skillopt_ci.errors import NothingToLearn
@@ -14,7 +15,6 @@ from skillopt_ci.ledger.records import (
     Measurement,
     Snapshot,
     State,
-    booked,
     rounded,
 )
 from skillopt_ci.progress import Note
@@ -30,11 +30,15 @@ from skillopt_ci.training.state import (
     Standing,
     basis_of,
     changes_since,
+    charged,
+    history_entry,
     record_events,
 )
 
 #: From this score on most of what candidates differ by is chance.
 NEARLY = 0.95
+#: A score above this rounds to all that there is.
+_ALL = 1 - 1e-9
 
 
 def learns_nothing(run: Run, standing: Settled) -> bool:
@@ -49,8 +53,14 @@ def learns_nothing(run: Run, standing: Settled) -> bool:
 
 def no_score_is_higher(config: Config, current: Snapshot) -> bool:
     """Whether only a higher score lets anything stay, and the current one is the highest."""
-    measured = current.measurement
-    return _is_strict(config) and measured.n > 0 and _rounds_to_all(measured.score)
+    measured, evaluation = current.measurement, config.evaluation
+    strict = (
+        evaluation.use_gate
+        and evaluation.ties == "reject"
+        and not evaluation.use_semantic_density
+        and not config.optimizer.use_skill_aware_reflection
+    )
+    return strict and measured.n > 0 and measured.score > _ALL
 
 
 def refuse_to_learn_nothing(run: Run, standing: Settled) -> None:
@@ -70,7 +80,7 @@ def refuse_to_learn_nothing(run: Run, standing: Settled) -> None:
 
 def first_impression(current: Measurement) -> Note | None:
     """What a person should know of the score that training starts from."""
-    if current.n == 0 or _rounds_to_all(current.score):
+    if current.n == 0 or current.score > _ALL:
         return None
     if current.score >= NEARLY:
         return Note(
@@ -84,12 +94,6 @@ def first_impression(current: Measurement) -> Note | None:
             "can find them in a reply (scorer.answer) and that the references are written alike."
         )
     return None
-
-
-def hardly_loaded(text: str, path: str) -> Note | None:
-    """What to say of a skill that can be trained, but that agents would not load."""
-    reason = unloadable(text, Path(path))
-    return Note(reason, level="warning") if reason else None
 
 
 def all_solved(step: int, rollouts: Iterable[Rollout]) -> Note | None:
@@ -108,73 +112,62 @@ def _rounds_to_all(score: float) -> bool:
     return score > 1 - 1e-9
 
 
-def _is_strict(config: Config) -> bool:
-    """Whether only a higher score lets anything stay."""
-    evaluation = config.evaluation
-    return (
-        evaluation.use_gate
-        and evaluation.ties == "reject"
-        and not evaluation.use_semantic_density
-        and not config.optimizer.use_skill_aware_reflection
-    )
-
-
 async def ensure_scored(run: Run, standing: Standing) -> Settled:
     """Measure and record the current skill if it has no valid score; otherwise change nothing."""
     why, before = unscored(run, standing), standing.state
     if not why and before is not None:
         return as_settled(standing, before)
-    if before is None and (note := hardly_loaded(standing.skill, run.skill_path)):
-        run.observer(note)
+    if before is None and (reason := unloadable(standing.skill, Path(run.skill_path))):
+        # it can be trained, but agents would not load it
+        run.observer(Note(reason, level="warning"))
     run.observer(Note(f"Measuring the current skill: {why}."))
     meter = run.meter(standing.spent)
     async with run.bench(f"{run.config.run}/measure@{standing.commit}", meter) as bench:
-        measurement = await _measure(run, standing.skill, bench)
+        measurement = await measure(run, bench, standing.skill, run.selection)
         origin = "initial" if before is None else before.current.origin
         if before is not None and before.current.sha256 != standing.sha256:
             origin = "edited by hand"
-        step = 0 if before is None else before.step
         current = Snapshot(
-            sha256=standing.sha256, step=step, origin=origin, measurement=measurement
+            sha256=standing.sha256,
+            step=0 if before is None else before.step,
+            origin=origin,
+            measurement=measurement,
         )
         best_skill, best = await _best(run, standing, current, bench)
     if before is None and (note := first_impression(measurement)):
         run.observer(note)
-    usage = rounded(meter.total())
-    state = State(
-        run=run.config.run,
-        skill=run.skill_path,
-        step=step,
-        epoch=0 if before is None else before.epoch,
-        current=current,
-        best=best,
-        boundary=0 if before is None else before.boundary,
-        measured_under=run.measured_under,
-        config_sha256=run.config_sha256,
-        basis=basis_of(run) if before is None else before.basis,
-        heard_notes=() if before is None else before.heard_notes,
-        usage=rounded(standing.spent + meter.total()),
-        accounts=booked({} if before is None else before.accounts, meter.accounts()),
-        simulated=run.simulated,
-    )
-    folder = run.folder
-    event = Event(
-        kind="start" if before is None else "measure",
-        action="start" if before is None else "measure",
+    found = {
+        "current": current,
+        "best": best,
+        "measured_under": run.measured_under,
+        "config_sha256": run.config_sha256,
+        "simulated": run.simulated,
+        **charged(standing, meter.total(), meter.accounts()),
+    }
+    basis, changes, score_before = basis_of(run), tuple[str, ...](), None
+    files: dict[str, str | None] = {**run.folder.furniture(), run.folder.best_skill: best_skill}
+    if before is None:
+        start = {"run": run.config.run, "skill": run.skill_path, "step": 0, "epoch": 0}
+        state = State.model_validate({**start, "basis": basis, **found})
+        files[run.folder.initial_skill] = standing.skill
+    else:
+        state = before.model_copy(update=found)
+        changes = changes_since(before.basis, basis)
+        score_before = before.current.measurement.score
+    kind: Literal["start", "measure"] = "start" if before is None else "measure"
+    entry = history_entry(
+        run,
+        kind,
+        state,
+        standing.skill,
+        action=kind,
         reason=why,
-        state=state,
-        skill=standing.skill,
-        score_before=None if before is None else before.current.measurement.score,
+        score_before=score_before,
         score_after=measurement.score,
         tasks=measurement.n,
-        usage=usage,
-        changes=() if before is None else changes_since(before.basis, basis_of(run)),
-        files={
-            **folder.furniture(),
-            **({folder.initial_skill: standing.skill} if before is None else {}),
-            folder.best_skill: best_skill,
-        },
+        usage=rounded(meter.total()),
     )
+    event = Event(entry, state, standing.skill, files, changes=changes)
     return record_events(run, standing, event)
 
 
@@ -195,16 +188,6 @@ def unscored(run: Run, standing: Standing) -> str:
     return ""
 
 
-async def _measure(run: Run, skill: str, bench: Bench) -> Measurement:
-    return await measure(
-        skill,
-        run.selection,
-        runner=bench.runner,
-        evaluation=run.config.evaluation,
-        observer=run.observer,
-    )
-
-
 async def _best(
     run: Run, standing: Standing, current: Snapshot, bench: Bench
 ) -> tuple[str, Snapshot]:
@@ -214,7 +197,7 @@ async def _best(
         return standing.skill, current
     best = state.best
     if state.measured_under != run.measured_under:
-        again = await _measure(run, text, bench)
+        again = await measure(run, bench, text, run.selection)
         best = best.model_copy(update={"measurement": again})
     beaten = current.measurement.score > best.measurement.score
     return (standing.skill, current) if beaten else (text, best)

@@ -2,25 +2,24 @@
 
 The current skill is attempted several times on the selection tasks. Two of these measurements
 differ by nothing but chance, so that whatever the gate accepts between them is a false accept (an
-A/A test). How often tasks are solved then says how often duels with dice would be won, for as many
-of them as one likes: these give the rates for gains of any size, and for more tasks.
+A/A test). How often tasks are solved then says how often simulated comparisons would be won: these
+give the rates for gains of any size, and for more tasks.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import permutations
 
 from skillopt_ci.aio import map_ordered
-from skillopt_ci.config.config import GateConfig
+from skillopt_ci.config.config import Evaluation, GateConfig
 from skillopt_ci.errors import UsageError
 from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.model.types import Usage
-from skillopt_ci.training.gate_simulation import rehearse, wins_first_round
-from skillopt_ci.training.measure import decide, measure, tallies
-from skillopt_ci.training.run_context import Bench, Run
-from skillopt_ci.training.sequential_test import setup
-
-# What a calibration found.
+from skillopt_ci.training.measure import Tally, measure, tallies, worth_in
+from skillopt_ci.training.run_context import Run
+from skillopt_ci.training.sequential_test import Answer, Outcome, Setup, sequential_test, setup
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +53,12 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The gate on a run's own tasks.
+    """The gate on a run's own tasks, for gains of ``effect``, by ``draws`` measurements.
 
     ``mean`` is the skill's score over all draws, ``undecided`` the share of tasks that were solved
     in some draws and not in others. Of ``same_trials`` comparisons of the skill with itself,
-    ``same_accepted`` were taken for a gain. ``rehearsals`` duels with dice were fought for each
-    rate of a setting.
+    ``same_accepted`` were taken for a gain. ``rehearsals`` were simulated for each rate of a
+    setting.
     """
 
     tasks: int
@@ -76,7 +75,7 @@ class Calibration:
     simulated: bool
 
 
-#: Duels with dice per setting; enough for the second digit of a rate.
+#: Simulated comparisons per setting; enough for the second digit of a rate.
 _TRIALS = 600
 _SEED = 20_240_229
 
@@ -88,16 +87,8 @@ _ATTEMPTS = (1, 2, 3, 5)
 POWER = 0.8
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to be calibrated: for gains of ``effect``, by ``draws`` measurements."""
-
-    effect: float
-    draws: int
-
-
-async def calibrate(run: Run, skill: str, plan: Plan) -> Calibration:
-    """Measure ``skill`` and say how the configured gate, and others, would do."""
+async def calibrate(run: Run, skill: str, effect: float, draws: int) -> Calibration:
+    """Measure ``skill`` ``draws`` times; say how the configured gate, and others, would do."""
     if not run.config.evaluation.use_gate:
         raise UsageError(
             "There is nothing to calibrate: evaluation.use_gate is false.",
@@ -105,70 +96,69 @@ async def calibrate(run: Run, skill: str, plan: Plan) -> Calibration:
         )
     meter = run.meter(Usage())
     async with run.bench("calibrate", meter) as bench:
-        drawn = await _draws(run, skill, plan.draws, bench)
-    rates = solved_at(drawn)
-    settings = run.config.evaluation.gate
-    own, other = _same_skill(run, skill, drawn)
+
+        async def one(number: int) -> Measurement:
+            return await measure(run, bench, skill, run.selection, attempt=number)
+
+        drawn = await map_ordered(one, range(draws), limit=draws)
+    raw, settings = _solved(drawn), run.config.evaluation.gate
+    rates = _towards_mean(raw, draws)
+    pairs = list(permutations(drawn, 2))
     return Calibration(
         tasks=len(rates),
-        draws=plan.draws,
-        effect=plan.effect,
+        draws=draws,
+        effect=effect,
         mean=sum(rates) / len(rates),
-        undecided=sum(0 < rate < 1 for rate in _raw(drawn)) / len(rates),
-        same_accepted=own,
-        same_trials=other,
+        undecided=sum(0 < rate < 1 for rate in raw) / len(rates),
+        same_accepted=sum(_accepts(run, skill, *pair) for pair in pairs),
+        same_trials=len(pairs),
         rehearsals=_TRIALS,
-        settings=tuple(_settings(rates, settings, plan.effect)),
-        needs=tuple(_needs(rates, settings, plan.effect)),
+        settings=tuple(_settings(rates, settings, effect)),
+        needs=tuple(_needs(rates, settings, effect)),
         usage=meter.total(),
         simulated=run.simulated,
     )
 
 
-def solved_at(drawn: Sequence[Measurement]) -> list[float]:
-    """How often each task is solved, drawn a little towards the mean: few attempts exaggerate."""
-    raw = _raw(drawn)
-    mean, draws = sum(raw) / len(raw), len(drawn)
-    return [(rate * draws + mean) / (draws + 1) for rate in raw]
-
-
-def _raw(drawn: Sequence[Measurement]) -> list[float]:
+def _solved(drawn: Sequence[Measurement]) -> list[float]:
+    """How often each task was solved."""
     names = [name for name in drawn[0].tasks if all(name in one.tasks for one in drawn)]
     if not names:
         raise UsageError("No selection task could be measured in every attempt.")
     return [sum(one.tasks[name][0] for one in drawn) / len(drawn) for name in names]
 
 
-async def _draws(run: Run, skill: str, count: int, bench: Bench) -> list[Measurement]:
-    async def one(number: int) -> Measurement:
-        return await measure(
-            skill,
-            run.selection,
-            runner=bench.runner,
-            evaluation=run.config.evaluation,
-            observer=run.observer,
-            attempt=number,
-        )
-
-    return await map_ordered(one, range(count), limit=count)
+def _towards_mean(raw: Sequence[float], draws: int) -> list[float]:
+    """The rates, drawn a little towards the mean: few attempts exaggerate."""
+    mean = sum(raw) / len(raw)
+    return [(rate * draws + mean) / (draws + 1) for rate in raw]
 
 
-def _same_skill(run: Run, skill: str, drawn: Sequence[Measurement]) -> tuple[int, int]:
-    """In how many of the A/A tests the gate accepts; every pair of measurements is two of them."""
-    evaluation, pairs = run.config.evaluation, list(permutations(drawn, 2))
-    planned = [task.id for task in run.selection]
-    accepted = 0
-    for current, candidate in pairs:
-        terms = setup(skill, planned, current, current, (), evaluation, decide)
-        accepted += wins_first_round(terms, tallies(current), tallies(candidate))
-    return accepted, len(pairs)
+def _accepts(run: Run, skill: str, current: Measurement, candidate: Measurement) -> bool:
+    """Whether the gate accepts ``candidate`` in one round: further ones would need new attempts."""
+    evaluation, planned = run.config.evaluation, [task.id for task in run.selection]
+    once = {"attempts": 1, "early_stop": False}
+    about = setup(skill, planned, current, current, (), evaluation)
+    about = replace(about, settings=about.settings.model_copy(update=once))
+    test = sequential_test(about, tallies(current), tallies(candidate))
+    try:
+        next(test)
+        while True:
+            test.send(Answer({}))
+    except StopIteration as done:
+        outcome: Outcome = done.value
+    if about.settings.policy != "strict":
+        return outcome.convincing
+    gain = sum(outcome.measured.differences(about), Fraction()) + about.bonus
+    return gain >= 0 if about.tie_wins else gain > 0
 
 
 def _settings(rates: Sequence[float], configured: GateConfig, effect: float) -> Iterator[Setting]:
-    for settings in _alternatives(configured):
-        same = rehearse(rates, 0.0, settings, _TRIALS, _SEED)
-        worse = rehearse(rates, -effect, settings, _TRIALS, _SEED)
-        better = rehearse(rates, effect, settings, _TRIALS, _SEED)
+    for policy in dict.fromkeys((configured.policy, "strict", "paired", "sequential")):
+        settings = configured.model_copy(update={"policy": policy})
+        same, worse, better = (
+            rehearse(rates, lift, settings, _TRIALS, _SEED) for lift in (0.0, -effect, effect)
+        )
         yield Setting(
             settings=settings,
             configured=settings == configured,
@@ -177,13 +167,6 @@ def _settings(rates: Sequence[float], configured: GateConfig, effect: float) -> 
             found=better.accepted,
             attempts=(same.attempts + worse.attempts + better.attempts) / 3,
         )
-
-
-def _alternatives(configured: GateConfig) -> Iterator[GateConfig]:
-    yield configured
-    for policy in ("strict", "paired", "sequential"):
-        if policy != configured.policy:
-            yield configured.model_copy(update={"policy": policy})
 
 
 def _needs(rates: Sequence[float], configured: GateConfig, effect: float) -> Iterator[Need]:
@@ -200,3 +183,75 @@ def _needs(rates: Sequence[float], configured: GateConfig, effect: float) -> Ite
                 break
         else:
             yield Need(attempts, None, found)
+
+
+# Simulated comparisons.
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsed:
+    """The share of tests that was accepted, and the attempts that one took."""
+
+    accepted: float
+    attempts: float
+
+
+def rehearse(
+    rates: Sequence[float], lift: float, settings: GateConfig, trials: int, seed: int
+) -> Rehearsed:
+    """Let a candidate that is better by ``lift`` meet a skill that solves tasks at ``rates``."""
+    known = {str(number): rate for number, rate in enumerate(rates)}
+    better = dict(zip(known, lifted(rates, lift), strict=True))
+    setup = Setup(
+        order=tuple(sorted(known, key=lambda task: known[task])),
+        eligible=frozenset(known),
+        rates=known,
+        worth=worth_in(Evaluation()),
+        settings=settings,
+    )
+    dice, wins, made = random.Random(seed), 0, 0
+    for _ in range(trials):
+        outcome, attempts = _run_test(setup, better, dice)
+        wins += _wins(outcome, settings)
+        made += attempts
+    return Rehearsed(wins / trials, made / trials)
+
+
+def lifted(rates: Sequence[float], lift: float) -> list[float]:
+    """Rates whose mean is higher by ``lift``, as far as there is room for it.
+
+    Every task gains the same share of what is left to gain on it (or loses, for a negative lift).
+    """
+    room = [1 - rate if lift > 0 else rate for rate in rates]
+    share = min(1.0, abs(lift) * len(rates) / sum(room)) if sum(room) else 0.0
+    sign = 1 if lift > 0 else -1
+    return [rate + sign * share * left for rate, left in zip(rates, room, strict=True)]
+
+
+def _run_test(
+    setup: Setup, better: Mapping[str, float], dice: random.Random
+) -> tuple[Outcome, int]:
+    def drawn(rates: Mapping[str, float], tasks: Iterable[str]) -> dict[str, tuple[float, float]]:
+        return {task: (float(dice.random() < rates[task]),) * 2 for task in tasks}
+
+    current = {task: Tally(*one) for task, one in drawn(setup.rates, setup.rates).items()}
+    test, made = sequential_test(setup, current, {}), 0
+    try:
+        ask = next(test)
+        while True:
+            made += len(ask.candidate) + len(ask.current)
+            ours, theirs = dict(ask.candidate), dict(ask.current)
+            ask = test.send(Answer(drawn(better, ours), drawn(setup.rates, theirs)))
+    except StopIteration as done:
+        return done.value, made
+
+
+def _wins(outcome: Outcome, settings: GateConfig) -> bool:
+    if settings.policy != "strict":
+        return outcome.convincing
+    measured = outcome.measured
+    ours, theirs = (
+        sum(Fraction(side[task].hard) for task in measured.candidate)
+        for side in (measured.candidate, measured.current)
+    )
+    return outcome.end == "measured" and ours > theirs

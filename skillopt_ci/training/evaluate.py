@@ -1,42 +1,28 @@
 """Evaluate: candidate against incumbent on the selection tasks, until the gate can decide."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
-from functools import partial
+from dataclasses import replace
 
 from skillopt_ci.aio import Begun, map_ordered
 from skillopt_ci.config.config import Evaluation
-from skillopt_ci.errors import BudgetExhausted, TooManyErrors
+from skillopt_ci.errors import BudgetExhausted
 from skillopt_ci.ledger.records import (
     Action,
     BoundaryRecord,
     Decision,
-    GateRecord,
     Measurement,
     ProposalRecord,
-    State,
 )
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.metrics import paired
-from skillopt_ci.rollout.runner import refuse_too_many_errors
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.regions import reading, with_notes
 from skillopt_ci.text import plural
-from skillopt_ci.training.attempts import Numbered, roll_out_numbered, round_of
-from skillopt_ci.training.gate import gate_record, losses, partial_rejection, tested
+from skillopt_ci.training.attempts import rounds
+from skillopt_ci.training.gate import decide
 from skillopt_ci.training.measure import (
-    Contender,
-    Gate,
     Scores,
-    Tally,
-    Verdict,
-    admit_notes,
-    decide,
-    exact,
     measure,
     measurement_of,
-    score,
     tallies,
     with_reservations,
 )
@@ -46,6 +32,7 @@ from skillopt_ci.training.run_context import Bench, Run
 from skillopt_ci.training.sequential_test import (
     Answer,
     Ask,
+    Lot,
     Measured,
     Outcome,
     Setup,
@@ -58,8 +45,8 @@ from skillopt_ci.training.state import Settled, Standing
 
 STAGE = "selection"
 
-#: Tasks with the number of earlier attempts at each.
-_Lot = tuple[tuple[str, int], ...]
+#: A skill in a comparison, and the number of the first round of attempts that counts.
+Side = tuple[str, int]
 
 
 async def evaluate(
@@ -90,12 +77,12 @@ async def evaluate(
     forced = run.config.optimizer.skill_aware_appendix_gate == "forced"
     for_notes = evaluation.model_copy(update={"use_gate": False}) if forced else evaluation
     if notes is not None and notes.alone:
-        return await evaluate_text(run, standing, skill, bench, for_notes, admit_notes)
+        return await evaluate_text(run, standing, skill, bench, for_notes, notes_only=True)
     decision = await evaluate_text(run, standing, skill, bench, evaluation)
     if decision.stays or notes is None or not notes.added:
         return decision
     skill = with_notes(standing.skill, notes.appendix)
-    alone = await evaluate_text(run, standing, skill, bench, for_notes, admit_notes)
+    alone = await evaluate_text(run, standing, skill, bench, for_notes, notes_only=True)
     return decision.model_copy(update={"notes": alone})
 
 
@@ -106,74 +93,6 @@ def evaluation_at_epoch_end(run: Run, record: BoundaryRecord) -> Evaluation:
     if placeholder or not run.config.optimizer.slow_update_gate_with_selection:
         return evaluation.model_copy(update={"use_gate": False})
     return evaluation
-
-
-async def evaluate_text(
-    run: Run,
-    standing: Settled,
-    skill: str,
-    bench: Bench,
-    evaluation: Evaluation,
-    gate: Gate = decide,
-) -> Decision:
-    """Evaluate the text ``skill`` as far as the decision needs it, and decide by ``gate``."""
-    known = known_measurement(run, standing, skill)
-    if known is None:
-        _refuse_overuse(run, standing)
-    before = known and known[1]
-    found = await run_comparison(run, standing, skill, before, bench, evaluation, gate)
-    verdict, record = _decide(run, found, standing.state, evaluation, gate)
-    current = found.incumbent or standing.state.current.measurement
-    flips = paired(_hard(current), _hard(found.candidate))
-    decision = Decision(
-        action=verdict.action,
-        reason=verdict.reason,
-        metric=evaluation.gate_metric,
-        score_before=verdict.current,
-        score_after=verdict.candidate,
-        measurement=found.candidate,
-        compared=flips.n,
-        fixed=flips.fixed,
-        broken=flips.broken,
-        measured_under=run.measured_under,
-        reused_from=known[0] if known and not record.candidate_attempts else None,
-        beats_best=verdict.beats_best,
-        gate=record,
-        incumbent=found.incumbent,
-    )
-    run.observer(StageFinished("gate", decision.verdict))
-    return await _finish_baseline(run, decision, skill, bench, evaluation)
-
-
-def known_measurement(run: Run, standing: Settled, skill: str) -> tuple[int, Measurement] | None:
-    """The step that measured ``skill``, or a text that reads the same, and what it found.
-
-    That may be partial.
-    """
-    if reading(skill) == reading(standing.skill):
-        return standing.state.current.step, standing.state.current.measurement
-    return measured_before(run, standing, skill)
-
-
-def overused(run: Run, standing: Standing) -> bool:
-    """Whether the selection tasks have decided on as many candidates as they may."""
-    most = run.config.evaluation.gate.max_consultations
-    return bool(most) and _consultations(standing) >= most
-
-
-def _consultations(standing: Standing) -> int:
-    kinds = ("step", "slow_update")
-    return sum(entry.kind in kinds and entry.tasks > 0 for entry in standing.history)
-
-
-def _refuse_overuse(run: Run, standing: Standing) -> None:
-    """Choosing again and again by the same tasks fits the skill to them."""
-    if overused(run, standing):
-        raise BudgetExhausted(
-            f"{_consultations(standing)} candidates were measured on the selection tasks, which is "
-            "all that evaluation.gate.max_consultations allows.",
-            hint="Add new selection tasks (and raise the limit), or finish the run.",
-        )
 
 
 def _without_candidate(proposal: ProposalRecord) -> tuple[Action, str]:
@@ -196,29 +115,100 @@ def _without_candidate(proposal: ProposalRecord) -> tuple[Action, str]:
     return "reject", "no proposed edit changed the skill"
 
 
-# -- the rollouts that the sequential test asks for ----------------------------------------------
+async def evaluate_text(
+    run: Run,
+    standing: Settled,
+    skill: str,
+    bench: Bench,
+    evaluation: Evaluation,
+    *,
+    notes_only: bool = False,
+) -> Decision:
+    """Evaluate the text ``skill`` as far as the decision needs it, and decide.
 
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """A skill in a comparison; attempts before number ``first`` were put aside."""
-
-    skill: str
-    first: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """A sequential test that has ended, and what it says of both skills.
-
-    ``candidate`` is partial where the test stopped early; ``incumbent`` is the current skill's
-    measurement with the attempts that were added, None if there are none.
+    What is asked at once runs at once; results are looked at together and in a fixed order, so that
+    nothing depends on the order in which they arrive. Raises TooManyErrors when so many tasks fail
+    that a decision would be dishonest.
     """
+    reused, known = known_measurement(run, standing, skill) or (None, None)
+    if known is None and overused(run, standing):
+        raise BudgetExhausted(
+            f"{_consultations(standing)} candidates were measured on the selection tasks, which is "
+            "all that evaluation.gate.max_consultations allows.",
+            hint="Add new selection tasks (and raise the limit), or finish the run.",
+        )
+    terms = _setup(run, standing, skill, evaluation, notes_only=notes_only)
+    if known is not None and known.asked >= set(terms.order):
+        whole = terms.settings.model_copy(update={"early_stop": False})
+        terms = replace(terms, settings=whole)
+    before = standing.state.current.measurement
+    first = 0 if known is None else known.first_attempt
+    sides = ((skill, first), (standing.skill, before.first_attempt))
+    test = sequential_test(terms, tallies(before), {} if known is None else tallies(known))
+    outcome, scores = await _roll_out(run, bench, test, sides, len(terms.order))
+    measured = outcome.measured
+    found = _of_candidate(run, measured, sides[0], evaluation, len(terms.order))
+    if scores.total:
+        found = with_reservations(found, scores, bench.runner.caveat)
+    incumbent = _of_current(measured, before, sides[1], evaluation)
+    flips = paired((incumbent or before).hard_scores, found.hard_scores)
+    types = {task.id: task.task_type for task in run.selection}
+    decision = decide(
+        terms, outcome, found, standing.state, types, evaluation, notes_only=notes_only
+    ).model_copy(
+        update={
+            "measurement": found,
+            "compared": flips.n,
+            "fixed": flips.fixed,
+            "broken": flips.broken,
+            "measured_under": run.measured_under,
+            "reused_from": None if measured.candidate_attempts else reused,
+            "incumbent": incumbent,
+        }
+    )
+    run.observer(StageFinished("gate", decision.verdict))
+    return await _finish_baseline(run, decision, skill, bench, evaluation)
 
-    terms: Setup
-    outcome: Outcome
-    candidate: Measurement
-    incumbent: Measurement | None
+
+def known_measurement(run: Run, standing: Settled, skill: str) -> tuple[int, Measurement] | None:
+    """The step that measured ``skill``, or a text that reads the same, and what it found.
+
+    That may be partial.
+    """
+    if reading(skill) == reading(standing.skill):
+        return standing.state.current.step, standing.state.current.measurement
+    return measured_before(run, standing, skill)
+
+
+def overused(run: Run, standing: Standing) -> bool:
+    """Whether the selection tasks have decided on as many candidates as they may.
+
+    Choosing again and again by the same tasks fits the skill to them.
+    """
+    most = run.config.evaluation.gate.max_consultations
+    return bool(most) and _consultations(standing) >= most
+
+
+def _consultations(standing: Standing) -> int:
+    kinds = ("step", "slow_update")
+    return sum(entry.kind in kinds and entry.tasks > 0 for entry in standing.history)
+
+
+def _setup(
+    run: Run, standing: Settled, skill: str, evaluation: Evaluation, *, notes_only: bool = False
+) -> Setup:
+    return setup(
+        skill,
+        planned_tasks(run, standing, evaluation),
+        standing.state.current.measurement,
+        standing.state.best.measurement,
+        past_tallies(run, standing),
+        evaluation,
+        notes_only=notes_only,
+    )
+
+
+# -- the rollouts that the sequential test asks for ----------------------------------------------
 
 
 def planned_tasks(run: Run, standing: Settled, evaluation: Evaluation) -> tuple[str, ...]:
@@ -233,89 +223,20 @@ def first_attempts(
 ) -> tuple[AttemptRequest, ...]:
     """The attempts with which a comparison begins if nothing is known of the candidate."""
     current = standing.state.current.measurement
-    first = next(
-        sequential_test(_terms(run, standing, skill, evaluation, decide), tallies(current), {})
-    )
-    sides = (Side(skill), Side(standing.skill, current.first_attempt))
+    first = next(sequential_test(_setup(run, standing, skill, evaluation), tallies(current), {}))
+    sides = ((skill, 0), (standing.skill, current.first_attempt))
     return tuple(
-        order
+        request
         for ask in (first, *first.sure({}))
         for side, lot in zip(sides, (ask.candidate, ask.current), strict=True)
-        for order in _orders(run, side, lot)
+        for request in _requests(run, side, lot)
     )
 
 
-def _orders(run: Run, side: Side, lot: _Lot) -> Iterator[AttemptRequest]:
-    tasks = {task.id: task for task in run.selection}
-    for name, earlier in lot:
-        for number in round_of(side.first + earlier, run.config.rollout.attempts):
-            yield AttemptRequest(tasks[name], side.skill, STAGE, number)
-
-
-def _terms(run: Run, standing: Settled, skill: str, evaluation: Evaluation, gate: Gate) -> Setup:
-    current, best = standing.state.current.measurement, standing.state.best.measurement
-    planned = planned_tasks(run, standing, evaluation)
-    past = past_tallies(run, standing)
-    return setup(skill, planned, current, best, past, evaluation, gate)
-
-
-async def run_comparison(
-    run: Run,
-    standing: Settled,
-    skill: str,
-    known: Measurement | None,
-    bench: Bench,
-    evaluation: Evaluation,
-    gate: Gate,
-) -> Comparison:
-    """Roll out ``skill``, of which some may be ``known``, as far as the decision needs it.
-
-    What is asked at once runs at once; results are looked at together and in a fixed order, so that
-    nothing depends on the order in which they arrive. Raises TooManyErrors when so many tasks fail
-    that a decision would be dishonest.
-    """
-    current = standing.state.current.measurement
-    terms = _terms(run, standing, skill, evaluation, gate)
-    planned = planned_tasks(run, standing, evaluation)
-    if known is not None and set(planned) <= {*known.tasks, *known.errors}:
-        whole = terms.settings.model_copy(update={"early_stop": False})
-        terms = replace(terms, settings=whole)
-    sides = (
-        Side(skill, 0 if known is None else known.first_attempt),
-        Side(standing.skill, current.first_attempt),
-    )
-    test = sequential_test(terms, tallies(current), {} if known is None else tallies(known))
-    outcome, scores = await _roll_out(run, bench, test, sides, len(planned))
-    found = _of_candidate(run, outcome.measured, sides[0], evaluation, len(planned))
-    if scores.total:
-        found = with_reservations(found, scores, bench.runner.caveat)
-    incumbent = _of_current(outcome.measured, current, sides[1], evaluation)
-    return Comparison(terms, outcome, found, incumbent)
-
-
-class Arrived:
-    """The candidate's attempts as they come, ``each`` at every task."""
-
-    def __init__(self, each: int) -> None:
-        self.completed: Callable[[], object] = lambda: None
-        """Called whenever the last attempt at a task is there."""
-        self._each = each
-        self._made: dict[str, list[Rollout]] = {}
-
-    def add(self, rollout: Rollout) -> None:
-        made = self._made.setdefault(rollout.task_id, [])
-        made.append(rollout)
-        if len(made) == self._each:
-            self.completed()
-
-    def lacks(self, tasks: Sequence[str]) -> int:
-        """Of how many tasks attempts are still to come."""
-        return sum(len(self._made.get(task, ())) < self._each for task in tasks)
-
-    def scores(self) -> Mapping[str, tuple[float, float]]:
-        """(Hard, soft) scores of the tasks of which all attempts came, where any was measured."""
-        whole = (made for made in self._made.values() if len(made) >= self._each)
-        return Scores.of(one for made in whole for one in made).means()
+def _requests(run: Run, side: Side, lot: Lot) -> tuple[AttemptRequest, ...]:
+    (skill, first), tasks = side, {task.id: task for task in run.selection}
+    numbered = ((tasks[name], first + earlier) for name, earlier in lot)
+    return rounds(numbered, skill, STAGE, run.config.rollout.attempts)
 
 
 async def _roll_out(
@@ -327,137 +248,83 @@ async def _roll_out(
     for want of a look and no attempt is made in vain.
     """
     run.observer(StageStarted(STAGE, planned))
-    limit, made, scores = run.config.evaluation.max_error_rate, list[Rollout](), Scores(())
-    arrived = Arrived(run.config.rollout.attempts)
-    heard = (arrived.add, lambda _: None)
+    limit, each = run.config.evaluation.max_error_rate, bench.runner.attempts
+    made, arrived = Scores(), Scores()
 
-    async def put(lots: tuple[_Lot, _Lot]) -> list[list[Rollout]]:
-        work = zip(sides, lots, heard, strict=True)
-        return await map_ordered(partial(_attempt, run, bench), work, limit=2)
+    async def attempt(work: tuple[Side, Lot]) -> tuple[Rollout, ...]:
+        side, lot = work
+
+        def done(rollout: Rollout) -> None:
+            run.observer(StageAdvanced(STAGE, rollout.task_id))
+            if side is sides[0]:
+                arrived.add(rollout)
+                look()
+
+        return await bench.runner.carry_out(_requests(run, side, lot), done)
+
+    async def put(asked: Ask) -> list[tuple[Rollout, ...]]:
+        work = zip(sides, (asked.candidate, asked.current), strict=True)
+        return await map_ordered(attempt, work, limit=2)
+
+    def begin_sure() -> None:
+        for one in ask.sure(arrived.means(each)):
+            under_way.begin(one)
+
+    def look() -> None:
+        # each look costs as much as some answers: it is worth it where few answers are out
+        tasks = [task for task, _ in ask.candidate]
+        if arrived.lacks(tasks, each) in {
+            len(tasks) >> n for n in range(1, len(tasks).bit_length())
+        }:
+            begin_sure()
 
     async with Begun(put) as under_way:
         try:
             ask = next(test)
             while True:
-                lots = await _answered(ask, under_way, arrived)
-                made += [one for lot in lots for one in lot]
-                for rollout in lots[0]:
-                    scores.add(rollout)
-                if sum(not one.status.measured for one in made) > limit * max(planned, len(made)):
-                    refuse_too_many_errors(made, limit, STAGE)
-                ask = test.send(Answer(*(Scores.of(lot).means() for lot in lots)))
+                under_way.begin(ask)
+                begin_sure()
+                sides_made = await under_way.result(ask)
+                for rollout in (one for side in sides_made for one in side):
+                    made.add(rollout)
+                if made.errors > limit * max(planned, made.total):
+                    made.refuse_errors(limit, STAGE)
+                ask = test.send(Answer(*(Scores.of(side).means() for side in sides_made)))
         except StopIteration as done:
             outcome: Outcome = done.value
-    refuse_too_many_errors(made, limit, STAGE)
+    made.refuse_errors(limit, STAGE)
     measured = f"{len(outcome.measured.candidate)} of {plural(planned, 'task')} measured"
     clear = "" if outcome.end == "measured" else ", then the verdict was clear"
     run.observer(StageFinished(STAGE, measured + clear))
-    return outcome, scores
-
-
-async def _answered(
-    ask: Ask, under_way: Begun[tuple[_Lot, _Lot], list[list[Rollout]]], arrived: Arrived
-) -> list[list[Rollout]]:
-    """What comes of ``ask``; what is asked next in any case begins as soon as that is known."""
-    tasks = [task for task, _ in ask.candidate]
-    # each look costs as much as some answers: they are worth it where few answers are out
-    looks = {len(tasks) >> halved for halved in range(1, len(tasks).bit_length())}
-
-    def begin_sure() -> None:
-        for one in ask.sure(arrived.scores()):
-            under_way.begin((one.candidate, one.current))
-
-    def look() -> None:
-        if arrived.lacks(tasks) in looks:
-            begin_sure()
-
-    under_way.begin((ask.candidate, ask.current))
-    begin_sure()
-    arrived.completed = look
-    return await under_way.result((ask.candidate, ask.current))
-
-
-async def _attempt(
-    run: Run, bench: Bench, work: tuple[Side, _Lot, Callable[[Rollout], None]]
-) -> list[Rollout]:
-    side, lot, heard = work
-    tasks = {task.id: task for task in run.selection}
-
-    def done(rollout: Rollout) -> None:
-        run.observer(StageAdvanced(STAGE, rollout.task_id))
-        heard(rollout)
-
-    rounds = [Numbered(tasks[name], side.first + earlier) for name, earlier in lot]
-    return list(await roll_out_numbered(bench.runner, rounds, side.skill, stage=STAGE, done=done))
+    return outcome, arrived
 
 
 def _of_candidate(
     run: Run, measured: Measured, side: Side, evaluation: Evaluation, planned: int
 ) -> Measurement:
     """In the tasks' own order, whatever order they were measured in."""
-    found = measured.candidate
+    (skill, first), found = side, measured.candidate
     names = [task.id for task in run.selection if task.id in measured.asked]
     return measurement_of(
         {name: found[name] for name in names if name in found},
         [name for name in names if name not in found],
         evaluation,
-        side.skill,
+        skill,
         planned if len(names) < planned else 0,
-        side.first,
+        first,
     )
 
 
 def _of_current(
     measured: Measured, before: Measurement, side: Side, evaluation: Evaluation
 ) -> Measurement | None:
+    """The current skill's measurement with the attempts that were added, if there are any."""
     if not measured.current_attempts:
         return None
     ordered = {name: measured.current[name] for name in (*before.tasks, *measured.current)}
     errors = [name for name in before.errors if name not in ordered]
-    return measurement_of(ordered, errors, evaluation, side.skill, 0, side.first)
-
-
-# -- the decision --------------------------------------------------------------------------------
-
-
-def _decide(
-    run: Run, found: Comparison, state: State, evaluation: Evaluation, gate: Gate
-) -> tuple[Verdict, GateRecord]:
-    """The verdict and its arithmetic.
-
-    Raises TooManyErrors when no task was measured under all skills.
-    """
-    verdict = _verdict(found, state, evaluation, gate)
-    allowed = evaluation.gate.max_type_loss if evaluation.use_gate else None
-    types = {task.id: task.task_type for task in run.selection}
-    lost = losses(found.outcome.measured, found.terms, types, allowed)
-    if lost and verdict.action != "reject" and gate is not admit_notes:
-        told = ", ".join(f"{kind} by {loss:.4g}" for kind, loss in lost.items())
-        reason = f"{verdict.reason}, but types of task lost more than {allowed:g}: {told}"
-        verdict = replace(verdict, action="reject", reason=reason, beats_best=False)
-    return verdict, gate_record(found.outcome, found.terms, lost)
-
-
-def _verdict(found: Comparison, state: State, evaluation: Evaluation, gate: Gate) -> Verdict:
-    current, best, candidate = state.current.measurement, state.best.measurement, found.candidate
-    # only tasks that all sides measured, so that an error tips no scale
-    shared = [task for task in candidate.tasks if task in current.tasks and task in best.tasks]
-    if not shared:
-        raise TooManyErrors("No selection task was measured under both skills.")
-    weight = evaluation.semantic_density_weight if evaluation.use_semantic_density else 0.0
-    density: Fraction = exact(weight) * exact(current.density)
-    if found.outcome.end in ("certain", "futile") and candidate.partial:
-        return partial_rejection(found.outcome, found.terms, density)
-    ours, theirs, record = (
-        Contender([one.tasks[task] for task in shared], one.density, one.words)
-        for one in (candidate, current, best)
-    )
-    if found.terms.settings.policy == "strict":
-        return gate(ours, theirs, record, evaluation=evaluation)
-    beats = state.best.sha256 == state.current.sha256 or score(ours, evaluation) > score(
-        record, evaluation
-    )
-    return tested(found.outcome, found.terms, density, beats_best=beats)
+    skill, first = side
+    return measurement_of(ordered, errors, evaluation, skill, 0, first)
 
 
 async def _finish_baseline(
@@ -473,35 +340,23 @@ async def _finish_baseline(
     if found is None or decision.gate is None or not decision.stays:
         return decision
     afresh = evaluation.gate.remeasure and evaluation.use_gate
-    asked = set() if afresh else {*found.tasks, *found.errors}
-    missing = [task for task in run.selection if task.id not in asked]
+    missing = [task for task in run.selection if afresh or task.id not in found.asked]
     if not missing:
         return decision
-    baseline = await measure(
-        skill,
-        missing,
-        runner=bench.runner,
-        evaluation=evaluation,
-        observer=run.observer,
-        attempt=found.first_attempt + max(found.attempts.values(), default=1) * afresh,
-    )
-    attempts = baseline.n + len(baseline.errors)
+    attempt = found.first_attempt
+    if afresh:
+        attempt += max(found.attempts.values(), default=1)
+    baseline = await measure(run, bench, skill, missing, attempt=attempt)
+    attempts = len(baseline.asked)
     if not afresh:
-        both: dict[str, Tally] = {**tallies(found), **tallies(baseline)}
-        errors = {*found.errors, *baseline.errors}
+        both, errors = {**tallies(found), **tallies(baseline)}, {*found.errors, *baseline.errors}
         names = [task.id for task in run.selection]
         baseline = measurement_of(
             {name: both[name] for name in names if name in both},
             [name for name in names if name in errors],
             evaluation,
             skill,
-            0,
-            found.first_attempt,
+            first_attempt=attempt,
         )
-        attempts = baseline.n + len(baseline.errors) - found.n - len(found.errors)
     record = decision.gate.model_copy(update={"baseline_attempts": attempts})
     return decision.model_copy(update={"baseline": baseline, "gate": record})
-
-
-def _hard(measurement: Measurement) -> dict[str, float]:
-    return {task: hard for task, (hard, _) in measurement.tasks.items()}

@@ -5,7 +5,7 @@ reviewer's commit) can be finished again; what was measured before is not measur
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,11 +23,10 @@ from skillopt_ci.ledger.records import (
     StepRecord,
     Summary,
     TypeScore,
-    booked,
     rounded,
 )
 from skillopt_ci.ledger.timeline import Moment, timeline
-from skillopt_ci.model.types import Accounts, Usage, by_stage, total
+from skillopt_ci.model.types import Usage, by_stage
 from skillopt_ci.progress import Note, StageFinished
 from skillopt_ci.rollout.metrics import paired
 from skillopt_ci.skill.document import sha256
@@ -38,7 +37,7 @@ from skillopt_ci.training.measure import measure
 from skillopt_ci.training.offline_eval import by_type
 from skillopt_ci.training.plan import total_steps
 from skillopt_ci.training.run_context import Bench, Run
-from skillopt_ci.training.state import Event, Settled, record_events
+from skillopt_ci.training.state import Event, Settled, charged, history_entry, record_events
 from skillopt_ci.training.trainer import prepare
 
 # The test at the end of a run: initial, best and last skill on tasks that training never used.
@@ -59,27 +58,21 @@ def tests_known(earlier: Summary | None, under: str) -> dict[str, Measurement]:
     return {one.sha256: one.test for one in earlier.tested if one.test is not None}
 
 
-async def try_out(
+async def _test(
     run: Run, texts: Mapping[str, str], known: Mapping[str, Measurement], bench: Bench
 ) -> dict[str, Measurement]:
     """Measure the named ``texts`` at once, each only once however many names it has.
 
     The result is by the texts' hashes and has what is ``known`` already.
     """
-    missing = {sha256(text): (name, text) for name, text in reversed([*texts.items()])}
+    named = {sha256(text): (name, text) for name, text in reversed([*texts.items()])}
 
-    async def one(item: tuple[str, str]) -> Measurement:
-        return await measure(
-            item[1],
-            run.test,
-            runner=bench.runner,
-            evaluation=run.config.evaluation,
-            observer=run.observer,
-            stage=f"test {item[0]}",
-        )
+    async def one(key: str) -> Measurement:
+        name, text = named[key]
+        return await measure(run, bench, text, run.test, stage=f"test {name}")
 
-    todo = {key: item for key, item in missing.items() if key not in known}
-    measured = await map_ordered(one, todo.values(), limit=len(texts))
+    todo = [key for key in named if key not in known]
+    measured = await map_ordered(one, todo, limit=len(texts))
     return {**known, **dict(zip(todo, measured, strict=True))}
 
 
@@ -105,7 +98,7 @@ def gain(initial: FinalSkill, other: FinalSkill) -> DifferenceRecord | None:
     """How much better ``other`` did on the test than the initial skill, task by task."""
     if initial.test is None or other.test is None:
         return None
-    found = paired(_hard(initial.test), _hard(other.test))
+    found = paired(initial.test.hard_scores, other.test.hard_scores)
     return DifferenceRecord(
         mean=found.mean,
         standard_error=found.standard_error,
@@ -115,14 +108,7 @@ def gain(initial: FinalSkill, other: FinalSkill) -> DifferenceRecord | None:
     )
 
 
-def _hard(measurement: Measurement) -> dict[str, float]:
-    return {task: hard for task, (hard, _) in measurement.tasks.items()}
-
-
 # What came of a run, epoch by epoch and stage by stage: pure functions of its records.
-
-#: Where calls are booked that no stage of a record accounts for.
-_REST: Mapping[str, str] = {"finish": "test"}
 
 
 def epoch_summaries(history: Sequence[HistoryEntry]) -> tuple[EpochSummary, ...]:
@@ -142,20 +128,30 @@ def outcome(entry: HistoryEntry) -> str:
 
 
 def usage_by_stage(
-    history: Iterable[HistoryEntry], records: Iterable[StepRecord | BoundaryRecord]
+    rows: Iterable[tuple[HistoryEntry, StepRecord | BoundaryRecord | None]],
 ) -> dict[str, Usage]:
-    """The whole usage of a run, sorted by stage.
+    """The whole usage of a run, sorted by stage; each event of ``rows`` comes with its record.
 
     A record knows the stages up to its candidate; the rest of it, and what was measured between
     steps, went into measuring on the selection tasks (into the test, at the end of the run).
     """
-    known = {(_kind(record), _number(record)): record for record in records}
     totals: dict[str, Usage] = {}
-    for entry in history:
-        number = entry.step if entry.kind == "step" else entry.epoch
-        for stage, used in _stages(entry, known.get((entry.kind, number))):
+    for entry, record in rows:
+        booked, rest = [*_stages(record).items()], entry.usage
+        for _, used in booked:
+            rest = _less(rest, used)
+        if rest.calls:
+            booked.append(("test" if entry.kind == "finish" else "selection", rest))
+        for stage, used in booked:
             totals[stage] = totals.get(stage, Usage()) + used
     return {stage: rounded(used) for stage, used in totals.items()}
+
+
+def _stages(record: StepRecord | BoundaryRecord | None) -> Mapping[str, Usage]:
+    if record is None:
+        return {}
+    older = record.proposal.usage if isinstance(record, StepRecord) else record.stages
+    return by_stage(record.accounts) or older
 
 
 def _epoch(epoch: int, moments: Sequence[Moment]) -> EpochSummary:
@@ -169,22 +165,6 @@ def _epoch(epoch: int, moments: Sequence[Moment]) -> EpochSummary:
         best_score=moments[-1].best_score,
         current_score=moments[-1].current_score,
     )
-
-
-def _stages(
-    entry: HistoryEntry, record: StepRecord | BoundaryRecord | None
-) -> Iterator[tuple[str, Usage]]:
-    known: Mapping[str, Usage] = {}
-    if isinstance(record, StepRecord):
-        known = record.proposal.usage
-    elif record is not None:
-        known = record.stages
-    rest = entry.usage
-    for stage, used in ((record and by_stage(record.accounts)) or known).items():
-        yield stage, used
-        rest = _less(rest, used)
-    if rest.calls:
-        yield _REST.get(entry.kind, "selection"), rest
 
 
 def _less(whole: Usage, part: Usage) -> Usage:
@@ -201,14 +181,6 @@ def _less(whole: Usage, part: Usage) -> Usage:
     )
 
 
-def _kind(record: StepRecord | BoundaryRecord) -> str:
-    return "step" if isinstance(record, StepRecord) else "slow_update"
-
-
-def _number(record: StepRecord | BoundaryRecord) -> int:
-    return record.step if isinstance(record, StepRecord) else record.epoch
-
-
 #: Below this a difference of scores is rounding.
 _ROUNDING = 1e-9
 
@@ -221,21 +193,6 @@ class FinishOutcome:
     commit: str
     state: State
     seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Ending:
-    """The end of a run in the making: the ground, the three texts, and what is found out.
-
-    ``promoted``: the last skill takes the best one's place.
-    """
-
-    standing: Settled
-    texts: Mapping[str, str]
-    promoted: bool
-    under: str
-    tests: Mapping[str, Measurement]
-    used: Accounts
 
 
 async def finish(run: Run) -> FinishOutcome | None:
@@ -251,37 +208,84 @@ async def finish(run: Run) -> FinishOutcome | None:
             "A candidate is in flight: its verdict is still to come.",
             hint="Let `skillopt-ci step` decide it first, then finish.",
         )
-    earlier = run.folder.read_summary(partial(run.ledger.read, standing.commit))
-    under = tested_under(run)
+    read, before = partial(run.ledger.read, standing.commit), standing.state
+    earlier, under = run.folder.read_summary(read), tested_under(run)
     if _is_finished(standing, earlier, under):
         return None
-    ending = await _work_out(run, standing, tests_known(earlier, under))
-    state, last = _state(run, ending), standing.state.current.measurement
-    best = {run.folder.best_skill: ending.texts["best"]} if ending.promoted else {}
-    seconds = seconds_so_far(run, standing) + run.clock() - began
-    summaries = list[Summary]()
-
-    def summed_up(entry: HistoryEntry) -> Summary:
-        summaries.append(_summary(run, ending, state, entry))
-        return summaries[0]
-
-    event = Event(
-        kind="finish",
-        action="promote" if ending.promoted else "finish",
-        reason="the last skill is the best one" if ending.promoted else "the best skill stands",
-        state=state,
-        skill=standing.skill,
-        score_before=standing.state.best.measurement.score,
-        score_after=last.score,
-        tasks=last.n,
-        usage=rounded(total(ending.used.values())),
-        files=dict(best),
-        summary=summed_up,
-        seconds=seconds,
+    promoted = run.config.evaluation.eval_test and beats(before.current, before.best)
+    if promoted:
+        run.observer(Note("The last skill scored higher than the best one and replaces it."))
+    texts = {
+        "first": read(run.folder.initial_skill) or "",
+        "best": standing.skill if promoted else read(run.folder.best_skill) or "",
+        "last": standing.skill,
+    }
+    meter, tests = run.meter(standing.spent), dict[str, Measurement]()
+    if under:
+        async with run.bench(f"{run.config.run}/finish@{standing.commit}", meter) as bench:
+            tests = await _test(run, texts, tests_known(earlier, under), bench)
+    changes = charged(standing, meter.total(), meter.accounts())
+    if promoted:
+        changes["best"] = before.current
+    state = before.model_copy(update={"simulated": run.simulated, **changes})
+    entry = history_entry(
+        run,
+        "finish",
+        state,
+        standing.skill,
+        action="promote" if promoted else "finish",
+        reason="the last skill is the best one" if promoted else "the best skill stands",
+        score_before=before.best.measurement.score,
+        score_after=before.current.measurement.score,
+        tasks=before.current.measurement.n,
+        usage=rounded(meter.total()),
     )
+    first, history = standing.history[0], (*standing.history, entry)
+    initial = FinalSkill(
+        sha256=sha256(texts["first"]), step=0, origin="initial", score=first.score_after
+    )
+    initial, best, last = (
+        with_test(skill, tests, run.test)
+        for skill in (initial, _final(state.best), _final(state.current))
+    )
+    summary = Summary(
+        run=state.run,
+        skill=state.skill,
+        simulated=run.simulated,
+        step=state.step,
+        total_steps=total_steps(len(run.splits.train), run.config.train),
+        epoch=state.epoch,
+        metric=run.config.evaluation.gate_metric,
+        initial=initial,
+        best=best,
+        last=last,
+        promoted=promoted,
+        best_gain=gain(initial, best),
+        last_gain=gain(initial, last),
+        epochs=epoch_summaries(history),
+        stages=usage_by_stage((one, _record(run, standing, one)) for one in history),
+        usage=state.usage,
+        accounts=state.accounts,
+        tested_under=under,
+    )
+    seconds = seconds_so_far(run, standing) + run.clock() - began
+    files = {run.folder.best_skill: texts["best"]} if promoted else {}
+    event = Event(entry, state, standing.skill, files, summary=summary, seconds=seconds)
     commit = record_events(run, standing, event).commit
     run.observer(StageFinished("finish", commit[:10]))
-    return FinishOutcome(summaries[0], commit, state, seconds)
+    return FinishOutcome(summary, commit, state, seconds)
+
+
+def _final(skill: Snapshot) -> FinalSkill:
+    score = skill.measurement.score
+    return FinalSkill(sha256=skill.sha256, step=skill.step, origin=skill.origin, score=score)
+
+
+def _record(run: Run, standing: Settled, entry: HistoryEntry) -> StepRecord | BoundaryRecord | None:
+    read = partial(run.ledger.read, standing.commit)
+    if entry.kind == "step":
+        return run.folder.read_step(read, entry.step)
+    return run.folder.read_boundary(read, entry.epoch) if entry.kind == "slow_update" else None
 
 
 def seconds_so_far(run: Run, standing: Settled) -> float:
@@ -303,82 +307,3 @@ def beats(last: Snapshot, best: Snapshot) -> bool:
 def _is_finished(standing: Settled, earlier: Summary | None, under: str) -> bool:
     done = bool(standing.history) and standing.history[-1].kind == "finish"
     return done and earlier is not None and earlier.tested_under == under
-
-
-async def _work_out(run: Run, standing: Settled, known: Mapping[str, Measurement]) -> _Ending:
-    state, under = standing.state, tested_under(run)
-    promoted = run.config.evaluation.eval_test and beats(state.current, state.best)
-    if promoted:
-        run.observer(Note("The last skill scored higher than the best one and replaces it."))
-    read = partial(run.ledger.read, standing.commit)
-    texts = {
-        "first": read(run.folder.initial_skill) or "",
-        "best": standing.skill if promoted else read(run.folder.best_skill) or "",
-        "last": standing.skill,
-    }
-    if not under:
-        return _Ending(standing, texts, promoted, under, {}, {})
-    meter = run.meter(standing.spent)
-    scope = f"{run.config.run}/finish@{standing.commit}"
-    async with run.bench(scope, meter) as bench:
-        tests = await try_out(run, texts, known, bench)
-    return _Ending(standing, texts, promoted, under, tests, meter.accounts())
-
-
-def _state(run: Run, ending: _Ending) -> State:
-    state = ending.standing.state
-    return state.model_copy(
-        update={
-            "best": state.current if ending.promoted else state.best,
-            "usage": rounded(ending.standing.spent + total(ending.used.values())),
-            "accounts": booked(state.accounts, ending.used),
-            "simulated": run.simulated,
-        }
-    )
-
-
-def _summary(run: Run, ending: _Ending, state: State, entry: HistoryEntry) -> Summary:
-    history = (*ending.standing.history, entry)
-    initial, best, last = (
-        with_test(skill, ending.tests, run.test) for skill in _skills(ending, state)
-    )
-    return Summary(
-        run=state.run,
-        skill=state.skill,
-        simulated=run.simulated,
-        step=state.step,
-        total_steps=total_steps(len(run.splits.train), run.config.train),
-        epoch=state.epoch,
-        metric=run.config.evaluation.gate_metric,
-        initial=initial,
-        best=best,
-        last=last,
-        promoted=ending.promoted,
-        best_gain=gain(initial, best),
-        last_gain=gain(initial, last),
-        epochs=epoch_summaries(history),
-        stages=usage_by_stage(history, _records(run, ending.standing)),
-        usage=state.usage,
-        accounts=state.accounts,
-        tested_under=ending.under,
-    )
-
-
-def _skills(ending: _Ending, state: State) -> Iterator[FinalSkill]:
-    text, first = ending.texts["first"], ending.standing.history[0]
-    yield FinalSkill(sha256=sha256(text), step=0, origin="initial", score=first.score_after)
-    for one in (state.best, state.current):
-        score = one.measurement.score
-        yield FinalSkill(sha256=one.sha256, step=one.step, origin=one.origin, score=score)
-
-
-def _records(run: Run, standing: Settled) -> Iterator[StepRecord | BoundaryRecord]:
-    read, folder = partial(run.ledger.read, standing.commit), run.folder
-    for entry in standing.history:
-        record: StepRecord | BoundaryRecord | None = None
-        if entry.kind == "step":
-            record = folder.read_step(read, entry.step)
-        elif entry.kind == "slow_update":
-            record = folder.read_boundary(read, entry.epoch)
-        if record is not None:
-            yield record

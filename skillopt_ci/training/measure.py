@@ -1,4 +1,4 @@
-"""Evaluate: one skill text on a list of tasks."""
+"""Measure: what attempts at tasks under one skill amount to."""
 
 import math
 from collections import Counter
@@ -7,12 +7,12 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, TypeVar
 
 from skillopt_ci.config.config import Evaluation
 from skillopt_ci.ledger.records import Measurement
-from skillopt_ci.progress import Note, Observer, StageAdvanced, StageFinished, StageStarted
-from skillopt_ci.rollout.runner import Runner, refuse_errors
+from skillopt_ci.progress import Note, StageAdvanced, StageFinished, StageStarted
+from skillopt_ci.rollout.runner import refuse_errors
 from skillopt_ci.rollout.types import Rollout, Status
 from skillopt_ci.scorers.base import one_line
 from skillopt_ci.skill.document import word_count
@@ -20,8 +20,7 @@ from skillopt_ci.skill.regions import as_read, semantic_density
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import score_text
 from skillopt_ci.training.attempts import round_of
-
-# Gate: whether a candidate becomes the current skill.
+from skillopt_ci.training.run_context import Bench, Run
 
 Metric = Literal["hard", "soft", "mixed"]
 Number = TypeVar("Number", float, Fraction)
@@ -32,41 +31,11 @@ Number = TypeVar("Number", float, Fraction)
 _PARTS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Contender:
-    """A skill at the gate: its (hard, soft) ``scores``, and what counts of its text.
-
-    ``density`` is its share of leading words (0 to 1), ``words`` its length.
-    """
-
-    scores: Sequence[tuple[float, float]]
-    density: float = 0.0
-    words: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What becomes of a candidate; ``reason`` is the arithmetic in words.
-
-    ``candidate`` and ``current`` are the gate scores that were compared. ``beats_best`` says
-    whether the candidate is better than the best skill, also where the gate stands open.
-    """
-
-    action: Literal["accept_new_best", "accept", "accept_notes", "force_accept", "reject"]
-    reason: str
-    candidate: float
-    current: float
-    beats_best: bool = False
-
-
-class Gate(Protocol):
-    """Decides on a candidate, like :func:`decide`."""
-
-    def __call__(
-        self, candidate: Contender, current: Contender, best: Contender, *, evaluation: Evaluation
-    ) -> Verdict:
-        """Return the verdict."""
-        ...
+# a comparison asks this of the same few scores again and again
+@lru_cache(maxsize=4096)
+def exact(score: float) -> Fraction:
+    """The share that a float stands for."""
+    return Fraction(score).limit_denominator(_PARTS)
 
 
 def gate_score(hard: Number, soft: Number, metric: Metric, weight: Number) -> Number:
@@ -74,83 +43,6 @@ def gate_score(hard: Number, soft: Number, metric: Metric, weight: Number) -> Nu
     if metric == "mixed":
         return (1 - weight) * hard + weight * soft
     return hard if metric == "hard" else soft
-
-
-def decide(
-    candidate: Contender, current: Contender, best: Contender, *, evaluation: Evaluation
-) -> Verdict:
-    """Judge the candidate by its scores and those of the current and best skill.
-
-    All three must be over the same, at least one, tasks. Only a mean strictly above the current
-    skill's is accepted: a tie would change the document without evidence. The configuration may
-    prefer the shorter document of two that tie, or open the gate.
-    """
-    ours, theirs, record = (score(one, evaluation) for one in (candidate, current, best))
-    told, scores = _told(ours, theirs, len(candidate.scores)), (float(ours), float(theirs))
-    beats_best = ours > record or (ours == record and _shorter(candidate, best, evaluation))
-    if not evaluation.use_gate:
-        return Verdict("force_accept", f"{told}, taken over in any case", *scores, ours > record)
-    if ours == theirs and _shorter(candidate, current, evaluation):
-        told = f"{told}, but {current.words - candidate.words} words shorter"
-    elif ours <= theirs:
-        return Verdict("reject", told, *scores)
-    if beats_best:
-        return Verdict("accept_new_best", told, *scores, beats_best)
-    told = f"{told}, but not above the best skill's {_digits(record)}"
-    return Verdict("accept", told, *scores)
-
-
-def admit_notes(
-    candidate: Contender, current: Contender, best: Contender, *, evaluation: Evaluation
-) -> Verdict:
-    """Judge a candidate that only adds reminders: it stays unless it scores lower.
-
-    With the gate open it stays in any case.
-    """
-    ours, theirs, record = (score(one, evaluation) for one in (candidate, current, best))
-    told, scores = _told(ours, theirs, len(candidate.scores)), (float(ours), float(theirs))
-    if ours >= theirs:
-        return Verdict("accept_notes", f"{told}: the notes do no harm", *scores, ours > record)
-    if not evaluation.use_gate:
-        return Verdict("accept_notes", f"{told}, notes are kept in any case", *scores)
-    return Verdict("reject", told, *scores)
-
-
-def score(contender: Contender, evaluation: Evaluation) -> Fraction:
-    """The exact gate score: the mean in the configured metric, and the bonus for density."""
-    count = len(contender.scores)
-    hard = sum((exact(hard) for hard, _ in contender.scores), Fraction()) / count
-    soft = sum((exact(soft) for _, soft in contender.scores), Fraction()) / count
-    mean = gate_score(hard, soft, evaluation.gate_metric, exact(evaluation.gate_mixed_weight))
-    if not evaluation.use_semantic_density:
-        return mean
-    return mean + exact(evaluation.semantic_density_weight) * exact(contender.density)
-
-
-def _shorter(one: Contender, other: Contender, evaluation: Evaluation) -> bool:
-    return evaluation.ties == "prefer_shorter" and one.words < other.words
-
-
-# a duel asks this of the same few scores again and again
-@lru_cache(maxsize=4096)
-def exact(score: float) -> Fraction:
-    """The share that a float stands for."""
-    return Fraction(score).limit_denominator(_PARTS)
-
-
-def _told(ours: Fraction, theirs: Fraction, count: int) -> str:
-    tasks = "1 task" if count == 1 else f"{count} tasks"
-    if ours == theirs:
-        return f"{_digits(ours)} is the same as the current skill's score on {tasks}"
-    word, gain = "above" if ours > theirs else "below", abs(float(ours - theirs))
-    return f"{_digits(ours)} is {gain:.4g} {word} the current skill's {_digits(theirs)} on {tasks}"
-
-
-def _digits(score: Fraction) -> str:
-    return f"{float(score):.4f}"
-
-
-# Tally: what attempts at one task came to, and what that counts for in the gate's metric.
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,18 +64,14 @@ class Tally:
 #: Tallies by task; a task that could not be measured is not there.
 Tallies = Mapping[str, Tally]
 
-#: What a tally is worth, from 0 to 1.
+#: What a tally is worth in the gate's metric, from 0 to 1.
 Worth = Callable[[Tally], Fraction]
 
 
 def worth_in(evaluation: Evaluation) -> Worth:
     """What a tally is worth in the metric of the gate, as an exact number."""
     metric, weight = evaluation.gate_metric, exact(evaluation.gate_mixed_weight)
-
-    def worth(tally: Tally) -> Fraction:
-        return gate_score(exact(tally.hard), exact(tally.soft), metric, weight)
-
-    return worth
+    return lambda tally: gate_score(exact(tally.hard), exact(tally.soft), metric, weight)
 
 
 def tallies(measurement: Measurement) -> dict[str, Tally]:
@@ -194,33 +82,19 @@ def tallies(measurement: Measurement) -> dict[str, Tally]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
-    """What counts of a skill's text besides its scores: density of leading words, length."""
-
-    density: float
-    words: int
-
-
-def text_of(skill: str, evaluation: Evaluation) -> Text:
-    """Measure the text itself, as the target reads it."""
+def text_of(skill: str, evaluation: Evaluation) -> tuple[float, int]:
+    """What counts of a text besides its scores, as read: density of leading words, and length."""
     read = as_read(skill)
     dense = evaluation.use_semantic_density
-    density = semantic_density(read, evaluation.leading_words) if dense else 0.0
-    return Text(density, word_count(read))
-
-
-#: So many different reasons are recorded, the commonest ones.
-_REASONS = 20
+    return semantic_density(read, evaluation.leading_words) if dense else 0.0, word_count(read)
 
 
 async def measure(
+    run: Run,
+    bench: Bench,
     skill: str,
     tasks: Sequence[Task],
     *,
-    runner: Runner,
-    evaluation: Evaluation,
-    observer: Observer,
     stage: str = "selection",
     attempt: int = 0,
     seen: Callable[[Rollout], object] = lambda _: None,
@@ -231,29 +105,34 @@ async def measure(
     every attempt as it comes; none of them is kept. Raises
     :class:`~skillopt_ci.errors.TooManyErrors` when too many could not be measured.
     """
-    observer(StageStarted(stage, len(tasks) * runner.attempts))
+    runner, evaluation = bench.runner, run.config.evaluation
+    run.observer(StageStarted(stage, len(tasks) * runner.attempts))
     scores, empty = Scores(task.id for task in tasks), Counter[bool]()
     numbers = round_of(attempt, runner.attempts)
-    rollouts = runner.stream(tasks, skill, stage=stage, attempts=numbers)
-    async with aclosing(rollouts):
+    stream = runner.stream(tasks, skill, stage=stage, attempts=numbers)
+    async with aclosing(stream) as rollouts:
         async for one in rollouts:
             scores.add(one)
             seen(one)
             if one.status is Status.SCORED and one.messages:
                 empty[not one.messages[-1].content.strip()] += 1
-            observer(StageAdvanced(stage, one.task_id))
-    refuse_errors(scores.reasons, scores.total, evaluation.max_error_rate, stage)
+            run.observer(StageAdvanced(stage, one.task_id))
+    scores.refuse_errors(evaluation.max_error_rate, stage)
     if (note := all_empty(empty[True], empty.total())) is not None:
-        observer(note)
-    result = measurement_from(scores, evaluation, skill, caveat=runner.caveat)
-    observer(StageFinished(stage, score_text(result.score, result.n)))
-    return result.model_copy(update={"first_attempt": attempt})
+        run.observer(note)
+    found = measurement_from(scores, evaluation, skill, runner.caveat)
+    run.observer(StageFinished(stage, score_text(found.score, found.n)))
+    return found.model_copy(update={"first_attempt": attempt})
+
+
+#: So many different reasons are recorded, the commonest ones.
+_REASONS = 20
 
 
 class Scores:
     """What is kept of attempts at the tasks ``ids``: sums, in the order of the ids."""
 
-    def __init__(self, ids: Iterable[str]) -> None:
+    def __init__(self, ids: Iterable[str] = ()) -> None:
         self._measured: dict[str, list[tuple[float, float]]] = {task: [] for task in ids}
         self._made: Counter[str] = Counter()
         self._failed: Counter[tuple[Status, str]] = Counter()
@@ -262,7 +141,7 @@ class Scores:
     @classmethod
     def of(cls, rollouts: Iterable[Rollout]) -> "Scores":
         """What is kept of ``rollouts``."""
-        scores = cls(())
+        scores = cls()
         for rollout in rollouts:
             scores.add(rollout)
         return scores
@@ -270,11 +149,10 @@ class Scores:
     def add(self, rollout: Rollout) -> None:
         """Count an attempt."""
         self._made[rollout.task_id] += 1
+        measured = self._measured.setdefault(rollout.task_id, [])
         if rollout.status.measured:
-            scores = (rollout.hard, rollout.soft)
-            self._measured.setdefault(rollout.task_id, []).append(scores)
+            measured.append((rollout.hard, rollout.soft))
         else:
-            self._measured.setdefault(rollout.task_id, [])
             self._failed[rollout.status, rollout.reason] += 1
         if rollout.limit is not None:
             self.limits[rollout.limit.value] += 1
@@ -285,26 +163,41 @@ class Scores:
         return self._made.total()
 
     @property
+    def errors(self) -> int:
+        """The attempts that were not measured."""
+        return self._failed.total()
+
+    @property
     def attempts(self) -> int:
         """The attempts at each task; the most, where infrastructure lost some."""
         return max(self._made.values(), default=1)
 
-    @property
-    def reasons(self) -> Counter[str]:
-        """Why attempts were not measured."""
-        found: Counter[str] = Counter()
+    def refuse_errors(self, limit: float, stage: str) -> None:
+        """Raise TooManyErrors when more than the share ``limit`` is unmeasured."""
+        reasons: Counter[str] = Counter()
         for (_, reason), count in self._failed.items():
-            found[reason] += count
-        return found
+            reasons[reason] += count
+        refuse_errors(reasons, self.total, limit, stage)
 
     def unmeasured(self) -> dict[str, int]:
-        """The same with the kind of error, each on a line, the commonest ones first."""
+        """Why attempts were not measured, each kind of error on a line, the commonest first."""
         rows = sorted(self._failed.items(), key=lambda row: (-row[1], row[0]))
         return {f"{status}: {one_line(why)}": count for (status, why), count in rows[:_REASONS]}
 
-    def means(self) -> dict[str, tuple[float, float]]:
-        """Mean hard and soft score of the measured attempts at each task that has any."""
-        return {task: _means(scores) for task, scores in self._measured.items() if scores}
+    def means(self, each: int = 1) -> dict[str, tuple[float, float]]:
+        """Mean hard and soft score of the measured attempts at each task that has any.
+
+        Tasks of which fewer than ``each`` attempts were made are left out.
+        """
+        return {
+            task: _means(scores)
+            for task, scores in self._measured.items()
+            if scores and self._made[task] >= each
+        }
+
+    def lacks(self, tasks: Iterable[str], each: int) -> int:
+        """At how many of ``tasks`` attempts are still to come, if ``each`` are made."""
+        return sum(self._made[task] < each for task in tasks)
 
     def missing(self) -> tuple[str, ...]:
         """The tasks of which no attempt was measured."""
@@ -325,21 +218,13 @@ class Scores:
         return _means(rows)
 
 
-def measurement(
-    rollouts: Sequence[Rollout], evaluation: Evaluation, skill: str = ""
-) -> Measurement:
-    """The measurement of ``skill`` that ``rollouts`` amount to, its score in the gate's metric."""
-    return measurement_from(Scores.of(rollouts), evaluation, skill)
-
-
 def measurement_from(
-    scores: Scores, evaluation: Evaluation, skill: str = "", *, caveat: str = ""
+    scores: Scores, evaluation: Evaluation, skill: str = "", caveat: str = ""
 ) -> Measurement:
     """The measurement of ``skill`` that ``scores`` amount to."""
-    found = {task: Tally(hard, soft) for task, (hard, soft) in scores.means().items()}
-    return with_reservations(
-        measurement_of(found, scores.missing(), evaluation, skill), scores, caveat
-    )
+    found = {task: Tally(*means) for task, means in scores.means().items()}
+    measurement = measurement_of(found, scores.missing(), evaluation, skill)
+    return with_reservations(measurement, scores, caveat)
 
 
 def with_reservations(found: Measurement, scores: Scores, caveat: str = "") -> Measurement:
@@ -366,18 +251,20 @@ def measurement_of(
     first_attempt: int = 0,
 ) -> Measurement:
     """The measurement of ``skill`` that ``tallies`` amount to, its score in the gate's metric."""
-    text, rows = text_of(skill, evaluation), [(one.hard, one.soft) for one in tallies.values()]
+    (density, words), rows = (
+        text_of(skill, evaluation),
+        [(t.hard, t.soft) for t in tallies.values()],
+    )
     hard, soft = _means(rows)
     mean = gate_score(hard, soft, evaluation.gate_metric, evaluation.gate_mixed_weight)
-    lost = [*rows, *[(0.0, 0.0)] * len(errors)]
-    pessimistic = _means(lost) if errors else (None, None)
+    pessimistic = _means([*rows, *[(0.0, 0.0)] * len(errors)]) if errors else (None, None)
     return Measurement(
         hard=hard,
         soft=soft,
-        score=mean + evaluation.semantic_density_weight * text.density,
-        density=text.density,
-        words=text.words,
-        tasks={task: (one.hard, one.soft) for task, one in tallies.items()},
+        score=mean + evaluation.semantic_density_weight * density,
+        density=density,
+        words=words,
+        tasks=dict(zip(tallies, rows, strict=True)),
         errors=tuple(errors),
         planned=planned,
         attempts={task: one.count for task, one in tallies.items() if one.count > 1},
@@ -390,10 +277,8 @@ def measurement_of(
 def _means(scores: Sequence[tuple[float, float]]) -> tuple[float, float]:
     if not scores:
         return 0.0, 0.0
-    return (
-        math.fsum(hard for hard, _ in scores) / len(scores),
-        math.fsum(soft for _, soft in scores) / len(scores),
-    )
+    hard, soft = (math.fsum(column) / len(scores) for column in zip(*scores, strict=True))
+    return hard, soft
 
 
 def all_empty(empty: int, scored: int) -> Note | None:

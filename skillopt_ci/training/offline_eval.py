@@ -25,7 +25,7 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural
 from skillopt_ci.training.measure import measure
-from skillopt_ci.training.run_context import Run
+from skillopt_ci.training.run_context import Bench, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,46 +76,46 @@ async def evaluate(run: Run, skills: Sequence[NamedSkill], split: str) -> Evalua
     async with run.bench("eval", meter) as bench:
         for skill in skills:
             if skill.sha256 not in measured:
-                outcomes: list[Outcome] = []
-                try:
-                    found = await measure(
-                        skill.text,
-                        tasks,
-                        runner=bench.runner,
-                        evaluation=run.config.evaluation,
-                        observer=run.observer,
-                        stage=split,
-                        seen=lambda one, kept=outcomes: kept.append(outcome_of(one)),  # type: ignore[misc]
-                    )
-                except TooManyErrors as error:
-                    done = {one.task_id for one in outcomes if one.status.measured}
-                    failed = {one.task_id for one in outcomes} - done
-                    counts = {"tasks": len(done), "errors": len(failed)}
-                    part = {"name": skill.name, "sha256": skill.sha256, **counts}
-                    error.details = {"split": split, "skills": [part]}
-                    raise
-                due = dict.fromkeys((task.id for task in tasks), bench.runner.attempts)
-                summary = summarise(outcomes, expected=due, clusters=clusters)
-                measured[skill.sha256] = Evaluated(skill, found, summary)
+                measured[skill.sha256] = await _evaluate(run, bench, skill, split, tasks)
     each = tuple(replace(measured[skill.sha256], skill=skill) for skill in skills)
-    difference = _difference(each, clusters)
+    difference = None
+    if len(each) > 1:
+        one, other = (found.measurement.hard_scores for found in each[:2])
+        difference = paired(one, other, clusters)
     models = (run.config.model.target, run.config.model.judge)
     simulated = any(role is not None and role.provider == "simulated" for role in models)
     return Evaluation(split, each, difference, meter.total(), simulated)
 
 
+async def _evaluate(
+    run: Run, bench: Bench, skill: NamedSkill, split: str, tasks: Sequence[Task]
+) -> Evaluated:
+    outcomes: list[Outcome] = []
+    try:
+        found = await measure(
+            run,
+            bench,
+            skill.text,
+            tasks,
+            stage=split,
+            seen=lambda one: outcomes.append(outcome_of(one)),
+        )
+    except TooManyErrors as error:
+        done = {one.task_id for one in outcomes if one.status.measured}
+        failed = {one.task_id for one in outcomes} - done
+        counts = {"tasks": len(done), "errors": len(failed)}
+        part = {"name": skill.name, "sha256": skill.sha256, **counts}
+        error.details = {"split": split, "skills": [part]}
+        raise
+    due = dict.fromkeys((task.id for task in tasks), bench.runner.attempts)
+    return Evaluated(skill, found, summarise(outcomes, expected=due, clusters=clusters_of(tasks)))
+
+
 def tasks_of(run: Run, split: str) -> tuple[Task, ...]:
     """The tasks of a split by its name; ``all`` joins the three."""
-    splits = {
-        "train": run.splits.train,
-        "selection": run.selection,
-        "test": run.test,
-    }
-    return (
-        splits[split]
-        if split in splits
-        else tuple(task for part in splits.values() for task in part)
-    )
+    splits = {"train": run.splits.train, "selection": run.selection, "test": run.test}
+    named = [splits[split]] if split in splits else splits.values()
+    return tuple(task for part in named for task in part)
 
 
 def by_type(tasks: Sequence[Task], measurement: Measurement) -> dict[str, tuple[float, int]]:
@@ -133,17 +133,6 @@ def clusters_of(tasks: Sequence[Task]) -> dict[str, str] | None:
     if any(name is None for name in named.values()):
         return None
     return {task: str(name) for task, name in named.items()}
-
-
-def _difference(
-    found: Sequence[Evaluated], clusters: Mapping[str, str] | None
-) -> PairedDifference | None:
-    if len(found) < 2:  # noqa: PLR2004 - a comparison takes two
-        return None
-    one, other = (
-        {task: hard for task, (hard, _) in skill.measurement.tasks.items()} for skill in found[:2]
-    )
-    return paired(one, other, clusters)
 
 
 # Grade attempts that were made before, without making them again.

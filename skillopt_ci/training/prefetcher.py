@@ -6,9 +6,10 @@ accounts for it, as for what another machine made. So no record depends on what 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from skillopt_ci.aio import Scheduler
 from skillopt_ci.config.config import Config
@@ -17,20 +18,32 @@ from skillopt_ci.errors import SkilloptError
 from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.cache import UNCLAIMED
+from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import CallPaid
 from skillopt_ci.rollout.types import AttemptRequest
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import reading_sha256
-from skillopt_ci.training.attempts import made_under
-from skillopt_ci.training.evaluate import first_attempts, known_measurement, overused
-from skillopt_ci.training.memory import all_steps
-from skillopt_ci.training.prefetch_plan import (
-    earlier_side,
-    epoch_end_before_batch,
-    look_beyond,
+from skillopt_ci.tasks.task import Task
+from skillopt_ci.training.attempts import made_under, next_rounds, rounds
+from skillopt_ci.training.baseline import as_settled, best_text, learns_nothing, unscored
+from skillopt_ci.training.evaluate import (
+    first_attempts,
+    known_measurement,
+    overused,
+    planned_tasks,
 )
+from skillopt_ci.training.memory import all_steps
+from skillopt_ci.training.plan import boundary_due, plan_step, total_steps
+from skillopt_ci.training.resume import Candidate, candidate_at
 from skillopt_ci.training.rollout_stage import attempts_so_far
 from skillopt_ci.training.run_context import Bench, Run, equipped
+from skillopt_ci.training.slow_update import (
+    earlier_skill,
+    first_epoch,
+    sampling_order,
+    sampling_seed,
+)
+from skillopt_ci.training.state import Settled, Standing, find_standing
 from skillopt_ci.training.trainer import (
     CandidateProposed,
     Decided,
@@ -112,13 +125,13 @@ class _Maker:
     """Makes single attempts with a bench that is opened for the first of them."""
 
     def __init__(self, run: Run, resources: AsyncExitStack) -> None:
-        self._session = run
+        self._run = run
         self._resources = resources
         self._bench: Bench | None = None
         self._opening = asyncio.Lock()
 
     async def __call__(self, order: AttemptRequest) -> None:
-        run = self._session
+        run = self._run
         async with self._opening:
             if self._bench is None:
                 meter = Meter(
@@ -216,3 +229,110 @@ class Prefetcher:
         if name is None:
             name = self._names[order.skill] = reading_sha256(order.skill)
         return order.task.id, name, order.attempt
+
+
+# Which rollouts the next piece of work begins with: for `plan`, its shards and the prefetcher.
+
+#: What rollouts are for: the current skill's score, a step's batches, the decision on a candidate
+#: in flight, or the comparison of two epochs' skills.
+Phase = Literal["measure", "rollout", "evaluation", "comparison"]
+#: Attempts that were made under a skill: the task's id and the attempt's number.
+Made = Iterable[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What is done next in a run, for step ``step``; ``attempts`` may be empty.
+
+    ``spent`` is what the run has consumed so far.
+    """
+
+    phase: Phase
+    step: int
+    attempts: tuple[AttemptRequest, ...]
+    spent: Usage
+
+
+def look_ahead(run: Run) -> Outlook | None:
+    """Say what is next, writing nothing; None if nothing is left.
+
+    Raises what :func:`~skillopt_ci.training.state.find_standing` raises.
+    """
+    position = run.ledger.sync()
+    standing = find_standing(run, position, publish=False)
+    if standing.state is None or unscored(run, standing):
+        step = 1 if standing.state is None else standing.state.step + 1
+        return Outlook("measure", step, _to_measure(run, standing), standing.spent)
+    settled = as_settled(standing, standing.state)
+    if position.candidate is not None:
+        candidate = candidate_at(run, settled, position.candidate)
+        if candidate is not None:
+            return _evaluation(run, settled, candidate)
+    return look_beyond(run, settled, attempts_so_far(run, settled))
+
+
+def look_beyond(run: Run, standing: Settled, made: Made) -> Outlook | None:
+    """What is next without a candidate in flight, if ``made`` were made under the skill."""
+    epoch = epoch_end_before_batch(run, standing)
+    if epoch is None:
+        return _rollout(run, standing, standing.skill, made)
+    step, spent = standing.state.step, standing.spent
+    if epoch > 1:
+        both = (*earlier_side(run, standing, epoch), *_side(run, standing.skill, epoch))
+        return Outlook("comparison", step, both, spent)
+    # The first end asks no model, and its place for guidance makes another text of the skill.
+    skill, _ = first_epoch(run, standing)
+    rollout = _rollout(run, standing, skill, made if skill == standing.skill else ())
+    return rollout or Outlook("comparison", step, (), spent)
+
+
+def epoch_end_before_batch(run: Run, standing: Settled) -> int | None:
+    """The epoch whose end comes before the next batch, if one does."""
+    inline = run.config.schedule.slow_update == "inline"
+    return boundary_due(run, standing) if inline else None
+
+
+def earlier_side(run: Run, standing: Settled, epoch: int) -> tuple[AttemptRequest, ...]:
+    """The attempts of a comparison that are made under the skill of the epoch before."""
+    return _side(run, earlier_skill(run, standing, epoch), epoch)
+
+
+def _side(run: Run, skill: str, epoch: int) -> tuple[AttemptRequest, ...]:
+    size = run.config.optimizer.slow_update_samples
+    drawn = sampling_order(run.splits.train, sampling_seed(run, epoch))[:size]
+    return _attempts(run, drawn, skill, "slow_rollout")
+
+
+def _to_measure(run: Run, standing: Standing) -> tuple[AttemptRequest, ...]:
+    attempts = _attempts(run, run.selection, standing.skill, "selection")
+    state, best = standing.state, best_text(run, standing)
+    if state is not None and best is not None and state.measured_under != run.measured_under:
+        attempts += _attempts(run, run.selection, best, "selection")
+    return attempts
+
+
+def _evaluation(run: Run, standing: Settled, candidate: Candidate) -> Outlook:
+    planned = set(planned_tasks(run, standing, run.config.evaluation))
+    known = known_measurement(run, standing, candidate.skill)
+    if known is not None:
+        planned -= known[1].asked
+    tasks = [task for task in run.selection if task.id in planned]
+    attempts = _attempts(run, tasks, candidate.skill, "selection")
+    return Outlook("evaluation", candidate.record.step, attempts, standing.spent)
+
+
+def _rollout(run: Run, standing: Settled, skill: str, made: Made) -> Outlook | None:
+    """The attempts at the next step's tasks, None if there is no such step."""
+    step, tasks, train = standing.state.step + 1, run.splits.train, run.config.train
+    if step > total_steps(len(tasks), train) or learns_nothing(run, standing):
+        return None
+    plan, each = plan_step(tasks, train, step, run.first_seed), run.config.rollout.attempts
+    drawn = {task.id: task for batch in plan.batches for task in batch.tasks}
+    fresh = next_rounds(drawn.values(), made, each)
+    return Outlook("rollout", step, rounds(fresh, skill, "rollout", each), standing.spent)
+
+
+def _attempts(
+    run: Run, tasks: Sequence[Task], skill: str, stage: str
+) -> tuple[AttemptRequest, ...]:
+    return rounds(((task, 0) for task in tasks), skill, stage, run.config.rollout.attempts)

@@ -9,14 +9,12 @@ from skillopt_ci.ledger.folder import document
 from skillopt_ci.ledger.records import (
     BoundaryRecord,
     StepRecord,
-    booked,
-    rounded,
 )
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.types import Account, Usage, role_of
 from skillopt_ci.progress import Note
 from skillopt_ci.training.run_context import Run
-from skillopt_ci.training.state import Event, Settled, record_events
+from skillopt_ci.training.state import Event, Settled, charged, history_entry, record_events
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +50,7 @@ def push_candidate(run: Run, standing: Settled, candidate: Candidate) -> Candida
     is_step = isinstance(record, StepRecord)
     path = folder.step(record.step) if is_step else folder.boundary(record.epoch)
     files = {run.skill_path: candidate.skill, path: document(record)}
-    text = run.render.candidate(record)
-    words = message(text.subject, text.body, text.trailers)
+    words = message(*run.render.candidate(record))
     commit = run.ledger.commit((standing.commit,), standing.commit, files, words)
     run.ledger.push_candidate(commit)
     return replace(candidate, commit=commit)
@@ -128,23 +125,22 @@ def recharge(meter: Meter, candidate: Candidate) -> None:
 def _set_aside(run: Run, standing: Settled, commit: str) -> Settled:
     """Record that a candidate is given up; what it had cost counts for the run all the same."""
     found, state = _read(run, commit), standing.state
-    usage = Usage() if found is None else found.record.usage
     reason = "the branch changed under it"
     run.observer(Note(f"Setting aside the candidate {commit[:10]}: {reason}"))
-    after = state.model_copy(
-        update={
-            "usage": rounded(standing.spent + usage),
-            "accounts": booked(state.accounts, {} if found is None else found.record.accounts),
-        }
-    )
-    event = Event(
-        kind="set_aside",
+    usage, work = Usage(), f"step {state.step + 1}"
+    if found is not None:
+        usage, work = found.record.usage, found.work
+        spent = charged(standing, usage, found.record.accounts)
+        state = state.model_copy(update=spent)
+    entry = history_entry(
+        run,
+        "set_aside",
+        state,
+        standing.skill,
         action="set_aside",
         reason=reason,
-        state=after,
-        skill=standing.skill,
         score_after=state.current.measurement.score,
         usage=usage,
-        work=f"step {state.step + 1}" if found is None else found.work,
     )
+    event = Event(entry, state, standing.skill, work=work)
     return record_events(run, standing, event, candidate=commit, end="set_aside")

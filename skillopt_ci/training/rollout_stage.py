@@ -25,11 +25,9 @@ from skillopt_ci.training.appendix import notes_from
 from skillopt_ci.training.ask import Desk
 from skillopt_ci.training.attempts import (
     Arrivals,
-    Numbered,
     made_under,
     next_rounds,
-    roll_out_numbered,
-    round_of,
+    rounds,
 )
 from skillopt_ci.training.guard import screened
 from skillopt_ci.training.memory import all_steps
@@ -63,10 +61,10 @@ async def recall(run: Run, skill: str, made: Made, most: int, bench: Bench) -> t
     """The latest earlier attempts, at most as many as ``most``."""
     tasks = {task.id: task for task in run.splits.train}
     each = bench.runner.attempts
-    rounds = dict.fromkeys((name, number // each) for name, number in made if name in tasks)
-    latest = [Numbered(tasks[name], number) for name, number in rounds]
+    numbered = dict.fromkeys((name, number // each) for name, number in made if name in tasks)
+    latest = [(tasks[name], number) for name, number in numbered]
     chosen = latest[-most:] if most > 0 else []
-    return await roll_out_numbered(bench.runner, chosen, skill, stage="rollout")
+    return await bench.runner.carry_out(rounds(chosen, skill, "rollout", each))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +93,10 @@ async def learn(
     read earlier attempts too, before these.
     """
     config, skill, observer, runner = run.config, standing.skill, desk.observer, bench.runner
-    attempts = next_rounds(dealt(batch), attempts_so_far(run, standing), runner.attempts)
-    arrivals = Arrivals(
-        (one.task.id, number)
-        for one in attempts
-        for number in round_of(one.number, runner.attempts)
-    )
+    each = runner.attempts
+    fresh = next_rounds(dealt(batch), attempts_so_far(run, standing), each)
+    attempts = rounds(fresh, skill, "rollout", each)
+    arrivals = Arrivals(attempts)
 
     def done(rollout: Rollout) -> None:
         arrivals.came(rollout)
@@ -108,8 +104,8 @@ async def learn(
 
     async def roll_out(_: int) -> tuple[Rollout, ...]:
         with arrivals.complete():
-            observer(StageStarted("rollout", len(attempts) * runner.attempts))
-            made = await roll_out_numbered(runner, attempts, skill, stage="rollout", done=done)
+            observer(StageStarted("rollout", len(attempts)))
+            made = await runner.carry_out(attempts, done)
             refuse_too_many_errors(made, config.evaluation.max_error_rate, "training")
             means = mean_of(made)
             observer(StageFinished("rollout", score_text(means.hard, means.n)))
@@ -119,7 +115,7 @@ async def learn(
         comparable = attempts_so_far(run, standing, comparable=True) if most > 0 else ()
         return await recall(run, skill, comparable, most, bench)
 
-    room = config.gradient.evidence - len(attempts) * runner.attempts
+    room = config.gradient.evidence - len(attempts)
     async with Begun(roll_out) as rolling, Begun(remember) as recalling:
         rolling.begin(batch.seed)
         earlier = recalling.result(room if recalls else 0)

@@ -19,7 +19,7 @@ from skillopt_ci.environments.api import grade
 from skillopt_ci.git.history import CommitText
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, StepRecord, Summary
+from skillopt_ci.ledger.records import BoundaryRecord, StepRecord
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import ModelRouter, judge_with, open_router
 from skillopt_ci.model.types import ChatClient, Usage
@@ -265,9 +265,7 @@ def _recorder(run: RunnerParts, scope: str, resources: AsyncExitStack) -> Record
 class Render(Protocol):
     """Puts commits into words: training knows no wording, the command line hands it in."""
 
-    def event(
-        self, event: Any, entry: HistoryEntry, summary: Summary | None, candidate: str | None
-    ) -> CommitText:
+    def event(self, event: Any, candidate: str | None) -> CommitText:
         """The message of an event's commit; ``candidate`` is the commit that it decides on."""
         ...
 

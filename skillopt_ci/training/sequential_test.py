@@ -1,44 +1,34 @@
-"""Compare a candidate with the current skill, task by task, until the verdict is clear."""
+"""The sequential test: a candidate against the current skill, task by task, until it is clear."""
 
+import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from statistics import NormalDist
 from typing import Literal
 
 from skillopt_ci.config.config import Evaluation, GateConfig
 from skillopt_ci.ledger.records import Measurement
-from skillopt_ci.stats import sign_flip_p
-from skillopt_ci.training.measure import (
-    Gate,
-    Tallies,
-    Tally,
-    Worth,
-    admit_notes,
-    exact,
-    tallies,
-    text_of,
-    worth_in,
-)
-from skillopt_ci.training.stopping import Aim, ToCome, cannot_convince, certain_rejection, chance
+from skillopt_ci.stats import normal_threshold, sign_flip_p
+from skillopt_ci.training.measure import Tallies, Tally, Worth, exact, tallies, text_of, worth_in
 
 #: Why a test ended: all was measured, no outcome could have changed the verdict, another verdict
 #: was unlikely, or the candidate was sure enough to be better before all rounds were through.
 End = Literal["measured", "certain", "futile", "convinced"]
 #: (Hard, soft) scores by task.
 Scores = Mapping[str, tuple[float, float]]
+#: Tasks to attempt, each with the number of earlier attempts at it.
+Lot = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Attempt these tasks under the candidate and under the current skill.
+    """Attempt these tasks under the candidate and under the current skill."""
 
-    Each comes with the number of earlier attempts at it.
-    """
-
-    candidate: tuple[tuple[str, int], ...]
-    current: tuple[tuple[str, int], ...] = ()
+    candidate: Lot
+    current: Lot = ()
     sure: Callable[[Scores], tuple["Ask", ...]] = field(
         default=lambda _: (), repr=False, compare=False
     )
@@ -100,7 +90,6 @@ class Measured:
     asked: tuple[str, ...] = ()
     candidate_attempts: int = 0
     current_attempts: int = 0
-    errors: frozenset[str] = frozenset()
 
     def differences(self, setup: Setup) -> list[Fraction]:
         """Candidate minus current, of the tasks that count and are measured."""
@@ -127,59 +116,41 @@ class Outcome:
 
 
 Test = Generator[Ask, Answer, Outcome]
-#: Ends a test early, where that is justified.
-Stop = Callable[[Measured, Sequence[str]], End | None]
 
 
 def sequential_test(setup: Setup, current: Tallies, known: Tallies) -> Test:
     """Compare a candidate with the ``current`` skill's tallies; ``known`` are some of its own.
 
-    Known results are used in place of attempts, in the same order.
+    Known results are used in place of attempts, in the same order. After each round the sign-flip
+    test says whether the candidate is better; close tasks are attempted again.
     """
-    state = Measured({}, current)
-    stop = (
-        _stop_if_certain(setup) if setup.settings.policy == "strict" else _stop_if_futile(setup, 1)
-    )
-    state, end = yield from _Round(setup, known, stop).measure(state, setup.order)
+    state, end = yield from _Round(setup, known).measure(Measured({}, current), setup.order)
     if setup.settings.policy == "strict" or end is not None:
         return Outcome(end or "measured", state)
-    return (yield from _test(state, setup))
-
-
-def _test(state: Measured, setup: Setup) -> Test:
-    """Test after each round whether the candidate is better; attempt close cases again."""
     for number in range(1, setup.rounds + 1):
-        differences = [one - setup.margin for one in state.differences(setup)]
-        p_value = sign_flip_p(differences)
+        p_value = sign_flip_p([one - setup.margin for one in state.differences(setup)])
         if p_value <= setup.alpha:
-            end: End = "measured" if number == setup.rounds else "convinced"
+            end = "measured" if number == setup.rounds else "convinced"
             return Outcome(end, state, True, p_value, number)
-        close = _deciding(state, setup)
+        close = _undecided(state, setup)
         if number == setup.rounds or not close:
             return Outcome("measured", state, False, p_value, number)
-        if _is_futile(state, setup, number):
+        if _chance(setup, state, (), number) < setup.settings.futility:
             return Outcome("futile", state, False, p_value, number)
-        again = _Round(setup, {}, lambda *_: None, both=True)
-        state, _ = yield from again.measure(state, close)
+        state, _ = yield from _Round(setup, {}, both=True).measure(state, close)
     raise AssertionError("the last round ends the test")
 
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """How tasks are measured once: what is ``known`` is not asked, ``both`` sides may be."""
+    """How tasks are measured once: what is ``known`` is not asked.
+
+    After the first round ``both`` sides are asked, and nothing ends a round early.
+    """
 
     setup: Setup
     known: Tallies
-    stop: Stop
     both: bool = False
-
-    def ends(self, state: Measured, left: Sequence[str]) -> End | None:
-        """Why it ends before the tasks that are ``left``, if it does."""
-        return self.stop(state, left) if self.setup.settings.early_stop else None
-
-    def missing(self, lot: Sequence[str]) -> tuple[str, ...]:
-        """The tasks of a lot that have to be attempted."""
-        return tuple(task for task in lot if task not in self.known)
 
     def measure(
         self, state: Measured, tasks: Sequence[str]
@@ -189,15 +160,19 @@ class _Round:
         size = max(1, settings.look_every if settings.early_stop else len(tasks))
         lots = [tasks[start : start + size] for start in range(0, len(tasks), size)]
         for number, lot in enumerate(lots):
-            state = _with_known(state, lot, self.known)
-            if missing := self.missing(lot):
-                sure = partial(self._sure, state, lots[number:])
-                answer = yield replace(_ask(state, missing, self.both), sure=sure)
-                state = _taken(state, missing, answer, self.both)
-            end = self.ends(state, _tasks(lots[number + 1 :]))
-            if end is not None:
+            state = self._with_known(state, lot)
+            if ask := self._ask(state, lot):
+                answer = yield replace(ask, sure=partial(self._sure, state, lots[number:]))
+                state = self._taken(state, ask, answer)
+            if (end := self._end(state, lots[number + 1 :])) is not None:
                 return state, end
         return state, None
+
+    def _end(self, state: Measured, lots: Sequence[Sequence[str]]) -> End | None:
+        left = [task for lot in lots for task in lot]
+        if self.both or not left or not self.setup.settings.early_stop:
+            return None
+        return _end_before(self.setup, state, left)
 
     def _sure(
         self, state: Measured, lots: Sequence[Sequence[str]], found: Scores
@@ -207,121 +182,125 @@ class _Round:
         If not even failing everywhere ends the round where nothing is ``found`` yet, nothing does.
         (With `futility` odd scores may: the chance also depends on how much scores differ.)
         """
-        asks, seen = [], {**self.known, **{task: Tally(*one) for task, one in found.items()}}
+        seen = {**self.known, **{task: Tally(*one) for task, one in found.items()}}
+        asks: list[Ask] = []
         for number, (lot, following) in enumerate(pairwise(lots), start=1):
-            failed = {task: Tally(0.0, 0.0) for task in lot}
-            state = _with_known(state, lot, {**failed, **seen})
-            if self.ends(state, _tasks(lots[number:])) is not None:
+            failed = {task: seen.get(task, Tally(0.0, 0.0)) for task in lot}
+            state = replace(state, candidate={**state.candidate, **failed})
+            if self._end(state, lots[number:]) is not None:
                 break
-            if missing := self.missing(following):
-                asks.append(_ask(state, missing, self.both))
+            if ask := self._ask(state, following):
+                asks.append(ask)
         return tuple(asks)
 
+    def _ask(self, state: Measured, lot: Sequence[str]) -> Ask | None:
+        """Ask for the tasks of ``lot`` that nothing is known of."""
+        tasks = [task for task in lot if task not in self.known]
 
-def _tasks(lots: Sequence[Sequence[str]]) -> list[str]:
-    return [task for lot in lots for task in lot]
+        def numbered(side: Tallies) -> Lot:
+            return tuple((task, side[task].count if task in side else 0) for task in tasks)
 
+        current = numbered(state.current) if self.both else ()
+        return Ask(numbered(state.candidate), current) if tasks else None
 
-def _ask(state: Measured, tasks: Sequence[str], both: bool) -> Ask:
-    def numbered(side: Tallies) -> tuple[tuple[str, int], ...]:
-        return tuple((task, side[task].count if task in side else 0) for task in tasks)
+    def _with_known(self, state: Measured, lot: Sequence[str]) -> Measured:
+        here = {task: self.known[task] for task in lot if task in self.known}
+        return replace(state, candidate={**state.candidate, **here}, asked=(*state.asked, *here))
 
-    return Ask(numbered(state.candidate), numbered(state.current) if both else ())
-
-
-def _with_known(state: Measured, lot: Sequence[str], known: Tallies) -> Measured:
-    here = {task: known[task] for task in lot if task in known}
-    if not here:
-        return state
-    return replace(state, candidate={**state.candidate, **here}, asked=(*state.asked, *here))
-
-
-def _taken(state: Measured, tasks: Sequence[str], answer: Answer, both: bool) -> Measured:
-    return Measured(
-        candidate=_added(state.candidate, answer.candidate),
-        current=_added(state.current, answer.current),
-        asked=tuple(dict.fromkeys((*state.asked, *tasks))),
-        candidate_attempts=state.candidate_attempts + len(tasks),
-        current_attempts=state.current_attempts + (len(tasks) if both else 0),
-        errors=state.errors | {task for task in tasks if task not in answer.candidate},
-    )
+    def _taken(self, state: Measured, ask: Ask, answer: Answer) -> Measured:
+        return Measured(
+            candidate=_added(state.candidate, answer.candidate),
+            current=_added(state.current, answer.current),
+            asked=tuple(dict.fromkeys((*state.asked, *(task for task, _ in ask.candidate)))),
+            candidate_attempts=state.candidate_attempts + len(ask.candidate),
+            current_attempts=state.current_attempts + len(ask.current),
+        )
 
 
-def _added(tallies: Tallies, scores: Scores) -> Tallies:
+def _added(known: Tallies, scores: Scores) -> Tallies:
     more = {
-        task: tallies[task].plus(*score) if task in tallies else Tally(*score)
+        task: known[task].plus(*score) if task in known else Tally(*score)
         for task, score in scores.items()
     }
-    return {**tallies, **more}
+    return {**known, **more}
 
 
-def _stop_if_certain(setup: Setup) -> Stop:
-    def stop(state: Measured, left: Sequence[str]) -> End | None:
-        room = _room(state, setup, left)
-        lost = certain_rejection(
-            state.differences(setup), room, setup.bonus, tie_wins=setup.tie_wins
-        )
-        return "certain" if left and lost else None
-
-    return stop
-
-
-def _stop_if_futile(setup: Setup, number: int) -> Stop:
-    settings = setup.settings
-
-    def stop(state: Measured, left: Sequence[str]) -> End | None:
-        if not left:
-            return None
-        seen, room = state.differences(setup), _room(state, setup, left)
-        if setup.rounds == 1 and cannot_convince(seen, room, setup.alpha, setup.margin):
-            return "certain"
-        to_come = [
-            ToCome(float(setup.worth(state.current[task])), setup.rates[task])
-            for task in left
-            if task in setup.eligible
-        ]
-        return "futile" if chance(seen, to_come, _aim(setup, number)) < settings.futility else None
-
-    return stop
-
-
-def _is_futile(state: Measured, setup: Setup, number: int) -> bool:
-    if not setup.settings.futility:
-        return False
-    return chance(state.differences(setup), (), _aim(setup, number)) < setup.settings.futility
-
-
-def _aim(setup: Setup, number: int) -> Aim:
-    return Aim(
-        margin=float(setup.margin),
-        effect=max(setup.settings.effect, float(setup.margin)),
-        alpha=setup.alpha,
-        done=number,
-        rounds=setup.rounds - number,
-    )
-
-
-def _room(state: Measured, setup: Setup, left: Sequence[str]) -> list[Fraction]:
-    """The most that the candidate can still gain on each of the tasks that are left."""
-    return [1 - setup.worth(state.current[task]) for task in left if task in setup.eligible]
-
-
-def _deciding(state: Measured, setup: Setup) -> tuple[str, ...]:
+def _undecided(state: Measured, setup: Setup) -> tuple[str, ...]:
     """The tasks on which not all attempts under both skills came to the same."""
-    return tuple(
-        task
+    worths = {
+        task: {setup.worth(state.candidate[task]), setup.worth(state.current[task])}
         for task in setup.order
-        if task in setup.eligible
-        and task in state.candidate
-        and not (
-            setup.worth(state.candidate[task]) == setup.worth(state.current[task])
-            and setup.worth(state.candidate[task]) in (0, 1)
-        )
-    )
+        if task in setup.eligible and task in state.candidate
+    }
+    return tuple(task for task, found in worths.items() if found not in ({0}, {1}))
 
 
-#: How much the mean of all tasks weighs beside what is known of a single one, in attempts.
-_PRIOR_ATTEMPTS = 1.0
+# When rejection is certain, or acceptance unlikely, before all is measured.
+
+
+def _end_before(setup: Setup, state: Measured, tasks: Sequence[str]) -> End | None:
+    """Why the first round ends before ``tasks``, if it does."""
+    seen = state.differences(setup)
+    left = [task for task in tasks if task in setup.eligible]
+    room = [1 - setup.worth(state.current[task]) for task in left]
+    if setup.settings.policy == "strict":
+        return "certain" if _out_of_reach(setup, seen, room) else None
+    if setup.rounds == 1:
+        # the p-value never rises with a difference: the best outcome of each task decides
+        best = [one - setup.margin for one in seen]
+        best += [max(one - setup.margin, Fraction()) for one in room]
+        if sign_flip_p(best) > setup.alpha:
+            return "certain"
+    return "futile" if _chance(setup, state, left, 1) < setup.settings.futility else None
+
+
+def _out_of_reach(setup: Setup, seen: Sequence[Fraction], room: Sequence[Fraction]) -> bool:
+    """Whether no higher mean is possible, whatever the tasks that are left come to.
+
+    ``room`` is the most that each of them can add to the differences ``seen``. Any of them may
+    also end in an error and count for neither side.
+    """
+    best = accumulate(sorted(room, reverse=True), initial=sum(seen, Fraction()))
+    # the sign of gain / count + bonus, without dividing fractions
+    leads = [gain + setup.bonus * count for count, gain in enumerate(best, len(seen)) if count]
+    return all(lead < 0 if setup.tie_wins else lead <= 0 for lead in leads)
+
+
+#: How many standard deviations of luck the rounds to come may bring.
+_HOPE = 1.0
+
+
+def _chance(setup: Setup, state: Measured, left: Sequence[str], number: int) -> float:
+    """The chance that round ``number`` ends in acceptance, or where another is worth while.
+
+    A gain above the margin is to be shown, if the gain really is `effect`; of the tasks that are
+    ``left`` each is solved as often as it used to be, and by that effect more often.
+    """
+    margin = float(setup.margin)
+    effect = max(setup.settings.effect, margin)
+    known = [float(one) - margin for one in state.differences(setup)]
+    rates = {task: min(1.0, setup.rates[task] + effect) for task in left}
+    means = [
+        rate - float(setup.worth(state.current[task])) - margin for task, rate in rates.items()
+    ]
+    variance = math.fsum(rate * (1 - rate) for rate in rates.values())
+    squares = math.fsum(one * one for one in (*known, *means)) + variance
+    expected = math.fsum((*known, *means))
+    needed = normal_threshold(squares, setup.alpha)
+    count = len(known) + len(means)
+    if number < setup.rounds and count:
+        # noise averages out in the rounds to come: a lower sum leaves hope
+        share = number / setup.rounds
+        final = needed * math.sqrt(share)
+        spread = math.sqrt(squares * share * (1 - share))
+        hoped = (effect - margin) * count * (1 - share)
+        needed = min(needed, (final - hoped - spread * _HOPE) / share)
+    if variance == 0:
+        return float(expected >= needed)
+    return NormalDist().cdf((expected - needed) / math.sqrt(variance))
+
+
+# What a comparison is about.
 
 
 def setup(
@@ -331,40 +310,43 @@ def setup(
     best: Measurement,
     past: Sequence[Tallies],
     evaluation: Evaluation,
-    gate: Gate,
+    *,
+    notes_only: bool = False,
 ) -> Setup:
     """The setup on which the candidate ``skill`` meets the ``current`` one on ``planned`` tasks.
 
     Tasks that the skills so far solve least come first: there a candidate shows soonest that it
-    gains nothing. ``past`` are the tallies of earlier candidates.
+    gains nothing. ``past`` are the tallies of earlier candidates. A candidate that adds
+    ``notes_only`` stays unless they do harm, and an open gate wants to know the whole score.
     """
-    worth, text = worth_in(evaluation), text_of(skill, evaluation)
+    worth, (density, words) = worth_in(evaluation), text_of(skill, evaluation)
     known = tallies(current)
-    mean = _mean_worth(known, evaluation)
-    rates = {task: _rate(task, [known, *past], mean, evaluation) for task in planned}
+    mean = float(sum(map(worth, known.values())) / max(1, len(known)))
+
+    def rate(task: str) -> float:
+        """How often it was solved; the mean of all tasks counts like one more attempt."""
+        found = [one[task] for one in (known, *past) if task in one]
+        total = sum(float(worth(one)) * one.count for one in found)
+        return (total + mean) / (sum(one.count for one in found) + 1)
+
+    rates = {task: rate(task) for task in planned}
     eligible = frozenset(task for task in planned if task in known and task in best.tasks)
-    order = sorted(planned, key=lambda task: (task not in eligible, rates[task]))
-    dense = evaluation.semantic_density_weight if evaluation.use_semantic_density else 0.0
-    shorter = evaluation.ties == "prefer_shorter" and text.words < current.words
-    return Setup(
-        order=tuple(order),
-        eligible=eligible,
-        rates=rates,
-        worth=worth,
-        settings=_settings(evaluation, gate),
-        bonus=exact(dense) * (exact(text.density) - exact(current.density)),
-        tie_wins=shorter or gate is admit_notes,
-    )
-
-
-def _settings(evaluation: Evaluation, gate: Gate) -> GateConfig:
-    """Reminders stay unless they do harm, and an open gate wants to know the whole score."""
     changes: dict[str, object] = {}
-    if gate is admit_notes or not evaluation.use_gate:
+    if notes_only or not evaluation.use_gate:
         changes["policy"] = "strict"
     if not evaluation.use_gate:
         changes["early_stop"] = False
-    return evaluation.gate.model_copy(update=changes)
+    dense = evaluation.semantic_density_weight if evaluation.use_semantic_density else 0.0
+    shorter = evaluation.ties == "prefer_shorter" and words < current.words
+    return Setup(
+        order=tuple(sorted(planned, key=lambda task: (task not in eligible, rates[task]))),
+        eligible=eligible,
+        rates=rates,
+        worth=worth,
+        settings=evaluation.gate.model_copy(update=changes),
+        bonus=exact(dense) * (exact(density) - exact(current.density)),
+        tie_wins=shorter or notes_only,
+    )
 
 
 def rotated(tasks: Sequence[str], size: int, turn: int) -> tuple[str, ...]:
@@ -373,17 +355,3 @@ def rotated(tasks: Sequence[str], size: int, turn: int) -> tuple[str, ...]:
         return tuple(tasks)
     start = turn * size % len(tasks)
     return tuple((*tasks, *tasks)[start : start + size])
-
-
-def _rate(
-    task: str, sources: Sequence[Mapping[str, Tally]], mean: float, evaluation: Evaluation
-) -> float:
-    worth, found = worth_in(evaluation), [one[task] for one in sources if task in one]
-    total = sum(float(worth(one)) * one.count for one in found)
-    attempts = sum(one.count for one in found)
-    return (total + mean * _PRIOR_ATTEMPTS) / (attempts + _PRIOR_ATTEMPTS)
-
-
-def _mean_worth(known: Mapping[str, Tally], evaluation: Evaluation) -> float:
-    worth = worth_in(evaluation)
-    return float(sum(map(worth, known.values())) / max(1, len(known)))

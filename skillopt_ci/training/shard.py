@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 
 from skillopt_ci.config.config import Limits
@@ -19,10 +18,8 @@ from skillopt_ci.model.cache import UNCLAIMED, CallCache, export_answers, import
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.store import AttemptStore
-from skillopt_ci.rollout.types import AttemptRequest, Rollout
-from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.prefetch_plan import Outlook
-from skillopt_ci.training.run_context import Bench, Run
+from skillopt_ci.training.prefetcher import Outlook
+from skillopt_ci.training.run_context import Run
 
 _SHARD = re.compile(r"([1-9]\d{0,4})/([1-9]\d{0,4})", re.ASCII)
 
@@ -70,13 +67,13 @@ async def roll_out_shard(run: Run, outlook: Outlook, shard: Shard, file: Path) -
     """
     mine = sorted(outlook.attempts[shard.number - 1 :: shard.of], key=lambda one: one.attempt)
     meter, keys = _meter(run, shard.of, outlook.spent), list[str]()
-    rollouts, answers = list[Rollout](), 0
+    answers = 0
     run.observer(StageStarted("rollout", len(mine)))
     try:
         async with run.bench(UNCLAIMED, meter, keys.append) as bench:
-            for (skill, stage, number), group in groupby(mine, _together):
-                tasks = [order.task for order in group]
-                rollouts += await _roll_out(run, tasks, skill, stage, number, bench)
+            rollouts = await bench.runner.carry_out(
+                mine, lambda one: run.observer(StageAdvanced("rollout", one.task_id))
+            )
     finally:
         with closing(_cache(run)) as cache, closing(_attempts(run)) as attempts:
             answers = export_answers(cache, keys, file, attempts.lines(keys))
@@ -92,22 +89,6 @@ def take_over(run: Run, files: Iterable[Path]) -> int:
     """
     with closing(_cache(run)) as cache, closing(_attempts(run)) as attempts:
         return import_answers(cache, files, attempts.take)
-
-
-def _together(order: AttemptRequest) -> tuple[str, str, int]:
-    return order.skill, order.stage, order.attempt
-
-
-async def _roll_out(
-    run: Run, tasks: list[Task], skill: str, stage: str, number: int, bench: Bench
-) -> tuple[Rollout, ...]:
-    return await bench.runner.roll_out(
-        tasks,
-        skill,
-        stage=stage,
-        attempts=(number,),
-        done=lambda one: run.observer(StageAdvanced("rollout", one.task_id)),
-    )
 
 
 def _cache(run: Run) -> CallCache:

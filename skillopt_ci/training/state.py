@@ -5,7 +5,7 @@ one tree, so that they cannot disagree. A state is a checkout whose skill has a 
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
@@ -24,8 +24,10 @@ from skillopt_ci.ledger.records import (
     State,
     StepRecord,
     Summary,
+    booked,
+    rounded,
 )
-from skillopt_ci.model.types import Usage
+from skillopt_ci.model.types import Accounts, Usage
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.skill.regions import reading_sha256
 from skillopt_ci.training.run_context import Run
@@ -62,27 +64,16 @@ class Settled(Standing):
     state: State
 
 
-def find_standing(run: Run, position: Position) -> Standing:
+def find_standing(run: Run, position: Position, *, publish: bool = True) -> Standing:
     """The checkout to build on, after taking in what happened to the branches meanwhile.
 
     - No skills branch: the base branch, which remembers the run if it was merged before.
     - The skills branch is merged into base: base, which is a fast-forward of it.
     - Base changed the skill (or the run's folder, by a squash merge): a merge of base into the
-      skills branch, published at once.
+      skills branch, published at once. Without ``publish``, ``commit`` and ``branch`` are only the
+      merged tree.
     - Otherwise the skills branch; base may have moved on in other files.
     """
-    return _standing(run, position, _take_in_base)
-
-
-def foresee_standing(run: Run, position: Position) -> Standing:
-    """What :func:`find_standing` would return, without publishing anything.
-
-    Where base would be taken in, ``commit`` and ``branch`` are the merged tree.
-    """
-    return _standing(run, position, _merged_with_base)
-
-
-def _standing(run: Run, position: Position, take_in: Callable[[Run, str, str], str]) -> Standing:
     ledger, tip, base = run.ledger, position.tip, position.base
     if tip is None or position.tip_in_base:
         return read_standing(run, base, branch=tip)
@@ -95,7 +86,12 @@ def _standing(run: Run, position: Position, take_in: Callable[[Run, str, str], s
                 "run.",
             )
         if ledger.changed_between(root, base, (run.skill_path, run.folder.path)):
-            tip = take_in(run, tip, base)
+            merged = _merged_with_base(run, tip, base)
+            if publish:
+                words = message(*run.render.base(ledger.base, run.skill_path))
+                merged = ledger.commit((tip, base), merged, {}, words)
+                ledger.advance(tip, merged)
+            tip = merged
     return read_standing(run, tip, branch=tip)
 
 
@@ -120,14 +116,6 @@ def read_standing(run: Run, commit: str, branch: str | None) -> Standing:
             "`skill` in the configuration if it is to name another file.",
         )
     return Standing(commit, branch, skill, state, folder.read_history(read))
-
-
-def _take_in_base(run: Run, tip: str, base: str) -> str:
-    ledger, tree = run.ledger, _merged_with_base(run, tip, base)
-    text = run.render.base(ledger.base, run.skill_path)
-    commit = ledger.commit((tip, base), tree, {}, message(text.subject, text.body, text.trailers))
-    ledger.advance(tip, commit)
-    return commit
 
 
 def _merged_with_base(run: Run, tip: str, base: str) -> str:
@@ -189,6 +177,12 @@ def changes_since(before: Basis | None, now: Basis) -> tuple[str, ...]:
     return (*keys, "the training tasks" if same else f"the training tasks ({sizes})")
 
 
+def charged(standing: Standing, usage: Usage, accounts: Accounts) -> dict[str, object]:
+    """What a piece of work that used this changes in the state."""
+    before: Accounts = {} if standing.state is None else standing.state.accounts
+    return {"usage": rounded(standing.spent + usage), "accounts": booked(before, accounts)}
+
+
 def decided_snapshots(
     state: State, decision: Decision | None, after: Snapshot | None
 ) -> dict[str, object]:
@@ -213,31 +207,61 @@ def decided_snapshots(
 class Event:
     """What one commit on the skills branch records; ``state`` and ``skill`` are those after it.
 
-    ``candidate`` is the text that was decided on, ``record`` its evidence, ``files`` are what the
-    commit adds besides state and history. ``seconds`` stand in the message alone: trees must not
-    depend on the clock.
+    ``record`` is the evidence of the event, ``files`` are what the commit adds besides state,
+    history and summary. ``seconds`` stand in the message alone: trees must not depend on the clock.
     """
 
-    kind: Literal["start", "step", "notes", "measure", "set_aside", "slow_update", "finish"]
-    action: str
-    reason: str
+    entry: HistoryEntry
     state: State
     skill: str
-    score_before: float | None = None
-    score_after: float | None = None
-    tasks: int = 0
-    edits: int = 0
-    candidate: str | None = None
-    planned: int = 0
-    config_sha256: str | None = None
-    usage: Usage = field(default_factory=Usage)
-    simulated: bool | None = None
     files: Mapping[str, str | None] = field(default_factory=dict)
     record: StepRecord | BoundaryRecord | None = None
-    summary: Callable[[HistoryEntry], Summary] | None = None
+    summary: Summary | None = None
     changes: tuple[str, ...] = ()
     work: str = ""
     seconds: float = 0.0
+
+
+def history_entry(
+    run: Run,
+    kind: Literal["start", "step", "notes", "measure", "set_aside", "slow_update", "finish"],
+    state: State,
+    skill: str,
+    *,
+    decision: Decision | None = None,
+    candidate: str | None = None,
+    **facts: object,
+) -> HistoryEntry:
+    """The line of an event's history; ``facts`` take precedence over what the others say.
+
+    ``candidate`` is the text that was decided on.
+    """
+    if decision is not None:
+        measured = decision.measurement
+        facts = {
+            "action": decision.action,
+            "reason": decision.reason,
+            "score_before": decision.score_before,
+            "score_after": decision.score_after,
+            "tasks": decision.compared,
+            "planned": 0 if measured is None else measured.planned,
+            **facts,
+        }
+    return HistoryEntry.model_validate(
+        {
+            "kind": kind,
+            "step": state.step,
+            "epoch": state.epoch,
+            "best_score": state.best.measurement.score,
+            "skill_sha256": state.current.sha256,
+            "candidate_sha256": "" if candidate is None else sha256(candidate),
+            "candidate_reading": "" if candidate is None else reading_sha256(candidate),
+            "words": word_count(skill),
+            "config_sha256": run.config_sha256,
+            "simulated": run.simulated,
+            **facts,
+        }
+    )
 
 
 def record_events(
@@ -260,37 +284,15 @@ def record_events(
         parents = (candidate,) if end == "revert" else (tip, candidate)
         tree = candidate if end == "merge" else tip
     for decided, event in zip((candidate, None), events, strict=False):
-        record, decided_text = event.record or event.state, event.candidate
-        entry = HistoryEntry(
-            kind=event.kind,
-            step=record.step,
-            epoch=record.epoch,
-            action=event.action,
-            reason=event.reason,
-            score_before=event.score_before,
-            score_after=event.score_after,
-            best_score=event.state.best.measurement.score,
-            tasks=event.tasks,
-            edits=event.edits,
-            skill_sha256=event.state.current.sha256,
-            candidate_sha256="" if decided_text is None else sha256(decided_text),
-            candidate_reading="" if decided_text is None else reading_sha256(decided_text),
-            planned=event.planned,
-            words=word_count(event.skill),
-            config_sha256=run.config_sha256 if event.config_sha256 is None else event.config_sha256,
-            usage=event.usage,
-            simulated=run.simulated if event.simulated is None else event.simulated,
-        )
-        history = (*history, entry)
-        summary = None if event.summary is None else event.summary(entry)
+        history = (*history, event.entry)
         files: dict[str, str | None] = {
             **event.files,
             folder.state: document(event.state),
             folder.history: "".join(map(line, history)),
-            **({} if summary is None else {folder.summary: document(summary)}),
         }
-        text = run.render.event(event, entry, summary, decided)
-        words = message(text.subject, text.body, text.trailers)
+        if event.summary is not None:
+            files[folder.summary] = document(event.summary)
+        words = message(*run.render.event(event, decided))
         tip = tree = ledger.commit(parents, tree, files, words)
         parents = (tip,)
     ledger.advance(standing.branch, tip, drop_candidate=candidate)

@@ -24,6 +24,7 @@ from skillopt_ci.ledger.records import (
     booked,
     rounded,
 )
+from skillopt_ci.model.budget import Meter
 from skillopt_ci.progress import Note, StageFinished, StepStarted
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import with_notes
@@ -51,8 +52,10 @@ from skillopt_ci.training.state import (
     basis_of,
     basis_sha256,
     changes_since,
+    charged,
     decided_snapshots,
     find_standing,
+    history_entry,
     record_events,
 )
 
@@ -137,11 +140,7 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
         run.listen(EvaluationAsked(standing, _after(standing, work)))
         decision = await evaluate(run, standing, candidate, bench)
     after = _after(standing, work, _skill_after(standing, candidate, decision))
-    spent = {
-        "usage": rounded(meter.total()),
-        "accounts": booked(meter.accounts()),
-    }
-    record = candidate.record.model_copy(update={"decision": decision, **spent})
+    record = candidate.record.model_copy(update={"decision": decision, **_spent(meter)})
     run.listen(Decided(standing, after, record))
     seconds = run.clock() - began
     # in a thread: rollouts that were begun early go on meanwhile
@@ -156,6 +155,10 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     run.observer(StageFinished("decide", commit[:10]))
     total = total_steps(len(run.splits.train), run.config.train)
     return StepOutcome(record, decision, commit, state, total, seconds)
+
+
+def _spent(meter: Meter) -> dict[str, object]:
+    return {"usage": rounded(meter.total()), "accounts": booked(meter.accounts())}
 
 
 async def advance_to_candidate(run: Run) -> Outcome | Candidate | None:
@@ -276,11 +279,7 @@ async def _propose_epoch_end(
     else:
         skill, record = await later_epoch(run, standing, epoch, bench)
     stages = {name: rounded(used) for name, used in bench.meter.usage_by_stage().items()}
-    spent = {
-        "usage": rounded(bench.meter.total()),
-        "accounts": booked(bench.meter.accounts()),
-    }
-    record = record.model_copy(update={"stages": stages, **spent})
+    record = record.model_copy(update={"stages": stages, **_spent(bench.meter)})
     return Candidate(record, skill), evaluation_at_epoch_end(run, record)
 
 
@@ -327,75 +326,75 @@ def commit_decision(
     ``after`` has the skill that stays. Returns the state as it is on the skills branch.
     """
     record, decision = candidate.record, candidate.record.decision
-    measured = None if decision is None else decision.measurement
-    epoch_end = isinstance(record, BoundaryRecord)
-    origin = f"slow update of epoch {record.epoch}" if epoch_end else f"step {record.step}"
-    snapshot = None
-    if measured is not None:
-        snapshot = Snapshot(
-            sha256=sha256(candidate.skill), step=record.step, origin=origin, measurement=measured
-        )
-    state = after.state.model_copy(
-        update={
-            "config_sha256": run.config_sha256,
-            "usage": rounded(standing.spent + record.usage),
-            "accounts": booked(standing.state.accounts, record.accounts),
-            "simulated": run.simulated,
-            **decided_snapshots(standing.state, decision, snapshot),
-        }
-    )
     stays = decision is not None and decision.stays
     skill = candidate.skill if stays else standing.skill
-    files: dict[str, str | None] = {}
+    is_step = isinstance(record, StepRecord)
+    origin = f"step {record.step}" if is_step else f"slow update of epoch {record.epoch}"
+    changes: dict[str, object] = {
+        "config_sha256": run.config_sha256,
+        "simulated": run.simulated,
+        **charged(standing, record.usage, record.accounts),
+        **decided_snapshots(
+            standing.state, decision, _snapshot(decision, candidate.skill, record.step, origin)
+        ),
+    }
+    facts: dict[str, object] = {
+        "step": record.step,
+        "epoch": record.epoch,
+        "usage": record.usage,
+        "simulated": record.simulated,
+    }
+    files: dict[str, str | None]
+    if isinstance(record, StepRecord):
+        basis, before = basis_of(run), standing.state
+        # the candidate may have been taken over from before a change of the configuration
+        changes["basis"] = basis if record.basis_sha256 == basis_sha256(basis) else before.basis
+        heard = (note.id for note in record.proposal.reviewer_notes)
+        changes["heard_notes"] = (*before.heard_notes, *heard)
+        facts["edits"] = record.proposal.change_count
+        facts["config_sha256"] = record.proposal.config_sha256
+        files = {run.folder.step(record.step): document(record)}
+    else:
+        facts |= {"action": record.action, "reason": record.reason}
+        facts["config_sha256"] = record.config_sha256
+        files = _epoch_end_files(run.folder, record, skill)
+    state = after.state.model_copy(update=changes)
     if stays and state.best.sha256 == sha256(skill):
         files[run.folder.best_skill] = skill
-    if isinstance(record, BoundaryRecord):
-        events = [_epoch_end_event(run.folder, candidate, record, state, skill)]
-    else:
-        state = _with_step(run, standing, record, state)
-        events = [_step_event(run.folder, candidate, record, state, skill)]
-        if decision is not None and decision.keeps_notes:
-            events.append(_notes_event(run, record, decision.notes, state, after.skill))
-    events[0] = replace(events[0], files={**events[0].files, **files}, seconds=seconds)
+    entry = history_entry(
+        run,
+        "step" if is_step else "slow_update",
+        state,
+        skill,
+        decision=decision,
+        candidate=candidate.skill if is_step or candidate.changed else None,
+        **facts,
+    )
+    events = [Event(entry, state, skill, files, record, seconds=seconds)]
+    if isinstance(record, StepRecord) and decision is not None and decision.keeps_notes:
+        events.append(_notes_event(run, record, decision.notes, state, after.skill))
     end: Literal["merge", "revert"] = "merge" if stays else "revert"
     return record_events(run, standing, *events, candidate=candidate.commit, end=end)
 
 
-def _with_step(run: Run, standing: Settled, record: StepRecord, state: State) -> State:
-    now = basis_of(run)
-    heard = (note.id for note in record.proposal.reviewer_notes)
-    return state.model_copy(
-        update={
-            # the candidate may have been taken over from before a change of the configuration
-            "basis": now if record.basis_sha256 == basis_sha256(now) else standing.state.basis,
-            "heard_notes": (*standing.state.heard_notes, *heard),
-        }
+def _snapshot(decision: Decision | None, skill: str, step: int, origin: str) -> Snapshot | None:
+    if decision is None or decision.measurement is None:
+        return None
+    return Snapshot(
+        sha256=sha256(skill), step=step, origin=origin, measurement=decision.measurement
     )
 
 
-def _step_event(
-    folder: RunFolder, candidate: Candidate, record: StepRecord, state: State, skill: str
-) -> Event:
-    decision = record.decision
-    assert decision is not None  # noqa: S101 - a step always comes to one
-    return Event(
-        kind="step",
-        action=decision.action,
-        reason=decision.reason,
-        state=state,
-        skill=skill,
-        score_before=decision.score_before,
-        score_after=decision.score_after,
-        tasks=decision.compared,
-        edits=record.proposal.change_count,
-        candidate=candidate.skill,
-        planned=0 if decision.measurement is None else decision.measurement.planned,
-        config_sha256=record.proposal.config_sha256,
-        usage=record.usage,
-        simulated=record.simulated,
-        files={folder.step(record.step): document(record)},
-        record=record,
-    )
+def _epoch_end_files(
+    folder: RunFolder, record: BoundaryRecord, skill: str
+) -> dict[str, str | None]:
+    files: dict[str, str | None] = {
+        folder.boundary(record.epoch): document(record),
+        folder.epoch_skill(record.epoch): skill,
+    }
+    if record.meta_skill is not None and record.meta_skill.content:
+        files[folder.meta_skill] = record.meta_skill.content + "\n"
+    return files
 
 
 def _notes_event(
@@ -403,64 +402,24 @@ def _notes_event(
 ) -> Event:
     """Reminders whose edits were rejected: a commit of their own on top of the revert."""
     assert kept is not None  # noqa: S101 - they stay by a decision of their own
-    if kept.measurement is not None:
-        after = Snapshot(
-            sha256=sha256(skill),
-            step=record.step,
-            origin=f"notes of step {record.step}",
-            measurement=kept.measurement,
-        )
+    after = _snapshot(kept, skill, record.step, f"notes of step {record.step}")
+    if after is not None:
         state = state.model_copy(update=decided_snapshots(state, kept, after))
-    best = {run.folder.best_skill: skill} if kept.beats_best else {}
-    return Event(
-        kind="notes",
-        action=kept.action,
-        reason=kept.reason,
-        state=state,
-        skill=skill,
-        score_before=kept.score_before,
-        score_after=kept.score_after,
-        tasks=kept.compared,
+    entry = history_entry(
+        run,
+        "notes",
+        state,
+        skill,
+        decision=kept,
         candidate=skill,
+        step=record.step,
+        epoch=record.epoch,
+        planned=0,
         config_sha256=record.proposal.config_sha256,
         simulated=record.simulated,
-        files={run.skill_path: skill, **best},
-        record=record,
     )
-
-
-def _epoch_end_event(
-    folder: RunFolder, candidate: Candidate, record: BoundaryRecord, state: State, skill: str
-) -> Event:
-    decision, meta = record.decision, record.meta_skill
-    files: dict[str, str | None] = {
-        folder.boundary(record.epoch): document(record),
-        folder.epoch_skill(record.epoch): skill,
-    }
-    if meta is not None and meta.content:
-        files[folder.meta_skill] = meta.content + "\n"
-    event = Event(
-        kind="slow_update",
-        action=record.action,
-        reason=record.reason,
-        state=state,
-        skill=skill,
-        candidate=candidate.skill if record.changed else None,
-        config_sha256=record.config_sha256,
-        usage=record.usage,
-        simulated=record.simulated,
-        files=files,
-        record=record,
-    )
-    if decision is None:
-        return event
-    return replace(
-        event,
-        score_before=decision.score_before,
-        score_after=decision.score_after,
-        tasks=decision.compared,
-        planned=0 if decision.measurement is None else decision.measurement.planned,
-    )
+    best = {run.folder.best_skill: skill} if kept.beats_best else {}
+    return Event(entry, state, skill, {run.skill_path: skill, **best}, record)
 
 
 # -- what listeners hear -------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -138,7 +139,7 @@ def test_a_simulated_step_says_so_in_words_and_as_a_fact(
 
 
 def test_an_unknown_cost_is_not_zero(make_record: Make, make_decision: Make) -> None:
-    usage = make_record().usage.model_copy(update={"cost_usd": None})
+    usage = replace(make_record().usage, cost_usd=None)
     text = landed(make_record(usage=usage, decision=make_decision()))
     assert text.trailers["Skillopt-Cost-Usd"] == "unknown"
 

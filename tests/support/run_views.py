@@ -309,9 +309,7 @@ def told(
     **facts: Any,
 ) -> CommitText:
     """The message of the commit that adds ``entry`` to the history."""
-    what = {"kind": entry.kind, "action": entry.action, "reason": entry.reason}
-    event = Event(**what, state=state, skill="", record=record, **facts)  # type: ignore[arg-type]
-    return commits.event(event, entry, None, candidate)
+    return commits.event(Event(entry, state, "", record=record, **facts), candidate)
 
 
 def landed(

@@ -15,7 +15,7 @@ import shell_agent
 from training_runs import train_once
 
 from skillopt_ci.progress import Note
-from skillopt_ci.training.prefetch_plan import look_ahead
+from skillopt_ci.training.prefetcher import look_ahead
 from skillopt_ci.training.shard import Shard, roll_out_shard, take_over
 from tests.support import forked
 

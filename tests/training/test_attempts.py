@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
-from skillopt_ci.training.attempts import Numbered, next_rounds, roll_out_numbered
+from skillopt_ci.training.attempts import next_rounds, rounds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from skillopt_ci.rollout.types import Rollout
     from skillopt_ci.tasks.task import Task
     from tests.conftest import Checkout, ModelServer
 
@@ -18,23 +16,12 @@ if TYPE_CHECKING:
 def test_a_task_that_was_attempted_gets_the_next_number(make_task: Callable[..., Task]) -> None:
     made = [("a", 0), ("b", 0), ("a", 1)]
     numbered = next_rounds([make_task(name) for name in "abc"], made, 1)
-    assert [(one.task.id, one.number) for one in numbered] == [("a", 2), ("b", 1), ("c", 0)]
+    assert [(task.id, number) for task, number in numbered] == [("a", 2), ("b", 1), ("c", 0)]
 
 
-def test_results_are_in_the_order_of_the_attempts(
-    make_task: Callable[..., Task], make_rollout: Callable[..., Rollout]
-) -> None:
-    class Runner:
-        attempts = 1
-
-        async def roll_out(
-            self, tasks: Sequence[Task], skill: str, *, stage: str, attempts: range, done: object
-        ) -> tuple[Rollout, ...]:
-            return tuple(make_rollout(task.id, attempt=n) for task in tasks for n in attempts)
-
-    asked = [Numbered(make_task("a"), 1), Numbered(make_task("b")), Numbered(make_task("c"), 1)]
-    found = asyncio.run(roll_out_numbered(Runner(), asked, "# S", stage="rollout"))  # type: ignore[arg-type]
-    assert [(one.task_id, one.attempt) for one in found] == [("a", 1), ("b", 0), ("c", 1)]
+def test_a_round_has_all_its_attempts_together(make_task: Callable[..., Task]) -> None:
+    found = rounds([(make_task("a"), 1), (make_task("b"), 0)], "# S", "rollout", 2)
+    assert [(one.task.id, one.attempt) for one in found] == [("a", 2), ("a", 3), ("b", 0), ("b", 1)]
 
 
 def test_while_the_skill_stays_its_earlier_attempts_are_shown_again(

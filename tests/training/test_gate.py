@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.config.config import Evaluation
-from skillopt_ci.training.measure import Contender, Verdict, admit_notes, decide, gate_score
+from skillopt_ci.ledger.records import Decision, Measurement
+from skillopt_ci.training.gate import compare
+from skillopt_ci.training.measure import gate_score
 
 HARD = Evaluation(gate_metric="hard")
 SOFT = Evaluation(gate_metric="soft")
@@ -15,12 +17,16 @@ shares = st.integers(1, 60).flatmap(
 )
 
 
-def soft(*scores: float) -> Contender:
-    return Contender([(0.0, score) for score in scores])
+def side(*scores: tuple[float, float], density: float = 0.0, words: int = 0) -> Measurement:
+    tasks = {str(number): one for number, one in enumerate(scores)}
+    return Measurement(hard=0, soft=0, score=0, tasks=tasks, density=density, words=words)
 
 
-def judged(candidate: list[float], current: list[float], best: list[float]) -> Verdict:
-    return decide(soft(*candidate), soft(*current), soft(*best), evaluation=SOFT)
+def judged(candidate: list[float], current: list[float], best: list[float]) -> Decision:
+    ours, theirs, record = (
+        side(*((0.0, score) for score in scores)) for scores in (candidate, current, best)
+    )
+    return compare(ours, theirs, record, SOFT)
 
 
 def test_metrics_pick_or_mix_the_means() -> None:
@@ -43,16 +49,16 @@ def test_below_or_the_same_is_rejected(candidate: list[float]) -> None:
 
 
 def test_the_configured_metric_decides() -> None:
-    candidate, current = Contender([(0.0, 0.9)]), Contender([(1.0, 0.1)])
-    assert decide(candidate, current, current, evaluation=HARD).action == "reject"
-    assert decide(candidate, current, current, evaluation=SOFT).action == "accept_new_best"
+    candidate, current = side((0.0, 0.9)), side((1.0, 0.1))
+    assert compare(candidate, current, current, HARD).action == "reject"
+    assert compare(candidate, current, current, SOFT).action == "accept_new_best"
 
 
 def test_the_mix_is_exact_too() -> None:
     mixed = Evaluation(gate_metric="mixed", gate_mixed_weight=0.1)
-    current = Contender([(0.1, 0.1)])
-    verdict = decide(Contender([(0.0, 1.0)]), current, current, evaluation=mixed)
-    assert (verdict.action, verdict.candidate, verdict.current) == ("reject", 0.1, 0.1)
+    current = side((0.1, 0.1))
+    verdict = compare(side((0.0, 1.0)), current, current, mixed)
+    assert (verdict.action, verdict.score_after, verdict.score_before) == ("reject", 0.1, 0.1)
 
 
 def test_rounding_noise_is_a_tie() -> None:
@@ -62,7 +68,7 @@ def test_rounding_noise_is_a_tie() -> None:
 
 def test_thirds_add_up_to_a_whole() -> None:
     verdict = judged([1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3], [0, 0, 0])
-    assert (verdict.action, verdict.candidate) == ("reject", verdict.current)
+    assert (verdict.action, verdict.score_after) == ("reject", verdict.score_before)
 
 
 def test_one_task_in_many_is_enough() -> None:
@@ -89,7 +95,7 @@ def test_the_reason_of_a_rejection_tells_a_tie_from_a_loss() -> None:
 def test_the_same_scores_in_any_order_tie(scores: list[float], data: st.DataObject) -> None:
     shuffled = data.draw(st.permutations(scores))
     verdict = judged(shuffled, scores, scores)
-    assert (verdict.action, verdict.candidate) == ("reject", verdict.current)
+    assert (verdict.action, verdict.score_after) == ("reject", verdict.score_before)
 
 
 @given(pairs=st.lists(st.tuples(shares, shares), min_size=1, max_size=30))
@@ -107,28 +113,32 @@ SHORT = Evaluation(ties="prefer_shorter")
 OPEN = Evaluation(use_gate=False)
 
 
-def hard(*scores: float, density: float = 0.0, words: int = 0) -> Contender:
-    return Contender([(score, score) for score in scores], density, words)
+def hard(*scores: float, density: float = 0.0, words: int = 0) -> Measurement:
+    return side(*((score, score) for score in scores), density=density, words=words)
 
 
 def test_density_tips_the_scale_between_equals() -> None:
-    verdict = decide(hard(1, 0, density=0.2), hard(1, 0), hard(1, 0), evaluation=DENSE)
-    assert (verdict.action, verdict.candidate, verdict.current) == ("accept_new_best", 0.6, 0.5)
+    verdict = compare(hard(1, 0, density=0.2), hard(1, 0), hard(1, 0), DENSE)
+    assert (verdict.action, verdict.score_after, verdict.score_before) == (
+        "accept_new_best",
+        0.6,
+        0.5,
+    )
 
 
 def test_density_counts_for_current_and_best_alike() -> None:
     same = hard(1, 0, density=1 / 3)
-    assert decide(same, same, same, evaluation=DENSE).action == "reject"
+    assert compare(same, same, same, DENSE).action == "reject"
 
 
 def test_density_counts_only_where_it_is_wanted() -> None:
-    verdict = decide(hard(1, 0, density=0.9), hard(1, 0), hard(1, 0), evaluation=HARD)
+    verdict = compare(hard(1, 0, density=0.9), hard(1, 0), hard(1, 0), HARD)
     assert verdict.action == "reject"
 
 
 def test_of_two_that_tie_the_shorter_may_win() -> None:
     shorter, longer = hard(1, 0, words=8), hard(1, 0, words=10)
-    verdict = decide(shorter, longer, longer, evaluation=SHORT)
+    verdict = compare(shorter, longer, longer, SHORT)
     assert (verdict.action, verdict.beats_best) == ("accept_new_best", True)
     assert verdict.reason.endswith("on 2 tasks, but 2 words shorter")
 
@@ -136,17 +146,17 @@ def test_of_two_that_tie_the_shorter_may_win() -> None:
 def test_a_tie_of_the_same_length_or_more_is_rejected() -> None:
     current = hard(1, 0, words=8)
     for words in (8, 9):
-        verdict = decide(hard(1, 0, words=words), current, current, evaluation=SHORT)
+        verdict = compare(hard(1, 0, words=words), current, current, SHORT)
         assert verdict.action == "reject"
 
 
 def test_a_shorter_tie_below_the_best_is_accepted_only() -> None:
-    verdict = decide(hard(0, words=1), hard(0, words=2), hard(1, words=9), evaluation=SHORT)
+    verdict = compare(hard(0, words=1), hard(0, words=2), hard(1, words=9), SHORT)
     assert (verdict.action, verdict.beats_best) == ("accept", False)
 
 
 def test_a_shorter_document_that_scores_less_is_rejected() -> None:
-    verdict = decide(hard(0, words=1), hard(1, words=9), hard(1, words=9), evaluation=SHORT)
+    verdict = compare(hard(0, words=1), hard(1, words=9), hard(1, words=9), SHORT)
     assert verdict.action == "reject"
 
 
@@ -154,7 +164,7 @@ def test_a_shorter_document_that_scores_less_is_rejected() -> None:
 def test_an_open_gate_lets_everything_in_but_only_a_gain_is_best(
     scores: tuple[float, float], better: bool
 ) -> None:
-    verdict = decide(hard(*scores), hard(0, 1), hard(0, 1), evaluation=OPEN)
+    verdict = compare(hard(*scores), hard(0, 1), hard(0, 1), OPEN)
     assert (verdict.action, verdict.beats_best) == ("force_accept", better)
 
 
@@ -165,11 +175,11 @@ def test_an_open_gate_lets_everything_in_but_only_a_gain_is_best(
 def test_notes_stay_unless_they_do_harm(
     scores: tuple[float, float], action: str, better: bool
 ) -> None:
-    verdict = admit_notes(hard(*scores), hard(0, 1), hard(0, 1), evaluation=HARD)
+    verdict = compare(hard(*scores), hard(0, 1), hard(0, 1), HARD, notes_only=True)
     assert (verdict.action, verdict.beats_best) == (action, better)
 
 
 def test_forced_notes_stay_whatever_they_do() -> None:
-    verdict = admit_notes(hard(0), hard(1), hard(1), evaluation=OPEN)
+    verdict = compare(hard(0), hard(1), hard(1), OPEN, notes_only=True)
     assert (verdict.action, verdict.beats_best) == ("accept_notes", False)
     assert "in any case" in verdict.reason

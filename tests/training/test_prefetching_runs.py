@@ -13,8 +13,7 @@ from skillopt_ci.rollout.events import read_events
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.training.baseline import as_settled
 from skillopt_ci.training.plan import plan_step
-from skillopt_ci.training.prefetch_plan import earlier_side, look_ahead
-from skillopt_ci.training.prefetcher import may_prefetch
+from skillopt_ci.training.prefetcher import earlier_side, look_ahead, may_prefetch
 from skillopt_ci.training.state import find_standing
 from tests.conftest import EPOCH_ENDS, RULES
 

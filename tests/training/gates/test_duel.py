@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillopt_ci.config.config import Evaluation, GateConfig
-from skillopt_ci.training.measure import Contender, Tally, admit_notes, decide, worth_in
+from skillopt_ci.ledger.records import Measurement
+from skillopt_ci.training.gate import compare
+from skillopt_ci.training.measure import Tally, worth_in
 from skillopt_ci.training.sequential_test import Answer, Ask, Outcome, Setup, sequential_test
 
 if TYPE_CHECKING:
@@ -79,6 +81,11 @@ def named(values: list[float]) -> dict[str, float]:
     return {f"t{number}": value for number, value in enumerate(values)}
 
 
+def side(scores: dict[str, float], density: float) -> Measurement:
+    tasks = {task: (one, 0.0) for task, one in scores.items()}
+    return Measurement(hard=0, soft=0, score=0, tasks=tasks, density=density)
+
+
 @given(outcomes, st.sampled_from([-0.3, -0.01, 0.0, 0.01, 0.3]), st.booleans(), st.randoms())
 def test_stopping_early_never_changes_a_strict_verdict(
     pairs: list[tuple[float, float | None]], bonus: float, notes: bool, dice: random.Random
@@ -94,10 +101,10 @@ def test_stopping_early_never_changes_a_strict_verdict(
     assert outcome.end in ("measured", "certain")
     measured = [task for task in current if after[task] is not None]
     if outcome.end == "certain" and measured:
-        ours = Contender([(after[task] or 0.0, 0.0) for task in measured], max(bonus, 0.0))
-        theirs = Contender([(current[task], 0.0) for task in measured], max(-bonus, 0.0))
+        ours = side({task: after[task] or 0.0 for task in measured}, max(bonus, 0.0))
+        theirs = side({task: current[task] for task in measured}, max(-bonus, 0.0))
         dense = HARD.model_copy(update={"use_semantic_density": True, "semantic_density_weight": 1})
-        whole = (admit_notes if notes else decide)(ours, theirs, theirs, evaluation=dense)
+        whole = compare(ours, theirs, theirs, dense, notes_only=notes)
         assert whole.action == "reject"
 
 

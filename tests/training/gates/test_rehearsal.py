@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.config.config import GateConfig
-from skillopt_ci.training.gate_simulation import lifted, rehearse
+from skillopt_ci.training.calibrate import lifted, rehearse
 
 RATES = [0.2, 0.5, 0.8] * 10
 
