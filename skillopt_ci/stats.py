@@ -23,28 +23,21 @@ def balanced_subsets(items: int, runs: int, seed: int) -> tuple[frozenset[int], 
         numbers = list(range(2**items))
         draw.shuffle(numbers)
         return tuple(frozenset(i for i in range(items) if n >> i & 1) for n in numbers)
-    columns = _columns(items, runs, draw)
-    subsets = (frozenset(i for i, column in enumerate(columns) if column[r]) for r in range(runs))
-    return tuple(dict.fromkeys(subsets))
-
-
-def _columns(items: int, runs: int, draw: random.Random) -> list[list[bool]]:
-    size = 1
-    while size < runs:
-        size *= 2
+    size = 1 << (runs - 1).bit_length()
     walsh = [[(r & c).bit_count() % 2 == 0 for r in range(size)] for c in range(1, size)]
     draw.shuffle(walsh)
     rows = draw.sample(range(size), runs)
     columns = [[column[r] for r in rows] for column in walsh[:items]]
-    columns += [_balanced(runs, draw) for _ in range(items - len(columns))]
+    for _ in range(items - len(columns)):
+        column = [r % 2 == 0 for r in range(runs)]
+        draw.shuffle(column)
+        columns.append(column)
     flips = [draw.choice((False, True)) for _ in columns]
-    return [[on != flip for on in column] for column, flip in zip(columns, flips, strict=True)]
-
-
-def _balanced(runs: int, draw: random.Random) -> list[bool]:
-    column = [r % 2 == 0 for r in range(runs)]
-    draw.shuffle(column)
-    return column
+    subsets = (
+        frozenset(i for i, column in enumerate(columns) if column[r] != flips[i])
+        for r in range(runs)
+    )
+    return tuple(dict.fromkeys(subsets))
 
 
 # Bayesian linear regression with a Gaussian prior: what each part of a sum is worth.
@@ -108,10 +101,7 @@ def _cholesky(matrix: Sequence[Sequence[float]]) -> list[list[float]]:
     """The lower triangle whose product with itself is ``matrix``."""
     lower: list[list[float]] = []
     for i, row in enumerate(matrix):
-        mine: list[float] = []
-        for j in range(i):
-            inner = sum(a * b for a, b in zip(mine, lower[j], strict=False))
-            mine.append((row[j] - inner) / lower[j][j])
+        mine = _forward(lower, row[:i])
         mine.append(math.sqrt(row[i] - sum(value * value for value in mine)))
         lower.append(mine)
     return lower
@@ -152,8 +142,9 @@ def sign_flip_p(differences: Sequence[Fraction]) -> float:
     if not told:
         return 1.0
     if len(told) > _COUNTED:
-        return _normal_p(told)
-    parts = _parts(told)
+        spread = math.sqrt(sum(float(one) ** 2 for one in told))
+        return 1 - NormalDist().cdf(float(sum(told, Fraction())) / spread)
+    parts = min(math.lcm(*(one.denominator for one in told)), _PARTS)
     sizes = [round(one * parts) for one in told]
     counts = {0: 1}
     for size in map(abs, sizes):
@@ -172,16 +163,6 @@ def normal_threshold(squares: float, alpha: float) -> float:
     ``squares`` is the sum of their squares; the answer is the normal approximation of the test.
     """
     return NormalDist().inv_cdf(1 - alpha) * math.sqrt(squares)
-
-
-def _normal_p(differences: Sequence[Fraction]) -> float:
-    spread = math.sqrt(sum(float(one) ** 2 for one in differences))
-    return 1 - NormalDist().cdf(float(sum(differences, Fraction())) / spread)
-
-
-def _parts(differences: Sequence[Fraction]) -> int:
-    common = math.lcm(*(one.denominator for one in differences))
-    return min(common, _PARTS)
 
 
 # Student's t distribution, for whole degrees of freedom.

@@ -45,7 +45,7 @@ from skillopt_ci.training.fingerprint import (
 )
 from skillopt_ci.training.offline_eval import NamedSkill
 from skillopt_ci.training.review_comments import read_notes
-from skillopt_ci.training.run_context import Run, first
+from skillopt_ci.training.run_context import Run
 
 # The configuration and the tasks.
 
@@ -249,7 +249,7 @@ def open_run(settings: Globals, observer: Observer) -> Run:
         redact=redact,
         tell=lambda text: observer(Note(text, level="warning")),
     )
-    selection = first(splits.selection, config.evaluation.sel_env_num)
+    selection = splits.selection[: config.evaluation.sel_env_num or None]
     facts = working_facts(
         config, root, environ, prompts=prompts, environment=environment, places=pool
     )

@@ -46,7 +46,6 @@ from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.text import plural, score_text
 from skillopt_ci.training.plan import total_steps
-from skillopt_ci.training.run_context import first
 
 #: From this many tasks on, the 95 % interval of a score is no wider than ±0.2.
 _ENOUGH = 20
@@ -195,7 +194,7 @@ def _check_tasks(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding
     sizes = f"{train} train, {selection} selection, {test} test"
     yield Finding("tasks", "ok", f"{sizes}; no task stands in two splits")
     for text in _few_tasks(
-        train, len(first(splits.selection, config.evaluation.sel_env_num)), test
+        train, len(splits.selection[: config.evaluation.sel_env_num or None]), test
     ):
         yield Finding("tasks", "warning", text)
     try:

@@ -282,10 +282,10 @@ async def _runner(
                 config, root, environ, prompts=prompts, environment=environment, places=places
             ),
         )
-        meter, equipment = Meter(step=parcel.limits), Equipment(config, stack)
+        meter, equipment = Meter(step=parcel.limits), Equipment(parts, stack)
         meter.require_prices(config.model)
-        client = (await equipment.models(parts)).for_work(UNCLAIMED, meter, used)
-        store, functions = equipment.store(parts), equipment.functions(environ)
+        client = (await equipment.models()).for_work(UNCLAIMED, meter, used)
+        store, functions = equipment.store, equipment.functions
         yield await stack.enter_async_context(
             open_runner(parts, client, UNCLAIMED, meter, aio.Slots(1), store, functions, used)
         )

@@ -108,10 +108,6 @@ def all_solved(step: int, rollouts: Iterable[Rollout]) -> Note | None:
     )
 
 
-def _rounds_to_all(score: float) -> bool:
-    return score > 1 - 1e-9
-
-
 async def ensure_scored(run: Run, standing: Standing) -> Settled:
     """Measure and record the current skill if it has no valid score; otherwise change nothing."""
     why, before = unscored(run, standing), standing.state

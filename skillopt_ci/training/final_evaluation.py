@@ -35,7 +35,7 @@ from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.fingerprint import grader_folders, measurement_fingerprint
 from skillopt_ci.training.measure import measure
 from skillopt_ci.training.offline_eval import by_type
-from skillopt_ci.training.plan import total_steps
+from skillopt_ci.training.plan import last_step
 from skillopt_ci.training.run_context import Bench, Run
 from skillopt_ci.training.state import Event, Settled, charged, history_entry, record_events
 from skillopt_ci.training.trainer import prepare
@@ -253,7 +253,7 @@ async def finish(run: Run) -> FinishOutcome | None:
         skill=state.skill,
         simulated=run.simulated,
         step=state.step,
-        total_steps=total_steps(len(run.splits.train), run.config.train),
+        total_steps=last_step(run),
         epoch=state.epoch,
         metric=run.config.evaluation.gate_metric,
         initial=initial,

@@ -8,16 +8,13 @@ from types import MappingProxyType
 
 from skillopt_ci.agents.build import build_solver
 from skillopt_ci.agents.cli_agents import visible_names
-from skillopt_ci.config.base import Section
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.models import ModelRole
-from skillopt_ci.config.rollout import ChatConfig, ExternalConfig, RolloutConfig
+from skillopt_ci.config.rollout import ChatConfig, ExternalConfig
 from skillopt_ci.config.scorers import (
-    AllScorer,
-    AnyScorer,
     CommandScorer,
     ComputerScorer,
-    WeightedScorer,
+    ScorerSpec,
 )
 from skillopt_ci.confinement import confine, withhold
 from skillopt_ci.model.access import resolved_key_values, secret_values
@@ -26,7 +23,7 @@ from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.computer_pool import ComputerPool
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.graders import grader_files, parts_of
-from skillopt_ci.tasks.task import ComputerTask, Task, task_sha256
+from skillopt_ci.tasks.task import Task, task_sha256
 
 #: Settings of a model role that say how it is reached, not what it answers.
 _TRANSPORT = {
@@ -53,13 +50,13 @@ def measurement_fingerprint(
 ) -> str:
     """SHA-256 over the target (and judge) model, its prompt, the scorers, the tasks, the metric.
 
-    ``rollout`` is what :func:`rollout_facts` returns, ``graders`` what :func:`grader_folders` does.
+    ``rollout`` is what :func:`working_facts` returns, ``graders`` what :func:`grader_folders` does.
     """
     evaluation = config.evaluation
     facts = {
         "target": model_facts(config.model.target),
         "judge": model_facts(config.model.judge or config.model.optimizer)
-        if _uses_judge(config, selection)
+        if any("rubric" in spec.model_dump_json() for spec in _specs(config, selection))
         else None,
         "prompt": prompts.text("target"),
         "scorer": None if config.scorer is None else config.scorer.model_dump(mode="json"),
@@ -80,11 +77,17 @@ def grader_folders(config: Config, tasks: Iterable[Task], root: Path) -> Mapping
     What Python compiles beside them on its way is no part of it. Raises
     :class:`~skillopt_ci.scorers.base.GraderError` if one cannot be read.
     """
-    specs = (config.scorer, *(task.scorer for task in tasks))
-    each = (part for spec in specs if spec is not None for part in parts_of(spec))
-    parts = [part for part in each if isinstance(part, ComputerScorer)]
-    folders = {part.folder: part.model_copy(update={"files": {}}) for part in parts if part.folder}
+    folders = {
+        part.folder: part.model_copy(update={"files": {}})
+        for spec in _specs(config, tasks)
+        for part in parts_of(spec)
+        if isinstance(part, ComputerScorer) and part.folder
+    }
     return {folder: _sha256_of(grader_files(part, root)) for folder, part in folders.items()}
+
+
+def _specs(config: Config, tasks: Iterable[Task]) -> Iterator[ScorerSpec]:
+    return filter(None, (config.scorer, *(task.scorer for task in tasks)))
 
 
 def _sha256_of(files: Iterable[tuple[str, bytes]]) -> str:
@@ -95,45 +98,12 @@ def _sha256_of(files: Iterable[tuple[str, bytes]]) -> str:
     return found.hexdigest()
 
 
-def rollout_facts(
-    settings: RolloutConfig,
-    *,
-    solver: Mapping[str, object] | None,
-    environment: Mapping[str, object] | None,
-    common: ComputerTask | None,
-) -> Mapping[str, object]:
-    """How attempts are made, where that is not by default: older fingerprints stay what they are.
-
-    ``solver`` are the facts of one that does not chat (limits are of an agent's work; a chat answer
-    has none), ``environment`` those of an environment, ``common`` is what all tasks' computers get.
-    """
-    facts: dict[str, object] = {}
-    if settings.attempts > 1:
-        facts["attempts"] = settings.attempts
-    if settings.computer is not None:
-        facts["computer"] = settings.computer.model_dump(mode="json")
-    if common is not None:
-        files = [[file.name, file.content] for file in common.files]
-        facts["task"] = [common.block.model_dump(mode="json", exclude={"files"}), files]
-    if solver is not None:
-        limits = settings.limits.model_dump(mode="json")
-        facts["solver"] = {**solver, "nudges": settings.nudges, "limits": limits}
-    if environment is not None:
-        facts["environment"] = dict(environment)
-    return facts
-
-
 def model_facts(role: ModelRole) -> dict[str, object]:
     """What of a model role determines its answers."""
     facts = role.model_dump(mode="json", exclude=_TRANSPORT)
     # Who vouches for us at Azure changes no answer, the version of its interface may.
     facts["azure"] = role.azure and role.azure.api_version
     return {key: fact for key, fact in facts.items() if fact is not None or key not in _LATER}
-
-
-def _uses_judge(config: Config, selection: Sequence[Task]) -> bool:
-    specs = [config.scorer, *(task.scorer for task in selection)]
-    return any("rubric" in spec.model_dump_json() for spec in specs if spec is not None)
 
 
 # How this run makes attempts, as facts that scores and stored attempts depend on.
@@ -156,20 +126,30 @@ def working_facts(
     environment: Environment | None,
     places: ComputerPool | None,
 ) -> Mapping[str, object]:
-    """The facts of the solver, environment and computers; ``root`` is the configuration's folder.
+    """How attempts are made, where that is not by default: older fingerprints stay what they are.
 
-    Raises what building the solver raises.
+    The limits of a chat answer are no part of it, as it has none. ``root`` is the configuration's
+    folder. Raises what building the solver raises.
     """
-    solver = None
-    if not isinstance(config.rollout.solver, ChatConfig):
-        built = build_solver(config, Unasked(), prompts, root, environ)
-        solver = {"name": built.name, **built.identity()}
-    return rollout_facts(
-        config.rollout,
-        solver=solver,
-        environment=None if environment is None else environment.identity(),
-        common=None if places is None else places.common,
-    )
+    settings, facts = config.rollout, dict[str, object]()
+    if settings.attempts > 1:
+        facts["attempts"] = settings.attempts
+    if settings.computer is not None:
+        facts["computer"] = settings.computer.model_dump(mode="json")
+    if places is not None and (common := places.common) is not None:
+        files = [[file.name, file.content] for file in common.files]
+        facts["task"] = [common.block.model_dump(mode="json", exclude={"files"}), files]
+    if not isinstance(settings.solver, ChatConfig):
+        solver = build_solver(config, Unasked(), prompts, root, environ)
+        facts["solver"] = {
+            "name": solver.name,
+            **solver.identity(),
+            "nudges": settings.nudges,
+            "limits": settings.limits.model_dump(mode="json"),
+        }
+    if environment is not None:
+        facts["environment"] = dict(environment.identity())
+    return facts
 
 
 # Which secrets a run has: the keys of its models, and what its programs are given.
@@ -183,8 +163,9 @@ def run_secrets(
     solver = config.rollout.solver
     if isinstance(solver, ExternalConfig):
         yield from secret_values(visible_names(solver), environ)
-    for spec in filter(None, (config.scorer, *(task.scorer for task in tasks))):
-        yield from secret_values(_variables(spec), environ)
+    for part in (part for spec in _specs(config, tasks) for part in parts_of(spec)):
+        if isinstance(part, CommandScorer):
+            yield from secret_values(part.env, environ)
 
 
 def keep_secrets(config: Config, root: Path, environ: Mapping[str, str]) -> None:
@@ -198,14 +179,3 @@ def keep_secrets(config: Config, root: Path, environ: Mapping[str, str]) -> None
     if config.cache.path is not None:
         hidden.append(root / config.cache.path)
     confine(root, environ, hidden=hidden, wanted=not config.rollout.programs_can_read_secrets)
-
-
-def _variables(spec: Section) -> Iterator[str]:
-    match spec:
-        case CommandScorer():
-            yield from spec.env
-        case AllScorer() | AnyScorer() | WeightedScorer():
-            for part in spec.of:
-                yield from _variables(part)
-        case _:
-            return

@@ -8,8 +8,9 @@ counting across epochs.
 import math
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeVar
 
 from skillopt_ci.config.config import Config, Optimizer, Train
@@ -70,6 +71,11 @@ def total_steps(n_train: int, train: Train) -> int:
     return train.num_epochs * steps_per_epoch(n_train, train.batch_size, train.accumulation)
 
 
+def last_step(run: Run) -> int:
+    """The same for ``run``."""
+    return total_steps(len(run.splits.train), run.config.train)
+
+
 def plan_step(
     tasks: Sequence[Task], train: Train, step: int, first_seed: int | None = None
 ) -> StepPlan:
@@ -90,12 +96,23 @@ def plan_step(
         raise ValueError(f"step {step} is not within 1 to {last}")
     per_epoch = last // train.num_epochs
     epoch, position = divmod(step - 1, per_epoch)
-    seed = train.seed + (epoch + 1) * EPOCH_STRIDE
-    batch = (
-        _drawn(tasks, train.batch_size, seed)
-        if first_seed is None
-        else _made(tasks, train.batch_size, seed, first_seed)
-    )
+    seed, size = train.seed + (epoch + 1) * EPOCH_STRIDE, train.batch_size
+    if first_seed is None:
+        order = _shuffled(tasks, seed)
+    else:
+        made = [
+            Batch(first_seed + number, tuple(tasks[start : start + size]))
+            for number, start in enumerate(range(0, len(tasks), size))
+        ]
+        shuffled = _shuffled(made, seed)
+
+    def batch(k: int) -> Batch:
+        if first_seed is not None:
+            return shuffled[k]
+        own = seed + k + 1
+        drawn = order[k * size : (k + 1) * size] or _shuffled(tasks, own)[:size]
+        return Batch(own, tuple(drawn))
+
     first = position * train.accumulation
     return StepPlan(
         step=step,
@@ -104,27 +121,6 @@ def plan_step(
         is_last_of_epoch=position + 1 == per_epoch,
         batches=tuple(batch(k) for k in range(first, first + train.accumulation)),
     )
-
-
-def _drawn(tasks: Sequence[Task], size: int, epoch_seed: int) -> Callable[[int], Batch]:
-    order = _shuffled(tasks, epoch_seed)
-
-    def batch(k: int) -> Batch:
-        seed = epoch_seed + k + 1
-        drawn = order[k * size : (k + 1) * size] or _shuffled(tasks, seed)[:size]
-        return Batch(seed, tuple(drawn))
-
-    return batch
-
-
-def _made(
-    tasks: Sequence[Task], size: int, epoch_seed: int, first_seed: int
-) -> Callable[[int], Batch]:
-    batches = [
-        Batch(first_seed + number, tuple(tasks[start : start + size]))
-        for number, start in enumerate(range(0, len(tasks), size))
-    ]
-    return _shuffled(batches, epoch_seed).__getitem__
 
 
 def _shuffled(items: Sequence[Item], seed: int) -> list[Item]:
@@ -195,12 +191,6 @@ def edit_budget(optimizer: Optimizer, step: int, total: int) -> int:
 _INTEGER = re.compile(r"-?\d{1,9}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    number: int
-    told: LearningRateShape
-
-
 async def decide_learning_rate(
     skill: str,
     edits: Sequence[replies_Item],
@@ -222,10 +212,20 @@ async def decide_learning_rate(
         library.section(f"Proposed items ({len(edits)} total)", mode.pool(edits)),
         library.previous_steps(desk.step_buffer),
     )
-    reply = await desk.ask(
-        "learning rate", user, _parse, LEARNING_RATE, prompt="lr_autonomous", vital=True
+    available = len(edits)
+    record = await desk.ask(
+        "learning rate",
+        user,
+        partial(_parse, available),
+        LEARNING_RATE,
+        prompt="lr_autonomous",
+        vital=True,
     )
-    record = _fallback(reply, len(edits)) if isinstance(reply, Lost) else _record(reply, len(edits))
+    if isinstance(record, Lost):
+        why = f"no usable answer: {record.error.message}"
+        record = LearningRateRecord(
+            learning_rate=0, available=available, fallback=True, reasoning=why
+        )
     desk.observer(StageFinished("step size", str(record.learning_rate)))
     return record
 
@@ -247,12 +247,20 @@ def _evidence(means: Aggregate, count: int, noun: str) -> str:
     return library.section("Evidence", "\n".join(f"- {fact}" for fact in facts))
 
 
-def _parse(text: str) -> _Choice:
+def _parse(available: int, text: str) -> LearningRateRecord:
     reply = parse_as(LearningRateShape, text)
     number = coerced(reply.learning_rate)
     if number is None:
         raise WireError("`learning_rate`: expected a whole number, 0 or more.")
-    return _Choice(number, reply)
+    return LearningRateRecord(
+        learning_rate=min(number, available),
+        raw=number,
+        available=available,
+        clamped=number > available,
+        reasoning=reply.reasoning,
+        confidence=reply.confidence,
+        risk_notes=reply.risk_notes,
+    )
 
 
 def coerced(value: object) -> int | None:
@@ -268,21 +276,3 @@ def coerced(value: object) -> int | None:
         return None
     found = _INTEGER.search(f"{value:f}" if isinstance(value, float) else value)
     return max(0, int(found[0])) if found else None
-
-
-def _record(choice: _Choice, available: int) -> LearningRateRecord:
-    told = choice.told
-    return LearningRateRecord(
-        learning_rate=min(choice.number, available),
-        raw=choice.number,
-        available=available,
-        clamped=choice.number > available,
-        reasoning=told.reasoning,
-        confidence=told.confidence,
-        risk_notes=told.risk_notes,
-    )
-
-
-def _fallback(lost: Lost, available: int) -> LearningRateRecord:
-    reason = f"no usable answer: {lost.error.message}"
-    return LearningRateRecord(learning_rate=0, available=available, fallback=True, reasoning=reason)

@@ -19,7 +19,6 @@ from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.cache import UNCLAIMED
 from skillopt_ci.model.types import Usage
-from skillopt_ci.progress import CallPaid
 from skillopt_ci.rollout.types import AttemptRequest
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import reading_sha256
@@ -33,7 +32,7 @@ from skillopt_ci.training.evaluate import (
     planned_tasks,
 )
 from skillopt_ci.training.memory import all_steps
-from skillopt_ci.training.plan import boundary_due, plan_step, total_steps
+from skillopt_ci.training.plan import boundary_due, last_step, plan_step
 from skillopt_ci.training.resume import Candidate, candidate_at
 from skillopt_ci.training.rollout_stage import attempts_so_far
 from skillopt_ci.training.run_context import Bench, Run, equipped
@@ -44,12 +43,7 @@ from skillopt_ci.training.slow_update import (
     sampling_seed,
 )
 from skillopt_ci.training.state import Settled, Standing, find_standing
-from skillopt_ci.training.trainer import (
-    CandidateProposed,
-    Decided,
-    EvaluationAsked,
-    Proposing,
-)
+from skillopt_ci.training.trainer import CandidateProposed, Decided, Working
 
 #: What tells attempts apart: task, skill as it is read, number.
 _Key = tuple[str, str, int]
@@ -63,7 +57,21 @@ async def prefetching(run: Run) -> AsyncIterator[Run]:
         if equipment is None or not may_prefetch(run.config):
             yield ready
             return
-        prefetcher = Prefetcher(_Maker(_recording(ready), resources), equipment.scheduler)
+        # only agents' events are recorded: a chat answer is, whole, by the work that needs it
+        chats = run.environment is None and isinstance(run.config.rollout.solver, ChatConfig)
+        maker = replace(ready, events=None) if chats else ready
+        opening, benches = asyncio.Lock(), list[Bench]()
+
+        async def make(request: AttemptRequest) -> None:
+            async with opening:
+                if not benches:
+                    meter = Meter(clock=run.clock, told=run.tell_paid)
+                    opened = maker.bench(UNCLAIMED, meter)
+                    benches.append(await resources.enter_async_context(opened))
+            runner = benches[0].runner
+            await runner.executor(request, runner.attempting)
+
+        prefetcher = Prefetcher(make, equipment.scheduler)
         patient = False
         try:
             yield replace(
@@ -96,7 +104,7 @@ def may_prefetch(config: Config) -> bool:
 def hear(run: Run, prefetcher: "Prefetcher", event: object) -> None:
     """Expect the rollouts that follow from what the trainer does."""
     match event:
-        case Proposing(after=after) | EvaluationAsked(after=after):
+        case Working(after):
             # of two epochs that are compared next, one is over whatever the decision
             epoch = epoch_end_before_batch(run, after)
             if epoch is not None and epoch > 1:
@@ -113,35 +121,6 @@ def hear(run: Run, prefetcher: "Prefetcher", event: object) -> None:
                 made = made_under(sha256(after.skill), None, records)
             outlook = look_beyond(run, after, made)
             prefetcher.expect(() if outlook is None else outlook.attempts, sure=True)
-
-
-def _recording(run: Run) -> Run:
-    """Only agents' events are recorded: a chat answer is, whole, by the work that needs it."""
-    chats = run.environment is None and isinstance(run.config.rollout.solver, ChatConfig)
-    return replace(run, events=None) if chats else run
-
-
-class _Maker:
-    """Makes single attempts with a bench that is opened for the first of them."""
-
-    def __init__(self, run: Run, resources: AsyncExitStack) -> None:
-        self._run = run
-        self._resources = resources
-        self._bench: Bench | None = None
-        self._opening = asyncio.Lock()
-
-    async def __call__(self, order: AttemptRequest) -> None:
-        run = self._run
-        async with self._opening:
-            if self._bench is None:
-                meter = Meter(
-                    clock=run.clock,
-                    told=lambda usage: run.observer(CallPaid(usage.tokens, usage.cost_usd)),
-                )
-                opened = run.bench(UNCLAIMED, meter)
-                self._bench = await self._resources.enter_async_context(opened)
-        runner = self._bench.runner
-        await runner.executor(order, runner.attempting)
 
 
 @dataclass(slots=True)
@@ -323,10 +302,10 @@ def _evaluation(run: Run, standing: Settled, candidate: Candidate) -> Outlook:
 
 def _rollout(run: Run, standing: Settled, skill: str, made: Made) -> Outlook | None:
     """The attempts at the next step's tasks, None if there is no such step."""
-    step, tasks, train = standing.state.step + 1, run.splits.train, run.config.train
-    if step > total_steps(len(tasks), train) or learns_nothing(run, standing):
+    step, each = standing.state.step + 1, run.config.rollout.attempts
+    if step > last_step(run) or learns_nothing(run, standing):
         return None
-    plan, each = plan_step(tasks, train, step, run.first_seed), run.config.rollout.attempts
+    plan = plan_step(run.splits.train, run.config.train, step, run.first_seed)
     drawn = {task.id: task for batch in plan.batches for task in batch.tasks}
     fresh = next_rounds(drawn.values(), made, each)
     return Outlook("rollout", step, rounds(fresh, skill, "rollout", each), standing.spent)

@@ -79,18 +79,17 @@ class Equipment:
     All is opened by the first work that needs it: a run with nothing to do needs no key.
     """
 
-    def __init__(self, config: Config, resources: AsyncExitStack) -> None:
-        self.scheduler = Scheduler(
-            config.model.target.max_concurrency, config.gradient.analyst_workers
-        )
+    def __init__(self, parts: RunnerParts, resources: AsyncExitStack) -> None:
+        model, gradient = parts.config.model, parts.config.gradient
+        self.scheduler = Scheduler(model.target.max_concurrency, gradient.analyst_workers)
+        self._parts = parts
         self._resources = resources
         self._models: ModelRouter | None = None
         self._opening = asyncio.Lock()
-        self._store: AttemptStore | None = None
-        self._functions: Functions | None = None
 
-    async def models(self, parts: RunnerParts) -> ModelRouter:
+    async def models(self) -> ModelRouter:
         """The open models."""
+        parts = self._parts
         async with self._opening:
             if self._models is None:
                 opened = open_router(
@@ -104,21 +103,18 @@ class Equipment:
                 self._models = await self._resources.enter_async_context(opened)
             return self._models
 
-    def functions(self, environ: Mapping[str, str]) -> Functions:
+    @cached_property
+    def functions(self) -> Functions:
         """The Python functions that grade, each loaded once for all work."""
-        if self._functions is None:
-            self._functions = self._resources.enter_context(closing(Functions(environ)))
-        return self._functions
+        return self._resources.enter_context(closing(Functions(self._parts.environ)))
 
-    def store(self, parts: RunnerParts) -> AttemptStore | None:
-        """The open store of attempts, if they are kept.
-
-        It is opened once: the whole file is checked then, however much is in it.
-        """
-        if self._store is None and parts.attempts_path is not None:
-            store = AttemptStore(parts.attempts_path, parts.observer)
-            self._store = self._resources.enter_context(closing(store))
-        return self._store
+    @cached_property
+    def store(self) -> AttemptStore | None:
+        """The open store of attempts, if they are kept; opening it checks the whole file."""
+        path = self._parts.attempts_path
+        if path is None:
+            return None
+        return self._resources.enter_context(closing(AttemptStore(path, self._parts.observer)))
 
 
 # What attempts are made with: solver, computers, grading, store and record, from the run.
@@ -159,16 +155,12 @@ async def open_runner(
             cache=shelf,
             meter=meter,
             record=_recorder(run, scope, resources),
-            evidence=("rollout",) if _reflects(run.environment) else (),
+            evidence=("rollout",) if run.environment and run.environment.reflects else (),
             redact=run.redact,
         )
         # what it holds is open as long as the runner
         held = resources.enter_context(ExitStack())
         yield Runner(attempting, places, executor=_executor(run, attempting, held))
-
-
-def _reflects(environment: Environment | None) -> bool:
-    return environment is not None and environment.reflects
 
 
 def attempt_facts(run: RunnerParts, solver: Solver) -> Mapping[str, object]:
@@ -311,12 +303,12 @@ class Run(RunnerParts):
     @property
     def selection(self) -> tuple[Task, ...]:
         """The tasks on which every candidate is measured: always the same, in the same order."""
-        return first(self.splits.selection, self.config.evaluation.sel_env_num)
+        return self.splits.selection[: self.config.evaluation.sel_env_num or None]
 
     @property
     def test(self) -> tuple[Task, ...]:
         """The tasks that no decision of training looks at."""
-        return first(self.splits.test, self.config.evaluation.test_env_num)
+        return self.splits.test[: self.config.evaluation.test_env_num or None]
 
     @cached_property
     def train_sha256(self) -> str:
@@ -348,8 +340,12 @@ class Run(RunnerParts):
             spent=spent,
             clock=self.clock,
             command_started=self.command_started,
-            told=lambda usage: self.observer(CallPaid(usage.tokens, usage.cost_usd)),
+            told=self.tell_paid,
         )
+
+    def tell_paid(self, usage: Usage) -> None:
+        """Let the observer know of a call that was paid for."""
+        self.observer(CallPaid(usage.tokens, usage.cost_usd))
 
     @asynccontextmanager
     async def bench(
@@ -364,12 +360,17 @@ class Run(RunnerParts):
         async with equipped(self) as run, AsyncExitStack() as resources:
             equipment = run.equipment
             assert equipment is not None  # noqa: S101 - that is what being equipped means
-            models, shared = await equipment.models(run), equipment.scheduler
+            models, shared = await equipment.models(), equipment.scheduler
             client = models.for_work(scope, meter, used, shared.questions)
-            store = equipment.store(run)
-            functions = equipment.functions(run.environ)
             opened = open_runner(
-                self, client, scope, meter, shared.attempts, store, functions, used
+                self,
+                client,
+                scope,
+                meter,
+                shared.attempts,
+                equipment.store,
+                equipment.functions,
+                used,
             )
             runner = await resources.enter_async_context(opened)
             if self.begun is not None:
@@ -393,9 +394,4 @@ async def equipped(run: Run) -> AsyncIterator[Run]:
         yield run
         return
     async with AsyncExitStack() as resources:
-        yield replace(run, equipment=Equipment(run.config, resources))
-
-
-def first(tasks: tuple[Task, ...], count: int) -> tuple[Task, ...]:
-    """The first ``count`` tasks; all of them for 0."""
-    return tasks[:count] if count else tasks
+        yield replace(run, equipment=Equipment(run, resources))

@@ -38,6 +38,7 @@ from skillopt_ci.training.plan import (
     StepPlan,
     boundary_due,
     completed_epoch,
+    last_step,
     plan_step,
     total_steps,
 )
@@ -137,7 +138,7 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     meter = run.meter(standing.spent)
     async with run.bench(_scope(run, standing, work), meter) as bench:
         candidate = await _candidate(run, standing, work, candidate, bench)
-        run.listen(EvaluationAsked(standing, _after(standing, work)))
+        run.listen(Working(_after(standing, work)))
         decision = await evaluate(run, standing, candidate, bench)
     after = _after(standing, work, _skill_after(standing, candidate, decision))
     record = candidate.record.model_copy(update={"decision": decision, **_spent(meter)})
@@ -153,8 +154,7 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
         return BoundaryOutcome(record, commit, state, seconds)
     assert decision is not None  # noqa: S101 - a step always comes to one
     run.observer(StageFinished("decide", commit[:10]))
-    total = total_steps(len(run.splits.train), run.config.train)
-    return StepOutcome(record, decision, commit, state, total, seconds)
+    return StepOutcome(record, decision, commit, state, last_step(run), seconds)
 
 
 def _spent(meter: Meter) -> dict[str, object]:
@@ -210,13 +210,12 @@ def next_work(
         if candidate is None:
             return due
         run.observer(Note(f"The end of epoch {due} waits for the step in flight."))
-    train, tasks = run.config.train, run.splits.train
     step = standing.state.step + 1
-    if only_epoch_end or step > total_steps(len(tasks), train):
+    if only_epoch_end or step > last_step(run):
         return None
     if candidate is None:
         refuse_to_learn_nothing(run, standing)
-    return plan_step(tasks, train, step, run.first_seed)
+    return plan_step(run.splits.train, run.config.train, step, run.first_seed)
 
 
 async def _candidate(
@@ -228,11 +227,16 @@ async def _candidate(
 ) -> Candidate:
     """The candidate of ``work``, pushed if it changes anything; one in flight is taken up."""
     if isinstance(work, StepPlan):
-        run.observer(_starting(run, standing, work))
+        current = standing.state.current.measurement
+        last = next((one for one in reversed(standing.history) if one.kind == "step"), None)
+        told = "" if last is None else last.verdict
+        run.observer(
+            StepStarted(work.step, last_step(run), work.epoch, current.score, current.n, told)
+        )
     if candidate is not None:
         recharge(bench.meter, candidate)
         return candidate
-    run.listen(Proposing(standing, _after(standing, work)))
+    run.listen(Working(_after(standing, work)))
     if isinstance(work, StepPlan):
         candidate = await _propose_step(run, standing, work, bench)
         evaluation, record = run.config.evaluation, candidate.record
@@ -251,11 +255,11 @@ async def _candidate(
 
 
 async def _propose_step(run: Run, standing: Settled, plan: StepPlan, bench: Bench) -> Candidate:
-    basis, total = basis_of(run), total_steps(len(run.splits.train), run.config.train)
+    basis = basis_of(run)
     changes = changes_since(standing.state.basis, basis)
     if changes:
         run.observer(Note(f"Changed since the last step: {', '.join(changes)}."))
-    proposal = await propose(run, standing, plan, total, bench)
+    proposal = await propose(run, standing, plan, last_step(run), bench)
     record = StepRecord(
         step=plan.step,
         epoch=plan.epoch,
@@ -265,7 +269,7 @@ async def _propose_step(run: Run, standing: Settled, plan: StepPlan, bench: Benc
         basis_sha256=basis_sha256(basis),
         proposal=proposal.record,
         usage=rounded(bench.meter.total()),
-        accounts=booked(bench.meter.accounts()),
+        accounts=bench.meter.accounts(),
     )
     return Candidate(record, proposal.skill)
 
@@ -281,14 +285,6 @@ async def _propose_epoch_end(
     stages = {name: rounded(used) for name, used in bench.meter.usage_by_stage().items()}
     record = record.model_copy(update={"stages": stages, **_spent(bench.meter)})
     return Candidate(record, skill), evaluation_at_epoch_end(run, record)
-
-
-def _starting(run: Run, standing: Settled, plan: StepPlan) -> StepStarted:
-    current = standing.state.current.measurement
-    steps = [entry for entry in standing.history if entry.kind == "step"]
-    last = steps[-1].verdict if steps else ""
-    total = total_steps(len(run.splits.train), run.config.train)
-    return StepStarted(plan.step, total, plan.epoch, current.score, current.n, last)
 
 
 def _scope(run: Run, standing: Settled, work: StepPlan | int) -> str:
@@ -426,10 +422,9 @@ def _notes_event(
 
 
 @dataclass(frozen=True, slots=True)
-class Proposing:
-    """A candidate is being worked out; ``after`` is the state if it is rejected."""
+class Working:
+    """A candidate is being proposed, or evaluated; ``after`` is the state if it is rejected."""
 
-    state: Settled
     after: Settled
 
 
@@ -440,14 +435,6 @@ class CandidateProposed:
     state: Settled
     candidate: Candidate
     evaluation: Evaluation
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationAsked:
-    """The candidate is evaluated now; ``after`` is the state if it is rejected."""
-
-    state: Settled
-    after: Settled
 
 
 @dataclass(frozen=True, slots=True)

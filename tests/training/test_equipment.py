@@ -37,7 +37,7 @@ def test_pieces_of_work_share_one_store_of_attempts_which_closes_with_the_sessio
             stores = set()
             for scope in ("one", "other"):
                 async with ready.bench(scope, ready.meter(Usage())):
-                    stores.add(ready.equipment.store(ready))
+                    stores.add(ready.equipment.store)
             (store,) = stores
             assert store is not None
             assert store.get("unknown") is None
