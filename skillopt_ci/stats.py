@@ -11,10 +11,9 @@ from statistics import NormalDist
 def balanced_subsets(items: int, runs: int, seed: int) -> tuple[frozenset[int], ...]:
     """``runs`` different subsets of the numbers 0 to ``items`` - 1, each number in half of them.
 
-    In the columns of a Hadamard matrix every change is on in half of the runs, and any two are on
-    together in a quarter, so that every run says something about every change (Plackett and
-    Burman, 1946). ``seed`` deals the columns; where there are more changes than columns, the
-    further ones are balanced draws. With fewer subsets than ``runs``, all of them are returned.
+    In the columns of a Hadamard matrix any two changes are on together in a quarter of the runs, so
+    that every run says something about every change (Plackett and Burman, 1946). ``seed`` deals the
+    columns; further changes are balanced draws. With fewer subsets than ``runs``, all are returned.
     """
     if items == 0 or runs <= 0:
         return ()
@@ -83,7 +82,7 @@ def believe(observations: Sequence[Observation], size: int, prior_sd: float) -> 
     """The posterior of ``size`` effects that are each thought to be about 0, give or take.
 
     The conjugate update of normal beliefs by normal measurements (Bishop, Pattern Recognition and
-    Machine Learning, 2006, 3.3). ``prior_sd`` and every ``variance`` must be above zero.
+    Machine Learning, 2006, 3.3).
     """
     precision = [[float(i == j) / prior_sd**2 for j in range(size)] for i in range(size)]
     pull = [0.0] * size
@@ -133,10 +132,9 @@ _PARTS = 120
 def sign_flip_p(differences: Sequence[Fraction]) -> float:
     """The chance of a sum as high as that of ``differences`` if every sign were a coin's toss.
 
-    Fisher's randomisation test of paired differences (The Design of Experiments, 1935, section
-    21), one-sided. For differences of one size it is McNemar's exact test. Beyond sixty
-    differences other than zero, the sum's normal approximation stands in for counting. Without any
-    difference the answer is 1.
+    Fisher's one-sided randomisation test of paired differences (1935); McNemar's exact test where
+    all differences are of one size. Beyond sixty, the sum's normal approximation stands in for
+    counting.
     """
     told = [one for one in differences if one]
     if not told:
@@ -158,10 +156,7 @@ def sign_flip_p(differences: Sequence[Fraction]) -> float:
 
 
 def normal_threshold(squares: float, alpha: float) -> float:
-    """The sum that differences must reach to be told from chance at ``alpha``.
-
-    ``squares`` is the sum of their squares; the answer is the normal approximation of the test.
-    """
+    """The sum that differences with this sum of ``squares`` must reach at ``alpha``, about."""
     return NormalDist().inv_cdf(1 - alpha) * math.sqrt(squares)
 
 
@@ -174,9 +169,8 @@ _NEGLIGIBLE = 1e-18
 def t_quantile(confidence: float, degrees: int) -> float:
     """The t that -t and t hold the share ``confidence`` between, for ``degrees`` of freedom.
 
-    Solved for the angle whose tangent is t over the root of the degrees: it lies between 0 and a
-    right angle, and :func:`central_share` grows with it, so that halving always finds it. Raises
-    ValueError for fewer than one degree of freedom or a confidence that is not between 0 and 1.
+    Found by halving the angle whose tangent is t over the root of the degrees. Raises ValueError
+    for fewer than one degree of freedom or a confidence that is not between 0 and 1.
     """
     if degrees < 1 or not 0 < confidence < 1:
         raise ValueError(f"no t for {degrees} degrees of freedom at a confidence of {confidence}")
@@ -194,8 +188,7 @@ def t_quantile(confidence: float, degrees: int) -> float:
 def central_share(angle: float, degrees: int) -> float:
     """The probability of \\|t\\| below ``sqrt(degrees) * tan(angle)``.
 
-    The finite series of Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and
-    26.7.4.
+    The finite series of Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3-4.
     """
     sine, cosine = math.sin(angle), math.cos(angle)
     odd = degrees % 2
@@ -227,10 +220,9 @@ def normal_quantile(confidence: float) -> float:
 
 
 def wilson(mean: float, n: int, confidence: float = 0.95) -> Interval:
-    """Wilson score interval of a proportion (Wilson 1927), sound for small ``n`` and near 0 or 1.
+    """Wilson score interval of a proportion (1927), sound for small ``n`` and near 0 or 1.
 
-    For fractional scores it is conservative: a mean of values within 0 and 1 varies no more than
-    a proportion of the same mean.
+    For fractional scores it is conservative.
     """
     if n == 0:
         return Interval(0.0, 1.0)

@@ -1,8 +1,7 @@
 """What the skills branch remembers, in ``.skillopt/<run>/``: state, history, evidence per step.
 
-These files are read back from a branch that people can push to, so they are validated. Nothing
-in them depends on the clock or on which calls were answered from the cache: an interrupted step
-and an uninterrupted one write the same bytes.
+The files are validated when they are read back. Nothing in them depends on the clock or the cache:
+an interrupted step and an uninterrupted one write the same bytes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,9 +31,6 @@ class Record(BaseModel):
     """Immutable; unknown keys of a later version are an error, not silently lost."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-# What calls consumed.
 
 
 class AccountRecord(Record):
@@ -80,25 +76,22 @@ _Accounts = Annotated[
 ]
 
 
-# A skill text on the selection tasks.
-
 #: Written even where they have their default. The other fields of a measurement came later and are
 #: left out then: a record without errors stays what it always was.
 _ALWAYS_WRITTEN = {"hard", "soft", "score", "density", "words", "tasks", "errors"}
 
 
 class Measurement(Record):
-    """One skill text on the selection tasks.
+    """One skill text on the selection tasks; ``score`` is in the gate's metric.
 
-    ``score`` is in the gate's metric; ``tasks`` maps each measured task to (hard, soft), the means
-    of its measured attempts; ``errors`` names the tasks that infrastructure or the grader kept from
-    being measured in any. ``density`` is the text's share of leading words (0 where that counts for
-    nothing), ``words`` its length as the target reads it. ``planned`` is the number of tasks that
-    were to be measured, where measuring stopped before all of them were (0 elsewhere): such a score
-    is partial, and compares with no other. ``pessimistic_hard`` and ``pessimistic_soft`` count what
-    was not measured as 0 (None where everything was), and ``unmeasured`` says why it was not: how
-    many attempts for each reason. ``limits`` says how many attempts each limit ended. ``caveat`` is
-    what the computers of the attempts did not guarantee.
+    ``tasks`` maps each measured task to (hard, soft), the means of its measured attempts;
+    ``errors`` names those that infrastructure or the grader kept from being measured. ``density``
+    is the text's share of leading words, where that counts, and ``words`` its length as the target
+    reads it. ``planned`` is the number of tasks that were to be measured, where measuring stopped
+    before (0 elsewhere): such a score is partial, and compares with no other. ``pessimistic_hard``
+    and ``pessimistic_soft`` count what was not measured as 0 (None where everything was),
+    ``unmeasured`` has the reasons, each with a number of attempts. ``limits`` counts the attempts
+    that each limit ended. ``caveat`` is what the computers of the attempts did not guarantee.
     """
 
     hard: float
@@ -158,9 +151,6 @@ class Snapshot(Record):
     measurement: Measurement
 
 
-# Training attempts.
-
-
 class TaskOutcome(Record):
     """One training attempt."""
 
@@ -200,15 +190,12 @@ class BatchRecord(Record):
     n_success_patches: int
 
 
-# The arithmetic of a verdict.
-
-
 class GateRecord(Record):
     """How a candidate was compared with the current skill, and what that took.
 
     ``difference`` is the mean of candidate minus current over the ``compared`` of ``planned``
-    tasks, with its standard error over tasks. ``p_value`` is that of the sign-flip test; a round
-    accepts at ``alpha`` or less, and ``margin`` is the gain that it must be sure of.
+    tasks. ``p_value`` is that of the sign-flip test; a round accepts at ``alpha`` or less, and
+    ``margin`` is the gain that it must be sure of.
     """
 
     policy: Literal["strict", "paired", "sequential"]
@@ -236,9 +223,6 @@ class GateRecord(Record):
     """Types of task whose mean score fell by more than is allowed, and by how much."""
 
 
-# The race of a step's edits.
-
-
 class ArmRecord(Record):
     """A subset of the edits, by their numbers from 0, and its score on each task that was tried."""
 
@@ -254,10 +238,7 @@ class HeatRecord(Record):
 
 
 class EffectRecord(Record):
-    """What is believed of an edit after the race: what it adds to the mean score, give or take.
-
-    ``helpful`` is the probability that it adds anything.
-    """
+    """What an edit adds to the mean score, give or take, and how likely it adds anything."""
 
     mean: float
     sd: float
@@ -279,9 +260,6 @@ class RaceRecord(Record):
         """Attempts that the race took."""
         scored = sum(len(arm.scores) for heat in self.heats for arm in heat.arms)
         return scored + sum(heat.errors for heat in self.heats)
-
-
-# How a candidate came about.
 
 
 class PatternRecord(Record):
@@ -327,8 +305,8 @@ class SuggestionRecord(Record):
 class LearningRateRecord(Record):
     """How many changes the optimizer wanted applied: ``raw``, of the ``available`` ones.
 
-    ``clamped`` says that it wanted more than there are, ``fallback`` that it gave no usable answer
-    (``raw`` is null and nothing is applied).
+    With ``clamped`` it wanted more than there are; with ``fallback`` it gave no usable answer, and
+    nothing is applied.
     """
 
     learning_rate: int
@@ -365,8 +343,7 @@ class NotesRecord(Record):
 class ReviewerNoteRecord(Record):
     """A reviewer's note that the analysts of a step were given.
 
-    ``proposed`` counts the edits that analysts proposed to follow it, ``taken`` those of them that
-    went into the candidate.
+    ``proposed`` counts the edits that follow it, ``taken`` those of them in the candidate.
     """
 
     id: str
@@ -450,8 +427,6 @@ class ProposalRecord(Record):
             return len(self.applied_edits)
         return max(1, len(self.suggestions)) if self.body_changed else 0
 
-
-# A step: its candidate and the verdict on it.
 
 _VERDICTS = {
     "accept_new_best": "merged, new best",
@@ -569,9 +544,6 @@ class StepRecord(Record):
         return self.decision is not None and self.decision.stays
 
 
-# An epoch's end.
-
-
 class PairSide(Record):
     """A task's result under one of two compared skills."""
 
@@ -591,8 +563,7 @@ class PairRecord(Record):
 class SlowUpdateRecord(Record):
     """The guidance of an epoch's end.
 
-    ``action`` is ``inject_placeholder`` (first epoch), ``propose`` (``content`` is the new
-    guidance, the decision stands beside) or ``no_content``.
+    The first epoch injects a placeholder; ``propose`` comes with the new guidance in ``content``.
     """
 
     action: Literal["inject_placeholder", "propose", "no_content"]
@@ -680,16 +651,13 @@ class BoundaryRecord(Record):
         return f"notes refused: {meta.refused}" if meta.refused else self.gist
 
 
-# Where training stands, and what happened so far.
-
-
 class HistoryEntry(_Decided, Record):
     """One line of ``history.jsonl``: what happened, in the order in which it happened.
 
     ``kind`` is ``start`` (first measurement), ``step``, ``measure`` (the skill, the tasks or the
-    configuration changed under way and the current skill was measured anew) or ``set_aside`` (a
-    candidate whose ground had changed), ``notes`` (of a step whose edits were rejected),
-    ``slow_update`` (the end of an epoch) or ``finish`` (the end of the run).
+    configuration changed and the current skill was measured again), ``set_aside`` (of an outdated
+    candidate), ``notes`` (of a step whose edits were rejected), ``slow_update`` (the end of an
+    epoch) or ``finish`` (the end of the run).
     """
 
     kind: Literal["start", "step", "notes", "measure", "set_aside", "slow_update", "finish"]
@@ -719,8 +687,8 @@ class HistoryEntry(_Decided, Record):
 class Basis(Record):
     """What a step was proposed under, so that the next one can name what has changed.
 
-    ``config`` is what of the configuration influences training, ``train_size`` the number of
-    training tasks and ``train_sha256`` a hash over them.
+    ``config`` is what of the configuration influences training, ``train_sha256`` a hash of the
+    tasks.
     """
 
     config: dict[str, JsonValue]
@@ -729,11 +697,10 @@ class Basis(Record):
 
 
 class State(Record):
-    """``state.json``: where training stands.
+    """``state.json``: where training stands. ``usage`` is the whole run's so far.
 
-    ``measured_under`` is the fingerprint of everything that a score depends on besides the skill
-    (target model, prompts, scorers, selection tasks, metric): scores are compared only under the
-    same one. ``usage`` is the whole run's so far.
+    ``measured_under`` is the fingerprint of all that a score depends on besides the skill (target
+    model, prompts, scorers, selection tasks, metric): only scores under the same one compare.
     """
 
     version: int = RECORD_VERSION
@@ -757,9 +724,6 @@ class State(Record):
     simulated: bool = False
 
 
-# The end of a run.
-
-
 class TypeScore(Record):
     """Mean hard score over the ``n`` measured tasks of one type."""
 
@@ -771,7 +735,7 @@ class FinalSkill(Record):
     """One of the three skills that a run is summed up by: the initial, the best or the last.
 
     ``score`` is the gate's, on the selection tasks; ``test`` was measured on the test tasks, which
-    no decision of training looked at. ``interval`` is the 95 % interval of its mean hard score.
+    no decision of training looked at, ``interval`` is the 95 % interval of its mean hard score.
     """
 
     sha256: str

@@ -28,10 +28,9 @@ def rounds(
 def made_under(
     skill_sha256: str, basis: str | None, records: Iterable[StepRecord]
 ) -> list[tuple[str, int]]:
-    """The training attempts that ``records`` tell of, oldest first, as task and number.
+    """The training attempts under this skill that ``records`` tell of, oldest first.
 
-    Only those under the skill of this name count; given a ``basis``, only those whose
-    configuration and tasks were the same.
+    Given a ``basis``, only those whose configuration and tasks were the same.
     """
     return [
         (task.id, task.attempt)
@@ -53,8 +52,7 @@ def next_rounds(
 class Arrivals:
     """The results of the attempts ``expected``, in that order, each as soon as its turn has come.
 
-    So whoever takes them sees the same whatever the order of arrival. It belongs to one event
-    loop and is taken from once.
+    It belongs to one event loop and is taken from once.
     """
 
     def __init__(self, expected: Iterable[AttemptRequest]) -> None:

@@ -1,8 +1,7 @@
-"""The score that candidates are held against, and what the first one says.
+"""The score that candidates are compared with, and what the first one says.
 
-The current skill has no valid score at the start of a run, when a person changed it on a branch,
-and when something that scores depend on changed (selection tasks, scorers, target model, metric,
-prompts). Then it is measured before anything else.
+The current skill is measured before anything else where it has no valid score: at the start of a
+run, after a person changed it, and when something that scores depend on changed.
 """
 
 from collections.abc import Iterable
@@ -44,8 +43,7 @@ _ALL = 1 - 1e-9
 def learns_nothing(run: Run, standing: Settled) -> bool:
     """Whether no candidate can stay: the gate wants a higher score, and there is none.
 
-    Only before the first step, and if no reviewer asks for anything. A skill that came to solve
-    everything by training is trained on until the epochs are over.
+    Only before the first step, and if no reviewer asks for anything.
     """
     untouched = standing.state.step == 0 and not unheard(run.notes, standing.state)
     return untouched and no_score_is_higher(run.config, standing.state.current)

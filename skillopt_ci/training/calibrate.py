@@ -1,9 +1,8 @@
 """Calibrate: how the gate does on this run's own tasks, with a skill that meets itself.
 
-The current skill is attempted several times on the selection tasks. Two of these measurements
-differ by nothing but chance, so that whatever the gate accepts between them is a false accept (an
-A/A test). How often tasks are solved then says how often simulated comparisons would be won: these
-give the rates for gains of any size, and for more tasks.
+The current skill is attempted several times on the selection tasks. These measurements differ by
+chance alone: what the gate accepts between two of them is a false accept. How often tasks are
+solved then gives the rates of simulated comparisons, for gains of any size and for more tasks.
 """
 
 import random
@@ -218,10 +217,7 @@ def rehearse(
 
 
 def lifted(rates: Sequence[float], lift: float) -> list[float]:
-    """Rates whose mean is higher by ``lift``, as far as there is room for it.
-
-    Every task gains the same share of what is left to gain on it (or loses, for a negative lift).
-    """
+    """Rates whose mean is higher by ``lift``: each task gains the same share of what it lacks."""
     room = [1 - rate if lift > 0 else rate for rate in rates]
     share = min(1.0, abs(lift) * len(rates) / sum(room)) if sum(room) else 0.0
     sign = 1 if lift > 0 else -1

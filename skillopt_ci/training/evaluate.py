@@ -124,11 +124,10 @@ async def evaluate_text(
     *,
     notes_only: bool = False,
 ) -> Decision:
-    """Evaluate the text ``skill`` as far as the decision needs it, and decide.
+    """Roll out the text ``skill`` as far as the decision needs it, and decide.
 
-    What is asked at once runs at once; results are looked at together and in a fixed order, so that
-    nothing depends on the order in which they arrive. Raises TooManyErrors when so many tasks fail
-    that a decision would be dishonest.
+    Results are looked at together and in a fixed order, so that nothing depends on the order in
+    which they arrive. Raises TooManyErrors when too many tasks fail.
     """
     reused, known = known_measurement(run, standing, skill) or (None, None)
     if known is None and overused(run, standing):
@@ -171,20 +170,14 @@ async def evaluate_text(
 
 
 def known_measurement(run: Run, standing: Settled, skill: str) -> tuple[int, Measurement] | None:
-    """The step that measured ``skill``, or a text that reads the same, and what it found.
-
-    That may be partial.
-    """
+    """What an earlier step, and which, found of a text that reads the same; it may be partial."""
     if reading(skill) == reading(standing.skill):
         return standing.state.current.step, standing.state.current.measurement
     return measured_before(run, standing, skill)
 
 
 def overused(run: Run, standing: Standing) -> bool:
-    """Whether the selection tasks have decided on as many candidates as they may.
-
-    Choosing again and again by the same tasks fits the skill to them.
-    """
+    """Whether the selection tasks decided on so many candidates that skills may overfit to them."""
     most = run.config.evaluation.gate.max_consultations
     return bool(most) and _consultations(standing) >= most
 
@@ -244,8 +237,7 @@ async def _roll_out(
 ) -> tuple[Outcome, Scores]:
     """Make the attempts that ``test`` asks for until it ends; also return the candidate's scores.
 
-    Lots that are sure to be asked next begin as soon as that is sure, so that few places stay empty
-    for want of a look and no attempt is made in vain.
+    Lots that are sure to be asked next begin as soon as that is sure.
     """
     run.observer(StageStarted(STAGE, planned))
     limit, each = run.config.evaluation.max_error_rate, bench.runner.attempts

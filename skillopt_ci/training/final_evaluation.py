@@ -1,7 +1,6 @@
-"""Finish: the end of a run. Validate the last skill, test the first, best and last, sum it all up.
+"""The end of a run: test the first, best and last skill, and sum it all up in one commit.
 
-The outcome is one commit with ``summary.json``. A run that goes on afterwards (more epochs, a
-reviewer's commit) can be finished again; what was measured before is not measured again.
+A run that goes on afterwards can be finished again; what was measured is not measured again.
 """
 
 from collections import Counter
@@ -61,10 +60,7 @@ def tests_known(earlier: Summary | None, under: str) -> dict[str, Measurement]:
 async def _test(
     run: Run, texts: Mapping[str, str], known: Mapping[str, Measurement], bench: Bench
 ) -> dict[str, Measurement]:
-    """Measure the named ``texts`` at once, each only once however many names it has.
-
-    The result is by the texts' hashes and has what is ``known`` already.
-    """
+    """Measure each of the named ``texts`` once, all at the same time; the result is by hash."""
     named = {sha256(text): (name, text) for name, text in reversed([*texts.items()])}
 
     async def one(key: str) -> Measurement:
@@ -198,8 +194,7 @@ class FinishOutcome:
 async def finish(run: Run) -> FinishOutcome | None:
     """Do the end of the run; None if that was done and nothing has changed since.
 
-    Raises UsageError while a candidate is in flight, and what measuring raises, with everything
-    that was paid for kept.
+    Raises UsageError while a candidate is in flight.
     """
     began = run.clock()
     standing, candidate = await prepare(run)
@@ -297,8 +292,7 @@ def seconds_so_far(run: Run, standing: Settled) -> float:
 def beats(last: Snapshot, best: Snapshot) -> bool:
     """Whether the last skill scored strictly higher than the best one, on the same tasks.
 
-    Both were measured under the same conditions already: rolling the last one out again, as
-    SkillOpt does, would only be a second draw of a noisy number.
+    Rolling the last one out again, as SkillOpt does, would be a second draw of a noisy number.
     """
     same_tasks = last.measurement.tasks.keys() == best.measurement.tasks.keys()
     return same_tasks and last.measurement.score > best.measurement.score + _ROUNDING

@@ -74,8 +74,7 @@ def measurement_fingerprint(
 def grader_folders(config: Config, tasks: Iterable[Task], root: Path) -> Mapping[str, str]:
     """SHA-256 over the files of each folder that the scorers of ``tasks`` grade with.
 
-    What Python compiles beside them on its way is no part of it. Raises
-    :class:`~skillopt_ci.scorers.base.GraderError` if one cannot be read.
+    Compiled Python files do not count. Raises GraderError if a folder cannot be read.
     """
     folders = {
         part.folder: part.model_copy(update={"files": {}})
@@ -128,8 +127,8 @@ def working_facts(
 ) -> Mapping[str, object]:
     """How attempts are made, where that is not by default: older fingerprints stay what they are.
 
-    The limits of a chat answer are no part of it, as it has none. ``root`` is the configuration's
-    folder. Raises what building the solver raises.
+    A chat answer has no limits. ``root`` is the configuration's folder. Raises what building the
+    solver raises.
     """
     settings, facts = config.rollout, dict[str, object]()
     if settings.attempts > 1:

@@ -203,10 +203,7 @@ def _tested(
 def losses(
     measured: Measured, setup: Setup, types: Mapping[str, str], allowed: float | None
 ) -> dict[str, float]:
-    """The types of task whose mean score fell by more than ``allowed``, and by how much.
-
-    Tasks without a type are no type. None allows any loss.
-    """
+    """The types of task whose mean fell by more than ``allowed`` (None: any), and by how much."""
     if allowed is None:
         return {}
     groups: dict[str, list[Fraction]] = {}

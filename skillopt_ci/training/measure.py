@@ -185,10 +185,7 @@ class Scores:
         return {f"{status}: {one_line(why)}": count for (status, why), count in rows[:_REASONS]}
 
     def means(self, each: int = 1) -> dict[str, tuple[float, float]]:
-        """Mean hard and soft score of the measured attempts at each task that has any.
-
-        Tasks of which fewer than ``each`` attempts were made are left out.
-        """
+        """Mean (hard, soft) of the measured tasks of which ``each`` attempts were made."""
         return {
             task: _means(scores)
             for task, scores in self._measured.items()
@@ -204,10 +201,7 @@ class Scores:
         return tuple(task for task, scores in self._measured.items() if not scores)
 
     def pessimistic(self) -> tuple[float | None, float | None]:
-        """The means over all tasks if what was not measured had failed; None if all was measured.
-
-        A skill under which hard tasks break the infrastructure gains nothing by this number.
-        """
+        """The means over all tasks if what was not measured had failed; None if all was."""
         if not self._failed:
             return None, None
         rows = [

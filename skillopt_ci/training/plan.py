@@ -1,8 +1,7 @@
 """Plan: which training tasks a step works on, as a pure function of the step's number.
 
-Every epoch goes once through all training tasks, in an order of its own that depends on nothing
-but the seed, the epoch and the order of the task file. Steps and epochs count from 1; steps go on
-counting across epochs.
+Every epoch goes once through all training tasks, in an order of its own. Steps and epochs count
+from 1; steps go on counting across epochs.
 """
 
 import math
@@ -58,11 +57,7 @@ def steps_per_epoch(n_train: int, batch_size: int, accumulation: int) -> int:
 
 
 def total_steps(n_train: int, train: Train) -> int:
-    """Number of the run's last step.
-
-    Raises :class:`~skillopt_ci.errors.ConfigError` when ``train.train_size`` is set and is not the
-    number of training tasks.
-    """
+    """Number of the run's last step; raises ConfigError if ``train.train_size`` is wrong."""
     if train.train_size not in (0, n_train):
         raise ConfigError(
             f"train.train_size is {train.train_size}, but there are {n_train} training tasks.",
@@ -83,13 +78,10 @@ def plan_step(
 
     The epoch's order is a shuffle by ``seed + epoch * 1000``; batch k (from 0) of the epoch takes
     the k-th slice of ``batch_size`` tasks and has the seed ``seed + epoch * 1000 + k + 1``. The
-    last slice may be short; where nothing is left (few tasks, much accumulation) the batch is
-    drawn anew from all tasks by its own seed.
-
-    Generated tasks are batches from the start, made with ``first_seed`` and the seeds after it:
-    here the batches are shuffled and stay as they are.
-
-    Raises :class:`ValueError` for a step outside the run.
+    last slice may be short; where nothing is left (few tasks, much accumulation) the batch is drawn
+    from all tasks by its own seed. Generated tasks are batches from the start, made with
+    ``first_seed`` and the seeds after it: these are shuffled and stay as they are. Raises
+    ValueError for a step outside the run.
     """
     last = total_steps(len(tasks), train)
     if not 1 <= step <= last:
@@ -138,10 +130,7 @@ def boundary_due(run: Run, standing: Settled) -> int | None:
 
 
 def completed_epoch(config: Config, n_train: int, state: State) -> int | None:
-    """The last completed epoch if its end was not worked on yet, of a run that has such ends.
-
-    Epochs that were passed over (a scheduler that never came) are not made up for.
-    """
+    """The last completed epoch if its end is due; epochs passed over are not made up for."""
     optimizer, train = config.optimizer, config.train
     if not (optimizer.use_slow_update or optimizer.use_meta_skill):
         return None
@@ -153,10 +142,7 @@ def completed_epoch(config: Config, n_train: int, state: State) -> int | None:
 
 
 def lr_control(optimizer: Optimizer) -> Literal["fixed", "autonomous", "none"]:
-    """Who sets the number of edits: the schedule, the optimizer model, or nobody.
-
-    Of whole documents there is one, so that there is nothing to limit.
-    """
+    """Who sets the number of edits (or of whole documents): the schedule, the optimizer, nobody."""
     if optimizer.skill_update_mode == "full_rewrite_minibatch":
         return "none"
     if optimizer.lr_scheduler == "autonomous" and optimizer.lr_control_mode == "fixed":
@@ -173,8 +159,7 @@ def edit_budget(optimizer: Optimizer, step: int, total: int) -> int:
     """Most edits that step ``step`` of ``total`` may apply, where the schedule is in control.
 
     Falls from ``learning_rate`` to ``min_learning_rate`` (never above the former) along a line or
-    half a cosine; the first step is already a little way down, the last is at the bottom. A run
-    of one step has no way to go and keeps the maximum.
+    half a cosine, and is at the bottom in the last step. A run of one step keeps the maximum.
     """
     top = optimizer.learning_rate
     bottom = min(optimizer.min_learning_rate, top)
@@ -199,10 +184,9 @@ async def decide_learning_rate(
     mode: UpdateMode[replies_Item],
     desk: Desk,
 ) -> LearningRateRecord:
-    """Let the optimizer choose how many of ``edits`` are applied, given the rollouts' ``means``.
+    """Let the optimizer choose how many of ``edits`` are applied; without a usable answer none is.
 
-    Without a usable answer none is. Raises
-    :class:`~skillopt_ci.model.types.ModelUnavailable`: that says nothing about the edits.
+    Raises ModelUnavailable, which says nothing about the edits.
     """
     desk.observer(StageStarted("step size"))
     user = library.joined(
@@ -264,10 +248,7 @@ def _parse(available: int, text: str) -> LearningRateRecord:
 
 
 def coerced(value: object) -> int | None:
-    """Read a learning rate, however it is written; a truth value or no number at all is None.
-
-    A number below 0 means 0; of a text the first whole number counts.
-    """
+    """The first whole number in a learning rate, however it is written, at least 0."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     if isinstance(value, int):

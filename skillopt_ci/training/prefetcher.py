@@ -1,8 +1,7 @@
 """Prefetch: rollouts that are sure to be needed are made before the work that needs them.
 
-The prefetcher listens to the trainer; no stage knows of it. A prefetched attempt is found where all
-are kept, in the cache of calls and in the store of attempts, unclaimed: the work that needs it
-accounts for it, as for what another machine made. So no record depends on what was prefetched.
+The prefetcher listens to the trainer; no stage knows of it. A prefetched attempt is stored
+unclaimed, and the work that needs it accounts for it. So no record depends on what was prefetched.
 """
 
 import asyncio
@@ -86,11 +85,7 @@ async def prefetching(run: Run) -> AsyncIterator[Run]:
 
 
 def may_prefetch(config: Config) -> bool:
-    """Whether attempts may be made early.
-
-    Not where each call is weighed, where nothing is kept, where others share attempts out, and
-    where people make them.
-    """
+    """Whether no budget weighs each call, attempts are kept, and this process makes them."""
     limits = (config.budget.run, config.budget.step)
     return (
         config.schedule.ahead != "none"
@@ -153,8 +148,8 @@ class Prefetcher:
     def expect(self, orders: Iterable[AttemptRequest], *, sure: bool) -> None:
         """Make ``orders`` from now on; what was expected and is not begun is forgotten.
 
-        Those that are ``sure`` are made as soon as there are places, the others in places that
-        stay empty; then what is expected already stays expected.
+        Those that are not ``sure`` are made in places that stay empty, beside what is expected
+        already.
         """
         wanted = {self._key(order): order for order in orders}
         for key, early in list(self._known.items()):
@@ -167,9 +162,9 @@ class Prefetcher:
                 early.task = asyncio.create_task(self._work(early))
 
     async def begun(self, order: AttemptRequest) -> None:
-        """Return when ``order`` is not under way; raises what went wrong with it.
+        """Return when ``order`` is not under way: it was made, or the caller is to make it.
 
-        Either it was made, or the caller is to make it.
+        Raises what went wrong with it.
         """
         key = self._key(order)
         early = self._known.get(key)
@@ -233,10 +228,7 @@ class Outlook:
 
 
 def look_ahead(run: Run) -> Outlook | None:
-    """Say what is next, writing nothing; None if nothing is left.
-
-    Raises what :func:`~skillopt_ci.training.state.find_standing` raises.
-    """
+    """What is next, found without writing anything; None if nothing is left."""
     position = run.ledger.sync()
     standing = find_standing(run, position, publish=False)
     if standing.state is None or unscored(run, standing):

@@ -109,10 +109,7 @@ def _number(trailers: Mapping[str, str], key: str) -> int:
 
 
 def recharge(meter: Meter, candidate: Candidate) -> None:
-    """Book what the candidate had cost when it was proposed.
-
-    One of an earlier version knows no accounts, only the usage of its stages.
-    """
+    """Book what the candidate had cost when it was proposed; older records know only its stages."""
     record = candidate.record
     stages = record.stages if isinstance(record, BoundaryRecord) else record.proposal.usage
     known = record.accounts or {

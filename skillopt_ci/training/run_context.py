@@ -133,9 +133,8 @@ async def open_runner(
 ) -> AsyncIterator[Runner]:
     """A runner for one piece of work, whose record closes with the context.
 
-    Attempts are kept in ``store``, if there is one, and each keeps one of ``places``; ``used``
-    hears the key of every stored attempt. Raises
-    :class:`~skillopt_ci.errors.ComputerUnavailable` before anything is paid for.
+    ``used`` hears the key of every attempt that is kept in ``store``. Raises ComputerUnavailable
+    before anything is paid for.
     """
     if run.places is not None:
         # it may run programs, and takes as long as they do
@@ -353,9 +352,8 @@ class Run(RunnerParts):
     ) -> AsyncIterator["Bench"]:
         """Make ready for one durable piece of work; on the equipment of the run, if it has one.
 
-        ``scope`` names that work: answers kept under it count as its own when it is resumed, so
-        that an interrupted step reports what it cost in all. ``used`` hears the cache's key of
-        every answer and of every stored attempt.
+        Answers kept under ``scope`` count as that work's own when it is resumed. ``used`` hears the
+        cache's key of every answer and of every stored attempt.
         """
         async with equipped(self) as run, AsyncExitStack() as resources:
             equipment = run.equipment

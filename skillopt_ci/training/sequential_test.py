@@ -69,10 +69,7 @@ class Setup:
 
     @property
     def alpha(self) -> float:
-        """The chance of a false accept that each round may spend: an equal part of the whole.
-
-        By the union bound the whole holds however the rounds depend on each other.
-        """
+        """The chance of a false accept that each round may spend: all keep to it (union bound)."""
         return (1 - self.settings.confidence) / self.rounds
 
     @property

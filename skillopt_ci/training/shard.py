@@ -1,8 +1,7 @@
 """Shards: the attempts of the next piece of work, shared out over machines.
 
 A shard's result is the answers that its calls got. The machine that does the step takes them into
-its cache and works as ever: what it records is what a single machine would have recorded, whoever
-made the calls, and calls that no shard made are simply made then.
+its cache and works as ever, so that it records what a single machine would have recorded.
 """
 
 import re
@@ -63,7 +62,6 @@ async def roll_out_shard(run: Run, outlook: Outlook, shard: Shard, file: Path) -
     """Make the attempts of ``shard`` and leave the answers in ``file``, whatever ends it.
 
     A shard has its share of what the budgets leave. Attempts that fail are left to the step.
-    Raises what model calls raise.
     """
     mine = sorted(outlook.attempts[shard.number - 1 :: shard.of], key=lambda one: one.attempt)
     meter, keys = _meter(run, shard.of, outlook.spent), list[str]()
@@ -83,10 +81,7 @@ async def roll_out_shard(run: Run, outlook: Outlook, shard: Shard, file: Path) -
 
 
 def take_over(run: Run, files: Iterable[Path]) -> int:
-    """Take the answers of shards into the cache; return how many there are.
-
-    Raises UsageError for a file that is none of a shard, or without a cache.
-    """
+    """Take the answers of shards into the cache; returns how many. UsageError for other files."""
     with closing(_cache(run)) as cache, closing(_attempts(run)) as attempts:
         return import_answers(cache, files, attempts.take)
 

@@ -138,8 +138,7 @@ def _merged_with_base(run: Run, tip: str, base: str) -> str:
 def _holds_earlier_state(run: Run, tip: str, base: str) -> bool:
     """Whether base has the run, and the skill, as the skills branch once was.
 
-    So it is after a squash merge, which leaves no trace in the ancestry: the skill of the branch
-    has grown out of that of base, and a three-way merge would call this a conflict.
+    A squash merge leaves that, and no trace in the ancestry: a three-way merge would conflict.
     """
     now, then = (read_standing(run, commit, branch=None) for commit in (tip, base))
     return (
@@ -188,8 +187,7 @@ def decided_snapshots(
 ) -> dict[str, object]:
     """What a decision changes in the state: the current skill, and the best one if it is beaten.
 
-    Both are always texts that were measured as they stand, on all selection tasks. Where the
-    current skill stays, attempts that were added to its measurement count from now on.
+    Where the current skill stays, attempts that were added to its measurement count from now on.
     """
     if decision is None:
         return {}
@@ -232,10 +230,7 @@ def history_entry(
     candidate: str | None = None,
     **facts: object,
 ) -> HistoryEntry:
-    """The line of an event's history; ``facts`` take precedence over what the others say.
-
-    ``candidate`` is the text that was decided on.
-    """
+    """The line of an event's history; ``candidate`` is the text decided on, ``facts`` go first."""
     if decision is not None:
         measured = decision.measurement
         facts = {

@@ -1,8 +1,8 @@
-"""The trainer: the loop, and the durable pieces of work that it is made of.
+"""The trainer: the loop, and the durable pieces of work that it is made of. Start reading here.
 
-Start reading here. A piece of work is a step or an epoch's end. Both propose a candidate, push it,
-evaluate it and commit the decision; a kill at any line loses at most the calls under way, since the
-next run goes on from the last push and finds every answered call in the cache.
+A piece of work is a step or an epoch's end: propose a candidate, push it, evaluate it, commit the
+decision. A kill at any line loses at most the calls under way, since the next run goes on from the
+last push and finds every answered call in the cache.
 """
 
 import asyncio
@@ -99,8 +99,8 @@ async def train(
 ) -> AsyncIterator[Outcome]:
     """Train until nothing is left, or ``steps`` steps were done; yield what each piece of work did.
 
-    When another run moved the skills branch first, this one reloads and goes on with the answers
-    that were paid for; after ``patience`` such races in a row it raises LostRace.
+    When another run moved the skills branch first, this one reloads; after ``patience`` such races
+    in a row it raises LostRace.
     """
     async with equipped(run) as ready:
         while steps is None or steps > 0:
@@ -127,8 +127,7 @@ async def patiently(
 async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     """Do the next piece of work, an epoch's end before the next step; None if nothing is left.
 
-    Raises BudgetExhausted, TooManyErrors or LostRace with everything that was paid for kept, and
-    NothingToLearn if the first step could change nothing.
+    Raises BudgetExhausted, TooManyErrors or LostRace with all answers kept, and NothingToLearn.
     """
     began = run.clock()
     standing, candidate = await prepare(run)
@@ -199,8 +198,7 @@ def next_work(
 ) -> StepPlan | int | None:
     """The next step, or the epoch whose end comes first; None if nothing is left.
 
-    With `schedule.slow_update: scheduled` epochs' ends come only with ``only_epoch_end``, or when
-    one is in flight.
+    Scheduled ends of epochs come only with ``only_epoch_end``, or when one is in flight.
     """
     due = boundary_due(run, standing)
     ends = only_epoch_end or run.config.schedule.slow_update == "inline"
@@ -317,10 +315,7 @@ def _skill_after(standing: Settled, candidate: Candidate, decision: Decision | N
 def commit_decision(
     run: Run, standing: Settled, candidate: Candidate, after: Settled, seconds: float
 ) -> Settled:
-    """Merge or revert the decided ``candidate``, in one push with the end of its ref.
-
-    ``after`` has the skill that stays. Returns the state as it is on the skills branch.
-    """
+    """Merge or revert the decided ``candidate`` in one push; ``after`` has the skill that stays."""
     record, decision = candidate.record, candidate.record.decision
     stays = decision is not None and decision.stays
     skill = candidate.skill if stays else standing.skill
@@ -469,10 +464,7 @@ class Upcoming:
 
 
 def upcoming(config: Config, n_train: int, state: State, last: HistoryEntry | None) -> Upcoming:
-    """Say what comes next where nothing is in flight; ``last`` is the newest event of the run.
-
-    Raises :class:`~skillopt_ci.errors.ConfigError` as :func:`~.plan.total_steps` does.
-    """
+    """What comes next where nothing is in flight; ``last`` is the newest event of the run."""
     total = total_steps(n_train, config.train)
     step = state.step + 1 if state.step < total else None
     due = completed_epoch(config, n_train, state)
