@@ -27,7 +27,7 @@ from skillopt_ci.cli.build import open_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord
-from skillopt_ci.progress import Observer, silent
+from skillopt_ci.progress import Event, Observer, StageFinished, silent
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.trainer import BoundaryOutcome, Outcome, StepOutcome, advance
 
@@ -189,6 +189,10 @@ class _QuietServer(ThreadingHTTPServer):
         pass  # a client that was killed is part of what is tested
 
 
+class Stopped(Exception):
+    """Somebody pulled the plug."""
+
+
 @dataclass(frozen=True)
 class Checkout:
     """A repository of the tiny world, with what its users and the trainer do in it."""
@@ -232,6 +236,22 @@ class Checkout:
         with session.ledger.lock():
             asyncio.run(train_once(session, outcomes.append))
         return next((one for one in outcomes if isinstance(one, StepOutcome)), None)
+
+    def done(self, *overrides: str, observer: Observer = silent) -> StepOutcome:
+        """Do one step of those that are left."""
+        outcome = self.step(*overrides, observer=observer)
+        assert outcome is not None
+        return outcome
+
+    def stop(self, *overrides: str, epoch_end: bool = False) -> None:
+        """Begin a step, or the end of an epoch, and kill it once its candidate is pushed."""
+
+        def stop(event: Event) -> None:
+            if isinstance(event, StageFinished) and event.stage == "candidate":
+                raise Stopped
+
+        with pytest.raises(Stopped):
+            (self.end_epoch if epoch_end else self.step)(*overrides, observer=stop)
 
     def run(self, *overrides: str, observer: Observer = silent) -> list[StepOutcome]:
         """Do all steps that are left."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.progress import Note, StageFinished
+from skillopt_ci.progress import Note
 
 if TYPE_CHECKING:
     from skillopt_ci.progress import Event
@@ -17,15 +17,6 @@ CANDIDATE = "skillopt-candidate/demo"
 RULE = "- Kind d: a number begins with d."
 ENDS = ("optimizer.use_slow_update=true", "optimizer.use_meta_skill=true")
 SCHEDULED = (*ENDS, "schedule.slow_update=scheduled")
-
-
-class Stopped(Exception):
-    """Somebody pulled the plug."""
-
-
-def stop_when_proposed(event: Event) -> None:
-    if isinstance(event, StageFinished) and event.stage == "candidate":
-        raise Stopped
 
 
 def ends(checkout: Checkout) -> list[int]:
@@ -94,8 +85,7 @@ def test_end_in_flight_is_finished_by_whoever_comes_first(
 ) -> None:
     checkout.run()
     model_server.guidance = RULE
-    with pytest.raises(Stopped):
-        checkout.end_epoch(observer=stop_when_proposed)
+    checkout.stop(epoch_end=True)
     model_server.prompts.clear()
     checkout.step(*ENDS, f"schedule.slow_update={schedule}", "train.num_epochs=2")
     assert ends(checkout) == [2]
@@ -107,8 +97,7 @@ def test_step_in_flight_goes_before_the_end_of_an_epoch(checkout: Checkout) -> N
     events: list[Event] = []
     for _ in range(2):
         checkout.step(*SCHEDULED)
-    with pytest.raises(Stopped):
-        checkout.step(*SCHEDULED, observer=stop_when_proposed)
+    checkout.stop(*SCHEDULED)
     assert checkout.end_epoch(*SCHEDULED, observer=events.append) is None
     waiting = [event for event in events if isinstance(event, Note) and "waits" in event.text]
     assert len(waiting) == 1
@@ -121,8 +110,7 @@ def test_reviewers_commit_sets_the_end_in_flight_aside(
 ) -> None:
     checkout.run()
     model_server.guidance = RULE
-    with pytest.raises(Stopped):
-        checkout.end_epoch(observer=stop_when_proposed)
+    checkout.stop(epoch_end=True)
     candidate = checkout.ref(CANDIDATE)
     checkout.commit("skills/SKILL.md", "# Items, reviewed\n", branch=BRANCH)
     checkout.end_epoch()

@@ -28,8 +28,7 @@ def test_while_the_skill_stays_its_earlier_attempts_are_shown_again(
     checkout: Checkout, model_server: ModelServer
 ) -> None:
     model_server.plan = ("Of no use.", "Nor is this.", "Nor that.")
-    first = checkout.step()
-    assert first is not None
+    first = checkout.done()
     assert first.decision.action == "reject"
     paid = model_server.answered.total()
     model_server.prompts.clear()

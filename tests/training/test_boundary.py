@@ -97,8 +97,7 @@ def test_forced_guidance_stays_and_is_measured(due: Checkout, model_server: Mode
 def test_score_of_zero_survives(due: Checkout, model_server: ModelServer) -> None:
     model_server.guidance = HARMFUL
     due.end_epoch(FORCED)
-    outcome = due.step("train.num_epochs=3")
-    assert outcome is not None
+    outcome = due.done("train.num_epochs=3")
     assert outcome.decision.score_before == 0.0
     assert due.kinds()[-2:] == ["slow_update", "step"]
 

@@ -11,12 +11,10 @@ from skillopt_ci.errors import TooManyErrors, UsageError
 from skillopt_ci.ledger.folder import RunFolder, document
 from skillopt_ci.ledger.records import Measurement, Snapshot, Summary
 from skillopt_ci.model.types import Usage
-from skillopt_ci.progress import StageFinished
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.final_evaluation import FinishOutcome, beats, finish
 
 if TYPE_CHECKING:
-    from skillopt_ci.progress import Event
     from tests.conftest import Checkout, ModelServer, Workshop
 
 BRANCH = "skillopt/demo"
@@ -140,12 +138,7 @@ def test_without_a_test_there_is_still_a_summary(
 
 
 def test_a_candidate_in_flight_comes_first(checkout: Checkout) -> None:
-    def die(event: Event) -> None:
-        if isinstance(event, StageFinished) and event.stage == "candidate":
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        checkout.run(*PLAIN, observer=die)
+    checkout.stop(*PLAIN)
     with pytest.raises(UsageError, match="in flight"):
         end(checkout)
 

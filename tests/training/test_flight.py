@@ -6,31 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.progress import StageFinished
-
 if TYPE_CHECKING:
-    from skillopt_ci.progress import Event
     from tests.conftest import Checkout, ModelServer
 
 BRANCH = "skillopt/demo"
 CANDIDATE = "skillopt-candidate/demo"
 
 
-class Stopped(Exception):
-    """Somebody pulled the plug."""
-
-
-def stop_when_proposed(event: Event) -> None:
-    if isinstance(event, StageFinished) and event.stage == "candidate":
-        raise Stopped
-
-
 @pytest.fixture
 def in_flight(checkout: Checkout) -> str:
     """The second step's candidate, which nobody has judged."""
     checkout.step()
-    with pytest.raises(Stopped):
-        checkout.step(observer=stop_when_proposed)
+    checkout.stop()
     return checkout.ref(CANDIDATE)
 
 
@@ -38,8 +25,7 @@ def test_step_in_flight_is_judged_without_proposing_again(
     checkout: Checkout, in_flight: str, model_server: ModelServer
 ) -> None:
     model_server.prompts.clear()
-    outcome = checkout.step("cache.enabled=false")
-    assert outcome is not None
+    outcome = checkout.done("cache.enabled=false")
     assert outcome.record.step == 2
     assert checkout.git("rev-parse", f"{outcome.commit}^") == in_flight
     assert model_server.optimizer_prompts == []
@@ -48,8 +34,7 @@ def test_step_in_flight_is_judged_without_proposing_again(
 
 def test_reviewers_commit_sets_the_candidate_aside(checkout: Checkout, in_flight: str) -> None:
     checkout.commit("skills/SKILL.md", "# Other\n", branch=BRANCH)
-    outcome = checkout.step()
-    assert outcome is not None
+    outcome = checkout.done()
     assert checkout.kinds() == ["start", "step", "measure", "set_aside", "step"]
     assert outcome.record.step == 2
     assert checkout.contains(in_flight)

@@ -27,8 +27,7 @@ def test_an_open_gate_takes_a_loss_over_and_keeps_the_best(
     checkout.step()
     best = checkout.show(BRANCH)
     model_server.plan = (HARMFUL,)
-    outcome = checkout.step(OPEN)
-    assert outcome is not None
+    outcome = checkout.done(OPEN)
     assert (outcome.decision.action, outcome.decision.score_after) == ("force_accept", 0.0)
     assert HARMFUL in checkout.show(BRANCH)
     assert checkout.show(BRANCH, ".skillopt/demo/best_skill.md") == best
@@ -36,16 +35,14 @@ def test_an_open_gate_takes_a_loss_over_and_keeps_the_best(
 
 
 def test_an_open_gate_makes_a_gain_the_best(checkout: Checkout) -> None:
-    outcome = checkout.step(OPEN)
-    assert outcome is not None
+    outcome = checkout.done(OPEN)
     assert outcome.state.best == outcome.state.current
     assert checkout.show(BRANCH, ".skillopt/demo/best_skill.md") == checkout.show(BRANCH)
 
 
 def test_density_is_part_of_every_score(checkout: Checkout, model_server: ModelServer) -> None:
     model_server.plan = ("Always verify.",)
-    outcome = checkout.step(DENSE)
-    assert outcome is not None
+    outcome = checkout.done(DENSE)
     assert outcome.decision.action == "accept_new_best"
     assert outcome.decision.score_before == 0.0
     assert outcome.decision.score_after == pytest.approx(0.05 * 2 / 3)
@@ -77,8 +74,7 @@ def wordy(workshop: Workshop, model_server: ModelServer) -> Callable[[str], Chec
 
 def test_a_shorter_tie_is_merged_where_that_is_preferred(wordy: Callable[[str], Checkout]) -> None:
     checkout = wordy("Words.")
-    outcome = checkout.step(SHORT)
-    assert outcome is not None
+    outcome = checkout.done(SHORT)
     assert outcome.decision.action == "accept_new_best"
     assert outcome.decision.reason.endswith("but 3 words shorter")
     assert outcome.state.best.sha256 == sha256("# Items\n\nWords.\n")
@@ -90,7 +86,6 @@ def test_a_shorter_tie_is_merged_where_that_is_preferred(wordy: Callable[[str], 
 )
 def test_other_ties_are_reverted(wordy: Callable[[str], Checkout], line: str, option: str) -> None:
     checkout = wordy(line)
-    outcome = checkout.step(option)
-    assert outcome is not None
+    outcome = checkout.done(option)
     assert outcome.decision.action == "reject"
     assert checkout.show(BRANCH) == WORDY

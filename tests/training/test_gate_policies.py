@@ -36,8 +36,7 @@ def test_a_candidate_without_a_chance_is_not_measured_to_the_end(
     checkout.step()
     model_server.plan = ("Of no use.",)
     before = selection_calls(model_server)
-    outcome = checkout.step(SOON)
-    assert outcome is not None
+    outcome = checkout.done(SOON)
     decision = outcome.decision
     assert selection_calls(model_server) - before == 6
     assert (decision.action, decision.partial, decision.compared) == ("reject", True, 6)
@@ -63,7 +62,7 @@ def test_a_lot_that_is_asked_in_any_case_does_not_wait_for_the_one_before(
             waited.append(three.wait(30))
 
     model_server.trouble = trouble
-    assert checkout.step(SOON) is not None
+    checkout.done(SOON)
     assert len(seen) > 2
     assert all(waited)
 
@@ -88,8 +87,7 @@ def test_a_lot_begins_when_the_answers_so_far_are_enough(
 
     model_server.trouble, model_server.plan = trouble, (RULES[1],)
     # six tasks are unsolved: a gain on one of them, and the two others are needed
-    outcome = checkout.step("evaluation.gate.look_every=6")
-    assert outcome is not None
+    outcome = checkout.done("evaluation.gate.look_every=6")
     assert outcome.record.merged
     assert waited == [True]
 
@@ -113,8 +111,7 @@ def test_a_partial_finding_is_completed_when_the_candidate_comes_again(
     checkout.step()
     model_server.plan = ("Of no use.",)
     before = selection_calls(model_server)
-    outcome = checkout.step("evaluation.gate.early_stop=false", "cache.enabled=false")
-    assert outcome is not None
+    outcome = checkout.done("evaluation.gate.early_stop=false", "cache.enabled=false")
     assert selection_calls(model_server) - before == 2
     assert outcome.decision.compared == 8
 
@@ -122,8 +119,7 @@ def test_a_partial_finding_is_completed_when_the_candidate_comes_again(
 def test_an_accepted_skill_is_measured_afresh_where_that_is_wanted(
     checkout: Checkout, model_server: ModelServer
 ) -> None:
-    outcome = checkout.step(AFRESH)
-    assert outcome is not None
+    outcome = checkout.done(AFRESH)
     decision = outcome.decision
     assert decision.baseline is not None
     assert decision.gate is not None
@@ -140,8 +136,7 @@ def test_an_accepted_skill_is_measured_afresh_where_that_is_wanted(
 
 
 def test_a_gain_that_chance_explains_is_turned_away(checkout: Checkout) -> None:
-    outcome = checkout.step("evaluation.gate.policy=paired", "evaluation.gate.confidence=0.8")
-    assert outcome is not None
+    outcome = checkout.done("evaluation.gate.policy=paired", "evaluation.gate.confidence=0.8")
     decision = outcome.decision
     assert decision.gate is not None
     assert (decision.action, decision.gate.p_value) == ("reject", 0.25)
@@ -150,17 +145,15 @@ def test_a_gain_that_chance_explains_is_turned_away(checkout: Checkout) -> None:
 
 
 def test_a_gain_that_chance_does_not_explain_is_merged(checkout: Checkout) -> None:
-    outcome = checkout.step(*PAIRED)
-    assert outcome is not None
+    outcome = checkout.done(*PAIRED)
     assert outcome.decision.action == "accept_new_best"
     assert "p = 0.250, accepted at 0.3 or less" in checkout.git("log", "-1", "--format=%b", BRANCH)
 
 
 def test_close_cases_are_attempted_again_under_both_skills(checkout: Checkout) -> None:
-    outcome = checkout.step(
+    outcome = checkout.done(
         *SEQUENTIAL[:2], "evaluation.gate.confidence=0.8", "evaluation.gate.futility=0"
     )
-    assert outcome is not None
     decision = outcome.decision
     assert decision.gate is not None
     assert (decision.gate.rounds, decision.gate.current_attempts) == (2, 2)
@@ -174,8 +167,7 @@ def test_close_cases_are_attempted_again_under_both_skills(checkout: Checkout) -
 def test_a_part_of_the_tasks_decides_and_the_rest_is_measured_after_acceptance(
     checkout: Checkout,
 ) -> None:
-    outcome = checkout.step("evaluation.gate.subset=4")
-    assert outcome is not None
+    outcome = checkout.done("evaluation.gate.subset=4")
     decision = outcome.decision
     assert (decision.action, decision.compared, decision.score_after) == (
         "accept_new_best",
@@ -202,10 +194,10 @@ def test_the_selection_tasks_are_not_asked_more_often_than_allowed(
     checkout: Checkout, model_server: ModelServer
 ) -> None:
     limit = "evaluation.gate.max_consultations=1"
-    assert checkout.step(limit) is not None
+    checkout.done(limit)
     with pytest.raises(BudgetExhausted, match="1 candidates were measured"):
         checkout.step(limit)
-    assert checkout.step("evaluation.gate.max_consultations=2") is not None
+    checkout.done("evaluation.gate.max_consultations=2")
     assert model_server.most_answers == 1
 
 
@@ -228,16 +220,14 @@ def broad(model_server: ModelServer) -> ModelServer:
 def test_one_harmful_edit_sinks_the_others_without_a_race(
     checkout: Checkout, broad: ModelServer
 ) -> None:
-    outcome = checkout.step("optimizer.learning_rate=9")
-    assert outcome is not None
+    outcome = checkout.done("optimizer.learning_rate=9")
     assert outcome.decision.action == "reject"
 
 
 def test_a_race_keeps_the_edits_that_help(checkout: Checkout, broad: ModelServer) -> None:
-    outcome = checkout.step(
+    outcome = checkout.done(
         "optimizer.learning_rate=9", "evaluation.race.arms=16", "evaluation.race.tasks=4"
     )
-    assert outcome is not None
     proposal = outcome.record.proposal
     assert proposal.race is not None
     *helpful, harmful = proposal.race.effects

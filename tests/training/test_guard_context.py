@@ -40,9 +40,7 @@ def step(checkout: Checkout, model_server: ModelServer) -> Step:
             return type(model_server).answer(model_server, system, prompt)
 
         model_server.answer = answer  # type: ignore[method-assign]
-        outcome = checkout.step(*overrides)
-        assert outcome is not None
-        return outcome
+        return checkout.done(*overrides)
 
     return run
 
@@ -102,8 +100,7 @@ def test_a_rewritten_document_that_is_refused_is_given_up(
         return type(model_server).answer(model_server, system, prompt)
 
     model_server.answer = answer  # type: ignore[method-assign]
-    outcome = checkout.step("optimizer.skill_update_mode=rewrite_from_suggestions")
-    assert outcome is not None
+    outcome = checkout.done("optimizer.skill_update_mode=rewrite_from_suggestions")
     assert outcome.decision.action == "reject"
     assert outcome.decision.reason.startswith("the guard refused the document: it brings in")
     assert checkout.show(BRANCH) == "# Items\n"

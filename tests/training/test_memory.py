@@ -53,8 +53,7 @@ def test_best_text_is_known_when_it_is_proposed_again(
     checkout.step()
     best = checkout.show("skillopt/demo")
     checkout.commit("skills/SKILL.md", "# Items\n", branch="skillopt/demo")
-    outcome = checkout.step("cache.path=another.sqlite")
-    assert outcome is not None
+    outcome = checkout.done("cache.path=another.sqlite")
     assert (outcome.decision.reused_from, outcome.decision.action) == (1, "accept")
     assert checkout.show("skillopt/demo") == best
     assert model_server.answered[f"{measured_with(best)}\n\nItem 100 of kind a"] == 1

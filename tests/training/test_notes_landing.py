@@ -45,9 +45,7 @@ def propose(server: ModelServer, lines: tuple[str, ...], notes: tuple[str, ...])
 def step(checkout: Checkout, model_server: ModelServer) -> Step:
     def run(lines: tuple[str, ...], notes: tuple[str, ...], *overrides: str) -> StepOutcome:
         propose(model_server, lines, notes)
-        outcome = checkout.step(AWARE, *overrides)
-        assert outcome is not None
-        return outcome
+        return checkout.done(AWARE, *overrides)
 
     return run
 

@@ -26,8 +26,7 @@ def test_raised_budget_goes_on_without_paying_again(
     with pytest.raises(BudgetExhausted, match=r"budget\.run\.calls"):
         checkout.step(f"budget.run.calls={calls}")
     assert model_server.answered.total() == calls
-    outcome = checkout.step()
-    assert outcome is not None
+    checkout.done()
     assert model_server.most_answers == 1
     assert checkout.state().usage.calls == model_server.answered.total() == 23
 
@@ -75,8 +74,7 @@ def test_too_many_failing_measurements_keep_the_candidate(
         checkout.step()
     assert checkout.ref(CANDIDATE)
     model_server.trouble = lambda prompt: None
-    outcome = checkout.step()
-    assert outcome is not None
+    outcome = checkout.done()
     assert outcome.record.step == 2
     assert model_server.most_answers == 1
 
@@ -87,8 +85,7 @@ def test_failing_rollout_is_no_failure_of_the_model(
     model_server.trouble = lambda prompt: (
         (500, "no") if prompt.endswith("Item 4 of kind a") else None
     )
-    outcome = checkout.step("evaluation.max_error_rate=0.5", "train.batch_size=8")
-    assert outcome is not None
+    outcome = checkout.done("evaluation.max_error_rate=0.5", "train.batch_size=8")
     rollout = outcome.record.proposal.rollout
     assert (rollout.n, rollout.errors) == (7, 1)
     assert "Item 4 of kind a" not in "".join(model_server.optimizer_prompts)

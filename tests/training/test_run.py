@@ -87,8 +87,7 @@ def test_baseline_of_zero_is_not_measured_again(
 
 def test_empty_skill_can_be_trained(workshop: Workshop) -> None:
     checkout = workshop.checkout(skill="")
-    outcome = checkout.step()
-    assert outcome is not None
+    outcome = checkout.done()
     assert outcome.record.merged
     assert checkout.show(BRANCH).strip() == "- Kind a: a number begins with a."
     assert checkout.show(BRANCH, ".skillopt/demo/initial_skill.md") == ""
@@ -144,8 +143,7 @@ def test_loser_goes_on_and_what_both_did_stays_reachable(
     with pytest.raises(LostRace):
         mine.step(observer=meanwhile(stage, theirs.step))
     winner, proposed = theirs.ref(BRANCH), mine.ref(CANDIDATE)
-    outcome = mine.step()
-    assert outcome is not None
+    outcome = mine.done()
     assert outcome.record.step == 3
     assert mine.contains(winner)
     assert not proposed or mine.git("for-each-ref", "--contains", proposed) != ""

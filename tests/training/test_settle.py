@@ -22,8 +22,7 @@ WITH_TWO_RULES = "# Items\n\n- Kind a: a number begins with a.\n- Kind b: a numb
 def test_reviewers_commit_is_adopted_and_measured(checkout: Checkout) -> None:
     checkout.step()
     theirs = checkout.commit(SKILL, WITH_TWO_RULES, branch=BRANCH)
-    outcome = checkout.step()
-    assert outcome is not None
+    outcome = checkout.done()
     assert checkout.kinds() == ["start", "step", "measure", "step"]
     assert checkout.contains(theirs)
     assert outcome.decision.score_before == 0.5

@@ -11,7 +11,6 @@ from training_runs import train_once
 
 from skillopt_ci.errors import BudgetExhausted, UsageError
 from skillopt_ci.model.types import Usage
-from skillopt_ci.progress import StageFinished
 from skillopt_ci.rollout.types import AttemptRequest
 from skillopt_ci.training.prefetcher import Outlook, look_ahead
 from skillopt_ci.training.resume import Candidate
@@ -19,22 +18,12 @@ from skillopt_ci.training.shard import Shard, roll_out_shard, shards, take_over
 from skillopt_ci.training.trainer import BoundaryOutcome, StepOutcome, advance_to_candidate
 
 if TYPE_CHECKING:
-    from skillopt_ci.progress import Event
     from skillopt_ci.training.run_context import Run
     from skillopt_ci.training.shard import ShardOutcome
     from tests.conftest import Checkout, ModelServer, Workshop
 
 SKILL = "# Items\n\nThey are numbered.\n\nThey have kinds.\n"
 ENDS = ("optimizer.use_slow_update=true", "optimizer.use_meta_skill=true")
-
-
-class Stopped(Exception):
-    """Somebody pulled the plug."""
-
-
-def stop_when_proposed(event: Event) -> None:
-    if isinstance(event, StageFinished) and event.stage == "candidate":
-        raise Stopped
 
 
 class Fleet:
@@ -134,8 +123,7 @@ def test_candidate_in_flight_is_measured_by_shards(
     fleet: Fleet, alone: Fleet, model_server: ModelServer
 ) -> None:
     for machines in (fleet, alone):
-        with pytest.raises(Stopped):
-            machines.checkout.step(observer=stop_when_proposed)
+        machines.checkout.stop()
     files = fleet.roll_out(3)
     model_server.prompts.clear()
     shared = fleet.step(files)

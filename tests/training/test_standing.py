@@ -69,8 +69,7 @@ def test_conflict_that_a_person_merged_is_over(checkout: Checkout) -> None:
     tree = checkout.git("rev-parse", f"{BRANCH}^{{tree}}")
     merge = checkout.git("commit-tree", tree, "-p", BRANCH, "-p", "main", "-m", "Merge by hand")
     checkout.git("update-ref", f"refs/heads/{BRANCH}", merge)
-    outcome = checkout.step()
-    assert outcome is not None
+    outcome = checkout.done()
     assert outcome.record.step == 2
 
 
@@ -92,8 +91,7 @@ def test_merged_pull_request_is_gone_on_from(
     merge = merge_pull_request(checkout, squash=squash)
     if deleted:
         checkout.git("branch", "-D", BRANCH)
-    outcome = checkout.step()
-    assert outcome is not None
+    outcome = checkout.done()
     assert outcome.record.step == 2
     assert outcome.decision.score_before == 0.25
     assert checkout.contains(merge)
@@ -107,7 +105,7 @@ def test_step_that_landed_while_the_pull_request_was_squashed_is_kept(checkout: 
     checkout.step()
     checkout.step()
     merge_pull_request(checkout, squash=True, branch=squashed)
-    assert checkout.step("train.num_epochs=3") is not None
+    checkout.done("train.num_epochs=3")
     assert "Kind b:" in checkout.show(BRANCH)
     assert checkout.state().step == 5
 
@@ -139,8 +137,7 @@ def test_pull_request_that_was_merged_on_the_remote(workshop: Workshop, squash: 
     merge_pull_request(clone, squash=squash)
     clone.git("push", "--quiet", "origin", "main")
     clone.git("-C", str(origin), "branch", "-D", BRANCH)
-    outcome = clone.step()
-    assert outcome is not None
+    outcome = clone.done()
     assert outcome.record.step == 2
     assert clone.git("ls-remote", "origin", f"refs/heads/{BRANCH}").startswith(outcome.commit)
 
@@ -165,7 +162,6 @@ def test_partial_clones_go_on_with_a_run(workshop: Workshop, options: tuple[str,
     origin = workshop.origin()
     workshop.clone(origin, "first").step()
     clone = workshop.clone(origin, "second", *options)
-    outcome = clone.step()
-    assert outcome is not None
+    outcome = clone.done()
     assert outcome.record.step == 2
     assert clone.git("ls-remote", "origin", f"refs/heads/{BRANCH}").startswith(outcome.commit)

@@ -119,8 +119,7 @@ def test_text_that_was_measured_before_is_not_measured_again(
     # A new epoch forgets what the last one tried, and the cache is gone with the runner.
     checkout.run("train.num_epochs=1")
     model_server.prompts.clear()
-    outcome = checkout.step("cache.path=another.sqlite")
-    assert outcome is not None
+    outcome = checkout.done("cache.path=another.sqlite")
     assert outcome.record.proposal.skill_after == checkout.record(2).proposal.skill_after
     assert (outcome.decision.action, outcome.decision.reused_from) == ("reject", 2)
     assert not any("Item 10" in prompt for prompt in model_server.prompts)
@@ -130,8 +129,7 @@ def test_without_proposals_the_step_is_one_plain_commit(
     checkout: Checkout, model_server: ModelServer
 ) -> None:
     model_server.plan = ()
-    outcome = checkout.step()
-    assert outcome is not None
+    outcome = checkout.done()
     assert outcome.decision.action == "skip_no_patches"
     assert parents(checkout, BRANCH) == [checkout.git("rev-parse", f"{BRANCH}~1")]
     assert checkout.subjects()[-1] == "Step 1: no edit was proposed"
@@ -141,8 +139,7 @@ def test_edits_that_all_miss_are_rejected_without_a_measurement(
     checkout: Checkout, model_server: ModelServer
 ) -> None:
     model_server.edit = lambda line: {"op": "replace", "target": "nowhere", "content": line}
-    outcome = checkout.step()
-    assert outcome is not None
+    outcome = checkout.done()
     assert (outcome.decision.action, outcome.decision.measurement) == ("reject", None)
     assert len(checkout.subjects()) == 3
     assert checkout.show(BRANCH) == "# Items\n"
