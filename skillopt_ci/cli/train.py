@@ -31,10 +31,9 @@ from skillopt_ci.report.words import arrow, boundary_verdict, usage_text
 from skillopt_ci.text import plural
 from skillopt_ci.training.final_evaluation import FinishOutcome, finish
 from skillopt_ci.training.prefetcher import look_ahead, prefetching
-from skillopt_ci.training.resume import Candidate
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.shard import Shard, roll_out_shard, shards, take_over
-from skillopt_ci.training.state import find_standing
+from skillopt_ci.training.state import Candidate, find_standing
 from skillopt_ci.training.trainer import (
     BoundaryOutcome,
     Outcome,

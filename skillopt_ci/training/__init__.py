@@ -1,6 +1,6 @@
 """The trainer. Start reading in ``trainer``; the stages, in order:
 
-- where training stands: ``trainer``, ``state``, ``resume``, ``baseline``
+- where training stands: ``trainer``, ``state``, ``baseline``
 - a step: ``plan``, ``rollout_stage``, ``reflect``, ``aggregate``, ``select``, ``update`` and
   ``appendix``, all called by ``propose``; then ``evaluate`` with ``sequential_test`` and ``gate``
 - an epoch's end: ``slow_update``; the end of a run: ``final_evaluation``

@@ -115,8 +115,8 @@ async def ensure_scored(run: Run, standing: Standing) -> Settled:
         # it can be trained, but agents would not load it
         run.observer(Note(reason, level="warning"))
     run.observer(Note(f"Measuring the current skill: {why}."))
-    meter = run.meter(standing.spent)
-    async with run.bench(f"{run.config.run}/measure@{standing.commit}", meter) as bench:
+    scope = f"{run.config.run}/measure@{standing.commit}"
+    async with run.bench(scope, standing.spent) as bench:
         measurement = await measure(run, bench, standing.skill, run.selection)
         origin = "initial" if before is None else before.current.origin
         if before is not None and before.current.sha256 != standing.sha256:
@@ -136,7 +136,7 @@ async def ensure_scored(run: Run, standing: Standing) -> Settled:
         "measured_under": run.measured_under,
         "config_sha256": run.config_sha256,
         "simulated": run.simulated,
-        **charged(standing, meter.total(), meter.accounts()),
+        **charged(standing, bench.meter.total(), bench.meter.accounts()),
     }
     basis, changes, score_before = basis_of(run), tuple[str, ...](), None
     files: dict[str, str | None] = {**run.folder.furniture(), run.folder.best_skill: best_skill}
@@ -159,7 +159,7 @@ async def ensure_scored(run: Run, standing: Standing) -> Settled:
         score_before=score_before,
         score_after=measurement.score,
         tasks=measurement.n,
-        usage=rounded(meter.total()),
+        usage=rounded(bench.meter.total()),
     )
     event = Event(entry, state, standing.skill, files, changes=changes)
     return record_events(run, standing, event)

@@ -93,8 +93,7 @@ async def calibrate(run: Run, skill: str, effect: float, draws: int) -> Calibrat
             "There is nothing to calibrate: evaluation.use_gate is false.",
             hint="Set it to true, or see with -o evaluation.use_gate=true what a gate would do.",
         )
-    meter = run.meter(Usage())
-    async with run.bench("calibrate", meter) as bench:
+    async with run.bench("calibrate") as bench:
 
         async def one(number: int) -> Measurement:
             return await measure(run, bench, skill, run.selection, attempt=number)
@@ -114,7 +113,7 @@ async def calibrate(run: Run, skill: str, effect: float, draws: int) -> Calibrat
         rehearsals=_TRIALS,
         settings=tuple(_settings(rates, settings, effect)),
         needs=tuple(_needs(rates, settings, effect)),
-        usage=meter.total(),
+        usage=bench.meter.total(),
         simulated=run.simulated,
     )
 

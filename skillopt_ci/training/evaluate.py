@@ -1,5 +1,6 @@
 """Evaluate: candidate against incumbent on the selection tasks, until the gate can decide."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from skillopt_ci.aio import Begun, map_ordered
@@ -21,13 +22,13 @@ from skillopt_ci.training.attempts import rounds
 from skillopt_ci.training.gate import decide
 from skillopt_ci.training.measure import (
     Scores,
+    Tallies,
     measure,
     measurement_of,
     tallies,
     with_reservations,
 )
 from skillopt_ci.training.memory import measured_before, past_tallies
-from skillopt_ci.training.resume import Candidate
 from skillopt_ci.training.run_context import Bench, Run
 from skillopt_ci.training.sequential_test import (
     Answer,
@@ -41,7 +42,7 @@ from skillopt_ci.training.sequential_test import (
     sequential_test,
     setup,
 )
-from skillopt_ci.training.state import Settled, Standing
+from skillopt_ci.training.state import Candidate, Settled, Standing
 
 STAGE = "selection"
 
@@ -146,7 +147,9 @@ async def evaluate_text(
     test = sequential_test(terms, tallies(before), {} if known is None else tallies(known))
     outcome, scores = await _roll_out(run, bench, test, sides, len(terms.order))
     measured = outcome.measured
-    found = _of_candidate(run, measured, sides[0], evaluation, len(terms.order))
+    found = _in_order(
+        run, measured.asked, measured.candidate, evaluation, sides[0], len(terms.order)
+    )
     if scores.total:
         found = with_reservations(found, scores, bench.runner.caveat)
     incumbent = _of_current(measured, before, sides[1], evaluation)
@@ -291,12 +294,17 @@ async def _roll_out(
     return outcome, arrived
 
 
-def _of_candidate(
-    run: Run, measured: Measured, side: Side, evaluation: Evaluation, planned: int
+def _in_order(
+    run: Run,
+    asked: Collection[str],
+    found: Tallies,
+    evaluation: Evaluation,
+    side: Side,
+    planned: int = 0,
 ) -> Measurement:
-    """In the tasks' own order, whatever order they were measured in."""
-    (skill, first), found = side, measured.candidate
-    names = [task.id for task in run.selection if task.id in measured.asked]
+    """The measurement of the tasks ``asked``, in their own order; those not ``found`` failed."""
+    skill, first = side
+    names = [task.id for task in run.selection if task.id in asked]
     return measurement_of(
         {name: found[name] for name in names if name in found},
         [name for name in names if name not in found],
@@ -341,14 +349,8 @@ async def _finish_baseline(
     baseline = await measure(run, bench, skill, missing, attempt=attempt)
     attempts = len(baseline.asked)
     if not afresh:
-        both, errors = {**tallies(found), **tallies(baseline)}, {*found.errors, *baseline.errors}
-        names = [task.id for task in run.selection]
-        baseline = measurement_of(
-            {name: both[name] for name in names if name in both},
-            [name for name in names if name in errors],
-            evaluation,
-            skill,
-            first_attempt=attempt,
-        )
+        both = {**tallies(found), **tallies(baseline)}
+        asked = found.asked | baseline.asked
+        baseline = _in_order(run, asked, both, evaluation, (skill, attempt))
     record = decision.gate.model_copy(update={"baseline_attempts": attempts})
     return decision.model_copy(update={"baseline": baseline, "gate": record})

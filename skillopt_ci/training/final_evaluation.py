@@ -25,7 +25,7 @@ from skillopt_ci.ledger.records import (
     rounded,
 )
 from skillopt_ci.ledger.timeline import Moment, timeline
-from skillopt_ci.model.types import Usage, by_stage
+from skillopt_ci.model.types import Account, Usage, by_stage, total
 from skillopt_ci.progress import Note, StageFinished
 from skillopt_ci.rollout.metrics import paired
 from skillopt_ci.skill.document import sha256
@@ -215,11 +215,13 @@ async def finish(run: Run) -> FinishOutcome | None:
         "best": standing.skill if promoted else read(run.folder.best_skill) or "",
         "last": standing.skill,
     }
-    meter, tests = run.meter(standing.spent), dict[str, Measurement]()
+    tests, used = dict[str, Measurement](), dict[Account, Usage]()
     if under:
-        async with run.bench(f"{run.config.run}/finish@{standing.commit}", meter) as bench:
+        scope = f"{run.config.run}/finish@{standing.commit}"
+        async with run.bench(scope, standing.spent) as bench:
             tests = await _test(run, texts, tests_known(earlier, under), bench)
-    changes = charged(standing, meter.total(), meter.accounts())
+        used = dict(bench.meter.accounts())
+    changes = charged(standing, total(used.values()), used)
     if promoted:
         changes["best"] = before.current
     state = before.model_copy(update={"simulated": run.simulated, **changes})
@@ -233,7 +235,7 @@ async def finish(run: Run) -> FinishOutcome | None:
         score_before=before.best.measurement.score,
         score_after=before.current.measurement.score,
         tasks=before.current.measurement.n,
-        usage=rounded(meter.total()),
+        usage=rounded(total(used.values())),
     )
     first, history = standing.history[0], (*standing.history, entry)
     initial = FinalSkill(

@@ -70,10 +70,9 @@ async def evaluate(run: Run, skills: Sequence[NamedSkill], split: str) -> Evalua
     Raises TooManyErrors, whose ``details`` count what was measured, when that is too little.
     """
     tasks = tasks_of(run, split)
-    meter = run.meter(Usage())
     clusters = clusters_of(tasks)
     measured: dict[str, Evaluated] = {}
-    async with run.bench("eval", meter) as bench:
+    async with run.bench("eval") as bench:
         for skill in skills:
             if skill.sha256 not in measured:
                 measured[skill.sha256] = await _evaluate(run, bench, skill, split, tasks)
@@ -84,7 +83,7 @@ async def evaluate(run: Run, skills: Sequence[NamedSkill], split: str) -> Evalua
         difference = paired(one, other, clusters)
     models = (run.config.model.target, run.config.model.judge)
     simulated = any(role is not None and role.provider == "simulated" for role in models)
-    return Evaluation(split, each, difference, meter.total(), simulated)
+    return Evaluation(split, each, difference, bench.meter.total(), simulated)
 
 
 async def _evaluate(
@@ -175,9 +174,8 @@ async def rescore(run: Run, *, stage: str | None = None, own_scorers: bool = Tru
         for task in part
     }
     found = _recorded(run, tasks, stage)
-    meter = run.meter(Usage())
     run.observer(StageStarted("rescore", len(found)))
-    async with run.bench("rescore", meter) as bench:
+    async with run.bench("rescore") as bench:
 
         async def one(course: AttemptTrace) -> Regraded | None:
             regraded = await _regrade(bench.runner.attempting, tasks[course.task], course)
@@ -187,7 +185,7 @@ async def rescore(run: Run, *, stage: str | None = None, own_scorers: bool = Tru
         results = await map_ordered(one, found, limit=bench.runner.places.limit)
     graded = tuple(result for result in results if result is not None)
     run.observer(StageFinished("rescore", plural(len(graded), "attempt")))
-    return Rescored(graded, len(results) - len(graded), meter.total())
+    return Rescored(graded, len(results) - len(graded), bench.meter.total())
 
 
 def _recorded(run: Run, tasks: Mapping[str, Task], stage: str | None) -> list[AttemptTrace]:

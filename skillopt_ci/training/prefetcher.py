@@ -32,7 +32,6 @@ from skillopt_ci.training.evaluate import (
 )
 from skillopt_ci.training.memory import all_steps
 from skillopt_ci.training.plan import boundary_due, last_step, plan_step
-from skillopt_ci.training.resume import Candidate, candidate_at
 from skillopt_ci.training.rollout_stage import attempts_so_far
 from skillopt_ci.training.run_context import Bench, Run, equipped
 from skillopt_ci.training.slow_update import (
@@ -41,7 +40,7 @@ from skillopt_ci.training.slow_update import (
     sampling_order,
     sampling_seed,
 )
-from skillopt_ci.training.state import Settled, Standing, find_standing
+from skillopt_ci.training.state import Candidate, Settled, Standing, candidate_at, find_standing
 from skillopt_ci.training.trainer import CandidateProposed, Decided, Working
 
 #: What tells attempts apart: task, skill as it is read, number.
@@ -65,7 +64,7 @@ async def prefetching(run: Run) -> AsyncIterator[Run]:
             async with opening:
                 if not benches:
                     meter = Meter(clock=run.clock, told=run.tell_paid)
-                    opened = maker.bench(UNCLAIMED, meter)
+                    opened = maker.bench(UNCLAIMED, meter=meter)
                     benches.append(await resources.enter_async_context(opened))
             runner = benches[0].runner
             await runner.executor(request, runner.attempting)

@@ -330,31 +330,33 @@ class Run(RunnerParts):
             if role is not None
         )
 
-    def meter(self, spent: Usage) -> Meter:
-        """A meter for one piece of work, when the run has consumed ``spent`` before it."""
-        budget = self.config.budget
-        return Meter(
-            step=budget.step,
-            run=budget.run,
-            spent=spent,
-            clock=self.clock,
-            command_started=self.command_started,
-            told=self.tell_paid,
-        )
-
     def tell_paid(self, usage: Usage) -> None:
         """Let the observer know of a call that was paid for."""
         self.observer(CallPaid(usage.tokens, usage.cost_usd))
 
     @asynccontextmanager
     async def bench(
-        self, scope: str, meter: Meter, used: Callable[[str], object] = lambda _: None
+        self,
+        scope: str,
+        spent: Usage | None = None,
+        *,
+        meter: Meter | None = None,
+        used: Callable[[str], object] = lambda _: None,
     ) -> AsyncIterator["Bench"]:
         """Make ready for one durable piece of work; on the equipment of the run, if it has one.
 
         Answers kept under ``scope`` count as that work's own when it is resumed. ``used`` hears the
-        cache's key of every answer and of every stored attempt.
+        cache's key of every answer and of every stored attempt. Without another ``meter`` the
+        budgets hold, of which the run has ``spent`` this much.
         """
+        meter = meter or Meter(
+            step=self.config.budget.step,
+            run=self.config.budget.run,
+            spent=spent,
+            clock=self.clock,
+            command_started=self.command_started,
+            told=self.tell_paid,
+        )
         async with equipped(self) as run, AsyncExitStack() as resources:
             equipment = run.equipment
             assert equipment is not None  # noqa: S101 - that is what being equipped means

@@ -43,10 +43,10 @@ from skillopt_ci.training.plan import (
     total_steps,
 )
 from skillopt_ci.training.propose import propose
-from skillopt_ci.training.resume import Candidate, find_candidate, push_candidate, recharge
 from skillopt_ci.training.run_context import Bench, Run, equipped
 from skillopt_ci.training.slow_update import first_epoch, later_epoch
 from skillopt_ci.training.state import (
+    Candidate,
     Event,
     Settled,
     Standing,
@@ -55,8 +55,11 @@ from skillopt_ci.training.state import (
     changes_since,
     charged,
     decided_snapshots,
+    find_candidate,
     find_standing,
     history_entry,
+    push_candidate,
+    recharge,
     record_events,
 )
 
@@ -134,13 +137,12 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     work = next_work(run, standing, candidate, only_epoch_end=only_epoch_end)
     if work is None:
         return None
-    meter = run.meter(standing.spent)
-    async with run.bench(_scope(run, standing, work), meter) as bench:
+    async with run.bench(_scope(run, standing, work), standing.spent) as bench:
         candidate = await _candidate(run, standing, work, candidate, bench)
         run.listen(Working(_after(standing, work)))
         decision = await evaluate(run, standing, candidate, bench)
     after = _after(standing, work, _skill_after(standing, candidate, decision))
-    record = candidate.record.model_copy(update={"decision": decision, **_spent(meter)})
+    record = candidate.record.model_copy(update={"decision": decision, **_spent(bench.meter)})
     run.listen(Decided(standing, after, record))
     seconds = run.clock() - began
     # in a thread: rollouts that were begun early go on meanwhile
@@ -168,8 +170,7 @@ async def advance_to_candidate(run: Run) -> Outcome | Candidate | None:
     standing, candidate = await prepare(run)
     work = next_work(run, standing, candidate)
     if candidate is None and isinstance(work, StepPlan):
-        meter = run.meter(standing.spent)
-        async with run.bench(_scope(run, standing, work), meter) as bench:
+        async with run.bench(_scope(run, standing, work), standing.spent) as bench:
             candidate = await _candidate(run, standing, work, None, bench)
     if candidate is not None and candidate.commit is not None:
         return candidate

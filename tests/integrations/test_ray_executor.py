@@ -23,7 +23,6 @@ from skillopt_ci.config.rollout import RayExecutor
 from skillopt_ci.errors import BudgetExhausted, ExitCode, UsageError
 from skillopt_ci.integrations import ray_executor
 from skillopt_ci.integrations.ray_executor import Parcel, join
-from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import Event, Note
 from skillopt_ci.redaction import HIDDEN
 from skillopt_ci.rollout.types import AttemptRequest
@@ -336,11 +335,10 @@ def _measured(session: Run, scope: str = "scope") -> tuple[int, int]:
 
 
 async def _roll_out(session: Run, scope: str = "scope") -> tuple[int, int]:
-    meter = session.meter(Usage())
-    async with session.bench(scope, meter) as bench:
+    async with session.bench(scope) as bench:
         skill = (session.root / session.config.skill).read_text(encoding="utf-8")
         rollouts = await bench.runner.roll_out(session.selection, skill, stage="evaluate")
-    return sum(one.status.measured for one in rollouts), meter.total().calls
+    return sum(one.status.measured for one in rollouts), bench.meter.total().calls
 
 
 def _troubles(notes: list[Event]) -> list[str]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.errors import InfrastructureError
-from skillopt_ci.model.types import Usage
 from skillopt_ci.training.run_context import equipped
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def test_pieces_of_work_share_one_store_of_attempts_which_closes_with_the_sessio
             assert ready.equipment is not None
             stores = set()
             for scope in ("one", "other"):
-                async with ready.bench(scope, ready.meter(Usage())):
+                async with ready.bench(scope):
                     stores.add(ready.equipment.store)
             (store,) = stores
             assert store is not None

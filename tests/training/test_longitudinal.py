@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.training.slow_update import compare_epochs, earlier_skill
 from skillopt_ci.training.trainer import prepare
@@ -25,7 +24,7 @@ def compare(checkout: Checkout, events: list[Event], *overrides: str) -> tuple[P
     session = checkout.session(*overrides, observer=events.append)
 
     async def work() -> tuple[Pair, ...]:
-        async with session.bench("test", session.meter(Usage())) as bench:
+        async with session.bench("test") as bench:
             return await compare_epochs(session, OLD, NEW, 2, bench)
 
     return asyncio.run(work())

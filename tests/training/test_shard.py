@@ -13,8 +13,8 @@ from skillopt_ci.errors import BudgetExhausted, UsageError
 from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.types import AttemptRequest
 from skillopt_ci.training.prefetcher import Outlook, look_ahead
-from skillopt_ci.training.resume import Candidate
 from skillopt_ci.training.shard import Shard, roll_out_shard, shards, take_over
+from skillopt_ci.training.state import Candidate
 from skillopt_ci.training.trainer import BoundaryOutcome, StepOutcome, advance_to_candidate
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.model.types import Usage
 from skillopt_ci.skill.regions import SLOW_UPDATE, region_text
 from skillopt_ci.training.slow_update import first_epoch, later_epoch
 from skillopt_ci.training.trainer import prepare
@@ -31,7 +30,7 @@ def later(checkout: Checkout, *overrides: str) -> tuple[str, BoundaryRecord]:
 
     async def work() -> tuple[str, BoundaryRecord]:
         standing, _ = await prepare(session)
-        async with session.bench("test", session.meter(Usage())) as bench:
+        async with session.bench("test") as bench:
             return await later_epoch(session, standing, 2, bench)
 
     return asyncio.run(work())
