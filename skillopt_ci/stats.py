@@ -214,11 +214,6 @@ class Interval:
     high: float
 
 
-def normal_quantile(confidence: float) -> float:
-    """How many standard deviations either side hold the share ``confidence`` of a normal law."""
-    return NormalDist().inv_cdf(0.5 + confidence / 2)
-
-
 def wilson(mean: float, n: int, confidence: float = 0.95) -> Interval:
     """Wilson score interval of a proportion (1927), sound for small ``n`` and near 0 or 1.
 
@@ -226,7 +221,7 @@ def wilson(mean: float, n: int, confidence: float = 0.95) -> Interval:
     """
     if n == 0:
         return Interval(0.0, 1.0)
-    z = normal_quantile(confidence)
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
     spread = z * z / n
     centre = (mean + spread / 2) / (1 + spread)
     half = z / (1 + spread) * math.sqrt(max(mean * (1 - mean), 0.0) / n + spread / (4 * n))

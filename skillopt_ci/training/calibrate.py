@@ -100,7 +100,9 @@ async def calibrate(run: Run, skill: str, effect: float, draws: int) -> Calibrat
 
         drawn = await map_ordered(one, range(draws), limit=draws)
     raw, settings = _solved(drawn), run.config.evaluation.gate
-    rates = _towards_mean(raw, draws)
+    mean = sum(raw) / len(raw)
+    # a little towards the mean: few attempts exaggerate
+    rates = [(rate * draws + mean) / (draws + 1) for rate in raw]
     pairs = list(permutations(drawn, 2))
     return Calibration(
         tasks=len(rates),
@@ -124,12 +126,6 @@ def _solved(drawn: Sequence[Measurement]) -> list[float]:
     if not names:
         raise UsageError("No selection task could be measured in every attempt.")
     return [sum(one.tasks[name][0] for one in drawn) / len(drawn) for name in names]
-
-
-def _towards_mean(raw: Sequence[float], draws: int) -> list[float]:
-    """The rates, drawn a little towards the mean: few attempts exaggerate."""
-    mean = sum(raw) / len(raw)
-    return [(rate * draws + mean) / (draws + 1) for rate in raw]
 
 
 def _accepts(run: Run, skill: str, current: Measurement, candidate: Measurement) -> bool:

@@ -50,13 +50,6 @@ def tested_under(run: Run) -> str:
     return measurement_fingerprint(run.config, run.test, run.prompts, run.rollout_facts, graders)
 
 
-def tests_known(earlier: Summary | None, under: str) -> dict[str, Measurement]:
-    """The test scores of an earlier end of the run, by skill, if they still compare."""
-    if earlier is None or earlier.tested_under != under:
-        return {}
-    return {one.sha256: one.test for one in earlier.tested if one.test is not None}
-
-
 async def _test(
     run: Run, texts: Mapping[str, str], known: Mapping[str, Measurement], bench: Bench
 ) -> dict[str, Measurement]:
@@ -205,7 +198,8 @@ async def finish(run: Run) -> FinishOutcome | None:
         )
     read, before = partial(run.ledger.read, standing.commit), standing.state
     earlier, under = run.folder.read_summary(read), tested_under(run)
-    if _is_finished(standing, earlier, under):
+    tested = earlier is not None and earlier.tested_under == under
+    if tested and standing.history[-1].kind == "finish":
         return None
     promoted = run.config.evaluation.eval_test and beats(before.current, before.best)
     if promoted:
@@ -219,7 +213,10 @@ async def finish(run: Run) -> FinishOutcome | None:
     if under:
         scope = f"{run.config.run}/finish@{standing.commit}"
         async with run.bench(scope, standing.spent) as bench:
-            tests = await _test(run, texts, tests_known(earlier, under), bench)
+            known = {}
+            if tested and earlier is not None:
+                known = {one.sha256: one.test for one in earlier.tested if one.test is not None}
+            tests = await _test(run, texts, known, bench)
         used = dict(bench.meter.accounts())
     changes = charged(standing, total(used.values()), used)
     if promoted:
@@ -265,7 +262,9 @@ async def finish(run: Run) -> FinishOutcome | None:
         accounts=state.accounts,
         tested_under=under,
     )
-    seconds = seconds_so_far(run, standing) + run.clock() - began
+    commits = run.ledger.log(standing.commit, paths=(run.folder.history,))
+    seconds = sum(float(one.trailers.get("Skillopt-Seconds", 0)) for one in commits)
+    seconds += run.clock() - began
     files = {run.folder.best_skill: texts["best"]} if promoted else {}
     event = Event(entry, state, standing.skill, files, summary=summary, seconds=seconds)
     commit = record_events(run, standing, event).commit
@@ -285,12 +284,6 @@ def _record(run: Run, standing: Settled, entry: HistoryEntry) -> StepRecord | Bo
     return run.folder.read_boundary(read, entry.epoch) if entry.kind == "slow_update" else None
 
 
-def seconds_so_far(run: Run, standing: Settled) -> float:
-    """What the run's commits say they took, as far as this clone has them."""
-    commits = run.ledger.log(standing.commit, paths=(run.folder.history,))
-    return sum(float(one.trailers.get("Skillopt-Seconds", 0)) for one in commits)
-
-
 def beats(last: Snapshot, best: Snapshot) -> bool:
     """Whether the last skill scored strictly higher than the best one, on the same tasks.
 
@@ -298,8 +291,3 @@ def beats(last: Snapshot, best: Snapshot) -> bool:
     """
     same_tasks = last.measurement.tasks.keys() == best.measurement.tasks.keys()
     return same_tasks and last.measurement.score > best.measurement.score + _ROUNDING
-
-
-def _is_finished(standing: Settled, earlier: Summary | None, under: str) -> bool:
-    done = bool(standing.history) and standing.history[-1].kind == "finish"
-    return done and earlier is not None and earlier.tested_under == under

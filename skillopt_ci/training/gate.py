@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from statistics import variance
 
 from skillopt_ci.config.config import Evaluation
 from skillopt_ci.errors import TooManyErrors
@@ -219,13 +220,14 @@ def losses(
 def _gate_record(outcome: Outcome, setup: Setup, lost: dict[str, float]) -> GateRecord:
     measured, settings = outcome.measured, setup.settings
     differences = measured.differences(setup)
-    doubts = settings.policy != "strict"
+    doubts, count = settings.policy != "strict", len(differences)
+    error = math.sqrt(variance(differences) / count) if count > 1 else None
     return GateRecord(
         policy=settings.policy,
         planned=len(setup.order),
         compared=len(differences),
         difference=float(_mean(differences)),
-        standard_error=_standard_error(differences),
+        standard_error=error,
         p_value=outcome.p_value,
         alpha=setup.alpha if doubts else None,
         margin=settings.min_effect if doubts else 0.0,
@@ -241,14 +243,6 @@ def _gate_record(outcome: Outcome, setup: Setup, lost: dict[str, float]) -> Gate
 
 def _mean(values: Sequence[Fraction]) -> Fraction:
     return sum(values, Fraction()) / max(1, len(values))
-
-
-def _standard_error(values: Sequence[Fraction]) -> float | None:
-    count, mean = len(values), _mean(values)
-    if count <= 1:
-        return None
-    variance = sum((one - mean) ** 2 for one in values) / (count - 1)
-    return math.sqrt(variance / count)
 
 
 def _mean_worth(tallies: Tallies, setup: Setup, among: Tallies | None = None) -> Fraction:

@@ -1,6 +1,6 @@
 """Measure skills outside of training: any text on any split, two of them pair by pair."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from skillopt_ci.aio import map_ordered
@@ -191,24 +191,20 @@ async def rescore(run: Run, *, stage: str | None = None, own_scorers: bool = Tru
 def _recorded(run: Run, tasks: Mapping[str, Task], stage: str | None) -> list[AttemptTrace]:
     events = [] if run.events is None else read_events(run.events)
     latest: dict[tuple[object, ...], AttemptTrace] = {}
-    for course in _with_work(attempt_traces(events)):
-        if course.task in tasks and stage in (None, course.stage):
+    for course in attempt_traces(events):
+        work, end = course.work, course.end
+        left = work is not None and end is not None and end.get("status") in _GRADED
+        if left and course.task in tasks and stage in (None, course.stage):
+            # only the events that say what is to be graded
+            kept = [{**(work or {}), "response": course.response}, end or {}]
             key = (course.stage, course.task, course.attempt, course.skill_sha256)
-            latest[key] = course
+            latest[key] = replace(course, events=kept)
     if not latest:
         raise UsageError(
             "No attempt is recorded that could be graded again.",
             hint="Attempts are recorded in the clone that makes them.",
         )
     return list(latest.values())
-
-
-def _with_work(found: Iterable[AttemptTrace]) -> Iterable[AttemptTrace]:
-    """The attempts that left something to grade, with only the events that say so."""
-    for course in found:
-        work, end = course.work, course.end
-        if work is not None and end is not None and end.get("status") in _GRADED:
-            yield replace(course, events=[{**work, "response": course.response}, end])
 
 
 async def _regrade(attempting: AttemptRunner, task: Task, course: AttemptTrace) -> Regraded | None:

@@ -157,7 +157,9 @@ class _Round:
         size = max(1, settings.look_every if settings.early_stop else len(tasks))
         lots = [tasks[start : start + size] for start in range(0, len(tasks), size)]
         for number, lot in enumerate(lots):
-            state = self._with_known(state, lot)
+            here = {task: self.known[task] for task in lot if task in self.known}
+            candidate = {**state.candidate, **here}
+            state = replace(state, candidate=candidate, asked=(*state.asked, *here))
             if ask := self._ask(state, lot):
                 answer = yield replace(ask, sure=partial(self._sure, state, lots[number:]))
                 state = self._taken(state, ask, answer)
@@ -199,10 +201,6 @@ class _Round:
 
         current = numbered(state.current) if self.both else ()
         return Ask(numbered(state.candidate), current) if tasks else None
-
-    def _with_known(self, state: Measured, lot: Sequence[str]) -> Measured:
-        here = {task: self.known[task] for task in lot if task in self.known}
-        return replace(state, candidate={**state.candidate, **here}, asked=(*state.asked, *here))
 
     def _taken(self, state: Measured, ask: Ask, answer: Answer) -> Measured:
         return Measured(
