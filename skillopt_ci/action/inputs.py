@@ -2,10 +2,10 @@
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from skillopt_ci.errors import UsageError
 
@@ -53,8 +53,55 @@ class Command(StrEnum):
         return self.trains or self in (Command.PLAN, Command.ROLLOUT)
 
 
+_COMMANDS = (
+    "What to do: `step`, `propose` (a step up to its candidate, which the next `plan` shares "
+    "out), `run`, `eval`, `slow-update`, `finish`, `plan`, `rollout`, `comment`, `validate`, "
+    "`status`, `discover` or `report` (the run as a page). Empty: what the event asks for, "
+    "which is a training step on schedules, pushes and manual starts, an evaluation on pull "
+    "requests, and what the comment says on comments."
+)
+
+
+def _input(value: Any, text: str) -> Any:
+    """An input with its value where none is given, and what it is."""
+    default = str(value) if value != () else ""
+    return field(default=value, metadata={"default": default, "text": text})
+
+
 @dataclass(frozen=True, slots=True)
-class Input:
+class Inputs:
+    """The inputs' values."""
+
+    command: Command | None = field(default=None, metadata={"default": "", "text": _COMMANDS})
+    config: str = _input("skillopt.yaml", "Configuration of the run, relative to `directory`.")
+    run: str = _input("", "Name of the run, where the configuration holds several.")
+    overrides: tuple[str, ...] = _input(
+        (), "Keys of the configuration to override, one `section.key=value` a line."
+    )
+    directory: str = _input(".", "Folder of the checkout to work in.")
+    token: str = field(
+        default="",
+        repr=False,
+        metadata={
+            "default": "${{ github.token }}",
+            "text": "Token that pushes the skills branch and speaks to GitHub's API.",
+        },
+    )
+    split: str = _input(
+        "test", "For `eval`: the tasks to measure on, `test`, `selection` or `train`."
+    )
+    shards: int = _input(4, "For `plan`: the most jobs to spread the rollouts over.")
+    shard: str = _input("", "For `rollout`: which part this job does, as `2/4`.")
+    rollouts: tuple[str, ...] = _input(
+        (), "For `step` and `propose`: files from `rollout` jobs, one a line, globs allowed."
+    )
+    label: str = _input(
+        "skillopt-eval",
+        "Label with which a maintainer starts the evaluation of a fork's pull request.",
+    )
+
+
+class Input(NamedTuple):
     """One line of ``inputs`` in ``action.yml``."""
 
     name: str
@@ -62,60 +109,7 @@ class Input:
     text: str
 
 
-INPUTS = (
-    Input(
-        "command",
-        "",
-        "What to do: `step`, `propose` (a step up to its candidate, which the next `plan` shares "
-        "out), `run`, `eval`, `slow-update`, `finish`, `plan`, `rollout`, `comment`, `validate`, "
-        "`status`, `discover` or `report` (the run as a page). Empty: what the event asks for, "
-        "which is a training step on schedules, pushes and manual starts, an evaluation on pull "
-        "requests, and what the comment says on comments.",
-    ),
-    Input("config", "skillopt.yaml", "Configuration of the run, relative to `directory`."),
-    Input("run", "", "Name of the run, where the configuration holds several."),
-    Input(
-        "overrides",
-        "",
-        "Keys of the configuration to override, one `section.key=value` a line.",
-    ),
-    Input("directory", ".", "Folder of the checkout to work in."),
-    Input(
-        "token",
-        "${{ github.token }}",
-        "Token that pushes the skills branch and speaks to GitHub's API.",
-    ),
-    Input("split", "test", "For `eval`: the tasks to measure on, `test`, `selection` or `train`."),
-    Input("shards", "4", "For `plan`: the most jobs to spread the rollouts over."),
-    Input("shard", "", "For `rollout`: which part this job does, as `2/4`."),
-    Input(
-        "rollouts",
-        "",
-        "For `step` and `propose`: files from `rollout` jobs, one a line, globs allowed.",
-    ),
-    Input(
-        "label",
-        "skillopt-eval",
-        "Label with which a maintainer starts the evaluation of a fork's pull request.",
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Inputs:
-    """The inputs' values; see :data:`INPUTS` for what they mean."""
-
-    command: Command | None = None
-    config: str = "skillopt.yaml"
-    run: str = ""
-    overrides: tuple[str, ...] = ()
-    directory: str = "."
-    token: str = field(default="", repr=False)
-    split: str = "test"
-    shards: int = 4
-    shard: str = ""
-    rollouts: tuple[str, ...] = ()
-    label: str = "skillopt-eval"
+INPUTS = tuple(Input(one.name, **one.metadata) for one in fields(Inputs))
 
 
 def read_inputs(environ: Mapping[str, str]) -> Inputs:

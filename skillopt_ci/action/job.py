@@ -7,7 +7,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TextIO, cast
+from typing import NamedTuple, TextIO, cast
 
 from skillopt_ci.action.git_access import repositories
 from skillopt_ci.action.inputs import Command, Inputs
@@ -38,7 +38,7 @@ class Runner:
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> "Runner":
-        """Read the variables; raises UsageError that names those that are missing."""
+        """Raises UsageError that names the variables that are missing."""
         needed = ("GITHUB_WORKSPACE", "GITHUB_EVENT_NAME", "GITHUB_EVENT_PATH", "GITHUB_REPOSITORY")
         missing = [name for name in needed if not environ.get(name)]
         if missing:
@@ -73,7 +73,6 @@ class Job:
 
     @property
     def folder(self) -> Path:
-        """The folder that commands run in."""
         return self.runner.workspace / self.inputs.directory
 
     @property
@@ -89,7 +88,6 @@ class Job:
 
     @property
     def settings(self) -> Globals:
-        """The command line's globals."""
         return Globals(
             environ=self.environ,
             cwd=self.folder,
@@ -195,37 +193,36 @@ class _Objects(io.TextIOBase):
         return len(text)
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
-    """What a command's end means for the job.
-
-    ``result`` is the output of that name, ``level`` how loudly the job says it.
-    """
+class Meaning(NamedTuple):
+    """What a command's end means: the output ``result``, and how loudly the job says it."""
 
     result: str
     level: Level
     title: str
-    job_fails: bool = False
+
+    @property
+    def job_fails(self) -> bool:
+        """Whether the job is red: the rest is no verdict on the skill, or would be read as one."""
+        return self.result == "failed"
 
 
-_MEANINGS = {
+_MEANINGS: Mapping[int, Meaning] = {
     ExitCode.DONE: Meaning("done", "notice", "Done"),
     ExitCode.NOTHING_TO_DO: Meaning("nothing-to-do", "notice", "Nothing left to do"),
-    # Neither of them is a verdict on the skill, and a red job would be read as one.
     ExitCode.BUDGET: Meaning("inconclusive", "warning", "Inconclusive: a budget was reached"),
     ExitCode.LOST_RACE: Meaning("superseded", "notice", "Another run was first"),
     ExitCode.INFRASTRUCTURE: Meaning(
-        "failed", "error", "Infrastructure failed: nothing was scored", job_fails=True
+        "failed", "error", "Infrastructure failed: nothing was scored"
     ),
-    ExitCode.INTERRUPTED: Meaning("failed", "warning", "Interrupted", job_fails=True),
-    ExitCode.USAGE: Meaning("failed", "error", "skillopt-ci cannot start", job_fails=True),
+    ExitCode.INTERRUPTED: Meaning("failed", "warning", "Interrupted"),
+    ExitCode.USAGE: Meaning("failed", "error", "skillopt-ci cannot start"),
 }
-_DEFECT = Meaning("failed", "error", "A defect of skillopt-ci", job_fails=True)
+_DEFECT = Meaning("failed", "error", "A defect of skillopt-ci")
 
 
 def meaning(exit_code: int) -> Meaning:
     """What an exit code of the command line means for a job."""
-    return next((found for code, found in _MEANINGS.items() if code == exit_code), _DEFECT)
+    return _MEANINGS.get(exit_code, _DEFECT)
 
 
 def announce(log: JobLog, failure: Failure, error: BaseException, workspace: Path) -> None:

@@ -5,20 +5,20 @@ request only the skill's text is read, over the API and as data; nothing of it i
 """
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 
 from skillopt_ci.action.event import Evaluate
 from skillopt_ci.action.job import Job, Outcome
 from skillopt_ci.action.outputs import Outputs
 from skillopt_ci.cli.build import open_run, unconfined_programs
-from skillopt_ci.cli.comment import links_of, task_places
+from skillopt_ci.cli.comment import attempt, links_of, task_places
 from skillopt_ci.cli.console import build_observer
 from skillopt_ci.errors import (
     BudgetExhausted,
     ExitCode,
     InfrastructureError,
     RepositoryError,
-    SkilloptError,
     UsageError,
 )
 from skillopt_ci.github.checks import keep_check
@@ -29,7 +29,6 @@ from skillopt_ci.ledger.inspect import resolve
 from skillopt_ci.report.evaluation import (
     EvaluationView,
     Finding,
-    Side,
     evaluation_check,
     evaluation_comment,
     judge,
@@ -53,22 +52,19 @@ def review_pull_request(job: Job, client: Client, pull: Evaluate) -> Outcome:
     with build_observer(settings) as observer:
         run = open_run(settings, observer)
         _refuse_unconfined(run)
-        after = _text(file_at(client, run.skill_path, head))
+        content, after = file_at(client, run.skill_path, head), None
+        if content is not None and len(content) <= _MOST_BYTES:
+            with suppress(UnicodeDecodeError):
+                after = content.decode("utf-8")
         view, outputs, exit_code = _compare(run, head, after)
     links, wishes, notes = links_of(job.environ), run.config.github, list[str]()
     report = evaluation_comment(view, links)
-    if wishes.comments != "off":
-        try:
-            keep_comment(client, pull.number, report)
-        except SkilloptError as error:
-            notes.append(str(error))
     loaded = job.configured
     tasks = {} if loaded is None else task_places(loaded, run.ledger.root)
     check = evaluation_check(view, links, head, fail_on=wishes.fail_on, tasks=tasks)
-    try:
-        keep_check(client, check)
-    except SkilloptError as error:
-        notes.append(str(error))
+    if wishes.comments != "off":
+        attempt(notes, lambda: keep_comment(client, pull.number, report))
+    attempt(notes, lambda: keep_check(client, check))
     outputs = replace(outputs, finding=str(view.finding), pull_request=str(pull.number))
     return Outcome(outputs, report, exit_code, tuple(notes))
 
@@ -89,15 +85,6 @@ def _refuse_unconfined(run: Run) -> None:
             "bubblewrap). If everybody whose change is evaluated may read them, set "
             "`rollout.programs_can_read_secrets: true`.",
         )
-
-
-def _text(content: bytes | None) -> str | None:
-    if content is None or len(content) > _MOST_BYTES:
-        return None
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
 
 
 def _compare(run: Run, head: str, after: str | None) -> tuple[EvaluationView, Outputs, int]:
@@ -130,8 +117,7 @@ def _compare(run: Run, head: str, after: str | None) -> tuple[EvaluationView, Ou
     view = replace(
         view,
         finding=finding,
-        base=Side(base, old),
-        head=Side(head, new),
+        sides=((base, old), (head, new)),
         difference=difference,
         usage=result.usage,
     )

@@ -124,23 +124,23 @@ def publish(run: RunView, client: "Client", showing: Showing) -> Published:
     notes: list[str] = []
     links, wishes, inconclusive = showing.links, showing.wishes, showing.inconclusive
     report = pinned_comment(run, links, inconclusive=inconclusive)
-    kept = _try(notes, lambda: keep_pull_request(client, _wanted(run, showing)))
+    kept = attempt(notes, lambda: keep_pull_request(client, _wanted(run, showing)))
     pull = None if kept is None else kept.pull_request
     if kept is not None:
         notes.extend(kept.notes)
     # nobody reads on a pull request that people closed
     if kept is not None and pull is not None and kept.change is not Change.DECLINED:
         if wishes.comments == "sticky":
-            _try(notes, lambda: keep_comment(client, pull.number, report))
+            attempt(notes, lambda: keep_comment(client, pull.number, report))
         elif wishes.comments == "per-step":
             text = step_comment(run, links, inconclusive=inconclusive)
-            _try(notes, lambda: keep_comment(client, pull.number, text))
-        _try(notes, lambda: answer_notes(run, client, links, pull.number))
+            attempt(notes, lambda: keep_comment(client, pull.number, text))
+        attempt(notes, lambda: answer_notes(run, client, links, pull.number))
     check = step_check(run, links, inconclusive=inconclusive, tasks=showing.tasks)
-    _try(notes, lambda: keep_check(client, check))
+    attempt(notes, lambda: keep_check(client, check))
     if pull is not None and _may_merge(run, showing, pull):
         method, subject = wishes.merge_method, title(run)
-        merged = _try(
+        merged = attempt(
             notes,
             lambda: merge_pull_request(client, pull.number, run.commit, method, subject),
         )
@@ -149,7 +149,8 @@ def publish(run: RunView, client: "Client", showing: Showing) -> Published:
     return Published(report, None if pull is None else pull.number, tuple(notes))
 
 
-def _try(notes: list[str], ask: Callable[[], Asked]) -> Asked | None:
+def attempt(notes: list[str], ask: Callable[[], Asked]) -> Asked | None:
+    """Ask GitHub; what it refuses becomes a note."""
     try:
         return ask()
     except SkilloptError as error:

@@ -28,6 +28,7 @@ from skillopt_ci.rollout.metrics import PairedDifference
 from skillopt_ci.text import plural, score_text
 
 _MOST_PAIRS = 100
+_Scores = Mapping[str, tuple[float, float]]
 
 
 class Finding(StrEnum):
@@ -78,27 +79,18 @@ def chance(fixed: int, broken: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """One of the two skills."""
-
-    commit: str
-    measurement: Measurement
-
-
-@dataclass(frozen=True, slots=True)
 class EvaluationView:
-    """What an evaluation found; both sides are None where nothing could be measured.
+    """What an evaluation found, and what kept it from a finding, if something did (``why``).
 
-    ``difference`` is head minus base over the tasks that both measured. ``why`` says what kept
-    the evaluation from a finding, if something did.
+    ``sides`` are commit and measurement of base and of head, none where nothing could be measured;
+    ``difference`` is head minus base over the tasks that both measured.
     """
 
     run: str
     skill: str
     split: str
     finding: Finding
-    base: Side | None = None
-    head: Side | None = None
+    sides: tuple[tuple[str, Measurement], ...] = ()
     difference: PairedDifference | None = None
     confidence: float = 0.95
     usage: Usage = field(default_factory=Usage)
@@ -108,13 +100,12 @@ class EvaluationView:
     @property
     def headline(self) -> str:
         """The finding in a line."""
-        difference = self.difference
-        if difference is None or not difference.n:
+        found = self.difference
+        if found is None or not found.n:
             return f"{self.finding}"
-        interval = difference.interval
-        spread = "" if interval is None else f" ± {interval.high - difference.mean:.3f} (95 %)"
-        on = plural(difference.n, "task")
-        return f"{self.finding} ({difference.mean:+.3f}{spread} on {on})"
+        high = None if found.interval is None else found.interval.high
+        spread = "" if high is None else f" ± {high - found.mean:.3f} (95 %)"
+        return f"{self.finding} ({found.mean:+.3f}{spread} on {plural(found.n, 'task')})"
 
 
 def evaluation_comment(view: EvaluationView, links: Links) -> str:
@@ -152,41 +143,26 @@ def evaluation_check(
 
 
 def _parts(view: EvaluationView, links: Links) -> Iterator[str]:
-    sides = [
-        (name, side)
-        for name, side in (("base", view.base), ("head", view.head))
-        if side is not None
-    ]
-    both = len(sides) == 2  # noqa: PLR2004 - base and head
     if view.why or view.finding is Finding.INCONCLUSIVE:
         why = inline(view.why, 500) or "no task was measured on both sides"
         yield (
             f"> [!NOTE]\n> **Not measured:** {why}. "
             "This says nothing about the change, neither for nor against it."
         )
-    if both:
-        rows = [
-            (
-                f"{name} {links.commit(side.commit)}",
-                inline(with_pessimistic(score_text(found.hard, found.n), found)),
-                f"{found.soft:.3f}",
-            )
-            for name, side in sides
-            for found in [side.measurement]
-        ]
-        headings = (f"{inline(view.split, 20)} tasks", "solved (95 % interval)", "soft")
-        yield table(headings, rows)
-        yield "\n".join(
-            f"- {name}: {inline(one, 900)}"
-            for name, side in sides
-            for one in reservations(side.measurement)
-        )
+    rows, caveats = [], []
+    for name, (commit, found) in zip(("base", "head"), view.sides, strict=False):
+        solved = inline(with_pessimistic(score_text(found.hard, found.n), found))
+        rows.append((f"{name} {links.commit(commit)}", solved, f"{found.soft:.3f}"))
+        caveats += [f"- {name}: {inline(one, 900)}" for one in reservations(found)]
+    if rows:
+        yield table((f"{inline(view.split, 20)} tasks", "solved (95 % interval)", "soft"), rows)
+        yield "\n".join(caveats)
     if view.difference is not None:
         yield _flips(view.difference, view.confidence)
     if view.simulated:
         yield SIMULATED
-    if both:
-        yield _pairs(*(side.measurement for _, side in sides))
+    if view.sides:
+        yield _pairs(*(found.tasks for _, found in view.sides))
     used = f"used {inline(usage_text(view.usage))}"
     yield f"<sub>{join(used, links.run('workflow run'), by=' · ')}</sub>"
 
@@ -209,14 +185,13 @@ def _flips(difference: PairedDifference, confidence: float) -> str:
     )
 
 
-def _pairs(base: Measurement, head: Measurement) -> str:
+def _pairs(base: _Scores, head: _Scores) -> str:
     """The tasks side by side, those that changed first."""
-    found = {
-        task: (base.tasks.get(task), head.tasks.get(task)) for task in {**base.tasks, **head.tasks}
-    }
-    ordered = sorted(found.items(), key=lambda one: (one[1][0] == one[1][1], one[0]))
+    found = {task: (base.get(task), head.get(task)) for task in {**base, **head}}
     rows = []
-    for task, (before, after) in ordered:
+    for task, (before, after) in sorted(
+        found.items(), key=lambda one: (one[1][0] == one[1][1], one[0])
+    ):
         change = ""
         if before is not None and after is not None and before[0] != after[0]:
             change = "fixed" if after[0] > before[0] else "broken"

@@ -89,14 +89,14 @@ def compared(broken: int) -> str:
     from run_views import REPOSITORY, SHA
 
     from skillopt_ci.ledger.records import Measurement
-    from skillopt_ci.report.evaluation import EvaluationView, Finding, Side, evaluation_comment
+    from skillopt_ci.report.evaluation import EvaluationView, Finding, evaluation_comment
     from skillopt_ci.report.markdown import Links
     from skillopt_ci.rollout.metrics import paired
 
     base = {f"t{number}": 1.0 for number in range(16)}
     head = {f"t{number}": float(number >= broken) for number in range(16)}
     before, after = (
-        Side(SHA, Measurement(hard=mean, soft=mean, score=mean, tasks=tasks))
+        (SHA, Measurement(hard=mean, soft=mean, score=mean, tasks=tasks))
         for tasks, mean in (
             ({name: (score, score) for name, score in scores.items()}, sum(scores.values()) / 16)
             for scores in (base, head)
@@ -107,8 +107,7 @@ def compared(broken: int) -> str:
         skill=SKILL,
         split="selection",
         finding=Finding.REGRESSION,
-        base=before,
-        head=after,
+        sides=(before, after),
         difference=paired(base, head),
     )
     return evaluation_comment(view, Links(REPOSITORY, f"{REPOSITORY}/actions/runs/7"))

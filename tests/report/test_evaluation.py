@@ -11,7 +11,6 @@ from skillopt_ci.report.comment import TaskPlace
 from skillopt_ci.report.evaluation import (
     EvaluationView,
     Finding,
-    Side,
     chance,
     evaluation_check,
     evaluation_comment,
@@ -23,10 +22,10 @@ from skillopt_ci.rollout.metrics import PairedDifference, paired
 LINKS = Links(REPOSITORY, f"{REPOSITORY}/actions/runs/7")
 
 
-def side(scores: dict[str, float], errors: tuple[str, ...] = ()) -> Side:
+def side(scores: dict[str, float]) -> tuple[str, Measurement]:
     mean = sum(scores.values()) / max(len(scores), 1)
     tasks = {task: (score, score) for task, score in scores.items()}
-    return Side(SHA, Measurement(hard=mean, soft=mean, score=mean, tasks=tasks, errors=errors))
+    return SHA, Measurement(hard=mean, soft=mean, score=mean, tasks=tasks)
 
 
 def view(base: dict[str, float], head: dict[str, float], finding: Finding) -> EvaluationView:
@@ -35,8 +34,7 @@ def view(base: dict[str, float], head: dict[str, float], finding: Finding) -> Ev
         skill="skills/ledger/SKILL.md",
         split="selection",
         finding=finding,
-        base=side(base),
-        head=side(head),
+        sides=(side(base), side(head)),
         difference=paired(base, head),
     )
 
