@@ -84,20 +84,15 @@ def test_an_engine_that_can_limit_is_used() -> None:
         engine.close()
 
 
-@pytest.mark.parametrize("limit", ["MemoryLimit", "CpuCfsQuota", "PidsLimit"])
-def test_an_engine_that_cannot_limit_is_refused(limit: str) -> None:
-    with (
-        engine_with(ABLE | {limit: False}) as host,
-        pytest.raises(ComputerUnavailable, match="cannot limit"),
-    ):
-        connect({"DOCKER_HOST": host})
-
-
-def test_an_engine_without_linux_is_refused() -> None:
-    with (
-        engine_with(ABLE | {"OSType": "windows"}) as host,
-        pytest.raises(ComputerUnavailable, match="does not run Linux"),
-    ):
+@pytest.mark.parametrize(
+    ("lack", "why"),
+    [
+        *(({name: False}, "cannot limit") for name in ("MemoryLimit", "CpuCfsQuota", "PidsLimit")),
+        ({"OSType": "windows"}, "does not run Linux"),
+    ],
+)
+def test_an_engine_that_cannot_limit_is_refused(lack: dict[str, object], why: str) -> None:
+    with engine_with(ABLE | lack) as host, pytest.raises(ComputerUnavailable, match=why):
         connect({"DOCKER_HOST": host})
 
 

@@ -19,7 +19,7 @@ from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import HIDDEN, Redactor
-from skillopt_ci.rollout.attempt import AttemptRunner
+from skillopt_ci.rollout.attempt import AttemptRunner, Grading
 from skillopt_ci.rollout.computer_pool import ComputerPool
 from skillopt_ci.rollout.events import AttemptEnded, RolloutEvent, TryFailed, WorkEnded
 from skillopt_ci.rollout.graders import TaskScorers
@@ -50,6 +50,7 @@ class Lab:
     places: ComputerPool | None = None
     store: AttemptStore | None = None
     scorer: ScorerSpec = field(default_factory=lambda: ExactScorer(type="exact"))
+    grader: Grading | None = None
     scope: str = "step 1"
     settings: RolloutConfig = field(default_factory=RolloutConfig)
     meter: Meter = field(default_factory=Meter)
@@ -66,7 +67,7 @@ class Lab:
             shelf = AttemptCache(self.store, {"solver": solver.identity()}, self.scope, self.meter)
         return AttemptRunner(
             solver,
-            scorers,
+            self.grader or scorers,
             self.settings,
             self.places,
             shelf,
@@ -315,12 +316,9 @@ def test_what_an_agent_spent_by_itself_is_charged_once_and_again_when_resumed(
 ) -> None:
     first, resumed, later = (Lab(store=store, scope=scope) for scope in ("s1", "s1", "s2"))
     for lab in (first, resumed, later):
-        attempting, order = (
-            lab.attempting(Solving(answering())),
-            AttemptRequest(make_task("a"), "S", "rollout"),
-        )
-        asyncio.run(attempting(order))
-        asyncio.run(attempting(order))
+        attempting = lab.attempting(Solving(answering()))
+        for _ in range(2):
+            asyncio.run(attempting(AttemptRequest(make_task("a"), "S", "rollout")))
     assert first.meter.usage_by_stage() == {"rollout": PAID}
     assert resumed.meter.usage_by_stage() == {"rollout": PAID}
     assert later.meter.total() == Usage()
@@ -378,11 +376,9 @@ class Moody:
 
 
 def test_a_grader_error_is_graded_again_without_the_work(store: AttemptStore) -> None:
-    lab, solver = Lab(store=store), Solving(answering())
-    grader = Moody([GraderError("no report")])
-    attempting = replace(lab.attempting(solver), grading=grader)
-    order = AttemptRequest(make_task("a"), "S", "rollout")
-    first, second = asyncio.run(attempting(order)), asyncio.run(attempting(order))
+    lab = Lab(store=store, grader=Moody([GraderError("no report")]))
+    solver = Solving(answering())
+    first, second = (lab.attempt(solver, make_task("a")) for _ in range(2))
     assert (first.status, second.status) == (Status.GRADER_ERROR, Status.SCORED)
     assert (first.answer, solver.done) == ("a", ["a"])
 
@@ -390,16 +386,13 @@ def test_a_grader_error_is_graded_again_without_the_work(store: AttemptStore) ->
 def test_a_grader_that_infrastructure_spoils_is_tried_again() -> None:
     spoilt = GraderError("its computer is gone")
     spoilt.__cause__ = ComputerFailure("gone")
-    lab, solver = Lab(), Solving(answering())
-    attempting = replace(lab.attempting(solver), grading=Moody([spoilt, spoilt]))
-    found = asyncio.run(attempting(AttemptRequest(make_task("a"), "S", "rollout")))
+    lab, solver = Lab(grader=Moody([spoilt, spoilt])), Solving(answering())
+    found = lab.attempt(solver, make_task("a"))
     assert (found.hard, solver.done, lab.pauses) == (1.0, ["a"], [1.0, 2.0])
 
 
 def test_a_grade_is_kept_where_it_is_known_what_it_depends_on(store: AttemptStore) -> None:
     known, unknown = Moody([], keep=True), Moody([])
-    for grader in (known, unknown):
-        for _ in range(2):
-            attempting = replace(Lab(store=store).attempting(Solving(answering())), grading=grader)
-            asyncio.run(attempting(AttemptRequest(make_task("a"), "S", "rollout")))
+    for grader in (known, known, unknown, unknown):
+        Lab(store=store, grader=grader).attempt(Solving(answering()), make_task("a"))
     assert (known.asked, unknown.asked) == (1, 2)

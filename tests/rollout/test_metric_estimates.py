@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 from math import comb, isfinite, sqrt
-from statistics import stdev
+from statistics import fmean, stdev
 
 import numpy as np
 import pytest
@@ -26,6 +26,9 @@ from skillopt_ci.rollout.metrics import (
 from skillopt_ci.stats import t_quantile, wilson
 
 VALUES = st.lists(st.floats(0, 1), min_size=2, max_size=30)
+SHARES = st.floats(0, 1)
+SIZES = st.integers(1, 2_000)
+SCORES = st.dictionaries(st.sampled_from("abcdefgh"), st.sampled_from([0.0, 0.5, 1.0]))
 #: Values, each with one of a few clusters.
 CLUSTERED = st.lists(st.tuples(st.floats(0, 1), st.sampled_from("abcd")), min_size=1, max_size=40)
 #: Attempts, how many of them solved the task, how many are drawn.
@@ -252,3 +255,49 @@ def test_a_comparison_knows_that_tasks_of_one_source_vary_together() -> None:
     )
     assert grouped.clusters == 2
     assert (alone.standard_error or 0) < (grouped.standard_error or 0)
+
+
+@given(SHARES, SIZES)
+def test_the_interval_holds_the_mean_and_stays_within_0_and_1(share: float, n: int) -> None:
+    found = wilson(share, n)
+    assert 0 <= found.low <= share + 1e-12
+    assert share - 1e-12 <= found.high <= 1
+
+
+@given(SHARES, SIZES)
+def test_its_ends_are_where_the_score_test_is_just_not_significant(share: float, n: int) -> None:
+    for end in (wilson(share, n).low, wilson(share, n).high):
+        if 1e-6 < end < 1 - 1e-6:
+            z = abs(share - end) / sqrt(end * (1 - end) / n)
+            assert z == pytest.approx(1.959964, rel=1e-4)
+
+
+def test_without_a_task_nothing_is_known() -> None:
+    found = wilson(0.0, 0)
+    assert (found.low, found.high) == (0.0, 1.0)
+
+
+@given(SCORES, SCORES)
+def test_a_comparison_is_the_mean_over_shared_tasks(
+    first: dict[str, float], second: dict[str, float]
+) -> None:
+    shared = set(first) & set(second)
+    found = paired(first, second)
+    assert found.n == len(shared)
+    expected = fmean(second[task] - first[task] for task in shared) if shared else 0
+    assert found.mean == pytest.approx(expected)
+
+
+@given(SCORES, SCORES)
+def test_turning_a_comparison_around_turns_its_sign(
+    first: dict[str, float], second: dict[str, float]
+) -> None:
+    one, other = paired(first, second), paired(second, first)
+    assert one.mean == pytest.approx(-other.mean)
+    assert (set(one.fixed), set(one.broken)) == (set(other.broken), set(other.fixed))
+    assert one.standard_error == pytest.approx(other.standard_error)
+
+
+@pytest.mark.parametrize("tasks", [{}, {"a": 1.0}])
+def test_below_two_tasks_there_is_no_standard_error(tasks: dict[str, float]) -> None:
+    assert paired(tasks, tasks).standard_error is None

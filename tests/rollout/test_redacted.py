@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import tarfile
-
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci.computer.archive import Member, pack, unpack
 from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.redaction import HIDDEN, Redactor, redacted_values, unchanged
 from skillopt_ci.rollout.attempt import redacted_tar, redacted_work
@@ -23,22 +21,9 @@ FILES = st.dictionaries(
 
 
 def tar(files: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-        link = tarfile.TarInfo("link")
-        link.type, link.linkname = tarfile.SYMTYPE, "d"
-        archive.addfile(link)
-    return buffer.getvalue()
-
-
-def untar(content: bytes) -> dict[str, bytes]:
-    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-        files = {member.name: archive.extractfile(member) for member in archive if member.isreg()}
-        return {name: file.read() for name, file in files.items() if file is not None}
+    return pack(
+        [*(Member(name, content) for name, content in files.items()), Member("l", target="d")]
+    )
 
 
 def test_every_text_of_the_work_is_clean() -> None:
@@ -72,7 +57,11 @@ def test_without_secrets_nothing_is_touched() -> None:
 @given(FILES, st.binary(max_size=20))
 def test_files_lose_the_secret_and_nothing_else(files: dict[str, bytes], around: bytes) -> None:
     planted = around + b"|" + SECRET.encode() + b"|" + around
-    clean = untar(redacted_tar(tar({**files, "planted": planted}), REDACT))
+    clean = {
+        one.name: one.content
+        for one in unpack(redacted_tar(tar({**files, "planted": planted}), REDACT))
+        if not one.target
+    }
     assert clean.pop("planted") == around + b"|" + HIDDEN.encode() + b"|" + around
     assert clean == files
 

@@ -37,7 +37,8 @@ def external(
     folder: SkillFolder = FOLDER,
     **settings: object,
 ) -> ExternalSolver:
-    chosen = ExternalConfig.model_validate({"type": "external", "agent": agent, **settings})
+    usual = {"type": "external", "agent": agent, "command": ["./agent"]}
+    chosen = ExternalConfig.model_validate({**usual, **settings})
     return ExternalSolver(chosen, Prompts.load(), folder, Path("/repo"), environ or {})
 
 
@@ -70,7 +71,7 @@ def test_a_program_gets_the_task_and_finds_the_skill() -> None:
 
 def test_the_files_beside_the_skill_keep_their_mode() -> None:
     test = "#!/bin/sh\ntest -x .agents/skills/tidy/scripts/help.sh && echo executable\n"
-    played = play(external(command=["./agent"]), skill=SKILL, files={"agent": test})
+    played = play(external(), skill=SKILL, files={"agent": test})
     assert played.attempt.response == "executable"
 
 
@@ -87,7 +88,7 @@ def test_a_prompt_can_be_an_argument_and_nothing_inside_it_is_filled_in() -> Non
 
 def test_without_a_skill_nothing_is_installed() -> None:
     script = "#!/bin/sh\nfind . -name '*.md'; cat\n"
-    played = play(external(command=["./agent"]), "Task.", skill=" \n", files={"agent": script})
+    played = play(external(), "Task.", skill=" \n", files={"agent": script})
     assert ".md" not in played.attempt.response
     assert "skill" not in played.attempt.response.lower()
 
@@ -95,9 +96,7 @@ def test_without_a_skill_nothing_is_installed() -> None:
 def test_turns_and_files_of_a_task_are_told() -> None:
     turns = (Message("user", "One?"), Message("assistant", "1"), Message("user", "Two?"))
     task = Task("t", turns, files=(TaskFile("a.txt", "content"),))
-    played = play(
-        external(command=["./agent"]), task=task, files={"agent": RECORDER}, look=["told"]
-    )
+    played = play(external(), task=task, files={"agent": RECORDER}, look=["told"])
     assert "User:\nOne?\n\nAssistant:\n1\n\nUser:\nTwo?" in played.files["told"]
     assert "File a.txt:\n```\ncontent\n```" in played.files["told"]
 
@@ -126,7 +125,7 @@ def test_a_known_agent_is_called_as_its_makers_document(agent: str) -> None:
     arguments, place = CALLS[agent]
     limits = AttemptLimits.model_validate({"steps": 7, "cost_usd": 0.5})
     played = play(
-        external(agent, command=["./agent"], model="m", arguments=["--extra"], output="text"),
+        external(agent, model="m", arguments=["--extra"], output="text"),
         "Do it.",
         skill=SKILL,
         place=Workplace("rollout", limits=limits),
@@ -140,7 +139,7 @@ def test_a_known_agent_is_called_as_its_makers_document(agent: str) -> None:
 
 def test_copilot_is_given_the_prompt_as_an_argument() -> None:
     played = play(
-        external("copilot", command=["./agent"], output="text"),
+        external("copilot", output="text"),
         "Do it.",
         skill=SKILL,
         files={"agent": RECORDER},
@@ -155,9 +154,7 @@ def test_copilot_is_given_the_prompt_as_an_argument() -> None:
 def test_an_agent_sees_its_key_and_nothing_else_of_ours() -> None:
     ours = {"ANTHROPIC_API_KEY": "sk-1", "GITHUB_TOKEN": "ghs", "OTHER": "x"}
     played = play(
-        external("claude-code", ours, command=["./agent"], output="text"),
-        files={"agent": RECORDER},
-        look=["seen"],
+        external("claude-code", ours, output="text"), files={"agent": RECORDER}, look=["seen"]
     )
     assert "ANTHROPIC_API_KEY=sk-1\n" in played.files["seen"]
     assert "ghs" not in played.files["seen"]
@@ -167,7 +164,7 @@ def test_an_agent_sees_its_key_and_nothing_else_of_ours() -> None:
 def test_the_settings_name_what_else_it_may_see() -> None:
     ours = {"MY_TOKEN": "value-of-mine", "ANTHROPIC_API_KEY": "sk-1"}
     played = play(
-        external("claude-code", ours, command=["./agent"], env=["MY_TOKEN"], output="text"),
+        external("claude-code", ours, env=["MY_TOKEN"], output="text"),
         files={"agent": '#!/bin/sh\necho "$MY_TOKEN $ANTHROPIC_API_KEY."\n'},
     )
     assert played.attempt.response == "*** ."
@@ -213,7 +210,7 @@ def test_a_stream_of_events_becomes_steps_usage_and_cost() -> None:
             "usage": usage,
         },
     )
-    played = play(external("claude-code", command=["./agent"]), files={"agent": stream})
+    played = play(external("claude-code"), files={"agent": stream})
     assert [type(step) for step in played.steps] == [Asked, ModelSaid, ToolUsed, ModelSaid]
     assert played.attempt.response == "a.txt"
     assert played.attempt.n_turns == 2
@@ -226,17 +223,17 @@ def test_tokens_without_a_cost_are_priced_by_the_settings() -> None:
         {"type": "item.completed", "item": {"id": "1", "type": "agent_message", "text": "4"}},
         {"type": "turn.completed", "usage": {"input_tokens": 1000, "output_tokens": 100}},
     )
-    solver = external("codex", command=["./agent"], price={"input": 2, "output": 10})
+    solver = external("codex", price={"input": 2, "output": 10})
     played = play(solver, files={"agent": stream})
     assert played.attempt.usage.cost_usd == pytest.approx(0.003)
 
 
 def test_a_limit_of_its_own_ends_the_work_which_stands() -> None:
     stream = _events(_said("halfway"), {"type": "result", "subtype": "error_max_turns"})
-    played = play(external("claude-code", command=["./agent"]), files={"agent": stream})
+    played = play(external("claude-code"), files={"agent": stream})
     assert played.attempt.limit is Limit.STEPS
     assert played.attempt.response == "halfway"
-    ended = play(external("gemini", command=["./agent"]), files={"agent": "#!/bin/sh\nexit 53\n"})
+    ended = play(external("gemini"), files={"agent": "#!/bin/sh\nexit 53\n"})
     assert ended.attempt.limit is Limit.STEPS
 
 
@@ -244,7 +241,7 @@ def test_steps_beyond_the_limit_are_paid_for_all_the_same() -> None:
     ending = {"type": "result", "result": "end", "usage": {"input_tokens": 90}, "num_turns": 3}
     stream = _events(*(_said(f"turn {n}", n) for n in range(3)), ending)
     played = play(
-        external("claude-code", command=["./agent"]),
+        external("claude-code"),
         place=Workplace("rollout", limits=AttemptLimits(steps=2)),
         files={"agent": stream},
     )
@@ -259,7 +256,7 @@ def test_a_program_that_takes_too_long_is_stopped_with_all_that_it_started(tmp_p
     line = json.dumps(_said("begun"))
     script = f"#!/bin/sh\necho '{line}'\nsleep 60 &\necho $! > {started}\nsleep 60\n"
     played = play(
-        external("claude-code", command=["./agent"]),
+        external("claude-code"),
         place=Workplace("rollout", limits=AttemptLimits(rollout_seconds=0.5)),
         files={"agent": script},
     )
@@ -293,7 +290,7 @@ FAILURES = [
 @pytest.mark.parametrize(("body", "kind", "told"), FAILURES)
 def test_a_failure_is_told_apart(body: str, kind: type[Exception], told: str) -> None:
     with pytest.raises(kind, match=told):
-        play(external("claude-code", command=["./agent"]), files={"agent": f"#!/bin/sh\n{body}\n"})
+        play(external("claude-code"), files={"agent": f"#!/bin/sh\n{body}\n"})
 
 
 def test_an_agent_that_reports_an_error_failed_whatever_its_status() -> None:
@@ -302,7 +299,7 @@ def test_an_agent_that_reports_an_error_failed_whatever_its_status() -> None:
         {"type": "turn.failed", "error": {"message": "model refused to go on"}},
     )
     with pytest.raises(AgentError, match="refused to go on"):
-        play(external("codex", command=["./agent"]), files={"agent": stream})
+        play(external("codex"), files={"agent": stream})
 
 
 @pytest.mark.parametrize(
@@ -316,7 +313,7 @@ def test_an_agent_that_reports_an_error_failed_whatever_its_status() -> None:
 def test_time_that_a_server_took_is_not_held_against_the_agent(agent: str, script: str) -> None:
     with pytest.raises(ModelUnavailable):
         play(
-            external(agent, command=["./agent"]),
+            external(agent),
             place=Workplace("rollout", limits=AttemptLimits(rollout_seconds=0.5)),
             files={"agent": f"#!/bin/sh\n{script}\nsleep 60\n"},
         )
@@ -329,7 +326,7 @@ def test_a_server_in_trouble_while_time_runs_out_is_not_either() -> None:
     )
     with pytest.raises(ModelUnavailable, match="503 Service Unavailable"):
         play(
-            external("codex", command=["./agent"]),
+            external("codex"),
             place=Workplace("rollout", limits=AttemptLimits(rollout_seconds=0.5)),
             files={"agent": f"{stream}sleep 60\n"},
         )
@@ -339,9 +336,7 @@ def test_codex_takes_either_key() -> None:
     script = '#!/bin/sh\ncat > seen; echo "$CODEX_API_KEY $OPENAI_API_KEY" > seen; echo done\n'
     for ours in ({"OPENAI_API_KEY": "a"}, {"CODEX_API_KEY": "b", "OPENAI_API_KEY": "a"}):
         played = play(
-            external("codex", ours, command=["./agent"], output="text"),
-            files={"agent": script},
-            look=["seen"],
+            external("codex", ours, output="text"), files={"agent": script}, look=["seen"]
         )
         assert played.files["seen"] == f"{ours.get('CODEX_API_KEY', 'a')} a\n"
 
@@ -355,26 +350,26 @@ def test_a_program_that_is_not_there_stops_the_run() -> None:
 def test_a_program_that_the_agent_did_not_find_is_the_agents_failure() -> None:
     stream = _events(_said("I try.")) + "exit 127\n"
     with pytest.raises(AgentError, match="exit status 127"):
-        play(external("claude-code", command=["./agent"]), files={"agent": stream})
+        play(external("claude-code"), files={"agent": stream})
 
 
 def test_a_key_never_stands_in_what_is_kept() -> None:
     ours = {"CODEX_API_KEY": "sk-secret-value"}
     script = '#!/bin/sh\necho "the key is $CODEX_API_KEY" >&2\nexit 1\n'
     with pytest.raises(ModelUnavailable) as caught:
-        play(external("codex", ours, command=["./agent"]), files={"agent": script})
+        play(external("codex", ours), files={"agent": script})
     assert "sk-secret-value" not in str(caught.value)
     assert "the key is ***" in str(caught.value)
 
 
 def test_no_computer_is_a_mistake_in_the_configuration() -> None:
     with pytest.raises(UsageError, match="needs a computer"):
-        play(external(command=["./agent"]), computer=False)
+        play(external(), computer=False)
 
 
 def test_a_prompt_that_no_argument_can_hold_is_refused() -> None:
     with pytest.raises(UsageError, match="too long for an argument"):
-        play(external("copilot", command=["./agent"]), "x" * 140_000)
+        play(external("copilot"), "x" * 140_000)
 
 
 def test_a_skill_that_stands_in_the_way_of_itself_is_refused() -> None:
