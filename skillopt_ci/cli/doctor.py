@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -21,7 +20,7 @@ from skillopt_ci.cli.build import all_tasks, roles_of
 from skillopt_ci.cli.check import Finding, check_run, failed, mend, report, up_to_error
 from skillopt_ci.cli.options import Globals, command
 from skillopt_ci.computer.computer import Network
-from skillopt_ci.computer.docker import call_engine, connect
+from skillopt_ci.computer.docker import Engine
 from skillopt_ci.computer.sandbox import find_programs
 from skillopt_ci.computer.sandbox_limits import usable_hierarchies
 from skillopt_ci.config.loading import Loaded
@@ -293,14 +292,13 @@ def _check_computers(
         text = f"{version}, Linux {platform.release()}, user {os.getuid()}; {groups}"
         yield Finding("computer", "ok", text)
     elif kind == "docker":
-        with closing(connect(environ)) as engine:
-            version = call_engine(engine.api.version).get("Version", "of some version")
-            yield Finding("computer", "ok", f"Docker engine {version}")
-            for image in _images(loaded, pool):
-                there = bool(call_engine(engine.api.images, image))
-                state = "is there" if there else "is not there: the first attempt pulls it"
-                text = f"the image {image} {state}"
-                yield Finding("computer", "ok" if there else "warning", text)
+        engine = Engine(environ)
+        yield Finding("computer", "ok", f"Docker engine {asyncio.run(engine.check())}")
+        for image in _images(loaded, pool):
+            there = asyncio.run(engine.has(image))
+            state = "is there" if there else "is not there: the first attempt pulls it"
+            text = f"the image {image} {state}"
+            yield Finding("computer", "ok" if there else "warning", text)
 
 
 def _images(loaded: Loaded, pool: ComputerPool) -> list[str]:

@@ -1,87 +1,62 @@
-"""The engine's part: reaching it, what it must be able to do, and its framed streams."""
+"""The engine's part: reaching it, what it must be able to do, and what was left on it."""
 
 import asyncio
 import json
-import socket
-import struct
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+import shlex
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from computer_kinds import SPEC
-from hypothesis import given
-from hypothesis import strategies as st
 
-from skillopt_ci.computer.docker import LABEL, Containers, connect, converse
-from skillopt_ci.computer.process import Capture, this_process
+from skillopt_ci.computer.docker import Containers, Engine
+from skillopt_ci.computer.process import this_process
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable
 
-ABLE = {"OSType": "linux", "MemoryLimit": True, "CpuCfsQuota": True, "PidsLimit": True}
+ABLE = {
+    "OSType": "linux",
+    "ServerVersion": "28.2",
+    **dict.fromkeys(("MemoryLimit", "CpuCfsQuota", "PidsLimit"), True),
+}
 
 
-@contextmanager
 def engine_with(
+    folder: Path,
     facts: dict[str, object],
-    pulling: int = 500,
+    pulling: str = "",
     left: dict[str, str] | None = None,
-    removing: int = 204,
-) -> Iterator[str]:
-    """Serve what an engine says about itself, without any image; ``pulling`` one ends so.
+    removing: str = "",
+) -> dict[str, str]:
+    """An environment whose `docker` says this of its engine, which has no image.
 
-    ``left`` are its containers, with their owners; ``removing`` one ends so, 204 being success.
+    It says ``pulling`` of an image that it is to pull. ``left`` are its containers, with their
+    owners; it says ``removing`` of one that it is to remove, or removes it.
     """
-    containers = {} if left is None else left
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if "/images/" in self.path:
-                return self.answer(404, {"message": "no such image"})
-            if "/containers/json" in self.path:
-                labelled = [{"Id": one, "Labels": {LABEL: of}} for one, of in containers.items()]
-                return self.answer(200, labelled)
-            about = {"ApiVersion": "1.41"} if self.path.endswith("/version") else facts
-            return self.answer(200, about)
-
-        def do_POST(self) -> None:
-            self.answer(pulling, {"message": "the registry says no"})
-
-        def do_DELETE(self) -> None:
-            if removing != 204:
-                return self.answer(removing, {"message": "the disk says no"})
-            del containers[self.path.partition("?")[0].rpartition("/")[2]]
-            return self.answer(204, None)
-
-        def answer(self, status: int, body: object) -> None:
-            content = b"" if body is None else json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield f"tcp://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+    listed = "\n".join(f"{name} {owner}" for name, owner in (left or {}).items())
+    script = f"""#!/bin/sh
+case $1 in
+info) echo {shlex.quote(json.dumps(facts))};;
+pull) echo {shlex.quote(pulling)} >&2; exit 1;;
+ps) echo {shlex.quote(listed)};;
+rm) [ -z {shlex.quote(removing)} ] || {{ echo {shlex.quote(removing)} >&2; exit 1; }}
+    echo "$4" >> {folder}/removed;;
+*) exit 1;;
+esac
+"""
+    program = folder / "bin/docker"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(script)
+    program.chmod(0o755)
+    return {"PATH": f"{program.parent}:{os.environ['PATH']}"}
 
 
-def test_an_engine_that_can_limit_is_used() -> None:
-    with engine_with(ABLE) as host:
-        engine = connect({"DOCKER_HOST": host})
-        assert engine.api.info() == ABLE  # type: ignore[no-untyped-call]
-        engine.close()
+def checked(environ: dict[str, str]) -> str:
+    return asyncio.run(Engine(environ).check())
+
+
+def test_an_engine_that_can_limit_is_used(tmp_path: Path) -> None:
+    assert checked(engine_with(tmp_path, ABLE)) == "28.2"
 
 
 @pytest.mark.parametrize(
@@ -89,123 +64,87 @@ def test_an_engine_that_can_limit_is_used() -> None:
     [
         *(({name: False}, "cannot limit") for name in ("MemoryLimit", "CpuCfsQuota", "PidsLimit")),
         ({"OSType": "windows"}, "does not run Linux"),
+        ({"ServerErrors": ["is it running?"]}, "No Docker engine answers: is it running?"),
     ],
 )
-def test_an_engine_that_cannot_limit_is_refused(lack: dict[str, object], why: str) -> None:
-    with engine_with(ABLE | lack) as host, pytest.raises(ComputerUnavailable, match=why):
-        connect({"DOCKER_HOST": host})
+def test_an_engine_that_cannot_limit_is_refused(
+    tmp_path: Path, lack: dict[str, object], why: str
+) -> None:
+    with pytest.raises(ComputerUnavailable, match=why.replace("?", r"\?")):
+        checked(engine_with(tmp_path, ABLE | lack))
 
 
 def test_no_engine(tmp_path: Path) -> None:
-    with pytest.raises(ComputerUnavailable, match="No Docker engine answers"):
-        connect({"DOCKER_HOST": f"unix://{tmp_path}/none.sock"})
+    environ = engine_with(tmp_path, ABLE)
+    (tmp_path / "bin/docker").write_text("#!/bin/sh\necho 'cannot connect' >&2; exit 1\n")
+    with pytest.raises(ComputerUnavailable, match=r"No Docker engine answers.*cannot connect"):
+        checked(environ)
 
 
-@pytest.mark.parametrize(
-    "environ",
-    [{"DOCKER_HOST": "ssh://host"}, {"DOCKER_HOST": "tcp://host:2376", "DOCKER_TLS_VERIFY": "1"}],
-)
-def test_engines_that_cannot_be_reached_this_way(environ: dict[str, str]) -> None:
-    with pytest.raises(ComputerUnavailable, match="cannot use the engine"):
-        connect(environ)
+def test_no_program(tmp_path: Path) -> None:
+    with pytest.raises(ComputerUnavailable, match="not installed") as refused:
+        Containers({"PATH": str(tmp_path)}, "image").check()
+    assert "docker-cli" in refused.value.hint
 
 
-def test_the_sdk_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "docker", None)
-    with pytest.raises(ComputerUnavailable, match="SDK") as refused:
-        Containers({}, "image").check()
-    assert "skillopt-ci[docker]" in refused.value.hint
+def opened(environ: dict[str, str], image: str = "") -> None:
+    async def use() -> None:
+        async with Containers(environ, image).open(SPEC):
+            raise AssertionError
+
+    asyncio.run(use())
 
 
 def test_an_image_is_needed() -> None:
-    async def use() -> None:
-        async with Containers({}).open(SPEC):
-            raise AssertionError
-
     with pytest.raises(ComputerUnavailable, match="needs an image"):
-        asyncio.run(use())
+        opened({})
 
 
-@pytest.mark.parametrize(("status", "error"), [(404, ComputerUnavailable), (500, ComputerFailure)])
-def test_an_image_that_cannot_be_had(status: int, error: type[Exception]) -> None:
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        ("manifest for no/such:1 not found: manifest unknown", ComputerUnavailable),
+        ("pull access denied for no/such", ComputerUnavailable),
+        ("received unexpected HTTP status: 503 Service Unavailable", ComputerFailure),
+    ],
+)
+def test_an_image_that_cannot_be_had(tmp_path: Path, said: str, error: type[Exception]) -> None:
     """What no registry has is the configuration's fault, a registry that fails is the world's."""
-
-    async def use(host: str) -> None:
-        async with Containers({"DOCKER_HOST": host}, "no/such:1").open(SPEC):
-            raise AssertionError
-
-    with engine_with(ABLE, pulling=status) as host, pytest.raises(error, match="registry says"):
-        asyncio.run(use(host))
+    with pytest.raises(error, match=said):
+        opened(engine_with(tmp_path, ABLE, pulling=said), "no/such:1")
 
 
 def left_behind() -> dict[str, str]:
     """A container of a process that has ended, and one of this process."""
     here = this_process()
-    return {"dead": str(replace(here, started=here.started - 1)), "live": str(here)}
+    return {"dead": str(replace(here, started=here.started - 1)), "live": str(here), "odd": "x"}
 
 
-def swept(left: dict[str, str], removing: int) -> set[str]:
-    """The containers that are there after a sweep of an engine with those that were ``left``."""
-    with engine_with(ABLE, left=left, removing=removing) as host:
-        engine = connect({"DOCKER_HOST": host})
-        try:
-            engine.sweep()
-        finally:
-            engine.close()
-    return set(left)
+def swept(folder: Path, removing: str) -> list[str]:
+    """The containers that a sweep removes from an engine with those that were left."""
+    asyncio.run(Engine(engine_with(folder, ABLE, left=left_behind(), removing=removing)).sweep())
+    removed = folder / "removed"
+    return removed.read_text().split() if removed.exists() else []
 
 
-def test_a_sweep_removes_what_dead_processes_left() -> None:
-    assert swept(left_behind(), removing=204) == {"live"}
+def test_a_sweep_removes_what_dead_processes_left(tmp_path: Path) -> None:
+    assert swept(tmp_path, removing="") == ["dead"]
 
 
-@pytest.mark.parametrize("status", [404, 409])
-def test_a_sweep_lets_another_run_be_quicker(status: int) -> None:
+@pytest.mark.parametrize(
+    "said", ["No such container: dead", "removal of container dead is already in progress"]
+)
+def test_a_sweep_lets_another_run_be_quicker(tmp_path: Path, said: str) -> None:
     """It is gone already, or is being removed: that is all a sweep wants."""
-    assert swept(left_behind(), removing=status) == {"dead", "live"}
+    assert swept(tmp_path, removing=said) == []
 
 
-@pytest.mark.parametrize("status", [400, 500])
-def test_a_sweep_says_why_it_cannot_remove(status: int) -> None:
+def test_a_sweep_says_why_it_cannot_remove(tmp_path: Path) -> None:
     with pytest.raises(ComputerFailure, match="the disk says no"):
-        swept(left_behind(), removing=status)
+        swept(tmp_path, removing="the disk says no")
 
 
-def test_a_run_does_not_begin_on_an_engine_that_cannot_be_swept() -> None:
-    with (
-        engine_with(ABLE, left=left_behind(), removing=500) as host,
-        pytest.raises(ComputerUnavailable, match="the disk says no"),
-    ):
-        Containers({"DOCKER_HOST": host}).check()
-
-
-FRAMES = st.lists(st.tuples(st.sampled_from([0, 1, 2]), st.binary(max_size=60)), max_size=8)
-
-
-@given(FRAMES, st.integers(1, 20), st.binary(max_size=300))
-def test_frames_are_sorted_however_they_come(
-    frames: list[tuple[int, bytes]], size: int, stdin: bytes
-) -> None:
-    stream = b"".join(struct.pack(">BxxxL", kind, len(part)) + part for kind, part in frames)
-
-    async def talk() -> tuple[dict[int, Capture], bytes]:
-        loop = asyncio.get_running_loop()
-        outputs = {1: Capture(1000), 2: Capture(1000)}
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            theirs.setblocking(False)
-            talking = asyncio.create_task(converse(ours, stdin, outputs))
-            said = b""
-            while chunk := await loop.sock_recv(theirs, 100):
-                said += chunk
-            for at in range(0, len(stream), size):
-                await loop.sock_sendall(theirs, stream[at : at + size])
-                await asyncio.sleep(0)
-            theirs.shutdown(socket.SHUT_WR)
-            await talking
-        return outputs, said
-
-    outputs, said = asyncio.run(talk())
-    assert said == stdin
-    for kind in (1, 2):
-        assert outputs[kind].content() == b"".join(part for one, part in frames if one == kind)
+def test_a_run_does_not_begin_on_an_engine_that_cannot_be_swept(tmp_path: Path) -> None:
+    environ = engine_with(tmp_path, ABLE, left=left_behind(), removing="the disk says no")
+    with pytest.raises(ComputerUnavailable, match="the disk says no"):
+        Containers(environ).check()

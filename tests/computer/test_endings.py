@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from computer_kinds import CONFINED, EVERY, SPEC, computers, desk, eventually, processes_with
 
-from skillopt_ci.computer.docker import LABEL, connect
+from skillopt_ci.computer.docker import LABEL
 from skillopt_ci.computer.process import ProcessIdentity, parse_identity, this_process
 from skillopt_ci.computer.sandbox_limits import usable_hierarchies
 
@@ -49,10 +49,10 @@ def groups_of(pid: int) -> list[Path]:
 def containers_of(pid: int) -> list[str]:
     if "SKILLOPT_CI_TEST_IMAGE" not in os.environ:
         return []
-    engine = connect(os.environ)
-    found = engine.api.containers(all=True, filters={"label": LABEL})
-    engine.close()
-    return [one["Id"] for one in found if f"-{pid}-" in one["Labels"][LABEL]]
+    shown = f'{{{{.Names}}}} {{{{.Label "{LABEL}"}}}}'
+    words = ["docker", "ps", "--all", "--filter", f"label={LABEL}", "--format", shown]
+    listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    return [line for line in listed.splitlines() if f"-{pid}-" in line]
 
 
 def mounts() -> set[str]:
