@@ -84,7 +84,7 @@ async def plain(tasks: int, concurrency: int, size: int) -> float:
             asked = task(number)
             messages = conversation(asked, "Be exact.", prompts)
             reply = await model.complete(ChatRequest("target", "bench", messages))  # type: ignore[arg-type]
-            score = await scorers(asked).score(asked, reply.text)
+            score = await scorers(asked)(asked, reply.text)
             return score.hard, (*messages, Message("assistant", reply.text))
 
     found = await asyncio.gather(*(one(number) for number in range(tasks)))

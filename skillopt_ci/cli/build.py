@@ -31,8 +31,7 @@ from skillopt_ci.redaction import Redactor
 from skillopt_ci.report import commits
 from skillopt_ci.rollout.computer_pool import ComputerPool, open_computer_pool
 from skillopt_ci.rollout.environment import Environment
-from skillopt_ci.rollout.graders import parts_of
-from skillopt_ci.scorers.build import NEEDS_COMPUTER, check_scorers
+from skillopt_ci.scorers.build import NEEDS_COMPUTER, check_scorers, parts_of
 from skillopt_ci.tasks.files import refuse
 from skillopt_ci.tasks.loading import SPLIT_NAMES, load_splits, overlaps, repeated_ids
 from skillopt_ci.tasks.task import Splits, Task

@@ -37,8 +37,8 @@ from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.types import AgentError, Attempt, Rollout
 from skillopt_ci.scorers.base import GraderBroke, GraderError, Score, blamed
-from skillopt_ci.tasks.files import Record, refuse
-from skillopt_ci.tasks.loading import SPLIT_NAMES, divide, load_tasks
+from skillopt_ci.tasks.files import Record
+from skillopt_ci.tasks.loading import divide, read_entries
 from skillopt_ci.tasks.records import to_task
 from skillopt_ci.tasks.task import Task, task_sha256
 from skillopt_ci.util import last_line
@@ -60,15 +60,12 @@ class Division(Section):
 
     def divided(self, items: Sequence[Item]) -> dict[Split, tuple[Item, ...]]:
         """Divide ``items``, always the same way; raises UsageError if a split stays empty."""
-        parts = dict(zip(SPLIT_NAMES, divide(items, self.split, self.seed), strict=True))
-        if empty := [name for name, part in parts.items() if not part]:
-            raise UsageError(
-                f"environment: {len(items)} tasks divided {self.split} leave nothing for "
-                f"{' and '.join(empty)}",
-                hint="Add tasks, or choose a more even `environment.split`.",
-            )
-        kept = {name: part[: self.limit or None] for name, part in parts.items()}
-        return {"train": kept["train"], "selection": kept["selection"], "test": kept["test"]}
+        try:
+            parts = divide(items, self.split, self.seed)
+        except ValueError as error:
+            hint = "Add tasks, or choose a more even `environment.split`."
+            raise UsageError(f"environment: {error}", hint=hint) from error
+        return {name: part[: self.limit or None] for name, part in parts.items()}
 
 
 __all__ = [
@@ -96,17 +93,10 @@ def task_of(entry: Mapping[str, object], folder: Path) -> Task:
 
     Raises :class:`TaskFileError` that names every key at fault.
     """
-    made = to_task(Record(dict(entry), folder / "(an environment)", 1, line_of=lambda _: 1))
+    made = to_task(Record(dict(entry), folder / "(an environment)", 1))
     if isinstance(made, Task):
         return made
     raise TaskFileError("; ".join(problem.message for problem in made))
-
-
-def read_entries(file: Path) -> tuple[Task, ...]:
-    """Read the tasks of a task file (JSON Lines, JSON or YAML); raises :class:`TaskFileError`."""
-    tasks, problems = load_tasks(file)
-    refuse(problems)
-    return tasks
 
 
 def divided(tasks: Sequence[Task], split: str, seed: int = 42) -> Mapping[Split, tuple[Task, ...]]:

@@ -17,7 +17,7 @@ from skillopt_ci.config.scorers import PythonScorer, RubricScorer
 from skillopt_ci.config.yaml import load_yaml
 from skillopt_ci.scorers.base import GraderError, Judge, Score, quote, verdict
 from skillopt_ci.scorers.code import Functions, load_function
-from skillopt_ci.scorers.rubric import RubricGrader
+from skillopt_ci.scorers.rubric import rubric_scorer
 from skillopt_ci.scorers.text import schema_fault
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.util import did_you_mean
@@ -218,7 +218,7 @@ class Grading:
         spec = RubricScorer(type="rubric", rubric=str(assertion.value))
         if assertion.threshold is not None:
             spec = spec.model_copy(update={"hard_at": assertion.threshold})
-        score = await RubricGrader(spec, self.judge).score(self.task, self.answer)
+        score = await rubric_scorer(spec, self.judge)(self.task, self.answer)
         if assertion.negated:
             return replace(score, hard=1 - score.hard, soft=1 - score.soft)
         return score

@@ -12,20 +12,18 @@ from skillopt_ci.computer.computer import HOME, Computer
 from skillopt_ci.computer.process import CommandResult
 from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.config.scorers import (
-    AllScorer,
-    AnyScorer,
     CommandScorer,
     ComputerScorer,
     PythonScorer,
     RubricScorer,
     ScorerSpec,
-    WeightedScorer,
 )
 from skillopt_ci.errors import ComputerFailure, FileRefused, UsageError
 from skillopt_ci.rollout.attempt import ARTIFACT_BYTES
 from skillopt_ci.rollout.computer_pool import ComputerPool, how_it_ended
 from skillopt_ci.rollout.types import Attempt
 from skillopt_ci.scorers.base import (
+    FallibleScorer,
     GraderBroke,
     GraderError,
     Judge,
@@ -38,8 +36,8 @@ from skillopt_ci.scorers.base import (
     reaches,
     verdict,
 )
-from skillopt_ci.scorers.build import NEEDS_COMPUTER, build_scorer
-from skillopt_ci.scorers.code import CodeGrader, Functions
+from skillopt_ci.scorers.build import NEEDS_COMPUTER, build_scorer, parts_of
+from skillopt_ci.scorers.code import Functions
 from skillopt_ci.tasks.task import Task
 
 _REPORT_BYTES = 10_000_000
@@ -111,7 +109,7 @@ class ComputerGrader:
     root: Path
     limits: AttemptLimits
 
-    async def score(self, task: Task, response: str) -> Score:
+    async def __call__(self, task: Task, response: str) -> Score:
         """Grade what the attempt left behind.
 
         Raises :class:`GraderError` when the grader's files cannot be read, when no computer could
@@ -314,7 +312,7 @@ class TaskScorers:
         spec = self.spec(task)
         computer = any(isinstance(part, ComputerScorer) for part in parts_of(spec))
         scorer = self._build(spec, attempt, task) if computer else self(task)
-        return await scorer.score(task, attempt.response)
+        return await scorer(task, attempt.response)
 
     def programs(self, tasks: Iterable[Task]) -> list[tuple[ScorerSpec, Task]]:
         """The different graders of ``tasks`` that are programs, each with a task that has it.
@@ -334,7 +332,7 @@ class TaskScorers:
     async def try_out(self, part: ScorerSpec, task: Task) -> None:
         """Grade an empty submission with one of :meth:`programs`; raises :class:`GraderError`."""
         scorer = self._build(part, Attempt((), ""), task)
-        assert isinstance(scorer, ComputerGrader | CodeGrader)  # noqa: S101
+        assert isinstance(scorer, ComputerGrader | FallibleScorer)  # noqa: S101
         await scorer.score_empty(task)
 
     def __call__(self, task: Task) -> Scorer:
@@ -397,12 +395,3 @@ class TaskScorers:
             on_computer=on_computer,
             functions=self._functions,
         )
-
-
-def parts_of(spec: ScorerSpec) -> Iterator[ScorerSpec]:
-    """The scorers that ``spec`` is made of, those of combinations one by one."""
-    if isinstance(spec, AllScorer | AnyScorer | WeightedScorer):
-        for part in spec.of:
-            yield from parts_of(part)
-    else:
-        yield spec

@@ -2,13 +2,13 @@
 
 import copy
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Protocol
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from skillopt_ci.config.scorers import AnswerFrom
+from skillopt_ci.config.scorers import AnswerFrom, AnswerScorer, CommandScorer
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.tasks.task import Task
 
@@ -41,20 +41,10 @@ class GraderBroke(GraderError):
     """The grader's program failed on this work; it may work on other work."""
 
 
-class Scorer(Protocol):
-    """Grades responses to tasks."""
-
-    async def score(self, task: Task, response: str) -> Score:
-        """Grade ``response``; raises :class:`GraderError` when the grader is at fault."""
-        ...
-
-
-class Judge(Protocol):
-    """Asks the judge model one question and returns its text."""
-
-    async def __call__(self, prompt: str) -> str:
-        """Answer ``prompt``; may raise the model layer's errors."""
-        ...
+#: Grades a response to a task; raises :class:`GraderError` when the grader is at fault.
+Scorer = Callable[[Task, str], Coroutine[Any, Any, Score]]
+#: Asks the judge model one question; may raise the model layer's errors.
+Judge = Callable[[str], Awaitable[str]]
 
 
 def verdict(solved: bool, reason: str, answer: str, *, soft: float | None = None) -> Score:
@@ -90,6 +80,28 @@ async def blamed(
     except GraderBroke as again:
         reason = f"the grader fails on this work, not on an empty submission: {again.message}"
         return verdict(False, one_line(reason), answer)
+
+
+@dataclass(frozen=True, slots=True)
+class FallibleScorer:
+    """Grades with ``once``, given task, response and answer, which may fail on some work.
+
+    The work is to blame then, and scores 0. Raises :class:`GraderError` if ``once`` cannot start,
+    and if it fails on an empty answer as well: takes too long, dies, raises or gives no score.
+    """
+
+    spec: AnswerScorer | CommandScorer
+    once: Callable[[Task, str, str], Awaitable[Score]]
+
+    async def __call__(self, task: Task, response: str) -> Score:
+        answer = extract(response, self.spec.answer, self.spec.tag)
+        return await blamed(
+            lambda: self.once(task, response, answer), lambda: self.score_empty(task), answer
+        )
+
+    async def score_empty(self, task: Task) -> Score:
+        """Grade an empty answer."""
+        return await self.once(task, "", "")
 
 
 def one_line(text: str, limit: int = REASON_CHARS) -> str:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -19,20 +18,39 @@ from skillopt_ci.config.scorers import (
     WeightedScorer,
 )
 from skillopt_ci.errors import UsageError
-from skillopt_ci.scorers.base import Judge, Score, Scorer, reaches, sentence, verdict
+from skillopt_ci.scorers.base import (
+    FallibleScorer,
+    Judge,
+    Score,
+    Scorer,
+    reaches,
+    sentence,
+    verdict,
+)
 from skillopt_ci.scorers.code import (
-    CommandGrader,
     Functions,
-    PythonGrader,
+    call_function,
     check_command,
     load_function,
+    run_command,
 )
-from skillopt_ci.scorers.rubric import RubricGrader, check_rubric_task
-from skillopt_ci.scorers.text import GRADERS, AnswerGrader, check_contains_texts
+from skillopt_ci.scorers.rubric import check_rubric_task, rubric_scorer
+from skillopt_ci.scorers.text import GRADERS, grade_answer
 from skillopt_ci.tasks.files import Problem, refuse
 from skillopt_ci.tasks.task import Splits, Task
 
+Combination = AllScorer | AnyScorer | WeightedScorer
+
 NEEDS_COMPUTER = "Set `rollout.computer`, with `type: sandbox` for instance."
+
+
+def parts_of(spec: ScorerSpec) -> Iterator[ScorerSpec]:
+    """The scorers that ``spec`` is made of, those of combinations one by one."""
+    if isinstance(spec, Combination):
+        for part in spec.of:
+            yield from parts_of(part)
+    else:
+        yield spec
 
 
 def build_scorer(
@@ -61,39 +79,34 @@ def build_scorer(
                 functions=functions,
                 on_computer=on_computer,
             )
-            return Combined(spec, tuple(build(part) for part in spec.of))
+            return partial(grade_parts, spec, [build(part) for part in spec.of])
         case CommandScorer():
-            return CommandGrader(spec, root, environ)
+            return FallibleScorer(spec, partial(run_command, spec, root, environ))
         case PythonScorer():
             load_function(spec.entry, root)  # report what is wrong with it at once
-            return PythonGrader(spec, root, functions)
+            return FallibleScorer(spec, partial(call_function, spec, root, functions))
         case RubricScorer():
             if judge is None:
                 raise UsageError("a rubric scorer needs a judge model", hint="Set `model.judge`.")
-            return RubricGrader(spec, judge)
+            return rubric_scorer(spec, judge)
         case ComputerScorer():
             if on_computer is None:
                 raise UsageError("a computer scorer needs a computer", hint=NEEDS_COMPUTER)
             return on_computer(spec)
         case _:
-            return AnswerGrader(spec)
+            return partial(grade_answer, spec)
 
 
-@dataclass(frozen=True, slots=True)
-class Combined:
-    """Asks its parts at the same time; the first grader that fails stops the others."""
-
-    spec: AllScorer | AnyScorer | WeightedScorer
-    parts: tuple[Scorer, ...]
-
-    async def score(self, task: Task, response: str) -> Score:
-        """Grade with every part and combine their scores."""
-        async with siblings() as group:
-            running = [group.create_task(part.score(task, response)) for part in self.parts]
-        return combined(self.spec, [done.result() for done in running])
+async def grade_parts(
+    spec: Combination, parts: Sequence[Scorer], task: Task, response: str
+) -> Score:
+    """Ask all parts at the same time; the first grader that fails stops the others."""
+    async with siblings() as group:
+        running = [group.create_task(part(task, response)) for part in parts]
+    return combined(spec, [done.result() for done in running])
 
 
-def combined(spec: AllScorer | AnyScorer | WeightedScorer, scores: Sequence[Score]) -> Score:
+def combined(spec: Combination, scores: Sequence[Score]) -> Score:
     """One score of the parts' scores."""
     answer = scores[0].answer
     match spec:
@@ -123,13 +136,13 @@ def check_scorers(
     Raises :class:`UsageError` when ``default`` cannot work at all, and
     :class:`~skillopt_ci.errors.TaskFileError` that names the tasks for which a scorer cannot.
     """
-    if default is not None and (fault := check_spec(default, root=root, environ=environ)):
+    if default is not None and (fault := check_spec(default, root, environ)):
         raise UsageError(f"scorer: {fault}")
 
     def problems() -> Iterator[Problem]:
         for task in (*splits.train, *splits.selection, *splits.test):
             if task.scorer is not None:
-                fault = check_scorer(task.scorer, task, root=root, environ=environ)
+                fault = check_spec(task.scorer, root, environ) or check_task(task.scorer, task)
             elif default is not None:
                 fault = check_task(default, task)
             else:
@@ -140,26 +153,20 @@ def check_scorers(
     refuse([*problems()])
 
 
-def check_scorer(
-    spec: ScorerSpec, task: Task, *, root: Path, environ: Mapping[str, str]
-) -> str | None:
-    """Why ``spec`` cannot grade ``task``, in words; None if nothing speaks against it."""
-    return check_spec(spec, root=root, environ=environ) or check_task(spec, task)
-
-
-def check_spec(spec: ScorerSpec, *, root: Path, environ: Mapping[str, str]) -> str | None:
+def check_spec(spec: ScorerSpec, root: Path, environ: Mapping[str, str]) -> str | None:
     """Why the scorer cannot work for any task: texts, program or function at fault."""
-    match spec:
-        case AllScorer() | AnyScorer() | WeightedScorer():
-            faults = (check_spec(part, root=root, environ=environ) for part in spec.of)
-            return next(filter(None, faults), None)
-        case ContainsScorer():
-            return check_contains_texts(spec)
+    return next(filter(None, (_check_part(part, root, environ) for part in parts_of(spec))), None)
+
+
+def _check_part(part: ScorerSpec, root: Path, environ: Mapping[str, str]) -> str | None:
+    match part:
+        case ContainsScorer() if "" in (*part.contains, *part.not_contains):
+            return "an empty text stands in every answer"
         case CommandScorer():
-            return check_command(spec, root, environ)
+            return check_command(part, root, environ)
         case PythonScorer():
             try:
-                load_function(spec.entry, root)
+                load_function(part.entry, root)
             except UsageError as error:
                 return error.message
         case ComputerScorer(folder=str(folder)) if not (root / folder).is_dir():
@@ -169,11 +176,12 @@ def check_spec(spec: ScorerSpec, *, root: Path, environ: Mapping[str, str]) -> s
 
 def check_task(spec: ScorerSpec, task: Task) -> str | None:
     """Why ``task`` lacks what the scorer compares with: references, choices, a rubric."""
-    match spec:
-        case AllScorer() | AnyScorer() | WeightedScorer():
-            return next(filter(None, (check_task(part, task) for part in spec.of)), None)
-        case RubricScorer():
-            return check_rubric_task(spec, task)
-    if type(spec) not in GRADERS:
-        return None
-    return GRADERS[type(spec)].check(spec, task)
+    for part in parts_of(spec):
+        fault = None
+        if isinstance(part, RubricScorer):
+            fault = check_rubric_task(part, task)
+        elif type(part) in GRADERS:
+            fault = GRADERS[type(part)].check(part, task)
+        if fault:
+            return fault
+    return None

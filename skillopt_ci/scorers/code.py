@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,6 @@ from skillopt_ci.scorers.base import (
     GraderBroke,
     GraderError,
     Score,
-    blamed,
     extract,
     last_words,
     one_line,
@@ -38,98 +36,71 @@ from skillopt_ci.worker import Worker
 _TAIL_BYTES = 4096
 
 
-class CodeGrader(ABC):
-    """A scorer whose code may fail on some work: then the work is to blame, and scores 0."""
-
-    spec: CommandScorer | PythonScorer
-
-    async def score(self, task: Task, response: str) -> Score:
-        """Grade ``response``.
-
-        Raises :class:`GraderError` when the code cannot start, and when it fails on an empty answer
-        as well as on this one: takes too long, dies, raises or gives no score.
-        """
-        answer = extract(response, self.spec.answer, self.spec.tag)
-        return await blamed(
-            lambda: self._score(task, response, answer), lambda: self.score_empty(task), answer
-        )
-
-    async def score_empty(self, task: Task) -> Score:
-        """Grade an empty answer; raises :class:`GraderError` if the code cannot."""
-        return await self._score(task, "", "")
-
-    @abstractmethod
-    async def _score(self, task: Task, response: str, answer: str) -> Score:
-        """Grade once; raises :class:`GraderBroke` if the code fails."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommandGrader(CodeGrader):
-    """Runs the command in ``root``, each time with a folder of its own for the material."""
-
-    spec: CommandScorer
-    root: Path
-    environ: Mapping[str, str]
-
-    async def _score(self, task: Task, response: str, answer: str) -> Score:
-        program = self.spec.command[0]
-        with TemporaryDirectory(prefix="skillopt-grader-", ignore_cleanup_errors=True) as name:
-            folder = Path(name)
-            work = folder / "work"
-            paths = {
-                "answer": work / "answer.txt",
-                "response": work / "response.txt",
-                "task": work / "task.json",
-                "dir": work,
-            }
-            texts = {work / "files" / file.name: file.content for file in task.files}
-            texts[paths["answer"]], texts[paths["response"]] = answer, response
-            texts[paths["task"]] = json.dumps(task_data(task), ensure_ascii=False, indent=1)
-            for path, text in texts.items():
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8", newline="")
-            placeholder = re.compile(rf"\{{({'|'.join(paths)})\}}")
-            try:
-                ended = await run_program(
-                    [
-                        placeholder.sub(lambda found: str(paths[found[1]]), part)
-                        for part in self.spec.command
-                    ],
-                    stdin=paths["response"],
-                    folder=folder,
-                    work=work,
-                    cwd=self.root,
-                    environ=visible_environ(self.environ, self.spec.env),
-                    timeout=self.spec.timeout,
-                )
-            except TimeoutError:
-                raise GraderBroke(f"{program} took longer than {self.spec.timeout:g} s") from None
-            except (OSError, ValueError) as error:
-                raise GraderError(f"{program} cannot be run: {error}") from error
-            return self._verdict(ended, answer)
-
-    def _verdict(self, ended: Ended, answer: str) -> Score:
-        program, spec = self.spec.command[0], self.spec
-        output, errors = tail(ended.output, _TAIL_BYTES), tail(ended.errors, _TAIL_BYTES)
-        said = last_words(errors.strip() or output)
-        if ended.status < 0:
-            raise GraderBroke(f"{program} was killed by {signal_name(ended.status)}: {said}")
-        if ended.status in spec.error_status:
-            raise GraderBroke(f"{program} ended with error status {ended.status}: {said}")
-        if spec.score == "exit_status":
-            return verdict(ended.status == 0, said or f"exit status {ended.status}", answer)
-        line = extract(output, "last_line")
+async def run_command(
+    spec: CommandScorer,
+    root: Path,
+    environ: Mapping[str, str],
+    task: Task,
+    response: str,
+    answer: str,
+) -> Score:
+    """The score that the command gives; it runs in ``root``, with a new folder for the material."""
+    program = spec.command[0]
+    with TemporaryDirectory(prefix="skillopt-grader-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        work = folder / "work"
+        paths = {
+            "answer": work / "answer.txt",
+            "response": work / "response.txt",
+            "task": work / "task.json",
+            "dir": work,
+        }
+        texts = {work / "files" / file.name: file.content for file in task.files}
+        texts[paths["answer"]], texts[paths["response"]] = answer, response
+        texts[paths["task"]] = json.dumps(task_data(task), ensure_ascii=False, indent=1)
+        for path, text in texts.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="")
+        placeholder = re.compile(rf"\{{({'|'.join(paths)})\}}")
         try:
-            soft = float(line)
-        except ValueError:
-            soft = -1.0
-        if not 0 <= soft <= 1:
-            raise GraderBroke(
-                f"{program} printed {quote(line)} where a number from 0 to 1 was expected"
-                f" (exit status {ended.status}): {last_words(errors)}"
+            ended = await run_program(
+                [placeholder.sub(lambda found: str(paths[found[1]]), w) for w in spec.command],
+                stdin=paths["response"],
+                folder=folder,
+                work=work,
+                cwd=root,
+                environ=visible_environ(environ, spec.env),
+                timeout=spec.timeout,
             )
-        reason = last_words(errors) or f"{program} gave {soft:g}"
-        return verdict(reaches(soft, spec.hard_at), reason, answer, soft=soft)
+        except TimeoutError:
+            raise GraderBroke(f"{program} took longer than {spec.timeout:g} s") from None
+        except (OSError, ValueError) as error:
+            raise GraderError(f"{program} cannot be run: {error}") from error
+        return _verdict(spec, ended, answer)
+
+
+def _verdict(spec: CommandScorer, ended: Ended, answer: str) -> Score:
+    program = spec.command[0]
+    output, errors = tail(ended.output, _TAIL_BYTES), tail(ended.errors, _TAIL_BYTES)
+    said = last_words(errors.strip() or output)
+    if ended.status < 0:
+        raise GraderBroke(f"{program} was killed by {signal_name(ended.status)}: {said}")
+    if ended.status in spec.error_status:
+        raise GraderBroke(f"{program} ended with error status {ended.status}: {said}")
+    if spec.score == "exit_status":
+        return verdict(ended.status == 0, said or f"exit status {ended.status}", answer)
+    line = extract(output, "last_line")
+    try:
+        soft = float(line)
+    except ValueError:
+        soft = -1.0
+    if not 0 <= soft <= 1:
+        raise GraderBroke(
+            f"{program} printed {quote(line)} where a number from 0 to 1 was expected"
+            f" (exit status {ended.status}): {last_words(errors)}"
+        )
+    reason = last_words(errors) or f"{program} gave {soft:g}"
+    return verdict(reaches(soft, spec.hard_at), reason, answer, soft=soft)
 
 
 def check_command(spec: CommandScorer, root: Path, environ: Mapping[str, str]) -> str | None:
@@ -185,39 +156,30 @@ class Functions:
             return self._workers[key]
 
     def close(self) -> None:
-        """End all workers."""
         with self._starting:
             while self._workers:
                 self._workers.popitem()[1].close()
 
 
-@dataclass(frozen=True, slots=True)
-class PythonGrader(CodeGrader):
-    """Calls ``function(task, answer)`` of the repository at ``root``, in a process of its own."""
-
-    spec: PythonScorer
-    root: Path
-    functions: Functions
-
-    async def _score(self, task: Task, response: str, answer: str) -> Score:
-        del response
-        spec = self.spec
-        returned = await self.functions.call(
-            spec.entry, (task_data(task), answer), root=self.root, timeout=spec.timeout
-        )
-        given: dict[str, Any] = returned if isinstance(returned, dict) else {"soft": returned}
-        if unknown := given.keys() - {"hard", "soft", "reason"}:
-            raise GraderBroke(f"{spec.entry} returned the unknown key {min(map(str, unknown))!r}")
-        if not given.keys() & {"hard", "soft"}:
-            raise GraderBroke(f"{spec.entry} returned neither 'soft' nor 'hard'")
-        for value in (given[key] for key in ("soft", "hard") if key in given):
-            if not isinstance(value, bool | int | float) or not 0 <= value <= 1:
-                shown = one_line(repr(value), 80)
-                raise GraderBroke(f"{spec.entry} returned {shown}, expected a score from 0 to 1")
-        soft = float(given["soft" if "soft" in given else "hard"])
-        solved = given["hard"] >= 1 if "hard" in given else reaches(soft, spec.hard_at)
-        reason = one_line(str(given.get("reason", ""))) or f"{spec.entry} gave {soft:g}"
-        return verdict(solved, reason, answer, soft=soft)
+async def call_function(
+    spec: PythonScorer, root: Path, functions: Functions, task: Task, _response: str, answer: str
+) -> Score:
+    """The score that ``function(task, answer)`` of the repository at ``root`` gives."""
+    arguments = (task_data(task), answer)
+    returned = await functions.call(spec.entry, arguments, root=root, timeout=spec.timeout)
+    given: dict[str, Any] = returned if isinstance(returned, dict) else {"soft": returned}
+    if unknown := given.keys() - {"hard", "soft", "reason"}:
+        raise GraderBroke(f"{spec.entry} returned the unknown key {min(map(str, unknown))!r}")
+    if not given.keys() & {"hard", "soft"}:
+        raise GraderBroke(f"{spec.entry} returned neither 'soft' nor 'hard'")
+    for value in (given[key] for key in ("soft", "hard") if key in given):
+        if not isinstance(value, bool | int | float) or not 0 <= value <= 1:
+            shown = one_line(repr(value), 80)
+            raise GraderBroke(f"{spec.entry} returned {shown}, expected a score from 0 to 1")
+    soft = float(given["soft" if "soft" in given else "hard"])
+    solved = given["hard"] >= 1 if "hard" in given else reaches(soft, spec.hard_at)
+    reason = one_line(str(given.get("reason", ""))) or f"{spec.entry} gave {soft:g}"
+    return verdict(solved, reason, answer, soft=soft)
 
 
 def load_function(entry: str, root: Path) -> Callable[..., object]:
@@ -248,14 +210,12 @@ class _Side:
     function: Callable[..., object]
 
     def tasks(self) -> None:
-        """It has none."""
+        return
 
     def facts(self) -> Mapping[str, object]:
-        """There are none."""
         return {}
 
     def attempt(self, job: Mapping[str, Any], folder: Path) -> Mapping[str, object]:
-        """Call the function."""
         del folder
         try:
             returned = self.function(*job["arguments"])

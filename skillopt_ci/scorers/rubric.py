@@ -2,19 +2,19 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 
 from skillopt_ci.config.scorers import RubricScorer
 from skillopt_ci.errors import BudgetExhausted, SkilloptError, UsageError
 from skillopt_ci.messages import fenced
 from skillopt_ci.scorers.base import (
+    FallibleScorer,
     GraderBroke,
     GraderError,
     Judge,
     Score,
-    blamed,
-    extract,
+    Scorer,
     one_line,
     quote,
     reaches,
@@ -25,55 +25,45 @@ from skillopt_ci.tasks.task import Task
 _PLACEHOLDER = re.compile(r"\{(task|references|rubric|answer)\}")
 
 
-@dataclass(frozen=True, slots=True)
-class RubricGrader:
-    """Puts task, rubric and answer before the judge."""
+def rubric_scorer(spec: RubricScorer, judge: Judge) -> Scorer:
+    """The scorer that puts task, rubric and answer before ``judge``."""
+    return FallibleScorer(spec, partial(_ask_judge, spec, judge))
 
-    spec: RubricScorer
-    judge: Judge
 
-    async def score(self, task: Task, response: str) -> Score:
-        """Grade with the judge's verdict; a reply that is none costs one more question.
+async def _ask_judge(
+    spec: RubricScorer, judge: Judge, task: Task, _response: str, answer: str
+) -> Score:
+    """The judge's score of ``answer``; a reply that is none costs one more question.
 
-        If the second reply is none either, and the judge does give a verdict on an empty answer,
-        this one scores 0. Raises :class:`GraderError` when it gives none there, and when it could
-        not be asked; errors that end the step (budget, set-up) pass.
-        """
-        if fault := check_rubric_task(self.spec, task):
-            raise GraderError(f"task {task.id!r} cannot be graded: {fault}")
-        answer = extract(response, self.spec.answer, self.spec.tag)
-        return await blamed(
-            lambda: self._score(task, answer), lambda: self._score(task, ""), answer
-        )
-
-    async def _score(self, task: Task, answer: str) -> Score:
-        prompt = rubric_prompt(self.spec, task, answer)
-        reply = await self._ask(prompt)
-        try:
-            soft, reason = parse_verdict(reply)
-        except ValueError as error:
-            soft, reason = await self._ask_again(prompt, reply, error)
-        return verdict(reaches(soft, self.spec.hard_at), reason, answer, soft=soft)
-
-    async def _ask_again(self, prompt: str, reply: str, error: ValueError) -> tuple[float, str]:
+    Raises :class:`GraderBroke` if the second reply is none either, and :class:`GraderError` when
+    the judge could not be asked; errors that end the step (budget, set-up) pass.
+    """
+    if fault := check_rubric_task(spec, task):
+        raise GraderError(f"task {task.id!r} cannot be graded: {fault}")
+    prompt = rubric_prompt(spec, task, answer)
+    reply = await _asked(judge, prompt)
+    try:
+        soft, reason = parse_verdict(reply)
+    except ValueError as error:
         again = (
             f"{prompt}\n## Your previous reply\n{fenced(reply, least=4)}\n\n"
             f"It could not be used: {error}. Reply with the JSON object alone.\n"
         )
-        second = await self._ask(again)
         try:
-            return parse_verdict(second)
+            soft, reason = parse_verdict(await _asked(judge, again))
         except ValueError as still:
             raise GraderBroke(f"the judge gave no verdict twice: {still}") from still
+    return verdict(reaches(soft, spec.hard_at), reason, answer, soft=soft)
 
-    async def _ask(self, prompt: str) -> str:
-        try:
-            return await self.judge(prompt)
-        except (UsageError, BudgetExhausted):
-            raise
-        except SkilloptError as error:
-            # The answer exists, only its grade does not: not the target's failure.
-            raise GraderError(f"the judge could not be asked: {error.message}") from error
+
+async def _asked(judge: Judge, prompt: str) -> str:
+    try:
+        return await judge(prompt)
+    except (UsageError, BudgetExhausted):
+        raise
+    except SkilloptError as error:
+        # The answer exists, only its grade does not: not the target's failure.
+        raise GraderError(f"the judge could not be asked: {error.message}") from error
 
 
 def rubric_prompt(spec: RubricScorer, task: Task, answer: str) -> str:

@@ -38,19 +38,12 @@ from skillopt_ci.tasks.files import refuse_constant
 from skillopt_ci.tasks.task import Task
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerGrader:
-    """A scorer that needs nothing but the answer and the task."""
-
-    spec: AnswerScorer
-
-    async def score(self, task: Task, response: str) -> Score:
-        """Grade the answer inside ``response``; a task without what it takes is a grader error."""
-        grader = GRADERS[type(self.spec)]
-        if fault := grader.check(self.spec, task):
-            raise GraderError(f"task {task.id!r} cannot be graded: {fault}")
-        answer = extract(response, self.spec.answer, self.spec.tag)
-        return grader.grade(self.spec, task, answer)
+async def grade_answer(spec: AnswerScorer, task: Task, response: str) -> Score:
+    """Grade the answer inside ``response``; a task without what it takes is a grader error."""
+    grader = GRADERS[type(spec)]
+    if fault := grader.check(spec, task):
+        raise GraderError(f"task {task.id!r} cannot be graded: {fault}")
+    return grader.grade(spec, task, extract(response, spec.answer, spec.tag))
 
 
 _ARTICLE = re.compile(r"\b(a|an|the)\b")
@@ -141,13 +134,6 @@ def grade_contains(spec: ContainsScorer, task: Task, answer: str) -> Score:
     reason = sentence(faults) if faults else "contains what it must and nothing forbidden"
     soft = kept / (len(required) + len(unwanted))
     return verdict(not faults, reason, answer, soft=soft)
-
-
-def check_contains_texts(spec: ContainsScorer) -> str | None:
-    """Why the scorer's texts cannot be searched for; None if they can."""
-    if "" in (*spec.contains, *spec.not_contains):
-        return "an empty text stands in every answer"
-    return None
 
 
 def check_contains_task(spec: ContainsScorer, task: Task) -> str | None:

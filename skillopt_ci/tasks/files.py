@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
+from typing import Any
 
 from skillopt_ci.config.yaml import BoundedLoader, InvalidConfigError, Mark, parse_yaml, plain
 from skillopt_ci.errors import TaskFileError
@@ -19,17 +19,21 @@ _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One mapping of a task file, as it was written.
+    """One value of a task file, which should be a mapping, as it was written.
 
-    ``line_of`` gives the line of one of its keys; ``name`` is the key under which the record
-    itself stands, where the file is a mapping of records.
+    ``key_lines`` tells the lines of its keys; ``name`` is the key under which the record itself
+    stands, where the file is a mapping of records.
     """
 
-    value: dict[str, object]
+    value: Any
     file: Path
     line: int
-    line_of: Callable[[str], int]
+    key_lines: Callable[[], Mapping[str, int]] = dict
     name: str | None = None
+
+    def line_of(self, key: str) -> int:
+        """The line of one of the keys; that of the record if it has no such key."""
+        return self.key_lines().get(key, self.line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,44 +105,21 @@ def read_records(file: Path) -> Iterator[Record | Problem]:
     in each line that is not blank. Raises :class:`TaskFileError` for another kind of file, and for
     one that cannot be read at all.
     """
-    items = READERS.get(file.suffix.lower())
-    if items is None:
+    reader = READERS.get(file.suffix.lower())
+    if reader is None:
         raise TaskFileError(f"expected a file ending in {', '.join(READERS)}", file=file)
     source = read_source(file)
     try:
-        for item in items(source):
-            if isinstance(item, _Malformed):
-                yield Problem(file, item.line, str(item))
-            elif isinstance(item.value, dict):
-                yield Record(item.value, file, item.line, item.line_of, item.name)
+        for found in reader(source):
+            if isinstance(found, Record) and not isinstance(found.value, dict):
+                yield Problem(file, found.line, "expected a mapping for each task")
             else:
-                yield Problem(file, item.line, "expected a mapping for each task")
-    except _Malformed as error:
-        yield Problem(file, error.line, str(error))
+                yield found
+    except TaskFileError as error:
+        yield Problem(file, error.line, error.message)
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """What stands where a record should; ``key_lines`` are the lines of its keys."""
-
-    value: object
-    line: int
-    key_lines: Callable[[], Mapping[str, int]] = dict
-    name: str | None = None
-
-    def line_of(self, key: str) -> int:
-        return self.key_lines().get(key, self.line)
-
-
-class _Malformed(Exception):
-    """Text that is no JSON or YAML, or a document of another shape."""
-
-    def __init__(self, line: int | None, message: str) -> None:
-        super().__init__(message)
-        self.line = line
-
-
-def _json_items(source: SourceText) -> Iterator[_Item]:
+def _json_records(source: SourceText) -> Iterator[Record]:
     text, document = source.text, _decoded(source.text)
     start = _skip(text, 0)
     items: list[tuple[str | None, object, int]] = []
@@ -150,23 +131,23 @@ def _json_items(source: SourceText) -> Iterator[_Item]:
         else:
             items = [(key, value, at[key]) for key, value in document.items()]
     elif not isinstance(document, list):
-        raise _Malformed(1, "expected a JSON array or object of tasks")
+        raise TaskFileError("expected a JSON array or object of tasks", line=1)
     if isinstance(document, list):
         places = _starts(text, start)
         items = [(None, value, at) for value, at in zip(document, places, strict=True)]
     for name, value, place in items:
         lines = partial(_json_key_lines, source, value, place) if isinstance(value, dict) else dict
-        yield _Item(value, source.line_at(place), lines, name)
+        yield Record(value, source.file, source.line_at(place), lines, name)
 
 
-def _jsonl_items(source: SourceText) -> Iterator[_Item | _Malformed]:
+def _jsonl_records(source: SourceText) -> Iterator[Record | Problem]:
     # Only line feeds separate lines: JSON strings may hold other Unicode line separators raw.
     for number, line in enumerate(source.text.split("\n"), start=1):
         if line.strip():
             try:
-                yield _Item(_decoded(line.strip("\r")), number)
-            except _Malformed as error:
-                yield _Malformed(number, str(error))
+                yield Record(_decoded(line.strip("\r")), source.file, number)
+            except TaskFileError as error:
+                yield Problem(source.file, number, error.message)
 
 
 def _decoded(text: str) -> object:
@@ -175,11 +156,11 @@ def _decoded(text: str) -> object:
             text, object_pairs_hook=_unique_keys, parse_constant=refuse_constant
         )
     except json.JSONDecodeError as error:
-        raise _Malformed(error.lineno, f"invalid JSON: {error.msg}") from error
+        raise TaskFileError(f"invalid JSON: {error.msg}", line=error.lineno) from error
     except ValueError as error:
-        raise _Malformed(None, f"invalid JSON: {error}") from error
+        raise TaskFileError(f"invalid JSON: {error}") from error
     except RecursionError as error:
-        raise _Malformed(None, "invalid JSON: nested too deeply") from error
+        raise TaskFileError("invalid JSON: nested too deeply") from error
     return value
 
 
@@ -254,26 +235,24 @@ for _tag, _pattern, _first in (
     )
 
 
-def _yaml_items(source: SourceText) -> Iterator[_Item]:
+def _yaml_records(source: SourceText) -> Iterator[Record]:
     try:
         root = parse_yaml(source.text, Mark(source.file, 1), TaskLoader)
     except InvalidConfigError as error:
         (problem,) = error.problems
-        raise _Malformed(problem.mark.line, problem.text) from error
+        raise TaskFileError(problem.text, line=problem.mark.line) from error
     if root.value and not isinstance(root.value, tuple):
-        raise _Malformed(root.mark.line, "expected a list of tasks")
+        raise TaskFileError("expected a list of tasks", line=root.mark.line)
     for node in root.value if isinstance(root.value, tuple) else ():
         lines = {key: value.mark.line or 1 for key, value in node.entries.items()}
-        yield _Item(plain(node), node.mark.line or 1, partial(dict, lines))
+        yield Record(plain(node), source.file, node.mark.line or 1, partial(dict, lines))
 
 
 #: How a task file is read, by the end of its name.
-READERS: Mapping[str, Callable[[SourceText], Iterator[_Item | _Malformed]]] = MappingProxyType(
-    {
-        ".jsonl": _jsonl_items,
-        ".ndjson": _jsonl_items,
-        ".json": _json_items,
-        ".yaml": _yaml_items,
-        ".yml": _yaml_items,
-    }
-)
+READERS: Mapping[str, Callable[[SourceText], Iterator[Record | Problem]]] = {
+    ".jsonl": _jsonl_records,
+    ".ndjson": _jsonl_records,
+    ".json": _json_records,
+    ".yaml": _yaml_records,
+    ".yml": _yaml_records,
+}

@@ -2,10 +2,9 @@
 
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain
+from itertools import chain, islice
 from pathlib import Path
 from random import Random
-from types import MappingProxyType
 from typing import Literal, TypeVar
 
 from skillopt_ci.config.config import GeneratedTasks, GivenSplits, RatioSplit, SplitDir, Train
@@ -25,16 +24,14 @@ SPLIT_NAMES: tuple[SplitName, ...] = ("train", "selection", "test")
 
 #: Every accepted name of a split, SkillOpt's among them; the first for each is its folder in a
 #: split folder.
-ALIASES: Mapping[str, str] = MappingProxyType(
-    {
-        "train": "train",
-        "val": "selection",
-        "selection": "selection",
-        "valid_seen": "selection",
-        "test": "test",
-        "valid_unseen": "test",
-    }
-)
+ALIASES: Mapping[str, str] = {
+    "train": "train",
+    "val": "selection",
+    "selection": "selection",
+    "valid_seen": "selection",
+    "test": "test",
+    "valid_unseen": "test",
+}
 
 
 def tasks_of(splits: Splits, name: str) -> tuple[Task, ...]:
@@ -69,6 +66,13 @@ def load_splits(spec: TasksSpec, root: Path, train: Train | None = None) -> Spli
     limit = None if isinstance(spec, GeneratedTasks) else spec.limit or None
     kept = {name: tuple(tasks[:limit]) for name, tasks in splits.items()}
     return Splits(kept["train"], kept["selection"], kept.get("test", ()))
+
+
+def read_entries(file: Path) -> tuple[Task, ...]:
+    """Read the tasks of a task file (JSON Lines, JSON or YAML); raises :class:`TaskFileError`."""
+    tasks, problems = load_tasks(file)
+    refuse(problems)
+    return tasks
 
 
 def load_tasks(file: Path) -> tuple[tuple[Task, ...], tuple[Problem, ...]]:
@@ -109,28 +113,30 @@ def _divided(spec: RatioSplit, file: Path) -> NamedSplits:
         if len(files) != 1:
             raise TaskFileError(f"expected exactly one task file, found {len(files)}", file=file)
         (file,) = files
-    tasks, problems = load_tasks(file)
-    refuse(problems)
-    parts = divide(tasks, spec.split, spec.seed)
-    splits: dict[str, Sequence[Task]] = dict(zip(SPLIT_NAMES, parts, strict=True))
-    if empty := [name for name, part in splits.items() if not part]:
-        raise TaskFileError(
-            f"{len(tasks)} tasks divided {spec.split} leave nothing for {' and '.join(empty)}",
-            file=file,
-            hint="Add tasks, or choose a more even `tasks.split`.",
-        )
-    return splits
+    try:
+        return divide(read_entries(file), spec.split, spec.seed)
+    except ValueError as error:
+        hint = "Add tasks, or choose a more even `tasks.split`."
+        raise TaskFileError(str(error), file=file, hint=hint) from error
 
 
-def divide(items: Sequence[Item], ratio: str, seed: int) -> tuple[tuple[Item, ...], ...]:
-    """Shuffle ``items`` with ``seed`` and cut them by ``ratio`` (``a:b:c``), in shuffled order."""
+def divide(items: Sequence[Item], ratio: str, seed: int) -> dict[SplitName, tuple[Item, ...]]:
+    """Shuffle ``items`` with ``seed`` and cut them by ``ratio`` (``a:b:c``), in shuffled order.
+
+    Raises :class:`ValueError` if a split stays empty.
+    """
     shuffled = list(items)
     Random(seed).shuffle(shuffled)
+    rest = iter(shuffled)
     counts = split_counts(len(shuffled), [int(part) for part in ratio.split(":")])
-    ends = list(accumulate(counts))
-    return tuple(
-        tuple(shuffled[end - count : end]) for end, count in zip(ends, counts, strict=True)
-    )
+    splits = {
+        name: tuple(islice(rest, count)) for name, count in zip(SPLIT_NAMES, counts, strict=True)
+    }
+    if empty := [name for name, part in splits.items() if not part]:
+        raise ValueError(
+            f"{len(items)} tasks divided {ratio} leave nothing for {' and '.join(empty)}"
+        )
+    return splits
 
 
 def split_counts(total: int, weights: Sequence[int]) -> tuple[int, ...]:
@@ -202,7 +208,7 @@ def generate_splits(spec: GeneratedTasks, train: Train, root: Path) -> NamedSpli
                 continue
             # numbered by split and seed where the function gives no id, so that each is unique
             entry = {"id": f"{split}-{seed}-{n}", **value}
-            made = to_task(Record(entry, file, 1, line_of=lambda _: 1))
+            made = to_task(Record(entry, file, 1))
             if isinstance(made, Task):
                 tasks.append(made)
             else:

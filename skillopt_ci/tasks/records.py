@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import string
 import unicodedata
 from base64 import b64encode
@@ -97,29 +98,34 @@ def task_files(files: Iterable[str] | Mapping[str, str], folder: Path) -> tuple[
     (symbolic links followed), for two names of which one would be the folder of the other, and
     :class:`~skillopt_ci.errors.TaskFileError` for a file that is missing or not UTF-8.
     """
-    names = [checked(name) for name in files]
+    names = _checked(files)
     for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"{name!r} stands twice")
         if clash := next((n for n in names if n.startswith(f"{name}/")), None):
             raise ValueError(f"{name!r} cannot be a file and the folder of {clash!r}")
     if isinstance(files, Mapping):
         texts = list(files.values())
     else:
-        texts = [read_source(inside(name, folder)).text for name in names]
+        texts = [read_source(_inside(name, folder)).text for name in names]
     return tuple(TaskFile(name, text) for name, text in zip(names, texts, strict=True))
 
 
-def checked(name: str) -> str:
-    """``name`` as a relative POSIX path; raises :class:`ValueError` if it cannot be one."""
-    path = PurePosixPath(name)
-    portable = name.isprintable() and "\\" not in name and path.parts
-    if not portable or path.is_absolute() or ".." in path.parts:
-        raise ValueError(f"{name!r} is not a relative path that stays in the task file's folder")
-    return str(path)
+def _checked(names: Iterable[str]) -> list[str]:
+    """``names`` as relative POSIX paths; raises :class:`ValueError` if they cannot be such."""
+    checked: list[str] = []
+    for name in names:
+        path = PurePosixPath(name)
+        portable = name.isprintable() and "\\" not in name and path.parts
+        if not portable or path.is_absolute() or ".." in path.parts:
+            raise ValueError(
+                f"{name!r} is not a relative path that stays in the task file's folder"
+            )
+        if str(path) in checked:
+            raise ValueError(f"{str(path)!r} stands twice")
+        checked.append(str(path))
+    return checked
 
 
-def inside(name: str, folder: Path) -> Path:
+def _inside(name: str, folder: Path) -> Path:
     """The file; raises :class:`ValueError` if it lies, links followed, outside of ``folder``."""
     if not (folder / name).resolve().is_relative_to(folder.resolve()):
         raise ValueError(f"{name!r} leads out of the task file's folder")
@@ -128,6 +134,12 @@ def inside(name: str, folder: Path) -> Path:
 
 #: Names of files that are pictures.
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".gif"})
+#: How a picture begins, by its kind.
+_MAGIC = re.compile(
+    rb"(?P<png>\x89PNG\r\n\x1a\n)|(?P<jpeg>\xff\xd8\xff)|(?P<gif>GIF8[79]a)"
+    rb"|(?P<webp>RIFF.{4}WEBP)",
+    re.DOTALL,
+)
 #: In base64 this is just below the 5 MB that the strictest provider takes.
 MOST_BYTES = 3_700_000
 MOST_PICTURES = 20
@@ -139,28 +151,18 @@ def task_images(names: Iterable[str], folder: Path) -> tuple[TaskImage, ...]:
     Raises :class:`ValueError` for a name that leaves ``folder`` or stands twice and for too many,
     and :class:`TaskFileError` for a file that is missing, too large or no picture.
     """
-    paths = [checked(name) for name in names]
+    paths = _checked(names)
     if len(paths) > MOST_PICTURES:
         raise ValueError(
             f"{len(paths)} pictures are more than the {MOST_PICTURES} that are allowed"
         )
-    for name in paths:
-        if paths.count(name) > 1:
-            raise ValueError(f"{name!r} stands twice")
-    return tuple(_read_picture(name, inside(name, folder)) for name in paths)
+    return tuple(_read_picture(name, _inside(name, folder)) for name in paths)
 
 
 def media_type(content: bytes) -> str | None:
     """What kind of picture ``content`` is, by how it begins; None if it is none."""
-    if content.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if content.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if content.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
-        return "image/webp"
-    return None
+    found = _MAGIC.match(content)
+    return f"image/{found.lastgroup}" if found else None
 
 
 def _read_picture(name: str, file: Path) -> TaskImage:

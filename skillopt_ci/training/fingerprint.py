@@ -22,7 +22,8 @@ from skillopt_ci.model.types import ChatReply, ChatRequest
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.computer_pool import ComputerPool
 from skillopt_ci.rollout.environment import Environment
-from skillopt_ci.rollout.graders import grader_files, parts_of
+from skillopt_ci.rollout.graders import grader_files
+from skillopt_ci.scorers.build import parts_of
 from skillopt_ci.tasks.task import Task, task_sha256
 
 #: Settings of a model role that say how it is reached, not what it answers.

@@ -24,7 +24,7 @@ def test_a_scorer_is_built_once_for_all_tasks_that_share_it() -> None:
 def test_the_task_s_own_scorer_goes_before_the_run_s() -> None:
     find = scorers(ExactScorer(type="exact"))
     task = make_task("a", references=("two words",), scorer=F1Scorer(type="f1"))
-    score = asyncio.run(find(task).score(task, "two"))
+    score = asyncio.run(find(task)(task, "two"))
     assert 0 < score.soft < 1
 
 

@@ -46,6 +46,6 @@ def grade(tmp_path: Path, make_task: Callable[..., Task]) -> Grade:
             scorer = build_scorer(
                 spec, judge=judge, root=tmp_path, environ=environ, functions=functions
             )
-            return asyncio.run(scorer.score(task or make_task(*references), response))
+            return asyncio.run(scorer(task or make_task(*references), response))
 
     return run

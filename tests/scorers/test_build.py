@@ -1,6 +1,6 @@
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,13 @@ from skillopt_ci.config.scorers import (
 )
 from skillopt_ci.errors import TaskFileError, UsageError
 from skillopt_ci.scorers.base import GraderError, Score
-from skillopt_ci.scorers.build import Combined, check_scorer, check_scorers, combined
+from skillopt_ci.scorers.build import (
+    check_scorers,
+    check_spec,
+    check_task,
+    combined,
+    grade_parts,
+)
 from skillopt_ci.tasks.task import Splits, Task
 
 MakeTask = Callable[..., Task]
@@ -66,7 +72,7 @@ def test_scorer_that_cannot_work_is_found(
     fault: str,
 ):
     spec = make_spec(kind, **keys)
-    found = check_scorer(spec, make_task(*references), root=tmp_path, environ={"PATH": "/bin"})
+    found = check_spec(spec, tmp_path, {"PATH": "/bin"}) or check_task(spec, make_task(*references))
     assert found is not None
     assert fault in found
 
@@ -89,11 +95,9 @@ def test_scorer_that_cannot_work_is_found(
 def test_scorer_that_can_work_passes(
     tmp_path: Path, make_task: MakeTask, make_spec: MakeSpec, kind: str, keys: dict[str, object]
 ):
-    environ = {"PATH": "/bin:/usr/bin"}
-    assert (
-        check_scorer(make_spec(kind, **keys), make_task("42"), root=tmp_path, environ=environ)
-        is None
-    )
+    spec = make_spec(kind, **keys)
+    assert check_spec(spec, tmp_path, {"PATH": "/bin:/usr/bin"}) is None
+    assert check_task(spec, make_task("42")) is None
 
 
 def test_faulty_scorer_of_the_run_is_reported_once(tmp_path: Path, make_task: MakeTask):
@@ -145,33 +149,8 @@ HALF = {"type": "contains", "contains": ["yes", "no"]}
 WRONG = {"type": "exact"}
 
 
-@dataclass(frozen=True)
-class Waits:
-    """A part that is done when both parts have started."""
-
-    barrier: asyncio.Barrier
-
-    async def score(self, task: Task, response: str) -> Score:
-        await self.barrier.wait()
-        return Score(1, 1, "met", response)
-
-
-@dataclass(frozen=True)
-class Fails:
-    async def score(self, task: Task, response: str) -> Score:
-        raise GraderError("broken")
-
-
-@dataclass(frozen=True)
-class Hangs:
-    cancelled: list[bool] = field(default_factory=list)
-
-    async def score(self, task: Task, response: str) -> Score:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self.cancelled.append(True)
-        raise AssertionError
+async def fails(task: Task, response: str) -> Score:
+    raise GraderError("broken")
 
 
 @given(SCORES)
@@ -217,20 +196,31 @@ def test_combinations_nest(grade: Grade):
 def test_parts_are_graded_at_the_same_time(make_task: Callable[..., Task]):
     async def run() -> Score:
         barrier = asyncio.Barrier(2)
-        both = Combined(ALL, (Waits(barrier), Waits(barrier)))
-        return await asyncio.wait_for(both.score(make_task(), "x"), 10)
+
+        async def waits(task: Task, response: str) -> Score:
+            await barrier.wait()
+            return Score(1, 1, "met", response)
+
+        return await asyncio.wait_for(grade_parts(ALL, (waits, waits), make_task(), "x"), 10)
 
     assert asyncio.run(run()).hard == 1
 
 
 def test_failing_grader_stops_the_others_and_is_reported_itself(make_task: Callable[..., Task]):
-    hanging = Hangs()
+    cancelled = []
+
+    async def hangs(task: Task, response: str) -> Score:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.append(True)
+        raise AssertionError
+
     with pytest.raises(GraderError, match="broken"):
-        asyncio.run(Combined(ALL, (hanging, Fails())).score(make_task(), "x"))
-    assert hanging.cancelled == [True]
+        asyncio.run(grade_parts(ALL, (hangs, fails), make_task(), "x"))
+    assert cancelled == [True]
 
 
 def test_failing_grader_inside_a_combination_is_reported_itself(make_task: Callable[..., Task]):
-    nested = Combined(ALL, (Combined(ANY, (Fails(),)),))
     with pytest.raises(GraderError, match="broken"):
-        asyncio.run(nested.score(make_task(), "x"))
+        asyncio.run(grade_parts(ALL, (partial(grade_parts, ANY, (fails,)),), make_task(), "x"))

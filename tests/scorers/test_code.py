@@ -12,7 +12,7 @@ from skillopt_ci.config.scorers import CommandScorer
 from skillopt_ci.errors import UsageError
 from skillopt_ci.program import visible_environ
 from skillopt_ci.scorers.base import GraderError, Score
-from skillopt_ci.scorers.code import CommandGrader, load_function
+from skillopt_ci.scorers.code import load_function, run_command
 from skillopt_ci.tasks.task import Task, TaskFile
 
 Grade = Callable[..., Score]
@@ -178,7 +178,7 @@ def test_cancelling_kills_the_program(tmp_path: Path, make_task: Callable[..., T
     spec = CommandScorer(type="command", command=tuple(python(code, str(fifo))))
 
     async def run() -> str:
-        grading = asyncio.create_task(CommandGrader(spec, tmp_path, os.environ).score(task, "x"))
+        grading = asyncio.create_task(run_command(spec, tmp_path, os.environ, task, "x", "x"))
         pid = await asyncio.to_thread(fifo.read_text)
         grading.cancel()
         await asyncio.wait([grading])

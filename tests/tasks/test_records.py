@@ -17,13 +17,9 @@ from skillopt_ci.tasks.records import from_skillopt, media_type, task_files, tas
 from skillopt_ci.tasks.task import Task, TaskFile, content_key, task_sha256
 
 
-def line_of(lines: dict[str, int], key: str) -> int:
-    return lines.get(key, 1)
-
-
 def record(value: dict[str, object], name: str | None = None) -> Record:
     lines = {key: number for number, key in enumerate(value, start=2)}
-    return Record(value, Path("t.jsonl"), 1, partial(line_of, lines), name)
+    return Record(value, Path("t.jsonl"), 1, partial(dict, lines), name)
 
 
 def task(**value: object) -> Task:
