@@ -110,11 +110,9 @@ def read_tasks(loaded: Loaded, environ: Mapping[str, str]) -> tuple[Splits, Envi
 
     environment = open_environment(config.environment, root, environ)
     atexit.register(environment.close)
-    named: dict[str, tuple[Task, ...]] = {
-        split: split_tasks(environment, split) for split in SPLIT_NAMES
-    }
+    named = {split: split_tasks(environment, split) for split in SPLIT_NAMES}
     refuse([*repeated_ids(named), *overlaps(named)])
-    for name in ("train", "selection"):
+    for name in SPLIT_NAMES[:2]:
         if not named[name]:
             raise UsageError(f"environment: there are no {name} tasks")
     return Splits(*named.values()), environment

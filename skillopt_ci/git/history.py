@@ -5,7 +5,7 @@ A message is a subject, a wrapped body, and trailers that nothing in the text ca
 
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -90,7 +90,8 @@ def _body(text: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines).strip("\n"))
 
 
-_FORMAT = "--format=%H%n%P%n%an <%ae>%n%cI%n%B"
+#: How ``git log`` writes what :meth:`Commit.parse` reads.
+COMMIT_FORMAT = "--format=%H%n%P%n%an <%ae>%n%cI%n%B"
 #: Generations between a tip and what a step puts on top of it: at most a candidate, its merge or
 #: revert, and a commit after that.
 _NEAR = 3
@@ -106,6 +107,11 @@ class Commit:
     time: str
     message: str
 
+    @classmethod
+    def parse(cls, record: str) -> "Commit":
+        sha, parents, author, time, message = record.split("\n", 4)
+        return cls(sha, tuple(parents.split()), author, time, message.rstrip("\n"))
+
     @property
     def subject(self) -> str:
         """The message's first line."""
@@ -115,37 +121,6 @@ class Commit:
     def trailers(self) -> dict[str, str]:
         """The message's trailers."""
         return parse_trailers(self.message)
-
-
-def log(
-    git: Git,
-    tip: str,
-    *,
-    since: str | None = None,
-    first_parent: bool = False,
-    limit: int = 0,
-    paths: Sequence[str] = (),
-) -> tuple[Commit, ...]:
-    """Return the commits of ``tip`` that ``since`` has not, newest first; ``limit`` 0 means all.
-
-    With ``paths`` only those commits count that changed something at or below them, merges
-    included if they differ from all their parents.
-    """
-    options = [
-        *(["--first-parent"] if first_parent else []),
-        *([f"--max-count={limit}"] if limit else []),
-        *(["--full-history"] if paths else []),
-    ]
-    excluded = [f"^{since}"] if since else []
-    shown = git.records(
-        "log", "-z", "--topo-order", "--no-show-signature", "--no-color", "--no-patch", _FORMAT,
-        *options, tip, *excluded, "--", *paths,
-    )  # fmt: skip
-    fields = (record.split("\n", 4) for record in shown)
-    return tuple(
-        Commit(sha, tuple(parents.split()), author, time, message.rstrip("\n"))
-        for sha, parents, author, time, message in fields
-    )
 
 
 def is_ancestor(git: Git, ancestor: str, descendant: str) -> bool:
@@ -165,14 +140,7 @@ def parents(git: Git, commit: str) -> tuple[str, ...]:
     """Return the parents that ``commit`` names; none if a shallow clone lacks the commit itself."""
     found = objects.find(git, f"{commit}^{{commit}}")
     head = b"" if found is None else found.content.partition(b"\n\n")[0]
-    words = (line.partition(b" ") for line in head.split(b"\n"))
-    return tuple(value.decode("ascii") for key, _, value in words if key == b"parent")
-
-
-def merge_base(git: Git, one: str, other: str) -> str | None:
-    """Return the best common ancestor, None if the histories are unrelated."""
-    result = git.attempt("merge-base", one, other)
-    return result.text if result.status == 0 else None
+    return tuple(parent.decode() for parent in re.findall(rb"^parent (.+)$", head, re.MULTILINE))
 
 
 def cut_off(git: Git, shallow_file: Path, one: str, other: str) -> bool:

@@ -9,7 +9,7 @@ from filelock import FileLock, Timeout
 
 from skillopt_ci.errors import LostRace, RepositoryError
 from skillopt_ci.git.process import Git
-from skillopt_ci.git.refs import deleted
+from skillopt_ci.git.refs import deleted, worktrees
 
 #: git holds the lock of a ref for an instant, and for as long as a hook takes: a lock of this age
 #: that no git at work here can own was left by a killed one.
@@ -123,11 +123,7 @@ def _git_at_work(git: Git) -> str | None:
 
     As far as this system tells: on Linux, of processes that we may look into.
     """
-    places = [
-        Path(line.removeprefix("worktree ")).resolve()
-        for line in git.text("worktree", "list", "--porcelain").splitlines()
-        if line.startswith("worktree ")
-    ]
+    places = [Path(facts["worktree"]).resolve() for facts in worktrees(git)]
     for process in _PROC.glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")

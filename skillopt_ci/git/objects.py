@@ -1,12 +1,14 @@
-"""Read files out of commits; write blobs, trees and commits; merge trees without a checkout."""
+"""Read files out of commits; write blobs, trees and commits; merge trees without a checkout.
+
+Every function raises RepositoryError if git cannot read or write its database.
+"""
 
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.git.process import Git
@@ -28,8 +30,7 @@ _LASTING = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?(?:\^\{(?:tree|commit)\})?"
 CommitWriter = Callable[[Git, str, Sequence[str], str], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Object:
+class Object(NamedTuple):
     """What the database has under a name; ``kind`` is blob, tree, commit or tag."""
 
     oid: str
@@ -37,8 +38,7 @@ class Object:
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """What a tree has under a name: mode as git writes it, and the object's name."""
 
     mode: str
@@ -46,10 +46,7 @@ class Entry:
 
 
 def find(git: Git, name: str) -> Object | None:
-    """Return the object that ``name`` means in git's notation, None if it means none.
-
-    Raises RepositoryError if the database cannot be read.
-    """
+    """Return the object that ``name`` means in git's notation, None if it means none."""
     if "\n" in name:  # git would take it for two requests
         return None
     known: Object | None = git.cache.get(name)
@@ -81,10 +78,7 @@ def _read_line(answers: IO[bytes]) -> str:
 
 
 def write_blob(git: Git, content: bytes) -> str:
-    """Write ``content`` as it is, without the filters of the checkout, and return its name.
-
-    Raises RepositoryError if the database cannot be written.
-    """
+    """Write ``content`` as it is, without the filters of the checkout, and return its name."""
     with tempfile.NamedTemporaryFile(prefix="skillopt-ci-") as file:
         file.write(content)
         file.flush()
@@ -94,10 +88,7 @@ def write_blob(git: Git, content: bytes) -> str:
 
 
 def read_tree(git: Git, tree: str) -> Mapping[str, Entry]:
-    """Return what ``tree`` (or a commit's) has at its top, by name.
-
-    Raises RepositoryError if there is no such tree.
-    """
+    """Return what ``tree`` (or a commit's) has at its top, by name; RepositoryError if none."""
     found = _tree(git, tree)
     return parse_tree(found.content, len(found.oid) // 2)
 
@@ -133,10 +124,7 @@ def format_tree(entries: Mapping[str, Entry]) -> bytes:
 
 
 def write_tree(git: Git, entries: Mapping[str, Entry]) -> str:
-    """Write a tree and return its name; its objects need not be here in a partial clone.
-
-    Raises RepositoryError if the database cannot be written.
-    """
+    """Write a tree and return its name; its objects need not be here in a partial clone."""
     how = ("mktree", "-z", "--missing", "--batch")
     return git.ask(*how, request=format_tree(entries) + b"\0", read=_read_line)
 
@@ -167,7 +155,7 @@ def read_file(git: Git, tree: str, path: str) -> str | None:
     found = file_entry(git, tree, path)
     if found is None:
         return None
-    content = read_blob(git, found.oid)
+    content = _read_blob(git, found.oid)
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -178,8 +166,7 @@ def read_file(git: Git, tree: str, path: str) -> str | None:
         ) from error
 
 
-def read_blob(git: Git, oid: str) -> bytes:
-    """Return a file's content; raises RepositoryError if the repository lacks it."""
+def _read_blob(git: Git, oid: str) -> bytes:
     found = find(git, oid)
     if found is None:
         raise RepositoryError(f"{oid} is missing in the repository {git.folder}")
@@ -265,8 +252,7 @@ def require_identity(git: Git) -> None:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class TakeIn:
+class TakeIn(NamedTuple):
     """The merged tree, or the paths over which the two sides disagree."""
 
     tree: str | None
@@ -326,7 +312,7 @@ def _merge_file(git: Git, stages: Mapping[str, Entry]) -> Entry | None:
     with tempfile.TemporaryDirectory(prefix="skillopt-ci-") as folder:
         files = [Path(folder) / name for name in ("ours", "origin", "theirs")]
         for file, entry in zip(files, entries, strict=True):
-            file.write_bytes(read_blob(git, entry.oid))
+            file.write_bytes(_read_blob(git, entry.oid))
         merged = git.attempt("merge-file", "-p", "--quiet", *map(str, files))
     if merged.status != 0:
         return None

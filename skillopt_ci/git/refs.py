@@ -187,13 +187,16 @@ def _broken(listed: Result, names: Sequence[str]) -> list[str]:
     return [name for name in _BROKEN.findall(listed.stderr) if name in names]
 
 
+def worktrees(git: Git) -> list[dict[str, str]]:
+    """Return what git tells of each worktree of the repository."""
+    blocks = git.text("worktree", "list", "--porcelain").strip().split("\n\n")
+    return [dict(line.partition(" ")[::2] for line in block.splitlines()) for block in blocks]
+
+
 def worktree_of(git: Git, *names: str) -> str | None:
     """Return the folder of a worktree that has one of the branches checked out, if any."""
-    for block in git.text("worktree", "list", "--porcelain").split("\n\n"):
-        facts = dict(line.partition(" ")[::2] for line in block.splitlines())
-        if facts.get("branch") in names and "prunable" not in facts:
-            return facts["worktree"]
-    return None
+    living = (facts for facts in worktrees(git) if "prunable" not in facts)
+    return next((facts["worktree"] for facts in living if facts.get("branch") in names), None)
 
 
 def repair(
@@ -239,11 +242,8 @@ def _last_in_reflog(git: Git, log: Path) -> str | None:
         found: list[bytes] = _REFLOG_LINE.findall(log.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
-    for oid in reversed(found):
-        known = objects.find(git, oid.decode())
-        if known is not None and known.kind == "commit":
-            return known.oid
-    return None
+    known = (objects.find(git, f"{oid.decode()}^{{commit}}") for oid in reversed(found))
+    return next((commit.oid for commit in known if commit is not None), None)
 
 
 def move(git: Git, moves: Sequence[Move], reason: str) -> None:

@@ -283,10 +283,20 @@ class Ledger:
         limit: int = 0,
         paths: Sequence[str] = (),
     ) -> tuple[Commit, ...]:
-        """Return commits as :func:`skillopt_ci.git.history.log` does."""
-        return history.log(
-            self.git, tip, since=since, first_parent=first_parent, limit=limit, paths=paths
-        )
+        """Return the commits of ``tip`` that ``since`` has not, newest first; 0 is no limit.
+
+        With ``paths`` only those that changed something at or below them, merges included if they
+        differ from all their parents.
+        """
+        shown = self.git.records(
+            "log", "-z", "--topo-order", "--no-show-signature", "--no-color", "--no-patch",
+            history.COMMIT_FORMAT,
+            *(["--first-parent"] if first_parent else []),
+            *([f"--max-count={limit}"] if limit else []),
+            *(["--full-history"] if paths else []),
+            tip, *([f"^{since}"] if since else []), "--", *paths,
+        )  # fmt: skip
+        return tuple(map(Commit.parse, shown))
 
     def deepen(self, generations: int) -> bool:
         """Fetch that many more generations of a shallow clone (0: all); False if there are none.
@@ -306,7 +316,8 @@ class Ledger:
     def merge_base(self, one: str, other: str) -> str | None:
         """Return the best common ancestor, None if the histories are unrelated."""
         self._bring_into_view(one, other)
-        return history.merge_base(self.git, one, other)
+        result = self.git.attempt("merge-base", one, other)
+        return result.text if result.status == 0 else None
 
     def _bring_into_view(self, one: str, other: str) -> None:
         """Deepen a shallow clone until the relation of two commits can be told."""

@@ -32,8 +32,7 @@ from skillopt_ci.scorers.base import (
     blamed,
     last_words,
     one_line,
-    quote,
-    reaches,
+    program_verdict,
     verdict,
 )
 from skillopt_ci.scorers.build import NEEDS_COMPUTER, build_scorer, parts_of
@@ -208,19 +207,16 @@ class ComputerGrader:
             return verdict(False, how, response)
         if result.exit_code in self.spec.error_status or result.exit_code in _SIGNALLED:
             raise GraderBroke(how)
-        said = last_words(result.stderr.strip() or result.stdout)
         if report is not None:
             try:
                 content = await computer.read(report.file, max_bytes=_REPORT_BYTES)
             except FileRefused as error:
+                said = last_words(result.stderr.strip() or result.stdout)
                 raise GraderBroke(f"there is no test report {report.file}: {said}") from error
             return _tests_verdict(content, response)
-        if self.spec.score == "exit":
-            reason = said or f"exit status {result.exit_code}"
-            return verdict(result.exit_code == 0, reason, response)
-        soft = _number(result)
-        reason = last_words(result.stderr) or f"the grading command gave {soft:g}"
-        return verdict(reaches(soft, self.spec.hard_at), reason, response, soft=soft)
+        hard_at = None if self.spec.score == "exit" else self.spec.hard_at
+        streams = (result.stdout, result.stderr)
+        return program_verdict("the grading command", result.exit_code, streams, response, hard_at)
 
 
 def grader_files(spec: ComputerScorer, root: Path) -> Iterator[tuple[str, bytes]]:
@@ -237,20 +233,6 @@ def grader_files(spec: ComputerScorer, root: Path) -> Iterator[tuple[str, bytes]
             yield file.relative_to(folder).as_posix(), file.read_bytes()
     except OSError as error:
         raise GraderError(f"the grader's files cannot be read: {error}") from error
-
-
-def _number(result: CommandResult) -> float:
-    lines = result.stdout.strip().splitlines() or [""]
-    try:
-        soft = float(lines[-1].strip())
-    except ValueError:
-        soft = -1.0
-    if not 0 <= soft <= 1:
-        raise GraderBroke(
-            f"the grading command printed {quote(lines[-1])} where a number from 0 to 1 was "
-            f"expected (exit status {result.exit_code}): {last_words(result.stderr)}"
-        )
-    return soft
 
 
 def _tests_verdict(report: bytes, response: str) -> Score:

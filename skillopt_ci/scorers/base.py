@@ -154,6 +154,32 @@ def extract(response: str, how: AnswerFrom, tag: str = "answer") -> str:
     return lines[-1].strip() if lines else ""
 
 
+def program_verdict(
+    program: str, status: int, said: tuple[str, str], answer: str, hard_at: float | None
+) -> Score:
+    """The score that a program gave which ``said`` something on standard output and error.
+
+    By its exit status or, with ``hard_at``, by a number in the last line of its output; raises
+    :class:`GraderBroke` if there is none.
+    """
+    output, errors = said
+    if hard_at is None:
+        reason = last_words(errors.strip() or output) or f"exit status {status}"
+        return verdict(status == 0, reason, answer)
+    line = extract(output, "last_line")
+    try:
+        soft = float(line)
+    except ValueError:
+        soft = -1.0
+    if not 0 <= soft <= 1:
+        raise GraderBroke(
+            f"{program} printed {quote(line)} where a number from 0 to 1 was expected"
+            f" (exit status {status}): {last_words(errors)}"
+        )
+    reason = last_words(errors) or f"{program} gave {soft:g}"
+    return verdict(reaches(soft, hard_at), reason, answer, soft=soft)
+
+
 def last_tagged(text: str, tag: str) -> str | None:
     """Content of the last complete ``<tag>…</tag>``, in any letter case; None without one."""
     opening, closing = rf"<{re.escape(tag)}\s*>", rf"</{re.escape(tag)}\s*>"

@@ -6,17 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from skillopt_ci.aio import siblings
-from skillopt_ci.config.scorers import (
-    AllScorer,
-    AnyScorer,
-    CommandScorer,
-    ComputerScorer,
-    ContainsScorer,
-    PythonScorer,
-    RubricScorer,
-    ScorerSpec,
-    WeightedScorer,
-)
+from skillopt_ci.config import scorers as specs
 from skillopt_ci.errors import UsageError
 from skillopt_ci.scorers.base import (
     FallibleScorer,
@@ -39,12 +29,12 @@ from skillopt_ci.scorers.text import GRADERS, grade_answer
 from skillopt_ci.tasks.files import Problem, refuse
 from skillopt_ci.tasks.task import Splits, Task
 
-Combination = AllScorer | AnyScorer | WeightedScorer
+Combination = specs.AllScorer | specs.AnyScorer | specs.WeightedScorer
 
 NEEDS_COMPUTER = "Set `rollout.computer`, with `type: sandbox` for instance."
 
 
-def parts_of(spec: ScorerSpec) -> Iterator[ScorerSpec]:
+def parts_of(spec: specs.ScorerSpec) -> Iterator[specs.ScorerSpec]:
     """The scorers that ``spec`` is made of, those of combinations one by one."""
     if isinstance(spec, Combination):
         for part in spec.of:
@@ -54,13 +44,13 @@ def parts_of(spec: ScorerSpec) -> Iterator[ScorerSpec]:
 
 
 def build_scorer(
-    spec: ScorerSpec,
+    spec: specs.ScorerSpec,
     *,
     judge: Judge | None,
     root: Path,
     environ: Mapping[str, str],
     functions: Functions,
-    on_computer: Callable[[ComputerScorer], Scorer] | None = None,
+    on_computer: Callable[[specs.ComputerScorer], Scorer] | None = None,
 ) -> Scorer:
     """The scorer that ``spec`` describes, for repositories at ``root``.
 
@@ -70,7 +60,7 @@ def build_scorer(
     and without a computer that is needed.
     """
     match spec:
-        case AllScorer() | AnyScorer() | WeightedScorer():
+        case specs.AllScorer() | specs.AnyScorer() | specs.WeightedScorer():
             build = partial(
                 build_scorer,
                 judge=judge,
@@ -80,16 +70,16 @@ def build_scorer(
                 on_computer=on_computer,
             )
             return partial(grade_parts, spec, [build(part) for part in spec.of])
-        case CommandScorer():
+        case specs.CommandScorer():
             return FallibleScorer(spec, partial(run_command, spec, root, environ))
-        case PythonScorer():
+        case specs.PythonScorer():
             load_function(spec.entry, root)  # report what is wrong with it at once
             return FallibleScorer(spec, partial(call_function, spec, root, functions))
-        case RubricScorer():
+        case specs.RubricScorer():
             if judge is None:
                 raise UsageError("a rubric scorer needs a judge model", hint="Set `model.judge`.")
             return rubric_scorer(spec, judge)
-        case ComputerScorer():
+        case specs.ComputerScorer():
             if on_computer is None:
                 raise UsageError("a computer scorer needs a computer", hint=NEEDS_COMPUTER)
             return on_computer(spec)
@@ -110,15 +100,15 @@ def combined(spec: Combination, scores: Sequence[Score]) -> Score:
     """One score of the parts' scores."""
     answer = scores[0].answer
     match spec:
-        case AllScorer():
+        case specs.AllScorer():
             blamed = [score for score in scores if not score.hard]
             solved = not blamed
             soft = math.fsum(score.soft for score in scores) / len(scores)
-        case AnyScorer():
+        case specs.AnyScorer():
             best = max(scores, key=lambda score: (score.hard, score.soft))
             solved, answer = bool(best.hard), best.answer
             soft, blamed = max(score.soft for score in scores), [best] if solved else []
-        case WeightedScorer():
+        case specs.WeightedScorer():
             weighted = zip(spec.weights, scores, strict=True)
             soft = math.fsum(weight * score.soft for weight, score in weighted)
             soft = min(1.0, soft / math.fsum(spec.weights))
@@ -129,7 +119,7 @@ def combined(spec: Combination, scores: Sequence[Score]) -> Score:
 
 
 def check_scorers(
-    splits: Splits, default: ScorerSpec | None, *, root: Path, environ: Mapping[str, str]
+    splits: Splits, default: specs.ScorerSpec | None, *, root: Path, environ: Mapping[str, str]
 ) -> None:
     """Refuse scorers that cannot grade their tasks, with ``default`` for tasks that bring none.
 
@@ -153,32 +143,32 @@ def check_scorers(
     refuse([*problems()])
 
 
-def check_spec(spec: ScorerSpec, root: Path, environ: Mapping[str, str]) -> str | None:
+def check_spec(spec: specs.ScorerSpec, root: Path, environ: Mapping[str, str]) -> str | None:
     """Why the scorer cannot work for any task: texts, program or function at fault."""
     return next(filter(None, (_check_part(part, root, environ) for part in parts_of(spec))), None)
 
 
-def _check_part(part: ScorerSpec, root: Path, environ: Mapping[str, str]) -> str | None:
+def _check_part(part: specs.ScorerSpec, root: Path, environ: Mapping[str, str]) -> str | None:
     match part:
-        case ContainsScorer() if "" in (*part.contains, *part.not_contains):
+        case specs.ContainsScorer() if "" in (*part.contains, *part.not_contains):
             return "an empty text stands in every answer"
-        case CommandScorer():
+        case specs.CommandScorer():
             return check_command(part, root, environ)
-        case PythonScorer():
+        case specs.PythonScorer():
             try:
                 load_function(part.entry, root)
             except UsageError as error:
                 return error.message
-        case ComputerScorer(folder=str(folder)) if not (root / folder).is_dir():
+        case specs.ComputerScorer(folder=str(folder)) if not (root / folder).is_dir():
             return f"the folder {folder!r} of the grader's files is not there"
     return None
 
 
-def check_task(spec: ScorerSpec, task: Task) -> str | None:
+def check_task(spec: specs.ScorerSpec, task: Task) -> str | None:
     """Why ``task`` lacks what the scorer compares with: references, choices, a rubric."""
     for part in parts_of(spec):
         fault = None
-        if isinstance(part, RubricScorer):
+        if isinstance(part, specs.RubricScorer):
             fault = check_rubric_task(part, task)
         elif type(part) in GRADERS:
             fault = GRADERS[type(part)].check(part, task)

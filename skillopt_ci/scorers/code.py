@@ -21,10 +21,9 @@ from skillopt_ci.scorers.base import (
     GraderBroke,
     GraderError,
     Score,
-    extract,
     last_words,
     one_line,
-    quote,
+    program_verdict,
     reaches,
     task_data,
     verdict,
@@ -87,20 +86,8 @@ def _verdict(spec: CommandScorer, ended: Ended, answer: str) -> Score:
         raise GraderBroke(f"{program} was killed by {signal_name(ended.status)}: {said}")
     if ended.status in spec.error_status:
         raise GraderBroke(f"{program} ended with error status {ended.status}: {said}")
-    if spec.score == "exit_status":
-        return verdict(ended.status == 0, said or f"exit status {ended.status}", answer)
-    line = extract(output, "last_line")
-    try:
-        soft = float(line)
-    except ValueError:
-        soft = -1.0
-    if not 0 <= soft <= 1:
-        raise GraderBroke(
-            f"{program} printed {quote(line)} where a number from 0 to 1 was expected"
-            f" (exit status {ended.status}): {last_words(errors)}"
-        )
-    reason = last_words(errors) or f"{program} gave {soft:g}"
-    return verdict(reaches(soft, spec.hard_at), reason, answer, soft=soft)
+    hard_at = None if spec.score == "exit_status" else spec.hard_at
+    return program_verdict(program, ended.status, (output, errors), answer, hard_at)
 
 
 def check_command(spec: CommandScorer, root: Path, environ: Mapping[str, str]) -> str | None:

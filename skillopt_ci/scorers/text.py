@@ -10,18 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from skillopt_ci.config.scorers import (
-    AnlsScorer,
-    AnswerScorer,
-    ChoiceScorer,
-    ContainsScorer,
-    ExactScorer,
-    F1Scorer,
-    JsonScorer,
-    NormalizedScorer,
-    NumberScorer,
-    RegexScorer,
-)
+from skillopt_ci.config import scorers as specs
 from skillopt_ci.scorers.base import (
     GraderError,
     Score,
@@ -38,7 +27,7 @@ from skillopt_ci.tasks.files import refuse_constant
 from skillopt_ci.tasks.task import Task
 
 
-async def grade_answer(spec: AnswerScorer, task: Task, response: str) -> Score:
+async def grade_answer(spec: specs.AnswerScorer, task: Task, response: str) -> Score:
     """Grade the answer inside ``response``; a task without what it takes is a grader error."""
     grader = GRADERS[type(spec)]
     if fault := grader.check(spec, task):
@@ -50,23 +39,23 @@ _ARTICLE = re.compile(r"\b(a|an|the)\b")
 _DROP_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def grade_exact(_spec: ExactScorer, task: Task, answer: str) -> Score:
+def grade_exact(_spec: specs.ExactScorer, task: Task, answer: str) -> Score:
     """Solved when a reference equals the answer, surrounding space aside."""
     return _graded(answer.strip() in {each.strip() for each in task.references}, task, answer)
 
 
-def grade_normalized(_spec: NormalizedScorer, task: Task, answer: str) -> Score:
+def grade_normalized(_spec: specs.NormalizedScorer, task: Task, answer: str) -> Score:
     """Solved when a reference equals the answer after SQuAD's normalisation."""
     return _graded(_equal_normalized(task, answer), task, answer)
 
 
-def grade_f1(_spec: F1Scorer, task: Task, answer: str) -> Score:
+def grade_f1(_spec: specs.F1Scorer, task: Task, answer: str) -> Score:
     """Soft is the best F1 over the references, hard asks for normalised equality."""
     best = max(token_f1(answer, reference) for reference in task.references)
     return _graded(_equal_normalized(task, answer), task, answer, best, "F1")
 
 
-def grade_anls(spec: AnlsScorer, task: Task, answer: str) -> Score:
+def grade_anls(spec: specs.AnlsScorer, task: Task, answer: str) -> Score:
     """Soft is the best similarity over the references."""
     best = max(anls(answer, reference, spec.threshold) for reference in task.references)
     return _graded(reaches(best, spec.hard_at), task, answer, best, "ANLS")
@@ -109,7 +98,7 @@ def _graded(
     return verdict(solved, reason, answer, soft=soft)
 
 
-def grade_contains(spec: ContainsScorer, task: Task, answer: str) -> Score:
+def grade_contains(spec: specs.ContainsScorer, task: Task, answer: str) -> Score:
     """Hard when all conditions hold; soft is the share that does.
 
     An empty answer holds none: silence is not what keeps a forbidden text away.
@@ -136,7 +125,7 @@ def grade_contains(spec: ContainsScorer, task: Task, answer: str) -> Score:
     return verdict(not faults, reason, answer, soft=soft)
 
 
-def check_contains_task(spec: ContainsScorer, task: Task) -> str | None:
+def check_contains_task(spec: specs.ContainsScorer, task: Task) -> str | None:
     """Why ``task`` leaves nothing to search for; None if it does."""
     if not (spec.contains or task.references or spec.not_contains):
         return "neither the scorer nor the task's references say what the answer must contain"
@@ -149,7 +138,7 @@ def check_contains_task(spec: ContainsScorer, task: Task) -> str | None:
 PATTERN_SECONDS = 1.0
 
 
-def grade_regex(spec: RegexScorer, _task: Task, answer: str) -> Score:
+def grade_regex(spec: specs.RegexScorer, _task: Task, answer: str) -> Score:
     """Hard when the pattern is found, or with ``negate`` when a real answer is free of it.
 
     An answer on which the pattern takes too long scores 0.
@@ -181,7 +170,7 @@ _BETWEEN_LABELS = re.compile(r"[\s,;/&+]+(?:(?:and|or)\s+)?", re.IGNORECASE)
 _ARTICLE_FIRST = re.compile(r"\s*[AI]\s+[^\W\d]", re.IGNORECASE)
 
 
-def grade_choice(spec: ChoiceScorer, task: Task, answer: str) -> Score:
+def grade_choice(spec: specs.ChoiceScorer, task: Task, answer: str) -> Score:
     """Solved when the answer's label is that of a reference."""
     choices = choices_of(spec, task)
     chosen = parse_choice(answer, choices)
@@ -193,7 +182,7 @@ def grade_choice(spec: ChoiceScorer, task: Task, answer: str) -> Score:
     return verdict(solved, reason, answer)
 
 
-def choices_of(spec: ChoiceScorer, task: Task) -> dict[str, str]:
+def choices_of(spec: specs.ChoiceScorer, task: Task) -> dict[str, str]:
     """Normalised label to text: the scorer's choices, else the task's; a bare list is A, B, C …"""
     given = spec.choices or task.metadata.get("choices") or {}
     if isinstance(given, Mapping):
@@ -239,7 +228,7 @@ def _named(said: str, choices: Mapping[str, str]) -> str:
     return first if first in choices else ""
 
 
-def check_choice_references(spec: ChoiceScorer, task: Task) -> str | None:
+def check_choice_references(spec: specs.ChoiceScorer, task: Task) -> str | None:
     """Why a reference is none of the choices; None if each is."""
     choices = choices_of(spec, task)
     for reference in task.references:
@@ -302,7 +291,7 @@ def find_numbers(text: str) -> list[Number]:
     return numbers
 
 
-def grade_number(spec: NumberScorer, task: Task, answer: str) -> Score:
+def grade_number(spec: specs.NumberScorer, task: Task, answer: str) -> Score:
     """Solved when the answer's last number is within tolerance of a reference."""
     found = find_numbers(answer)
     if not found:
@@ -314,7 +303,7 @@ def grade_number(spec: NumberScorer, task: Task, answer: str) -> Score:
     return verdict(solved, reason, answer)
 
 
-def check_number_references(spec: NumberScorer, task: Task) -> str | None:
+def check_number_references(spec: specs.NumberScorer, task: Task) -> str | None:
     """Why the references cannot be compared with a number; None if they can."""
     odd = [reference for reference in task.references if len(find_numbers(reference)) != 1]
     if odd:
@@ -322,7 +311,7 @@ def check_number_references(spec: NumberScorer, task: Task) -> str | None:
     return needs_references(spec, task)
 
 
-def _close(spec: NumberScorer, got: Number, expected: Number) -> bool:
+def _close(spec: specs.NumberScorer, got: Number, expected: Number) -> bool:
     # 12 % against 0.12 and against 12: questions that ask for a percentage are answered both ways.
     readings = {got.value}
     if got.percent and not expected.percent:
@@ -335,7 +324,7 @@ def _close(spec: NumberScorer, got: Number, expected: Number) -> bool:
     )
 
 
-def grade_json(spec: JsonScorer, task: Task, answer: str) -> Score:
+def grade_json(spec: specs.JsonScorer, task: Task, answer: str) -> Score:
     """Solved when the answer satisfies the schema or, without one, equals a reference as data.
 
     Raises :class:`GraderError` when the schema refers to something that is not in it.
@@ -386,7 +375,7 @@ def same_json(left: object, right: object) -> bool:
     return left == right
 
 
-def check_json_references(spec: JsonScorer, task: Task) -> str | None:
+def check_json_references(spec: specs.JsonScorer, task: Task) -> str | None:
     """Why the references cannot be compared with JSON; None if they can."""
     if spec.schema_ is not None:
         return None
@@ -413,14 +402,14 @@ class Grader:
 #: How each type of scorer that looks at the answer alone works.
 GRADERS: Mapping[object, Grader] = MappingProxyType(
     {
-        ExactScorer: Grader(grade_exact),
-        NormalizedScorer: Grader(grade_normalized),
-        F1Scorer: Grader(grade_f1),
-        ContainsScorer: Grader(grade_contains, check_contains_task),
-        RegexScorer: Grader(grade_regex, lambda *_: None),
-        NumberScorer: Grader(grade_number, check_number_references),
-        ChoiceScorer: Grader(grade_choice, check_choice_references),
-        AnlsScorer: Grader(grade_anls),
-        JsonScorer: Grader(grade_json, check_json_references),
+        specs.ExactScorer: Grader(grade_exact),
+        specs.NormalizedScorer: Grader(grade_normalized),
+        specs.F1Scorer: Grader(grade_f1),
+        specs.ContainsScorer: Grader(grade_contains, check_contains_task),
+        specs.RegexScorer: Grader(grade_regex, lambda *_: None),
+        specs.NumberScorer: Grader(grade_number, check_number_references),
+        specs.ChoiceScorer: Grader(grade_choice, check_choice_references),
+        specs.AnlsScorer: Grader(grade_anls),
+        specs.JsonScorer: Grader(grade_json, check_json_references),
     }
 )

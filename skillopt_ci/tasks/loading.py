@@ -16,10 +16,10 @@ from skillopt_ci.tasks.task import Splits, Task, content_key
 from skillopt_ci.util import did_you_mean
 
 Item = TypeVar("Item")
-NamedSplits = Mapping[str, Sequence[Task]]
+SplitName = Literal["train", "selection", "test"]
+NamedSplits = Mapping[SplitName, Sequence[Task]]
 TasksSpec = GivenSplits | RatioSplit | SplitDir | GeneratedTasks
 
-SplitName = Literal["train", "selection", "test"]
 SPLIT_NAMES: tuple[SplitName, ...] = ("train", "selection", "test")
 
 #: Every accepted name of a split, SkillOpt's among them; the first for each is its folder in a
@@ -88,7 +88,7 @@ def load_tasks(file: Path) -> tuple[tuple[Task, ...], tuple[Problem, ...]]:
     return tasks, tuple(problems)
 
 
-def _read_splits(files: Mapping[str, Path]) -> NamedSplits:
+def _read_splits(files: Mapping[SplitName, Path]) -> NamedSplits:
     loaded = {name: load_tasks(file) for name, file in files.items()}
     refuse([problem for _, problems in loaded.values() for problem in problems])
     empty = [name for name, (tasks, _) in loaded.items() if not tasks]
