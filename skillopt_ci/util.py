@@ -12,13 +12,14 @@ import sys
 import tempfile
 import textwrap
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
-from skillopt_ci.errors import UsageError
+from skillopt_ci.errors import SkilloptError, UsageError
 
 
 def write_atomically(file: Path, text: str) -> None:
@@ -124,6 +125,33 @@ def _file_module(path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+@contextmanager
+def user_errors(told: str, kind: type[SkilloptError] = UsageError) -> Iterator[None]:
+    """Raise what users' code in the block raises as ``kind``: ``told``, the error, its place."""
+    try:
+        yield
+    except SkilloptError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise kind(f"{told} {last_line(error)}") from error
+
+
+def user_object(entry: str, root: Path, what: str, fits: Callable[[object], bool]) -> object:
+    """What ``path/to/file.py:name`` or ``package.module:name`` names.
+
+    Raises :class:`UsageError` if it cannot be imported, or has no such name, and then offers the
+    nearest ``what`` that ``fits``.
+    """
+    source, _, name = entry.rpartition(":")
+    with user_errors(f"{source} cannot be imported:"):
+        module = user_module(source, root)
+    if name not in vars(module):
+        names = (key for key, value in vars(module).items() if fits(value))
+        raise UsageError(f"{source} has no {what} {name!r}; {did_you_mean(name, names)}")
+    found: object = getattr(module, name)
+    return found
 
 
 def last_line(error: BaseException) -> str:

@@ -26,7 +26,7 @@ from skillopt_ci.aio import Slots
 from skillopt_ci.config.base import Section
 from skillopt_ci.config.loading import Loaded, explain
 from skillopt_ci.config.rollout import ScriptedConfig
-from skillopt_ci.errors import EnvironmentFailure, SkilloptError, TaskFileError, UsageError
+from skillopt_ci.errors import EnvironmentFailure, TaskFileError, UsageError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatClient
 from skillopt_ci.rollout.attempt import AttemptRunner
@@ -41,7 +41,7 @@ from skillopt_ci.tasks.files import Record
 from skillopt_ci.tasks.loading import divide, read_entries
 from skillopt_ci.tasks.records import to_task
 from skillopt_ci.tasks.task import Task, task_sha256
-from skillopt_ci.util import last_line
+from skillopt_ci.util import user_errors
 
 # Dividing one list of tasks into the three splits, where a source has but one.
 
@@ -117,12 +117,8 @@ def split_tasks(environment: Environment, split: Split) -> tuple[Task, ...]:
     could not be recorded.
     """
     call = f"environment: {type(environment).__name__}.tasks({split!r})"
-    try:
+    with user_errors(f"{call} raised"):
         returned = tuple(environment.tasks(split))
-    except SkilloptError:
-        raise
-    except Exception as error:
-        raise UsageError(f"{call} raised {last_line(error)}") from error
     if faults := list(_faults(returned)):
         raise UsageError(f"{call}: {'; '.join(faults[:10])}")
     return returned
@@ -146,12 +142,8 @@ async def grade(environment: Environment, task: Task, attempt: Attempt, parts: P
 
 async def _grade(environment: Environment, task: Task, attempt: Attempt, parts: Parts) -> Score:
     call = f"{type(environment).__name__}.grade"
-    try:
+    with user_errors(f"{call} raised", GraderBroke):
         score = await environment.grade(task, attempt, parts)
-    except SkilloptError:
-        raise
-    except Exception as error:
-        raise GraderBroke(f"{call} raised {last_line(error)}") from error
     if not isinstance(score, Score):
         raise GraderBroke(f"{call} returned {score!r:.60}, expected a Score")
     if not (0 <= score.hard <= 1 and 0 <= score.soft <= 1):
@@ -170,13 +162,9 @@ async def reflect(
     Raises UsageError where it raises anything unforeseen, or returns what is no list of patches.
     """
     call = f"environment: {type(environment).__name__}.reflect"
-    try:
+    with user_errors(f"{call} raised"):
         returned = tuple(await environment.reflect(asked, client))
         json.dumps(returned)
-    except SkilloptError:
-        raise
-    except Exception as error:
-        raise UsageError(f"{call} raised {last_line(error)}") from error
     if strange := [one for one in returned if not isinstance(one, Mapping)]:
         raise UsageError(f"{call} returned {strange[0]!r:.60}, expected patches (mappings)")
     return returned

@@ -5,13 +5,12 @@ import inspect
 from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import MappingProxyType
 from typing import cast
 
 from skillopt_ci.config.config import EnvironmentConfig, EnvironmentSpec
-from skillopt_ci.errors import SkilloptError, UsageError
+from skillopt_ci.errors import UsageError
 from skillopt_ci.rollout.environment import Environment
-from skillopt_ci.util import did_you_mean, last_line, user_module
+from skillopt_ci.util import did_you_mean, user_errors, user_object
 
 #: The group of entry points under which packages offer environments.
 GROUP = "skillopt_ci.environments"
@@ -20,13 +19,11 @@ Options = Mapping[str, object]
 Factory = Callable[[Options, Path, Mapping[str, str]], Environment]
 
 #: The environments that come with skillopt-ci, imported only when they are asked for.
-BUILT_IN: Mapping[str, str] = MappingProxyType(
-    {
-        "inspect": "skillopt_ci.integrations.inspect:InspectEnvironment",
-        "promptfoo": "skillopt_ci.integrations.promptfoo:PromptfooEnvironment",
-        "skillopt": "skillopt_ci.integrations.skillopt.adapter:SkillOptEnvironment",
-    }
-)
+BUILT_IN: Mapping[str, str] = {
+    "inspect": "skillopt_ci.integrations.inspect:InspectEnvironment",
+    "promptfoo": "skillopt_ci.integrations.promptfoo:PromptfooEnvironment",
+    "skillopt": "skillopt_ci.integrations.skillopt.adapter:SkillOptEnvironment",
+}
 
 
 def open_environment(spec: EnvironmentSpec, root: Path, environ: Mapping[str, str]) -> Environment:
@@ -51,32 +48,23 @@ def installed() -> dict[str, EntryPoint]:
 
 
 def _built(name: str, kind: type[Environment], options: Options, root: Path) -> Environment:
-    missing = inspect.isabstract(kind)
-    if missing:
+    if inspect.isabstract(kind):
         lacking = ", ".join(sorted(kind.__abstractmethods__))
         raise UsageError(f"environment: {name} does not define {lacking}")
-    try:
+    with user_errors(f"environment: {name} cannot be built:"):
         return kind(options, root)
-    except SkilloptError:
-        raise
-    except Exception as error:
-        raise UsageError(f"environment: {name} cannot be built: {last_line(error)}") from error
 
 
 def _class_of(name: str, root: Path) -> type[Environment]:
     offered = installed()
     if name in offered:
-        found = _imported(name, offered[name].load)
+        with user_errors(f"environment: {name} cannot be imported:"):
+            found = offered[name].load()
     elif ":" in name:
-        source, _, attribute = name.rpartition(":")
-        module = _imported(name, lambda: user_module(source, root))
-        found = getattr(module, attribute, None)
-        if found is None:
-            classes = (key for key, one in vars(module).items() if _is_environment(one))
-            raise UsageError(
-                f"environment: {source} has no class {attribute!r}; "
-                f"{did_you_mean(attribute, classes)}"
-            )
+        try:
+            found = user_object(name, root, "class", _is_environment)
+        except UsageError as error:
+            raise UsageError(f"environment: {error.message}") from error
     else:
         known = [*BUILT_IN, *offered]
         raise UsageError(
@@ -92,10 +80,3 @@ def _class_of(name: str, root: Path) -> type[Environment]:
 
 def _is_environment(value: object) -> bool:
     return inspect.isclass(value) and issubclass(value, Environment) and value is not Environment
-
-
-def _imported(name: str, load: Callable[[], object]) -> object:
-    try:
-        return load()
-    except (Exception, SystemExit) as error:
-        raise UsageError(f"environment: {name} cannot be imported: {last_line(error)}") from error

@@ -29,7 +29,7 @@ from skillopt_ci.scorers.base import (
     verdict,
 )
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.util import did_you_mean, last_line, user_module
+from skillopt_ci.util import last_line, user_object
 from skillopt_ci.worker import Worker
 
 _TAIL_BYTES = 4096
@@ -170,24 +170,12 @@ async def call_function(
 
 
 def load_function(entry: str, root: Path) -> Callable[..., object]:
-    """The function that ``entry`` names, its module imported with ``root`` on the import path.
-
-    The root comes last on the path: a file of the repository can never take the place of a
-    library. Raises :class:`UsageError` when it cannot be imported or found, or is async.
-    """
-    source, _, name = entry.rpartition(":")
-    try:
-        module = user_module(source, root)
-    except (Exception, SystemExit) as error:
-        raise UsageError(f"{source} cannot be imported: {last_line(error)}") from error
-    function = getattr(module, name, None)
-    if not callable(function):
-        functions = (key for key, value in vars(module).items() if inspect.isfunction(value))
-        raise UsageError(f"{source} has no function {name!r}; {did_you_mean(name, functions)}")
-    if inspect.iscoroutinefunction(function):
+    """The function that ``entry`` names below ``root``; UsageError if it has none that is plain."""
+    found = user_object(entry, root, "function", inspect.isfunction)
+    if not callable(found) or inspect.iscoroutinefunction(found):
         raise UsageError(f"{entry} must be a plain function, not async")
-    found: Callable[..., object] = function
-    return found
+    function: Callable[..., object] = found
+    return function
 
 
 @dataclass(frozen=True, slots=True)

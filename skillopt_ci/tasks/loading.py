@@ -1,6 +1,5 @@
 """Loading the tasks of a run: files to three disjoint splits, or every reason why not."""
 
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -13,7 +12,7 @@ from skillopt_ci.scorers.code import load_function
 from skillopt_ci.tasks.files import READERS, Problem, Record, location, read_records, refuse
 from skillopt_ci.tasks.records import to_task
 from skillopt_ci.tasks.task import Splits, Task, content_key
-from skillopt_ci.util import did_you_mean
+from skillopt_ci.util import did_you_mean, user_errors
 
 Item = TypeVar("Item")
 SplitName = Literal["train", "selection", "test"]
@@ -192,12 +191,8 @@ def generate_splits(spec: GeneratedTasks, train: Train, root: Path) -> NamedSpli
 
     def make(split: str, seed: int, count: int) -> list[Task]:
         call = f"{spec.generator}({split!r}, {seed}, {count})"
-        try:
+        with user_errors(f"{call} raised", TaskFileError):
             returned = function(split, seed, count)
-        except (Exception, SystemExit) as error:
-            frames = traceback.extract_tb(error.__traceback__)
-            where = f" ({frames[-1].filename}:{frames[-1].lineno})"
-            raise TaskFileError(f"{call} raised {type(error).__name__}: {error}{where}") from error
         if not isinstance(returned, list) or len(returned) != count:
             got = f"{len(returned)} of them" if isinstance(returned, list) else f"{returned!r:.60}"
             raise TaskFileError(f"{call} returned {got}, expected a list of {count} tasks")

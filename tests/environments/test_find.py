@@ -77,7 +77,7 @@ def test_a_class_in_a_module_of_the_repository(root: Path, monkeypatch: pytest.M
         ("riddles.py:Other", "is no subclass of skillopt_ci.rollout.environment.Environment"),
         ("riddles.py:Half", "riddles.py:Half does not define tasks"),
         ("riddles.py:Broken", "cannot be built: KeyError"),
-        ("nowhere.py:Riddles", "nowhere.py:Riddles cannot be imported: FileNotFoundError"),
+        ("nowhere.py:Riddles", "environment: nowhere.py cannot be imported: FileNotFoundError"),
         ("no_such_module:Riddles", "cannot be imported: ModuleNotFoundError"),
     ],
 )
