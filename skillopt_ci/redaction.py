@@ -139,16 +139,13 @@ class RedactedStream(io.TextIOBase):
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        """As the other stream says."""
         return self._stream.encoding
 
     @property
     def errors(self) -> str | None:  # type: ignore[override]
-        """As the other stream says."""
         return self._stream.errors
 
     def write(self, text: str) -> int:
-        """Write ``text`` without the secrets; the answer is its length as it was."""
         self._stream.write(self._redact(text))
         return len(text)
 
@@ -157,15 +154,12 @@ class RedactedStream(io.TextIOBase):
         self._stream.flush()
 
     def writable(self) -> bool:
-        """It is."""
         return True
 
     def isatty(self) -> bool:
-        """As the other stream says."""
         return self._stream.isatty()
 
     def fileno(self) -> int:
-        """As the other stream says."""
         return self._stream.fileno()
 
 

@@ -176,18 +176,13 @@ def _faults(tasks: tuple[object, ...]) -> Iterator[str]:
             yield f"number {number} is a {type(task).__name__}, expected a Task"
         elif not task.messages or task.messages[-1].role != "user":
             yield f"task {task.id!r} does not end with a message of the user"
-        elif fault := _unwritable(task):
-            yield f"task {task.id!r} {fault}"
-
-
-def _unwritable(task: Task) -> str:
-    if not isinstance(task.id, str) or not task.id.isprintable() or not task.id.strip():
-        return "has no printable id"
-    try:
-        task_sha256(task)
-    except (TypeError, ValueError) as error:
-        return f"cannot be written as JSON: {error}"
-    return ""
+        elif not isinstance(task.id, str) or not task.id.isprintable() or not task.id.strip():
+            yield f"task {task.id!r} has no printable id"
+        else:
+            try:
+                task_sha256(task)
+            except (TypeError, ValueError) as error:
+                yield f"task {task.id!r} cannot be written as JSON: {error}"
 
 
 # The options of an environment, checked like any other part of the configuration.
@@ -209,8 +204,6 @@ def read_options(shape: type[Options], given: Mapping[str, object]) -> Options:
 
 
 # Tasks tried out with known solutions, before a model is paid for.
-
-_AT_A_TIME = 4
 
 
 def try_solutions(
@@ -240,15 +233,14 @@ def try_solutions(
     )
     solver = ScriptedSolver(ScriptedConfig(type="scripted", answer="done"))
     attempting = AttemptRunner(solver, scorers, settings, places)
-    scripted = [_with_script(task, solutions.get(task.id, ())) for task in tasks]
-    runner = Runner(attempting, Slots(_AT_A_TIME))
+    scripts = [{"commands": list(solutions.get(one.id, ())), "answer": "done"} for one in tasks]
+    scripted = [
+        replace(task, metadata={**task.metadata, "script": script})
+        for task, script in zip(tasks, scripts, strict=True)
+    ]
+    runner = Runner(attempting, Slots(4))
     made = asyncio.run(runner.roll_out(scripted, "", stage="trial", attempts=(0,)))
     return {rollout.task_id: rollout for rollout in made}
-
-
-def _with_script(task: Task, commands: Sequence[str]) -> Task:
-    script = {"commands": list(commands), "answer": "done"}
-    return replace(task, metadata={**task.metadata, "script": script})
 
 
 # Packages that only some environments need.

@@ -224,7 +224,7 @@ class Git:
         return Result(process.returncode, stdout, redact(stderr.decode("utf-8", "surrogateescape")))
 
     def remember(self, *args: str) -> Result:
-        """Like :meth:`attempt`, but run once only: for settings, which stay while we run."""
+        """:meth:`attempt` it once only: for settings, which stay while we run."""
         if args not in self._remembered:
             self._remembered[args] = self.attempt(*args)
         return self._remembered[args]
@@ -243,10 +243,10 @@ class Git:
         except OSError as error:
             raise _cannot_start(error) from error
 
-    def run(self, *args: str, stdin: bytes = b"") -> Result:
-        """Run ``git <args>``; raises RepositoryError with git's message unless it succeeds."""
+    def run(self, *args: str, stdin: bytes = b"", most: int = 0) -> Result:
+        """Run ``git <args>``; RepositoryError with git's message if its status exceeds ``most``."""
         result = self.attempt(*args, stdin=stdin)
-        if result.status != 0:
+        if not 0 <= result.status <= most:
             raise self._failed(args, result.stderr.strip() or f"exit status {result.status}")
         return result
 
@@ -260,10 +260,7 @@ class Git:
 
     def succeeds(self, *args: str) -> bool:
         """Tell whether ``git <args>`` exits with 0; 1 means no, more is a RepositoryError."""
-        result = self.attempt(*args)
-        if result.status > 1:
-            raise self._failed(args, result.stderr.strip())
-        return result.status == 0
+        return self.run(*args, most=1).status == 0
 
     def _command(self, args: tuple[str, ...]) -> tuple[str, ...]:
         return (*_COMMAND, "-C", str(self.folder), *args)
