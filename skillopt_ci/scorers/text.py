@@ -6,9 +6,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from skillopt_ci.config import scorers as specs
 from skillopt_ci.scorers.base import (
@@ -263,8 +261,7 @@ _NUMBER = re.compile(
 _MINUS = re.compile("[−–]")
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
+class Number(NamedTuple):
     """A number as it was written: 12 % has the value 12 and is ``percent``."""
 
     value: float
@@ -313,14 +310,12 @@ def check_number_references(spec: specs.NumberScorer, task: Task) -> str | None:
 
 def _close(spec: specs.NumberScorer, got: Number, expected: Number) -> bool:
     # 12 % against 0.12 and against 12: questions that ask for a percentage are answered both ways.
-    readings = {got.value}
-    if got.percent and not expected.percent:
-        readings.add(got.value / 100)
-    if expected.percent and not got.percent:
-        readings.add(got.value * 100)
+    scaled = got.value
+    if got.percent != expected.percent:
+        scaled = got.value / 100 if got.percent else got.value * 100
     return any(
         math.isclose(value, expected.value, rel_tol=spec.rel_tol, abs_tol=spec.abs_tol)
-        for value in readings
+        for value in (got.value, scaled)
     )
 
 
@@ -391,8 +386,7 @@ def _parse(text: str) -> Any:
     return json.loads(text, parse_constant=refuse_constant)
 
 
-@dataclass(frozen=True, slots=True)
-class Grader:
+class Grader(NamedTuple):
     """``grade`` gives the score of an answer, ``check`` says why a task cannot be graded."""
 
     grade: Callable[[Any, Task, str], Score]
@@ -400,16 +394,14 @@ class Grader:
 
 
 #: How each type of scorer that looks at the answer alone works.
-GRADERS: Mapping[object, Grader] = MappingProxyType(
-    {
-        specs.ExactScorer: Grader(grade_exact),
-        specs.NormalizedScorer: Grader(grade_normalized),
-        specs.F1Scorer: Grader(grade_f1),
-        specs.ContainsScorer: Grader(grade_contains, check_contains_task),
-        specs.RegexScorer: Grader(grade_regex, lambda *_: None),
-        specs.NumberScorer: Grader(grade_number, check_number_references),
-        specs.ChoiceScorer: Grader(grade_choice, check_choice_references),
-        specs.AnlsScorer: Grader(grade_anls),
-        specs.JsonScorer: Grader(grade_json, check_json_references),
-    }
-)
+GRADERS: Mapping[object, Grader] = {
+    specs.ExactScorer: Grader(grade_exact),
+    specs.NormalizedScorer: Grader(grade_normalized),
+    specs.F1Scorer: Grader(grade_f1),
+    specs.ContainsScorer: Grader(grade_contains, check_contains_task),
+    specs.RegexScorer: Grader(grade_regex, lambda *_: None),
+    specs.NumberScorer: Grader(grade_number, check_number_references),
+    specs.ChoiceScorer: Grader(grade_choice, check_choice_references),
+    specs.AnlsScorer: Grader(grade_anls),
+    specs.JsonScorer: Grader(grade_json, check_json_references),
+}
