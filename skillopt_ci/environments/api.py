@@ -111,11 +111,7 @@ def divided(tasks: Sequence[Task], split: str, seed: int = 42) -> Mapping[Split,
 
 
 def split_tasks(environment: Environment, split: Split) -> tuple[Task, ...]:
-    """The tasks of a split.
-
-    Raises UsageError where the environment raises or returns what is no task, and for tasks that
-    could not be recorded.
-    """
+    """The tasks of a split; UsageError if it raises, or they are none or could not be recorded."""
     call = f"environment: {type(environment).__name__}.tasks({split!r})"
     with user_errors(f"{call} raised"):
         returned = tuple(environment.tasks(split))
@@ -157,10 +153,7 @@ async def _grade(environment: Environment, task: Task, attempt: Attempt, parts: 
 async def reflect(
     environment: Environment, asked: Reflecting, client: ChatClient
 ) -> Sequence[Mapping[str, object]]:
-    """The patches that the environment proposes.
-
-    Raises UsageError where it raises anything unforeseen, or returns what is no list of patches.
-    """
+    """The patches that the environment proposes; UsageError if it raises or they are none."""
     call = f"environment: {type(environment).__name__}.reflect"
     with user_errors(f"{call} raised"):
         returned = tuple(await environment.reflect(asked, client))

@@ -144,10 +144,7 @@ class Move(NamedTuple):
 
 
 def read(git: Git, *names: str) -> dict[str, str]:
-    """Return the object that each existing ref of ``names`` points at.
-
-    Raises RepositoryError if one of them is a broken ref, which git treats as absent.
-    """
+    """Return the object of each existing ref of ``names``; RepositoryError if one is broken."""
     found = _list(git, *names)
     return {name: found[name][0] for name in names if name in found}
 

@@ -1,4 +1,7 @@
-"""Talk to the remote: its refs, fetches by explicit refspec, pushes that expect a state."""
+"""Talk to the remote: its refs, fetches by explicit refspec, pushes that expect a state.
+
+All but :func:`push` raise InfrastructureError if the remote cannot be read.
+"""
 
 import re
 from collections.abc import Sequence
@@ -101,10 +104,7 @@ _FAILURES: tuple[_Cause, ...] = (
 
 
 def heads(git: Git, remote: str, *patterns: str) -> dict[str, str]:
-    """Ask the remote for the refs that match ``patterns``: full name to object.
-
-    Raises InfrastructureError if it cannot be asked, or one of them is broken there.
-    """
+    """Ask the remote for the refs that match ``patterns``: full name to object."""
     listed = _asked(git, remote, "ls-remote", "--refs", remote, *patterns)
     found = {name: oid for oid, name in (line.split("\t") for line in listed.splitlines())}
     for name in (name for name, oid in found.items() if not oid.strip("0")):
@@ -118,11 +118,7 @@ def heads(git: Git, remote: str, *patterns: str) -> dict[str, str]:
 
 
 def choose_base(git: Git, remote: str | None, configured: str | None) -> str:
-    """Name the base branch: configured, else the remote's default, else the one checked out.
-
-    Raises RepositoryError if none of them says, InfrastructureError if the remote must be asked
-    and cannot.
-    """
+    """Name the base branch: configured, else the remote's default, else the one checked out."""
     if configured:
         return configured
     if remote:
@@ -142,27 +138,18 @@ def choose_base(git: Git, remote: str | None, configured: str | None) -> str:
 
 
 def fetch(git: Git, remote: str, names: Sequence[str], *options: str) -> None:
-    """Fetch branches (full names) into their tracking refs.
-
-    Raises InfrastructureError if the remote cannot be read.
-    """
+    """Fetch branches (full names) into their tracking refs."""
     refspecs = (f"+{name}:{tracking(remote, name)}" for name in names)
     _asked(git, remote, *_FETCH, *options, remote, *refspecs)
 
 
 def fetch_object(git: Git, remote: str, ref: str) -> None:
-    """Fetch what a ref of the remote points at, without a ref of our own for it.
-
-    Raises InfrastructureError if the remote cannot be read.
-    """
+    """Fetch what a ref of the remote points at, without a ref of our own for it."""
     _asked(git, remote, *_FETCH, remote, ref)
 
 
 def deepen_clone(git: Git, remote: str, names: Sequence[str], generations: int) -> None:
-    """Fetch that many more generations of a shallow clone's branches; 0 means all there are.
-
-    Raises InfrastructureError if the remote cannot be read.
-    """
+    """Fetch that many more generations of a shallow clone's branches; 0 means all there are."""
     option = f"--deepen={generations}" if generations else "--unshallow"
     fetch(git, remote, tuple(heads(git, remote, *names)), option)
 

@@ -80,10 +80,7 @@ class SourceText:
 
 
 def read_source(file: Path) -> SourceText:
-    """Read UTF-8 text, with or without a byte order mark.
-
-    Raises :class:`TaskFileError` when the file cannot be read or a byte is not UTF-8.
-    """
+    """Read UTF-8 text, with or without a byte order mark; raises :class:`TaskFileError`."""
     try:
         data = file.read_bytes().removeprefix(b"\xef\xbb\xbf")
     except OSError as error:

@@ -42,9 +42,7 @@ def tasks_of(splits: Splits, name: str) -> tuple[Task, ...]:
 
 
 def load_splits(spec: TasksSpec, root: Path, train: Train | None = None) -> Splits:
-    """Read the tasks that ``spec`` names, relative to ``root``.
-
-    Generated tasks are made for the batches of ``train``.
+    """Read the tasks that ``spec`` names, relative to ``root``; or make them, for ``train``.
 
     Raises :class:`TaskFileError` with up to ten problems at once: unreadable or malformed files,
     keys that no task has, ids used twice, splits that are empty or ask the same. Whether the
@@ -75,10 +73,7 @@ def read_entries(file: Path) -> tuple[Task, ...]:
 
 
 def load_tasks(file: Path) -> tuple[tuple[Task, ...], tuple[Problem, ...]]:
-    """The tasks of one file in its order, and the problems of those that could not be read.
-
-    Raises :class:`TaskFileError` when the file as a whole is unreadable.
-    """
+    """The tasks of one file in its order, and the problems of those that could not be read."""
     results = [
         [found] if isinstance(found, Problem) else to_task(found) for found in read_records(file)
     ]

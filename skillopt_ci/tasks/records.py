@@ -231,10 +231,7 @@ def _labelled(choices: object) -> dict[str, str]:
 
 
 def _clipped(text: str) -> str:
-    """At most 6000 characters: the leading documents that fit whole, else the start of the first.
-
-    Documents begin with ``[DOC]``.
-    """
+    """At most 6000 characters: the documents that fit whole, else the start of the first."""
     if len(text) <= _CONTEXT_CHARS:
         return text
     end = text.rfind(_DOCUMENT, 1, _CONTEXT_CHARS + len(_DOCUMENT))
