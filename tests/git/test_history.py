@@ -139,15 +139,19 @@ def test_message_without_body_has_one_blank_line() -> None:
     assert message("Ask first", " \n", {"A": "1"}) == "Ask first\n\nA: 1\n"
 
 
-def test_long_subject_is_cut_at_a_word() -> None:
-    subject = message("word " * 40, "", FACTS).splitlines()[0]
-    assert len(subject) <= 72
-    assert subject.endswith("word…")
-
-
-def test_long_subject_of_one_word_keeps_its_start() -> None:
-    subject = message("x" * 100, "", FACTS).splitlines()[0]
-    assert subject == "x" * 71 + "…"
+@pytest.mark.parametrize(
+    ("subject", "written"),
+    [
+        ("word " * 40, "word " * 13 + "word…"),
+        ("x" * 100, "x" * 71 + "…"),
+        ("# Ask", "Ask"),
+        ("--- Ask", "Ask"),
+        ("; Ask", "Ask"),
+        (" \n#", "Update the skill"),
+    ],
+)
+def test_subject_is_one_line_of_words(subject: str, written: str) -> None:
+    assert message(subject, "", FACTS).splitlines()[0] == written
 
 
 def test_body_is_wrapped_and_list_items_hang() -> None:
@@ -161,15 +165,6 @@ def test_line_that_means_something_to_git_is_defused(line: str) -> None:
     text = message("S", f"{line}\n\n{line}", FACTS)
     assert line not in text.splitlines()
     assert trailers_by_git(text) == FACTS
-
-
-@pytest.mark.parametrize("subject", ["# Ask", "--- Ask", "; Ask"])
-def test_subject_is_never_a_comment_or_divider(subject: str) -> None:
-    assert message(subject, "", FACTS).startswith("Ask\n")
-
-
-def test_subject_without_words_gets_some() -> None:
-    assert message(" \n#", "", FACTS).startswith("Update the skill\n")
 
 
 def test_mentions_and_issue_references_do_not_survive() -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 SKILLS = "refs/heads/skillopt/demo"
+CANDIDATE = "refs/heads/skillopt-candidate/demo"
 
 
 def test_new_run_stands_on_base(bench: Bench, here: Path) -> None:
@@ -181,23 +182,13 @@ def test_branch_that_vanishes_while_we_look_is_simply_gone(
     assert ledger.sync().candidate is None
 
 
-SKILLS = "refs/heads/skillopt/demo"
-CANDIDATE = "refs/heads/skillopt-candidate/demo"
-
-
 def test_candidate_is_pushed_before_it_is_measured(bench: Bench, here: Path, origin: Path) -> None:
     ledger = bench.open(here)
     candidate = bench.step(ledger, "one\n")
-    ledger.push_candidate(candidate)
-    assert bench.ref(origin, CANDIDATE) == bench.ref(here, CANDIDATE) == candidate
-
-
-def test_proposing_again_changes_nothing(bench: Bench, here: Path) -> None:
-    ledger = bench.open(here)
-    candidate = bench.step(ledger, "one\n")
-    ledger.push_candidate(candidate)
-    ledger.push_candidate(candidate)
-    assert ledger.sync().candidate == candidate
+    for _ in range(2):
+        ledger.push_candidate(candidate)
+        assert bench.ref(origin, CANDIDATE) == bench.ref(here, CANDIDATE) == candidate
+        assert ledger.sync().candidate == candidate
 
 
 def test_second_candidate_loses(bench: Bench, here: Path, elsewhere: Path, origin: Path) -> None:
@@ -380,10 +371,25 @@ def test_missing_identity_is_found(bench: Bench, here: Path, git_config: Path) -
         check(bench, here)
 
 
-def test_signing_that_fails_is_found(bench: Bench, here: Path) -> None:
-    bench.git(here, "config", "commit.gpgSign", "true")
-    bench.git(here, "config", "gpg.program", "false")
-    with pytest.raises(RepositoryError, match="gpg failed"):
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"commit.gpgSign": "true", "gpg.program": "false"}, "gpg failed"),
+        ({"remote.origin.pushUrl": "http://127.0.0.1:9/repo.git"}, "network or the server failed"),
+    ],
+)
+def test_signing_and_network_that_fail_are_found(
+    bench: Bench, here: Path, settings: dict[str, str], words: str
+) -> None:
+    for key, value in settings.items():
+        bench.git(here, "config", key, value)
+    with pytest.raises((RepositoryError, PushRefused), match=words):
+        check(bench, here)
+
+
+def test_server_without_atomic_pushes_is_found(bench: Bench, here: Path, origin: Path) -> None:
+    bench.git(origin, "config", "receive.advertiseAtomic", "false")
+    with pytest.raises(PushRefused, match="several refs as one transaction"):
         check(bench, here)
 
 
@@ -429,18 +435,6 @@ def test_remote_that_cannot_be_pushed_to_is_found(
 ) -> None:
     bench.git(here, "config", "remote.origin.pushUrl", f"{refusing_server}/{status}/repo.git")
     with pytest.raises(PushRefused, match=meaning):
-        check(bench, here)
-
-
-def test_unreachable_remote_is_the_network_s_fault(bench: Bench, here: Path) -> None:
-    bench.git(here, "config", "remote.origin.pushUrl", "http://127.0.0.1:9/repo.git")
-    with pytest.raises(PushRefused, match="the network or the server failed"):
-        check(bench, here)
-
-
-def test_server_without_atomic_pushes_is_found(bench: Bench, here: Path, origin: Path) -> None:
-    bench.git(origin, "config", "receive.advertiseAtomic", "false")
-    with pytest.raises(PushRefused, match="several refs as one transaction"):
         check(bench, here)
 
 
