@@ -89,6 +89,12 @@ def lasting_import(name: str) -> ModuleType:
             gc.enable()
 
 
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """The question whether the known name most like ``name`` is meant; empty if none is like it."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
+    return f"Did you mean {near[0]!r}?" if near else ""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Words that lead from a wrong ``name`` to the nearest known one, or to all of them."""
     names = sorted(known)

@@ -1,6 +1,5 @@
 """The action's inputs, as the runner hands them over: ``INPUT_<NAME>`` in the environment."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
@@ -8,6 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from skillopt_ci.errors import UsageError
+from skillopt_ci.util import nearest
 
 
 class Command(StrEnum):
@@ -125,9 +125,8 @@ def read_inputs(environ: Mapping[str, str]) -> Inputs:
     problems = []
     word, shards, folder = given["command"], given["shards"], PurePosixPath(given["directory"])
     if word and word not in list(Command):
-        nearest = difflib.get_close_matches(word, list(Command), n=1)
-        meant = f" Did you mean '{nearest[0]}'?" if nearest else ""
-        problems.append(f"input command: there is no command {word!r}.{meant}")
+        meant = nearest(word, map(str, Command))
+        problems.append(f"input command: there is no command {word!r}. {meant}".rstrip())
     if not (shards.isascii() and shards.isdecimal() and int(shards)):
         problems.append(f"input shards: expected a positive number, not {shards!r}")
     if folder.is_absolute() or ".." in folder.parts:

@@ -1,7 +1,6 @@
 """Build the parts of a run from the command line, the process's environment and the files."""
 
 import atexit
-import difflib
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,6 +44,7 @@ from skillopt_ci.training.fingerprint import (
 from skillopt_ci.training.offline_eval import NamedSkill
 from skillopt_ci.training.review_comments import read_notes
 from skillopt_ci.training.run_context import Run
+from skillopt_ci.util import nearest
 
 # The configuration and the tasks.
 
@@ -357,11 +357,10 @@ def find_skill(source: Source, word: str, cwd: Path) -> NamedSkill:
         commit = resolve(source.ledger, ref)
         text = commit and source.ledger.read(commit, path or source.skill_path)
     if text is None:
-        nearest = difflib.get_close_matches(word, _KEPT, n=1)
         raise UsageError(
             f"{word!r} names no skill: it is not a file here, not a git ref that holds "
             f"{source.skill_path}, and not one of {', '.join(_KEPT)}.",
-            hint=f"Did you mean {nearest[0]}?" if nearest else "",
+            hint=nearest(word, _KEPT),
         )
     return NamedSkill(word, text)
 

@@ -1,6 +1,5 @@
 """The entry point: finds the command, and turns whatever ends it into an exit code."""
 
-import difflib
 import json
 import os
 import platform
@@ -25,7 +24,7 @@ from skillopt_ci.confinement import close_process
 from skillopt_ci.errors import ExitCode, SkilloptError
 from skillopt_ci.redaction import Redact, RedactedStream, unchanged
 from skillopt_ci.sanitize import harmless
-from skillopt_ci.util import lasting_import
+from skillopt_ci.util import lasting_import, nearest
 
 
 class LazyGroup(click.Group):
@@ -62,9 +61,8 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that ``args`` start with; for a wrong name, suggest the nearest."""
         if args[0] not in {*self.lazy, *self.aliases} and not args[0].startswith("-"):
-            nearest = difflib.get_close_matches(args[0], self.lazy, n=1)
-            meant = f" Did you mean {nearest[0]}?" if nearest else ""
-            ctx.fail(f"there is no command {args[0]!r}.{meant}")
+            meant = nearest(args[0], self.lazy)
+            ctx.fail(f"there is no command {args[0]!r}. {meant}".rstrip())
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

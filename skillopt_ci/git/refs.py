@@ -1,6 +1,5 @@
 """The repository, the refs of a run, and how local refs are moved: all together or not at all."""
 
-import difflib
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -74,12 +73,6 @@ def find(start: Path, settings: config.Git) -> tuple[Git, Path]:
 def choose_remote(git: Git, name: str | None) -> str | None:
     """Return ``name`` if it is a remote of the repository, else None."""
     return name if name in git.text("remote").splitlines() else None
-
-
-def nearest(name: str, known: list[str]) -> str:
-    """Suggest the most similar name, if there is one."""
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"Did you mean {close[0]!r}?" if close else ""
 
 
 class RunRefs(NamedTuple):

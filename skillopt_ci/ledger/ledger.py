@@ -12,8 +12,9 @@ from skillopt_ci.git import history, locks, objects, refs, remote
 from skillopt_ci.git.history import Commit
 from skillopt_ci.git.objects import CommitWriter, TakeIn
 from skillopt_ci.git.process import Git
-from skillopt_ci.git.refs import HEADS, Move, RunRefs, branch, nearest, tracking
+from skillopt_ci.git.refs import HEADS, Move, RunRefs, branch, tracking
 from skillopt_ci.redaction import Redact, unchanged
+from skillopt_ci.util import nearest
 
 #: Generations by which a shallow clone is deepened, one after another; 0 is all there are.
 GENERATIONS = (50, 500, 0)
@@ -184,7 +185,7 @@ class Ledger:
         return {ref: fetched[tracked[ref]] for ref in existing}
 
     def _no_base(self, existing: Iterable[str], where: str) -> RepositoryError:
-        suggestion = nearest(self.base, [branch(ref) for ref in existing])
+        suggestion = nearest(self.base, map(branch, existing))
         return RepositoryError(
             f"there is no branch {self.base!r} in {where}, the base that users work on",
             hint=f"{suggestion} Push the branch, or name another one with `git.base`.".strip(),
@@ -238,7 +239,7 @@ class Ledger:
                     f"{path} is not committed on {where}",
                     hint="Commit it there; with a remote, push it too."
                     if (git.folder / path).exists()
-                    else nearest(path, list(files)),
+                    else nearest(path, files),
                 )
         objects.require_identity(git)
         if objects.signs(git):

@@ -1,6 +1,5 @@
 """The prompts of a run: the built-in files, each replaceable by one of the user's own."""
 
-import difflib
 import hashlib
 import json
 import re
@@ -12,6 +11,7 @@ from types import MappingProxyType
 
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import fenced
+from skillopt_ci.util import nearest
 
 _ANALYSTS = ("analyst_error", "analyst_success")
 _PROPOSING = (*_ANALYSTS, "merge_failure", "merge_success", "merge_final")
@@ -106,11 +106,8 @@ def _overrides(folder: Path) -> dict[str, str]:
     found = {}
     for file in sorted(file for file in folder.iterdir() if not file.name.startswith(".")):
         if file.name not in valid:
-            nearest = difflib.get_close_matches(file.name, valid, n=1)
-            meant = f"Did you mean {nearest[0]}? " if nearest else ""
-            raise UsageError(
-                f"{file}: replaces no prompt.", hint=f"{meant}Valid names: {', '.join(valid)}."
-            )
+            meant = f"{nearest(file.name, valid)} Valid names: {', '.join(valid)}."
+            raise UsageError(f"{file}: replaces no prompt.", hint=meant.lstrip())
         found[file.stem] = _own_text(file)
     return found
 

@@ -202,7 +202,7 @@ def test_a_word_that_means_nothing_says_what_was_looked_for(trained: Path, word:
 def test_a_misspelt_word_gets_the_nearest(trained: Path) -> None:
     with pytest.raises(UsageError) as told:
         find_skill(session(trained), "inital", trained)
-    assert told.value.hint == "Did you mean initial?"
+    assert told.value.hint == "Did you mean 'initial'?"
 
 
 def test_a_file_that_is_no_text_is_refused(done: Path) -> None:

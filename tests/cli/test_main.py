@@ -189,7 +189,7 @@ def test_only_the_named_command_is_imported(group: LazyGroup) -> None:
 def test_a_misspelt_command_gets_the_nearest(group: LazyGroup) -> None:
     result = CliRunner().invoke(group, ["gret"])
     assert result.exit_code == 2
-    assert "no command 'gret'. Did you mean greet?" in result.output
+    assert "no command 'gret'. Did you mean 'greet'?" in result.output
 
 
 def test_an_unknown_option_is_not_taken_for_a_command(group: LazyGroup) -> None:

@@ -365,7 +365,7 @@ def test_json_has_a_diff_that_git_could_apply(cli: Cli, trained: Path) -> None:
 
 @pytest.mark.parametrize(
     ("word", "text"),
-    [("9", "has no step 9: its steps are 1 to 2"), ("inital", "Did you mean initial?")],
+    [("9", "has no step 9: its steps are 1 to 2"), ("inital", "Did you mean 'initial'?")],
 )
 def test_a_version_that_is_not_there(cli: Cli, trained: Path, word: str, text: str) -> None:
     done = cli(trained, "diff", word)
