@@ -126,7 +126,7 @@ def test_a_file_of_the_folder_replaces_the_prompt_of_its_name(folder: Path) -> N
 
 def test_an_unknown_file_is_refused_with_the_nearest_name(folder: Path) -> None:
     (folder / "analyst_errors.md").write_text("x", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"(?s)analyst_errors\.md.*mean 'analyst_error\.md'\??"):
+    with pytest.raises(UsageError, match=r"(?s)analyst_errors\.md.*mean 'analyst_error\.md'\?"):
         Prompts.load(folder)
 
 
