@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -86,24 +87,17 @@ def propose(messages: Sequence[Message], dice: Dice) -> str:
     if reply and dice.chance("malformed", RATES["malformed"]):
         return _malformed(reply, dice)
     text = json.dumps(reply, ensure_ascii=False, indent=2)
-    match dice.pick("wording", ("bare", "fenced", "introduced")):
-        case "bare":
-            return text
-        case "fenced":
-            return f"```json\n{text}\n```"
-        case _:
-            return f"I have looked at everything. My answer:\n\n```json\n{text}\n```\n"
+    fence = f"```json\n{text}\n```"
+    introduced = f"I have looked at everything. My answer:\n\n{fence}\n"
+    return dice.pick("wording", (text, fence, introduced))
 
 
 def _malformed(reply: Reply, dice: Dice) -> str:
     text = json.dumps(reply, ensure_ascii=False)
-    match dice.pick("malformation", ("truncated", "prose", "types")):
-        case "truncated":
-            return text[: len(text) // 3]
-        case "prose":
-            return "The answers look mostly fine; a few rules about formatting would help."
-        case _:
-            return json.dumps({"patch": "see above", "edits": 3, "selected_indices": "all"})
+    truncated = text[: len(text) // 3]
+    prose = "The answers look mostly fine; a few rules about formatting would help."
+    types = json.dumps({"patch": "see above", "edits": 3, "selected_indices": "all"})
+    return dice.pick("malformation", (truncated, prose, types))
 
 
 # Whole documents: lines that go and lines that come.
@@ -285,22 +279,23 @@ def mishap(kind: str, brief: AnalystBrief, dice: Dice) -> Edit | None:
         content = f"{target}\n\nEvery line follows the rules below."
         edit: Edit = {"op": "replace", "target": target, "content": content, "support_count": 1}
         return None if target in brief.skill else edit
-    options: list[str]
-    match kind:
-        case "harmful":
-            draw = "harmful choice"
-            options = [c.harmful for c in conventions_of(one.prompt for one in brief.trajectories)]
-        case "platitude":
-            draw, options = "platitude choice", [*PLATITUDES]
-        case "duplicate":
-            draw, said = "duplicate choice", stances(brief.skill)
-            options = [r for n, c in CONVENTIONS.items() if "for" in said[n] for r in c.rules]
-        case "leak":
-            draw, answers = "leaked answer", (one.references for one in brief.trajectories)
-            options = [f"A right line looks like this: `{a}`" for given in answers for a in given]
-        case _:
-            draw, address = "linked page", "https://ledger-handbook.example"
-            options = [f"Further rules are on {address}/{p}." for p in ("style", "examples", "faq")]
+    seen, said, web = brief.trajectories, stances(brief.skill), "https://ledger-handbook.example"
+    draw, options = {
+        "harmful": ("harmful choice", [c.harmful for c in conventions_of(t.prompt for t in seen)]),
+        "platitude": ("platitude choice", [*PLATITUDES]),
+        "duplicate": (
+            "duplicate choice",
+            [rule for name, c in CONVENTIONS.items() if "for" in said[name] for rule in c.rules],
+        ),
+        "leak": (
+            "leaked answer",
+            [f"A right line looks like this: `{a}`" for one in seen for a in one.references],
+        ),
+        "link": (
+            "linked page",
+            [f"Further rules are on {web}/{page}." for page in ("style", "examples", "faq")],
+        ),
+    }[kind]
     if kind in ("harmful", "platitude"):
         options = [o for o in options if o not in brief.previous and o not in brief.skill]
     if not options:
@@ -503,7 +498,6 @@ def grade(prompt: str, dice: Dice) -> str:
 # The stages, and the form that each update mode wants proposals in.
 
 Analysis = Callable[[AnalystBrief, Dice], tuple[Reply, str, list[Edit]]]
-Stage = Callable[[str, Dice], Reply]
 
 
 def _notes(note_ids: object) -> Reply:
@@ -522,55 +516,38 @@ def _suggestion(change: Change, edit: Edit) -> Reply:
     }
 
 
-def _as_edits(skill: str, edits: Sequence[Edit], dice: Dice) -> Reply:
-    del skill, dice
-    return {"edits": edits}
-
-
-def _as_suggestions(skill: str, edits: Sequence[Edit], dice: Dice) -> Reply:
-    del skill, dice
-    suggestions = [
-        {**_suggestion(Change.of(edit), edit), **_notes(edit.get("note_ids"))} for edit in edits
-    ]
-    return {"revise_suggestions": suggestions}
-
-
-def _as_document(skill: str, edits: Sequence[Edit], dice: Dice) -> Reply:
+def _spelt(mode: str, skill: str, edits: Sequence[Edit], dice: Dice) -> Reply:
+    """Return the edits in the form that the update mode wants."""
     changes = [Change.of(edit) for edit in edits]
-    return {"skill_candidates": [_document(skill, changes, len(edits), dice)] if edits else []}
+    match mode:
+        case "_rewrite":
+            told = zip(changes, edits, strict=True)
+            suggestions = [{**_suggestion(*one), **_notes(one[1].get("note_ids"))} for one in told]
+            return {"revise_suggestions": suggestions}
+        case "_full_rewrite":
+            written = [_document(skill, changes, len(edits), dice)] if edits else []
+            return {"skill_candidates": written}
+        case _:
+            return {"edits": edits}
 
 
-def _analyst(analyse: Analysis, spell: Callable[[str, Sequence[Edit], Dice], Reply]) -> Stage:
-    def answer(prompt: str, dice: Dice) -> Reply:
-        brief = read_analyst_brief(prompt)
-        found, reasoning, edits = analyse(brief, dice)
-        return {**found, "patch": {"reasoning": reasoning, **spell(brief.skill, edits, dice)}}
-
-    return answer
+def _analyst(analyse: Analysis, mode: str, prompt: str, dice: Dice) -> Reply:
+    brief = read_analyst_brief(prompt)
+    found, reasoning, edits = analyse(brief, dice)
+    return {**found, "patch": {"reasoning": reasoning, **_spelt(mode, brief.skill, edits, dice)}}
 
 
-def _by_mode() -> dict[str, Stage]:
-    stages: dict[str, Stage] = {}
-    for mode, spell, merge in (
-        ("", _as_edits, merge_edits),
-        ("_rewrite", _as_suggestions, merge_suggestions),
-        ("_full_rewrite", _as_document, merge_documents),
-    ):
-        stages[f"analyst_error{mode}"] = _analyst(analyse_failures, spell)
-        stages[f"analyst_success{mode}"] = _analyst(analyse_successes, spell)
-        stages |= {f"merge_{group}{mode}": merge for group in ("failure", "success", "final")}
-    return stages
-
-
-_STAGES: Mapping[str, Stage] = MappingProxyType(
-    {
-        **_by_mode(),
-        "ranking": rank,
-        "ranking_rewrite": rank,
-        "rewrite": rewrite,
-        "lr_autonomous": choose_learning_rate,
-        "appendix_consolidate": lambda prompt, _: condense(prompt),
-        "slow_update": slow_update,
-        "meta_skill": lambda prompt, _: meta_skill(prompt),
-    }
-)
+_MERGES = {"": merge_edits, "_rewrite": merge_suggestions, "_full_rewrite": merge_documents}
+_STAGES: dict[str, Callable[[str, Dice], Reply]] = {
+    "ranking": rank,
+    "ranking_rewrite": rank,
+    "rewrite": rewrite,
+    "lr_autonomous": choose_learning_rate,
+    "appendix_consolidate": lambda prompt, _: condense(prompt),
+    "slow_update": slow_update,
+    "meta_skill": lambda prompt, _: meta_skill(prompt),
+}
+for _mode, _merge in _MERGES.items():
+    _STAGES[f"analyst_error{_mode}"] = partial(_analyst, analyse_failures, _mode)
+    _STAGES[f"analyst_success{_mode}"] = partial(_analyst, analyse_successes, _mode)
+    _STAGES |= {f"merge_{group}{_mode}": _merge for group in ("failure", "success", "final")}

@@ -263,7 +263,7 @@ EDITS: list[Edit] = [
 
 
 def suggestions(dice: Dice, *edits: Edit) -> list[dict[str, Any]]:
-    found = optimizer._as_suggestions("", edits, dice)["revise_suggestions"]
+    found = optimizer._spelt("_rewrite", "", edits, dice)["revise_suggestions"]
     assert isinstance(found, list)
     return found
 
@@ -327,15 +327,20 @@ def test_merge_joins_two_wordings_of_a_suggestion(dice: Dice) -> None:
     assert (one["instruction"], one["support_count"], one["type"]) == (f"- {FIRST}", 5, "add_rule")
 
 
+MODE = "_full_rewrite"
+
+
 def test_analyst_writes_a_document_only_with_edits(dice: Dice) -> None:
-    (candidate,) = optimizer._as_document("# S\n\n- old", [edit("- new")], dice)["skill_candidates"]  # type: ignore[misc]
+    (candidate,) = optimizer._spelt("_full_rewrite", "# S\n\n- old", [edit("- new")], dice)[
+        "skill_candidates"
+    ]  # type: ignore[misc]
     assert candidate == {
         "title": "Revise 1 rules",
         "change_summary": ["Add: new"],
         "new_skill": "# S\n\n- old\n- new",
         "support_count": 1,
     }
-    assert optimizer._as_document("# S", [], dice)["skill_candidates"] == []
+    assert optimizer._spelt(MODE, "# S", [], dice)["skill_candidates"] == []
 
 
 @pytest.mark.parametrize(
