@@ -7,6 +7,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import json
 import os
 import sys
 import tempfile
@@ -53,6 +54,12 @@ def pick(source: object, names: str) -> dict[str, object]:
             value = None if value is None else getattr(value, step)
         found[key] = value
     return found
+
+
+def sha256_of_json(value: object) -> str:
+    """The SHA-256 (hexadecimal) of ``value`` as canonical JSON."""
+    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def attribute_docs(cls: type) -> dict[str, str]:

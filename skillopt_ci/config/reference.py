@@ -1,6 +1,5 @@
 """The configuration's keys, JSON Schema, changes and fingerprint, read off its models."""
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from skillopt_ci.config.base import DescribedSchema, Section
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.models import PROVIDERS
 from skillopt_ci.config.rollout import RolloutConfig
+from skillopt_ci.util import sha256_of_json
 
 #: Keys of a file that are no part of a run: what it builds on, and its several runs.
 BASE = "_base_"
@@ -193,17 +193,12 @@ def config_sha256(config: Config) -> str:
 
     It says which settings a step was taken with, not what the files that they name contain.
     """
-    return _sha256(influences(config))
+    return sha256_of_json(influences(config))
 
 
 def recordable(config: Config) -> dict[str, object]:
     """:func:`influences`, fit to be published: what may hold a secret is there as its hash only."""
     facts = influences(config)
     for role in filter(None, facts["model"].values()):
-        role.update({key: _sha256(role[key]) for key in _PERHAPS_SECRET if role[key]})
+        role.update({key: sha256_of_json(role[key]) for key in _PERHAPS_SECRET if role[key]})
     return facts
-
-
-def _sha256(facts: object) -> str:
-    text = json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()

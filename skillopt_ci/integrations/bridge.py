@@ -2,13 +2,15 @@
 
 import json
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from skillopt_ci.computer.archive import Member, pack, unpack
+from skillopt_ci.config.base import Section
+from skillopt_ci.environments.api import read_options, require
 from skillopt_ci.errors import EnvironmentFailure, FileRefused
 from skillopt_ci.integrations.endpoint import Conversation
 from skillopt_ci.messages import Message
@@ -32,7 +34,7 @@ class BridgeSolver:
 
     name: str
     facts: Mapping[str, object]
-    environment: "BridgeEnvironment"
+    environment: "BridgeEnvironment[Any]"
     client: ChatClient
     needs_computer: bool = False
     """The other tool brings its own."""
@@ -64,25 +66,35 @@ class BridgeSolver:
         )
 
 
-class BridgeEnvironment(Environment):
-    """An environment whose tasks and attempts are those of another tool.
+class BridgeOptions(Section):
+    """Options of every bridge."""
 
-    The worker sees the variables ``visible`` of ``environ``. The worker starts with the
-    first use and ends with :meth:`close`.
+    env: tuple[str, ...] = ()
+    """Names of environment variables that its code may see besides PATH, HOME and LANG."""
+
+
+Options = TypeVar("Options", bound=BridgeOptions)
+
+
+class BridgeEnvironment(Environment, Generic[Options]):
+    """An environment of the type ``kind``, whose tasks and attempts are those of another tool.
+
+    That is in a Python ``package`` and works in a worker, on the side that ``module`` opens. The
+    worker starts with the first use and ends with :meth:`close`.
     """
 
     kind: ClassVar[str]
+    package: ClassVar[str]
     module: ClassVar[str]
+    shape: type[Options]
 
     def __init__(
-        self,
-        options: Mapping[str, object],
-        root: Path,
-        environ: Mapping[str, str],
-        visible: Collection[str],
+        self, options: Mapping[str, object], root: Path, environ: Mapping[str, str]
     ) -> None:
+        require(self.package, self.kind)
         super().__init__(options, root)
-        self._environ = visible_environ(environ, visible)
+        self._read = read_options(self.shape, options)
+        self._environ = visible_environ(environ, self._read.env)
         self._worker: Worker | None = None
 
     @property

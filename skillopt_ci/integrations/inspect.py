@@ -1,20 +1,24 @@
 """Inspect AI's tasks: dataset, solver and scorer of a task, run sample by sample."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
-from skillopt_ci.environments.api import Division, read_options, require
-from skillopt_ci.integrations.bridge import BridgeEnvironment, checked_share, told_task
+from skillopt_ci.environments.api import Division
+from skillopt_ci.integrations.bridge import (
+    BridgeEnvironment,
+    BridgeOptions,
+    checked_share,
+    told_task,
+)
 from skillopt_ci.rollout.environment import Split
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.scorers.base import GraderError, Score, reaches
 from skillopt_ci.tasks.task import Task
 
 
-class InspectOptions(Division):
+class InspectOptions(Division, BridgeOptions):
     """Options of `environment: {type: inspect}`."""
 
     task: str = Field(min_length=1)
@@ -28,22 +32,15 @@ class InspectOptions(Division):
     """The value that is a soft score of 1."""
     hard_at: float = Field(default=1.0, ge=0, le=1)
     """Soft score from which the task counts as solved."""
-    env: tuple[str, ...] = ()
-    """Names of environment variables that the task may see besides PATH, HOME and LANG."""
 
 
-class InspectEnvironment(BridgeEnvironment):
+class InspectEnvironment(BridgeEnvironment[InspectOptions]):
     """A task of Inspect AI: its samples are the tasks, its solver works, its scorer grades."""
 
     kind = "inspect"
+    package = "inspect_ai"
     module = "skillopt_ci.integrations.inspect_worker"
-
-    def __init__(
-        self, options: Mapping[str, object], root: Path, environ: Mapping[str, str]
-    ) -> None:
-        require("inspect_ai", "inspect")
-        self._read = read_options(InspectOptions, options)
-        super().__init__(options, root, environ, self._read.env)
+    shape = InspectOptions
 
     def tasks(self, split: Split) -> tuple[Task, ...]:
         """Return the samples of a split as tasks."""

@@ -1,7 +1,6 @@
 """One task: a prompt for the target model and what a right answer looks like."""
 
 import hashlib
-import json
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from pathlib import Path
 from skillopt_ci.config.rollout import ComputerBlock
 from skillopt_ci.config.scorers import ScorerSpec
 from skillopt_ci.messages import Image, Message
+from skillopt_ci.util import sha256_of_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +82,13 @@ def content_key(task: Task) -> str:
     files = sorted(_normalized(file.content) for file in task.files)
     images = sorted(image.sha256 for image in task.images)
     # Absent, not empty: what was known before there were pictures keeps its key.
-    return _sha256([asked, files, *filter(None, [images]), *_workspace(task)])
+    return sha256_of_json([asked, files, *filter(None, [images]), *_workspace(task)])
 
 
 def task_sha256(task: Task) -> str:
     """SHA-256 over everything that can change the task's score; where it was defined cannot."""
     images = [[image.name, image.sha256] for image in task.images]
-    return _sha256(
+    return sha256_of_json(
         {
             "id": task.id,
             "messages": [[message.role, message.content] for message in task.messages],
@@ -130,8 +130,3 @@ def _computer(task: Task) -> dict[str, object]:
 
 def _normalized(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-
-
-def _sha256(value: object) -> str:
-    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(canonical.encode("utf-8")).hexdigest()

@@ -1,11 +1,11 @@
 """What the action's manifests, its documentation and its code say of inputs and outputs."""
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from script_module import script
 
 from skillopt_ci.action.inputs import INPUTS, Command, Inputs
 from skillopt_ci.action.outputs import Outputs
@@ -19,19 +19,8 @@ def manifest(name: str) -> Any:
     return yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
 
 
-def generator() -> Any:
-    spec = importlib.util.spec_from_file_location(
-        "action_manifests", ROOT / "scripts" / "action_manifests.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_generated_parts_are_up_to_date() -> None:
-    for name, text in generator().files(ROOT).items():
+    for name, text in script("action_manifests").files(ROOT).items():
         assert (ROOT / name).read_text(encoding="utf-8") == text, "scripts/action_manifests.py"
 
 

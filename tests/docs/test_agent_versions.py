@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
+from script_module import script
 
 
 @pytest.fixture(scope="module")
 def versions() -> Any:
-    spec = importlib.util.spec_from_file_location(
-        "agent_versions", ROOT / "scripts" / "agent_versions.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("agent_versions")
 
 
 def test_the_page_names_a_version_of_each_program(versions: Any) -> None:

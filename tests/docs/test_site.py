@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -13,9 +12,9 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from shutil import copytree, which
-from typing import Any
 
 import pytest
+from script_module import script
 
 ROOT = Path(__file__).parents[2]
 #: Attributes and rules by which a page makes a browser fetch something.
@@ -99,7 +98,7 @@ def test_a_broken_link_stops_the_build(small: Path, link: str, complaint: str) -
 
 
 def test_a_link_out_of_the_documentation_leads_to_the_repository() -> None:
-    outward = links().outward
+    outward = script("docs_links").outward
     docs, home = ROOT / "docs", "https://example.org/r"
     text = "[a](../README.md) [b](../../scripts) [c](other.md) [d](../tutorial.md#x) [e](../no.md)"
     assert outward(text, docs / "how-to" / "page.md", docs, home) == (
@@ -109,15 +108,6 @@ def test_a_link_out_of_the_documentation_leads_to_the_repository() -> None:
     assert outward("[a](../README.md#top)", docs / "page.md", docs, home) == (
         f"[a]({home}/blob/main/README.md#top)"
     )
-
-
-def links() -> Any:
-    spec = importlib.util.spec_from_file_location("docs_links", ROOT / "scripts" / "docs_links.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.integration

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -85,25 +86,7 @@ def pair(workshop: Workshop) -> tuple[Checkout, Checkout]:
 @pytest.fixture
 def with_agents(workshop: Workshop) -> Callable[[str, str], Checkout]:
     """Make repositories whose target is a program on a computer; ``more`` is done in it first."""
-
-    def make(name: str, more: str = "") -> Checkout:
-        (workshop.folder / name).mkdir()
-        checkout = workshop.checkout(f"{name}/repository")
-        config = (checkout.folder / "skillopt.yaml").read_text(encoding="utf-8")
-        checkout.write("skillopt.yaml", shell_agent.install(checkout.folder, config))
-        agent = checkout.folder / "agent.sh"
-        head, _, rest = agent.read_text(encoding="utf-8").partition("\n")
-        own = more.replace("PLACE", str(checkout.folder.parent))
-        agent.write_text(f"{head}\n{own}{rest}", encoding="utf-8")
-        for split in ("train", "selection", "test"):
-            lines = (checkout.folder / f"tasks/{split}.jsonl").read_text("utf-8").splitlines()
-            tasks = [json.dumps(shell_agent.graded(json.loads(line))) for line in lines]
-            checkout.write(f"tasks/{split}.jsonl", "\n".join(tasks) + "\n")
-        checkout.git("add", ".")
-        checkout.git("commit", "--quiet", "-m", "Let an agent work")
-        return checkout
-
-    return make
+    return partial(shell_agent.checkout_with, workshop)
 
 
 @pytest.mark.usefixtures("cluster")

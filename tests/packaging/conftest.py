@@ -1,10 +1,10 @@
-import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from script_module import script
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -12,16 +12,6 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 def root() -> Path:
     return ROOT
-
-
-def script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture

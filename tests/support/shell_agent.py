@@ -5,7 +5,14 @@ workspace, and leaves a line for every item in ``made`` beside the repository. T
 there holds how many lines may be before it kills the process whose id is in ``MORTAL``.
 """
 
+from __future__ import annotations
+
+import json
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.conftest import Checkout, Workshop
 
 PROGRAM = """\
 #!/bin/sh
@@ -37,14 +44,29 @@ rollout:
 """
 
 
-def install(folder: Path, config: str) -> str:
-    """Put the program beside the configuration in ``folder``; return one that uses it."""
-    program = folder / "agent.sh"
-    program.write_text(PROGRAM.replace("PLACE", str(folder.parent)), encoding="utf-8")
+def checkout_with(workshop: Workshop, name: str, more: str = "") -> Checkout:
+    """A repository ``name`` whose target is the program, with ``more`` at the program's start.
+
+    In that, ``PLACE`` is the folder around the repository.
+    """
+    (workshop.folder / name).mkdir()
+    checkout = workshop.checkout(f"{name}/repository")
+    place = checkout.folder.parent
+    (place / "made").write_text("", encoding="utf-8")
+    head, _, rest = PROGRAM.partition("\n")
+    program = checkout.folder / "agent.sh"
+    program.write_text(f"{head}\n{more}{rest}".replace("PLACE", str(place)), encoding="utf-8")
     program.chmod(0o755)
-    (folder.parent / "made").write_text("", encoding="utf-8")
-    lines = [line for line in config.splitlines() if not line.startswith("scorer:")]
-    return "\n".join(lines) + "\n" + ROLLOUT
+    config = (checkout.folder / "skillopt.yaml").read_text(encoding="utf-8").splitlines()
+    kept = [line for line in config if not line.startswith("scorer:")]
+    checkout.write("skillopt.yaml", "\n".join(kept) + "\n" + ROLLOUT)
+    for split in ("train", "selection", "test"):
+        lines = (checkout.folder / f"tasks/{split}.jsonl").read_text("utf-8").splitlines()
+        tasks = [json.dumps(graded(json.loads(line))) for line in lines]
+        checkout.write(f"tasks/{split}.jsonl", "\n".join(tasks) + "\n")
+    checkout.git("add", ".")
+    checkout.git("commit", "--quiet", "-m", "Let an agent work")
+    return checkout
 
 
 def graded(line: dict[str, object]) -> dict[str, object]:

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,21 +30,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def with_agents(workshop: Workshop) -> Callable[[str], Checkout]:
     """Make repositories of the items' world whose target is a program on a computer."""
-
-    def make(name: str) -> Checkout:
-        (workshop.folder / name).mkdir()
-        checkout = workshop.checkout(f"{name}/repository")
-        config = (checkout.folder / "skillopt.yaml").read_text(encoding="utf-8")
-        checkout.write("skillopt.yaml", shell_agent.install(checkout.folder, config))
-        for split in ("train", "selection", "test"):
-            lines = (checkout.folder / f"tasks/{split}.jsonl").read_text("utf-8").splitlines()
-            tasks = [json.dumps(shell_agent.graded(json.loads(line))) for line in lines]
-            checkout.write(f"tasks/{split}.jsonl", "\n".join(tasks) + "\n")
-        checkout.git("add", ".")
-        checkout.git("commit", "--quiet", "-m", "Let an agent work")
-        return checkout
-
-    return make
+    return partial(shell_agent.checkout_with, workshop)
 
 
 def test_a_skill_is_trained_on_what_agents_leave_behind(

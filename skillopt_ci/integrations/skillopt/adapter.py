@@ -10,10 +10,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from skillopt_ci.config.base import Section
-from skillopt_ci.environments.api import read_options, require
 from skillopt_ci.integrations.bridge import (
     BridgeEnvironment,
+    BridgeOptions,
     checked_share,
     told_task,
     unpacked,
@@ -66,7 +65,7 @@ def _evidence(rollouts: Sequence[Rollout]) -> tuple[list[dict[str, object]], dic
     return rows, files
 
 
-class SkillOptOptions(Section):
+class SkillOptOptions(BridgeOptions):
     """Options of `environment: {type: skillopt}`."""
 
     adapter: str = Field(min_length=1)
@@ -80,22 +79,15 @@ class SkillOptOptions(Section):
     prompt_files: str | None = None
     """A folder with `<name>.md` or `<environment>/<name>.md` for the prompt files that the
     installed package lacks."""
-    env: tuple[str, ...] = ()
-    """Names of environment variables that the adapter may see besides PATH, HOME and LANG."""
 
 
-class SkillOptEnvironment(BridgeEnvironment):
+class SkillOptEnvironment(BridgeEnvironment[SkillOptOptions]):
     """An adapter of SkillOpt's, made to ask the run's own target model."""
 
     kind = "skillopt"
+    package = "skillopt"
     module = "skillopt_ci.integrations.skillopt.worker"
-
-    def __init__(
-        self, options: Mapping[str, object], root: Path, environ: Mapping[str, str]
-    ) -> None:
-        require("skillopt", "skillopt")
-        self._read = read_options(SkillOptOptions, options)
-        super().__init__(options, root, environ, self._read.env)
+    shape = SkillOptOptions
 
     def tasks(self, split: Split) -> tuple[Task, ...]:
         """Return the items of a split as tasks."""
