@@ -12,7 +12,7 @@ from skillopt_ci.action.event import Evaluate
 from skillopt_ci.action.job import Job, Outcome
 from skillopt_ci.action.outputs import Outputs
 from skillopt_ci.cli.build import open_run, unconfined_programs
-from skillopt_ci.cli.comment import attempt, links_of, task_places
+from skillopt_ci.cli.comment import links_of, noting, task_places
 from skillopt_ci.cli.console import build_observer
 from skillopt_ci.errors import (
     BudgetExhausted,
@@ -63,8 +63,10 @@ def review_pull_request(job: Job, client: Client, pull: Evaluate) -> Outcome:
     tasks = {} if loaded is None else task_places(loaded, run.ledger.root)
     check = evaluation_check(view, links, head, fail_on=wishes.fail_on, tasks=tasks)
     if wishes.comments != "off":
-        attempt(notes, lambda: keep_comment(client, pull.number, report))
-    attempt(notes, lambda: keep_check(client, check))
+        with noting(notes):
+            keep_comment(client, pull.number, report)
+    with noting(notes):
+        keep_check(client, check)
     outputs = replace(outputs, finding=str(view.finding), pull_request=str(pull.number))
     return Outcome(outputs, report, exit_code, tuple(notes))
 

@@ -6,10 +6,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Protocol
 
 from skillopt_ci.cli.console import build_observer
 from skillopt_ci.cli.options import Globals
@@ -21,8 +19,6 @@ from skillopt_ci.config.rollout import ChatConfig, HumanConfig
 from skillopt_ci.config.scorers import CommandScorer, ComputerScorer, PythonScorer, ScorerSpec
 from skillopt_ci.confinement import current
 from skillopt_ci.errors import ConfigError, UsageError
-from skillopt_ci.ledger.folder import RunFolder
-from skillopt_ci.ledger.inspect import newest, resolve
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.progress import Note, Observer, TerminalLent
 from skillopt_ci.prompts.library import Prompts
@@ -41,10 +37,8 @@ from skillopt_ci.training.fingerprint import (
     run_secrets,
     working_facts,
 )
-from skillopt_ci.training.offline_eval import NamedSkill
 from skillopt_ci.training.review_comments import read_notes
 from skillopt_ci.training.run_context import Run
-from skillopt_ci.util import nearest
 
 # The configuration and the tasks.
 
@@ -151,36 +145,33 @@ def check_computers(splits: Splits, config: Config, pool: ComputerPool | None) -
 
     None at all, or a container without an image.
     """
-    docker = config.rollout.computer is not None and config.rollout.computer.type == "docker"
-    everywhere = next(_all_need_computer(config), "")
+
+    def grades_there(scorer: ScorerSpec | None) -> bool:
+        return scorer is not None and any(
+            isinstance(one, ComputerScorer) for one in parts_of(scorer)
+        )
+
+    solver, computer, everywhere = config.rollout.solver, config.rollout.computer, ""
+    if config.rollout.task is not None:
+        everywhere = "rollout.task"
+    elif not isinstance(solver, ChatConfig) and solver.type in ("agent", "external"):
+        everywhere = f"rollout.solver: {solver.type}"
+    elif grades_there(config.scorer):
+        everywhere = "scorer: computer"
     for task in all_tasks(splits):
         needing = everywhere
         if not needing and task.computer is not None:
             needing = f"task {task.id!r}"
-        elif not needing and _grades_on_computer(task.scorer):
+        elif not needing and grades_there(task.scorer):
             needing = f"the scorer of task {task.id!r}"
         if needing and pool is None:
             raise UsageError(f"{needing} needs a computer", hint=NEEDS_COMPUTER)
+        docker = computer is not None and computer.type == "docker"
         if needing and pool is not None and docker and not pool.spec(task).image:
             raise UsageError(
                 f"{needing} needs a container, and no image is named for task {task.id!r}",
                 hint="Set `rollout.computer.image`, or `image` in the task's `computer` block.",
             )
-
-
-def _all_need_computer(config: Config) -> Iterator[str]:
-    """The settings for which every task needs a computer."""
-    solver = config.rollout.solver
-    if config.rollout.task is not None:
-        yield "rollout.task"
-    if not isinstance(solver, ChatConfig) and solver.type in ("agent", "external"):
-        yield f"rollout.solver: {solver.type}"
-    if _grades_on_computer(config.scorer):
-        yield "scorer: computer"
-
-
-def _grades_on_computer(scorer: ScorerSpec | None) -> bool:
-    return scorer is not None and any(isinstance(one, ComputerScorer) for one in parts_of(scorer))
 
 
 # The run, and where its parts are in the repository.
@@ -318,67 +309,3 @@ def _cache_path(loaded: Loaded, ledger: Ledger) -> Path | None:
 def events_path(ledger: Ledger, run: str) -> Path:
     """The folder of the run's events: inside `.git`, so that no checkout shows it."""
     return ledger.common_dir / "skillopt-ci" / "events" / run
-
-
-# The skill text that a word on the command line means.
-
-#: Words for texts that the run's folder keeps.
-_KEPT = ("best", "current", "initial")
-
-
-class Source(Protocol):
-    """Where texts of a run's skill are looked up: a run, or a reader of what is in git."""
-
-    @property
-    def ledger(self) -> Ledger: ...
-
-    @property
-    def folder(self) -> RunFolder: ...
-
-    @property
-    def skill_path(self) -> str: ...
-
-
-def find_skill(source: Source, word: str, cwd: Path) -> NamedSkill:
-    """The text that ``word`` names: a kept one, a file, a git ref, or ``REF:path``.
-
-    Raises :class:`UsageError` saying what was looked for.
-    """
-    text: str | None
-    if word in _KEPT:
-        text = _kept(source, word)
-    elif (cwd / word).is_file():
-        try:
-            text = (cwd / word).read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{cwd / word} is not UTF-8 text (byte {error.start}).") from error
-    else:
-        ref, _, path = word.partition(":")
-        commit = resolve(source.ledger, ref)
-        text = commit and source.ledger.read(commit, path or source.skill_path)
-    if text is None:
-        raise UsageError(
-            f"{word!r} names no skill: it is not a file here, not a git ref that holds "
-            f"{source.skill_path}, and not one of {', '.join(_KEPT)}.",
-            hint=nearest(word, _KEPT),
-        )
-    return NamedSkill(word, text)
-
-
-def _kept(source: Source, word: str) -> str:
-    commit = newest(source.ledger)
-    read = partial(source.ledger.read, commit)
-    started = source.folder.read_state(read) is not None
-    paths = {
-        "best": source.folder.best_skill,
-        "current": source.skill_path,
-        "initial": source.folder.initial_skill if started else source.skill_path,
-    }
-    text = read(paths[word])
-    if text is None:
-        raise UsageError(
-            f"Run {source.folder.run!r} has no {word} skill: there is no {paths[word]} in "
-            f"{commit[:10]}.",
-            hint="" if started else "Start the run with `skillopt-ci step`, or name a file.",
-        )
-    return text

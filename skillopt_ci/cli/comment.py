@@ -4,15 +4,16 @@ Publishing again changes nothing. What GitHub refuses becomes a note: the steps 
 recorded, and nothing about them depends on being seen.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from skillopt_ci.cli.build import load_configured
-from skillopt_ci.cli.options import Globals, command, print_json
+from skillopt_ci.cli.options import Globals, command
 from skillopt_ci.cli.read import RunReader, open_reader, view
 from skillopt_ci.config.config import GitHub
 from skillopt_ci.config.loading import Loaded
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 
 #: Steps whose review comments are answered: an older one was, unless its job died right then.
 _ANSWERED_STEPS = 3
-
-Asked = TypeVar("Asked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +81,7 @@ def comment_command(settings: Globals, publishing: bool) -> None:
         reader = open_reader(settings)
         shown = showing(settings, reader, links)
         text = pinned_comment(view(reader), shown.links, inconclusive=shown.inconclusive)
-        if settings.json:
-            print_json({"comment": text})
-        else:
-            click.echo(harmless(text))
+        settings.tell({"comment": text}, harmless(text))
         return
     # Imported late: PyGithub costs half a second.
     from skillopt_ci.github.client import connect, from_environ  # noqa: PLC0415
@@ -95,10 +91,10 @@ def comment_command(settings: Globals, publishing: bool) -> None:
     for note in published.notes:
         click.echo(f"warning: {harmless(note)}", err=True)
     number = published.pull_request
-    if settings.json:
-        print_json({"pull_request": number, "notes": published.notes})
-    else:
-        click.echo("no pull request" if number is None else f"pull request #{number}")
+    settings.tell(
+        {"pull_request": number, "notes": published.notes},
+        "no pull request" if number is None else f"pull request #{number}",
+    )
 
 
 def publish_run(
@@ -123,39 +119,40 @@ def publish(run: RunView, client: "Client", showing: Showing) -> Published:
 
     notes: list[str] = []
     links, wishes, inconclusive = showing.links, showing.wishes, showing.inconclusive
-    report = pinned_comment(run, links, inconclusive=inconclusive)
-    kept = attempt(notes, lambda: keep_pull_request(client, _wanted(run, showing)))
-    pull = None if kept is None else kept.pull_request
-    if kept is not None:
+    report, pull = pinned_comment(run, links, inconclusive=inconclusive), None
+    with noting(notes):
+        kept = keep_pull_request(client, _wanted(run, showing))
+        pull = kept.pull_request
         notes.extend(kept.notes)
-    # nobody reads on a pull request that people closed
-    if kept is not None and pull is not None and kept.change is not Change.DECLINED:
-        if wishes.comments == "sticky":
-            attempt(notes, lambda: keep_comment(client, pull.number, report))
-        elif wishes.comments == "per-step":
-            text = step_comment(run, links, inconclusive=inconclusive)
-            attempt(notes, lambda: keep_comment(client, pull.number, text))
-        attempt(notes, lambda: answer_notes(run, client, links, pull.number))
-    check = step_check(run, links, inconclusive=inconclusive, tasks=showing.tasks)
-    attempt(notes, lambda: keep_check(client, check))
+        # nobody reads on a pull request that people closed
+        if pull is not None and kept.change is not Change.DECLINED:
+            with noting(notes):
+                if wishes.comments == "sticky":
+                    keep_comment(client, pull.number, report)
+                elif wishes.comments == "per-step":
+                    text = step_comment(run, links, inconclusive=inconclusive)
+                    keep_comment(client, pull.number, text)
+            with noting(notes):
+                answer_notes(run, client, links, pull.number)
+    with noting(notes):
+        keep_check(client, step_check(run, links, inconclusive=inconclusive, tasks=showing.tasks))
     if pull is not None and _may_merge(run, showing, pull):
-        method, subject = wishes.merge_method, title(run)
-        merged = attempt(
-            notes,
-            lambda: merge_pull_request(client, pull.number, run.commit, method, subject),
-        )
-        if merged is not None and merged.merging is Merging.WITHHELD and merged.note:
-            notes.append(merged.note)
+        with noting(notes):
+            merged = merge_pull_request(
+                client, pull.number, run.commit, wishes.merge_method, title(run)
+            )
+            if merged.merging is Merging.WITHHELD and merged.note:
+                notes.append(merged.note)
     return Published(report, None if pull is None else pull.number, tuple(notes))
 
 
-def attempt(notes: list[str], ask: Callable[[], Asked]) -> Asked | None:
-    """Ask GitHub; what it refuses becomes a note."""
+@contextmanager
+def noting(notes: list[str]) -> Iterator[None]:
+    """Let what GitHub refuses be a note."""
     try:
-        return ask()
+        yield
     except SkilloptError as error:
         notes.append(str(error))
-        return None
 
 
 def _wanted(run: RunView, showing: Showing) -> WantedPullRequest:

@@ -12,9 +12,10 @@ from pathlib import Path
 import click
 import yaml
 
-from skillopt_ci.cli.build import events_path, find_skill, load_configured, opened
+from skillopt_ci.cli.build import events_path, load_configured, opened
 from skillopt_ci.cli.console import print_table
 from skillopt_ci.cli.options import FILE, Globals, command, print_json, wants_colour
+from skillopt_ci.cli.read import find_skill
 from skillopt_ci.config.yaml import load_yaml
 from skillopt_ci.errors import ConfigError, UsageError
 from skillopt_ci.ledger.ledger import Ledger

@@ -5,18 +5,20 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from typing import Annotated, Any, Protocol, cast
+from typing import Annotated, Any, cast
 
 import click
 from pydantic import TypeAdapter, ValidationError
 
-from skillopt_ci.cli.build import find_skill, opened
+from skillopt_ci.cli.build import opened
 from skillopt_ci.cli.evaluate import print_evaluation
 from skillopt_ci.cli.options import DEFAULT_CONFIG, FILE, Globals, command, print_json
+from skillopt_ci.cli.read import find_skill
 from skillopt_ci.cli.scaffold import (
     ENVIRONMENTS,
     Choices,
@@ -87,8 +89,12 @@ def init_command(
         written += write_new(place, workflows)
         files |= workflows
     code = _tell(settings, "", written, files, _next_steps(settings, choices))
-    if not settings.json:
-        _warn(choices.skill, config.parent / choices.skill)
+    # say at once what a skill of the user's own lacks; that it cannot be read is for `validate`
+    with suppress(OSError, UnicodeDecodeError):
+        text = (config.parent / choices.skill).read_text(encoding="utf-8")
+        reason = unloadable(text, Path(choices.skill))
+        if reason and not settings.json:
+            click.echo(f"\n! warning: {harmless_line(reason)}", err=True)
     return code
 
 
@@ -103,16 +109,12 @@ def run_name(text: str) -> str:
         ) from None
 
 
-class Decide(Protocol):
-    """Decides one thing: by option, by question or by default, in this order."""
-
-    def __call__(self, key: str, question: str, default: str, kind: Any = None) -> str:
-        """Return the decision; raises UsageError where there is none."""
-        ...
+#: Decides one thing, by key, question and default: by option, by question or by default.
+Decide = Callable[..., str]
 
 
 def decider(given: Mapping[str, str | None], *, asking: bool) -> Decide:
-    """Build what decides, from the options ``given`` by name."""
+    """Build what decides, from the options ``given`` by name; it may raise UsageError."""
 
     def decide(key: str, question: str, default: str, kind: Any = None) -> str:
         value = given[key]
@@ -186,16 +188,6 @@ def _next_steps(settings: Globals, choices: Choices) -> list[str]:
     ]
 
 
-def _warn(name: str, file: Path) -> None:
-    """Say at once what a skill of the user's own lacks."""
-    try:
-        reason = unloadable(file.read_text(encoding="utf-8"), Path(name))
-    except (OSError, UnicodeDecodeError):
-        return  # `validate` tells it
-    if reason:
-        click.echo(f"\n! warning: {harmless_line(reason)}", err=True)
-
-
 def _tell(
     settings: Globals,
     folder: str | Path,
@@ -208,11 +200,10 @@ def _tell(
     if settings.json:
         print_json({"written": written, "left": left})
     else:
-        for name in written:
-            click.echo(f"  wrote     {harmless_line((folder / Path(name)).as_posix())}")
-        for name in left:
-            path = harmless_line((folder / Path(name)).as_posix())
-            click.echo(f"  left      {path}  (was there already)")
+        for verb, names, note in (("wrote", written, ""), ("left", left, "  (was there already)")):
+            for name in names:
+                path = harmless_line((folder / Path(name)).as_posix())
+                click.echo(f"  {verb:<8}  {path}{note}")
         if written:
             click.echo("\nNext:")
             for number, text in enumerate(next_steps, 1):

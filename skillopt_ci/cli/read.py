@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from pathlib import Path
 
 import click
 
@@ -19,6 +20,9 @@ from skillopt_ci.ledger.ledger import GENERATIONS, Ledger
 from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord
 from skillopt_ci.report.view import EventKind, RunRecords, RunView, StepPlace
 from skillopt_ci.skill.document import sha256
+from skillopt_ci.training.offline_eval import NamedSkill
+from skillopt_ci.training.run_context import Run
+from skillopt_ci.util import nearest
 
 #: Steps that a view has with their evidence; a comment holds no more of them.
 _NEWEST = 25
@@ -207,3 +211,54 @@ def _commits_and_texts(reader: RunReader) -> tuple[Sequence[Commit], dict[str, s
     # what is not UTF-8 was never trained: it has the hash of no skill that is wanted
     found = (blob.content.decode(errors="replace") for blob in blobs if blob is not None)
     return commits, {sha256(text): text for text in (*kept, *found) if text is not None}
+
+
+# The skill text that a word on the command line means.
+
+#: Words for texts that the run's folder keeps.
+_KEPT = ("best", "current", "initial")
+
+
+def find_skill(source: Run | RunReader, word: str, cwd: Path) -> NamedSkill:
+    """The text that ``word`` names: a kept one, a file, a git ref, or ``REF:path``.
+
+    Raises :class:`UsageError` saying what was looked for.
+    """
+    text: str | None
+    if word in _KEPT:
+        text = _kept(source, word)
+    elif (cwd / word).is_file():
+        try:
+            text = (cwd / word).read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{cwd / word} is not UTF-8 text (byte {error.start}).") from error
+    else:
+        ref, _, path = word.partition(":")
+        commit = resolve(source.ledger, ref)
+        text = commit and source.ledger.read(commit, path or source.skill_path)
+    if text is None:
+        raise UsageError(
+            f"{word!r} names no skill: it is not a file here, not a git ref that holds "
+            f"{source.skill_path}, and not one of {', '.join(_KEPT)}.",
+            hint=nearest(word, _KEPT),
+        )
+    return NamedSkill(word, text)
+
+
+def _kept(source: Run | RunReader, word: str) -> str:
+    commit = newest(source.ledger)
+    read = partial(source.ledger.read, commit)
+    started = source.folder.read_state(read) is not None
+    paths = {
+        "best": source.folder.best_skill,
+        "current": source.skill_path,
+        "initial": source.folder.initial_skill if started else source.skill_path,
+    }
+    text = read(paths[word])
+    if text is None:
+        raise UsageError(
+            f"Run {source.folder.run!r} has no {word} skill: there is no {paths[word]} in "
+            f"{commit[:10]}.",
+            hint="" if started else "Start the run with `skillopt-ci step`, or name a file.",
+        )
+    return text

@@ -87,10 +87,11 @@ def scaffold(choices: Choices, config: str) -> dict[str, str]:
     ``config`` is the configuration's own file name.
     """
     values = {
-        "run": _yaml(choices.run),
-        "skill": _yaml(choices.skill),
-        "target": _role(choices.target),
-        "optimizer": _role(choices.optimizer),
+        **{key: _yaml(value) for key, value in (("run", choices.run), ("skill", choices.skill))},
+        **{
+            role: "\n".join(f"    {key}: {_yaml(value)}" for key, value in keys.items())
+            for role, keys in (("target", choices.target), ("optimizer", choices.optimizer))
+        },
     }
     skill = PurePosixPath(choices.skill)
     starter = "AGENTS.md" if skill.name != "SKILL.md" else "SKILL.md"
@@ -100,10 +101,6 @@ def scaffold(choices: Choices, config: str) -> dict[str, str]:
         **{file: _template(source) for file, source in _TASK_FILES.items()},
         choices.skill: Template(_template(starter)).safe_substitute(name=name),
     }
-
-
-def _role(keys: Mapping[str, object]) -> str:
-    return "\n".join(f"    {key}: {_yaml(value)}" for key, value in keys.items())
 
 
 def _yaml(value: object) -> str:
@@ -122,14 +119,6 @@ def unchanged_examples(root: Path) -> list[str]:
 
 
 # The workflow files that `init --github` writes: the examples, fitted to one run.
-
-#: What the examples say, in the places that differ from run to run.
-_KEY = "OPENAI_API_KEY"
-_KEY_LINES = f"        env:\n          {_KEY}: ${{{{ secrets.{_KEY} }}}}\n"
-_CONFIG = "config: skillopt.yaml"
-_BRANCH = "branches: [main]"
-_TRAINING_PATHS = 'paths: [skillopt.yaml, "tasks/**"]'
-_SKILL_PATHS = 'paths: ["skills/**"]'
 
 WORKFLOWS = ("train", "slow-update", "evaluate", "commands")
 #: Only where it is asked for: it shows the run to everybody who can see the site.
@@ -153,12 +142,14 @@ def workflow_files(place: Place, *, pages: bool = False) -> dict[str, str]:
     With ``pages`` one of them publishes the report on GitHub Pages.
     """
     tasks = place.config.parent / "tasks" / "**"
+    key = "        env:\n          {0}: ${{{{ secrets.{0} }}}}\n"
+    # what the examples say, in the places that differ from run to run
     changes = {
-        _KEY_LINES: _KEY_LINES.replace(_KEY, place.key) if place.key else "",
-        _CONFIG: f"config: {_quoted(place.config)}",
-        _BRANCH: f"branches: [{_quoted(place.branch)}]",
-        _TRAINING_PATHS: f"paths: [{_quoted(place.config)}, {_quoted(tasks)}]",
-        _SKILL_PATHS: f"paths: [{_quoted(place.skill)}]",
+        key.format("OPENAI_API_KEY"): key.format(place.key) if place.key else "",
+        "config: skillopt.yaml": f"config: {_quoted(place.config)}",
+        "branches: [main]": f"branches: [{_quoted(place.branch)}]",
+        'paths: [skillopt.yaml, "tasks/**"]': f"paths: [{_quoted(place.config)}, {_quoted(tasks)}]",
+        'paths: ["skills/**"]': f"paths: [{_quoted(place.skill)}]",
     }
     files = {}
     for name in (*WORKFLOWS, *([_PAGES] if pages else [])):
@@ -170,8 +161,7 @@ def workflow_files(place: Place, *, pages: bool = False) -> dict[str, str]:
 
 
 def _quoted(value: object) -> str:
-    text = str(value).replace("'", "''")
-    return f"'{text}'"
+    return "'" + str(value).replace("'", "''") + "'"
 
 
 # An environment, with a test that passes.

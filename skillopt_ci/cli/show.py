@@ -8,7 +8,7 @@ from types import MappingProxyType
 import click
 from rich.text import Text
 
-from skillopt_ci.cli.build import find_skill, load_configured
+from skillopt_ci.cli.build import load_configured
 from skillopt_ci.cli.console import print_drawn, print_rows, print_table
 from skillopt_ci.cli.options import (
     FILE,
@@ -18,7 +18,7 @@ from skillopt_ci.cli.options import (
     print_json,
     wants_colour,
 )
-from skillopt_ci.cli.read import RunReader, open_reader, step_places
+from skillopt_ci.cli.read import RunReader, find_skill, open_reader, step_places
 from skillopt_ci.config.config import GeneratedTasks
 from skillopt_ci.errors import RepositoryError, SkilloptError, UsageError
 from skillopt_ci.git.locks import is_held

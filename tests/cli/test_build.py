@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.cli.build import check_computers, find_skill, learn_secrets, open_run
+from skillopt_ci.cli.build import check_computers, learn_secrets, open_run
 from skillopt_ci.cli.options import Globals
+from skillopt_ci.cli.read import find_skill
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.loading import Loaded, load
 from skillopt_ci.config.rollout import ComputerBlock
