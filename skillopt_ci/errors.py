@@ -1,28 +1,4 @@
-"""Everything that can stop skillopt-ci, and the exit code each cause ends with.
-
-::
-
-    SkilloptError
-    ├── UsageError              2   the user can mend it: command line, configuration, files
-    │   ├── ConfigError         2   a key of the configuration (file, line, key)
-    │   ├── TaskFileError       2   a line of a task file
-    │   ├── SkillError          2   the skill document itself
-    │   ├── RepositoryError     2   the state of the git repository
-    │   ├── ModelSetupError     2   key, model name or endpoint that no retry can mend
-    │   └── ComputerUnavailable 2   this kind of computer, or a limit asked for, is not to be had
-    ├── NothingToLearn          3   no candidate could stay; nothing more was paid for
-    ├── BudgetExhausted         4   a limit of the `budget` section was reached; state is saved
-    ├── InfrastructureError     5   the world failed, not the model: network, server, remote
-    │   ├── TooManyErrors       5   so many tasks failed that a verdict would be dishonest
-    │   ├── ComputerFailure     5   the computer itself failed; a new one may work
-    │   ├── EnvironmentFailure  5   the environment's own program failed on an attempt
-    │   └── PushRefused         5   the remote would not take the commits
-    ├── FileRefused             1   a file that a computer will not give or take
-    └── LostRace                6   another run moved the skills branch first; nothing was lost
-
-Exit code 0 means done (merged and reverted alike), 3 nothing left to do, 1 a defect of
-skillopt-ci, 130 interrupted.
-"""
+"""Everything that can stop skillopt-ci, and the exit code that each cause ends with."""
 
 from collections.abc import Mapping
 from enum import IntEnum

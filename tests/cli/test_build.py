@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from skillopt_ci.cli.read import find_skill
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.loading import Loaded, load
 from skillopt_ci.config.rollout import ComputerBlock
-from skillopt_ci.errors import ConfigError, SkilloptError, UsageError
+from skillopt_ci.errors import SkilloptError, UsageError
 from skillopt_ci.messages import Message
 from skillopt_ci.progress import Event, Note, silent
 from skillopt_ci.redaction import HIDDEN, Redactor
@@ -68,16 +69,16 @@ def test_a_configuration_in_a_subfolder_starts_its_paths_there(
     assert open_run(inside, silent).skill_path == "skills/ledger/SKILL.md"
 
 
-def test_a_skill_outside_of_the_repository_is_refused(settings: Globals) -> None:
-    outside = replace(settings, overrides=("skill=../SKILL.md",))
-    with pytest.raises(ConfigError, match=r"skill: \.\./SKILL\.md is outside of the repository"):
-        open_run(outside, silent)
-
-
-def test_a_scorer_that_cannot_work_is_found_at_once(settings: Globals) -> None:
-    scorer = "scorer={type: command, command: [no-such-program]}"
-    with pytest.raises(SkilloptError, match="no-such-program"):
-        open_run(replace(settings, overrides=(scorer,)), silent)
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("skill=../SKILL.md", r"skill: \.\./SKILL\.md is outside of the repository"),
+        ("scorer={type: command, command: [no-such-program]}", "no-such-program"),
+    ],
+)
+def test_what_cannot_work_is_found_at_once(settings: Globals, override: str, said: str) -> None:
+    with pytest.raises(SkilloptError, match=said):
+        open_run(replace(settings, overrides=(override,)), silent)
 
 
 def test_prompts_of_the_repository_s_own_are_used(settings: Globals, fresh: Path) -> None:
@@ -178,14 +179,10 @@ def test_kept_words_read_the_newest_commit_of_the_run(trained: Path, git: GitTex
     assert best != git(trained, "show", f"main:{SKILL}")
 
 
-def test_a_file_is_read_as_it_stands_here(done: Path) -> None:
-    (done / "draft.md").write_text("# Draft\n", encoding="utf-8")
-    assert find_skill(session(done), "draft.md", done).text == "# Draft\n"
-
-
-def test_the_empty_file_is_a_skill_too(done: Path) -> None:
-    (done / "empty.md").write_text("", encoding="utf-8")
-    assert find_skill(session(done), "empty.md", done).text == ""
+@pytest.mark.parametrize("text", ["# Draft\n", ""])
+def test_a_file_is_read_as_it_stands_here(done: Path, text: str) -> None:
+    (done / "draft.md").write_text(text, encoding="utf-8")
+    assert find_skill(session(done), "draft.md", done).text == text
 
 
 def test_a_ref_means_the_run_s_skill_there_or_any_file_of_it(done: Path) -> None:
@@ -229,23 +226,6 @@ AGENT = "rollout.solver={type: agent}"
 DOCKER = "rollout.computer={type: docker}"
 
 
-def check(root: Path, block: ComputerBlock | None, *overrides: str) -> None:
-    own = None if block is None else ComputerTask(block)
-    task = Task("greet", (Message("user", "Say hello."),), computer=own)
-    loaded = load(root / "skillopt.yaml", overrides)
-    places = open_computer_pool(loaded.config, root, dict(os.environ))
-    check_computers(Splits((task,), (), ()), loaded.config, places)
-
-
-def refusal(root: Path, block: ComputerBlock | None, *overrides: str) -> str | None:
-    """Why a run with such a task is not begun, None if it is begun."""
-    try:
-        check(root, block, *overrides)
-    except UsageError as error:
-        return error.message
-    return None
-
-
 @pytest.mark.parametrize(
     ("block", "overrides", "said"),
     [
@@ -253,25 +233,19 @@ def refusal(root: Path, block: ComputerBlock | None, *overrides: str) -> str | N
         (ComputerBlock(), [], "task 'greet' needs a computer"),
         (None, [AGENT, DOCKER], "agent needs a container, and no image is named for task 'greet'"),
         (ComputerBlock(), [DOCKER], "task 'greet' needs a container, and no image is named"),
+        (None, [], None),
+        (None, [DOCKER], None),
+        (ComputerBlock(image="own:1"), [AGENT, DOCKER], None),
+        (ComputerBlock(), [AGENT, DOCKER, "rollout.computer.image=all:1"], None),
+        (ComputerBlock(), [AGENT, DOCKER, "rollout.task={image: 'all:1'}"], None),
     ],
 )
-def test_what_is_missing_is_told(
-    untrained: Path, block: ComputerBlock | None, overrides: list[str], said: str
+def test_a_computer_that_is_missing_is_told_before_the_run(
+    untrained: Path, block: ComputerBlock | None, overrides: list[str], said: str | None
 ) -> None:
-    assert said in (refusal(untrained, block, *overrides) or "")
-
-
-@pytest.mark.parametrize(
-    ("block", "overrides"),
-    [
-        (None, []),
-        (None, [DOCKER]),
-        (ComputerBlock(image="own:1"), [AGENT, DOCKER]),
-        (ComputerBlock(), [AGENT, DOCKER, "rollout.computer.image=all:1"]),
-        (ComputerBlock(), [AGENT, DOCKER, "rollout.task={image: 'all:1'}"]),
-    ],
-)
-def test_what_is_there_suffices(
-    untrained: Path, block: ComputerBlock | None, overrides: list[str]
-) -> None:
-    assert refusal(untrained, block, *overrides) is None
+    own = None if block is None else ComputerTask(block)
+    splits = Splits((Task("greet", (Message("user", "Say hello."),), computer=own),), (), ())
+    config = load(untrained / "skillopt.yaml", overrides).config
+    pool = open_computer_pool(config, untrained, dict(os.environ))
+    with nullcontext() if said is None else pytest.raises(UsageError, match=said):
+        check_computers(splits, config, pool)

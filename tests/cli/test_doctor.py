@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tests.conftest import Checkout, ModelServer, Workshop
 
 KEY = "sk-probe-secret-0123456789"
-
-
 CHOICE = json.dumps({"reasoning": "shorter", "selected_indices": [0]})
 
 
@@ -88,9 +86,6 @@ def test_ask_roles_says_what_an_empty_answer_may_mean(
     assert "max_output_tokens" in empty[1].text
 
 
-DOCTOR_KEY = "sk-doctor-secret-0123456789"
-
-
 @pytest.fixture
 def checkout(workshop: Workshop) -> Checkout:
     """A repository in which nothing has to be mended."""
@@ -101,7 +96,7 @@ def checkout(workshop: Workshop) -> Checkout:
 @pytest.fixture
 def server(model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> ModelServer:
     monkeypatch.setattr(model_server, "answer", lambda system, prompt: CHOICE, raising=False)
-    monkeypatch.setenv("DEMO_KEY", DOCTOR_KEY)
+    monkeypatch.setenv("DEMO_KEY", KEY)
     return model_server
 
 
@@ -124,7 +119,7 @@ def test_every_role_is_asked_once_and_told_about(
     assert found["price"]["source"] == "unknown"
     assert found["seconds"] >= 0
     assert len(server.prompts) == 2
-    assert DOCTOR_KEY not in done.out + done.err
+    assert KEY not in done.out + done.err
 
 
 def test_people_get_lines_and_a_conclusion(
@@ -134,7 +129,7 @@ def test_people_get_lines_and_a_conclusion(
     assert done.code == 0
     for words in ("skillopt-ci ", "git version", "m answered in", "no price is known", "Ready to"):
         assert words in done.out
-    assert DOCTOR_KEY not in done.out + done.err
+    assert KEY not in done.out + done.err
 
 
 def test_a_missing_key_is_one_role_s_error_and_no_call_is_made(
@@ -151,7 +146,7 @@ def test_a_missing_key_is_one_role_s_error_and_no_call_is_made(
 def test_a_key_from_a_file_is_used_and_not_told(
     cli: Cli, checkout: Checkout, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checkout.write("key.txt", f"{DOCTOR_KEY}-of-the-file\n")
+    checkout.write("key.txt", f"{KEY}-of-the-file\n")
     options = [
         word
         for role in ("target", "optimizer")
@@ -163,8 +158,8 @@ def test_a_key_from_a_file_is_used_and_not_told(
     done = cli(checkout.folder, "doctor", "--json", *options)
     assert done.code == 0
     assert roles(done)["target"]["key"] == "key in the file key.txt"
-    assert server.keys == {f"Bearer {DOCTOR_KEY}-of-the-file"}
-    assert DOCTOR_KEY not in done.out + done.err
+    assert server.keys == {f"Bearer {KEY}-of-the-file"}
+    assert KEY not in done.out + done.err
 
 
 @pytest.mark.parametrize(
@@ -174,11 +169,11 @@ def test_a_key_from_a_file_is_used_and_not_told(
 def test_what_the_server_has_against_it_is_told_without_the_key(
     cli: Cli, checkout: Checkout, server: ModelServer, status: int, code: int, words: str
 ) -> None:
-    server.trouble = lambda prompt: (status, f"no: {DOCTOR_KEY}")
+    server.trouble = lambda prompt: (status, f"no: {KEY}")
     done = cli(checkout.folder, "doctor", "--json")
     assert done.code == code
     assert all(words in one for one in errors(done))
-    assert DOCTOR_KEY not in done.out + done.err
+    assert KEY not in done.out + done.err
 
 
 def test_a_server_that_is_not_there_is_named(
@@ -237,17 +232,12 @@ def test_simulated_models_are_ready_and_cost_nothing(cli: Cli, untrained: Any) -
     assert roles(done)["target"]["price"]["source"] == "simulated"
 
 
-DOCTOR_TOOLS_KEY = "sk-doctor-secret-0123456789"
-
-
 @pytest.fixture
-def bare(checkout: Checkout, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Path:
+def bare(checkout: Checkout, server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run that is ready, and no key of any agent."""
-    monkeypatch.setattr(model_server, "answer", lambda system, prompt: CHOICE, raising=False)
-    monkeypatch.setenv("DEMO_KEY", DOCTOR_TOOLS_KEY)
-    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
+    for name in ("API_KEY", "AUTH_TOKEN", "BASE_URL"):
+        monkeypatch.delenv(f"ANTHROPIC_{name}", raising=False)
+    monkeypatch.delenv("CLAUDE_CODE_OAUTH_TOKEN", raising=False)
     return checkout.folder
 
 
@@ -278,11 +268,11 @@ def claude(command: Path | str = "claude") -> str:
 def test_an_agent_is_asked_for_its_version_without_its_key(
     cli: Cli, bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ANTHROPIC_API_KEY", DOCTOR_TOOLS_KEY)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     program = script(tmp_path / "bin/claude", 'echo "2.0.1 (Claude Code) $1 $ANTHROPIC_API_KEY"')
     done = look(cli, bare, UNCONFINED, claude(program))
     assert found(done, "agent") == [f"{program}: 2.0.1 (Claude Code) --version"]
-    assert DOCTOR_TOOLS_KEY not in done.out + done.err
+    assert KEY not in done.out + done.err
 
 
 def test_an_agent_that_is_not_on_the_computer_is_told_with_the_remedy(cli: Cli, bare: Path) -> None:

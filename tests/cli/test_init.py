@@ -38,35 +38,22 @@ def test_every_provider_makes_a_configuration_that_loads(provider: str, tmp_path
     assert load(tmp_path / "skillopt.yaml").config.model.target.model == PRESETS[provider].target  # type: ignore[index]
 
 
-def test_options_reach_the_configuration(tmp_path: Path) -> None:
-    init(tmp_path, "--run", "r1", "--target-model", "small", "--api-key-env", "MY_KEY")
+def test_options_reach_the_configuration_and_it_says_what_comes_next(tmp_path: Path) -> None:
+    told = init(tmp_path, "--run", "r1", "--target-model", "small", "--api-key-env", "MY_KEY")
     config = load(tmp_path / "skillopt.yaml").config
-    assert config.run == "r1"
-    assert config.skill == "skills/r1/SKILL.md"
-    assert config.model.target.model == "small"
-    assert config.model.optimizer.api_key_env == "MY_KEY"
-
-
-def test_it_says_what_it_wrote_and_what_comes_next(tmp_path: Path) -> None:
-    output = init(tmp_path, "--run", "notes").output
-    assert "wrote     skillopt.yaml" in output
-    assert "export OPENAI_API_KEY=…" in output
-    assert "skillopt-ci validate" in output
+    assert (config.run, config.skill) == ("r1", "skills/r1/SKILL.md")
+    assert (config.model.target.model, config.model.optimizer.api_key_env) == ("small", "MY_KEY")
+    for words in ("wrote     skillopt.yaml", "export MY_KEY=…", "skillopt-ci validate"):
+        assert words in told.output
 
 
 def test_existing_files_are_left_and_listed(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("mine", encoding="utf-8")
     told = json.loads(init(tmp_path, "--json").output)
-    assert told["left"] == ["AGENTS.md"]
-    assert "skillopt.yaml" in told["written"]
+    assert (told["left"], "skillopt.yaml" in told["written"]) == (["AGENTS.md"], True)
     assert (tmp_path / "AGENTS.md").read_text(encoding="utf-8") == "mine"
-
-
-def test_a_second_time_there_is_nothing_left_to_do(tmp_path: Path) -> None:
-    init(tmp_path)
     again = init(tmp_path)
-    assert again.return_value == 3
-    assert "wrote" not in again.output
+    assert (again.return_value, "wrote" in again.output) == (3, False)
 
 
 def test_a_skill_given_as_a_folder_is_its_document(tmp_path: Path) -> None:
@@ -233,8 +220,11 @@ def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_whole_run_is_done_and_explained(cli: Cli, tmp_path: Path) -> None:
-    done = cli(tmp_path, "quickstart", "place", *SMALL)
+def test_a_whole_run_is_done_and_explained(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    done = cli(tmp_path, "quickstart", "a place", *SMALL)
     assert done.code == 0
     assert re.findall(r"^Step \d", done.out, re.MULTILINE) == ["Step 1", "Step 2"]
     headings = re.findall(r"^(.+)\n─+$", done.out, re.MULTILINE)
@@ -244,24 +234,21 @@ def test_a_whole_run_is_done_and_explained(cli: Cli, tmp_path: Path) -> None:
         "Where to look next",
     ]
     assert "(simulated models)" in done.out
-
-
-def test_in_a_file_no_line_is_ragged(cli: Cli, tmp_path: Path) -> None:
-    done = cli(tmp_path, "quickstart", "place", *SMALL)
+    # the commands to go on with can be copied
+    assert f"  cd '{tmp_path / 'a place'}'\n" in done.out
+    assert 'bin:$PATH"\n' in done.out
+    # in a file no line is ragged
     for text in (done.out, done.err):
         assert not re.search(r"[ \t\r]$|\n\n\n|\x1b", text, re.MULTILINE)
-    lines = [line for line in done.out.splitlines() if str(tmp_path) not in line]
+    lines = [line for line in done.out.splitlines() if not re.search(f"{tmp_path}|PATH", line)]
     assert max(map(len, lines)) <= 80
 
 
 def test_with_json_stdout_has_steps_and_epoch_ends_alone(cli: Cli, tmp_path: Path) -> None:
     done = cli(tmp_path, "quickstart", "place", "--json", *SMALL)
     told = [json.loads(line) for line in done.out.splitlines()]
-    assert [(one["kind"], one["step"]) for one in told] == [
-        ("step", 1),
-        ("step", 2),
-        ("slow_update", 2),
-    ]
+    kinds = [("step", 1), ("step", 2), ("slow_update", 2)]
+    assert [(one["kind"], one["step"]) for one in told] == kinds
     assert "Where to look next" in done.err
 
 
@@ -272,15 +259,6 @@ def test_it_works_whatever_git_knows_of_the_user(
     assert done.code == 0, done.err
     authors = git(nobody / "place", "log", "--format=%an", "skillopt/quickstart")
     assert set(authors.splitlines()) == {"Quickstart"}
-
-
-def test_the_commands_to_go_on_with_can_be_copied(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    told = cli(tmp_path, "quickstart", "a place", *SMALL).out
-    assert f"  cd '{tmp_path / 'a place'}'\n" in told
-    assert 'bin:$PATH"\n' in told
 
 
 def test_a_folder_in_use_is_left_as_it_is(tmp_path: Path) -> None:

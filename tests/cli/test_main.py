@@ -65,24 +65,17 @@ def test_every_failure_has_its_exit_code(name: str, code: int) -> None:
     assert main(["fail", name], group=app) == code
 
 
-def test_a_failure_is_a_message_and_a_hint_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_is_a_message_and_a_hint_on_stderr_and_json_on_stdout(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     main(["fail", "config"], group=app)
     told = capsys.readouterr()
     assert told.err == "error: a.yaml:3: no such key\nDid you mean run?\n"
     assert told.out == ""
-
-
-def test_with_json_a_failure_is_also_one_object_on_stdout(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
     main(["fail", "budget", "--json"], group=app)
-    told = json.loads(capsys.readouterr().out)
-    assert told["exit_code"] == 4
-    assert told["error"] == {
-        "type": "BudgetExhausted",
-        "message": "the budget of 3 calls is spent",
-        "hint": "",
-    }
+    found = json.loads(capsys.readouterr().out)
+    error = {"type": "BudgetExhausted", "message": "the budget of 3 calls is spent", "hint": ""}
+    assert (found["exit_code"], found["error"]) == (4, error)
 
 
 def test_a_command_line_that_cannot_be_parsed_is_json_too(
@@ -141,15 +134,7 @@ def test_every_command_of_the_table_exists(name: str) -> None:
 
 
 BROKEN = 'raise RuntimeError("imported")\n'
-
-
-GREET = """import click
-
-
-@click.command()
-def greet_command():
-    click.echo("hello")
-"""
+GREET = 'import click\n\n@click.command()\ndef greet_command():\n    click.echo("hello")\n'
 
 
 @pytest.fixture
@@ -170,30 +155,25 @@ def group(
     )
 
 
-def test_a_command_is_found_by_name(group: LazyGroup) -> None:
-    assert CliRunner().invoke(group, ["greet"]).output == "hello\n"
-
-
-def test_help_lists_summaries_without_importing(group: LazyGroup) -> None:
-    result = CliRunner().invoke(group, ["--help"])
-    assert result.exit_code == 0
-    assert "Say hello." in result.output
-    assert "Fail on import." in result.output
+@pytest.mark.parametrize(
+    ("word", "code", "told"),
+    [
+        ("greet", 0, "hello\n"),
+        ("--help", 0, "Fail on import."),
+        ("gret", 2, "no command 'gret'. Did you mean 'greet'?"),
+        ("--gret", 2, "No such option"),
+    ],
+)
+def test_a_command_is_found_by_name_or_the_nearest_is_suggested(
+    group: LazyGroup, word: str, code: int, told: str
+) -> None:
+    result = CliRunner().invoke(group, [word])
+    assert (result.exit_code, told in result.output) == (code, True)
 
 
 def test_only_the_named_command_is_imported(group: LazyGroup) -> None:
     result = CliRunner().invoke(group, ["broken"])
     assert str(result.exception) == "imported"
-
-
-def test_a_misspelt_command_gets_the_nearest(group: LazyGroup) -> None:
-    result = CliRunner().invoke(group, ["gret"])
-    assert result.exit_code == 2
-    assert "no command 'gret'. Did you mean 'greet'?" in result.output
-
-
-def test_an_unknown_option_is_not_taken_for_a_command(group: LazyGroup) -> None:
-    assert "No such option" in CliRunner().invoke(group, ["--gret"]).output
 
 
 def test_an_unknown_name_is_no_command(group: LazyGroup) -> None:
@@ -240,11 +220,11 @@ def test_the_report_is_a_file_that_only_its_owner_reads(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o077 == 0
 
 
-def test_without_a_place_for_a_file_the_report_is_told(tmp_path: Path) -> None:
-    where = write_report(ValueError("boom"), [], {}, tmp_path / "missing")
+@pytest.mark.parametrize(
+    ("folder", "environ"), [("missing", {}), (".", {"CI": "true"})], ids=["no place", "on a runner"]
+)
+def test_where_no_file_would_last_the_report_is_told(
+    tmp_path: Path, folder: str, environ: dict[str, str]
+) -> None:
+    where = write_report(ValueError("boom"), [], environ, tmp_path / folder)
     assert "ValueError: boom" in where
-
-
-def test_on_a_runner_the_report_is_also_told(tmp_path: Path) -> None:
-    told = write_report(ValueError("boom"), [], {"CI": "true"}, tmp_path)
-    assert "ValueError: boom" in told

@@ -49,16 +49,18 @@ def test_options_stand_before_and_after_the_command(
     assert shown(capsys, *words) == ["a.yaml", "", "True", "-1", "False", "x"]
 
 
-def test_the_option_after_the_command_wins(capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(capsys, "-c", "a.yaml", "show", "-c", "b.yaml")[0] == "b.yaml"
-
-
-def test_overrides_add_up_in_order(capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(capsys, "-o", "a=1", "show", "-o", "b=2", "-o", "c=3")[1] == "a=1,b=2,c=3"
-
-
-def test_verbosity_counts(capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(capsys, "-v", "show", "-vv")[3] == "3"
+@pytest.mark.parametrize(
+    ("words", "place", "value"),
+    [
+        ("-c a.yaml show -c b.yaml", 0, "b.yaml"),
+        ("-o a=1 show -o b=2 -o c=3", 1, "a=1,b=2,c=3"),
+        ("-v show -vv", 3, "3"),
+    ],
+)
+def test_the_last_one_wins_or_they_add_up_in_order(
+    capsys: pytest.CaptureFixture[str], words: str, place: int, value: str
+) -> None:
+    assert shown(capsys, *words.split())[place] == value
 
 
 @pytest.mark.parametrize("words", [["--version"], ["show", "--version"]])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -80,16 +79,14 @@ def test_the_next_step_edits_what_is_there(place: Place) -> None:
     assert "1 reverted" in place.hub.own_comments()[0]
 
 
-def test_it_is_a_draft_until_a_step_was_merged(place: Place) -> None:
-    place.publish(place.run(0))
-    assert next(iter(place.hub.pulls.values()))["draft"] is True
-    place.publish(place.run(1))
-    assert next(iter(place.hub.pulls.values()))["draft"] is False
-
-
-def test_no_draft_where_none_is_wanted(place: Place) -> None:
-    place.publish(place.run(0), draft=False)
-    assert next(iter(place.hub.pulls.values()))["draft"] is False
+@pytest.mark.parametrize(
+    ("steps", "wishes", "draft"), [(0, {}, True), (1, {}, False), (0, {"draft": False}, False)]
+)
+def test_it_is_a_draft_until_a_step_was_merged_unless_none_is_wanted(
+    place: Place, steps: int, wishes: dict[str, bool], draft: bool
+) -> None:
+    place.publish(place.run(steps), **wishes)
+    assert next(iter(place.hub.pulls.values()))["draft"] is draft
 
 
 @pytest.mark.parametrize(("comments", "count"), [("sticky", 1), ("per-step", 2), ("off", 0)])
@@ -99,14 +96,13 @@ def test_comments_are_as_wished(place: Place, comments: str, count: int) -> None
     assert len(place.hub.own_comments()) == count
 
 
-def test_where_no_comment_shows_the_chart_the_body_does(place: Place) -> None:
-    place.publish(place.run(), comments="off")
-    assert "xychart" in next(iter(place.hub.pulls.values()))["body"]
-
-
-def test_labels_are_put_on(place: Place) -> None:
-    place.publish(place.run(), labels=["skill", "training"])
-    assert next(iter(place.hub.pulls.values()))["labels"] == ["skill", "training"]
+def test_the_body_has_the_chart_where_no_comment_shows_it_and_labels_are_put_on(
+    place: Place,
+) -> None:
+    place.publish(place.run(), comments="off", labels=["skill", "training"])
+    (pull,) = place.hub.pulls.values()
+    assert "xychart" in pull["body"]
+    assert pull["labels"] == ["skill", "training"]
 
 
 def test_a_budget_stop_is_inconclusive_everywhere(place: Place) -> None:
@@ -150,23 +146,21 @@ def test_nothing_works_and_the_report_is_there_all_the_same(place: Place) -> Non
     assert len(published.notes) == 2
 
 
-def test_a_locked_conversation_is_noted(place: Place) -> None:
+@pytest.mark.parametrize(
+    ("change", "noted"), [({"locked": True}, "lock"), ({"state": "closed"}, "closed")]
+)
+def test_a_pull_request_that_a_person_locked_or_closed_is_left_alone(
+    place: Place, change: dict[str, object], noted: str
+) -> None:
     number = place.publish(place.run(1)).pull_request
     assert number is not None
-    place.hub.pulls[number]["locked"] = True
-    place.hub.comments.clear()
-    (note,) = place.publish(place.run(2)).notes
-    assert "lock" in note.lower()
-
-
-def test_a_pull_request_that_a_person_closed_is_left_alone(place: Place) -> None:
-    number = place.publish(place.run(1)).pull_request
-    assert number is not None
-    place.hub.pulls[number]["state"] = "closed"
+    place.hub.pulls[number].update(change)
+    if noted == "lock":
+        place.hub.comments.clear()
     before = place.hub.own_comments()
-    published = place.publish(place.run(2))
+    (note,) = place.publish(place.run(2)).notes
     assert place.hub.own_comments() == before
-    assert "closed" in published.notes[0]
+    assert noted in note.lower()
 
 
 def test_a_comment_that_a_person_deleted_comes_back_with_the_next_step(place: Place) -> None:
@@ -176,22 +170,19 @@ def test_a_comment_that_a_person_deleted_comes_back_with_the_next_step(place: Pl
     assert len(place.hub.own_comments()) == 1
 
 
-Wish = Callable[[Place], Published]
-
-
 @pytest.mark.parametrize(
-    ("wish", "merged"),
+    ("changes", "inconclusive", "wishes", "merged"),
     [
-        (lambda place: place.publish(place.run(3), merge="auto"), True),
-        (lambda place: place.publish(place.run(3)), False),
-        (lambda place: place.publish(place.run(3), "no budget", merge="auto"), False),
-        (lambda place: place.publish(place.run(3, base_events=4), merge="auto"), False),
+        ({}, "", {"merge": "auto"}, True),
+        ({}, "", {}, False),
+        ({}, "no budget", {"merge": "auto"}, False),
+        ({"base_events": 4}, "", {"merge": "auto"}, False),
     ],
 )
 def test_only_an_improvement_merges_by_itself_and_only_if_wished(
-    place: Place, wish: Wish, merged: bool
+    place: Place, changes: dict[str, int], inconclusive: str, wishes: dict[str, str], merged: bool
 ) -> None:
-    wish(place)
+    place.publish(place.run(3, **changes), inconclusive, **wishes)
     assert (next(iter(place.hub.pulls.values()))["state"] == "closed") is merged
 
 

@@ -25,10 +25,18 @@ def test_the_configuration_names_the_run_and_the_repository(
     assert "Run quickstart" in done.out
 
 
-def test_a_configuration_that_was_named_must_be_there(cli: Cli, trained: Path) -> None:
-    done = cli(trained, "status", "--config", "other.yaml")
-    assert done.code == 2
-    assert "other.yaml" in done.err
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--config", "other.yaml"), "other.yaml"),
+        (("--run", "nightly"), "Run 'nightly' has not started"),
+    ],
+)
+def test_what_was_named_must_be_there(
+    cli: Cli, trained: Path, options: tuple[str, str], said: str
+) -> None:
+    done = cli(trained, "status", *options)
+    assert (done.code, said in done.err) == (2, True)
 
 
 def test_several_runs_without_a_configuration_are_listed(
@@ -47,12 +55,6 @@ def test_no_run_at_all_is_said(cli: Cli, fresh: Path) -> None:
     told = cli(fresh, "log")
     assert told.code == 2
     assert "no run has started here" in told.err
-
-
-def test_an_option_goes_before_the_configuration(cli: Cli, trained: Path) -> None:
-    told = cli(trained, "status", "--run", "nightly")
-    assert told.code == 2
-    assert "Run 'nightly' has not started" in told.err
 
 
 def test_outside_of_a_repository_it_is_said_so(cli: Cli, tmp_path: Path) -> None:
@@ -83,27 +85,21 @@ def two_steps(checkout: Checkout) -> Checkout:
     return checkout
 
 
-def test_a_merged_step_is_a_merge_of_its_candidate(two_steps: Checkout) -> None:
-    merge, candidate = two_steps.git("rev-parse", f"{BRANCH}~2", f"{BRANCH}~2^2").split()
-    place = seen(two_steps).place(1)
-    assert (place.verdict, place.candidate) == (merge, candidate)
-
-
-def test_a_reverted_step_is_a_revert_on_top_of_its_candidate(two_steps: Checkout) -> None:
-    revert, candidate = two_steps.git("rev-parse", BRANCH, f"{BRANCH}^").split()
-    place = seen(two_steps).place(2)
-    assert (place.verdict, place.candidate) == (revert, candidate)
+@pytest.mark.parametrize(
+    ("number", "refs"), [(1, (f"{BRANCH}~2", f"{BRANCH}~2^2")), (2, (BRANCH, f"{BRANCH}^"))]
+)
+def test_a_merge_or_a_revert_has_its_candidate(
+    two_steps: Checkout, number: int, refs: tuple[str, str]
+) -> None:
+    place = seen(two_steps).place(number)
+    assert [place.verdict, place.candidate] == two_steps.git("rev-parse", *refs).split()
     assert place.seconds is not None
 
 
-def test_the_evidence_of_all_steps_is_there(two_steps: Checkout) -> None:
+def test_the_evidence_of_all_steps_is_there_and_base_has_nothing_yet(two_steps: Checkout) -> None:
     run = seen(two_steps)
     assert [record.step for record in run.steps] == [1, 2]
     assert (run.base, run.commit) == ("main", two_steps.ref(BRANCH))
-
-
-def test_before_a_merge_base_has_nothing_of_the_run(two_steps: Checkout) -> None:
-    run = seen(two_steps)
     assert (run.base_events, run.improved) == (0, True)
 
 

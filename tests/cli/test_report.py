@@ -134,11 +134,8 @@ def ended(stage: str, hard: float) -> str:
     return json.dumps({"v": 1, "type": "attempt_ended", "stage": stage, "hard": hard}) + "\n"
 
 
-def test_without_a_record_nothing_is_told(tmp_path: Path) -> None:
-    assert LiveAttempts(tmp_path / "none").told() == ""
-
-
 def test_attempts_are_counted_as_they_are_written(tmp_path: Path) -> None:
+    assert LiveAttempts(tmp_path / "none").told() == ""
     file, live = tmp_path / "1.jsonl", LiveAttempts(tmp_path)
     file.write_text(ended("rollout", 1.0) + ended("rollout", 0.5), encoding="utf-8")
     assert live.told() == "2 attempts at training tasks (1 solved)"
@@ -151,12 +148,7 @@ def test_attempts_are_counted_as_they_are_written(tmp_path: Path) -> None:
     assert live.told() == (
         "2 attempts at training tasks (1 solved), 1 attempt at selection tasks (1 solved)"
     )
-
-
-def test_the_next_piece_of_work_is_counted_from_zero(tmp_path: Path) -> None:
-    live = LiveAttempts(tmp_path)
-    (tmp_path / "1.jsonl").write_text(ended("rollout", 1.0), encoding="utf-8")
-    assert live.told()
+    # the next piece of work is counted from zero
     (tmp_path / "2.jsonl").write_text(ended("race", 0.0), encoding="utf-8")
     assert live.told() == "1 attempt at races of edits (0 solved)"
 
@@ -169,14 +161,10 @@ RECORD_FIELDS = {
     *("selection_soft", "gate_metric", "candidate_gate_score", "action", "current_score"),
     *("best_score", "best_step", "current_origin", "best_origin", "skill_len", "wall_time_s"),
 }
-
-
 BATCH_FIELDS = {
     *("batch_idx", "batch_seed", "n_envs", "hard", "soft"),
     *("n_failure_patches", "n_success_patches"),
 }
-
-
 SUMMARY_FIELDS = {
     *("version", "config", "baseline_selection_hard", "best_selection_hard"),
     *("final_selection_hard", "final_selection_soft", "best_step", "current_origin"),
@@ -185,23 +173,15 @@ SUMMARY_FIELDS = {
     *("final_test_hard", "final_test_soft", "test_delta_hard", "final_test_delta_hard"),
     *("total_wall_time_s", "token_summary"),
 }
-
-
 EPOCH_FIELDS = {
     *("epoch", "steps", "accepts", "rejects", "skips"),
     *("best_score_at_epoch_end", "current_score_at_epoch_end"),
 }
-
-
 STATE_FIELDS = {
     *("last_completed_step", "current_skill_path", "current_score", "current_origin"),
     *("best_skill_path", "best_score", "best_step", "best_origin"),
 }
-
-
 DERIVED = {"train_size", "steps_per_epoch", "batches_per_epoch"}
-
-
 DERIVED |= {"skill_update_mode", "lr_control_mode", "edit_budget", "min_edit_budget"}
 
 

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -33,16 +33,14 @@ def closed_port() -> int:
         return port
 
 
-def test_exactly_one_step_is_done(cli: Cli, fresh: Path, git: GitText) -> None:
+def test_exactly_one_step_is_done_and_the_next_goes_on_from_there(
+    cli: Cli, fresh: Path, git: GitText
+) -> None:
     done = cli(fresh, "step")
     assert done.code == 0
     assert done.out.startswith("Step 1 of 2, epoch 1 (simulated models)\n")
     subjects = git(fresh, "log", "--format=%s", "--first-parent", "skillopt/quickstart")
     assert [line.split()[0] for line in subjects.splitlines()] == ["Merge", "Start", "Write"]
-
-
-def test_the_next_step_goes_on_from_there(cli: Cli, fresh: Path) -> None:
-    assert "Step 1 of 2" in cli(fresh, "step").out
     assert "Step 2 of 2" in cli(fresh, "step").out
     assert cli(fresh, "step").code == 3
 
@@ -51,35 +49,20 @@ def test_json_is_the_only_thing_on_stdout(cli: Cli, fresh: Path, git: GitText) -
     done = cli(fresh, "step", "--json")
     found = done.json
     assert list(found) == [
-        *(
-            "kind",
-            "step",
-            "epoch",
-            "action",
-            "score_before",
-            "score_after",
-            "commit",
-            "tasks",
-            "edits",
-        ),
-        *("calls", "tokens", "cost_usd", "seconds", "simulated"),
+        *("kind", "step", "epoch", "action", "score_before", "score_after", "commit", "tasks"),
+        *("edits", "calls", "tokens", "cost_usd", "seconds", "simulated"),
     ]
     assert found["commit"] == git(fresh, "rev-parse", "skillopt/quickstart")
     assert (found["step"], found["tasks"], found["simulated"]) == (1, 16, True)
     assert "Step 1 of 2" in done.err
 
 
-def test_step_quiet_is_one_line(cli: Cli, fresh: Path) -> None:
+def test_quiet_is_one_line_or_the_object_alone(cli: Cli, fresh: Path) -> None:
     done = cli(fresh, "-q", "step")
-    assert done.err == ""
+    assert (done.err, done.out.count("\n")) == ("", 1)
     assert done.out.startswith("Step 1 of 2, epoch 1 (simulated models): ")
-    assert done.out.count("\n") == 1
-
-
-def test_quiet_json_is_the_object_alone(cli: Cli, fresh: Path) -> None:
     done = cli(fresh, "step", "-q", "--json")
-    assert done.json["step"] == 1
-    assert done.err == ""
+    assert (done.json["step"], done.err) == (2, "")
 
 
 def test_step_verbose_tells_what_show_tells(cli: Cli, fresh: Path) -> None:
@@ -218,18 +201,14 @@ def test_a_finished_run_has_nothing_left_to_do(cli, ended: Path, git: Callable[.
     assert git(ended, "rev-parse", "skillopt/quickstart") == before
 
 
-def test_the_summary_is_printed(cli, ended: Path) -> None:
-    result = cli(ended, "finish", *TESTED, "-o", "evaluation.test_env_num=8")
-    assert result.code == ExitCode.DONE
+def test_the_summary_is_a_table_or_one_object(cli, ended: Path) -> None:
+    changed = ("finish", *TESTED, "-o", "evaluation.test_env_num=8")
+    found = cli(ended, *changed, "--json")
+    assert found.json["best"]["test"]["hard"] >= found.json["initial"]["test"]["hard"]
+    assert found.json["commit"]
+    assert found.json["seconds"] > 0
     for told in ("best − initial", "epoch 1", "simulated models", "n=8"):
-        assert told in result.out
-
-
-def test_programs_get_the_summary_as_one_object(cli, ended: Path) -> None:
-    found = cli(ended, "finish", "--json", *TESTED, "-o", "evaluation.test_env_num=8").json
-    assert found["best"]["test"]["hard"] >= found["initial"]["test"]["hard"]
-    assert found["commit"]
-    assert found["seconds"] > 0
+        assert told in found.err
 
 
 def test_without_a_test_the_run_ends_with_its_last_step(
@@ -239,12 +218,7 @@ def test_without_a_test_the_run_ends_with_its_last_step(
     assert "Finish" not in git(fresh, "log", "--format=%s", "skillopt/quickstart")
 
 
-Cli = Callable[..., Any]
-
-
 ENDS = ("-o", "optimizer.use_slow_update=true", "-o", "optimizer.use_meta_skill=true")
-
-
 SCHEDULED = (*ENDS, "-o", "schedule.slow_update=scheduled")
 
 
@@ -286,15 +260,14 @@ def test_people_get_a_table(cli: Cli, due: Path) -> None:
     assert "make room for guidance" in told
 
 
-def test_slow_update_quiet_is_one_line(cli: Cli, due: Path) -> None:
-    done = cli(due, "slow-update", "-q", *SCHEDULED)
-    assert done.out.startswith("End of epoch 1, after step 2 (simulated models): merged")
-    assert (done.out.count("\n"), done.err) == (1, "")
-
-
-def test_slow_update_verbose_tells_what_show_tells(cli: Cli, due: Path) -> None:
-    told = cli(due, "-v", "slow-update", *SCHEDULED).out
-    assert cli(due, "show", "--epoch", "1").out.strip() in told
+@pytest.mark.parametrize("option", ["-q", "-v"])
+def test_a_slow_update_is_one_line_or_all_that_show_tells(cli: Cli, due: Path, option: str) -> None:
+    done = cli(due, "slow-update", option, *SCHEDULED)
+    if option == "-v":
+        assert cli(due, "show", "--epoch", "1").out.strip() in done.out
+    else:
+        assert done.out.startswith("End of epoch 1, after step 2 (simulated models): merged")
+        assert (done.out.count("\n"), done.err) == (1, "")
 
 
 def test_step_tells_of_the_end_before_it(cli: Cli, due: Path) -> None:
