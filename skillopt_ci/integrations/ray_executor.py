@@ -16,7 +16,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from skillopt_ci import aio
 from skillopt_ci.agents.builtin import AgentSolver
 from skillopt_ci.config.config import Config, Limits
 from skillopt_ci.config.rollout import HumanConfig, LocalExecutor, RayExecutor
@@ -36,7 +35,7 @@ from skillopt_ci.rollout.types import AttemptRequest, Executor, MakeAttempt, Rol
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import task_sha256
 from skillopt_ci.training.fingerprint import keep_secrets, run_secrets, working_facts
-from skillopt_ci.training.run_context import Equipment, RunnerParts, open_runner
+from skillopt_ci.training.run_context import Equipment, RunnerParts
 
 # The Ray cluster: found, joined or started.
 
@@ -282,13 +281,9 @@ async def _runner(
                 config, root, environ, prompts=prompts, environment=environment, places=places
             ),
         )
-        meter, equipment = Meter(step=parcel.limits), Equipment(parts, stack)
-        meter.require_prices(config.model)
-        client = (await equipment.models()).for_work(UNCLAIMED, meter, used)
-        store, functions = equipment.store, equipment.functions
-        yield await stack.enter_async_context(
-            open_runner(parts, client, UNCLAIMED, meter, aio.Slots(1), store, functions, used)
-        )
+        equipment, meter = Equipment(parts, stack), Meter(step=parcel.limits)
+        opened = equipment.bench(parts, UNCLAIMED, meter, used)
+        yield (await stack.enter_async_context(opened)).runner
 
 
 def _folder(name: str) -> Path:

@@ -6,7 +6,7 @@ solved then gives the rates of simulated comparisons, for gains of any size and 
 """
 
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import permutations
@@ -18,7 +18,15 @@ from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.model.types import Usage
 from skillopt_ci.training.measure import Tally, measure, tallies, worth_in
 from skillopt_ci.training.run_context import Run
-from skillopt_ci.training.sequential_test import Answer, Outcome, Setup, sequential_test, setup
+from skillopt_ci.training.sequential_test import (
+    Answer,
+    Ask,
+    Outcome,
+    Setup,
+    Test,
+    sequential_test,
+    setup,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,16 +143,7 @@ def _accepts(run: Run, skill: str, current: Measurement, candidate: Measurement)
     about = setup(skill, planned, current, current, (), evaluation)
     about = replace(about, settings=about.settings.model_copy(update=once))
     test = sequential_test(about, tallies(current), tallies(candidate))
-    try:
-        next(test)
-        while True:
-            test.send(Answer({}))
-    except StopIteration as done:
-        outcome: Outcome = done.value
-    if about.settings.policy != "strict":
-        return outcome.convincing
-    gain = sum(outcome.measured.differences(about), Fraction()) + about.bonus
-    return gain >= 0 if about.tie_wins else gain > 0
+    return _accepted(about, _ended(test, lambda _: Answer({})))
 
 
 def _settings(rates: Sequence[float], configured: GateConfig, effect: float) -> Iterator[Setting]:
@@ -156,10 +155,10 @@ def _settings(rates: Sequence[float], configured: GateConfig, effect: float) -> 
         yield Setting(
             settings=settings,
             configured=settings == configured,
-            false_accepts=same.accepted,
-            worse_accepted=worse.accepted,
-            found=better.accepted,
-            attempts=(same.attempts + worse.attempts + better.attempts) / 3,
+            false_accepts=same[0],
+            worse_accepted=worse[0],
+            found=better[0],
+            attempts=(same[1] + worse[1] + better[1]) / 3,
         )
 
 
@@ -171,7 +170,7 @@ def _needs(rates: Sequence[float], configured: GateConfig, effect: float) -> Ite
         for share in _MORE_TASKS:
             count = round(share * len(rates))
             wanted = [rates[number % len(rates)] for number in range(count)]
-            found = rehearse(wanted, effect, settings, _TRIALS // 3, _SEED).accepted
+            found = rehearse(wanted, effect, settings, _TRIALS // 3, _SEED)[0]
             if found >= POWER:
                 yield Need(attempts, count, found)
                 break
@@ -182,18 +181,13 @@ def _needs(rates: Sequence[float], configured: GateConfig, effect: float) -> Ite
 # Simulated comparisons.
 
 
-@dataclass(frozen=True, slots=True)
-class Rehearsed:
-    """The share of tests that was accepted, and the attempts that one took."""
-
-    accepted: float
-    attempts: float
-
-
 def rehearse(
     rates: Sequence[float], lift: float, settings: GateConfig, trials: int, seed: int
-) -> Rehearsed:
-    """Let a candidate that is better by ``lift`` meet a skill that solves tasks at ``rates``."""
+) -> tuple[float, float]:
+    """Let a candidate that is better by ``lift`` meet a skill that solves tasks at ``rates``.
+
+    Returns the share of tests that was accepted, and the attempts that one took.
+    """
     known = {str(number): rate for number, rate in enumerate(rates)}
     better = dict(zip(known, lifted(rates, lift), strict=True))
     setup = Setup(
@@ -204,11 +198,19 @@ def rehearse(
         settings=settings,
     )
     dice, wins, made = random.Random(seed), 0, 0
+
+    def drawn(rates: Mapping[str, float], tasks: Iterable[str]) -> dict[str, tuple[float, float]]:
+        return {task: (float(dice.random() < rates[task]),) * 2 for task in tasks}
+
+    def answer(ask: Ask) -> Answer:
+        return Answer(drawn(better, dict(ask.candidate)), drawn(known, dict(ask.current)))
+
     for _ in range(trials):
-        outcome, attempts = _run_test(setup, better, dice)
-        wins += _wins(outcome, settings)
-        made += attempts
-    return Rehearsed(wins / trials, made / trials)
+        current = {task: Tally(*one) for task, one in drawn(known, known).items()}
+        outcome = _ended(sequential_test(setup, current, {}), answer)
+        wins += _accepted(setup, outcome)
+        made += outcome.measured.candidate_attempts + outcome.measured.current_attempts
+    return wins / trials, made / trials
 
 
 def lifted(rates: Sequence[float], lift: float) -> list[float]:
@@ -219,30 +221,19 @@ def lifted(rates: Sequence[float], lift: float) -> list[float]:
     return [rate + sign * share * left for rate, left in zip(rates, room, strict=True)]
 
 
-def _run_test(
-    setup: Setup, better: Mapping[str, float], dice: random.Random
-) -> tuple[Outcome, int]:
-    def drawn(rates: Mapping[str, float], tasks: Iterable[str]) -> dict[str, tuple[float, float]]:
-        return {task: (float(dice.random() < rates[task]),) * 2 for task in tasks}
-
-    current = {task: Tally(*one) for task, one in drawn(setup.rates, setup.rates).items()}
-    test, made = sequential_test(setup, current, {}), 0
+def _ended(test: Test, answer: Callable[[Ask], Answer]) -> Outcome:
+    """Run ``test`` to its end."""
     try:
         ask = next(test)
         while True:
-            made += len(ask.candidate) + len(ask.current)
-            ours, theirs = dict(ask.candidate), dict(ask.current)
-            ask = test.send(Answer(drawn(better, ours), drawn(setup.rates, theirs)))
+            ask = test.send(answer(ask))
     except StopIteration as done:
-        return done.value, made
+        outcome: Outcome = done.value
+    return outcome
 
 
-def _wins(outcome: Outcome, settings: GateConfig) -> bool:
-    if settings.policy != "strict":
+def _accepted(setup: Setup, outcome: Outcome) -> bool:
+    if setup.settings.policy != "strict":
         return outcome.convincing
-    measured = outcome.measured
-    ours, theirs = (
-        sum(Fraction(side[task].hard) for task in measured.candidate)
-        for side in (measured.candidate, measured.current)
-    )
-    return outcome.end == "measured" and ours > theirs
+    gain = sum(outcome.measured.differences(setup), Fraction()) + setup.bonus
+    return outcome.end == "measured" and (gain >= 0 if setup.tie_wins else gain > 0)

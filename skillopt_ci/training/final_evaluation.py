@@ -88,13 +88,7 @@ def gain(initial: FinalSkill, other: FinalSkill) -> DifferenceRecord | None:
     if initial.test is None or other.test is None:
         return None
     found = paired(initial.test.hard_scores, other.test.hard_scores)
-    return DifferenceRecord(
-        mean=found.mean,
-        standard_error=found.standard_error,
-        n=found.n,
-        fixed=found.fixed,
-        broken=found.broken,
-    )
+    return DifferenceRecord.model_validate(found, from_attributes=True)
 
 
 # What came of a run, epoch by epoch and stage by stage: pure functions of its records.

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from skillopt_ci.agents.build import build_solver
-from skillopt_ci.aio import Scheduler, Slots
+from skillopt_ci.aio import Scheduler
 from skillopt_ci.config.config import Config, GeneratedTasks
 from skillopt_ci.config.rollout import LocalExecutor
 from skillopt_ci.environments.api import grade
@@ -116,50 +116,54 @@ class Equipment:
             return None
         return self._resources.enter_context(closing(AttemptStore(path, self._parts.observer)))
 
+    @asynccontextmanager
+    async def bench(
+        self,
+        run: RunnerParts,
+        scope: str,
+        meter: Meter,
+        used: Callable[[str], object] = lambda _: None,
+        begun: Callable[[AttemptRequest], Awaitable[None]] | None = None,
+    ) -> AsyncIterator["Bench"]:
+        """A client and a runner for one piece of work of ``run``: see :meth:`Run.bench`.
 
-# What attempts are made with: solver, computers, grading, store and record, from the run.
+        Raises ComputerUnavailable before anything is paid for.
+        """
+        client = (await self.models()).for_work(scope, meter, used, self.scheduler.questions)
+        if run.places is not None:
+            # it may run programs, and takes as long as they do
+            await asyncio.to_thread(run.places.computers.check)
+            if run.places.computers.caveat:
+                run.observer(Note(run.places.computers.caveat, level="warning"))
+        async with AsyncExitStack() as resources:
+            solver, grading = _solver(run, LimitedClient(client), self.functions)
+            cache = None
+            if self.store is not None:
+                cache = AttemptCache(self.store, attempt_facts(run, solver), scope, meter, used)
+            attempting = AttemptRunner(
+                solver,
+                grading,
+                settings=run.config.rollout,
+                pool=run.places,
+                cache=cache,
+                meter=meter,
+                record=_recorder(run, scope, resources),
+                evidence=("rollout",) if run.environment and run.environment.reflects else (),
+                redact=run.redact,
+            )
+            # what it holds is open as long as the runner
+            executor = _executor(run, attempting, resources.enter_context(ExitStack()))
+            runner = Runner(attempting, self.scheduler.attempts, executor=executor, begun=begun)
+            yield Bench(client, runner, meter)
 
 
-@asynccontextmanager
-async def open_runner(
-    run: RunnerParts,
-    client: ChatClient,
-    scope: str,
-    meter: Meter,
-    places: Slots,
-    store: AttemptStore | None,
-    functions: Functions,
-    used: Callable[[str], object] = lambda _: None,
-) -> AsyncIterator[Runner]:
-    """A runner for one piece of work, whose record closes with the context.
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Open models: a client, a runner on it, and the meter that both are charged to."""
 
-    ``used`` hears the key of every attempt that is kept in ``store``. Raises ComputerUnavailable
-    before anything is paid for.
-    """
-    if run.places is not None:
-        # it may run programs, and takes as long as they do
-        await asyncio.to_thread(run.places.computers.check)
-        if run.places.computers.caveat:
-            run.observer(Note(run.places.computers.caveat, level="warning"))
-    async with AsyncExitStack() as resources:
-        solver, grading = _equipment(run, LimitedClient(client), functions)
-        shelf = None
-        if store is not None:
-            shelf = AttemptCache(store, attempt_facts(run, solver), scope, meter, used)
-        attempting = AttemptRunner(
-            solver,
-            grading,
-            settings=run.config.rollout,
-            pool=run.places,
-            cache=shelf,
-            meter=meter,
-            record=_recorder(run, scope, resources),
-            evidence=("rollout",) if run.environment and run.environment.reflects else (),
-            redact=run.redact,
-        )
-        # what it holds is open as long as the runner
-        held = resources.enter_context(ExitStack())
-        yield Runner(attempting, places, executor=_executor(run, attempting, held))
+    client: ChatClient
+    runner: Runner
+    meter: Meter
 
 
 def attempt_facts(run: RunnerParts, solver: Solver) -> Mapping[str, object]:
@@ -172,9 +176,7 @@ def attempt_facts(run: RunnerParts, solver: Solver) -> Mapping[str, object]:
     }
 
 
-def _equipment(
-    run: RunnerParts, client: ChatClient, functions: Functions
-) -> tuple[Solver, Grading]:
+def _solver(run: RunnerParts, client: ChatClient, functions: Functions) -> tuple[Solver, Grading]:
     config, judge = run.config, judge_with(client)
     solver = build_solver(config, client, run.prompts, run.root, run.environ)
     scorers = TaskScorers(
@@ -213,16 +215,13 @@ class EnvironmentGrading:
     scorers: TaskScorers
 
     async def grade(self, task: Task, attempt: Attempt) -> Score:
-        """Let the environment grade."""
         return await grade(self.environment, task, attempt, self.parts)
 
     def facts(self, task: Task) -> Mapping[str, object] | None:
-        """What an environment looks at is not ours to vouch for."""
         del task
-        return None
+        return None  # what an environment looks at is not ours to vouch for
 
     def keeps_computer(self, task: Task) -> bool:
-        """As the task's scorer says."""
         return self.scorers.keeps_computer(task)
 
 
@@ -254,19 +253,14 @@ def _recorder(run: RunnerParts, scope: str, resources: AsyncExitStack) -> Record
 
 
 class Render(Protocol):
-    """Puts commits into words: training knows no wording, the command line hands it in."""
+    """The messages of commits: training knows no wording, the command line hands it in.
 
-    def event(self, event: Any, candidate: str | None) -> CommitText:
-        """The message of an event's commit; ``candidate`` is the commit that it decides on."""
-        ...
+    ``candidate`` is the commit that an event decides on.
+    """
 
-    def candidate(self, record: StepRecord | BoundaryRecord) -> CommitText:
-        """The message of a candidate's commit."""
-        ...
-
-    def base(self, base: str, skill: str) -> CommitText:
-        """The message of a merge of ``base`` into the skills branch."""
-        ...
+    def event(self, event: Any, candidate: str | None) -> CommitText: ...
+    def candidate(self, record: StepRecord | BoundaryRecord) -> CommitText: ...
+    def base(self, base: str, skill: str) -> CommitText: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -357,34 +351,10 @@ class Run(RunnerParts):
             command_started=self.command_started,
             told=self.tell_paid,
         )
-        async with equipped(self) as run, AsyncExitStack() as resources:
-            equipment = run.equipment
-            assert equipment is not None  # noqa: S101 - that is what being equipped means
-            models, shared = await equipment.models(), equipment.scheduler
-            client = models.for_work(scope, meter, used, shared.questions)
-            opened = open_runner(
-                self,
-                client,
-                scope,
-                meter,
-                shared.attempts,
-                equipment.store,
-                equipment.functions,
-                used,
-            )
-            runner = await resources.enter_async_context(opened)
-            if self.begun is not None:
-                runner = replace(runner, begun=self.begun)
-            yield Bench(client, runner, meter)
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """Open models: a client, a runner on it, and the meter that both are charged to."""
-
-    client: ChatClient
-    runner: Runner
-    meter: Meter
+        async with equipped(self) as run:
+            assert run.equipment is not None  # noqa: S101 - that is what being equipped means
+            async with run.equipment.bench(self, scope, meter, used, self.begun) as bench:
+                yield bench
 
 
 @asynccontextmanager
