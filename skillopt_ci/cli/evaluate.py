@@ -92,8 +92,9 @@ def evaluation_json(result: Evaluation) -> dict[str, object]:
         "difference": None
         if difference is None
         else {
-            **pick(difference, "hard=mean standard_error clusters tasks=n fixed broken"),
+            **pick(difference, "hard=mean standard_error"),
             "interval": interval_values(difference.interval),
+            **pick(difference, "clusters tasks=n fixed broken"),
         },
         **pick(result.usage, "calls tokens cost_usd"),
     }
