@@ -217,7 +217,9 @@ def planned_tasks(run: Run, standing: Settled, evaluation: Evaluation) -> tuple[
 def first_attempts(
     run: Run, standing: Settled, skill: str, evaluation: Evaluation
 ) -> tuple[AttemptRequest, ...]:
-    """The attempts with which a comparison begins if nothing is known of the candidate."""
+    """The attempts with which a comparison begins, if nothing is known of the candidate yet."""
+    if known_measurement(run, standing, skill) is not None or overused(run, standing):
+        return ()
     current = standing.state.current.measurement
     first = next(sequential_test(_setup(run, standing, skill, evaluation), tallies(current), {}))
     sides = ((skill, 0), (standing.skill, current.first_attempt))

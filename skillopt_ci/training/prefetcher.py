@@ -27,7 +27,6 @@ from skillopt_ci.training.baseline import as_settled, best_text, learns_nothing,
 from skillopt_ci.training.evaluate import (
     first_attempts,
     known_measurement,
-    overused,
     planned_tasks,
 )
 from skillopt_ci.training.memory import all_steps
@@ -104,15 +103,13 @@ def hear(run: Run, prefetcher: "Prefetcher", event: object) -> None:
             if epoch is not None and epoch > 1:
                 prefetcher.expect(earlier_side(run, after, epoch), sure=False)
         case CandidateProposed(standing, candidate, evaluation):
-            known = known_measurement(run, standing, candidate.skill)
-            if known is None and not overused(run, standing):
-                first = first_attempts(run, standing, candidate.skill, evaluation)
+            first = first_attempts(run, standing, candidate.skill, evaluation)
+            if first:
                 prefetcher.expect(first, sure=True)
         case Decided(standing, after, record):
-            made = attempts_so_far(run, after)
-            if isinstance(record, StepRecord):  # which no commit has yet
-                records = (*all_steps(run, standing), record)
-                made = made_under(sha256(after.skill), None, records)
+            # which no commit has yet
+            latest = (record,) if isinstance(record, StepRecord) else ()
+            made = made_under(sha256(after.skill), None, (*all_steps(run, standing), *latest))
             outlook = look_beyond(run, after, made)
             prefetcher.expect(() if outlook is None else outlook.attempts, sure=True)
 
@@ -121,12 +118,10 @@ def hear(run: Run, prefetcher: "Prefetcher", event: object) -> None:
 class _Early:
     """An attempt that is to be made early."""
 
-    order: AttemptRequest
-    sure: bool
+    task: "asyncio.Task[None]" = field(init=False, repr=False)
     begun: bool = False
     taken: bool = False
     made: bool = False
-    task: "asyncio.Task[None] | None" = field(default=None, repr=False)
 
 
 class Prefetcher:
@@ -153,12 +148,12 @@ class Prefetcher:
         wanted = {self._key(order): order for order in orders}
         for key, early in list(self._known.items()):
             if (not early.begun and (key not in wanted or sure)) or (early.taken and early.made):
-                self._forget(key, early)
+                self._known.pop(key).task.cancel()
         self._names = {order.skill: key[1] for key, order in wanted.items()}
         for key, order in wanted.items():
             if key not in self._known:
-                self._known[key] = early = _Early(order, sure)
-                early.task = asyncio.create_task(self._work(early))
+                self._known[key] = early = _Early()
+                early.task = asyncio.create_task(self._work(order, early, sure=sure))
 
     async def begun(self, order: AttemptRequest) -> None:
         """Return when ``order`` is not under way: it was made, or the caller is to make it.
@@ -167,10 +162,10 @@ class Prefetcher:
         """
         key = self._key(order)
         early = self._known.get(key)
-        if early is None or early.task is None:
+        if early is None:
             return
         if not early.begun:
-            self._forget(key, early)
+            self._known.pop(key).task.cancel()
             return
         early.taken = True
         await asyncio.shield(early.task)
@@ -178,24 +173,19 @@ class Prefetcher:
     async def close(self, *, patient: bool) -> None:
         """End it: with patience, what is under way is let finish, since it is paid for."""
         self.expect((), sure=True)
-        tasks = [early.task for early in self._known.values() if early.task is not None]
+        tasks = [early.task for early in self._known.values()]
         if not patient:
             for task in tasks:
                 task.cancel()
         # what failed is raised to who needs it; nobody does
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _work(self, early: _Early) -> None:
+    async def _work(self, order: AttemptRequest, early: _Early, *, sure: bool) -> None:
         places = self._scheduler
-        async with places.attempts.slot() if early.sure else places.spare():
+        async with places.attempts.slot() if sure else places.spare():
             early.begun = True
-            await self._make(early.order)
+            await self._make(order)
             early.made = True
-
-    def _forget(self, key: _Key, early: _Early) -> None:
-        del self._known[key]
-        if early.task is not None:
-            early.task.cancel()
 
     def _key(self, order: AttemptRequest) -> _Key:
         name = self._names.get(order.skill)
