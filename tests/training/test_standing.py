@@ -34,13 +34,6 @@ def test_skill_that_changed_on_base_is_taken_in_and_measured(workshop: Workshop)
     merged = checkout.show(BRANCH)
     assert merged.startswith("# All items")
     assert "Kind a:" in merged
-
-
-def test_taking_in_base_keeps_the_runs_memory(workshop: Workshop) -> None:
-    checkout = workshop.checkout(skill=LONG)
-    checkout.step()
-    checkout.commit(SKILL, LONG.replace("# Items", "# All items"))
-    checkout.step()
     assert checkout.record(1).merged
     assert checkout.state().step == 2
 
