@@ -19,7 +19,6 @@ from urllib3.response import BaseHTTPResponse
 from skillopt_ci import __version__
 from skillopt_ci.errors import UsageError
 from skillopt_ci.github.errors import AnswerLost, NotFound, PermissionMissing, Refused, asking
-from skillopt_ci.github.types import Permission
 from skillopt_ci.redaction import Redact, unchanged
 
 T = TypeVar("T")
@@ -70,14 +69,16 @@ def from_environ(environ: Mapping[str, str], token: str = "") -> Access:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """When a request is sent again, and how long that is waited for; times in seconds."""
+    """When a request is sent again, and how long that is waited for; times in seconds.
+
+    A rate limit that asks for more than ``longest`` ends the attempt; ``between_writes`` is what
+    GitHub advises against its secondary limits, which only its own hosts have.
+    """
 
     wait: Callable[[float], None] = time.sleep
     retries: int = 5
     longest: float = 120.0
-    """A rate limit that asks for more ends the attempt."""
     between_writes: float = 1.0
-    """GitHub's advice against its secondary limits, which only its own hosts have."""
 
 
 class Retry(GithubRetry):
@@ -88,24 +89,23 @@ class Retry(GithubRetry):
         super().__init__(**options)
 
     def new(self, **changes: Any) -> Self:
-        """Return a copy, as urllib3 makes one per try."""
         return super().new(wait=self.wait, **changes)
 
     def is_retry(self, method: str, status_code: int, has_retry_after: bool = False) -> bool:
-        """Say whether the answer allows to ask again; of creations only one that was refused."""
+        """Of creations only one that was refused is asked for again."""
         if method.upper() == "POST":
             return status_code in (HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS)
         return super().is_retry(method, status_code, has_retry_after)
 
     def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
-        """Return the seconds that the server asks for; a 429 that asks for none means a minute."""
+        """A 429 that asks for no time means a minute."""
         asked = super().get_retry_after(response)
         if asked is None and response.status == HTTPStatus.TOO_MANY_REQUESTS:
             return self.secondary_rate_wait
         return asked
 
     def increment(self, *args: Any, **options: Any) -> Self:
-        """Count a try; raises RateLimitExceededExceedsMaxWait if the next one is too far off."""
+        """Raises RateLimitExceededExceedsMaxWait if the next try is too far off."""
         response = options.get("response")
         if response is not None:
             asked = self.get_retry_after(response) or 0.0
@@ -114,7 +114,6 @@ class Retry(GithubRetry):
         return super().increment(*args, **options)  # type: ignore[return-value]
 
     def sleep_for_retry(self, response: BaseHTTPResponse) -> bool:
-        """Wait as long as the server asks; say whether it did."""
         asked = self.get_retry_after(response)
         if asked:
             self.wait(asked)
@@ -195,19 +194,13 @@ class Client:
             return ACTIONS
         return str(answer["data"]["viewer"]["login"])
 
-    def permission_of(self, account: str) -> Permission:
-        """Return what ``account`` may do here; maintain counts as write, triage as read."""
+    def may_write(self, account: str) -> bool:
+        """Say whether ``account`` may push; who maintains may, who triages may not."""
         try:
             with asking(f"say what {account} may do", "metadata: read"):
-                answer = self.repo.get_collaborator_permission(account)
+                return self.repo.get_collaborator_permission(account) in ("write", "admin")
         except NotFound:
-            return "none"
-        known: tuple[Permission, ...] = ("read", "write", "admin")
-        return next((one for one in known if one == answer), "none")
-
-    def may_write(self, account: str) -> bool:
-        """Say whether ``account`` may push."""
-        return self.permission_of(account) in ("write", "admin")
+            return False
 
 
 def connect(

@@ -51,8 +51,8 @@ def react(client: Client, ref: CommentRef, reaction: Reaction) -> None:
 def review_notes(client: Client, number: int, path: str) -> tuple[Comment, ...]:
     """Return, oldest first, what people with write access said about the file ``path``.
 
-    These are comments on lines of its diff, and `/skillopt note …` in the conversation, whose
-    ``body`` goes without these words.
+    That is on lines of its diff, and as `/skillopt note …`, without these words, in the
+    conversation.
     """
     lines = [one for one in _on_lines(client, number) if one.path == path]
     spoken = [
@@ -100,7 +100,7 @@ def _keep(
     for duplicate in younger:
         with suppress(NotFound), asking("delete a comment that was posted twice", _WRITE):
             client.send("DELETE", _resource(duplicate.ref))
-    return KeptComment(oldest.ref.id, oldest.url, change)
+    return KeptComment(oldest.ref.id, change)
 
 
 def _first_line(body: str) -> str:
@@ -108,7 +108,6 @@ def _first_line(body: str) -> str:
 
 
 def _resource(ref: CommentRef) -> str:
-    """Where the API has a comment, below the repository."""
     return f"/{'issues' if ref.kind == 'issue' else 'pulls'}/comments/{ref.id}"
 
 
@@ -135,6 +134,5 @@ def _comment(data: dict[str, Any]) -> Comment:
         created_at=data["created_at"],
         path=data.get("path"),
         line=data.get("line"),
-        commit=data.get("commit_id"),
         thread=(data.get("in_reply_to_id") or data["id"]) if on_line else None,
     )

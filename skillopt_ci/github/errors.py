@@ -25,13 +25,7 @@ class Refused(UsageError):
 
 
 class PermissionMissing(Refused):
-    """The token or a setting of the repository does not permit it.
-
-    ``permission`` is what to grant, as a workflow writes it (``pull-requests: write``); empty if
-    a setting and not a permission is in the way.
-    """
-
-    permission = ""
+    """The token or a setting of the repository does not permit it."""
 
 
 class ConversationLocked(Refused):
@@ -107,10 +101,7 @@ def _translate(error: GithubException, what: str, permission: str) -> Refused | 
     elif status == HTTPStatus.NOT_FOUND:
         kind, hint = NotFound, "Or the token may not see it: GitHub does not tell which."
     message = f"GitHub would not {what}: {words or status}"
-    refused = kind(message, status=status, words=words, hint=hint)
-    if isinstance(refused, PermissionMissing):
-        refused.permission = permission
-    return refused
+    return kind(message, status=status, words=words, hint=hint)
 
 
 def _words(error: GithubException) -> str:

@@ -5,6 +5,8 @@ deleting the branch, or merging, makes room for a new one.
 """
 
 from base64 import b64decode
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from github.GithubObject import NotSet
@@ -51,10 +53,7 @@ def get_pull_request(client: Client, number: int) -> PullRequest:
 
 
 def find_open(client: Client, head: str, base: str) -> PullRequest | None:
-    """Return the open pull request of our branch ``head``, None if there is none.
-
-    That into ``base`` if there are several.
-    """
+    """Return the open pull request of our branch ``head``, preferably that into ``base``."""
     found = _open_one(_of_branch(client, head, base))
     return None if found is None else _value(found)
 
@@ -90,15 +89,13 @@ def merge_pull_request(
     pull, title = _read(client, number), client.redact(title)
     if pull.merged:
         return MergeOutcome(Merging.MERGED)
-    obstacle = ""
-    if pull.state != "open":
-        obstacle = "it is closed"
-    elif pull.draft:
-        obstacle = "it is a draft"
-    elif pull.head.sha != head_sha:
-        obstacle = "its branch moved on"
-    if obstacle:
-        return MergeOutcome(Merging.WITHHELD, f"#{number} was not merged: {obstacle}.")
+    for in_the_way, why in (
+        (pull.state != "open", "it is closed"),
+        (pull.draft, "it is a draft"),
+        (pull.head.sha != head_sha, "its branch moved on"),
+    ):
+        if in_the_way:
+            return MergeOutcome(Merging.WITHHELD, f"#{number} was not merged: {why}.")
     if pull.raw_data.get("auto_merge"):
         return MergeOutcome(Merging.SCHEDULED)
     try:
@@ -150,13 +147,12 @@ def _value(pull: HubPullRequest) -> PullRequest:
     return PullRequest(
         number=pull.number,
         title=pull.title,
-        author=pull.user.login if pull.user else "ghost",
         open=pull.state == "open",
         merged=pull.merged_at is not None,
         draft=bool(pull.draft),
         head_sha=pull.head.sha,
-        head_repository=pull.head.repo.full_name if pull.head.repo else None,
-        base_repository=pull.base.repo.full_name,
+        # a fork that was deleted has no repository
+        from_fork=pull.head.repo is None or pull.head.repo.full_name != pull.base.repo.full_name,
         labels=tuple(label.name for label in pull.labels),
     )
 
@@ -231,23 +227,27 @@ def _finish(
     before = now = _value(pull)
     missing = tuple(label for label in wanted.labels if label not in before.labels)
     notes = list[str]()
-    try:
+    with _noted(notes):
         if before.draft and not wanted.draft:
             with asking(f"mark #{before.number} as ready for review", _WRITE):
                 pull.mark_ready_for_review()
             now = replace(now, draft=False)
-    except (Refused, Unavailable) as failure:
-        notes.append(" ".join(str(failure).split()))
-    try:
+    with _noted(notes):
         if missing:
             with asking(f"label #{before.number}", _WRITE):
                 client.send("POST", f"/issues/{before.number}/labels", {"labels": missing})
             now = replace(now, labels=now.labels + missing)
-    except (Refused, Unavailable) as failure:
-        notes.append(" ".join(str(failure).split()))
     if now != before and change == Change.UNCHANGED:
         change = Change.UPDATED
     return KeptPullRequest(now, change, tuple(notes))
+
+
+@contextmanager
+def _noted(notes: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except (Refused, Unavailable) as failure:
+        notes.append(" ".join(str(failure).split()))
 
 
 def _merge_now(

@@ -7,7 +7,6 @@ from typing import Literal
 Reaction = Literal["+1", "-1", "eyes", "rocket", "confused"]
 Conclusion = Literal["success", "failure", "neutral", "cancelled", "skipped", "action_required"]
 MergeMethod = Literal["merge", "squash", "rebase"]
-Permission = Literal["none", "read", "write", "admin"]
 
 
 class Change(StrEnum):
@@ -16,48 +15,40 @@ class Change(StrEnum):
     CREATED = "created"
     UPDATED = "updated"
     UNCHANGED = "unchanged"
+    #: Left alone: a person closed the pull request and its branch still stands.
     DECLINED = "declined"
-    """Left alone: a person closed the pull request and its branch still stands."""
+    #: There is nothing to propose: the branch has no commit that base lacks.
     NOTHING = "nothing"
-    """There is nothing to propose: the branch has no commit that base lacks."""
 
 
 @dataclass(frozen=True, slots=True)
 class PullRequest:
-    """A pull request as it stands."""
+    """A pull request as it stands; nothing in one ``from_fork`` can be trusted."""
 
     number: int
     title: str
-    author: str
     open: bool
     merged: bool
     draft: bool
     head_sha: str
-    head_repository: str | None
-    """`owner/name`; None if the fork was deleted."""
-    base_repository: str
+    from_fork: bool
     labels: tuple[str, ...] = ()
-
-    @property
-    def from_fork(self) -> bool:
-        """Whether its head is not in this repository: nothing in it can be trusted."""
-        return self.head_repository != self.base_repository
 
 
 @dataclass(frozen=True, slots=True)
 class WantedPullRequest:
-    """How the one rolling pull request of a run is to look."""
+    """How the one rolling pull request of a run is to look.
+
+    ``head`` is the skills branch. A ``draft`` is made ready when that is False; what a person made
+    ready is never made a draft again. ``labels`` are added where missing; others are left alone.
+    """
 
     head: str
-    """Short name of the skills branch, `skillopt/<run>`."""
     base: str
     title: str
     body: str
     draft: bool = False
-    """Open it as a draft. A draft is made ready when this is False; what a person made ready is
-    never made a draft again."""
     labels: tuple[str, ...] = ()
-    """Added where missing; other labels are left alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +61,14 @@ class KeptPullRequest:
 
 
 class Merging(StrEnum):
-    """What asking for a merge came to."""
+    """What asking for a merge came to.
+
+    GitHub does what is scheduled by itself, once everything that protects base is satisfied.
+    """
 
     MERGED = "merged"
     SCHEDULED = "scheduled"
-    """GitHub merges it by itself once everything that protects base is satisfied."""
     WITHHELD = "withheld"
-    """GitHub would neither merge nor schedule it; the note says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +89,11 @@ class CommentRef:
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """A comment on a pull request. ``body`` is untrusted text."""
+    """A comment on a pull request; ``body`` is untrusted text.
+
+    One on a line has a ``path``, the ``line`` at the newest commit if it is still there, and as
+    ``thread`` the id of the comment that began the thread. ``created_at`` is UTC, ISO 8601.
+    """
 
     ref: CommentRef
     author: str
@@ -105,13 +101,9 @@ class Comment:
     body: str
     url: str
     created_at: str
-    """UTC, ISO 8601."""
     path: str | None = None
     line: int | None = None
-    """Line of the file at the newest commit; None if the line is gone or there is none."""
-    commit: str | None = None
     thread: int | None = None
-    """Id of the comment that began the thread, for comments on a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +111,6 @@ class KeptComment:
     """A comment of our own after it was kept."""
 
     id: int
-    url: str
     change: Change
 
 
@@ -153,5 +144,4 @@ class KeptCheck:
     """A check after it was kept; tokens of people can only set a commit status instead."""
 
     kind: Literal["check_run", "status"]
-    url: str
     change: Change

@@ -91,7 +91,7 @@ def test_the_skill_is_read_from_a_commit(client: Client, head: str) -> None:
 
 
 def test_permissions_are_asked_for(client: Client) -> None:
-    assert (client.permission_of("ada"), client.permission_of("nobody")) == ("admin", "none")
+    assert (client.may_write("ada"), client.may_write("nobody")) == (True, False)
 
 
 def test_nobody_said_anything(client: Client, pull: PullRequest) -> None:
