@@ -11,7 +11,7 @@ from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.errors import ModelSetupError, SkilloptError
 from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.build import open_models
+from skillopt_ci.model.build import open_router
 from skillopt_ci.model.types import (
     ChatReply,
     ChatRequest,
@@ -65,9 +65,8 @@ def ask(config: ModelRole, request: ChatRequest, key: str = "sk-check") -> ChatR
     async def run() -> ChatReply:
         models = Models(target=config, optimizer=config)
         environ = {"LITELLM_API_KEY": key, "KEY": key}
-        opened = open_models(models, environ, cache_path=None, scope="check", meter=Meter())
-        async with opened as client:
-            return await client.complete(request)
+        async with open_router(models, environ) as router:
+            return await router.for_work("check", Meter()).complete(request)
 
     return asyncio.run(run())
 

@@ -31,7 +31,7 @@ from skillopt_ci.git.process import Git
 from skillopt_ci.messages import Message
 from skillopt_ci.model.access import api_key, base_url_of, resolved_key_values
 from skillopt_ci.model.budget import Meter, tariff_of
-from skillopt_ci.model.build import open_models
+from skillopt_ci.model.build import open_router
 from skillopt_ci.model.types import ChatReply, ChatRequest, Role
 from skillopt_ci.program import visible_environ
 from skillopt_ci.redaction import Redact, can_be_hidden
@@ -161,17 +161,10 @@ async def _ask(
         name: ModelRole(provider="simulated", model=f"simulated-{name}")
         for name in ("target", "optimizer")
     }
-    opened = open_models(
-        Models(**{**others, role.value: impatient}),
-        environ,
-        cache_path=None,
-        scope="doctor",
-        meter=Meter(clock=time.monotonic),
-        root=root,
-        redact=redact,
-    )
-    async with opened as client:
+    models = Models(**{**others, role.value: impatient})
+    async with open_router(models, environ, root=root, redact=redact) as router:
         request = ChatRequest(role, "doctor", _QUESTION, reply_schema=RANKING)
+        client = router.for_work("doctor", Meter(clock=time.monotonic))
         return await client.complete(request)
 
 

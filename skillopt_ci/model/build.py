@@ -75,7 +75,7 @@ async def open_router(
     models: Models,
     environ: Mapping[str, str],
     *,
-    cache_path: Path | None,
+    cache_path: Path | None = None,
     root: Path = Path(),
     observe: Observer = silent,
     redact: Redact = unchanged,
@@ -95,31 +95,6 @@ async def open_router(
             cache = resources.enter_context(closing(CallCache(cache_path, observe)))
         locks = WeakValueDictionary[str, asyncio.Lock]()
         yield ModelRouter(models, tariffs(models), clients, cache, redact, locks)
-
-
-@asynccontextmanager
-async def open_models(
-    models: Models,
-    environ: Mapping[str, str],
-    *,
-    cache_path: Path | None,
-    scope: str,
-    meter: Meter,
-    root: Path = Path(),
-    observe: Observer = silent,
-    used: Callable[[str], object] = lambda _: None,
-    redact: Redact = unchanged,
-) -> AsyncIterator[ChatClient]:
-    """A client of all roles for one piece of work, opened and closed with it.
-
-    See :func:`open_router` and :meth:`ModelRouter.for_work`, whose errors are raised before any
-    call.
-    """
-    opened = open_router(
-        models, environ, cache_path=cache_path, root=root, observe=observe, redact=redact
-    )
-    async with opened as router:
-        yield router.for_work(scope, meter, used)
 
 
 def judge_with(client: ChatClient) -> Judge:

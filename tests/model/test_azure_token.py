@@ -17,7 +17,7 @@ from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.access import signed_in
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.build import open_models
+from skillopt_ci.model.build import open_router
 from skillopt_ci.model.types import ChatRequest, Role
 
 #: Counts its calls and hands out a token that is good for a year.
@@ -125,8 +125,8 @@ def test_a_machine_vouches_for_every_call(
 
         async def run() -> str:
             models = Models(target=role, optimizer=role)
-            opened = open_models(models, {}, cache_path=None, scope="s", meter=Meter())
-            async with opened as client:
+            async with open_router(models, {}) as router:
+                client = router.for_work("s", Meter())
                 await client.complete(request)
                 return (await client.complete(request)).text
 

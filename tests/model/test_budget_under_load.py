@@ -11,7 +11,7 @@ from skillopt_ci.config.config import Limits
 from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.errors import BudgetExhausted
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.build import open_models
+from skillopt_ci.model.build import open_router
 from skillopt_ci.model.types import ChatRequest, Usage
 
 AT_ONCE = 64
@@ -22,8 +22,8 @@ DOLLARS = 0.02
 
 
 async def flood(models: Models, meter: Meter, requests: list[ChatRequest]) -> list[Any]:
-    opened = open_models(models, {}, cache_path=None, scope="s", meter=meter)
-    async with opened as client:
+    async with open_router(models, {}) as router:
+        client = router.for_work("s", meter)
         asked = (client.complete(request) for request in requests)
         return await asyncio.gather(*asked, return_exceptions=True)
 

@@ -16,7 +16,7 @@ from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.build import judge_with, open_models
+from skillopt_ci.model.build import judge_with, open_router
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelUnavailable, Role
 
 
@@ -28,10 +28,9 @@ def run(
     meter: Any = None,
 ) -> list[ChatReply]:
     async def asked() -> list[ChatReply]:
-        opened = open_models(
-            models, environ or {}, cache_path=cache, scope="step 1", meter=meter or Meter()
-        )
-        async with opened as client, siblings() as group:
+        opened = open_router(models, environ or {}, cache_path=cache)
+        async with opened as router, siblings() as group:
+            client = router.for_work("step 1", meter or Meter())
             tasks = [group.create_task(client.complete(request)) for request in requests]
         return [task.result() for task in tasks]
 
@@ -57,8 +56,8 @@ def test_all_roles_share_one_pool_of_connections(server: Any, served: Any, ask: 
     models = Models(target=served(), optimizer=served())
 
     async def in_turn() -> None:
-        opened = open_models(models, {}, cache_path=None, scope="s", meter=Meter())
-        async with opened as client:
+        async with open_router(models, {}) as router:
+            client = router.for_work("s", Meter())
             for role in Role:
                 await client.complete(ask(role=role))
 
@@ -137,7 +136,7 @@ def test_simulated_models_need_neither_key_nor_the_openai_package() -> None:
     script = """
 import asyncio, sys
 from skillopt_ci.messages import Message
-from skillopt_ci.model.build import open_models
+from skillopt_ci.model.build import open_router
 from skillopt_ci.model.types import ChatRequest, Role
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.config.models import ModelRole, Models
@@ -145,7 +144,8 @@ role = lambda name: {"provider": "simulated", "model": name}
 models = Models.model_validate(
     {"target": role("simulated-target"), "optimizer": role("simulated-optimizer")})
 async def main():
-    async with open_models(models, {}, cache_path=None, scope="s", meter=Meter()) as client:
+    async with open_router(models, {}) as router:
+        client = router.for_work("s", Meter())
         await client.complete(ChatRequest(Role.TARGET, "rollout", (Message("user", "hi"),)))
 asyncio.run(main())
 print("openai" in sys.modules)
@@ -160,7 +160,7 @@ TRAINER = """
 import asyncio, sys
 from pathlib import Path
 from skillopt_ci.messages import Message
-from skillopt_ci.model.build import open_models
+from skillopt_ci.model.build import open_router
 from skillopt_ci.model.types import ChatRequest, Role
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.config.models import ModelRole, Models
@@ -173,7 +173,8 @@ async def one(client, number):
     print(message.content, flush=True)
 async def main():
     cache = Path(sys.argv[2])
-    async with open_models(models, {}, cache_path=cache, scope="s", meter=meter) as client:
+    async with open_router(models, {}, cache_path=cache) as router:
+        client = router.for_work("s", meter)
         await asyncio.gather(*(one(client, number) for number in range(40)))
     print(meter.total().calls, meter.reused_calls)
 asyncio.run(main())
@@ -198,14 +199,14 @@ def test_no_client_library_is_imported_unless_a_role_needs_it(provider: str) -> 
     script = f"""
 import asyncio, sys
 import skillopt_ci.cli.main
-from skillopt_ci.model.build import open_models
+from skillopt_ci.model.build import open_router
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.config.models import ModelRole, Models
 role = {{"provider": {provider!r}, "model": "simulated-target"}}
 role |= {{"command": [sys.executable]}} if {provider!r} == "command" else {{}}
 models = Models.model_validate({{"target": role, "optimizer": role}})
 async def main():
-    async with open_models(models, {{}}, cache_path=None, scope="s", meter=Meter()):
+    async with open_router(models, {{}}):
         pass
 asyncio.run(main())
 print([name for name in ("openai", "anthropic", "azure.identity") if name in sys.modules])

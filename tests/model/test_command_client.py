@@ -11,7 +11,7 @@ from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Image, Message
 from skillopt_ci.model.access import resolved_key_values
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.build import open_models
+from skillopt_ci.model.build import open_router
 from skillopt_ci.model.cache import call_key
 from skillopt_ci.model.command import CommandClient, rendered
 from skillopt_ci.model.retry import TransientFailure
@@ -151,10 +151,9 @@ def test_answer_and_trace_come_back_from_the_cache(tmp_path: Path) -> None:
     models = Models(target=role(code), optimizer=role(code))
 
     async def twice() -> list[ChatReply]:
-        opened = open_models(
-            models, {}, cache_path=tmp_path / "c.sqlite", scope="s", meter=Meter(), root=tmp_path
-        )
-        async with opened as client:
+        opened = open_router(models, {}, cache_path=tmp_path / "c.sqlite", root=tmp_path)
+        async with opened as router:
+            client = router.for_work("s", Meter())
             return [await client.complete(REQUEST) for _ in range(2)]
 
     first, second = asyncio.run(twice())
@@ -166,8 +165,8 @@ def test_a_command_that_keeps_failing_is_unavailable(tmp_path: Path) -> None:
     models = Models(target=role("raise SystemExit(1)"), optimizer=role(""))
 
     async def once() -> None:
-        async with open_models(models, {}, cache_path=None, scope="s", meter=Meter()) as client:
-            await client.complete(REQUEST)
+        async with open_router(models, {}) as router:
+            await router.for_work("s", Meter()).complete(REQUEST)
 
     with pytest.raises(ModelUnavailable, match="after 1 try: exit status 1"):
         asyncio.run(once())

@@ -13,7 +13,7 @@ from skillopt_ci.config.models import PROVIDERS, ModelRole, Models
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.build import open_models
+from skillopt_ci.model.build import open_router
 from skillopt_ci.model.types import (
     ChatReply,
     ChatRequest,
@@ -96,10 +96,8 @@ def ask(config: ModelRole, *requests: ChatRequest, events: Any = None) -> list[C
     async def run() -> list[ChatReply]:
         models = Models(target=config, optimizer=config)
         observe = (lambda _: None) if events is None else events.append
-        opened = open_models(
-            models, {"KEY": "sk-test"}, cache_path=None, scope="s", meter=Meter(), observe=observe
-        )
-        async with opened as client:
+        async with open_router(models, {"KEY": "sk-test"}, observe=observe) as router:
+            client = router.for_work("s", Meter())
             return [await client.complete(one) for one in requests]
 
     return asyncio.run(run())

@@ -1,6 +1,5 @@
 import asyncio
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.model import openai_provider
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.build import open_models
+from skillopt_ci.model.build import open_router
 from skillopt_ci.model.providers import RequestPacer
 from skillopt_ci.model.types import Role
 from tests.model.conftest import completion
@@ -90,11 +89,9 @@ def test_requests_of_all_roles_leave_one_after_the_other(
     one: ModelRole = served()
 
     async def run() -> None:
-        opened = open_models(
-            Models(target=one, optimizer=one), {"OPENAI_API_KEY": "k"},
-            cache_path=None, scope="1", meter=Meter(), root=Path(),
-        )  # fmt: skip
-        async with opened as client:
+        models = Models(target=one, optimizer=one)
+        async with open_router(models, {"OPENAI_API_KEY": "k"}) as router:
+            client = router.for_work("1", Meter())
             roles = {"a": Role.TARGET, "b": Role.OPTIMIZER, "c": Role.TARGET}
             await asyncio.gather(
                 *(
