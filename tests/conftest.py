@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
+from http_server import Handler, http_server
 from training_runs import train_all, train_once
 
 from skillopt_ci import confinement
@@ -138,18 +137,13 @@ class ModelServer:
         return max(self.answered.values(), default=0)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    wbufsize = -1
+class _Handler(Handler):
     model: ModelServer
 
-    def do_GET(self) -> None:
-        """Refuse, as a git server does that may only be read."""
-        self._send(403, {})
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+    def respond(self) -> None:
+        if self.command == "GET":  # of git: this server may only be read
+            return self._send(403, {})
+        body = json.loads(self.content())
         texts = [message["content"] for message in body["messages"]]
         whole = "\n\n".join(texts)
         self.model.prompts.append(whole)
@@ -170,23 +164,7 @@ class _Handler(BaseHTTPRequestHandler):
         )
 
     def _send(self, status: int, body: object) -> None:
-        content = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *args: object) -> None:
-        pass
-
-
-class _QuietServer(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        pass  # a client that was killed is part of what is tested
+        self.answer(json.dumps(body).encode(), status)
 
 
 class Stopped(Exception):
@@ -357,14 +335,10 @@ def tasks(offset: int, count: int = 8) -> str:
 @contextmanager
 def serving() -> Iterator[ModelServer]:
     """Run the scripted models on a real socket."""
-    with _QuietServer(("127.0.0.1", 0), _Handler) as http:
-        server = ModelServer(f"http://127.0.0.1:{http.server_address[1]}/v1")
-        http.RequestHandlerClass = type("Handler", (_Handler,), {"model": server})
-        thread = Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
+    server = ModelServer()
+    with http_server(_Handler, model=server) as url:
+        server.url = f"{url}/v1"
         yield server
-        http.shutdown()
-        thread.join()
 
 
 @contextmanager

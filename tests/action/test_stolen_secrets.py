@@ -8,16 +8,15 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from action_world import World
 from github_server.scene import Scene
+from http_server import Handler, http_server
 
 pytestmark = [
     pytest.mark.end_to_end,
@@ -109,20 +108,15 @@ class Home:
 
 @pytest.fixture
 def home() -> Iterator[Home]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            found.loot.append(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(200)
-            self.end_headers()
+    class Loot(Handler):
+        def respond(self) -> None:
+            found.loot.append(self.content())
+            self.answer(b"")
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        found = Home(f"http://127.0.0.1:{server.server_port}/")
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    found = Home("")
+    with http_server(Loot) as url:
+        found.address = f"{url}/"
         yield found
-        server.shutdown()
 
 
 @pytest.fixture

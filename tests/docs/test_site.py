@@ -6,14 +6,14 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from shutil import copytree, which
 
 import pytest
+from http_server import http_server
 from script_module import script
 
 ROOT = Path(__file__).parents[2]
@@ -125,12 +125,8 @@ def test_reference_pages_are_up_to_date() -> None:
 def address(site: Path) -> Iterator[str]:
     """The site behind a server of this machine."""
     handler = partial(_Quiet, directory=str(site))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
+    with http_server(handler) as url:
+        yield url
 
 
 class _Quiet(SimpleHTTPRequestHandler):

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
+from http_server import Handler, http_server
 
 if TYPE_CHECKING:
     import subprocess
@@ -28,13 +27,11 @@ FRONT_MATTER = (
 Mistake = Callable[["Checkout"], object]
 
 
-class _Provider(BaseHTTPRequestHandler):
+class _Provider(Handler):
     """Behaves as providers do: knows one key, one model and one path."""
 
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+    def respond(self) -> None:
+        body = json.loads(self.content())
         if self.path == "/site/chat/completions":
             self._send(200, b"<!doctype html><title>Welcome</title>", "text/html")
         elif self.path == "/silent/chat/completions":
@@ -57,25 +54,14 @@ class _Provider(BaseHTTPRequestHandler):
         self._send(status, json.dumps({"error": {"message": message}}).encode())
 
     def _send(self, status: int, content: bytes, kind: str = "application/json") -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *args: object) -> None:
-        pass
+        self.answer(content, status, {"Content-Type": kind})
 
 
 @pytest.fixture
 def provider() -> Iterator[str]:
     """The root of a provider's server, without the /v1."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Provider) as http:
-        thread = Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        yield f"http://127.0.0.1:{http.server_address[1]}"
-        http.shutdown()
-        thread.join()
+    with http_server(_Provider) as url:
+        yield url
 
 
 def at(url: str, model: str = MODEL) -> tuple[str, ...]:

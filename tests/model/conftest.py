@@ -5,10 +5,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from http_server import Handler, http_server
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Message
@@ -67,13 +67,11 @@ class Server:
         return [body["messages"][-1]["content"] for body in self.bodies]
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class ChatHandler(Handler):
     chat: Server
 
-    def do_POST(self) -> None:
-        length = int(self.headers["Content-Length"])
-        self.chat.bodies.append(json.loads(self.rfile.read(length)))
+    def respond(self) -> None:
+        self.chat.bodies.append(json.loads(self.content()))
         self.chat.peers.add(self.client_address)
         self.chat.paths.append(self.path)
         self.chat.headers.append({name.lower(): value for name, value in self.headers.items()})
@@ -81,43 +79,18 @@ class Handler(BaseHTTPRequestHandler):
         self.chat.arrived.set()
         if response.gate:
             response.gate.wait(30)
-        self.respond(response)
-
-    def respond(self, response: Response) -> None:
         if response.hangs_up:
             self.close_connection = True
-            return
-        self.send_response(response.status)
-        for name, value in {"Content-Type": "application/json", **response.headers}.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(response.body)))
-        self.end_headers()
-        self.wfile.write(response.body[: response.cut])
-        self.close_connection = response.cut is not None
-
-    def log_message(self, *args: object) -> None:
-        pass
-
-
-class QuietServer(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        pass  # a client that went away is part of what is tested
+        else:
+            self.answer(response.body, response.status, response.headers, cut=response.cut)
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    http = QuietServer(("127.0.0.1", 0), Handler)
-    chat = Server(f"http://127.0.0.1:{http.server_address[1]}/v1")
-    http.RequestHandlerClass = type("ChatHandler", (Handler,), {"chat": chat})
-    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield chat
-    http.shutdown()
-    thread.join()
-    http.server_close()
+    chat = Server("")
+    with http_server(ChatHandler, chat=chat) as address:
+        chat.url = f"{address}/v1"
+        yield chat
 
 
 @pytest.fixture

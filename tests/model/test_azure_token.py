@@ -3,13 +3,12 @@
 import asyncio
 import json
 import sys
-import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from http_server import Handler, http_server
 from model_api import serving
 
 from skillopt_ci.config.models import Azure, ModelRole, Models
@@ -79,37 +78,25 @@ def test_without_the_azure_cli_it_is_said(tmp_path: Path, monkeypatch: pytest.Mo
         asyncio.run(together(headers, 1))
 
 
-class _Machine(BaseHTTPRequestHandler):
+class _Machine(Handler):
     """The endpoint that a machine of Azure's asks for its own tokens."""
 
     asked: list[dict[str, list[str]]]
 
-    def do_GET(self) -> None:
+    def respond(self) -> None:
         self.asked.append(parse_qs(urlsplit(self.path).query))
         token = {"access_token": "token-1", "expires_on": "4102444800", "token_type": "Bearer"}
-        body = json.dumps({**token, "resource": "r"}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args: object) -> None:
-        pass
+        self.answer(json.dumps({**token, "resource": "r"}).encode())
 
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, list[str]]]]:
     """What is asked of the machine that we seem to run on."""
     asked: list[dict[str, list[str]]] = []
-    with HTTPServer(("127.0.0.1", 0), type("Handler", (_Machine,), {"asked": asked})) as http:
-        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        monkeypatch.setenv("IDENTITY_ENDPOINT", f"http://127.0.0.1:{http.server_address[1]}/token")
+    with http_server(_Machine, asked=asked) as url:
+        monkeypatch.setenv("IDENTITY_ENDPOINT", f"{url}/token")
         monkeypatch.setenv("IDENTITY_HEADER", "x")
         yield asked
-        http.shutdown()
-        thread.join()
 
 
 @pytest.mark.integration

@@ -2,15 +2,15 @@
 
 import asyncio
 import json
-import selectors
 import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+import virtual_time
+from http_server import Handler, http_server
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,31 +21,13 @@ from skillopt_ci.model.retry import RetryingClient, Throttle, TransientFailure
 from skillopt_ci.model.types import ChatRequest
 
 
-class _Clockwork(asyncio.SelectorEventLoop):
-    """An event loop that jumps to the next timer instead of waiting for it."""
-
-    def __init__(self) -> None:
-        super().__init__(selectors.SelectSelector())
-        self.now = 0.0
-        select = self._selector.select  # type: ignore[attr-defined]
-
-        def jump(timeout: float | None = None) -> Any:
-            self.now += timeout or 0
-            return select(0)
-
-        self._selector.select = jump  # type: ignore[attr-defined]
-
-    def time(self) -> float:
-        return self.now
-
-
 def simulated(work: Callable[[], Coroutine[Any, Any, Any]]) -> tuple[Any, float]:
     """What ``work`` returns, and the seconds that it took by the simulated clock."""
-    with asyncio.Runner(loop_factory=_Clockwork) as runner:
-        result = runner.run(work())
-        loop = runner.get_loop()
-        assert isinstance(loop, _Clockwork)
-        return result, loop.now
+
+    async def timed() -> tuple[Any, float]:
+        return await work(), asyncio.get_running_loop().time()
+
+    return virtual_time.run(timed())
 
 
 @dataclass
@@ -209,18 +191,16 @@ def test_never_more_than_the_ceiling_and_nobody_is_forgotten(
     assert ended == len([*visits])
 
 
-class _LimitedHandler(BaseHTTPRequestHandler):
+class _LimitedHandler(Handler):
     """Answers a few calls at a time and turns the others away."""
 
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
     capacity = 3
     lock = threading.Lock()
     under_way = 0
     statuses: Counter[int]
 
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
+    def respond(self) -> None:
+        self.content()
         place = type(self)
         with self.lock:
             place.under_way += 1
@@ -231,29 +211,13 @@ class _LimitedHandler(BaseHTTPRequestHandler):
         with self.lock:
             place.under_way -= 1
         body = json.dumps(ANSWER if status == 200 else {"error": {"message": "slow down"}}).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("retry-after-ms", "20")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args: object) -> None:
-        pass
-
-
-class _LimitedServer(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
+        self.answer(body, status, {"retry-after-ms": "20"})
 
 
 ANSWER = {
     "choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}],
     "usage": {"prompt_tokens": 1, "completion_tokens": 1},
 }
-
-
-async def _no_headers() -> dict[str, str]:
-    return {}
 
 
 #: So many that what is learnt from the first of them counts for most.
@@ -276,12 +240,8 @@ def refused_by_a_real_server(
             calls = (client.complete(ask(str(number))) for number in range(CALLS))
             return [reply.text for reply in await asyncio.gather(*calls)]
 
-    with _LimitedServer(("127.0.0.1", 0), handler) as http:
-        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        answers = asyncio.run(work(f"http://127.0.0.1:{http.server_address[1]}/v1"))
-        http.shutdown()
-        thread.join()
+    with http_server(handler) as url:
+        answers = asyncio.run(work(f"{url}/v1"))
     assert answers == ["hello"] * CALLS
     assert handler.statuses[200] == CALLS
     return handler.statuses[429]

@@ -1,13 +1,12 @@
 import base64
 import hashlib
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from http_server import Handler, http_server
 
 WHEEL = b"the wheel"
 DIGEST = hashlib.sha256(WHEEL).hexdigest()
@@ -30,23 +29,16 @@ class Index:
 
 @pytest.fixture
 def index() -> Iterator[Index]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Pages(Handler):
+        def respond(self) -> None:
             offered.authorizations.append(self.headers["Authorization"])
             content = offered.pages.get(self.path)
-            self.send_response(404 if content is None else 200)
-            self.end_headers()
-            self.wfile.write(content or b"")
+            self.answer(content or b"", 404 if content is None else 200)
 
-        def log_message(self, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        offered = Index(f"http://127.0.0.1:{server.server_port}/simple")
+    with http_server(Pages) as url:
+        offered = Index(f"{url}/simple")
         offered.pages["/simple/files/pip-26.3-py3-none-any.whl"] = WHEEL
-        threading.Thread(target=server.serve_forever, daemon=True).start()
         yield offered
-        server.shutdown()
 
 
 def test_the_newest_fitting_wheel_is_chosen(pip_wheel: ModuleType) -> None:

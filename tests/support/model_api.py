@@ -6,17 +6,16 @@ rules that no type can say. What does not hold is answered as the provider would
 
 import hashlib
 import json
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from http_server import Handler, http_server
 from pydantic import TypeAdapter, ValidationError
 
 Body = dict[str, Any]
@@ -303,52 +302,26 @@ def _exhausted(value: Any) -> None:
             _exhausted(inner)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
+class _Handler(Handler):
     api: ModelApi
 
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+    def respond(self) -> None:
+        body = json.loads(self.content())
         headers = {name.lower(): value for name, value in self.headers.items()}
         place = urlsplit(self.path)
         self.api.bodies.append(body)
         self.api.paths.append(place.path)
         self.api.queries.append(parse_qs(place.query))
         self.api.headers.append(headers)
-        self._send(self.api.answer(place.path, headers, body))
-
-    def _send(self, answer: Answer) -> None:
-        is_raw = isinstance(answer.body, bytes)
-        content = answer.body if is_raw else json.dumps(answer.body).encode()
-        self.send_response(answer.status)
-        for name, value in {"Content-Type": "application/json", **answer.headers}.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content[: answer.cut])
-        self.close_connection = answer.cut is not None
-
-    def log_message(self, *args: object) -> None:
-        pass
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        pass  # a client that went away is part of what is tested
+        given = self.api.answer(place.path, headers, body)
+        is_raw = isinstance(given.body, bytes)
+        content = given.body if is_raw else json.dumps(given.body).encode()
+        self.answer(content, given.status, given.headers, cut=given.cut)
 
 
 @contextmanager
 def serving() -> Iterator[ModelApi]:
     """Run the servers until the end of the context."""
-    with _Server(("127.0.0.1", 0), _Handler) as http:
-        api = ModelApi(f"http://127.0.0.1:{http.server_address[1]}")
-        http.RequestHandlerClass = type("Handler", (_Handler,), {"api": api})
-        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
+    api = ModelApi("")
+    with http_server(_Handler, api=api) as api.url:
         yield api
-        http.shutdown()
-        thread.join()

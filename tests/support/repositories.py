@@ -3,11 +3,10 @@
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
+from http_server import Handler, http_server
 
 from skillopt_ci.config import config
 from skillopt_ci.ledger.ledger import Ledger
@@ -123,20 +122,15 @@ def elsewhere(origin: Path, bench: Bench) -> Path:
     return bench.clone(origin, "elsewhere")
 
 
-class _Refusing(BaseHTTPRequestHandler):
+class _Refusing(Handler):
     """Answers ``/<status>/…`` with that status."""
 
-    def do_GET(self) -> None:
+    def respond(self) -> None:
         self.send_error(int(self.path.split("/")[1]))
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Keep the test output quiet."""
 
 
 @pytest.fixture
 def refusing_server() -> Iterator[str]:
     """The address of a server that answers ``/<status>/…`` with that status."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Refusing) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with http_server(_Refusing) as url:
+        yield url

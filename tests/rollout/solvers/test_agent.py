@@ -2,17 +2,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from typing import Any
 
 import pytest
+from http_server import Handler, http_server
 from solver_play import Played, play
 
 from skillopt_ci.agents.builtin import AgentSolver
@@ -71,32 +70,18 @@ class Agent:
 def agent() -> Iterator[Agent]:
     agent = Agent()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            agent.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+    class ChatHandler(Handler):
+        def respond(self) -> None:
+            agent.bodies.append(json.loads(self.content()))
             message = agent.script.popleft()
             usage = {"prompt_tokens": 100, "completion_tokens": 10}
             choice = {"message": message, "finish_reason": "stop"}
             content = json.dumps({"model": "m", "choices": [choice], "usage": usage}).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+            self.answer(content)
 
-        def log_message(self, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        agent.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+    with http_server(ChatHandler) as url:
+        agent.url = f"{url}/v1"
         yield agent
-        server.shutdown()
-        thread.join()
 
 
 def test_it_works_with_tools_until_it_submits(agent: Agent) -> None:

@@ -1,13 +1,13 @@
 """The scripted model on a real socket; it keeps what it was asked, whatever the protocol."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import ModuleType
 from urllib.parse import urlsplit
+
+from http_server import Handler, http_server
 
 from agent_model import generate_content, messages, responses
 from agent_model.moves import Body, Plan
@@ -39,19 +39,13 @@ class AgentModel:
         return json.dumps(self.asked, ensure_ascii=False)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
+class _Handler(Handler):
     model: AgentModel
 
-    def do_GET(self) -> None:
-        self._send(404, "application/json", b'{"error": {"message": "no such page"}}')
-
-    def do_HEAD(self) -> None:
-        self._send(200, "text/plain", b"")
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
+    def respond(self) -> None:
+        if self.command == "HEAD":
+            return self._send(200, "text/plain", b"")
+        body = json.loads(self.content() or b"{}")
         path = urlsplit(self.path).path
         protocol = next((one for one in PROTOCOLS if path.endswith(one.PATH)), None)
         if protocol is None:
@@ -74,15 +68,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self._send(200, "text/event-stream", written.encode())
 
     def _send(self, status: int, kind: str, content: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(content)
-
-    def log_message(self, *args: object) -> None:
-        pass
+        self.answer(content, status, {"Content-Type": kind})
 
 
 def _written(event: tuple[str, Body]) -> str:
@@ -97,23 +83,9 @@ def _key(headers: dict[str, str]) -> str:
     return named.get("x-api-key") or named.get("x-goog-api-key") or bearer
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        pass  # an agent that was killed is part of what is tested
-
-
 @contextmanager
 def serving() -> Iterator[AgentModel]:
     """Run the model until the end of the context."""
-    with _Server(("127.0.0.1", 0), _Handler) as http:
-        model = AgentModel(f"http://127.0.0.1:{http.server_address[1]}")
-        http.RequestHandlerClass = type("Handler", (_Handler,), {"model": model})
-        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield model
-        finally:
-            http.shutdown()
-            thread.join()
+    model = AgentModel("")
+    with http_server(_Handler, model=model) as model.url:
+        yield model

@@ -5,10 +5,10 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+from http_server import Handler, http_server
 
 from github_server import checks, comments, description, graphql, objects, pulls, smart_http
 from github_server.description import Operation
@@ -21,28 +21,14 @@ _ROUTES = {**objects.ROUTES, **pulls.ROUTES, **comments.ROUTES, **checks.ROUTES}
 @contextmanager
 def serving(hub: Hub) -> Iterator[Hub]:
     """Serve a repository on a free port; ``hub.url`` is the root of the API."""
-    handler = type("Handler", (_Handler,), {"hub": hub})
-    with _Server(("127.0.0.1", 0), handler) as server:
-        hub.url = f"http://127.0.0.1:{server.server_port}"
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
+    with http_server(_Handler, hub=hub) as hub.url:
         yield hub
-        server.shutdown()
-        thread.join()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 64
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    wbufsize = -1
+class _Handler(Handler):
     hub: Hub
 
-    def _serve(self) -> None:
+    def respond(self) -> None:
         if ".git/" in self.path:
             self._git()
             return
@@ -52,7 +38,7 @@ class _Handler(BaseHTTPRequestHandler):
             answer = Answer(refusal.status, refusal.body)
         self._send(answer)
 
-    do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = _serve  # noqa: N815
+    do_PATCH = do_PUT = do_DELETE = Handler.do_GET  # noqa: N815
 
     def _git(self) -> None:
         login = self._login()
@@ -65,7 +51,7 @@ class _Handler(BaseHTTPRequestHandler):
         smart_http.serve(self, self.hub.bare.folder.parent.parent, login or "")
 
     def _api(self) -> Answer:
-        content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        content = self.content()
         body = json.loads(content) if content else None
         login = self._login()
         if login is None:
