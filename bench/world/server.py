@@ -13,46 +13,26 @@ from contextlib import suppress
 
 from aiohttp import web
 
-from bench.world.answering import Answer, Oracle
+from bench.world.answering import Oracle
 from bench.world.parameters import Parameters
 from bench.world.world import make_world
+from skillopt_ci.model.chat_server import read_body, reply_body
+from skillopt_ci.model.types import ChatReply, Usage
 
 
 async def _complete(request: web.Request) -> web.Response:
-    body = json.loads(await request.read())
+    model, asked, _ = read_body(await request.read())
     oracle = request.app[_ORACLE]
     arrived = time.monotonic()
     try:
-        answered = oracle.answer([_plain(one) for one in body["messages"]])
+        answered = oracle.answer([{"role": m.role, "content": m.content} for m in asked.messages])
     except Exception:
         oracle.calls["failed"] += 1
         raise
     await asyncio.sleep(request.app[_LATENCY])
     request.app[_TRACE].append((answered.phase, arrived, time.monotonic()))
-    return web.json_response(_completion(str(body["model"]), answered))
-
-
-def _plain(message: dict[str, object]) -> dict[str, str]:
-    content = message.get("content") or ""
-    if isinstance(content, list):
-        content = "".join(str(part.get("text", "")) for part in content)
-    return {"role": str(message["role"]), "content": str(content)}
-
-
-def _completion(model: str, answered: Answer) -> dict[str, object]:
-    message = {"role": "assistant", "content": answered.text}
-    return {
-        "id": "chatcmpl-world",
-        "object": "chat.completion",
-        "created": 0,
-        "model": model,
-        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-        "usage": {
-            "prompt_tokens": answered.prompt_tokens,
-            "completion_tokens": answered.completion_tokens,
-            "total_tokens": answered.prompt_tokens + answered.completion_tokens,
-        },
-    }
+    usage = Usage(1, answered.prompt_tokens, answered.completion_tokens)
+    return web.json_response(reply_body([ChatReply(answered.text, "stop", model, usage)]))
 
 
 async def _stats(request: web.Request) -> web.Response:

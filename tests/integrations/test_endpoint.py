@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.errors import EnvironmentFailure
-from skillopt_ci.integrations.endpoint import Conversation, read_request
+from skillopt_ci.integrations.bridge import Conversation, read_request
 from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.chat_server import BadRequestError, reply_body
 from skillopt_ci.model.openai_provider import as_sent

@@ -13,11 +13,11 @@ from pydantic import Field
 from skillopt_ci.integrations.bridge import (
     BridgeEnvironment,
     BridgeOptions,
+    Conversation,
     checked_share,
     told_task,
     unpacked,
 )
-from skillopt_ci.integrations.endpoint import Conversation
 from skillopt_ci.model.types import ChatClient, Role
 from skillopt_ci.rollout.environment import Reflecting, Split
 from skillopt_ci.rollout.solver import Workplace
