@@ -4,8 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from bench.world.catalogue import INITIAL_SKILL
-from bench.world.world import World
+from bench.world.world import INITIAL_SKILL, World
 
 # How long a run must at least take: its chain of calls that wait for each other.
 

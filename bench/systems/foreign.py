@@ -10,9 +10,7 @@ from typing import Any
 
 from bench.outcome import Outcome, Timed, Trial, judged, refuse_misunderstood
 from bench.serving import ROOT, served
-from bench.world.catalogue import INITIAL_SKILL
-from bench.world.parameters import Parameters
-from bench.world.world import World, make_world
+from bench.world.world import INITIAL_SKILL, Parameters, World, make_world
 
 #: How SkillOpt calls the splits.
 _FOLDERS = {"train": "train", "selection": "val", "test": "test"}

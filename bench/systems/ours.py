@@ -24,9 +24,7 @@ import yaml
 from bench.outcome import UNTIMED, Outcome, Timed, Trial, judged, refuse_misunderstood
 from bench.serving import ROOT, served
 from bench.world.answering import Oracle
-from bench.world.catalogue import INITIAL_SKILL
-from bench.world.parameters import Parameters
-from bench.world.world import SPLITS, World, make_world
+from bench.world.world import INITIAL_SKILL, SPLITS, Parameters, World, make_world
 from skillopt_ci.cli.build import open_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.model import openai_provider

@@ -5,10 +5,8 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
-from bench.world.optimizer import reply
-from bench.world.reading import Kind, Messages, kind_of, prompt, system_text
-from bench.world.target import answer, case_of
-from bench.world.world import World
+from bench.world.optimizer import Kind, Messages, kind_of, prompt, reply, system_text
+from bench.world.world import World, answer, case_of
 
 _CHARACTERS_PER_TOKEN = 4
 

@@ -14,8 +14,7 @@ from contextlib import suppress
 from aiohttp import web
 
 from bench.world.answering import Oracle
-from bench.world.parameters import Parameters
-from bench.world.world import make_world
+from bench.world.world import Parameters, make_world
 from skillopt_ci.model.chat_server import read_body, reply_body
 from skillopt_ci.model.types import ChatReply, Usage
 

@@ -2,12 +2,115 @@
 
 import math
 import random
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 
-from bench.world.catalogue import SENTENCES, TASK_TYPES, TOPICS, normal
-from bench.world.parameters import Parameters
+#: What cases are about. Which of them matter, and to whom, a world's seed decides.
+TOPICS = (
+    "currency rounding",
+    "duplicate lines",
+    "regional holidays",
+    "missing signatures",
+    "partial deliveries",
+    "archived orders",
+    "negative balances",
+    "handwritten amounts",
+    "forwarded requests",
+    "merged accounts",
+    "expired discounts",
+    "shared addresses",
+    "split payments",
+    "revised quotes",
+    "foreign units",
+    "open disputes",
+    "blank columns",
+    "late corrections",
+    "nested tables",
+    "unusual dates",
+    "customer nicknames",
+    "colour markings",
+    "attached letters",
+    "phone remarks",
+    "printed stamps",
+    "page numbers",
+)
+
+_PRACTICES = (
+    "Settle {topic} first, before any total is formed.",
+    "Treat {topic} as final and copy the value from the header.",
+    "Leave {topic} to the closing check and mark them with a star.",
+)
+
+#: Names of the kinds of cases.
+TASK_TYPES = ("invoice", "shipment", "claim", "roster", "ledger", "survey")
+
+
+def _sentences() -> Mapping[str, tuple[str, ...]]:
+    return {topic: tuple(one.format(topic=topic) for one in _PRACTICES) for topic in TOPICS}
+
+
+#: The rival sentences of each topic.
+SENTENCES: Mapping[str, tuple[str, ...]] = MappingProxyType(_sentences())
+
+#: The skill that every system starts from.
+INITIAL_SKILL = """\
+# Working on case files
+
+Read the case, work out its code, and give the code in the form that the case asks for.
+
+## Rules
+
+- Read the whole case before you answer.
+"""
+
+
+def normal(text: str) -> str:
+    """``text`` as rules are looked up in it: case folded, white space collapsed."""
+    return " ".join(text.casefold().split())
+
+
+# Its numbers: how much rules matter, and how well the optimizer judges.
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Effects are in logits of a task's chance of success, shares and chances from 0 to 1.
+
+    ``weights`` are those of the right practices, one per topic that matters; ``harm`` is the mean
+    effect of a harmful practice. ``clutter`` is lost per rule beyond ``free_rules``. ``chance`` is
+    the weight of mere chance among the causes that a failure is put down to. ``belief`` is the
+    Beta distribution of the optimizer's odds to know a topic's right practice, which rise by
+    ``learned`` with each further failure that shows the topic; ``stubborn`` is how often a
+    rejected rule is proposed again, ``spurious`` how often a whim takes an idea's place.
+    """
+
+    weights: tuple[float, ...] = (
+        *(1.9, 1.6, 1.3, 1.1, 0.9, 0.8, 0.7, 0.6),
+        *(0.5, 0.5, 0.4, 0.4, 0.3, 0.3, 0.2, 0.2),
+    )
+    jitter: float = 0.2
+    types_per_rule: int = 2
+    harm: float = 0.9
+    base: float = -1.2
+    difficulty_sd: float = 1.0
+    floor: float = 0.02
+    ceiling: float = 0.98
+    free_rules: int = 14
+    clutter: float = 0.03
+    chance: float = 1.2
+    belief: tuple[float, float] = (2.2, 2.0)
+    learned: float = 0.07
+    stubborn: float = 0.3
+    spurious: float = 0.1
+    train: int = 80
+    selection: int = 40
+    test: int = 280
+
+
+# What a seed makes of them.
 
 SPLITS = ("train", "selection", "test")
 
@@ -174,3 +277,65 @@ def _tasks(dice: random.Random, split: str, count: int, known: Parameters) -> tu
         )
         for number in range(count)
     )
+
+
+# The target solves a case with a chance that depends on the rules its prompt states.
+
+_CASE = re.compile(r"\ACase (\S+) \(")
+_UNSURE = re.compile(r"unsure about ([a-z ]+)\.")
+_SURE = re.compile(r"paid attention to ([a-z ]+)\.")
+
+
+def case_of(world: World, prompt: str) -> Task | None:
+    """The case that ``prompt`` puts, if it does."""
+    found = _CASE.match(prompt)
+    return world.tasks.get(found[1]) if found else None
+
+
+def answer(world: World, task: Task, system: str, dice: random.Random) -> str:
+    """The target's response; what it was unsure about is the trace of the failure's cause."""
+    stated = world.stated(system)
+    if dice.random() < world.success(task, stated):
+        topic = _helped(world, task, stated, dice)
+        return f"I went through the case and paid attention to {topic}.\n" + _told(task.answer)
+    topic = _cause(world, task, stated, dice)
+    wrong = f"{dice.getrandbits(40):010X}"
+    return f"I went through the case but was unsure about {topic}.\n" + _told(wrong)
+
+
+def doubts(text: str) -> set[str]:
+    """The topics that failed responses in ``text`` were unsure about."""
+    return set(_UNSURE.findall(text))
+
+
+def certainties(text: str) -> set[str]:
+    """The topics that solved responses in ``text`` paid attention to."""
+    return set(_SURE.findall(text))
+
+
+def _told(code: str) -> str:
+    return f"<answer>{code}</answer>"
+
+
+def _cause(world: World, task: Task, stated: frozenset[str], dice: random.Random) -> str:
+    """What the failure is put down to: a missing or a harmful rule, or by chance anything."""
+    weights = dict.fromkeys(world.by_topic, 0.0)
+    for topic, (right, harmful, _) in world.by_topic.items():
+        if right.text not in stated:
+            weights[topic] += right.effects.get(task.type, 0.0)
+        if harmful.text in stated:
+            weights[topic] -= harmful.effects.get(task.type, 0.0)
+    each = world.parameters.chance / len(weights)
+    topics = list(weights)
+    return dice.choices(topics, [weights[topic] + each for topic in topics])[0]
+
+
+def _helped(world: World, task: Task, stated: frozenset[str], dice: random.Random) -> str:
+    topics = list(world.by_topic)
+    return dice.choices(topics, [_help(world, one, task, stated) for one in topics])[0]
+
+
+def _help(world: World, topic: str, task: Task, stated: frozenset[str]) -> float:
+    right = world.by_topic[topic][0]
+    held = right.effects.get(task.type, 0.0) if right.text in stated else 0.0
+    return held + world.parameters.chance / len(world.by_topic)

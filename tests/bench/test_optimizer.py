@@ -5,11 +5,8 @@ from collections import Counter
 import pytest
 
 from bench.world.answering import Oracle
-from bench.world.catalogue import INITIAL_SKILL
-from bench.world.judgement import ideas
-from bench.world.reading import edits_of, evidence, kind_of
-from bench.world.target import doubts
-from bench.world.world import World, make_world
+from bench.world.optimizer import edits_of, evidence, ideas, kind_of
+from bench.world.world import INITIAL_SKILL, World, doubts, make_world
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,7 @@ import pytest
 from bench.outcome import Outcome, Trial, judged, refuse_misunderstood
 from bench.serving import served
 from bench.systems.ours import run_command, run_inside, trials
-from bench.world.catalogue import INITIAL_SKILL
-from bench.world.world import make_world
+from bench.world.world import INITIAL_SKILL, make_world
 
 MARKERS = ("<!-- SLOW_UPDATE_START -->", "<!-- SLOW_UPDATE_END -->")
 

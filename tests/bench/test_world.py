@@ -4,10 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.world.catalogue import INITIAL_SKILL, SENTENCES
-from bench.world.parameters import Parameters
-from bench.world.target import answer, certainties, doubts
-from bench.world.world import World, make_world
+from bench.world.world import (
+    INITIAL_SKILL,
+    SENTENCES,
+    Parameters,
+    World,
+    answer,
+    certainties,
+    doubts,
+    make_world,
+)
 
 SEEDS = range(12)
 
