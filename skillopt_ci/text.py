@@ -33,6 +33,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def one_line(text: str) -> str:
+    """``text`` with single spaces for all white space."""
+    return " ".join(text.split())
+
+
 def names_text(names: Sequence[str]) -> str:
     """As many names as a person reads, and how many more there are: ``a, b and 198 more``."""
     lengths = accumulate(len(name) for name in names)

@@ -17,11 +17,10 @@ from skillopt_ci.training.appendix import notes_from
 from skillopt_ci.training.edit_ablation import races
 from skillopt_ci.training.plan import StepPlan, analyst_budget, edit_budget, lr_control
 
-ROLLOUT = Account("target", "rollout")
-SELECTION = Account("target", "selection")
-RACE = Account("target", "race")
-SLOW_ROLLOUT = Account("target", "slow_rollout")
-TEST = Account("target", "test")
+ATTEMPTS = [
+    Account("target", stage) for stage in ("rollout", "selection", "race", "slow_rollout", "test")
+]
+ROLLOUT, SELECTION, RACE, SLOW_ROLLOUT, TEST = ATTEMPTS
 JUDGE = Account("judge", "judge")
 ANALYST = Account("optimizer", "analyst")
 MERGE = Account("optimizer", "merge")

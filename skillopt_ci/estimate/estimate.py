@@ -1,25 +1,12 @@
 """The estimate of a run: calls, tokens and dollars of a step, an epoch, and all that is left."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.scorers import AllScorer, AnyScorer, RubricScorer, WeightedScorer
+from skillopt_ci.estimate import calls as counts
 from skillopt_ci.estimate.calls import (
-    ANALYST,
-    CONSOLIDATE,
-    JUDGE,
-    LEARNING_RATE,
-    MERGE,
-    META_SKILL,
-    RACE,
-    RANKING,
-    REWRITE,
-    ROLLOUT,
-    SELECTION,
-    SLOW_ROLLOUT,
-    SLOW_UPDATE,
-    TEST,
     Assumed,
     Calls,
     Forecast,
@@ -88,14 +75,12 @@ class Part:
 
     def cost_usd(self) -> tuple[float, float, float] | None:
         """Least, likely and most dollars; None as soon as one price is unknown."""
-        low = likely = high = 0.0
-        for one in self.stages:
-            if one.cost_usd is None:
-                return None
-            low += one.calls.low * one.cost_usd
-            likely += one.calls.likely * one.cost_usd
-            high += one.calls.high * one.cost_usd
-        return low, likely, high
+        priced = [(one.calls, one.cost_usd) for one in self.stages if one.cost_usd is not None]
+        if len(priced) < len(self.stages):
+            return None
+        low = sum((calls.low * cost for calls, cost in priced), 0.0)
+        likely = sum((calls.likely * cost for calls, cost in priced), 0.0)
+        return low, likely, sum((calls.high * cost for calls, cost in priced), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +115,7 @@ def estimate(run: Run, standing: Standing) -> Estimate:
         test=len(run.test),
         total_steps=total_steps(len(train), config.train),
         judged=max((_rubrics(task.scorer or config.scorer) for task in tasks), default=0),
-        trajectory_chars=sizes[ROLLOUT].usage.tokens * CHARACTERS_PER_TOKEN,
+        trajectory_chars=sizes[counts.ROLLOUT].usage.tokens * CHARACTERS_PER_TOKEN,
     )
 
     forecast = Forecast(config, situation, supposed, made)
@@ -175,14 +160,7 @@ def _stage(
     prices: Mapping[str, Tariff],
 ) -> StageEstimate:
     size = sizes[account]
-    usage = Usage(
-        calls=1,
-        prompt_tokens=size.usage.prompt_tokens,
-        completion_tokens=size.usage.completion_tokens,
-        cached_tokens=size.usage.cached_tokens,
-        cache_write_tokens=size.usage.cache_write_tokens,
-    )
-    cost = prices[account.role].cost_usd(usage)
+    cost = prices[account.role].cost_usd(replace(size.usage, reasoning_tokens=0, cost_usd=0.0))
     if cost is None and size.measured:
         cost = size.usage.cost_usd
     return StageEstimate(account, count, size, cost)
@@ -205,22 +183,14 @@ def measured_sizes(accounts: Accounts) -> dict[Account, CallSize]:
     for account, usage in accounts.items():
         known = Account(account.role, account.stage.partition(" ")[0])
         total[known] = total.get(known, Usage()) + usage
-    return {
-        account: CallSize(
-            Usage(
-                calls=1,
-                prompt_tokens=round(usage.prompt_tokens / usage.calls),
-                completion_tokens=round(usage.completion_tokens / usage.calls),
-                cached_tokens=round(usage.cached_tokens / usage.calls),
-                reasoning_tokens=round(usage.reasoning_tokens / usage.calls),
-                cost_usd=None if usage.cost_usd is None else usage.cost_usd / usage.calls,
-                cache_write_tokens=round(usage.cache_write_tokens / usage.calls),
-            ),
-            measured=True,
-        )
-        for account, usage in total.items()
-        if usage.calls
-    }
+    return {account: _mean_call(usage) for account, usage in total.items() if usage.calls}
+
+
+def _mean_call(usage: Usage) -> CallSize:
+    cost, told = usage.cost_usd, asdict(usage).items()
+    tokens = {key: round(value / usage.calls) for key, value in told if key.endswith("_tokens")}
+    mean = Usage(calls=1, cost_usd=None if cost is None else cost / usage.calls, **tokens)
+    return CallSize(mean, measured=True)
 
 
 def sizes_by_texts(
@@ -244,16 +214,16 @@ def sizes_by_texts(
     ranking = ours.get(f"ranking{suffix}", ours["ranking"])
     attempt = (_tokens(prompts.target(skill)) + task, ANSWER)
     found = {
-        **dict.fromkeys((ROLLOUT, SELECTION, RACE, SLOW_ROLLOUT, TEST), attempt),
-        JUDGE: (_RUBRIC + task + ANSWER, VERDICT),
-        ANALYST: (ours[f"analyst_error{suffix}"] + document + minibatch, proposal),
-        MERGE: (ours[f"merge_failure{suffix}"] + document + patches, proposal),
-        RANKING: (ranking + document + 2 * proposal, CHOICE),
-        LEARNING_RATE: (ours["lr_autonomous"] + document + 2 * proposal, CHOICE),
-        REWRITE: (ours["rewrite"] + document + 2 * proposal, document + GUIDANCE),
-        CONSOLIDATE: (ours["appendix_consolidate"] + document, CHOICE),
-        SLOW_UPDATE: (ours["slow_update"] + comparison, GUIDANCE),
-        META_SKILL: (ours["meta_skill"] + comparison, GUIDANCE),
+        **dict.fromkeys(counts.ATTEMPTS, attempt),
+        counts.JUDGE: (_RUBRIC + task + ANSWER, VERDICT),
+        counts.ANALYST: (ours[f"analyst_error{suffix}"] + document + minibatch, proposal),
+        counts.MERGE: (ours[f"merge_failure{suffix}"] + document + patches, proposal),
+        counts.RANKING: (ranking + document + 2 * proposal, CHOICE),
+        counts.LEARNING_RATE: (ours["lr_autonomous"] + document + 2 * proposal, CHOICE),
+        counts.REWRITE: (ours["rewrite"] + document + 2 * proposal, document + GUIDANCE),
+        counts.CONSOLIDATE: (ours["appendix_consolidate"] + document, CHOICE),
+        counts.SLOW_UPDATE: (ours["slow_update"] + comparison, GUIDANCE),
+        counts.META_SKILL: (ours["meta_skill"] + comparison, GUIDANCE),
     }
     return {account: CallSize(Usage(1, *size)) for account, size in found.items()}
 

@@ -32,7 +32,7 @@ from skillopt_ci.rollout.runner import refuse_too_many_errors
 from skillopt_ci.skill.edits import Edit, apply_edits
 from skillopt_ci.stats import Belief, Effect, Observation, balanced_subsets, believe
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.text import plural
+from skillopt_ci.text import one_line, plural
 from skillopt_ci.training.ask import Desk
 from skillopt_ci.training.measure import Scores, Tally, worth_in
 from skillopt_ci.training.memory import all_steps
@@ -82,18 +82,13 @@ def attribute(comparisons: Sequence[Comparison], rules: Iterable[str] = ()) -> A
 
 
 def rules_of(edit: Edit | EditRecord) -> dict[str, float]:
-    """What an edit brings in and takes out."""
+    """What an edit brings in and takes out; a rule is called by its text, spacing apart."""
     op, rules = edit.op.strip().lower(), dict[str, float]()
-    if op != "delete" and (brought := rule_name(edit.content)):
+    if op != "delete" and (brought := one_line(edit.content)):
         rules[brought] = 1.0
-    if op in ("delete", "replace") and (gone := rule_name(edit.target)):
+    if op in ("delete", "replace") and (gone := one_line(edit.target)):
         rules[gone] = rules.get(gone, 0.0) - 1.0
     return rules
-
-
-def rule_name(text: str) -> str:
-    """A rule's text, spacing apart."""
-    return " ".join(text.split())
 
 
 def compared_in(records: Iterable[StepRecord]) -> Iterator[Comparison]:
@@ -244,7 +239,7 @@ def removals(
     if sure >= 1:
         return ()
     applied = (edit for one in records for edit in one.proposal.edits if edit.applied)
-    brought = {rule_name(edit.content): edit.content.strip() for edit in applied}
+    brought = {one_line(edit.content): edit.content.strip() for edit in applied}
     known = attribute(past)
     doubtful = [
         (effect.helpful, text)

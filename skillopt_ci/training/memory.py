@@ -16,6 +16,7 @@ from skillopt_ci.messages import fenced
 from skillopt_ci.prompts import library
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import reading_sha256
+from skillopt_ci.text import one_line
 from skillopt_ci.training.measure import Tally, tallies
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Settled, Standing
@@ -62,15 +63,11 @@ def _tried(proposal: ProposalRecord) -> Iterator[str]:
     """What was tried in vain: the edits, the suggestions, or the gist of the whole document."""
     for edit in proposal.applied_edits:
         target = f" target={_quoted(edit.target)} →" if edit.target else ""
-        yield f"[{_word(edit.op)}]{target} {_quoted(edit.content)}"
+        yield f"[{one_line(edit.op)}]{target} {_quoted(edit.content)}"
     for told in proposal.suggestions:
-        yield f"[{_word(told.type)}] {_quoted(told.title)} → {_quoted(told.instruction)}"
+        yield f"[{one_line(told.type)}] {_quoted(told.title)} → {_quoted(told.instruction)}"
     if proposal.body_changed and proposal.mode == "full_rewrite_minibatch":
         yield f"[new document] {_quoted('; '.join(proposal.change_summary))}"
-
-
-def _word(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _quoted(text: str) -> str:

@@ -20,7 +20,7 @@ from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.edits import Source
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.text import plural
+from skillopt_ci.text import one_line, plural
 from skillopt_ci.training import replies
 from skillopt_ci.training.ask import Desk, Lost
 from skillopt_ci.training.replies import Item, Patch, Reflection, WireError, parse_analyst
@@ -209,11 +209,6 @@ def _said(message: Message, documents: Sequence[tuple[str, str]]) -> str:
         text += f"\n[a picture, {image.media_type}, sha256 {digest[:12]}]"
     calls = [f"→ {one_line(call.name)} {call.arguments}" for call in message.tool_calls]
     return "\n".join(filter(None, (text, *calls))) if calls else text
-
-
-def one_line(text: str) -> str:
-    """Return ``text`` with single spaces for all white space."""
-    return " ".join(text.split())
 
 
 _PROMPT: Mapping[Source, str] = {"failure": "analyst_error", "success": "analyst_success"}

@@ -23,17 +23,12 @@ from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural, score_text
 from skillopt_ci.training.appendix import notes_from
 from skillopt_ci.training.ask import Desk
-from skillopt_ci.training.attempts import (
-    Arrivals,
-    made_under,
-    next_rounds,
-    rounds,
-)
+from skillopt_ci.training.attempts import Arrivals, made_under, next_rounds, rounds
 from skillopt_ci.training.guard import screened
 from skillopt_ci.training.memory import all_steps
 from skillopt_ci.training.plan import Batch, analyst_budget
 from skillopt_ci.training.reflect import Analysts
-from skillopt_ci.training.replies import Item, Reflection
+from skillopt_ci.training.replies import Reflection
 from skillopt_ci.training.run_context import Bench, Run
 from skillopt_ci.training.state import Standing, basis_of, basis_sha256
 from skillopt_ci.training.update import UpdateMode
@@ -55,16 +50,6 @@ def attempts_so_far(
     name = sha256(standing.skill if skill is None else skill)
     basis = basis_sha256(basis_of(run)) if comparable else None
     return made_under(name, basis, all_steps(run, standing))
-
-
-async def recall(run: Run, skill: str, made: Made, most: int, bench: Bench) -> tuple[Rollout, ...]:
-    """The latest earlier attempts, at most as many as ``most``."""
-    tasks = {task.id: task for task in run.splits.train}
-    each = bench.runner.attempts
-    numbered = dict.fromkeys((name, number // each) for name, number in made if name in tasks)
-    latest = [(tasks[name], number) for name, number in numbered]
-    chosen = latest[-most:] if most > 0 else []
-    return await bench.runner.carry_out(rounds(chosen, skill, "rollout", each))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +78,7 @@ async def learn(
     read earlier attempts too, before these.
     """
     config, skill, observer, runner = run.config, standing.skill, desk.observer, bench.runner
-    each = runner.attempts
+    each, tasks = runner.attempts, {task.id: task for task in run.splits.train}
     fresh = next_rounds(dealt(batch), attempts_so_far(run, standing), each)
     attempts = rounds(fresh, skill, "rollout", each)
     arrivals = Arrivals(attempts)
@@ -112,15 +97,27 @@ async def learn(
             return made
 
     async def remember(most: int) -> tuple[Rollout, ...]:
+        """The latest earlier attempts, at most as many as ``most``."""
         comparable = attempts_so_far(run, standing, comparable=True) if most > 0 else ()
-        return await recall(run, skill, comparable, most, bench)
+        made = dict.fromkeys((name, number // each) for name, number in comparable if name in tasks)
+        latest = [(tasks[name], number) for name, number in made][-most:]
+        return await runner.carry_out(rounds(latest, skill, "rollout", each))
 
     room = config.gradient.evidence - len(attempts)
     async with Begun(roll_out) as rolling, Begun(remember) as recalling:
         rolling.begin(batch.seed)
         earlier = recalling.result(room if recalls else 0)
         readable = _after(earlier, arrivals)
-        reflections = await _reflect(run, skill, batch, readable, mode, desk)
+        analysts = Analysts(
+            mode,
+            desk,
+            tasks,
+            skill,
+            config.gradient,
+            analyst_budget(config.optimizer),
+            notes_from(config.optimizer),
+        )
+        reflections = await _reflect(run, batch, readable, analysts)
         rollouts = await rolling.result(batch.seed)
     places = {task.id: number for number, task in enumerate(batch.tasks)}
     ordered = tuple(sorted(rollouts, key=lambda one: places[one.task_id]))
@@ -144,32 +141,19 @@ async def _after(
 
 
 async def _reflect(
-    run: Run,
-    skill: str,
-    batch: Batch,
-    rollouts: AsyncIterable[Rollout],
-    mode: UpdateMode[Item],
-    desk: Desk,
-) -> tuple[Reflection[Item], ...]:
+    run: Run, batch: Batch, rollouts: AsyncIterable[Rollout], analysts: Analysts[Any]
+) -> tuple[Reflection[Any], ...]:
     """What the environment itself makes of the whole batch, or our analysts of minibatches."""
-    optimizer, tasks = run.config.optimizer, {task.id: task for task in run.splits.train}
-    analysts = Analysts(
-        mode,
-        desk,
-        tasks,
-        skill,
-        run.config.gradient,
-        analyst_budget(optimizer),
-        notes_from(optimizer),
-    )
     if run.environment is not None and run.environment.reflects:
         made = [one async for one in rollouts]
         reflections = await analysts.reflect_there(run.environment, made, batch.seed)
     else:
         reflections = await analysts.reflect(rollouts)
-    reflections = screened(reflections, skill, desk.refuse, desk.observer)
+    desk = analysts.desk
+    reflections = screened(reflections, analysts.skill, desk.refuse, desk.observer)
     edits = sum(len(one.patch.edits) for one in reflections)
-    desk.observer(StageFinished("reflect", f"{plural(edits, mode.noun)} proposed"))
+    noun = analysts.mode.noun
+    desk.observer(StageFinished("reflect", f"{plural(edits, noun)} proposed"))
     return reflections
 
 

@@ -30,12 +30,12 @@ from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.skill.edits import clean
 from skillopt_ci.skill.regions import SLOW_UPDATE, region_text, strip_markers, with_region
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.text import plural
+from skillopt_ci.text import one_line, plural
 from skillopt_ci.training.ask import Desk, Lost
 from skillopt_ci.training.guard import GuardContext, guard_context, refuse_document
 from skillopt_ci.training.memory import meta_skill
 from skillopt_ci.training.plan import EPOCH_STRIDE
-from skillopt_ci.training.reflect import conversation, keep_ends, one_line
+from skillopt_ci.training.reflect import conversation, keep_ends
 from skillopt_ci.training.replies import WRITTEN, Shape, parse_as
 from skillopt_ci.training.run_context import Bench, Run
 from skillopt_ci.training.state import Settled
