@@ -151,7 +151,6 @@ class Forecast:
         self._ahead = 0.0
 
     def start(self) -> Calls:
-        """The first measurement of the skill."""
         count = self.situation.selection * self.config.rollout.attempts
         return {SELECTION: Range(count, count, count)}
 
@@ -309,7 +308,6 @@ def _between(low: int, likely: float, high: int) -> Range:
 
 
 def joined(parts: Iterable[Calls]) -> dict[Account, Range]:
-    """All calls together, without accounts that are never called."""
     calls: dict[Account, Range] = {}
     for part in parts:
         for account, count in part.items():
@@ -342,7 +340,6 @@ def fitting(gradient: Gradient, chars: int) -> Gradient:
 
 
 def minibatch_counts(attempts: int, failed: int, gradient: Gradient) -> tuple[int, int]:
-    """Minibatches of failures and of successes."""
     size = gradient.minibatch_size
     solved = 0 if gradient.failure_only else attempts - failed
     return math.ceil(failed / size), math.ceil(solved / size)

@@ -54,23 +54,18 @@ class StageEstimate:
     cost_usd: float | None
 
     def tokens(self) -> Range:
-        """Prompt and completion tokens of all calls."""
         return self.calls * self.size.usage.tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """An estimate for a stretch of work, with a ``name`` for people."""
-
     name: str
     stages: tuple[StageEstimate, ...]
 
     def calls(self) -> Range:
-        """All calls."""
         return sum((one.calls for one in self.stages), Range())
 
     def tokens(self) -> Range:
-        """All tokens."""
         return sum((one.tokens() for one in self.stages), Range())
 
     def cost_usd(self) -> tuple[float, float, float] | None:
@@ -229,7 +224,6 @@ def sizes_by_texts(
 
 
 def _tokens(text: str) -> int:
-    """About how many tokens a text has."""
     return -(-len(text) // CHARACTERS_PER_TOKEN)
 
 

@@ -64,7 +64,6 @@ class Prompts:
         )
 
     def text(self, name: str) -> str:
-        """Return the prompt called ``name``, one of :data:`NAMES`."""
         return self.texts[name]
 
     def target(self, skill: str) -> str:
@@ -86,7 +85,6 @@ class Prompts:
 
     @property
     def prompts_sha256(self) -> str:
-        """Fingerprint of all the prompts."""
         canonical = json.dumps(dict(self.texts), sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -154,7 +152,6 @@ _MERGED_WISHES = (
 
 
 def section(heading: str, *parts: str) -> str:
-    """Return a second-level section of a prompt."""
     return "\n\n".join((f"## {heading}", *parts))
 
 
@@ -194,7 +191,6 @@ def reviewer_guidance(notes: Sequence[tuple[str, str]]) -> str:
 
 
 def merged_wishes() -> str:
-    """Return the section on merging changes that reviewers asked for."""
     return section("Reviewers' Wishes", _MERGED_WISHES)
 
 

@@ -52,7 +52,6 @@ class DiffRow:
 
     @property
     def sign(self) -> str:
-        """What a unified diff begins the line with."""
         return {"same": " ", "removed": "−", "added": "+", "gap": "⋯"}[self.kind]
 
 

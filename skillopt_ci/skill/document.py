@@ -12,12 +12,10 @@ _FRONTMATTER = re.compile(r"\A\ufeff?---[ \t]*\r?\n(?:.*?\n)??---(?=[ \t]*\r?(?:
 
 
 def sha256(text: str) -> str:
-    """Return the hexadecimal SHA-256 of the text in UTF-8."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def word_count(text: str) -> int:
-    """Return the number of words, divided by white space."""
     return len(text.split())
 
 

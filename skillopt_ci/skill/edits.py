@@ -77,7 +77,6 @@ class EditStatus(StrEnum):
 
     @property
     def applied(self) -> bool:
-        """Whether the edit changed the document."""
         return self.value.startswith("applied")
 
 

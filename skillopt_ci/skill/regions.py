@@ -20,12 +20,10 @@ class Region:
 
     @property
     def start(self) -> str:
-        """The comment that opens the region."""
         return f"<!-- {self.name}_START -->"
 
     @property
     def end(self) -> str:
-        """The comment that closes the region."""
         return f"<!-- {self.name}_END -->"
 
 
@@ -40,8 +38,6 @@ _MARKER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The characters from ``start`` up to, not including, ``end``."""
-
     start: int
     end: int
 
@@ -56,14 +52,11 @@ class Markers:
 
 def markers(text: str, region: Region) -> Markers:
     """Pair the region's markers: a start marker with the next end marker."""
+    pattern = f"(?P<block>{region.start}.*?{region.end})|{region.start}|{region.end}"
     blocks: list[Span] = []
     orphans: list[Span] = []
-    marker = re.compile(f"{region.start}|{region.end}")
-    position = 0
-    while match := marker.search(text, position):
-        closing = text.find(region.end, match.end()) if match[0] == region.start else -1
-        position = match.end() if closing < 0 else closing + len(region.end)
-        (orphans if closing < 0 else blocks).append(Span(match.start(), position))
+    for match in re.finditer(pattern, text, re.DOTALL):
+        (blocks if match["block"] else orphans).append(Span(*match.span()))
     return Markers(tuple(blocks), tuple(orphans))
 
 
@@ -83,7 +76,6 @@ def protected_spans(text: str) -> tuple[Span, ...]:
 
 
 def protected_parts(text: str) -> list[str]:
-    """The text of :func:`protected_spans`."""
     return [text[span.start : span.end] for span in protected_spans(text)]
 
 
@@ -201,7 +193,7 @@ def cleaned(note: str) -> str:
     return _BULLET.sub("", " ".join(strip_markers(note).split()))
 
 
-def merge_notes(existing: Iterable[str], new: Iterable[str]) -> tuple[str, ...]:
+def merge_notes(existing: Iterable[str], new: Iterable[str] = ()) -> tuple[str, ...]:
     """Return existing and new notes, of several that say the same in the same words the first."""
     merged: dict[str, str] = {}
     for note in filter(None, map(cleaned, (*existing, *new))):
@@ -214,7 +206,7 @@ def with_notes(text: str, notes: Iterable[str]) -> str:
 
     A document that has just these notes, or none and no appendix, is returned as it is.
     """
-    listed = merge_notes((), notes)
+    listed = merge_notes(notes)
     if listed == notes_of(text):
         return text
     inner = "\n".join((HEADING, "", *(f"- {note}" for note in listed))) if listed else ""

@@ -157,7 +157,6 @@ def _attributed(merged: Patch[Item], edits: Iterable[Item]) -> Patch[Item]:
 
 
 def _bare(edit: Item) -> Item:
-    """What an edit does, without where it comes from."""
     return replace(edit, source_type="failure", support_count=1, merge_level=0, note_ids=())
 
 

@@ -63,8 +63,8 @@ def _admitted(
     body: str, existing: tuple[str, ...], proposed: Iterable[str], desk: Desk
 ) -> tuple[tuple[str, ...], tuple[RefusedNote, ...]]:
     """The appendix with those notes that the guard has nothing against, and the others."""
-    appendix, refused = merge_notes((), existing), []
-    for note in merge_notes((), proposed):
+    appendix, refused = merge_notes(existing), []
+    for note in merge_notes(proposed):
         longer = merge_notes(appendix, (note,))
         reason = desk.refuse(with_notes(body, appendix), with_notes(body, longer))
         if reason is None:
@@ -89,7 +89,7 @@ async def _condensed(body: str, appendix: Sequence[str], desk: Desk) -> tuple[st
         prompt="appendix_consolidate",
         tokens=4_096,
     )
-    shorter = () if isinstance(reply, Lost) else merge_notes((), reply.appendix_notes)
+    shorter = () if isinstance(reply, Lost) else merge_notes(reply.appendix_notes)
     if not shorter or len(shorter) >= len(appendix):
         return ()
     refused = desk.refuse(with_notes(body, appendix), with_notes(body, shorter))

@@ -48,8 +48,6 @@ from skillopt_ci.training.update import Updated, update, update_mode
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A candidate: the skill after the update, and the record of how it came about."""
-
     skill: str
     record: ProposalRecord
 
@@ -172,7 +170,6 @@ def _followed(edits: Iterable[Any]) -> list[str]:
 
 
 def _taken(patch: Patch[Any], updated: Updated) -> Sequence[Any]:
-    """The edits that went into the candidate."""
     if updated.reports:
         return [report.edit for report in updated.reports if report.status.applied]
     return patch.edits if updated.outcome == "updated" and not updated.refused else ()

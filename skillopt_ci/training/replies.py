@@ -208,8 +208,6 @@ class Shape(BaseModel):
 
 
 class RewriteShape(Shape):
-    """The document as the optimizer rewrote it."""
-
     reasoning: _Note = ""
     change_summary: _Notes = ()
     new_skill: _Document
@@ -234,8 +232,6 @@ class _ReplyShape(Shape):
 
 
 class RemindersShape(Shape):
-    """The appendix as the optimizer condensed it."""
-
     appendix_notes: _Reminders
 
 
@@ -308,15 +304,12 @@ Item = TypeVar("Item", Edit, Suggestion, SkillCandidate)
 
 
 def as_json(edit: Edit | Suggestion | SkillCandidate) -> dict[str, object]:
-    """How a proposed edit is shown to the optimizer."""
     told = asdict(edit)
     return told if edit.note_ids else {key: told[key] for key in told if key != "note_ids"}
 
 
 @dataclass(frozen=True, slots=True)
 class Patch(Generic[Item]):
-    """Proposed edits, in application order."""
-
     edits: tuple[Item, ...] = ()
     reasoning: str = ""
 

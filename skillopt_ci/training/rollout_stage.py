@@ -54,8 +54,6 @@ def attempts_so_far(
 
 @dataclass(frozen=True, slots=True)
 class WorkedBatch:
-    """A batch with its rollouts and what the analysts made of them."""
-
     batch: Batch
     rollouts: Sequence[Rollout]
     reflections: Sequence[Reflection[Any]]
@@ -176,7 +174,6 @@ async def work_on(batches: Sequence[Batch], work: Work, observer: Observer) -> l
 
 
 def batch_record(worked: WorkedBatch) -> BatchRecord:
-    """What is remembered of one batch."""
     means = mean_of(worked.rollouts)
     sources = [one.source_type for one in worked.reflections if one.patch.edits]
     return BatchRecord(

@@ -70,7 +70,6 @@ class Side:
 
     @property
     def solved(self) -> Fraction:
-        """The share of attempts that succeeded."""
         return Fraction(sum(one.succeeded for one in self.attempts), len(self.attempts))
 
     @property
@@ -89,8 +88,6 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One task under both skills."""
-
     task: Task
     before: Side
     after: Side
@@ -146,7 +143,6 @@ async def sample_pairs(
 
 
 def sampling_order(train: Sequence[Task], seed: int) -> list[Task]:
-    """The tasks in the order in which they are drawn."""
     order = list(train)
     random.Random(seed).shuffle(order)
     return order
@@ -336,7 +332,6 @@ def _refused(what: str, before: str, after: str, guard: GuardContext, observer: 
 
 
 def pair_records(pairs: Sequence[Pair]) -> tuple[PairRecord, ...]:
-    """The record of each pair."""
     return tuple(
         PairRecord(
             id=pair.task.id,
@@ -401,7 +396,6 @@ async def compare_epochs(
 
 
 def sampling_seed(run: Run, epoch: int) -> int:
-    """The seed of the sample at the end of ``epoch``."""
     return run.config.train.seed + 2 * EPOCH_STRIDE * epoch
 
 

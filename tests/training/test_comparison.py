@@ -1,15 +1,194 @@
-"""Pairs as the optimizer reads them."""
+"""Which tasks are compared, and what is kept of the comparison."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.messages import Message
-from skillopt_ci.training.slow_update import Pair, Side, render_pairs
+from skillopt_ci.rollout.types import Rollout, Status
+from skillopt_ci.tasks.task import Task
+from skillopt_ci.training.slow_update import (
+    Category,
+    Pair,
+    Policy,
+    Side,
+    means,
+    pair_records,
+    pair_up,
+    render_pairs,
+    sample_pairs,
+)
 
 Make = Callable[..., Any]
+
+#: Solved before, solved after, by the name's first letter.
+OUTCOMES = {"i": (0.0, 1.0), "r": (1.0, 0.0), "f": (0.0, 0.0), "s": (1.0, 1.0)}
+
+
+@dataclass
+class Both:
+    """Both rollouts of a task, as its name says; remembers what it was asked for."""
+
+    make_rollout: Make
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+
+    async def __call__(self, tasks: Sequence[Task]) -> tuple[list[Rollout], list[Rollout]]:
+        self.asked.append(tuple(task.id for task in tasks))
+        before = [self.make_rollout(task.id, OUTCOMES[task.id[0]][0]) for task in tasks]
+        after = [self.make_rollout(task.id, OUTCOMES[task.id[0]][1]) for task in tasks]
+        return before, after
+
+
+@pytest.fixture
+def both(make_rollout: Make) -> Both:
+    return Both(make_rollout)
+
+
+@pytest.fixture
+def tasks(make_task: Make) -> list[Task]:
+    return [make_task(f"{kind}{number}") for kind in OUTCOMES for number in range(3)]
+
+
+def sample(
+    tasks: list[Task], both: Both, policy: Policy, size: int = 6, seed: int = 1
+) -> list[str]:
+    pairs = asyncio.run(sample_pairs(tasks, size, seed, policy, both))
+    return [pair.task.id for pair in pairs]
+
+
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        ("i", Category.IMPROVED),
+        ("r", Category.REGRESSED),
+        ("f", Category.PERSISTENT_FAIL),
+        ("s", Category.STABLE_SUCCESS),
+    ],
+)
+def test_category_says_what_happened(
+    both: Both, make_task: Make, name: str, category: Category
+) -> None:
+    (pair,) = asyncio.run(sample_pairs([make_task(name)], 1, 0, "mixed", both))
+    assert pair.category is category
+    assert category.changed == (name in "ir")
+
+
+def test_mixed_keeps_all_of_one_sample(tasks: list[Task], both: Both) -> None:
+    assert sample(tasks, both, "mixed") == list(both.asked[0])
+    assert [len(asked) for asked in both.asked] == [6]
+
+
+def test_changed_goes_on_in_batches_until_there_are_enough(tasks: list[Task], both: Both) -> None:
+    found = sample(tasks, both, "changed", size=4)
+    assert len(found) == 4
+    assert {name[0] for name in found} <= {"i", "r"}
+    assert 1 < len(both.asked) <= 3
+    assert len({name for asked in both.asked for name in asked}) == sum(map(len, both.asked))
+
+
+def test_changed_ends_when_no_task_is_left(tasks: list[Task], both: Both) -> None:
+    assert len(sample(tasks, both, "changed", size=8)) == 6
+    assert sum(map(len, both.asked)) == len(tasks)
+
+
+def test_unchanged_is_not_topped_up(tasks: list[Task], both: Both) -> None:
+    found = sample(tasks, both, "unchanged")
+    assert found == [name for name in both.asked[0] if name[0] in "fs"]
+    assert len(both.asked) == 1
+
+
+def test_few_tasks_are_all_compared_once(tasks: list[Task], both: Both) -> None:
+    assert sorted(sample(tasks, both, "mixed", size=99)) == sorted(task.id for task in tasks)
+
+
+def test_seed_alone_decides_on_the_sample(tasks: list[Task], both: Both) -> None:
+    assert sample(tasks, both, "mixed", seed=5) == sample(tasks, both, "mixed", seed=5)
+    assert sample(tasks, both, "mixed", seed=5) != sample(tasks, both, "mixed", seed=6)
+
+
+@pytest.mark.parametrize("status", [Status.ERROR, Status.GRADER_ERROR])
+def test_task_that_one_side_did_not_measure_is_no_pair(
+    make_task: Make, make_rollout: Make, status: Status
+) -> None:
+    tasks = [make_task("a"), make_task("b")]
+    whole = [make_rollout("a", 1.0), make_rollout("b", 1.0)]
+    broken = [make_rollout("a", status=status), make_rollout("b", 1.0)]
+    for before, after in ((whole, broken), (broken, whole)):
+        assert [pair.task.id for pair in pair_up(tasks, before, after)] == ["b"]
+
+
+@given(kinds=st.text("irfs", max_size=12), size=st.integers(1, 8), seed=st.integers(0, 99))
+def test_no_policy_exceeds_the_size_or_repeats_a_task(kinds: str, size: int, seed: int) -> None:
+    tasks = [Task(f"{kind}{number}", ()) for number, kind in enumerate(kinds)]
+    both = Both(_bare)
+    for policy in ("mixed", "changed", "unchanged"):
+        names = sample(tasks, both, policy, size=size, seed=seed)
+        assert len(set(names)) == len(names) <= size
+
+
+def _bare(name: str, hard: float) -> Rollout:
+    return Rollout(name, Status.SCORED, hard, hard, "", "", ())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "category"),
+    [
+        ([0, 0, 1], [0, 1, 1], Category.IMPROVED),
+        ([1, 1, 1], [1, 1, 0], Category.REGRESSED),
+        ([0, 1], [1, 0], Category.STABLE_SUCCESS),
+        ([0, 0, 1], [1, 0, 0], Category.PERSISTENT_FAIL),
+        ([0, 0, 1, 1], [1, 1], Category.IMPROVED),
+        ([0.5], [1], Category.STABLE_SUCCESS),
+    ],
+)
+def test_all_attempts_count(
+    make_task: Make, make_rollout: Make, before: list[float], after: list[float], category: Category
+) -> None:
+    sides = ([make_rollout("a", hard) for hard in scores] for scores in (before, after))
+    (pair,) = pair_up([make_task("a")], *sides)
+    assert pair.category is category
+    assert pair.before.hard == pytest.approx(sum(before) / len(before))
+
+
+def test_an_attempt_that_was_not_measured_leaves_the_others(
+    make_task: Make, make_rollout: Make
+) -> None:
+    lost = make_rollout("a", status=Status.ERROR)
+    (pair,) = pair_up([make_task("a")], [lost, make_rollout("a", 1.0)], [make_rollout("a", 0.0)])
+    assert (pair.before.solved, pair.category) == (1, Category.REGRESSED)
+    assert pair_up([make_task("a")], [lost, lost], [make_rollout("a")]) == ()
+
+
+# What is recorded of a comparison.
+
+
+def test_record_has_scores_and_category(make_pair: Make) -> None:
+    (record,) = pair_records([make_pair("a", 0.0, 1.0)])
+    assert (record.id, record.category) == ("a", "improved")
+    assert (record.previous.hard, record.current.hard) == (0.0, 1.0)
+
+
+def test_record_has_no_text_of_task_or_answer(make_pair: Make) -> None:
+    (record,) = pair_records([make_pair("a", 0.0, 0.0)])
+    assert set(record.model_dump()) == {"id", "category", "previous", "current"}
+    assert set(record.model_dump()["current"]) == {"hard", "soft"}
+
+
+def test_means_are_over_the_same_tasks(make_pair: Make) -> None:
+    assert means([make_pair("a", 0.0, 1.0), make_pair("b", 0.0, 0.0)]) == (0.0, 0.5)
+
+
+def test_nothing_compared_has_no_mean() -> None:
+    assert means([]) == (None, None)
+
+
+# Pairs as the optimizer reads them.
 
 OLD = "# Skill\n\n- A rule of the last epoch, long enough.\n"
 NEW = "# Skill\n\n- A rule of this epoch, which is longer still.\n"
