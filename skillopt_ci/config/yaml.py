@@ -149,11 +149,6 @@ def reading_order(problem: Problem) -> tuple[bool, str, int]:
 
 _TAG = "tag:yaml.org,2002:"
 _SCALARS = frozenset(_TAG + name for name in ("str", "int", "float", "bool", "null"))
-_NUMBERS = {
-    "int": r"[-+]?(?:0|[1-9][0-9_]*)|0x[0-9a-fA-F]+",
-    "float": r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
-    r"|[-+]?[0-9]+[eE][-+]?[0-9]+|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
-}
 
 
 class BoundedLoader(yaml.SafeLoader):
@@ -191,20 +186,22 @@ def load_yaml(text: str) -> Any:
     return yaml.load(text, BoundedLoader)  # noqa: S506 - a safe loader
 
 
-class _Loader(BoundedLoader):
-    """PyYAML's safe loader without times, dates and numbers to the base of sixty."""
+def loader_of(**rules: str) -> type[BoundedLoader]:
+    """A safe loader in which a scalar is more than text only by a pattern, that of its YAML tag."""
+    kind: type[BoundedLoader] = type("Loader", (BoundedLoader,), {"yaml_implicit_resolvers": {}})
+    for tag, pattern in {**rules, "merge": "<<"}.items():
+        kind.add_implicit_resolver(_TAG + tag, re.compile(rf"^(?:{pattern})$", re.ASCII), None)
+    return kind
 
-    yaml_implicit_resolvers = {  # noqa: RUF012 (the name and the shape are PyYAML's)
-        first: [(tag, rule) for tag, rule in rules if tag in {_TAG + "bool", _TAG + "null"}]
-        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
 
-
-for _number, _pattern in _NUMBERS.items():
-    _Loader.add_implicit_resolver(
-        _TAG + _number, re.compile(rf"^(?:{_pattern})$"), list("-+.0123456789")
-    )
-_Loader.add_implicit_resolver(_TAG + "merge", re.compile(r"^<<$"), ["<"])
+#: Without times, dates and numbers to the base of sixty.
+_Loader = loader_of(
+    null="~|null|Null|NULL|",
+    bool="yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF",
+    int="[-+]?(?:0|[1-9][0-9_]*)|0x[0-9a-fA-F]+",
+    float=r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
+    r"|[-+]?[0-9]+[eE][-+]?[0-9]+|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+)
 
 
 def parse_yaml(text: str, mark: Mark, loading: type[BoundedLoader] = _Loader) -> Node:

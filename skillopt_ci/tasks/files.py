@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from skillopt_ci.config.yaml import BoundedLoader, InvalidConfigError, Mark, parse_yaml, plain
+from skillopt_ci.config.yaml import InvalidConfigError, Mark, loader_of, parse_yaml, plain
 from skillopt_ci.errors import TaskFileError
 
 #: Problems shown in one error: more would hide the first.
@@ -210,31 +210,19 @@ def _end(text: str, position: int) -> int:
     return json.JSONDecoder().raw_decode(text, position)[1]
 
 
-class TaskLoader(BoundedLoader):
-    """Safe YAML in which only what JSON also has is more than text.
-
-    Dates, ``yes``, ``12:30`` and ``007`` stay the text that stands there: they are answers far
-    more often than they are dates, truth values or octal numbers.
-    """
-
-    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
-
-
-for _tag, _pattern, _first in (
-    ("null", r"~|null|", ["~", "n", ""]),
-    ("bool", r"true|false", list("tf")),
-    ("int", r"[-+]?(0|[1-9]\d*)", list("-+0123456789")),
-    ("float", r"[-+]?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", list("-+0123456789")),
-    ("merge", r"<<", ["<"]),
-):
-    TaskLoader.add_implicit_resolver(
-        f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$", re.ASCII), _first
-    )
+#: Only what JSON also has is more than text. Dates, ``yes``, ``12:30`` and ``007`` are answers far
+#: more often than they are dates, truth values or octal numbers.
+_Loader = loader_of(
+    null="~|null|",
+    bool="true|false",
+    int=r"[-+]?(0|[1-9]\d*)",
+    float=r"[-+]?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?",
+)
 
 
 def _yaml_records(source: SourceText) -> Iterator[Record]:
     try:
-        root = parse_yaml(source.text, Mark(source.file, 1), TaskLoader)
+        root = parse_yaml(source.text, Mark(source.file, 1), _Loader)
     except InvalidConfigError as error:
         (problem,) = error.problems
         raise TaskFileError(problem.text, line=problem.mark.line) from error
