@@ -12,13 +12,12 @@ from typing import NamedTuple
 
 from skillopt_ci.git import objects
 from skillopt_ci.git.process import Git
+from skillopt_ci.sanitize import visible
 
 _SUBJECT_WIDTH = 72
 _BODY_WIDTH = 76
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 _TRAILER = re.compile(rf"({_KEY.pattern}):[ \t]*(.*)")
-#: Terminal controls, and the marks that reverse the reading direction.
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 #: What a forge would turn into a notification or use to close an issue.
 _REFERENCE = re.compile(r"(?<![\w.@])@(?=\w)|#(?=\d)|(?<=\bGH)-(?=\d)", re.IGNORECASE)
 #: Line starts with a meaning to git or a forge: comments, the end of a message, trailers.
@@ -58,7 +57,7 @@ def parse_trailers(text: str) -> dict[str, str]:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(_UNPRINTABLE.sub(" ", text).split())
+    return " ".join(visible(text).split())
 
 
 def _inert(text: str) -> str:
@@ -77,7 +76,7 @@ def _subject(text: str) -> str:
 
 def _body(text: str) -> str:
     lines = []
-    for line in _inert(_UNPRINTABLE.sub("", text)).expandtabs(4).splitlines():
+    for line in _inert(visible(text)).expandtabs(4).splitlines():
         indent = re.match(r"\s*(?:[-*+] |\d+[.)] )?", line)
         wrapped = textwrap.wrap(
             line,
