@@ -9,7 +9,7 @@ from collections.abc import (
     Iterable,
     Iterator,
 )
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Generic, Self, TypeVar
 
@@ -232,17 +232,19 @@ class _Clock:
         self._waiting = 0
         self._left = 0.0
 
-    def stop(self) -> None:
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
         self._waiting += 1
         when = self._timeout.when()
         if self._waiting == 1 and when is not None and not self._timeout.expired():
             self._left = when - asyncio.get_running_loop().time()
             self._timeout.reschedule(None)
-
-    def go_on(self) -> None:
-        self._waiting -= 1
-        if not self._waiting and not self._timeout.expired():
-            self._timeout.reschedule(asyncio.get_running_loop().time() + self._left)
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            if not self._waiting and not self._timeout.expired():
+                self._timeout.reschedule(asyncio.get_running_loop().time() + self._left)
 
     def refund(self, seconds: float) -> None:
         when = self._timeout.when()
@@ -274,17 +276,10 @@ async def working_time(seconds: float | None) -> AsyncIterator[None]:
         _CLOCK.reset(token)
 
 
-@contextmanager
-def off_the_clock() -> Iterator[None]:
+def off_the_clock() -> AbstractContextManager[None]:
+    """Do not count the time that the body takes."""
     clock = _CLOCK.get()
-    if clock is None:
-        yield
-        return
-    clock.stop()
-    try:
-        yield
-    finally:
-        clock.go_on()
+    return nullcontext() if clock is None else clock.stopped()
 
 
 def refund(seconds: float) -> None:

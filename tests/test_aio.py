@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 
 import pytest
@@ -362,66 +362,60 @@ def test_spare_slot_waits_again_if_the_slot_was_taken() -> None:
     asyncio.run(scenario())
 
 
-def test_working_time_ends_work_that_takes_too_long() -> None:
-    async def work() -> float:
+def took(work: Callable[[], Awaitable[None]], limit: float | None = 3) -> float:
+    """The seconds after which ``work`` is done, or its time is up."""
+
+    async def timed() -> float:
         with suppress(TimeUp):
-            async with working_time(3):
-                await asyncio.sleep(100)
+            async with working_time(limit):
+                await work()
         return asyncio.get_running_loop().time()
 
-    assert virtual_time.run(work()) == pytest.approx(3)
+    return pytest.approx(virtual_time.run(timed()))
+
+
+async def off(seconds: float) -> None:
+    with off_the_clock():
+        await asyncio.sleep(seconds)
+
+
+def test_working_time_ends_work_that_takes_too_long() -> None:
+    assert took(lambda: asyncio.sleep(100)) == 3
 
 
 def test_off_the_clock_does_not_count() -> None:
-    async def work() -> float:
-        with suppress(TimeUp):
-            async with working_time(3):
-                await asyncio.sleep(1)
-                with off_the_clock():
-                    await asyncio.sleep(50)
-                await asyncio.sleep(100)
-        return asyncio.get_running_loop().time()
+    async def work() -> None:
+        await asyncio.sleep(1)
+        await off(50)
+        await asyncio.sleep(100)
 
-    assert virtual_time.run(work()) == pytest.approx(53)
+    assert took(work) == 53
 
 
 def test_off_the_clock_lasts_while_anybody_waits() -> None:
-    async def wait(seconds: float) -> None:
-        with off_the_clock():
-            await asyncio.sleep(seconds)
+    async def work() -> None:
+        await asyncio.gather(off(10), off(20))
+        await asyncio.sleep(100)
 
-    async def work() -> float:
-        with suppress(TimeUp):
-            async with working_time(3):
-                await asyncio.gather(wait(10), wait(20))
-                await asyncio.sleep(100)
-        return asyncio.get_running_loop().time()
-
-    assert virtual_time.run(work()) == pytest.approx(23)
+    assert took(work) == 23
 
 
 def test_refund_gives_time_back() -> None:
-    async def work() -> float:
-        with suppress(TimeUp):
-            async with working_time(3):
-                await asyncio.sleep(2)
-                refund(2)
-                await asyncio.sleep(100)
-        return asyncio.get_running_loop().time()
+    async def work() -> None:
+        await asyncio.sleep(2)
+        refund(2)
+        await asyncio.sleep(100)
 
-    assert virtual_time.run(work()) == pytest.approx(5)
+    assert took(work) == 5
 
 
 def test_working_time_without_a_limit() -> None:
-    async def work() -> float:
-        async with working_time(None):
-            with off_the_clock():
-                await asyncio.sleep(10_000)
-            refund(1)
-            await asyncio.sleep(10_000)
-        return asyncio.get_running_loop().time()
+    async def work() -> None:
+        await off(10_000)
+        refund(1)
+        await asyncio.sleep(10_000)
 
-    assert virtual_time.run(work()) == pytest.approx(20_000)
+    assert took(work, None) == 20_000
 
 
 def test_working_time_lets_other_timeouts_pass() -> None:
@@ -435,16 +429,9 @@ def test_working_time_lets_other_timeouts_pass() -> None:
 
 
 def test_refund_without_a_clock_is_forgotten() -> None:
-    async def work() -> float:
-        with off_the_clock():
-            refund(5)
-            await asyncio.sleep(10)
-        with suppress(TimeUp):
-            async with working_time(3):
-                await asyncio.sleep(100)
-        return asyncio.get_running_loop().time()
-
-    assert virtual_time.run(work()) == pytest.approx(13)
+    with off_the_clock():
+        refund(5)
+    assert took(lambda: asyncio.sleep(100)) == 3
 
 
 async def _disturb(work_fails: bool, cancellations: int) -> list[str]:
