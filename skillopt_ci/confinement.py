@@ -180,10 +180,10 @@ class Cell:
             for path in paths:
                 os.chown(path, self.user, self.user, follow_symlinks=False)
 
-    def status(self, status: int) -> int:
-        """An exit status as without a sandbox, which has a number in the place of a signal."""
+    def signal(self, status: int) -> int:
+        """The signal that killed a program, which a sandbox tells in its exit status; 0 if none."""
         killed = self.confinement.kind == "sandbox" and 0 < status - _KILLED <= _SIGNALS
-        return _KILLED - status if killed else status
+        return status - _KILLED if killed else 0
 
 
 @dataclass(frozen=True, slots=True)

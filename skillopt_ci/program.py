@@ -1,72 +1,206 @@
-"""Run a program under a time limit, and leave nothing of it behind."""
+"""Programs of this machine: run within bounds, and killed with everything they started."""
 
 import asyncio
 import contextlib
+import fcntl
 import os
+import re
 import signal
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from asyncio.subprocess import Process
+from collections import defaultdict
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from skillopt_ci.aio import shielded
 from skillopt_ci.confinement import current
+from skillopt_ci.errors import ComputerFailure
 
 #: What every program may see of the environment.
 ALWAYS_VISIBLE = ("PATH", "HOME", "LANG")
+_PROC = Path("/proc")
+#: Seconds to wait for output whose pipe a process that escaped the kill may still hold open.
+_PATIENCE = 2.0
+_SEALS = fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+_IDENTITY = re.compile(r"([0-9a-f]{12})-(\d+)-(\d+)")
+
+
+@dataclass(slots=True)
+class Capture:
+    """Takes any number of bytes and keeps the first and the last half of ``limit``."""
+
+    limit: int
+    total: int = 0
+    _head: bytearray = field(default_factory=bytearray)
+    _tail: bytearray = field(default_factory=bytearray)
+
+    @classmethod
+    def of(cls, text: str) -> "Capture":
+        content = text.encode("utf-8", "replace")
+        capture = cls(len(content))
+        capture.feed(content)
+        return capture
+
+    def feed(self, chunk: bytes) -> None:
+        self.total += len(chunk)
+        room = (self.limit + 1) // 2 - len(self._head)
+        if room > 0:
+            self._head += chunk[:room]
+            chunk = chunk[room:]
+        self._tail += chunk
+        if len(self._tail) > self.limit + 65_536:
+            self._trim()
+
+    @property
+    def truncated(self) -> bool:
+        return self.total > self.limit
+
+    def content(self) -> bytes:
+        """What is kept, without a mark where something is missing."""
+        self._trim()
+        return bytes(self._head + self._tail)
+
+    def tail(self, size: int) -> str:
+        """The last ``size`` bytes as text, at most half of what is kept."""
+        return self.content()[-size:].decode("utf-8", errors="replace")
+
+    def text(self) -> str:
+        """What is kept, what is no UTF-8 replaced, with a line in place of what is missing."""
+        if not self.truncated:
+            return self.content().decode("utf-8", errors="replace")
+        self._trim()
+        head, tail = (part.decode("utf-8", errors="replace") for part in (self._head, self._tail))
+        return f"{head}\n[… {self.total - self.limit} bytes left out …]\n{tail}"
+
+    def _trim(self) -> None:
+        surplus = len(self._tail) - self.limit // 2
+        if surplus > 0:
+            del self._tail[:surplus]
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How a program ended: its status (negative: the signal that killed it) and what it wrote."""
+class CommandResult:
+    """How a command ended, and what it wrote.
 
-    status: int
-    output: Path
-    errors: Path
+    ``exit_code`` is 128+n for a command that signal n killed, 127 for a program that does not
+    exist, 126 for one that cannot be started. ``limit`` names the limit that ended the command,
+    where the computer knows it: "memory", "disk", "processes". ``signal`` is the number of the
+    signal that killed it, where that can be told from an exit status.
+    """
+
+    exit_code: int
+    out: Capture
+    err: Capture
+    timed_out: bool = False
+    limit: str = ""
+    seconds: float = 0.0
+    signal: int = 0
+
+    @property
+    def stdout(self) -> str:
+        return self.out.text()
+
+    @property
+    def stderr(self) -> str:
+        return self.err.text()
+
+    @property
+    def truncated(self) -> bool:
+        return self.out.truncated or self.err.truncated
+
+
+async def execute(
+    arguments: Sequence[str],
+    *,
+    stdin: bytes,
+    environ: Mapping[str, str],
+    cwd: Path,
+    timeout: float,
+    output_bytes: int,
+    pass_fds: Sequence[int] = (),
+    clock: Callable[[], float] = time.monotonic,
+) -> CommandResult:
+    """Run ``arguments`` to their end or for ``timeout`` seconds; then kill all they started.
+
+    Raises ComputerFailure if the program cannot be started.
+    """
+    begin, timed_out = clock(), False
+    stdout, stderr = Capture(output_bytes), Capture(output_bytes)
+    with sealed_file(stdin) as source:
+        async with _captured(stdout) as stdout_fd, _captured(stderr) as stderr_fd:
+            try:
+                process = await started(
+                    asyncio.create_subprocess_exec(
+                        *arguments,
+                        stdin=source,
+                        stdout=stdout_fd,
+                        stderr=stderr_fd,
+                        env=dict(environ),
+                        cwd=cwd,
+                        pass_fds=pass_fds,
+                        start_new_session=True,
+                    )
+                )
+            except (OSError, ValueError) as error:
+                raise ComputerFailure(f"A command could not be started: {error}.") from error
+            finally:
+                os.close(stdout_fd)
+                os.close(stderr_fd)
+            try:
+                async with asyncio.timeout(timeout):
+                    await process.wait()
+            except TimeoutError:
+                timed_out = True
+            finally:
+                await _end(process)
+    status, seconds = process.returncode or 0, round(clock() - begin, 3)
+    number = max(0, -status)
+    exit_code = 128 + number if number else status
+    return CommandResult(exit_code, stdout, stderr, timed_out, seconds=seconds, signal=number)
 
 
 async def run_program(
     arguments: Sequence[str],
     *,
-    stdin: Path,
-    folder: Path,
+    stdin: bytes,
     work: Path,
     cwd: Path,
     environ: Mapping[str, str],
     timeout: float,
+    output_bytes: int,
     keeps_home: bool = False,
-) -> Ended:
-    """Run ``arguments`` with ``stdin``; its output goes to files in ``folder``.
+) -> CommandResult:
+    """Run ``arguments``, confined as far as this machine allows.
 
-    The program is confined as far as this machine allows: it cannot read our secrets, and can write
-    only to ``work``, a part of ``folder``; with ``keeps_home`` its user's home is there. All that
-    it started is killed with it, after ``timeout`` seconds, on cancellation and after a normal end
-    alike. Raises TimeoutError, and OSError or ValueError if it cannot be started.
+    It cannot read our secrets, and can write only to ``work``; with ``keeps_home`` its user's home
+    is there. Raises TimeoutError, and ComputerFailure if it cannot be started.
     """
-    # Files instead of pipes: a grandchild that keeps a pipe open cannot make us wait for it.
-    # They are not in `work`: a program could put a link to another file in their place.
-    output, errors = folder / "stdout", folder / "stderr"
     cell = await asyncio.to_thread(lambda: current().cell(work))
     command, variables = cell.command(
         arguments, environ, cwd, needs=arguments, keeps_home=keeps_home
     )
-    with stdin.open("rb") as source, output.open("wb") as stdout, errors.open("wb") as stderr:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=source,
-            stdout=stdout,
-            stderr=stderr,
-            cwd=cwd,
-            env=variables,
-            start_new_session=True,
-        )
-    try:
-        async with asyncio.timeout(timeout):
-            status = await process.wait()
-    finally:
-        # Also after a normal end: nothing that the program started outlives it.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
-    return Ended(cell.status(status), output, errors)
+    done = await execute(
+        command,
+        stdin=stdin,
+        environ=variables,
+        cwd=cwd,
+        timeout=timeout,
+        output_bytes=output_bytes,
+    )
+    if done.timed_out:
+        raise TimeoutError
+    return replace(done, signal=done.signal or cell.signal(done.exit_code))
 
 
 def visible_environ(environ: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
@@ -74,16 +208,191 @@ def visible_environ(environ: Mapping[str, str], names: Iterable[str]) -> dict[st
     return {name: environ[name] for name in (*ALWAYS_VISIBLE, *names) if name in environ}
 
 
-def tail(file: Path, size: int) -> str:
-    """The last ``size`` bytes of ``file`` as text; bytes that are not UTF-8 are replaced."""
-    with file.open("rb") as stream:
-        stream.seek(max(0, file.stat().st_size - size))
-        return stream.read().decode("utf-8", errors="replace")
-
-
-def signal_name(status: int) -> str:
-    """The name of the signal that a negative ``status`` stands for."""
+def signal_name(number: int) -> str:
     try:
-        return signal.Signals(-status).name
+        return signal.Signals(number).name
     except ValueError:
-        return f"signal {-status}"
+        return f"signal {number}"
+
+
+async def started(starting: Coroutine[Any, Any, Process]) -> Process:
+    """Wait for the start of a leader of a process group, and kill the group if cancelled.
+
+    Left to itself asyncio would kill the first process alone, and could wait for ever for pipes
+    that it had not yet opened.
+    """
+    start = asyncio.ensure_future(starting)
+    try:
+        return await shielded(start)
+    except asyncio.CancelledError:
+        await _end(start.result())
+        raise
+
+
+async def _end(process: Process) -> None:
+    """Kill a program with all it started; after a normal end, what it left of its group."""
+    if process.returncode is None:
+        kill_tree(process.pid)
+    else:
+        _signal_group(process.pid, signal.SIGKILL)
+    await shielded(process.wait())
+
+
+@asynccontextmanager
+async def _captured(output: Capture) -> AsyncIterator[int]:
+    """Yield the writing end of a pipe; leaving waits until its writers have closed it.
+
+    The pipe is ours and not asyncio's, which may not see a program end before everything that it
+    started has closed its output.
+    """
+    source, sink = os.pipe()
+    async with pipe_reader(source) as reader:
+
+        async def listen() -> None:
+            while chunk := await reader.read(65_536):
+                output.feed(chunk)
+
+        listener = asyncio.create_task(listen())
+        try:
+            yield sink
+            await asyncio.wait([listener], timeout=_PATIENCE)
+        finally:
+            listener.cancel()
+
+
+@asynccontextmanager
+async def pipe_reader(descriptor: int) -> AsyncIterator[asyncio.StreamReader]:
+    """Read from ``descriptor``, which is closed at the end."""
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", buffering=0)
+    )
+    try:
+        yield reader
+    finally:
+        transport.close()
+
+
+@contextmanager
+def sealed_file(content: bytes) -> Iterator[int]:
+    """Yield a descriptor of a file in memory that nobody can change."""
+    descriptor = os.memfd_create("skillopt-ci", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        with open(descriptor, "wb", closefd=False) as stream:
+            stream.write(content)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def kill_tree(root: int) -> None:
+    """Kill the process ``root``, its group, and all that descends from it.
+
+    Agents start commands in sessions of their own, which a signal to the group misses. All are
+    stopped first, so that none can start another meanwhile. Without ``/proc`` only the group is
+    killed.
+    """
+    _signal_group(root, signal.SIGSTOP)
+    found: set[int] = set()
+    while fresh := _descendants(root) - found:
+        for process in fresh:
+            _signal(process, signal.SIGSTOP)
+        found |= fresh
+    for process in found:
+        _signal(process, signal.SIGKILL)
+    _signal_group(root, signal.SIGKILL)
+
+
+def kill_marked(name: str, value: str) -> None:
+    """Kill every process that was started with the variable ``name`` set to ``value``.
+
+    These have outlived the processes that started them. Without ``/proc`` none is found.
+    """
+    mark = f"{name}={value}".encode()
+    for entry in _processes():
+        with contextlib.suppress(OSError):
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                _signal(int(entry.name), signal.SIGKILL)
+
+
+def _descendants(root: int) -> set[int]:
+    children = defaultdict(list)
+    for entry in _processes():
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            children[int(_stat(entry)[1])].append(int(entry.name))
+    found: set[int] = set()
+    waiting = [root]
+    while waiting:
+        fresh = [child for child in children[waiting.pop()] if child not in found]
+        found.update(fresh)
+        waiting += fresh
+    return found
+
+
+def _processes() -> list[Path]:
+    found = _PROC.iterdir() if _PROC.is_dir() else ()
+    return [entry for entry in found if entry.name.isdigit()]
+
+
+def _stat(process: Path) -> list[str]:
+    """State, parent and so on, see proc(5)."""
+    # The program's name stands in parentheses before them and may itself hold any character.
+    return (process / "stat").read_bytes().rpartition(b")")[2].decode().split()
+
+
+def _signal(process: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(process, number)
+
+
+def _signal_group(leader: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """A process told apart from all later ones.
+
+    ``namespace`` says where its number is valid (boot and PID namespace), ``started`` is in ticks
+    since boot. Containers and control groups carry it as text, so that a later run can tell
+    whether their owner is still alive.
+    """
+
+    namespace: str
+    pid: int
+    started: int
+
+    def __str__(self) -> str:
+        return f"{self.namespace}-{self.pid}-{self.started}"
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has certainly ended: False for one of another machine or namespace."""
+        return self.namespace == _namespace() and _started(self.pid) != self.started
+
+
+def this_process() -> ProcessIdentity:
+    pid = os.getpid()
+    return ProcessIdentity(_namespace(), pid, _started(pid) or 0)
+
+
+def parse_identity(text: str) -> ProcessIdentity | None:
+    match = _IDENTITY.fullmatch(text)
+    return ProcessIdentity(match[1], int(match[2]), int(match[3])) if match else None
+
+
+def _namespace() -> str:
+    boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip().replace("-", "")
+    namespace = (_PROC / "self/ns/pid").readlink().name.strip("pid:[]")
+    return f"{int(boot[:12], 16) ^ int(namespace):012x}"[-12:]
+
+
+def _started(pid: int) -> int | None:
+    try:
+        state, *fields = _stat(_PROC / str(pid))
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if state in "ZX" else int(fields[18])

@@ -4,47 +4,47 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from skillopt_ci.program import Ended, run_program, signal_name, tail
+from skillopt_ci.program import Capture, CommandResult, run_program, signal_name
 
 
-def run(folder: Path, code: str, timeout: float = 30.0, stdin: str = "") -> Ended:
-    (folder / "stdin").write_text(stdin, encoding="utf-8")
+def run(folder: Path, code: str, timeout: float = 30.0, stdin: str = "") -> CommandResult:
     work = run_program(
         [sys.executable, "-c", code],
-        stdin=folder / "stdin",
-        folder=folder,
+        stdin=stdin.encode(),
         work=folder,
         cwd=folder,
         environ={},
         timeout=timeout,
+        output_bytes=40,
     )
     return asyncio.run(work)
 
 
 def test_status_and_both_outputs_are_told(tmp_path: Path) -> None:
     code = "import sys; print(sys.stdin.read()); print('why', file=sys.stderr); sys.exit(3)"
-    ended = run(tmp_path, code, stdin="question")
-    assert ended.status == 3
-    assert tail(ended.output, 100) == "question\n"
-    assert tail(ended.errors, 100) == "why\n"
+    done = run(tmp_path, code, stdin="question")
+    assert (done.exit_code, done.signal) == (3, 0)
+    assert (done.stdout, done.stderr) == ("question\n", "why\n")
 
 
 def test_only_the_end_of_a_long_output_is_read(tmp_path: Path) -> None:
-    assert tail(run(tmp_path, "print('a' * 50 + 'end')").output, 4) == "end\n"
+    assert run(tmp_path, "print('a' * 50 + 'end')").out.tail(4) == "end\n"
 
 
 def test_a_signal_has_its_name(tmp_path: Path) -> None:
-    ended = run(tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGTERM)")
-    assert signal_name(ended.status) == "SIGTERM"
-    assert signal_name(-1000) == "signal 1000"
+    done = run(tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGTERM)")
+    assert signal_name(done.signal) == "SIGTERM"
+    assert signal_name(1000) == "signal 1000"
 
 
 def test_grandchildren_end_with_the_program(tmp_path: Path) -> None:
     child = "import time; time.sleep(1); open('alive', 'w')"
     code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {child!r}])"
     began = time.monotonic()
-    assert run(tmp_path, code).status == 0
+    assert run(tmp_path, code).exit_code == 0
     assert time.monotonic() - began < 1
     assert not (tmp_path / "alive").exists()
 
@@ -52,3 +52,41 @@ def test_grandchildren_end_with_the_program(tmp_path: Path) -> None:
 def test_a_program_over_its_time_is_killed(tmp_path: Path) -> None:
     with pytest.raises(TimeoutError):
         run(tmp_path, "import time; time.sleep(60)", timeout=0.2)
+
+
+CHUNKS = st.lists(st.binary(max_size=40), max_size=30)
+
+
+def captured(limit: int, chunks: list[bytes]) -> Capture:
+    capture = Capture(limit)
+    for chunk in chunks:
+        capture.feed(chunk)
+    return capture
+
+
+@given(st.integers(0, 200), CHUNKS)
+def test_how_it_comes_does_not_matter(limit: int, chunks: list[bytes]) -> None:
+    whole, parts = captured(limit, [b"".join(chunks)]), captured(limit, chunks)
+    assert parts.content() == whole.content()
+    assert parts.text() == whole.text()
+    assert parts.total == len(b"".join(chunks))
+
+
+@given(st.integers(0, 200), CHUNKS)
+def test_beginning_and_end_are_kept(limit: int, chunks: list[bytes]) -> None:
+    everything, capture = b"".join(chunks), captured(limit, chunks)
+    assert capture.truncated == (len(everything) > limit)
+    if not capture.truncated:
+        assert capture.content() == everything
+        assert capture.text() == everything.decode(errors="replace")
+    else:
+        assert len(capture.content()) == limit
+        assert everything.startswith(capture.content()[: (limit + 1) // 2])
+        assert everything.endswith(capture.content()[(limit + 1) // 2 :])
+        assert f"{len(everything) - limit} bytes left out" in capture.text()
+
+
+def test_memory_does_not_grow_with_the_stream() -> None:
+    capture = captured(100, [b"x" * 65_536] * 50)
+    assert len(capture._tail) < 200_000
+    assert capture.total == 50 * 65_536

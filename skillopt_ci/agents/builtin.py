@@ -9,12 +9,12 @@ from typing import ClassVar, TypeVar
 from pydantic import Field, ValidationError
 
 from skillopt_ci.computer.computer import Computer
-from skillopt_ci.computer.process import Capture, CommandResult
 from skillopt_ci.config.base import DescribedSchema, Section
 from skillopt_ci.config.rollout import AgentConfig
 from skillopt_ci.errors import FileRefused
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.types import ChatClient, ChatRequest, Role, Tool
+from skillopt_ci.program import Capture, CommandResult
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.limits import LimitReached, LimitTracker, Transcript
 from skillopt_ci.rollout.solver import Workplace, conversation

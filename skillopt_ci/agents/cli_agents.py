@@ -10,13 +10,13 @@ from typing import ClassVar
 from skillopt_ci.agents.skill_files import SkillFolder
 from skillopt_ci.agents.streams import READERS, AgentTranscript
 from skillopt_ci.computer.computer import Computer
-from skillopt_ci.computer.process import Capture, CommandResult
 from skillopt_ci.config.rollout import AttemptLimits, ExternalConfig
 from skillopt_ci.errors import FileRefused, ModelSetupError, UsageError
 from skillopt_ci.messages import Message, fenced
 from skillopt_ci.model.access import redact, secret_values
 from skillopt_ci.model.budget import cost_usd
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage
+from skillopt_ci.program import Capture, CommandResult
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.limits import LimitReached, LimitTracker
 from skillopt_ci.rollout.solver import Workplace

@@ -17,8 +17,8 @@ from tempfile import NamedTemporaryFile
 from typing import Protocol
 
 from skillopt_ci.computer.archive import Member, pack, selected, unpack, with_parents
-from skillopt_ci.computer.process import Capture, CommandResult
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable, FileRefused
+from skillopt_ci.program import Capture, CommandResult
 
 #: The agent's folder inside, writable. All relative paths start here.
 WORKDIR = "/workspace"

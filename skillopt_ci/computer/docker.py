@@ -21,8 +21,8 @@ from skillopt_ci.computer.computer import (
     Network,
     probe,
 )
-from skillopt_ci.computer.process import CommandResult, execute, parse_identity, this_process
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable
+from skillopt_ci.program import CommandResult, execute, parse_identity, this_process
 
 #: Seconds that the engine may take: to answer, and to pull an image.
 _PATIENCE, _PULL_PATIENCE = 120.0, 3600.0

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt_ci.computer.computer import HOME, START, WORKDIR, Command, Computer, ComputerSpec
-from skillopt_ci.computer.process import CommandResult, execute, kill_marked
 from skillopt_ci.confinement import Cell, current
 from skillopt_ci.errors import ComputerUnavailable
+from skillopt_ci.program import CommandResult, execute, kill_marked
 
 
 @dataclass(frozen=True, slots=True)

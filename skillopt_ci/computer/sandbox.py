@@ -29,7 +29,6 @@ from skillopt_ci.computer.computer import (
     Network,
     probe,
 )
-from skillopt_ci.computer.process import CommandResult, execute, pipe_reader, sealed_file, started
 from skillopt_ci.computer.sandbox_limits import (
     ControlGroup,
     Hierarchy,
@@ -40,6 +39,7 @@ from skillopt_ci.computer.sandbox_limits import (
 )
 from skillopt_ci.confinement import FIRST_USER, USERS, system_view
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable
+from skillopt_ci.program import CommandResult, execute, pipe_reader, sealed_file, started
 
 #: Programs and the Debian packages that have them.
 _PACKAGES = {

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt_ci.computer.computer import ComputerSpec
-from skillopt_ci.computer.process import parse_identity, this_process
 from skillopt_ci.errors import ComputerUnavailable
+from skillopt_ci.program import parse_identity, this_process
 
 CONTROLLERS = frozenset({"cpu", "memory", "pids"})
 _PREFIX = "skillopt-ci_"

@@ -8,13 +8,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from skillopt_ci.config.models import ModelRole
-from skillopt_ci.errors import ModelSetupError
+from skillopt_ci.errors import ComputerFailure, ModelSetupError
 from skillopt_ci.messages import Image, Message
 from skillopt_ci.model.access import redact, secret_values
 from skillopt_ci.model.providers import require_abilities, well_formed
 from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import ChatReply, ChatRequest, estimated_usage
-from skillopt_ci.program import Ended, run_program, signal_name, tail, visible_environ
+from skillopt_ci.program import CommandResult, run_program, signal_name, visible_environ
 
 #: Longer answers are no answers.
 _MOST_OUTPUT_BYTES = 4_000_000
@@ -45,46 +45,44 @@ class CommandClient:
         """Answer ``request``; its messages are put to the program as one text."""
         require_abilities(self._section, self._config, request)
         with TemporaryDirectory(prefix="skillopt-command-", ignore_cleanup_errors=True) as name:
-            folder = Path(name)
-            ended = await self._run(folder, request.messages)
-            trace = redact(tail(ended.errors, _TRACE_BYTES), self._secrets)
-            self._refuse_failure(ended, trace)
-            text = redact(tail(ended.output, _MOST_OUTPUT_BYTES), self._secrets).strip()
+            workplace = Path(name, "workplace")
+            workplace.mkdir()
+            done = await self._run(workplace, request.messages)
+        trace = redact(done.err.tail(_TRACE_BYTES), self._secrets)
+        self._refuse_failure(done, trace)
+        text = redact(done.stdout, self._secrets).strip()
         usage = estimated_usage(request, text)
         return ChatReply(text, "stop", self._config.model, usage, trace.strip())
 
-    async def _run(self, folder: Path, messages: Sequence[Message]) -> Ended:
-        stdin, workplace = folder / "stdin", folder / "workplace"
-        stdin.write_text(rendered(messages), encoding="utf-8", newline="")
-        workplace.mkdir()
+    async def _run(self, folder: Path, messages: Sequence[Message]) -> CommandResult:
         pictures = [image for message in messages for image in message.images]
         for number, image in enumerate(pictures, start=1):
-            (workplace / _picture(number, image)).write_bytes(b64decode(image.data))
+            (folder / _picture(number, image)).write_bytes(b64decode(image.data))
         try:
             return await run_program(
                 self._arguments,
-                stdin=stdin,
-                folder=folder,
-                work=workplace,
-                cwd=workplace,
+                stdin=rendered(messages).encode(),
+                work=folder,
+                cwd=folder,
+                output_bytes=_MOST_OUTPUT_BYTES,
                 keeps_home=True,
                 environ=self._environ,
                 timeout=self._config.timeout,
             )
         except TimeoutError as error:
             raise TransientFailure(f"no answer within {self._config.timeout:g} s") from error
-        except (OSError, ValueError) as error:
+        except ComputerFailure as error:
             raise self._not_there(str(error)) from error
 
-    def _refuse_failure(self, ended: Ended, trace: str) -> None:
+    def _refuse_failure(self, done: CommandResult, trace: str) -> None:
         said = " ".join(trace.split())[-_SHOWN:] or "it wrote nothing to standard error"
-        if ended.status in _CANNOT_RUN:
-            raise self._not_there(f"exit status {ended.status}: {said}")
-        if ended.status < 0:
-            raise TransientFailure(f"killed by {signal_name(ended.status)}: {said}")
-        if ended.status > 0:
-            raise TransientFailure(f"exit status {ended.status}: {said}")
-        if ended.output.stat().st_size > _MOST_OUTPUT_BYTES:
+        if done.signal:
+            raise TransientFailure(f"killed by {signal_name(done.signal)}: {said}")
+        if done.exit_code in _CANNOT_RUN:
+            raise self._not_there(f"exit status {done.exit_code}: {said}")
+        if done.exit_code:
+            raise TransientFailure(f"exit status {done.exit_code}: {said}")
+        if done.out.truncated:
             raise TransientFailure(f"it printed more than {_MOST_OUTPUT_BYTES:,} bytes")
 
     def _not_there(self, detail: str) -> ModelSetupError:

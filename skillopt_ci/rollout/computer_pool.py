@@ -7,10 +7,10 @@ from pathlib import Path
 
 from skillopt_ci.aio import TimeUp, working_time
 from skillopt_ci.computer.computer import Computer, Computers, ComputerSpec, Network
-from skillopt_ci.computer.process import CommandResult
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.rollout import ComputerBlock
 from skillopt_ci.errors import ComputerFailure, FileRefused, TaskFileError, UsageError
+from skillopt_ci.program import CommandResult
 from skillopt_ci.scorers.base import last_words
 from skillopt_ci.tasks.records import task_files
 from skillopt_ci.tasks.task import ComputerTask, Task

@@ -9,7 +9,6 @@ from xml.etree import ElementTree as ET
 
 from skillopt_ci.computer.archive import Member, pack, unpack
 from skillopt_ci.computer.computer import HOME, Computer
-from skillopt_ci.computer.process import CommandResult
 from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.config.scorers import (
     CommandScorer,
@@ -19,6 +18,7 @@ from skillopt_ci.config.scorers import (
     ScorerSpec,
 )
 from skillopt_ci.errors import ComputerFailure, FileRefused, UsageError
+from skillopt_ci.program import CommandResult
 from skillopt_ci.rollout.attempt import ARTIFACT_BYTES
 from skillopt_ci.rollout.computer_pool import ComputerPool, how_it_ended
 from skillopt_ci.rollout.types import Attempt

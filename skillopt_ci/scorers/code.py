@@ -15,8 +15,8 @@ from typing import Any
 
 from skillopt_ci.config.scorers import CommandScorer, PythonScorer
 from skillopt_ci.confinement import current, without_secrets
-from skillopt_ci.errors import EnvironmentFailure, UsageError
-from skillopt_ci.program import Ended, run_program, signal_name, tail, visible_environ
+from skillopt_ci.errors import ComputerFailure, EnvironmentFailure, UsageError
+from skillopt_ci.program import CommandResult, run_program, signal_name, visible_environ
 from skillopt_ci.scorers.base import (
     GraderBroke,
     GraderError,
@@ -46,8 +46,7 @@ async def run_command(
     """The score that the command gives; it runs in ``root``, with a new folder for the material."""
     program = spec.command[0]
     with TemporaryDirectory(prefix="skillopt-grader-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        work = folder / "work"
+        work = Path(name)
         paths = {
             "answer": work / "answer.txt",
             "response": work / "response.txt",
@@ -62,32 +61,32 @@ async def run_command(
             path.write_text(text, encoding="utf-8", newline="")
         placeholder = re.compile(rf"\{{({'|'.join(paths)})\}}")
         try:
-            ended = await run_program(
+            done = await run_program(
                 [placeholder.sub(lambda found: str(paths[found[1]]), w) for w in spec.command],
-                stdin=paths["response"],
-                folder=folder,
+                stdin=response.encode(),
                 work=work,
                 cwd=root,
                 environ=visible_environ(environ, spec.env),
                 timeout=spec.timeout,
+                output_bytes=2 * _TAIL_BYTES,
             )
         except TimeoutError:
             raise GraderBroke(f"{program} took longer than {spec.timeout:g} s") from None
-        except (OSError, ValueError) as error:
+        except ComputerFailure as error:
             raise GraderError(f"{program} cannot be run: {error}") from error
-        return _verdict(spec, ended, answer)
+        return _verdict(spec, done, answer)
 
 
-def _verdict(spec: CommandScorer, ended: Ended, answer: str) -> Score:
-    program = spec.command[0]
-    output, errors = tail(ended.output, _TAIL_BYTES), tail(ended.errors, _TAIL_BYTES)
+def _verdict(spec: CommandScorer, done: CommandResult, answer: str) -> Score:
+    program, status = spec.command[0], done.exit_code
+    output, errors = done.out.tail(_TAIL_BYTES), done.err.tail(_TAIL_BYTES)
     said = last_words(errors.strip() or output)
-    if ended.status < 0:
-        raise GraderBroke(f"{program} was killed by {signal_name(ended.status)}: {said}")
-    if ended.status in spec.error_status:
-        raise GraderBroke(f"{program} ended with error status {ended.status}: {said}")
+    if done.signal:
+        raise GraderBroke(f"{program} was killed by {signal_name(done.signal)}: {said}")
+    if status in spec.error_status:
+        raise GraderBroke(f"{program} ended with error status {status}: {said}")
     hard_at = None if spec.score == "exit_status" else spec.hard_at
-    return program_verdict(program, ended.status, (output, errors), answer, hard_at)
+    return program_verdict(program, status, (output, errors), answer, hard_at)
 
 
 def check_command(spec: CommandScorer, root: Path, environ: Mapping[str, str]) -> str | None:

@@ -15,8 +15,8 @@ import pytest
 from computer_kinds import CONFINED, EVERY, SPEC, computers, desk, eventually, processes_with
 
 from skillopt_ci.computer.docker import LABEL
-from skillopt_ci.computer.process import ProcessIdentity, parse_identity, this_process
 from skillopt_ci.computer.sandbox_limits import usable_hierarchies
+from skillopt_ci.program import ProcessIdentity, parse_identity, this_process
 
 pytestmark = pytest.mark.integration
 

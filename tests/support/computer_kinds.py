@@ -15,10 +15,10 @@ import pytest
 from skillopt_ci.computer.computer import Computer, Computers, ComputerSpec
 from skillopt_ci.computer.docker import Containers
 from skillopt_ci.computer.local import Unconfined
-from skillopt_ci.computer.process import CommandResult
 from skillopt_ci.computer.sandbox import Sandboxes
 from skillopt_ci.computer.sandbox_limits import usable_hierarchies
 from skillopt_ci.errors import ComputerUnavailable
+from skillopt_ci.program import CommandResult
 
 Result = TypeVar("Result")
 

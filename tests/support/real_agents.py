@@ -19,10 +19,10 @@ from computer_kinds import desk
 from skillopt_ci.agents.cli_agents import ExternalSolver
 from skillopt_ci.agents.skill_files import SkillFolder
 from skillopt_ci.computer.computer import Computer, Network
-from skillopt_ci.computer.process import CommandResult
 from skillopt_ci.config.rollout import AttemptLimits, ExternalConfig
 from skillopt_ci.errors import FileRefused
 from skillopt_ci.messages import Message
+from skillopt_ci.program import CommandResult
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import Attempt, Step
