@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import signal
+import sys
 import time
 from asyncio.subprocess import Process
 from collections import defaultdict
@@ -21,6 +22,7 @@ from collections.abc import (
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from skillopt_ci.aio import shielded
@@ -32,7 +34,6 @@ ALWAYS_VISIBLE = ("PATH", "HOME", "LANG")
 _PROC = Path("/proc")
 #: Seconds to wait for output whose pipe a process that escaped the kill may still hold open.
 _PATIENCE = 2.0
-_SEALS = fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 _IDENTITY = re.compile(r"([0-9a-f]{12})-(\d+)-(\d+)")
 
 
@@ -275,13 +276,20 @@ async def pipe_reader(descriptor: int) -> AsyncIterator[asyncio.StreamReader]:
 
 @contextmanager
 def sealed_file(content: bytes) -> Iterator[int]:
-    """Yield a descriptor of a file in memory that nobody can change."""
+    """Yield a descriptor of a file without a name, which on Linux nobody can change."""
+    if sys.platform != "linux":
+        with TemporaryFile() as file:
+            file.write(content)
+            file.seek(0)
+            yield file.fileno()
+        return
     descriptor = os.memfd_create("skillopt-ci", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    seals = fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
     try:
         with open(descriptor, "wb", closefd=False) as stream:
             stream.write(content)
         os.lseek(descriptor, 0, os.SEEK_SET)
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
         yield descriptor
     finally:
         os.close(descriptor)

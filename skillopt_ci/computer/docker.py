@@ -21,6 +21,7 @@ from skillopt_ci.computer.computer import (
     Network,
     probe,
 )
+from skillopt_ci.confinement import without_secrets
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable
 from skillopt_ci.program import CommandResult, execute, parse_identity, this_process
 
@@ -89,10 +90,11 @@ class Engine:
         output_bytes: int = _REPORT_BYTES,
     ) -> CommandResult:
         """Run ``docker`` with ``words``; ``variables`` are those whose names they pass on."""
+        own = await asyncio.to_thread(without_secrets, self.environ)
         return await execute(
             ("docker", *words),
             stdin=stdin,
-            environ={**self.environ, **variables},
+            environ={**own, **variables},
             cwd=Path("/"),
             timeout=timeout,
             output_bytes=output_bytes,

@@ -60,7 +60,7 @@ def test_nobody_is_confined_as_well(tmp_path_factory: pytest.TempPathFactory) ->
     try:
         source = Path(skillopt_ci.__file__).parent
         shutil.copytree(source / "computer", shelf / "skillopt_ci/computer")
-        for name in ("__init__.py", "aio.py", "confinement.py", "errors.py"):
+        for name in ("__init__.py", "aio.py", "confinement.py", "errors.py", "program.py"):
             shutil.copy(source / name, shelf / "skillopt_ci" / name)
         subprocess.run(["chmod", "-R", "a+rX", str(shelf)], check=True)
         outside = shelf / "outside"
