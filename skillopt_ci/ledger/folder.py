@@ -28,10 +28,12 @@ It is written by the trainer; edit the skill itself instead.
 """
 
 
-@lru_cache(maxsize=2048)
-def _parsed(model: type[BaseModel], text: str) -> BaseModel:
-    """The record that ``text`` is; remembered, since a long history is looked at in each step."""
+def _validated(model: type[BaseModel], text: str) -> BaseModel:
     return model.model_validate_json(text)
+
+
+# each step looks at the whole history, and at the documents of the latest steps
+_read_line, _read_document = lru_cache(4096)(_validated), lru_cache(128)(_validated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,27 +106,29 @@ class RunFolder:
         """Every event, oldest first."""
         text = read(self.history) or ""
         return tuple(
-            self._record(HistoryEntry, line, f"{self.history}:{number}")
+            _record(_read_line, HistoryEntry, line, f"{self.history}:{number}")
             for number, line in enumerate(text.splitlines(), start=1)
         )
 
     def _read(self, read: Reader, path: str, model: type[_Model]) -> _Model | None:
         text = read(path)
-        return None if text is None else self._record(model, text, path)
+        return None if text is None else _record(_read_document, model, text, path)
 
-    @staticmethod
-    def _record(model: type[_Model], text: str, where: str) -> _Model:
-        try:
-            return cast("_Model", _parsed(model, text))
-        except ValidationError as error:
-            first = error.errors()[0]
-            key = ".".join(str(part) for part in first["loc"]) or "the file"
-            raise RepositoryError(
-                f"{where} on the skills branch is not a record of this version of skillopt-ci: "
-                f"{key}: {first['msg']}",
-                hint="It may come from a newer version (upgrade), or from an edit by hand (undo "
-                f"it: `git log -- {where.partition(':')[0]}` shows who changed it).",
-            ) from error
+
+def _record(
+    read: Callable[[type[BaseModel], str], BaseModel], model: type[_Model], text: str, where: str
+) -> _Model:
+    try:
+        return cast("_Model", read(model, text))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise RepositoryError(
+            f"{where} on the skills branch is not a record of this version of skillopt-ci: "
+            f"{key}: {first['msg']}",
+            hint="It may come from a newer version (upgrade), or from an edit by hand (undo "
+            f"it: `git log -- {where.partition(':')[0]}` shows who changed it).",
+        ) from error
 
 
 def document(record: BaseModel) -> str:
