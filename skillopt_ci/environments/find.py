@@ -1,11 +1,11 @@
 """Find the environment that a configuration names: built in, installed, or the user's own class."""
 
-import importlib
 import inspect
+import pkgutil
 from collections.abc import Callable, Mapping
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import cast
+from typing import TypeGuard
 
 from skillopt_ci.config.config import EnvironmentConfig, EnvironmentSpec
 from skillopt_ci.errors import UsageError
@@ -36,18 +36,9 @@ def open_environment(spec: EnvironmentSpec, root: Path, environ: Mapping[str, st
     name = spec if isinstance(spec, str) else spec.type
     options = spec.model_extra or {} if isinstance(spec, EnvironmentConfig) else {}
     if name in BUILT_IN:
-        module, _, attribute = BUILT_IN[name].partition(":")
-        factory = cast("Factory", getattr(importlib.import_module(module), attribute))
+        factory: Factory = pkgutil.resolve_name(BUILT_IN[name])
         return factory(options, root, environ)
-    return _built(name, _class_of(name, root), options, root)
-
-
-def installed() -> dict[str, EntryPoint]:
-    """The environments that installed packages offer, by name."""
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
-
-
-def _built(name: str, kind: type[Environment], options: Options, root: Path) -> Environment:
+    kind = _class_of(name, root)
     if inspect.isabstract(kind):
         lacking = ", ".join(sorted(kind.__abstractmethods__))
         raise UsageError(f"environment: {name} does not define {lacking}")
@@ -56,10 +47,10 @@ def _built(name: str, kind: type[Environment], options: Options, root: Path) -> 
 
 
 def _class_of(name: str, root: Path) -> type[Environment]:
-    offered = installed()
+    offered = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name in offered:
         with user_errors(f"environment: {name} cannot be imported:"):
-            found = offered[name].load()
+            found: object = offered[name].load()
     elif ":" in name:
         try:
             found = user_object(name, root, "class", _is_environment)
@@ -75,8 +66,8 @@ def _class_of(name: str, root: Path) -> type[Environment]:
         raise UsageError(
             f"environment: {name} is no subclass of skillopt_ci.rollout.environment.Environment"
         )
-    return cast("type[Environment]", found)
+    return found
 
 
-def _is_environment(value: object) -> bool:
+def _is_environment(value: object) -> TypeGuard[type[Environment]]:
     return inspect.isclass(value) and issubclass(value, Environment) and value is not Environment
