@@ -50,41 +50,36 @@ def build_scorer(
     root: Path,
     environ: Mapping[str, str],
     functions: Functions,
-    on_computer: Callable[[specs.ComputerScorer], Scorer] | None = None,
+    on_computer: Callable[[specs.ComputerScorer], Scorer],
 ) -> Scorer:
     """The scorer that ``spec`` describes, for repositories at ``root``.
 
     Commands run in ``root`` and see of ``environ`` what they are allowed to; Python functions are
     among ``functions``. ``on_computer`` gives the scorer of what one attempt left behind. Raises
-    :class:`UsageError` for a rubric without a judge, for a Python function that cannot be imported,
-    and without a computer that is needed.
+    :class:`UsageError` for a rubric without a judge and for a Python function that cannot be
+    imported.
     """
-    match spec:
-        case specs.AllScorer() | specs.AnyScorer() | specs.WeightedScorer():
-            build = partial(
-                build_scorer,
-                judge=judge,
-                root=root,
-                environ=environ,
-                functions=functions,
-                on_computer=on_computer,
-            )
-            return partial(grade_parts, spec, [build(part) for part in spec.of])
-        case specs.CommandScorer():
-            return FallibleScorer(spec, partial(run_command, spec, root, environ))
-        case specs.PythonScorer():
-            load_function(spec.entry, root)  # report what is wrong with it at once
-            return FallibleScorer(spec, partial(call_function, spec, root, functions))
-        case specs.RubricScorer():
-            if judge is None:
-                raise UsageError("a rubric scorer needs a judge model", hint="Set `model.judge`.")
-            return rubric_scorer(spec, judge)
-        case specs.ComputerScorer():
-            if on_computer is None:
-                raise UsageError("a computer scorer needs a computer", hint=NEEDS_COMPUTER)
-            return on_computer(spec)
-        case _:
-            return partial(grade_answer, spec)
+
+    def build(part: specs.ScorerSpec) -> Scorer:
+        match part:
+            case specs.AllScorer() | specs.AnyScorer() | specs.WeightedScorer():
+                return partial(grade_parts, part, [build(one) for one in part.of])
+            case specs.CommandScorer():
+                return FallibleScorer(part, partial(run_command, part, root, environ))
+            case specs.PythonScorer():
+                load_function(part.entry, root)  # report what is wrong with it at once
+                return FallibleScorer(part, partial(call_function, part, root, functions))
+            case specs.RubricScorer():
+                if judge is None:
+                    hint = "Set `model.judge`."
+                    raise UsageError("a rubric scorer needs a judge model", hint=hint)
+                return rubric_scorer(part, judge)
+            case specs.ComputerScorer():
+                return on_computer(part)
+            case _:
+                return partial(grade_answer, part)
+
+    return build(spec)
 
 
 async def grade_parts(

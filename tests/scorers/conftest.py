@@ -44,7 +44,12 @@ def grade(tmp_path: Path, make_task: Callable[..., Task]) -> Grade:
         spec = SPECS.validate_python({"type": kind, **keys})
         with closing(Functions(environ)) as functions:
             scorer = build_scorer(
-                spec, judge=judge, root=tmp_path, environ=environ, functions=functions
+                spec,
+                judge=judge,
+                root=tmp_path,
+                environ=environ,
+                functions=functions,
+                on_computer=pytest.fail,
             )
             return asyncio.run(scorer(task or make_task(*references), response))
 
