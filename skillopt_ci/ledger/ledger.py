@@ -57,7 +57,10 @@ class Ledger:
 
     Only objects and refs of the run are written: the user's HEAD, index, files and stash never.
     With a ``remote`` that one is the truth and local refs follow it. ``common_dir`` is the folder
-    that all worktrees share (``.git``, normally).
+    that all worktrees share (``.git``, normally). Any method may raise RepositoryError for what
+    stands in the way here, InfrastructureError for a remote that cannot be read; those that move
+    branches raise LostRace if one is not where it is expected, and PushRefused if the remote or a
+    hook will not have it.
     """
 
     git: Git
@@ -74,10 +77,7 @@ class Ledger:
 
     @classmethod
     def open(cls, start: Path, run: str, settings: config.Git) -> "Ledger":
-        """Find the repository around ``start`` and the run's place in it.
-
-        Raises RepositoryError if there is no usable repository, base branch or run name.
-        """
+        """Find the repository around ``start`` and the run's place in it."""
         git, common_dir = refs.find(start, settings)
         remote_name = refs.choose_remote(git, settings.remote)
         base = remote.choose_base(git, remote_name, settings.base)
@@ -111,7 +111,7 @@ class Ledger:
         """Hold the run's lock for a ``with`` block; LostRace at once if somebody else does.
 
         First repairs what a kill or a power loss left on the run's refs: stale locks, and files
-        that name no commit. Raises RepositoryError for what a person must look into.
+        that name no commit.
         """
         with locks.run_lock(self.common_dir, self.run):
             names = refs.written(self.names, self.remote)
@@ -126,9 +126,7 @@ class Ledger:
 
         Local branches stay while one of them is checked out. A skills branch that was deleted on
         the remote is deleted here too, but what it held stays reachable under
-        ``refs/skillopt-ci/deleted/``; commits that were never pushed count and stay. Raises
-        RepositoryError without a base branch or with diverged histories, InfrastructureError if
-        the remote cannot be read.
+        ``refs/skillopt-ci/deleted/``; commits that were never pushed count and stay.
         """
         if self.remote is None:
             found = refs.read(self.git, *self.names)
@@ -226,9 +224,7 @@ class Ledger:
     def preflight(self, position: Position, paths: Sequence[str] = ()) -> None:
         """Find out before anything is paid for whether a step could be recorded.
 
-        ``paths`` must be regular files where the next step starts. Raises RepositoryError (a file,
-        identity, signing, a checked-out or colliding branch), or InfrastructureError or PushRefused
-        (the remote cannot be reached or written).
+        ``paths`` must be regular files where the next step starts.
         """
         git, candidate = self.git, self.names.candidate
         for path in paths:
@@ -265,10 +261,7 @@ class Ledger:
     # What commits hold, and how they are related.
 
     def read(self, commit: str, path: str) -> str | None:
-        """Return the text of a file as ``commit`` has it, None if it has none.
-
-        Raises RepositoryError for a link, a folder or text that is not UTF-8.
-        """
+        """Return the text of a file as ``commit`` has it, None if it has none."""
         return objects.read_file(self.git, commit, path)
 
     def files(self, commit: str, folder: str = "") -> tuple[str, ...]:
@@ -300,10 +293,7 @@ class Ledger:
         return tuple(map(Commit.parse, shown))
 
     def deepen(self, generations: int) -> bool:
-        """Fetch that many more generations of a shallow clone (0: all); False if there are none.
-
-        Raises InfrastructureError if the remote cannot be read.
-        """
+        """Fetch that many more generations of a shallow clone (0: all); False if there are none."""
         if self.remote is None or not (self.common_dir / "shallow").exists():
             return False
         remote.deepen_clone(self.git, self.remote, self.names, generations)
@@ -346,10 +336,7 @@ class Ledger:
         changes: Mapping[str, str | None],
         message: str,
     ) -> str:
-        """Write a commit: the tree of ``tree_of`` with new texts (None removes); no ref moves.
-
-        Raises RepositoryError without an identity, or for a path that cannot be a file.
-        """
+        """Write a commit: the tree of ``tree_of`` with new texts (None removes); no ref moves."""
         # a skill must stay, to the last byte, the text that was measured
         clean = {
             path: self.redact(text) if text and path.endswith((".json", ".jsonl")) else text
@@ -361,8 +348,7 @@ class Ledger:
     def take_in_base(self, tip: str, base: str, keep: Sequence[str]) -> TakeIn:
         """Merge ``base`` into ``tip`` without a checkout; at and below ``keep``, tip's files stay.
 
-        The result's tree is for ``commit((tip, base), tree, …)``. Raises RepositoryError if the
-        histories are unrelated.
+        The result's tree is for ``commit((tip, base), tree, …)``.
         """
         origin = self.merge_base(tip, base)
         if origin is None:
@@ -370,10 +356,7 @@ class Ledger:
         return objects.merge_trees(self.git, origin, tip, base, keep)
 
     def push_candidate(self, candidate: str) -> None:
-        """Make ``candidate`` the step in flight; a second time changes nothing.
-
-        Raises LostRace if there is another one, PushRefused if the remote will not have it.
-        """
+        """Make ``candidate`` the step in flight; a second time changes nothing."""
         name = self.names.candidate
         here, there = self._candidate(candidate)
         if self.remote is not None:
@@ -381,10 +364,7 @@ class Ledger:
         self._record((Move(name, here, candidate),), "propose a step")
 
     def withdraw(self, candidate: str) -> None:
-        """Give up the step in flight, if it is still this one; a second time changes nothing.
-
-        Raises LostRace if another one is in flight, PushRefused if the remote keeps it.
-        """
+        """Give up the step in flight, if it is still this one; a second time changes nothing."""
         name = self.names.candidate
         here, there = self._candidate(candidate)
         # Here first: after a death in between, the next sync brings it back to be withdrawn again.
@@ -409,9 +389,8 @@ class Ledger:
         """Move the skills branch forward and drop the step in flight, both or neither.
 
         With a remote that is one atomic push, after which the local refs follow; the next sync
-        makes up for a death in between. Raises LostRace if either is not where it is expected,
-        PushRefused if the remote or a hook will not have it, RepositoryError if the branch is
-        checked out, ValueError if ``new_tip`` does not contain ``expected_tip``.
+        makes up for a death in between. Raises ValueError if ``new_tip`` does not contain
+        ``expected_tip``.
         """
         if expected_tip and not self.is_ancestor(expected_tip, new_tip):
             raise ValueError(f"{new_tip} is no fast-forward of {expected_tip}")

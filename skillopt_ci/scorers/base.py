@@ -136,11 +136,7 @@ def sentence(parts: Sequence[str]) -> str:
 
 
 def extract(response: str, how: AnswerFrom, tag: str = "answer") -> str:
-    """The answer inside ``response``.
-
-    ``tag`` and ``fence`` fall back to the last non-empty line when the response has none; an
-    answer that is there but empty stays empty.
-    """
+    """The answer inside ``response``; the last non-empty line where it has no tag or fence."""
     if how == "text":
         return response.strip()
     found = None

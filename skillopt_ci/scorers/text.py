@@ -97,10 +97,8 @@ def _graded(
 
 
 def grade_contains(spec: specs.ContainsScorer, task: Task, answer: str) -> Score:
-    """Hard when all conditions hold; soft is the share that does.
-
-    An empty answer holds none: silence is not what keeps a forbidden text away.
-    """
+    """Hard when all conditions hold; soft is the share that does."""
+    # silence is not what keeps a forbidden text away
     if not answer.strip():
         return verdict(False, "the answer is empty", answer)
 
@@ -137,10 +135,7 @@ PATTERN_SECONDS = 1.0
 
 
 def grade_regex(spec: specs.RegexScorer, _task: Task, answer: str) -> Score:
-    """Hard when the pattern is found, or with ``negate`` when a real answer is free of it.
-
-    An answer on which the pattern takes too long scores 0.
-    """
+    """Hard when the pattern is found, or with ``negate`` when a real answer is free of it."""
     import regex  # type: ignore[import-untyped]  # noqa: PLC0415 - only this scorer pays for it
 
     flags = (regex.IGNORECASE if spec.ignore_case else 0) | (regex.MULTILINE * spec.multiline)
