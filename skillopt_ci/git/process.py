@@ -59,10 +59,6 @@ _CACHE_BYTES = 4_000_000
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 
 
-class Ended(Exception):
-    """The process ended instead of answering; the message is its standard error."""
-
-
 class BatchProcess:
     """Requests to one process, started with the first of them.
 
@@ -82,12 +78,12 @@ class BatchProcess:
         """Send ``request`` and return what ``read`` reads, which must be the whole answer.
 
         ``read`` raises EOFError where the stream ends too early. A request may be sent twice.
-        Raises Ended if the process cannot answer, OSError if it cannot be started.
+        Raises EOFError with the process's standard error if it ends, OSError if it cannot start.
         """
         with self._lock:
             try:
                 return self._exchange(request, read)
-            except Ended:
+            except EOFError:
                 return self._exchange(request, read)
 
     def _exchange(self, request: bytes, read: Callable[[IO[bytes]], Answer]) -> Answer:
@@ -112,7 +108,7 @@ class BatchProcess:
             self._errors.seek(0)
             message = self._errors.read().decode("utf-8", "replace").strip()
             self._end()
-            raise Ended(message) from None
+            raise EOFError(message) from None
         except BaseException:
             # the rest of this answer would be taken for the next one
             self._end()
@@ -238,7 +234,7 @@ class Git:
             self.batches[args] = BatchProcess(self._command(args), self._environ(args[0]))
         try:
             return self.batches[args].ask(request, read)
-        except Ended as ended:
+        except EOFError as ended:
             raise self._failed(args, redact(str(ended)) or "it ended") from ended
         except OSError as error:
             raise _cannot_start(error) from error

@@ -12,7 +12,7 @@ import pytest
 
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.git import objects
-from skillopt_ci.git.process import BatchProcess, Ended, Git, Lru, redact
+from skillopt_ci.git.process import BatchProcess, Git, Lru, redact
 
 
 def read_line(answers: IO[bytes]) -> bytes:
@@ -142,7 +142,7 @@ def test_batch_process_drops_an_interrupted_answer() -> None:
 def test_batch_process_retries_once_and_reports_stderr(tmp_path: Path) -> None:
     script = 'read -r line; echo "$line" >> asked; echo no such luck >&2; exit 1'
     stubborn = BatchProcess(("env", "-C", str(tmp_path), "sh", "-c", script), os.environ)
-    with pytest.raises(Ended, match=r"^no such luck$"):
+    with pytest.raises(EOFError, match=r"^no such luck$"):
         stubborn.ask(b"please\n", read_echo)
     assert (tmp_path / "asked").read_text() == "please\nplease\n"
 
