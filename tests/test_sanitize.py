@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.sanitize import one_line, visible
+from skillopt_ci.sanitize import harmless, harmless_line, one_line, visible
 
 ACTING_PARTS = [
     *("@", "#", "12", "GH-", "gh-7", "https:", "http://", "www.", "mailto:", "data:", "git:"),
@@ -92,3 +92,23 @@ def test_a_long_text_is_cut_between_words() -> None:
 
 def test_a_long_word_is_cut_anywhere() -> None:
     assert one_line("x" * 100, 40) == "x" * 39 + "…"
+
+
+@pytest.mark.parametrize(
+    "text", ["::error::x", "  ::add-mask::x", "a\n::set-env::x", "b ##[error]x"]
+)
+def test_no_command_reaches_a_ci_runner(text: str) -> None:
+    told = harmless(text)
+    assert not any(line.lstrip().startswith("::") for line in told.splitlines())
+    assert "##[" not in told
+
+
+def test_words_stay() -> None:
+    assert harmless("a::b # [x]\n  c: d") == "a::b # [x]\n  c: d"
+
+
+@given(st.text())
+def test_a_line_is_one_line_without_control_characters(text: str) -> None:
+    told = harmless_line(text)
+    assert len(told.splitlines()) <= 1
+    assert not any(unicodedata.category(character) == "Cc" for character in told)

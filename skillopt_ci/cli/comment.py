@@ -18,7 +18,7 @@ from skillopt_ci.cli.read import RunReader, open_reader, view
 from skillopt_ci.config.config import GitHub
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.errors import SkilloptError
-from skillopt_ci.github.types import Change, Comment, Merging, PullRequest, WantedPullRequest
+from skillopt_ci.github.types import Change, Comment, Merging, WantedPullRequest
 from skillopt_ci.report.comment import (
     TaskPlace,
     body,
@@ -136,7 +136,9 @@ def publish(run: RunView, client: "Client", showing: Showing) -> Published:
                 answer_notes(run, client, links, pull.number)
     with noting(notes):
         keep_check(client, step_check(run, links, inconclusive=inconclusive, tasks=showing.tasks))
-    if pull is not None and _may_merge(run, showing, pull):
+    # only what was measured to be better merges by itself, never what waits for a verdict
+    asked = wishes.merge == "auto" and not inconclusive
+    if asked and run.improved and pull is not None and pull.open and not pull.draft:
         with noting(notes):
             merged = merge_pull_request(
                 client, pull.number, run.commit, wishes.merge_method, title(run)
@@ -157,12 +159,8 @@ def noting(notes: list[str]) -> Iterator[None]:
 
 def _wanted(run: RunView, showing: Showing) -> WantedPullRequest:
     wishes = showing.wishes
-    text = body(
-        run,
-        showing.links,
-        inconclusive=showing.inconclusive,
-        with_chart=wishes.comments != "sticky",
-    )
+    chart = wishes.comments != "sticky"
+    text = body(run, showing.links, inconclusive=showing.inconclusive, with_chart=chart)
     return WantedPullRequest(
         head=f"skillopt/{run.state.run}",
         base=run.base,
@@ -171,12 +169,6 @@ def _wanted(run: RunView, showing: Showing) -> WantedPullRequest:
         draft=wishes.draft and not run.improved,
         labels=wishes.labels,
     )
-
-
-def _may_merge(run: RunView, showing: Showing, pull: PullRequest) -> bool:
-    """Only what was measured to be better merges by itself, never what waits for a verdict."""
-    asked = showing.wishes.merge == "auto" and not showing.inconclusive
-    return asked and run.improved and pull.open and not pull.draft
 
 
 def answer_notes(run: RunView, client: "Client", links: Links, number: int) -> None:

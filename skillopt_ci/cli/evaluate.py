@@ -5,7 +5,7 @@ import json
 import math
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -170,17 +170,18 @@ def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> 
         used = pick(found.usage, "calls cost_usd")
         print_json({"attempts": objects, "gone": found.gone, **used})
         return
-    changed = [one for one in attempts if _hard(one.before) != _hard(one.after)]
+    changed = [one for one in attempts if _mean([one.before]) != _mean([one.after])]
     rows = [
         (
             *(one.course.task, one.course.stage, str(one.course.attempt)),
-            *(score(_hard(one.before)), score(_hard(one.after)), one.reason),
+            *(score(_mean([one.before])), score(_mean([one.after])), one.reason),
         )
         for one in (attempts if settings.verbosity > 0 else changed)
     ]
     if rows:
         print_table(settings, ("task", "stage", "attempt", "then", "now", "why"), rows)
-    then, now = _mean([one.before for one in attempts]), _mean([one.after for one in attempts])
+    then = score(_mean(one.before for one in attempts))
+    now = score(_mean(one.after for one in attempts))
     gone = f"; {plural(found.gone, 'attempt')} left out, no longer stored" if found.gone else ""
     click.echo(
         f"{plural(len(attempts), 'attempt')}: solved {then} then, {now} now; "
@@ -198,13 +199,9 @@ def _scorer(file: Path) -> object:
     return content.get("scorer", content)
 
 
-def _hard(found: Score | None) -> float | None:
-    return None if found is None else found.hard
-
-
-def _mean(scores: Sequence[Score | None]) -> str:
+def _mean(scores: Iterable[Score | None]) -> float | None:
     hard = [one.hard for one in scores if one is not None]
-    return score(math.fsum(hard) / len(hard) if hard else None)
+    return math.fsum(hard) / len(hard) if hard else None
 
 
 # ``skillopt-ci trace``: how an attempt at a task went.
@@ -270,14 +267,10 @@ def _no_attempt(run: str, task: str, known: Iterable[str]) -> UsageError:
 @click.option(
     "--effect",
     type=click.FloatRange(0, 1, min_open=True),
-    default=None,
     help="Gain of the mean score that the gate should find.  [default: evaluation.gate.effect]",
 )
 @click.option(
-    "--draws",
-    type=click.IntRange(2, 50),
-    default=4,
-    help="Attempts at each selection task.",
+    "--draws", type=click.IntRange(2, 50), default=4, help="Attempts at each selection task."
 )
 def calibrate_command(settings: Globals, skill: str, effect: float | None, draws: int) -> None:
     """Compare a skill with itself to measure false accepts.

@@ -29,10 +29,6 @@ _NEWEST = 25
 #: Commits looked through for the steps, for each of them: candidate, verdict, and some of people's.
 _COMMITS_PER_STEP = 6
 
-#: What a verdict's commit is known by. Action and hash belong to it: in the same repository another
-#: run may have a step of the same number.
-_Key = tuple[str, bool, str, str]
-
 
 @dataclass(frozen=True, slots=True)
 class RunReader:
@@ -147,12 +143,21 @@ def step_places(reader: RunReader) -> Mapping[tuple[EventKind, int], StepPlace]:
     count = sum(entry.kind == "step" for entry in reader.history)
     log = reader.ledger.log(reader.commit, limit=_COMMITS_PER_STEP * (count + 20))
     facts = {commit.sha: commit.trailers for commit in log}
-    verdicts = {_key_of(commit.trailers): commit for commit in log if commit.trailers}
+    # action and hash belong to it: in one repository another run may have a step of the same number
+    verdicts = {
+        (
+            commit.trailers.get("Skillopt-Step"),
+            commit.trailers.get("Skillopt-Action"),
+            commit.trailers.get("Skillopt-Skill-Sha256"),
+            "Skillopt-Epoch-End" in commit.trailers,
+        ): commit
+        for commit in log
+    }
     found: dict[tuple[EventKind, int], StepPlace] = {}
     for entry in reader.history:
         if entry.kind not in ("step", "slow_update"):
             continue
-        key = (str(entry.step), entry.kind == "slow_update", entry.action, entry.skill_sha256)
+        key = (str(entry.step), entry.action, entry.skill_sha256, entry.kind == "slow_update")
         commit = verdicts.get(key)
         if commit is None:
             continue
@@ -169,15 +174,6 @@ def step_places(reader: RunReader) -> Mapping[tuple[EventKind, int], StepPlace]:
         else:
             found["slow_update", entry.epoch] = place
     return found
-
-
-def _key_of(trailers: Mapping[str, str]) -> _Key:
-    return (
-        trailers.get("Skillopt-Step", ""),
-        "Skillopt-Epoch-End" in trailers,
-        trailers.get("Skillopt-Action", ""),
-        trailers.get("Skillopt-Skill-Sha256", ""),
-    )
 
 
 def gather(reader: RunReader) -> RunRecords:

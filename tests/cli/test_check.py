@@ -367,12 +367,6 @@ def test_an_empty_repository_says_how_to_begin(cli: Cli, place: Path) -> None:
     assert "skillopt-ci init" in done.err
 
 
-def test_outside_of_a_repository(cli: Cli, tmp_path: Path) -> None:
-    done = cli(tmp_path, "discover")
-    assert done.code == 2
-    assert "not inside a git repository" in done.err
-
-
 def test_a_document_that_is_no_text_is_listed_all_the_same(cli: Cli, place: Path) -> None:
     (place / "AGENTS.md").write_bytes(b"\xff\xfe")
     assert cli(place, "discover", "--json").json["documents"][0]["words"] is None

@@ -52,12 +52,6 @@ def test_verbose_adds_the_task_types(cli: Cli, trained: Path) -> None:
     assert "\n  payment" in cli(trained, "-v", "eval", "best").out
 
 
-def test_three_skills_are_too_many(cli: Cli, trained: Path) -> None:
-    done = cli(trained, "eval", "best", "initial", "current")
-    assert done.code == 2
-    assert "one skill, or two" in done.err
-
-
 def test_a_split_without_tasks_is_refused(
     cli: Cli, fresh: Path, edit: Callable[[Path, str, str], None]
 ) -> None:
@@ -184,21 +178,6 @@ def test_json_has_the_events(cli: Cli, trained: Path) -> None:
     assert events[1]["messages"][0]["content"]
 
 
-@pytest.mark.parametrize("words", [("nonsense",), ("nonsense", "--attempt", "1")])
-def test_an_unknown_task_is_told_with_the_nearest_ones(
-    cli: Cli, trained: Path, words: tuple[str, ...]
-) -> None:
-    done = cli(trained, "trace", *words)
-    assert done.code == 2
-    assert "No attempt at task 'nonsense' is recorded" in done.err
-
-
-def test_without_a_record_it_says_where_one_would_be(cli: Cli, untrained: Path) -> None:
-    done = cli(untrained, "trace", "t")
-    assert done.code == 2
-    assert "Nothing is recorded" in done.err
-
-
 def test_events_can_be_switched_off(cli: Cli, fresh: Path) -> None:
     assert cli(fresh, "-q", "step", "-o", "rollout.events=false").code == 0
     assert cli(fresh, "trace", first_task(fresh)).code == 2
@@ -229,9 +208,3 @@ def test_calibrate_json_is_one_object(cli: Cli, trained: Path) -> None:
 def test_it_can_be_repeated(cli: Cli, trained: Path) -> None:
     first, again = (cli(trained, "calibrate", "--draws", "2", "--json").json for _ in range(2))
     assert again == first
-
-
-def test_an_open_gate_has_nothing_to_calibrate(cli: Cli, trained: Path) -> None:
-    done = cli(trained, "calibrate", "-o", "evaluation.use_gate=false")
-    assert done.code == 2
-    assert "evaluation.use_gate is false" in done.err

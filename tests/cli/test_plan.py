@@ -61,19 +61,6 @@ def test_shard_is_told_in_a_sentence(cli: Cli, fresh: Path) -> None:
     assert (fresh / "answers.jsonl").is_file()
 
 
-@pytest.mark.parametrize("words", [("rollout", "--shard", "5/4"), ("rollout",)])
-def test_what_names_no_shard_is_a_usage_error(
-    cli: Cli, fresh: Path, words: tuple[str, ...]
-) -> None:
-    assert cli(fresh, *words).code == 2
-
-
-def test_a_file_of_something_else_is_refused(cli: Cli, fresh: Path) -> None:
-    done = cli(fresh, "step", "--rollouts", "skillopt.yaml")
-    assert done.code == 2
-    assert "skillopt.yaml:1: no answer of a rollout" in done.err
-
-
 def test_half_a_step_leaves_a_candidate_to_measure(cli: Cli, fresh: Path) -> None:
     half = cli(fresh, "step", "--until-candidate", "--json")
     assert (half.code, half.json["kind"], half.json["step"]) == (0, "candidate", 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -127,14 +128,11 @@ def test_a_missing_permission_is_a_note_that_names_it(
     place.hub.fail(operation, 403, FORBIDDEN, times=99)
     place.hub.fail("POST /statuses/{sha}", 403, FORBIDDEN, times=99)
     published = place.publish(place.run())
-    assert len(published.notes) == 1
-    assert permission in published.notes[0]
-
-
-def test_what_is_refused_does_not_keep_the_rest_from_being_shown(place: Place) -> None:
-    place.hub.fail(COMMENT, 403, FORBIDDEN, times=99)
-    place.publish(place.run())
-    assert len(place.hub.pulls) == len(place.hub.checks) == 1
+    (note,) = published.notes
+    assert permission in note
+    # the rest is shown all the same
+    shown = (len(place.hub.pulls), len(place.hub.checks))
+    assert shown == ("/pulls" not in operation, "/check-runs" not in operation)
 
 
 def test_nothing_works_and_the_report_is_there_all_the_same(place: Place) -> None:
@@ -202,6 +200,7 @@ def test_two_jobs_that_publish_the_same_leave_one_of_each(place: Place) -> None:
 
 
 if TYPE_CHECKING:
+    from tests.cli.conftest import Cli
     from tests.conftest import Checkout, Workshop
 
 RUNNER = {"GITHUB_REPOSITORY": "octo/skills", "GITHUB_RUN_ID": "7"}
@@ -275,3 +274,13 @@ def test_enterprise_servers_have_addresses_of_their_own() -> None:
 
 def test_outside_of_a_workflow_there_are_no_links() -> None:
     assert links_of({}).repository == ""
+
+
+def test_it_is_printed_or_published_with_a_token_and_a_repository(cli: Cli, trained: Path) -> None:
+    marker = "<!-- skillopt-ci:v1 key=quickstart -->"
+    text = cli(trained, "comment").out
+    assert text.startswith(marker)
+    assert "<b>Step 2</b>" in text
+    assert cli(trained, "comment", "--json").json["comment"].startswith(marker)
+    ended = cli(trained, "comment", "--publish")
+    assert (ended.code, "GITHUB_REPOSITORY" in ended.err) == (2, True)

@@ -25,20 +25,6 @@ def test_the_configuration_names_the_run_and_the_repository(
     assert "Run quickstart" in done.out
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--config", "other.yaml"), "other.yaml"),
-        (("--run", "nightly"), "Run 'nightly' has not started"),
-    ],
-)
-def test_what_was_named_must_be_there(
-    cli: Cli, trained: Path, options: tuple[str, str], said: str
-) -> None:
-    done = cli(trained, "status", *options)
-    assert (done.code, said in done.err) == (2, True)
-
-
 def test_several_runs_without_a_configuration_are_listed(
     cli: Cli, done: Path, git: GitText
 ) -> None:
@@ -55,12 +41,6 @@ def test_no_run_at_all_is_said(cli: Cli, fresh: Path) -> None:
     told = cli(fresh, "log")
     assert told.code == 2
     assert "no run has started here" in told.err
-
-
-def test_outside_of_a_repository_it_is_said_so(cli: Cli, tmp_path: Path) -> None:
-    told = cli(tmp_path, "status")
-    assert told.code == 2
-    assert "not inside a git repository" in told.err
 
 
 def test_a_merged_run_is_read_from_base(cli: Cli, done: Path, git: GitText) -> None:

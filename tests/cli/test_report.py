@@ -43,13 +43,6 @@ def test_the_file_may_be_elsewhere_and_is_replaced_as_a_whole(cli: Cli, done: Pa
     assert [path.name for path in (done / "site").iterdir()] == ["index.html"]
 
 
-def test_a_run_that_has_not_started_says_how_to_start_it(cli: Cli, untrained: Path) -> None:
-    told = cli(untrained, "report")
-    assert told.code == 2
-    assert "skillopt-ci step" in told.err
-    assert not (untrained / "skillopt-report.html").exists()
-
-
 def test_every_text_of_the_skill_is_there_with_where_it_came_from(finished: Path) -> None:
     found = page_evidence(open_reader(Globals({}, finished)))
     history = [entry.skill_sha256 for entry in found.run.history]

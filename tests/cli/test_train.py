@@ -105,12 +105,6 @@ def test_a_lost_race_is_exit_code_6(cli: Cli, fresh: Path) -> None:
     assert "quickstart" in done.err
 
 
-def test_a_wrong_key_is_exit_code_2_with_its_place(cli: Cli, fresh: Path) -> None:
-    done = cli(fresh, "step", "-o", "train.batchsize=3")
-    assert done.code == 2
-    assert "batch_size" in done.err
-
-
 def test_the_checkout_stays_as_it_was(cli: Cli, fresh: Path, git: GitText) -> None:
     (fresh / "notes.txt").write_text("mine\n", encoding="utf-8")
     before = git(fresh, "status", "--porcelain=v2", "--branch")
@@ -150,6 +144,11 @@ def test_all_steps_are_done_and_then_none_is_left(cli: Cli, fresh: Path) -> None
     done = cli(fresh, "run")
     assert done.code == 0
     assert re.findall(r"^Step (\d) of 2", done.out, re.MULTILINE) == ["1", "2"]
+    # in a file no line is ragged
+    for text in (done.out, done.err):
+        assert not re.search(r"[ \t\r]$|\n\n\n|\x1b", text, re.MULTILINE)
+        assert not text.startswith("\n")
+    assert max(map(len, done.out.splitlines())) <= 80
     assert done.err.endswith("All epochs are trained: 2 steps in this run.\n")
     assert cli(fresh, "run").code == 3
 
@@ -159,22 +158,12 @@ def test_the_ends_of_epochs_are_no_steps(cli: Cli, fresh: Path) -> None:
     assert done.err.endswith("2 steps and 1 end of an epoch in this run.\n")
 
 
-def test_json_is_one_object_per_step_on_stdout(cli: Cli, fresh: Path) -> None:
+def test_json_is_one_object_per_step_and_every_line_of_the_log_names_its_stage(
+    cli: Cli, fresh: Path
+) -> None:
     done = cli(fresh, "run", "--json")
     assert [json.loads(line)["step"] for line in done.out.splitlines()] == [1, 2]
-
-
-def test_in_a_file_no_line_is_ragged(cli: Cli, fresh: Path) -> None:
-    done = cli(fresh, "run")
-    for text in (done.out, done.err):
-        assert not re.search(r"[ \t\r]$|\n\n\n|\x1b", text, re.MULTILINE)
-        assert not text.startswith("\n")
-        assert max(map(len, done.out.splitlines())) <= 80
-
-
-def test_every_line_of_a_log_names_its_stage(cli: Cli, fresh: Path) -> None:
-    lines = [line for line in cli(fresh, "run", "--json").err.splitlines() if line[:1] in "·✓"]
-    stages = {line.split()[1] for line in lines if line}
+    stages = {line.split()[1] for line in done.err.splitlines() if line[:1] in ("·", "✓")}
     assert {"rollout", "reflect", "aggregate", "select", "update", "selection"} <= stages
 
 
@@ -285,19 +274,6 @@ def test_run_of_three_epochs_tells_every_end(cli: Cli, fresh: Path) -> None:
     assert [one["pairs"] for one in told if one["kind"] == "slow_update"] == [0, 16, 16]
 
 
-def test_show_names_what_is_wrong_with_an_epoch(cli: Cli, due: Path) -> None:
-    done = cli(due, "show", "--epoch", "1")
-    assert done.code == 2
-    assert "has no record of the end of epoch 1: none was yet" in done.err
-
-
-@pytest.mark.parametrize("args", [(), ("1", "--epoch", "1")])
-def test_show_wants_a_step_or_an_epoch(cli: Cli, due: Path, args: tuple[str, ...]) -> None:
-    done = cli(due, "show", *args)
-    assert done.code == 2
-    assert "either a STEP or an --epoch" in done.err
-
-
 def test_log_and_status_tell_of_the_end(cli: Cli, due: Path) -> None:
     cli(due, "-q", "slow-update", *SCHEDULED)
     assert "end of epoch: merged" in cli(due, "log").out
@@ -325,13 +301,11 @@ def test_the_object_has_plain_values_that_agree_with_the_record(outcome: StepOut
     assert found["tokens"] == outcome.record.usage.tokens > 0
 
 
-def test_an_unknown_cost_is_null(outcome: StepOutcome) -> None:
-    usage = Usage(calls=3, cost_usd=None)
-    record = outcome.record.model_copy(update={"usage": usage})
+def test_an_unknown_cost_is_null_and_a_step_without_a_candidate_has_no_score(
+    outcome: StepOutcome,
+) -> None:
+    record = outcome.record.model_copy(update={"usage": Usage(calls=3, cost_usd=None)})
     assert outcome_json(replace(outcome, record=record))["cost_usd"] is None
-
-
-def test_a_step_without_a_candidate_has_no_score(outcome: StepOutcome) -> None:
     nothing = {"action": "skip_no_patches", "score_after": None, "measurement": None}
     empty = replace(outcome, decision=outcome.decision.model_copy(update=nothing))
     assert outcome_json(empty)["score_after"] is None

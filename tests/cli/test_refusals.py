@@ -1,0 +1,68 @@
+"""What a command line that cannot work is told, and that nothing is done for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Cli
+
+NOT_STARTED = "Run 'quickstart' has not started"
+NO_REPOSITORY = "not inside a git repository"
+
+
+@pytest.mark.parametrize(
+    ("folder", "words", "said"),
+    [
+        ("trained", "show 3", "has no step 3: its steps are 1 to 2"),
+        ("trained", "show", "either a STEP or an --epoch"),
+        ("trained", "show 1 --epoch 1", "either a STEP or an --epoch"),
+        ("trained", "show --epoch 1", "has no record of the end of epoch 1: none was yet"),
+        ("trained", "log -n 1 --all", "either a --number or --all"),
+        ("trained", "diff 9", "has no step 9: its steps are 1 to 2"),
+        ("trained", "diff inital", "Did you mean 'initial'?"),
+        ("trained", "status --config other.yaml", "other.yaml"),
+        ("trained", "status --run nightly", "Run 'nightly' has not started"),
+        ("untrained", "status", NOT_STARTED),
+        ("untrained", "status", "skillopt-ci step"),
+        ("untrained", "best", NOT_STARTED),
+        ("untrained", "report", NOT_STARTED),
+        ("tmp_path", "status", NO_REPOSITORY),
+        ("tmp_path", "discover", NO_REPOSITORY),
+        ("trained", "eval best initial current", "one skill, or two"),
+        ("trained", "trace nonsense", "No attempt at task 'nonsense' is recorded"),
+        ("trained", "trace nonsense --attempt 1", "No attempt at task 'nonsense' is recorded"),
+        ("untrained", "trace t", "Nothing is recorded"),
+        ("trained", "calibrate -o evaluation.use_gate=false", "evaluation.use_gate is false"),
+        ("untrained", "step -o train.batchsize=3", "batch_size"),
+        ("fresh", "step --rollouts skillopt.yaml", "skillopt.yaml:1: no answer of a rollout"),
+        ("untrained", "rollout --shard 5/4", "5/4"),
+        ("untrained", "rollout", "--shard"),
+        ("tmp_path", "simulate --port 70000", "--port"),
+        ("tmp_path", "simulate --fault-rate 2", "--fault-rate"),
+        ("tmp_path", "simulate --latency -1", "--latency"),
+    ],
+)
+def test_what_cannot_work_is_told_with_its_remedy(
+    cli: Cli,
+    git: Callable[..., str],
+    request: pytest.FixtureRequest,
+    folder: str,
+    words: str,
+    said: str,
+) -> None:
+    place: Path = request.getfixturevalue(folder)
+
+    def state() -> tuple[str, ...]:
+        looks = () if folder == "tmp_path" else (["for-each-ref"], ["status", "--porcelain=v2"])
+        return tuple(git(place, *look) for look in looks)
+
+    before = state()
+    done = cli(place, *words.split())
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert state() == before
