@@ -43,18 +43,13 @@ async def merge(
     stable = library.joined(library.meta_skill(desk.meta_skill), library.current_skill(skill))
     merger = _Merger(mode, desk, stable, gradient.merge_batch_size)
     desk.observer(StageStarted("aggregate"))
+    found = [one for one in reflections if one.patch.edits]
+    failures = [one.patch for one in found if one.source_type == "failure"]
+    successes = [one.patch for one in found if one.source_type == "success"]
     async with siblings() as sides:
-        failure = sides.create_task(merger.side(_patches(reflections, "failure"), "failure"))
-        success = sides.create_task(merger.side(_patches(reflections, "success"), "success"))
+        failure = sides.create_task(merger.side(failures, "failure"))
+        success = sides.create_task(merger.side(successes, "success"))
     return await merger.final(failure.result(), success.result())
-
-
-def _patches(reflections: Iterable[Reflection[Item]], source: Source) -> tuple[Patch[Item], ...]:
-    return tuple(
-        reflection.patch
-        for reflection in reflections
-        if reflection.source_type == source and reflection.patch.edits
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,41 +82,37 @@ class _Merger(Generic[Item]):
 
     async def _chunk(self, chunk: Sequence[Patch[Item]], source: Source, level: int) -> Patch[Item]:
         heading = f"Patches to merge ({len(chunk)} total, merge level {level})"
+        shown = [
+            {self.mode.payload.key: list(map(as_json, one.edits)), "reasoning": one.reasoning}
+            for one in chunk
+        ]
         patch = await self._merged(
             _PROMPT[source],
             _all_edits(chunk),
-            library.section(heading, _as_json([self._shown(patch) for patch in chunk])),
+            library.section(heading, _as_json(shown)),
             what=f"{source} merge, level {level}",
             source=source,
         )
         if patch is None:
-            edits = [
-                replace(edit, merge_level=edit.merge_level or level) for edit in _all_edits(chunk)
-            ]
-            return Patch(tuple(edits), "fallback concatenation")
-        edits = [replace(edit, merge_level=level, source_type=source) for edit in patch.edits]
+            kept = (replace(one, merge_level=one.merge_level or level) for one in _all_edits(chunk))
+            return Patch(tuple(kept), "fallback concatenation")
+        edits = (replace(edit, merge_level=level, source_type=source) for edit in patch.edits)
         return Patch(tuple(edits), patch.reasoning)
 
     async def final(self, failure: Patch[Item], success: Patch[Item]) -> Patch[Item]:
         """Merge the two sides, failures before successes; an empty side leaves the other alone."""
         if not (failure.edits and success.edits):
             return failure if failure.edits else success
+        both = _all_edits((failure, success))
         patch = await self._merged(
             _FINAL,
-            _all_edits((failure, success)),
+            both,
             self._group("1 (failure-driven, HIGH priority)", failure.edits),
             self._group("2 (success-driven, lower priority)", success.edits),
             what="final merge",
             source="failure",
         )
-        if patch is None:
-            both = _all_edits((failure, success))
-            return Patch(both, "fallback: failure first, then success")
-        return patch
-
-    def _shown(self, patch: Patch[Item]) -> dict[str, object]:
-        edits = [as_json(edit) for edit in patch.edits]
-        return {self.mode.payload.key: edits, "reasoning": patch.reasoning}
+        return patch or Patch(both, "fallback: failure first, then success")
 
     def _group(self, title: str, edits: Sequence[Item]) -> str:
         heading = f"Group {title}: {len(edits)} {self.mode.noun}s"
