@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, StringConstraints
@@ -140,27 +141,25 @@ def _apply(text: str, edit: Edit) -> _Outcome:
     return changed, status
 
 
-def _append(text: str, target: str, content: str) -> _Outcome:
-    if not content:
-        return text, EditStatus.EMPTY
-    if _locate(text, target) is EditStatus.PROTECTED:
-        return text, EditStatus.PROTECTED
-    return _appended(text, content, EditStatus.APPENDED, EditStatus.APPENDED_BEFORE_REGION)
-
-
-def _insert_after(text: str, target: str, content: str) -> _Outcome:
+def _insert(text: str, target: str, content: str, *, at_end: bool) -> _Outcome:
+    """Put ``content`` below the target's line; at the end if that is wanted or there is none."""
     if not content:
         return text, EditStatus.EMPTY
     place = _locate(text, target)
-    if place is None:
-        at_end, before_region = EditStatus.INSERTED_AT_END, EditStatus.INSERTED_BEFORE_REGION
-        return _appended(text, content, at_end, before_region)
-    if not isinstance(place, Span):
+    if place is EditStatus.PROTECTED:
         return text, place
-    # From the target's last character on: a target that ends with a line break ends that line.
-    newline = text.find("\n", place.end - 1)
-    point = len(text) if newline < 0 else newline + 1
-    return f"{text[:point]}\n{content}\n{text[point:]}", EditStatus.INSERTED
+    if isinstance(place, Span) and not at_end:
+        # From the target's last character on: a target that ends with a line break ends that line.
+        newline = text.find("\n", place.end - 1)
+        point = len(text) if newline < 0 else newline + 1
+        return f"{text[:point]}\n{content}\n{text[point:]}", EditStatus.INSERTED
+    # In a paragraph of its own, before the first marked region if there is one.
+    start = tail_start(text)
+    before, region = (text, "") if start is None else (text[:start], text[start:])
+    added = "\n\n".join(filter(None, (before.rstrip(), content, region)))
+    if at_end:
+        return added, EditStatus.APPENDED_BEFORE_REGION if region else EditStatus.APPENDED
+    return added, EditStatus.INSERTED_BEFORE_REGION if region else EditStatus.INSERTED_AT_END
 
 
 def _replace(text: str, target: str, content: str, verb: str = "replace") -> _Outcome:
@@ -181,19 +180,11 @@ def _delete(text: str, target: str, _: str) -> _Outcome:
 
 
 _CHANGES: Mapping[str, Callable[[str, str, str], _Outcome]] = {
-    "append": _append,
-    "insert_after": _insert_after,
+    "append": partial(_insert, at_end=True),
+    "insert_after": partial(_insert, at_end=False),
     "replace": _replace,
     "delete": _delete,
 }
-
-
-def _appended(text: str, content: str, at_end: EditStatus, before_region: EditStatus) -> _Outcome:
-    """Put ``content`` in a paragraph of its own at the end, or before the first marked region."""
-    start = tail_start(text)
-    before, region = (text, "") if start is None else (text[:start], text[start:])
-    paragraphs = (before.rstrip(), content, region)
-    return "\n\n".join(filter(None, paragraphs)), at_end if start is None else before_region
 
 
 def _locate(text: str, target: str) -> Span | Literal[EditStatus.PROTECTED] | None:
