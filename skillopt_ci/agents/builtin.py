@@ -128,10 +128,7 @@ class Toolbox:
         return () if self.computer is None else self.settings.tools
 
     async def use(self, call: ToolCall) -> ToolUsed:
-        """Carry out ``call``. What is wrong with it is the result, for the model to read.
-
-        Raises :class:`~skillopt_ci.errors.ComputerFailure`.
-        """
+        """Carry out ``call``; what is wrong with it is the result, for the model to read."""
         try:
             if call.name == SUBMIT:
                 submitted(call)

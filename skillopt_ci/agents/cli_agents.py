@@ -416,10 +416,7 @@ class ExternalSolver:
 
 
 def _within(limits: AttemptLimits, steps: list[Step]) -> tuple[list[Step], Limit | None]:
-    """Return the steps that ``limits`` admit, and the limit that the others exceed, if any do.
-
-    They lie behind and are paid for: all that is left is to say so.
-    """
+    """The steps that ``limits`` admit, and which limit the others exceed, paid for as they are."""
     tracker = LimitTracker(limits)
     for number, step in enumerate(steps):
         if isinstance(step, ModelSaid):

@@ -61,10 +61,7 @@ class SkillFolder:
         return _INSTRUCTIONS.get(skill_as, skill_as).replace("{name}", self.skill_name(skill))
 
     async def install(self, computer: Computer, path: str, skill: str) -> None:
-        """Write ``skill`` to ``path``, and beside a SKILL.md the files that belong to it.
-
-        What stands there is overwritten. Raises :class:`~skillopt_ci.errors.FileRefused`.
-        """
+        """Write ``skill`` to ``path``, beside a SKILL.md its files; raises FileRefused."""
         place = PurePosixPath(path)
         if place.name != "SKILL.md":
             # Instructions have no front matter; Cursor's rules have one of their own.

@@ -248,10 +248,7 @@ _HARMLESS = frozenset(
 
 
 async def probe(computers: Computers) -> None:
-    """Open a computer without network and look out, before anything relies on it.
-
-    Raises ComputerUnavailable for a hole, ComputerFailure if no computer can be opened.
-    """
+    """Open a computer and look out; raises ComputerUnavailable for a hole in it."""
     with NamedTemporaryFile(prefix="skillopt-ci-probe-") as outside:
         outside.write(b"probe")
         outside.flush()

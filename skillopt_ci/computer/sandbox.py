@@ -193,10 +193,7 @@ def find_programs(search_path: str) -> Mapping[str, str]:
 async def _namespace_holder(
     programs: Mapping[str, str], user: int | None, spec: ComputerSpec
 ) -> AsyncIterator[int]:
-    """Start a holder, and yield its parent's number; at the end all inside is gone with it.
-
-    Raises ComputerFailure if it does not start, with what the system says.
-    """
+    """Start a holder and yield its parent's number; at the end all inside is gone with it."""
     namespaces = () if user is not None else ("--user", "--map-root-user")
     files = max(_LEAST_FILES, spec.disk_mb * _FILES_PER_MB)
     process = await started(

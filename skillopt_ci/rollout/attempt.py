@@ -86,10 +86,7 @@ class AttemptRunner:
     redact: Redact = unchanged
 
     async def __call__(self, request: AttemptRequest) -> Rollout:
-        """Make the attempt, as often as infrastructure spoils it and the settings allow.
-
-        Raises what says nothing about the task: a wrong configuration, a used-up budget.
-        """
+        """Make the attempt; raises what is not the task's: a wrong setting, a used-up budget."""
         with in_attempt(request):
             self.record(AttemptStarted(self.solver.name, sha256(request.skill)))
             try:
@@ -309,10 +306,7 @@ def redacted_work(attempt: Attempt, redact: Redact) -> Attempt:
 
 
 def redacted_tar(archive: bytes, redact: Redact) -> bytes:
-    """The tar with the secrets taken out of its files; the very same bytes where there are none.
-
-    Names of files and what is compressed in them stay as they are.
-    """
+    """The tar with the secrets taken out of its files' contents; itself where there are none."""
 
     def redacted(content: bytes) -> bytes:  # what is no UTF-8 passes through as it is
         return redact(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")

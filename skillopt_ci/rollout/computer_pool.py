@@ -8,12 +8,14 @@ from pathlib import Path
 from skillopt_ci.aio import TimeUp, working_time
 from skillopt_ci.computer.computer import Computer, Computers, ComputerSpec, Network
 from skillopt_ci.config.config import Config
-from skillopt_ci.config.rollout import ComputerBlock
+from skillopt_ci.config.rollout import ComputerBlock, ComputerConfig
 from skillopt_ci.errors import ComputerFailure, FileRefused, TaskFileError, UsageError
 from skillopt_ci.program import CommandResult
 from skillopt_ci.scorers.base import last_words
 from skillopt_ci.tasks.records import task_files
 from skillopt_ci.tasks.task import ComputerTask, Task
+
+_USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +101,38 @@ async def _within(seconds: float, task: Task) -> AsyncIterator[None]:
 def open_computer_pool(
     config: Config, root: Path, environ: Mapping[str, str]
 ) -> ComputerPool | None:
-    """The computers that are configured; None if none are.
-
-    Raises UsageError for files in `rollout.task` that are not there.
-    """
+    """The computers that are configured, if any; raises UsageError for files not there."""
     settings, block = config.rollout.computer, config.rollout.task
     if settings is None:
         return None
-    # Imported late: runs that only chat need none of it.
-    from skillopt_ci.computer.build import computers, spec  # noqa: PLC0415
-
     try:
         common = None if block is None else ComputerTask(block, task_files(block.files, root))
     except (TaskFileError, ValueError) as error:
         raise UsageError(f"rollout.task: files: {error}") from error
     return ComputerPool(computers(settings, environ), spec(settings), common)
+
+
+def computers(settings: ComputerConfig, environ: Mapping[str, str]) -> Computers:
+    """The kind of computer that is configured; ``environ`` has PATH and Docker's variables."""
+    # Imported late: runs that only chat need none of it.
+    from skillopt_ci.computer.docker import Containers  # noqa: PLC0415
+    from skillopt_ci.computer.local import Unconfined  # noqa: PLC0415
+    from skillopt_ci.computer.sandbox import Sandboxes  # noqa: PLC0415
+
+    search_path = environ.get("PATH") or _USUAL_PATH
+    if settings.type == "docker":
+        return Containers(environ, settings.image)
+    return Unconfined(search_path) if settings.type == "unconfined" else Sandboxes(search_path)
+
+
+def spec(settings: ComputerConfig) -> ComputerSpec:
+    return ComputerSpec(
+        Network(settings.network),
+        settings.image,
+        settings.memory_mb,
+        settings.cpus,
+        settings.processes,
+        settings.disk_mb,
+        dict(settings.environ),
+        settings.readable,
+    )

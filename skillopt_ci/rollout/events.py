@@ -191,10 +191,7 @@ def event_file(folder: Path, scope: str, now: datetime) -> Path:
 
 
 def read_events(folder: Path) -> Iterator[dict[str, Any]]:
-    """The recorded events of a run, oldest first.
-
-    A last line that a dying process left unfinished is passed over, and so is what is not ours.
-    """
+    """The recorded events of a run, oldest first, without torn lines and what is not ours."""
     for file in sorted(folder.glob("*.jsonl")):
         known: dict[str, str] = {}
         with file.open(encoding="utf-8", errors="replace") as stream:

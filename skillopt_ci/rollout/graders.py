@@ -97,10 +97,7 @@ sys.meta_path.insert(sys.meta_path.index(PathFinder), InstalledFirst)
 
 @dataclass(frozen=True, slots=True)
 class ComputerGrader:
-    """Looks at what one ``attempt`` left behind, on a computer that the agent never had.
-
-    ``root`` is the folder that ``spec.folder`` is relative to.
-    """
+    """Looks at what one ``attempt`` left behind; ``spec.folder`` is relative to ``root``."""
 
     spec: ComputerScorer
     attempt: Attempt
@@ -220,10 +217,7 @@ class ComputerGrader:
 
 
 def grader_files(spec: ComputerScorer, root: Path) -> Iterator[tuple[str, bytes]]:
-    """The grader's own files: paths in the workspace, and their content.
-
-    Raises :class:`GraderError` if the folder cannot be read.
-    """
+    """The grader's own files, paths and content; raises GraderError if they cannot be read."""
     yield from ((name, text.encode()) for name, text in spec.files.items())
     if spec.folder is None:
         return
@@ -297,10 +291,7 @@ class TaskScorers:
         return await scorer(task, attempt.response)
 
     def programs(self, tasks: Iterable[Task]) -> list[tuple[ScorerSpec, Task]]:
-        """The different graders of ``tasks`` that are programs, each with a task that has it.
-
-        Those for which tasks' computers differ are different ones.
-        """
+        """The graders of ``tasks`` that are programs, each on each computer once, with a task."""
         found: dict[str, tuple[ScorerSpec, Task]] = {}
         for task in tasks:
             for part in parts_of(self.spec(task)):

@@ -90,10 +90,7 @@ class LimitReached(Exception):
 
 @dataclass(slots=True)
 class LimitTracker:
-    """Counts the steps of one attempt, and what they consume, against its limits.
-
-    A limit of 3 steps admits exactly 3.
-    """
+    """Counts an attempt's steps, and what they consume; a limit of 3 steps admits 3."""
 
     limits: AttemptLimits
     steps: int = 0

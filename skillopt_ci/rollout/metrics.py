@@ -91,10 +91,7 @@ def clustered_error(values: Sequence[float], clusters: Sequence[str]) -> float |
 
 
 def task_means(scores: Iterable[tuple[str, float]]) -> dict[str, float]:
-    """The mean score of each task, in the order of first appearance.
-
-    Their mean weights tasks alike, whether each has as many attempts as the others or not.
-    """
+    """The mean score of each task: so tasks weigh alike, however many attempts each has."""
     by_task = defaultdict[str, list[float]](list)
     for task, score in scores:
         by_task[task].append(score)
@@ -124,10 +121,7 @@ def paired(
     second: Mapping[str, float],
     clusters: Mapping[str, str] | None = None,
 ) -> PairedDifference:
-    """Compare two sets of scores over the tasks that both measured.
-
-    ``clusters`` names the group of each task.
-    """
+    """Compare scores over the tasks that both measured; ``clusters`` names the group of each."""
     shared = [task for task in first if task in second]
     differences = [second[task] - first[task] for task in shared]
     groups = None if clusters is None else [clusters[task] for task in shared]
@@ -211,10 +205,7 @@ class ErrorCount:
 
 @dataclass(frozen=True, slots=True)
 class LimitShare:
-    """The share of attempts that ``limit`` ended: of all measured, and of the unsolved ones.
-
-    ``of_unsolved`` is None where every measured attempt solved its task.
-    """
+    """The share of attempts that ``limit`` ended: of all measured, of the unsolved if any."""
 
     limit: Limit
     of_all: float
@@ -231,10 +222,7 @@ class Quartiles:
 
 
 def quartiles(values: Sequence[float]) -> Quartiles | None:
-    """The quartiles of ``values``, None for none.
-
-    Linear between two values: type 7 of Hyndman and Fan 1996, which NumPy and R default to.
-    """
+    """The quartiles of ``values``, if any: Hyndman and Fan's type 7 (1996), NumPy's default."""
     if not values:
         return None
     several = values if len(values) > 1 else [*values, *values]
@@ -243,10 +231,7 @@ def quartiles(values: Sequence[float]) -> Quartiles | None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the metrics need of an attempt: small, where its conversation is not.
-
-    ``length`` is the number of messages, None where there is no conversation.
-    """
+    """What the metrics need of an attempt; ``length`` is the number of messages, if any."""
 
     task_id: str
     task_type: str
@@ -264,10 +249,7 @@ class Outcome:
 
 
 def outcome_of(rollout: Rollout) -> Outcome:
-    """Reduce an attempt to what is counted.
-
-    Raises ValueError for a score that is not from 0 to 1: no mean of such scores means anything.
-    """
+    """Reduce an attempt to what is counted; raises ValueError for a score not from 0 to 1."""
     if not (0 <= rollout.hard <= 1 and 0 <= rollout.soft <= 1):
         raise ValueError(
             f"task {rollout.task_id!r} scored {rollout.hard:g} (hard) and {rollout.soft:g} (soft): "

@@ -78,10 +78,7 @@ class Runner:
         attempts: Sequence[int] | None = None,
         ordered: bool = False,
     ) -> AsyncGenerator[Rollout, None]:
-        """Yield the results one by one, as they come or in task order; none of them is kept.
-
-        Errors are as with :meth:`roll_out`. Close the generator if not all results are taken.
-        """
+        """Yield results as they come or in task order; close it if not all are taken."""
         requests = self._requests(tasks, skill, stage, attempts)
         results = stream(self._carry_out, requests, limit=self.places.limit, ordered=ordered)
         async with aclosing(results):
@@ -102,10 +99,7 @@ class Runner:
 
 
 def refuse_too_many_errors(rollouts: Sequence[Rollout], limit: float, what: str) -> None:
-    """Raise :class:`TooManyErrors` when more than the share ``limit`` of attempts is unmeasured.
-
-    Nothing measured at all is always too little.
-    """
+    """Raise :class:`TooManyErrors` if a share above ``limit``, or all, is unmeasured."""
     reasons = Counter(one.reason for one in rollouts if not one.status.measured)
     refuse_errors(reasons, len(rollouts), limit, what)
 

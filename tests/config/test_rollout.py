@@ -6,7 +6,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from skillopt_ci.agents.cli_agents import AGENTS
 from skillopt_ci.agents.streams import READERS
-from skillopt_ci.computer.build import computers, spec
 from skillopt_ci.computer.computer import Network
 from skillopt_ci.config.rollout import (
     AgentConfig,
@@ -18,6 +17,7 @@ from skillopt_ci.config.rollout import (
     ScriptedConfig,
     SolverConfig,
 )
+from skillopt_ci.rollout.computer_pool import computers, spec
 
 
 def test_the_usual_computer_is_a_sandbox_without_network() -> None:
