@@ -228,4 +228,4 @@ def open_client(
         return await called(speak, anthropic, config, key)
 
     wire = Wire(anthropic_body, read_message, WORDS, send)
-    return ServerClient(section, config, wire, observe, pacer)
+    return ServerClient(section, config, wire, observe, pacer or RequestPacer())

@@ -361,12 +361,12 @@ _TOKENS_PER_PICTURE = 1_600
 _FRAME = 16
 
 
+@dataclass(slots=True)
 class Forecast:
     """Expects of each call the longest answer of its stage so far, and the densest prompt."""
 
-    def __init__(self) -> None:
-        self._longest: dict[Account, int] = {}
-        self._density: dict[Role, float] = {}
+    _longest: dict[Account, int] = field(default_factory=dict)
+    _density: dict[Role, float] = field(default_factory=dict)
 
     def expect(self, request: ChatRequest) -> Usage:
         """An upper estimate of the call's tokens; its cost is not known here."""
@@ -398,6 +398,7 @@ def _characters(request: ChatRequest) -> int:
     return said + asked + tools
 
 
+@dataclass(slots=True)
 class BudgetedClient:
     """Asks each role's client, within the budgets, and books what its calls consume.
 
@@ -408,37 +409,28 @@ class BudgetedClient:
     slots of their own.
     """
 
-    def __init__(
-        self,
-        clients: Mapping[Role, ChatClient],
-        meter: Meter,
-        tariffs: Mapping[str, Tariff] | None = None,
-        *,
-        redact: Redact = unchanged,
-        questions: Slots | None = None,
-    ) -> None:
-        self._clients = clients
-        self._meter = meter
-        self._tariffs = tariffs or {}
-        self._redact = redact
-        self._questions = questions
-        self._forecast = Forecast()
+    clients: Mapping[Role, ChatClient]
+    meter: Meter
+    tariffs: Mapping[str, Tariff] = field(default_factory=dict)
+    redact: Redact = unchanged
+    questions: Slots | None = None
+    _forecast: Forecast = field(default_factory=Forecast, init=False)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer ``request``; raises :class:`~skillopt_ci.errors.BudgetExhausted` before a call."""
-        if self._questions is None or request.role is not Role.OPTIMIZER:
+        if self.questions is None or request.role is not Role.OPTIMIZER:
             return await self._call(request)
-        async with self._questions.slot():
+        async with self.questions.slot():
             return await self._call(request)
 
     async def _call(self, request: ChatRequest) -> ChatReply:
-        redact = self._redact
+        redact = self.redact
         expected = self._priced(request, self._forecast.expect(request))
-        await self._meter.reserve(expected)
+        await self.meter.reserve(expected)
         messages = tuple(redacted_message(one, redact) for one in request.messages)
         try:
             asked = replace(request, messages=messages)
-            reply = redacted_reply(await self._clients[request.role].complete(asked), redact)
+            reply = redacted_reply(await self.clients[request.role].complete(asked), redact)
             return replace(reply, usage=self._book(request, reply.usage))
         except SkilloptError as error:
             error.message, error.hint = redact(error.message), redact(error.hint)
@@ -447,14 +439,14 @@ class BudgetedClient:
                 error.usage = self._book(request, error.usage)
             raise
         finally:
-            self._meter.release(expected)
+            self.meter.release(expected)
 
     def _book(self, request: ChatRequest, reported: Usage) -> Usage:
         usage = self._priced(request, reported)
         self._forecast.learn(request, usage)
-        self._meter.pay(Account(request.role, request.stage), usage)
+        self.meter.pay(Account(request.role, request.stage), usage)
         return usage
 
     def _priced(self, request: ChatRequest, usage: Usage) -> Usage:
-        tariff = self._tariffs.get(request.role)
+        tariff = self.tariffs.get(request.role)
         return usage if tariff is None else replace(usage, cost_usd=tariff.priced(usage))

@@ -9,7 +9,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 from weakref import WeakValueDictionary
@@ -241,6 +241,7 @@ def _outcome(content: dict[str, Any], usage: Usage) -> ChatReply | ModelRefusal:
     return ChatReply(usage=usage, tool_calls=calls, **content)
 
 
+@dataclass(slots=True)
 class CachedClient:
     """Answers from ``cache``, else asks ``inner`` and keeps the answer before returning it.
 
@@ -252,39 +253,28 @@ class CachedClient:
     hears the key of every answer that is given.
     """
 
-    def __init__(
-        self,
-        inner: ChatClient,
-        cache: CallCache,
-        *,
-        key_of: Callable[[ChatRequest], str],
-        scope: str,
-        meter: Meter,
-        used: Callable[[str], object] = lambda _: None,
-        locks: WeakValueDictionary[str, asyncio.Lock] | None = None,
-    ) -> None:
-        self._inner = inner
-        self._cache = cache
-        self._key_of = key_of
-        self._scope = scope
-        self._meter = meter
-        self._used = used
-        self._accounted: set[str] = set()
-        self._locks = WeakValueDictionary() if locks is None else locks
+    inner: ChatClient
+    cache: CallCache
+    key_of: Callable[[ChatRequest], str]
+    scope: str
+    meter: Meter
+    used: Callable[[str], object] = lambda _: None
+    locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    _accounted: set[str] = field(default_factory=set, init=False)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer ``request``; a remembered refusal is raised again."""
-        key = self._key_of(request)
-        async with self._locks.setdefault(key, asyncio.Lock()):
-            known = self._cache.get(key)
+        key = self.key_of(request)
+        async with self.locks.setdefault(key, asyncio.Lock()):
+            known = self.cache.get(key)
             if known is None:
                 return await self._ask(key, request)
-        self._used(key)
+        self.used(key)
         if key not in self._accounted and self._is_ours(key, known):
             self._accounted.add(key)
-            self._meter.charge(Account(request.role, request.stage), known.outcome.usage)
+            self.meter.charge(Account(request.role, request.stage), known.outcome.usage)
         else:
-            self._meter.reuse()
+            self.meter.reuse()
         if isinstance(known.outcome, ModelRefusal):
             raise known.outcome
         return known.outcome
@@ -292,20 +282,20 @@ class CachedClient:
     async def _ask(self, key: str, request: ChatRequest) -> ChatReply:
         outcome: ChatReply | ModelRefusal
         try:
-            outcome = await self._inner.complete(request)
+            outcome = await self.inner.complete(request)
         except ModelRefusal as refusal:
             outcome = refusal
-        self._cache.put(key, outcome, paid_by=self._scope)
+        self.cache.put(key, outcome, paid_by=self.scope)
         self._accounted.add(key)
-        self._used(key)
+        self.used(key)
         if isinstance(outcome, ModelRefusal):
             raise outcome
         return outcome
 
     def _is_ours(self, key: str, known: CachedCall) -> bool:
-        if known.paid_by == self._scope:
+        if known.paid_by == self.scope:
             return True
-        return known.paid_by == UNCLAIMED and self._cache.claim(key, self._scope)
+        return known.paid_by == UNCLAIMED and self.cache.claim(key, self.scope)
 
 
 # Answers as lines of JSON, for the cache of another machine.

@@ -357,4 +357,4 @@ def open_client(
         if responses
         else Wire(chat_body, read_reply, CHAT_WORDS, send)
     )
-    return ServerClient(section, config, wire, observe, pacer)
+    return ServerClient(section, config, wire, observe, pacer or RequestPacer())

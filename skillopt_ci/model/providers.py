@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any, TypeVar
@@ -25,7 +25,7 @@ from skillopt_ci.model.types import (
     reply_schema,
     token_limit,
 )
-from skillopt_ci.progress import Note, Observer, silent
+from skillopt_ci.progress import Note, Observer
 
 #: What servers call the limit of output tokens.
 _LIMITS = ("max_completion_tokens", "max_tokens")
@@ -382,6 +382,7 @@ class Wire:
     send: Callable[[dict[str, object]], Awaitable[bytes | ServerError]]
 
 
+@dataclass(slots=True)
 class ServerClient:
     """Answers a role's requests from a server.
 
@@ -390,20 +391,12 @@ class ServerClient:
     that share a ``pacer`` send one request after the other.
     """
 
-    def __init__(
-        self,
-        section: str,
-        config: ModelRole,
-        wire: Wire,
-        observe: Observer = silent,
-        pacer: RequestPacer | None = None,
-    ) -> None:
-        self._section = section
-        self._config = config
-        self._wire = wire
-        self._observe = observe
-        self._pacer = pacer or RequestPacer()
-        self._refused: set[str] = set()
+    section: str
+    config: ModelRole
+    wire: Wire
+    observe: Observer
+    pacer: RequestPacer
+    _refused: set[str] = field(default_factory=set, init=False)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer ``request``.
@@ -411,19 +404,19 @@ class ServerClient:
         Raises :class:`~skillopt_ci.model.retry.TransientFailure` for what may pass, and what
         :meth:`~skillopt_ci.model.types.ChatClient.complete` raises.
         """
-        await self._pacer.turn()
-        require_abilities(self._section, self._config, request)
+        await self.pacer.turn()
+        require_abilities(self.section, self.config, request)
         while True:
-            settings = settings_of(self._config, request, self._refused)
+            settings = settings_of(self.config, request, self._refused)
             answer: bytes | ChatReply | ServerError
-            answer = await self._wire.send(self._wire.body(self._config, request, settings))
+            answer = await self.wire.send(self.wire.body(self.config, request, settings))
             if isinstance(answer, bytes):
-                answer = self._wire.read(answer, request, self._config)
+                answer = self.wire.read(answer, request, self.config)
             if isinstance(answer, ChatReply):
                 return answer
-            refused = answer.refused_setting(settings, self._wire.words)
+            refused = answer.refused_setting(settings, self.wire.words)
             if refused is None or not self._can_do_without(refused):
-                raise answer.exception(self._section, self._config)
+                raise answer.exception(self.section, self.config)
 
     def _can_do_without(self, setting: str) -> bool:
         if setting in self._refused:
@@ -434,8 +427,8 @@ class ServerClient:
         self._refused.add(setting)
         other = next(name for name in _LIMITS if name != setting)
         remedy = f"sent as {other}" if is_limit else "left out"
-        refusal = f"{self._config.model} does not support {setting}"
-        self._observe(
-            Note(f"{self._section}: {refusal}; it is {remedy} from now on.", level="warning")
+        refusal = f"{self.config.model} does not support {setting}"
+        self.observe(
+            Note(f"{self.section}: {refusal}; it is {remedy} from now on.", level="warning")
         )
         return True

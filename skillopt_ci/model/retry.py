@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import InitVar, dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -119,6 +120,7 @@ def backoff(try_number: int, retry_after: float | None, draw: Callable[[], float
     return min(_LONGEST_RETRY_AFTER, retry_after) + draw() * _FIRST_BACKOFF
 
 
+@dataclass(slots=True)
 class RetryingClient:
     """Repeats calls that end in :class:`TransientFailure`, at most ``retries`` times each.
 
@@ -128,26 +130,21 @@ class RetryingClient:
     loses no time by queueing, by pauses and by tries that failed.
     """
 
-    def __init__(
-        self,
-        inner: ChatClient,
-        *,
-        retries: int,
-        max_concurrency: int,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        draw: Callable[[], float] = random.random,
-    ) -> None:
-        self._inner = inner
-        self._tries = retries + 1
+    inner: ChatClient
+    retries: int
+    max_concurrency: InitVar[int]
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    draw: Callable[[], float] = random.random
+    _throttle: Throttle = field(init=False)
+
+    def __post_init__(self, max_concurrency: int) -> None:
         self._throttle = Throttle(max_concurrency)
-        self._sleep = sleep
-        self._draw = draw
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer ``request``; raises :class:`ModelUnavailable` when the tries ran out."""
         retrying = AsyncRetrying(
             sleep=self._pause,
-            stop=stop_after_attempt(self._tries),
+            stop=stop_after_attempt(self.retries + 1),
             wait=self._wait,
             retry=retry_if_exception_type(TransientFailure),
             reraise=True,
@@ -155,7 +152,7 @@ class RetryingClient:
         try:
             return await retrying(self._try, request)
         except TransientFailure as failure:
-            tries = "1 try" if self._tries == 1 else f"{self._tries} tries"
+            tries = "1 try" if self.retries == 0 else f"{self.retries + 1} tries"
             raise ModelUnavailable(
                 f"The {request.role} model did not answer after {tries}: {failure.message}"
             ) from failure
@@ -166,7 +163,7 @@ class RetryingClient:
                 since = await place.enter_async_context(self._throttle.slot())
             started = _now()
             try:
-                reply = await self._inner.complete(request)
+                reply = await self.inner.complete(request)
             except TransientFailure as failure:
                 refund(_now() - started)
                 if failure.overloaded:
@@ -179,9 +176,9 @@ class RetryingClient:
 
     async def _pause(self, seconds: float) -> None:
         with off_the_clock():
-            await self._sleep(seconds)
+            await self.sleep(seconds)
 
     def _wait(self, state: RetryCallState) -> float:
         failure = state.outcome.exception() if state.outcome else None
         asked = failure.retry_after if isinstance(failure, TransientFailure) else None
-        return backoff(state.attempt_number, asked, self._draw)
+        return backoff(state.attempt_number, asked, self.draw)
