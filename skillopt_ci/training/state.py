@@ -186,7 +186,7 @@ def charged(standing: Standing, usage: Usage, accounts: Accounts) -> dict[str, o
 
 
 def decided_snapshots(
-    state: State, decision: Decision | None, after: Snapshot | None
+    state: State, decision: Decision | None, skill: str, step: int, origin: str
 ) -> dict[str, object]:
     """What a decision changes in the state: the current skill, and the best one if it is beaten.
 
@@ -194,13 +194,15 @@ def decided_snapshots(
     """
     if decision is None:
         return {}
-    if after is None or not decision.stays:
+    if not decision.stays:
         if decision.incumbent is None:
             return {}
         again = state.current.model_copy(update={"measurement": decision.incumbent})
         return {"current": again, **({"best": again} if state.best == state.current else {})}
-    if decision.baseline is not None:
-        after = after.model_copy(update={"measurement": decision.baseline})
+    measurement = decision.baseline or decision.measurement
+    if measurement is None:
+        return {}
+    after = Snapshot(sha256=sha256(skill), step=step, origin=origin, measurement=measurement)
     return {"current": after, "best": after} if decision.beats_best else {"current": after}
 
 

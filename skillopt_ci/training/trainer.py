@@ -12,13 +12,12 @@ from typing import Literal, TypeVar
 
 from skillopt_ci.config.config import Config, Evaluation
 from skillopt_ci.errors import LostRace
-from skillopt_ci.ledger.folder import RunFolder, document
+from skillopt_ci.ledger.folder import document
 from skillopt_ci.ledger.ledger import Position
 from skillopt_ci.ledger.records import (
     BoundaryRecord,
     Decision,
     HistoryEntry,
-    Snapshot,
     State,
     StepRecord,
     booked,
@@ -326,9 +325,7 @@ def commit_decision(
         "config_sha256": run.config_sha256,
         "simulated": run.simulated,
         **charged(standing, record.usage, record.accounts),
-        **decided_snapshots(
-            standing.state, decision, _snapshot(decision, candidate.skill, record.step, origin)
-        ),
+        **decided_snapshots(standing.state, decision, candidate.skill, record.step, origin),
     }
     facts: dict[str, object] = {
         "step": record.step,
@@ -349,7 +346,12 @@ def commit_decision(
     else:
         facts |= {"action": record.action, "reason": record.reason}
         facts["config_sha256"] = record.config_sha256
-        files = _epoch_end_files(run.folder, record, skill)
+        files = {
+            run.folder.boundary(record.epoch): document(record),
+            run.folder.epoch_skill(record.epoch): skill,
+        }
+        if record.meta_skill is not None and record.meta_skill.content:
+            files[run.folder.meta_skill] = record.meta_skill.content + "\n"
     state = after.state.model_copy(update=changes)
     if stays and state.best.sha256 == sha256(skill):
         files[run.folder.best_skill] = skill
@@ -369,34 +371,13 @@ def commit_decision(
     return record_events(run, standing, *events, candidate=candidate.commit, end=end)
 
 
-def _snapshot(decision: Decision | None, skill: str, step: int, origin: str) -> Snapshot | None:
-    if decision is None or decision.measurement is None:
-        return None
-    return Snapshot(
-        sha256=sha256(skill), step=step, origin=origin, measurement=decision.measurement
-    )
-
-
-def _epoch_end_files(
-    folder: RunFolder, record: BoundaryRecord, skill: str
-) -> dict[str, str | None]:
-    files: dict[str, str | None] = {
-        folder.boundary(record.epoch): document(record),
-        folder.epoch_skill(record.epoch): skill,
-    }
-    if record.meta_skill is not None and record.meta_skill.content:
-        files[folder.meta_skill] = record.meta_skill.content + "\n"
-    return files
-
-
 def _notes_event(
     run: Run, record: StepRecord, kept: Decision | None, state: State, skill: str
 ) -> Event:
     """Reminders whose edits were rejected: a commit of their own on top of the revert."""
     assert kept is not None  # noqa: S101 - they stay by a decision of their own
-    after = _snapshot(kept, skill, record.step, f"notes of step {record.step}")
-    if after is not None:
-        state = state.model_copy(update=decided_snapshots(state, kept, after))
+    origin = f"notes of step {record.step}"
+    state = state.model_copy(update=decided_snapshots(state, kept, skill, record.step, origin))
     entry = history_entry(
         run,
         "notes",
