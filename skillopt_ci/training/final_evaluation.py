@@ -3,8 +3,7 @@
 A run that goes on afterwards can be finished again; what was measured is not measured again.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,7 +23,7 @@ from skillopt_ci.ledger.records import (
     TypeScore,
     rounded,
 )
-from skillopt_ci.ledger.timeline import Moment, timeline
+from skillopt_ci.ledger.timeline import timeline
 from skillopt_ci.model.types import Account, Usage, by_stage, total
 from skillopt_ci.progress import Note, StageFinished
 from skillopt_ci.rollout.metrics import paired
@@ -94,20 +93,23 @@ def gain(initial: FinalSkill, other: FinalSkill) -> DifferenceRecord | None:
 # What came of a run, epoch by epoch and stage by stage: pure functions of its records.
 
 
-def epoch_summaries(history: Sequence[HistoryEntry]) -> tuple[EpochSummary, ...]:
+def epoch_summaries(history: Sequence[HistoryEntry]) -> Iterator[EpochSummary]:
     """Steps by outcome and the scores at the end, for every epoch that had a step."""
     moments = tuple(timeline(history))
-    epochs = sorted({one.entry.epoch for one in moments if one.entry.kind == "step"})
-    return tuple(
-        _epoch(epoch, [one for one in moments if one.entry.epoch == epoch]) for epoch in epochs
-    )
-
-
-def outcome(entry: HistoryEntry) -> str:
-    """``accept``, ``reject`` or ``skip``: what became of a step."""
-    if entry.stays:
-        return "accept"
-    return "skip" if entry.action.startswith("skip") else "reject"
+    for epoch in sorted({one.entry.epoch for one in moments if one.entry.kind == "step"}):
+        own = [one for one in moments if one.entry.epoch == epoch]
+        steps = [one.entry for one in own if one.entry.kind == "step"]
+        accepts = sum(entry.stays for entry in steps)
+        skips = sum(entry.action.startswith("skip") for entry in steps)
+        yield EpochSummary(
+            epoch=epoch,
+            steps=len(steps),
+            accepts=accepts,
+            rejects=len(steps) - accepts - skips,
+            skips=skips,
+            best_score=own[-1].best_score,
+            current_score=own[-1].current_score,
+        )
 
 
 def usage_by_stage(
@@ -120,12 +122,12 @@ def usage_by_stage(
     """
     totals: dict[str, Usage] = {}
     for entry, record in rows:
-        booked, rest = [*_stages(record).items()], entry.usage
-        for _, used in booked:
-            rest = _less(rest, used)
+        booked = _stages(record)
+        rest = _less(entry.usage, total(booked.values()))
+        stages = [*booked.items()]
         if rest.calls:
-            booked.append(("test" if entry.kind == "finish" else "selection", rest))
-        for stage, used in booked:
+            stages.append(("test" if entry.kind == "finish" else "selection", rest))
+        for stage, used in stages:
             totals[stage] = totals.get(stage, Usage()) + used
     return {stage: rounded(used) for stage, used in totals.items()}
 
@@ -135,19 +137,6 @@ def _stages(record: StepRecord | BoundaryRecord | None) -> Mapping[str, Usage]:
         return {}
     older = record.proposal.usage if isinstance(record, StepRecord) else record.stages
     return by_stage(record.accounts) or older
-
-
-def _epoch(epoch: int, moments: Sequence[Moment]) -> EpochSummary:
-    steps = Counter(outcome(one.entry) for one in moments if one.entry.kind == "step")
-    return EpochSummary(
-        epoch=epoch,
-        steps=steps.total(),
-        accepts=steps["accept"],
-        rejects=steps["reject"],
-        skips=steps["skip"],
-        best_score=moments[-1].best_score,
-        current_score=moments[-1].current_score,
-    )
 
 
 def _less(whole: Usage, part: Usage) -> Usage:
@@ -250,7 +239,7 @@ async def finish(run: Run) -> FinishOutcome | None:
         promoted=promoted,
         best_gain=gain(initial, best),
         last_gain=gain(initial, last),
-        epochs=epoch_summaries(history),
+        epochs=tuple(epoch_summaries(history)),
         stages=usage_by_stage((one, _record(run, standing, one)) for one in history),
         usage=state.usage,
         accounts=state.accounts,
