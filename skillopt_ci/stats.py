@@ -72,7 +72,6 @@ class Belief:
     root: Sequence[Sequence[float]]
 
     def effect(self, weights: Sequence[float]) -> Effect:
-        """What is believed of a weighted sum of the effects."""
         mean = sum(a * b for a, b in zip(weights, self.means, strict=True))
         half = _forward(self.root, weights)
         return Effect(mean, math.sqrt(sum(value * value for value in half)))
@@ -208,8 +207,6 @@ def central_share(angle: float, degrees: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A confidence interval."""
-
     low: float
     high: float
 

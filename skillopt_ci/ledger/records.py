@@ -165,7 +165,6 @@ class TaskOutcome(Record):
 
     @property
     def failed(self) -> bool:
-        """Whether the model is known to have failed the task."""
         return self.status.measured and self.hard < FAILURE_BELOW
 
 
@@ -257,7 +256,6 @@ class RaceRecord(Record):
 
     @property
     def attempts(self) -> int:
-        """Attempts that the race took."""
         scored = sum(len(arm.scores) for heat in self.heats for arm in heat.arms)
         return scored + sum(heat.errors for heat in self.heats)
 
@@ -286,7 +284,6 @@ class EditRecord(Record):
 
     @property
     def applied(self) -> bool:
-        """Whether it changed the document."""
         return self.status.startswith("applied")
 
 
@@ -402,12 +399,10 @@ class ProposalRecord(Record):
 
     @property
     def attempted_under(self) -> str:
-        """SHA-256 of the skill that the batches were attempted under."""
         return self.skill_attempted or self.skill_before
 
     @property
     def changed(self) -> bool:
-        """Whether the candidate differs from the skill that it was made from."""
         return self.skill_before != self.skill_after
 
     @property
@@ -417,7 +412,6 @@ class ProposalRecord(Record):
 
     @property
     def applied_edits(self) -> tuple[EditRecord, ...]:
-        """The edits that changed the document."""
         return tuple(edit for edit in self.edits if edit.applied)
 
     @property
@@ -462,7 +456,6 @@ class _Decided:
 
     @property
     def verdict(self) -> str:
-        """What became of the candidate, in words."""
         if self.action == "reject" and self.score_after is None:
             return "nothing changed"
         return _VERDICTS.get(self.action, self.action)
@@ -540,7 +533,6 @@ class StepRecord(Record):
 
     @property
     def merged(self) -> bool:
-        """Whether the candidate stayed."""
         return self.decision is not None and self.decision.stays
 
 
@@ -610,7 +602,6 @@ class BoundaryRecord(Record):
 
     @property
     def changed(self) -> bool:
-        """Whether the epoch's end proposes another text."""
         return self.skill_before != self.skill_after
 
     @property
@@ -636,7 +627,6 @@ class BoundaryRecord(Record):
 
     @property
     def reason(self) -> str:
-        """Why the epoch's end came out as it did, in words."""
         if self.decision is not None:
             return self.decision.reason
         slow, meta = self.slow_update, self.meta_skill
@@ -797,5 +787,4 @@ class Summary(Record):
 
     @property
     def tested(self) -> tuple[FinalSkill, ...]:
-        """The skills that have a test score."""
         return tuple(one for one in (self.initial, self.best, self.last) if one.test is not None)

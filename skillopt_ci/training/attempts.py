@@ -61,7 +61,6 @@ class Arrivals:
         self._end: asyncio.Future[None] = loop.create_future()
 
     def came(self, rollout: Rollout) -> None:
-        """Tell of a result."""
         result = self._results[rollout.task_id, rollout.attempt]
         if not result.done():
             result.set_result(rollout)

@@ -33,9 +33,8 @@ from skillopt_ci.training.sequential_test import (
 class Setting:
     """A way to decide: how often it errs, and the attempts that one verdict takes.
 
-    ``false_accepts`` is the share of skills that are as good as the current one and are accepted,
-    ``worse_accepted`` that of skills that are worse by the effect, ``found`` that of skills that
-    are better by it.
+    The shares of accepted skills are of those as good as the current one, worse by the effect, and
+    better by it (``found``).
     """
 
     settings: GateConfig
@@ -48,10 +47,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """With ``attempts`` at most, ``tasks`` find the effect with probability ``found``.
-
-    ``tasks`` is None where none of the numbers that were tried out does.
-    """
+    """With ``attempts`` at most, ``tasks`` (None: none that was tried) find the effect so often."""
 
     attempts: int
     tasks: int | None
@@ -62,10 +58,9 @@ class Need:
 class Calibration:
     """The gate on a run's own tasks, for gains of ``effect``, by ``draws`` measurements.
 
-    ``mean`` is the skill's score over all draws, ``undecided`` the share of tasks that were solved
-    in some draws and not in others. Of ``same_trials`` comparisons of the skill with itself,
-    ``same_accepted`` were taken for a gain. ``rehearsals`` were simulated for each rate of a
-    setting.
+    ``undecided`` is the share of tasks that were solved in some draws and not in others. Of
+    ``same_trials`` comparisons of the skill with itself, ``same_accepted`` were taken for a gain.
+    ``rehearsals`` were simulated for each rate of a setting.
     """
 
     tasks: int
@@ -222,7 +217,6 @@ def lifted(rates: Sequence[float], lift: float) -> list[float]:
 
 
 def _ended(test: Test, answer: Callable[[Ask], Answer]) -> Outcome:
-    """Run ``test`` to its end."""
     try:
         ask = next(test)
         while True:

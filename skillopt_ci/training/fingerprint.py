@@ -113,7 +113,6 @@ class Unasked:
     """Stands for a client where nobody is asked."""
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Raise: there is no model here."""
         raise AssertionError(f"no model is here to answer {request.stage}")
 
 

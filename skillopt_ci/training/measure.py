@@ -54,7 +54,6 @@ class Tally:
     count: int = 1
 
     def plus(self, hard: float, soft: float) -> "Tally":
-        """The tally with one more attempt."""
         count = self.count + 1
         return Tally(
             (self.hard * self.count + hard) / count, (self.soft * self.count + soft) / count, count
@@ -75,7 +74,6 @@ def worth_in(evaluation: Evaluation) -> Worth:
 
 
 def tallies(measurement: Measurement) -> dict[str, Tally]:
-    """The tallies that a measurement consists of."""
     return {
         task: Tally(hard, soft, measurement.attempts.get(task, 1))
         for task, (hard, soft) in measurement.tasks.items()
@@ -140,14 +138,12 @@ class Scores:
 
     @classmethod
     def of(cls, rollouts: Iterable[Rollout]) -> "Scores":
-        """What is kept of ``rollouts``."""
         scores = cls()
         for rollout in rollouts:
             scores.add(rollout)
         return scores
 
     def add(self, rollout: Rollout) -> None:
-        """Count an attempt."""
         self._made[rollout.task_id] += 1
         measured = self._measured.setdefault(rollout.task_id, [])
         if rollout.status.measured:
@@ -159,12 +155,10 @@ class Scores:
 
     @property
     def total(self) -> int:
-        """The attempts."""
         return self._made.total()
 
     @property
     def errors(self) -> int:
-        """The attempts that were not measured."""
         return self._failed.total()
 
     @property

@@ -37,7 +37,6 @@ class NamedSkill:
 
     @property
     def sha256(self) -> str:
-        """Hash of the text."""
         return sha256(self.text)
 
 

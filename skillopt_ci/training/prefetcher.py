@@ -116,8 +116,6 @@ def hear(run: Run, prefetcher: "Prefetcher", event: object) -> None:
 
 @dataclass(slots=True)
 class _Early:
-    """An attempt that is to be made early."""
-
     task: "asyncio.Task[None]" = field(init=False, repr=False)
     begun: bool = False
     taken: bool = False
@@ -127,8 +125,8 @@ class _Early:
 class Prefetcher:
     """Makes attempts early, by ``make``.
 
-    Whether an attempt is begun is decided as late as there is a place for it; until then it can be
-    taken back. One that is under way is never broken off: it is paid for.
+    Whether one is begun is decided when there is a place for it. One under way is never broken off:
+    it is paid for.
     """
 
     def __init__(
@@ -205,10 +203,7 @@ Made = Iterable[tuple[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What is done next in a run, for step ``step``; ``attempts`` may be empty.
-
-    ``spent`` is what the run has consumed so far.
-    """
+    """What is done next, for step ``step``, in a run that has consumed ``spent``."""
 
     phase: Phase
     step: int

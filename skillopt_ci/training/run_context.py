@@ -47,11 +47,9 @@ from skillopt_ci.training.review_comments import ReviewerNote
 class RunnerParts:
     """What attempts are made from, in a run and on a worker that makes a single one.
 
-    ``root`` is the folder that the configuration's paths start from. ``places`` are the computers
-    that tasks are worked on with, ``environment`` is where tasks come from if not from files.
-    ``rollout_facts`` are the facts of how attempts are made that scores depend on, ``events`` is
-    the folder in which their events are recorded. ``redact`` takes secrets out of what goes to
-    models, comes from them and is kept.
+    Paths of the configuration start from ``root``. ``rollout_facts`` say how attempts are made, as
+    far as scores depend on it; ``events`` is the folder of their events. ``redact`` takes secrets
+    out of what goes to models, comes from them and is kept.
     """
 
     config: Config
@@ -88,7 +86,6 @@ class Equipment:
         self._opening = asyncio.Lock()
 
     async def models(self) -> ModelRouter:
-        """The open models."""
         parts = self._parts
         async with self._opening:
             if self._models is None:
@@ -208,8 +205,6 @@ def _solver(run: RunnerParts, client: ChatClient, functions: Functions) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentGrading:
-    """Grading as an environment does it."""
-
     environment: Environment
     parts: Parts
     scorers: TaskScorers
@@ -265,14 +260,13 @@ class Render(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Run(RunnerParts):
-    """One run on one repository.
+    """One run on one repository, with the skill at ``skill_path`` in it.
 
-    ``skill_path`` is relative to the repository. ``measured_under`` fingerprints what scores depend
-    on besides the skill. ``clock`` counts seconds; its zero means nothing; ``command_started`` is
-    its reading when the command began. ``notes`` are what reviewers said, oldest first, heard or
-    not. ``listen`` hears what the trainer does (see :mod:`~skillopt_ci.training.trainer`),
-    ``begun`` waits for an attempt that is being made early. ``equipment`` is what all work shares
-    between :func:`equipped` and its end, ``records`` are those that were read of late.
+    ``measured_under`` fingerprints what scores depend on besides the skill. ``clock`` counts
+    seconds, from any zero; ``command_started`` is its reading when the command began. ``notes`` are
+    what reviewers said, oldest first. ``listen`` hears what the trainer does; ``begun`` waits for
+    an attempt that is being made early. ``equipment`` is shared by all work within
+    :func:`equipped`.
     """
 
     skill_path: str
@@ -290,7 +284,6 @@ class Run(RunnerParts):
 
     @property
     def folder(self) -> RunFolder:
-        """The run's files in the tree."""
         return RunFolder(self.config.run)
 
     @property
@@ -316,7 +309,6 @@ class Run(RunnerParts):
 
     @property
     def simulated(self) -> bool:
-        """Whether some model of the run is a simulated one."""
         models = self.config.model
         return any(
             role.provider == "simulated"
@@ -325,7 +317,6 @@ class Run(RunnerParts):
         )
 
     def tell_paid(self, usage: Usage) -> None:
-        """Let the observer know of a call that was paid for."""
         self.observer(CallPaid(usage.tokens, usage.cost_usd))
 
     @asynccontextmanager

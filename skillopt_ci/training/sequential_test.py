@@ -46,12 +46,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a test is about.
+    """What a test is about: the tasks in ``order``, of which those that all skills measured count.
 
-    ``order`` are the tasks to be measured, in that order. ``eligible`` are those that count: they
-    were measured under all skills concerned. ``rates`` is how often each task was solved so far.
-    ``bonus`` is what the candidate is ahead by besides tasks; if ``tie_wins``, an equal mean is
-    accepted.
+    ``rates`` is how often each task was solved so far, ``bonus`` what the candidate is ahead by
+    besides tasks. If ``tie_wins``, an equal mean is accepted.
     """
 
     order: tuple[str, ...]
@@ -99,10 +97,9 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a test ended.
+    """How a test ended; ``convincing`` says whether the sign-flip test was passed.
 
-    ``convincing`` says whether the sign-flip test was passed; ``p_value`` is that of the last
-    round, None where none was completed.
+    ``p_value`` is that of the last round, None where none was completed.
     """
 
     end: End

@@ -56,7 +56,6 @@ class Standing:
 
     @property
     def spent(self) -> Usage:
-        """What the run has consumed so far."""
         return Usage() if self.state is None else self.state.usage
 
 
@@ -163,7 +162,6 @@ def basis_of(run: Run) -> Basis:
 
 
 def basis_sha256(basis: Basis) -> str:
-    """A name for ``basis``."""
     return hashlib.sha256(basis.model_dump_json().encode("utf-8")).hexdigest()
 
 
@@ -303,7 +301,7 @@ def record_events(
 class Candidate:
     """A text that may become the skill, and the record of how a step or an epoch's end made it.
 
-    ``commit`` is None as long as it is not pushed, which one that changes nothing never is.
+    ``commit`` is None as long as it is not pushed.
     """
 
     record: StepRecord | BoundaryRecord

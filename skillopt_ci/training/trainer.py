@@ -434,8 +434,8 @@ NextWork = Literal["step", "epoch_end", "finish", "done", "nothing_to_learn"]
 class Upcoming:
     """What is next in a run of ``total`` steps.
 
-    ``step`` is the step to come, None if none is left; ``epoch_end`` the epoch whose end is due,
-    None if none is; ``scheduled``: that end waits for `slow-update`, `step` and `run` pass it by.
+    ``step`` is the step to come, ``epoch_end`` the epoch whose end is due, each None if there is
+    none; with ``scheduled`` that end waits for `slow-update`.
     """
 
     work: NextWork
