@@ -18,13 +18,13 @@ from skillopt_ci.rollout.metrics import paired
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.regions import reading, with_notes
 from skillopt_ci.text import plural
-from skillopt_ci.training.attempts import rounds
 from skillopt_ci.training.gate import decide
 from skillopt_ci.training.measure import (
     Scores,
     Tallies,
     measure,
     measurement_of,
+    rounds,
     tallies,
     with_reservations,
 )

@@ -10,16 +10,15 @@ from functools import lru_cache
 from typing import Literal, TypeVar
 
 from skillopt_ci.config.config import Evaluation
-from skillopt_ci.ledger.records import Measurement
+from skillopt_ci.ledger.records import Measurement, StepRecord
 from skillopt_ci.progress import Note, StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.runner import refuse_errors
-from skillopt_ci.rollout.types import Rollout, Status
+from skillopt_ci.rollout.types import AttemptRequest, Rollout, Status
 from skillopt_ci.scorers.base import one_line
 from skillopt_ci.skill.document import word_count
 from skillopt_ci.skill.regions import as_read, semantic_density
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import score_text
-from skillopt_ci.training.attempts import round_of
 from skillopt_ci.training.run_context import Bench, Run
 
 Metric = Literal["hard", "soft", "mixed"]
@@ -43,6 +42,52 @@ def gate_score(hard: Number, soft: Number, metric: Metric, weight: Number) -> Nu
     if metric == "mixed":
         return (1 - weight) * hard + weight * soft
     return hard if metric == "hard" else soft
+
+
+# Attempts are rollouts that are told apart by their number, so that none is made twice unawares.
+
+
+def round_of(number: int, each: int) -> range:
+    """The numbers of the attempts in round ``number``, if a round has ``each`` of them."""
+    return range(number * each, (number + 1) * each)
+
+
+def rounds(
+    tasks: Iterable[tuple[Task, int]], skill: str, stage: str, each: int
+) -> tuple[AttemptRequest, ...]:
+    """The attempts of ``each`` round, given by its task and number."""
+    return tuple(
+        AttemptRequest(task, skill, stage, attempt)
+        for task, number in tasks
+        for attempt in round_of(number, each)
+    )
+
+
+def made_under(
+    skill_sha256: str, basis: str | None, records: Iterable[StepRecord]
+) -> list[tuple[str, int]]:
+    """The training attempts under this skill that ``records`` tell of, oldest first.
+
+    Given a ``basis``, only those whose configuration and tasks were the same.
+    """
+    return [
+        (task.id, task.attempt)
+        for record in records
+        if record.proposal.attempted_under == skill_sha256 and basis in (None, record.basis_sha256)
+        for task in record.proposal.rollout.tasks
+        if task.status.measured
+    ]
+
+
+def next_rounds(
+    tasks: Iterable[Task], made: Iterable[tuple[str, int]], each: int
+) -> list[tuple[Task, int]]:
+    """Fresh rounds at ``tasks``: a step that repeats known answers would learn nothing new."""
+    last = dict(sorted(made, key=lambda one: one[1]))
+    return [(task, last.get(task.id, -1) // each + 1) for task in tasks]
+
+
+# What attempts at one task came to, and what that counts for in the gate's metric.
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,13 @@ from skillopt_ci.rollout.types import AttemptRequest
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import reading_sha256
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.attempts import made_under, next_rounds, rounds
 from skillopt_ci.training.baseline import as_settled, best_text, learns_nothing, unscored
 from skillopt_ci.training.evaluate import (
     first_attempts,
     known_measurement,
     planned_tasks,
 )
+from skillopt_ci.training.measure import made_under, next_rounds, rounds
 from skillopt_ci.training.memory import all_steps
 from skillopt_ci.training.plan import boundary_due, last_step, plan_step
 from skillopt_ci.training.rollout_stage import attempts_so_far

@@ -1,7 +1,17 @@
 """Learning from a batch: attempts at its tasks, and analysts who read them as they come."""
 
+import asyncio
 import random
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,14 +27,14 @@ from skillopt_ci.progress import (
 )
 from skillopt_ci.rollout.metrics import aggregate as mean_of
 from skillopt_ci.rollout.runner import refuse_too_many_errors
-from skillopt_ci.rollout.types import Rollout
+from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural, score_text
 from skillopt_ci.training.appendix import notes_from
 from skillopt_ci.training.ask import Desk
-from skillopt_ci.training.attempts import Arrivals, made_under, next_rounds, rounds
 from skillopt_ci.training.guard import screened
+from skillopt_ci.training.measure import made_under, next_rounds, rounds
 from skillopt_ci.training.memory import all_steps
 from skillopt_ci.training.plan import Batch, analyst_budget
 from skillopt_ci.training.reflect import Analysts
@@ -50,6 +60,43 @@ def attempts_so_far(
     name = sha256(standing.skill if skill is None else skill)
     basis = basis_sha256(basis_of(run)) if comparable else None
     return made_under(name, basis, all_steps(run, standing))
+
+
+class Arrivals:
+    """The results of the attempts ``expected``, in that order, each as soon as its turn has come.
+
+    It belongs to one event loop and is taken from once.
+    """
+
+    def __init__(self, expected: Iterable[AttemptRequest]) -> None:
+        loop = asyncio.get_running_loop()
+        self._results = {(one.task.id, one.attempt): loop.create_future() for one in expected}
+        self._end: asyncio.Future[None] = loop.create_future()
+
+    def came(self, rollout: Rollout) -> None:
+        result = self._results[rollout.task_id, rollout.attempt]
+        if not result.done():
+            result.set_result(rollout)
+
+    @contextmanager
+    def complete(self) -> Iterator[None]:
+        """Nothing comes after the body; a failure of it is that of the arrivals."""
+        try:
+            yield
+        except Exception as failure:
+            self._end.set_exception(failure)
+            self._end.exception()  # whoever made the attempts raises it, taken or not
+            raise
+        self._end.set_result(None)
+
+    async def in_order(self) -> AsyncIterator[Rollout]:
+        """Yield each result when its turn has come; raises the failure that ended them."""
+        for result in self._results.values():
+            await asyncio.wait((result, self._end), return_when=asyncio.FIRST_COMPLETED)
+            if not result.done():
+                break
+            yield result.result()
+        await self._end
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,7 +149,11 @@ class Equipment:
                 redact=run.redact,
             )
             # what it holds is open as long as the runner
-            executor = _executor(run, attempting, resources.enter_context(ExitStack()))
+            held, settings = resources.enter_context(ExitStack()), run.config.rollout.executor
+            executor: Executor = run_locally
+            if not isinstance(settings, LocalExecutor):
+                elsewhere = resolve_name(_EXECUTORS[settings.type])
+                executor = elsewhere(run, settings, attempting, held)
             runner = Runner(attempting, self.scheduler.attempts, executor=executor, begun=begun)
             yield Bench(client, runner, meter)
 
@@ -222,16 +226,6 @@ class EnvironmentGrading:
 
 #: Where attempts are made if not in this process; imported only by runs that ask for it.
 _EXECUTORS = MappingProxyType({"ray": "skillopt_ci.integrations.ray_executor:ray_executor"})
-
-
-def _executor(parts: RunnerParts, attempting: AttemptRunner, resources: ExitStack) -> Executor:
-    settings = parts.config.rollout.executor
-    if isinstance(settings, LocalExecutor):
-        return run_locally
-    executor: Executor = resolve_name(_EXECUTORS[settings.type])(
-        parts, settings, attempting, resources
-    )
-    return executor
 
 
 def _recorder(run: RunnerParts, scope: str, resources: AsyncExitStack) -> Recorder:

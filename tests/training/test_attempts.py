@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from skillopt_ci.training.attempts import next_rounds, rounds
+from skillopt_ci.training.measure import next_rounds, rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
