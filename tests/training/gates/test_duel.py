@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from skillopt_ci.config.config import Evaluation, GateConfig
 from skillopt_ci.ledger.records import Measurement
+from skillopt_ci.training.calibrate import lifted, rehearse
 from skillopt_ci.training.gate import compare
 from skillopt_ci.training.measure import Tally, worth_in
 from skillopt_ci.training.sequential_test import Answer, Ask, Outcome, Setup, sequential_test
@@ -275,3 +276,37 @@ def test_a_gain_below_the_least_effect_does_not_count() -> None:
     lost, _ = fought(terms(current, enough), current, lambda task, _: after[task])
     assert (won.convincing, lost.convincing) == (True, False)
     assert won.p_value == 1 / 2**6
+
+
+SHARES = [0.2, 0.5, 0.8] * 10
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.floats(-1, 1))
+def test_lifting_keeps_to_rates(rates: list[float], lift: float) -> None:
+    moved = lifted(rates, lift)
+    assert all(-1e-9 <= rate <= 1 + 1e-9 for rate in moved)
+    mean, before = sum(moved) / len(moved), sum(rates) / len(rates)
+    assert mean == pytest.approx(min(1.0, max(0.0, before + lift)), abs=1e-6)
+
+
+@pytest.mark.parametrize("policy", ["paired", "sequential"])
+def test_equal_skills_seldom_win_and_better_ones_often(
+    policy: Literal["paired", "sequential"],
+) -> None:
+    settings = GateConfig(policy=policy, confidence=0.8)
+    (same, attempts), (better, _) = (
+        rehearse(SHARES, lift, settings, 200, 1) for lift in (0.0, 0.25)
+    )
+    assert same < 0.28
+    assert better > 0.6
+    assert attempts < len(SHARES) * 2
+
+
+def test_the_strict_gate_takes_chance_for_a_gain() -> None:
+    accepted, attempts = rehearse(SHARES, 0.0, GateConfig(), 300, 1)
+    assert 0.3 < accepted < 0.55
+    assert attempts < len(SHARES)
+
+
+def test_the_seed_decides() -> None:
+    assert rehearse(SHARES, 0.1, GateConfig(), 20, 1) == rehearse(SHARES, 0.1, GateConfig(), 20, 1)
