@@ -28,7 +28,7 @@ from skillopt_ci.rollout.computer_pool import ComputerPool, open_computer_pool
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.scorers.build import NEEDS_COMPUTER, check_scorers, parts_of
 from skillopt_ci.tasks.files import refuse
-from skillopt_ci.tasks.loading import SPLIT_NAMES, load_splits, overlaps, repeated_ids
+from skillopt_ci.tasks.loading import SPLIT_NAMES, clashes, load_splits
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.training.fingerprint import (
     grader_folders,
@@ -105,7 +105,7 @@ def read_tasks(loaded: Loaded, environ: Mapping[str, str]) -> tuple[Splits, Envi
     environment = open_environment(config.environment, root, environ)
     atexit.register(environment.close)
     named = {split: split_tasks(environment, split) for split in SPLIT_NAMES}
-    refuse([*repeated_ids(named), *overlaps(named)])
+    refuse([*clashes(named)])
     for name in SPLIT_NAMES[:2]:
         if not named[name]:
             raise UsageError(f"environment: there are no {name} tasks")

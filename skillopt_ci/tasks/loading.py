@@ -59,7 +59,7 @@ def load_splits(spec: TasksSpec, root: Path, train: Train | None = None) -> Spli
             splits = _read_splits({name: _split_file(folder, name) for name in SPLIT_NAMES})
         case GeneratedTasks():
             splits = generate_splits(spec, train or Train(), root)
-    refuse([*repeated_ids(splits), *overlaps(splits)])
+    refuse([*clashes(splits)])
     limit = None if isinstance(spec, GeneratedTasks) else spec.limit or None
     kept = {name: tuple(tasks[:limit]) for name, tasks in splits.items()}
     return Splits(kept["train"], kept["selection"], kept.get("test", ()))
@@ -145,15 +145,11 @@ def split_counts(total: int, weights: Sequence[int]) -> tuple[int, ...]:
     return tuple(counts)
 
 
-def repeated_ids(splits: NamedSplits) -> Iterator[Problem]:
-    """Tasks whose id was taken before, in whichever split."""
+def clashes(splits: NamedSplits) -> Iterator[Problem]:
+    """Tasks whose id was taken before, and those that ask what another split asks already."""
     for _, task, _, first in _repeats(splits, lambda task: task.id):
         where = location(first.file, first.line)
         yield Problem(task.file, task.line, f"id {task.id!r} is already used at {where}")
-
-
-def overlaps(splits: NamedSplits) -> Iterator[Problem]:
-    """Tasks that ask in one split what another split asks already."""
     for name, task, first_name, first in _repeats(splits, content_key):
         if name != first_name:
             yield Problem(
