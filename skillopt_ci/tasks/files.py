@@ -11,6 +11,7 @@ from typing import Any
 
 from skillopt_ci.config.yaml import InvalidConfigError, Mark, loader_of, parse_yaml, plain
 from skillopt_ci.errors import TaskFileError
+from skillopt_ci.text import plural
 
 #: Problems shown in one error: more would hide the first.
 SHOWN = 10
@@ -62,7 +63,7 @@ def refuse(problems: Sequence[Problem]) -> None:
     first, *others = problems
     lines = [first.message, *map(str, others[: SHOWN - 1])]
     hidden = len(problems) - SHOWN
-    hint = f"… and {hidden} more problem{'s' if hidden > 1 else ''}" if hidden > 0 else ""
+    hint = f"… and {plural(hidden, 'more problem')}" if hidden > 0 else ""
     raise TaskFileError("\n".join(lines), file=first.file, line=first.line, hint=hint)
 
 

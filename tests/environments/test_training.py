@@ -114,21 +114,28 @@ def test_promptfoos_tests(workshop: Workshop) -> None:
     assert_learned(checkout)
 
 
-@pytest.mark.skipif(find_spec("skillopt") is None, reason="the extra `skillopt` is not installed")
-def test_skillopts_own_searchqa_adapter(workshop: Workshop) -> None:
+def learn_with_searchqa(workshop: Workshop, prompts: dict[str, str], **options: str) -> Checkout:
+    """Train on SkillOpt's adapter for SearchQA with ``prompts`` of its own."""
     answer_questions(workshop.server)
     checkout = workshop.checkout()
     files = {f"data/{split}/items.json": json.dumps(items(n)) for split, n in SPLITS.items()}
-    files["prompts/searchqa/rollout_system.md"] = "{skill_section}Use <answer></answer>."
-    files["prompts/searchqa/analyst_error.md"] = "SearchQA's analyst. Stage: analyst_error."
+    prompts = {"rollout_system": "{skill_section}Use <answer></answer>.", **prompts}
+    files |= {f"prompts/searchqa/{name}.md": text for name, text in prompts.items()}
     environment = {
         "type": "skillopt",
         "adapter": "searchqa",
         "config": {"split_mode": "split_dir", "split_dir": "data"},
         "prompt_files": "prompts",
+        **options,
     }
     configure(checkout, environment, files)
     assert_learned(checkout)
+    return checkout
+
+
+@pytest.mark.skipif(find_spec("skillopt") is None, reason="the extra `skillopt` is not installed")
+def test_skillopts_own_searchqa_adapter(workshop: Workshop) -> None:
+    learn_with_searchqa(workshop, {"analyst_error": "SearchQA's analyst. Stage: analyst_error."})
     prompts = workshop.server.prompts
     assert any(prompt.startswith("SearchQA's analyst") for prompt in prompts)
     assert any("## Question\nItem" in prompt for prompt in prompts)
@@ -141,21 +148,8 @@ ANALYST = "SearchQA's analyst. Stage: {name}. Reply with JSON: `patch`, in it `e
 
 @pytest.mark.skipif(find_spec("skillopt") is None, reason="the extra `skillopt` is not installed")
 def test_searchqa_reflecting_with_skillopts_own_analysts(workshop: Workshop) -> None:
-    answer_questions(workshop.server)
-    checkout = workshop.checkout()
-    files = {f"data/{split}/items.json": json.dumps(items(n)) for split, n in SPLITS.items()}
-    files["prompts/searchqa/rollout_system.md"] = "{skill_section}Use <answer></answer>."
-    for name in ("analyst_error", "analyst_success"):
-        files[f"prompts/searchqa/{name}.md"] = ANALYST.format(name=name)
-    environment = {
-        "type": "skillopt",
-        "adapter": "searchqa",
-        "config": {"split_mode": "split_dir", "split_dir": "data"},
-        "prompt_files": "prompts",
-        "reflect": "adapter",
-    }
-    configure(checkout, environment, files)
-    assert_learned(checkout)
+    prompts = {name: ANALYST.format(name=name) for name in ("analyst_error", "analyst_success")}
+    checkout = learn_with_searchqa(workshop, prompts, reflect="adapter")
     asked = [prompt for prompt in workshop.server.prompts if "Failed Trajectories" in prompt]
     assert asked
     for prompt in asked:
