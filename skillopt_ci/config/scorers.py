@@ -249,6 +249,7 @@ class ComputerScorer(Section):
 class Combination(Section):
     """Common to scorers that ask other scorers."""
 
+    type: str
     of: tuple["ScorerSpec", ...] = Field(min_length=1)
     """The parts."""
 

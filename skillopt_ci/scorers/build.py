@@ -29,14 +29,12 @@ from skillopt_ci.scorers.text import GRADERS, grade_answer
 from skillopt_ci.tasks.files import Problem, refuse
 from skillopt_ci.tasks.task import Splits, Task
 
-Combination = specs.AllScorer | specs.AnyScorer | specs.WeightedScorer
-
 NEEDS_COMPUTER = "Set `rollout.computer`, with `type: sandbox` for instance."
 
 
 def parts_of(spec: specs.ScorerSpec) -> Iterator[specs.ScorerSpec]:
     """The scorers that ``spec`` is made of, those of combinations one by one."""
-    if isinstance(spec, Combination):
+    if isinstance(spec, specs.Combination):
         for part in spec.of:
             yield from parts_of(part)
     else:
@@ -62,7 +60,7 @@ def build_scorer(
 
     def build(part: specs.ScorerSpec) -> Scorer:
         match part:
-            case specs.AllScorer() | specs.AnyScorer() | specs.WeightedScorer():
+            case specs.Combination():
                 return partial(grade_parts, part, [build(one) for one in part.of])
             case specs.CommandScorer():
                 return FallibleScorer(part, partial(run_command, part, root, environ))
@@ -83,7 +81,7 @@ def build_scorer(
 
 
 async def grade_parts(
-    spec: Combination, parts: Sequence[Scorer], task: Task, response: str
+    spec: specs.Combination, parts: Sequence[Scorer], task: Task, response: str
 ) -> Score:
     """Ask all parts at the same time; the first grader that fails stops the others."""
     async with siblings() as group:
@@ -91,7 +89,7 @@ async def grade_parts(
     return combined(spec, [done.result() for done in running])
 
 
-def combined(spec: Combination, scores: Sequence[Score]) -> Score:
+def combined(spec: specs.Combination, scores: Sequence[Score]) -> Score:
     """One score of the parts' scores."""
     answer = scores[0].answer
     match spec:
