@@ -1,8 +1,6 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from typing import Any
 
 import pytest
@@ -13,7 +11,7 @@ from skillopt_ci.messages import Message
 from skillopt_ci.model.openai_provider import connection_pool, open_client
 from skillopt_ci.model.providers import ServerClient
 from skillopt_ci.model.retry import TransientFailure
-from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, Role, Usage
+from skillopt_ci.model.types import ChatReply, ChatRequest, Role, Usage
 from skillopt_ci.progress import Event, Note, silent
 
 KEY = "sk-very-secret"
@@ -61,29 +59,6 @@ def test_a_prompt_that_utf_8_cannot_hold_is_sent_all_the_same(server: Any, serve
     assert server.prompts() == ["a?é"]
 
 
-@pytest.mark.parametrize(
-    ("status", "fields", "kind", "words"),
-    [
-        (429, {}, TransientFailure, "status 429: slow down"),
-        (500, {}, TransientFailure, "status 500"),
-        (429, {"code": "insufficient_quota"}, ModelSetupError, "no quota left"),
-        (401, {}, ModelSetupError, "slow down"),
-        (404, {"code": "model_not_found"}, ModelSetupError, "no model 'm' at http://127"),
-        (410, {}, ModelSetupError, "no model"),
-        (400, {"code": "context_length_exceeded"}, ModelRefusal, "too long"),
-        (400, {"code": "content_filter"}, ModelRefusal, "content filter"),
-        (418, {}, ModelSetupError, "will not take requests"),
-    ],
-)
-def test_statuses_mean_what_they_say(
-    server: Any, served: Any, ask: Any, status: int, fields: Any, kind: Any, words: str
-) -> None:
-    server.will_fail(status, "slow down", **fields)
-    with pytest.raises(kind, match=words):
-        complete(served(), ask())
-    assert len(server.bodies) == 1
-
-
 @pytest.mark.parametrize("body", [b"<html>Bad  gateway</html>", b"", b'{"detail": "no"}'])
 def test_an_error_of_any_shape_is_an_error(server: Any, served: Any, ask: Any, body: bytes) -> None:
     server.will(body, status=502)
@@ -96,14 +71,6 @@ def test_a_wish_to_wait_is_passed_on_in_seconds(server: Any, served: Any, ask: A
     with pytest.raises(TransientFailure) as caught:
         complete(served(), ask())
     assert caught.value.retry_after == 17
-
-
-def test_a_wish_to_wait_may_be_a_date(server: Any, served: Any, ask: Any) -> None:
-    date = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
-    server.will_fail(503, "slow", headers={"Retry-After": date})
-    with pytest.raises(TransientFailure) as caught:
-        complete(served(), ask())
-    assert caught.value.retry_after == pytest.approx(3600, abs=60)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from skillopt_ci.config.models import ModelRole
 from skillopt_ci.model.openai_provider import read_reply
 from skillopt_ci.model.providers import ServerError, well_formed
 from skillopt_ci.model.retry import TransientFailure
-from skillopt_ci.model.types import ChatReply, ModelRefusal, Usage
+from skillopt_ci.model.types import ChatReply, Usage
 
 CONFIG = ModelRole(provider="openai", model="m")
 
@@ -73,18 +73,6 @@ def test_missing_usage_is_estimated_and_says_so(ask: Any, usage: Any) -> None:
 )
 def test_text_is_found_where_servers_put_it(ask: Any, message: dict[str, Any], text: str) -> None:
     assert read(ask, body(message)).text == text
-
-
-def test_an_answer_cut_at_the_limit_is_returned_as_it_is(ask: Any) -> None:
-    answer = read(ask, body({"content": "part"}, finish="length"))
-    assert (answer.text, answer.finish_reason) == ("part", "length")
-
-
-def test_a_filtered_answer_is_a_refusal_that_was_paid_for(ask: Any) -> None:
-    usage = {"prompt_tokens": 5, "completion_tokens": 0}
-    with pytest.raises(ModelRefusal) as caught:
-        read(ask, body({"content": None}, finish="content_filter", usage=usage))
-    assert caught.value.usage.prompt_tokens == 5
 
 
 @pytest.mark.parametrize(

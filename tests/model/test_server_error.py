@@ -66,8 +66,9 @@ def test_a_server_that_wants_a_key_after_all_says_how_to_give_one() -> None:
     assert "Name the environment variable that holds it in model.target.api_key_env" in str(outcome)
 
 
-def test_a_missing_model_names_model_and_server() -> None:
-    outcome = meaning(404, "no such model", base_url="https://llm.example/v1")
+@pytest.mark.parametrize("status", [404, 410])
+def test_a_missing_model_names_model_and_server(status: int) -> None:
+    outcome = meaning(status, "no such model", base_url="https://llm.example/v1")
     assert isinstance(outcome, ModelSetupError)
     assert "'gpt-x' at https://llm.example/v1" in str(outcome)
 

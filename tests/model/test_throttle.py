@@ -1,22 +1,16 @@
 """How many calls are under way, in a world whose clock runs only while everybody waits."""
 
 import asyncio
-import json
-import threading
-from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 import virtual_time
-from http_server import Handler, http_server
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillopt_ci.aio import siblings
-from skillopt_ci.config.models import ModelRole
-from skillopt_ci.model.openai_provider import connection_pool, open_client
 from skillopt_ci.model.retry import RetryingClient, Throttle, TransientFailure
 from skillopt_ci.model.types import ChatRequest
 
@@ -189,68 +183,3 @@ def test_never_more_than_the_ceiling_and_nobody_is_forgotten(
     (most, ended), _ = simulated(work)
     assert most <= ceiling
     assert ended == len([*visits])
-
-
-class _LimitedHandler(Handler):
-    """Answers a few calls at a time and turns the others away."""
-
-    capacity = 3
-    lock = threading.Lock()
-    under_way = 0
-    statuses: Counter[int]
-
-    def respond(self) -> None:
-        self.content()
-        place = type(self)
-        with self.lock:
-            place.under_way += 1
-            status = 429 if place.under_way > self.capacity else 200
-            self.statuses[status] += 1
-        if status == 200:
-            threading.Event().wait(0.01)  # an answer takes a while: only thus do two meet
-        with self.lock:
-            place.under_way -= 1
-        body = json.dumps(ANSWER if status == 200 else {"error": {"message": "slow down"}}).encode()
-        self.answer(body, status, {"retry-after-ms": "20"})
-
-
-ANSWER = {
-    "choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}],
-    "usage": {"prompt_tokens": 1, "completion_tokens": 1},
-}
-
-
-#: So many that what is learnt from the first of them counts for most.
-CALLS = 200
-
-
-def refused_by_a_real_server(
-    throttle: type[Throttle], monkeypatch: pytest.MonkeyPatch, ask: Any
-) -> int:
-    """How often the server turned one of the calls away until all of them were answered."""
-    monkeypatch.setattr("skillopt_ci.model.retry.Throttle", throttle)
-    fields = {"statuses": Counter[int](), "lock": threading.Lock(), "under_way": 0}
-    handler = type("Handler", (_LimitedHandler,), fields)
-
-    async def work(url: str) -> list[str]:
-        config = ModelRole(provider="compatible", model="m", base_url=url, timeout=20)
-        async with connection_pool(24) as pool:
-            inner = open_client("model.target", config, "none", pool)
-            client = RetryingClient(inner, retries=500, max_concurrency=24, draw=lambda: 0.01)
-            calls = (client.complete(ask(str(number))) for number in range(CALLS))
-            return [reply.text for reply in await asyncio.gather(*calls)]
-
-    with http_server(handler) as url:
-        answers = asyncio.run(work(f"{url}/v1"))
-    assert answers == ["hello"] * CALLS
-    assert handler.statuses[200] == CALLS
-    return handler.statuses[429]
-
-
-@pytest.mark.integration
-def test_a_real_server_that_limits_calls_turns_fewer_away(
-    monkeypatch: pytest.MonkeyPatch, ask: Any
-) -> None:
-    learning = refused_by_a_real_server(Throttle, monkeypatch, ask)
-    fixed = refused_by_a_real_server(Fixed, monkeypatch, ask)
-    assert learning < fixed / 2
