@@ -32,7 +32,7 @@ from skillopt_ci.report.terminal import (
     status_rows,
     title,
 )
-from skillopt_ci.report.view import event_view
+from skillopt_ci.report.view import RunView, event_view
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.skill.diff import DiffRow, diff_rows, unified_diff
 from skillopt_ci.skill.document import sha256, word_count
@@ -66,7 +66,7 @@ def status_command(settings: Globals) -> None:
         epoch_end = f"end of epoch {trailers.get('Skillopt-Epoch', '?')}"
         step = f"step {trailers.get('Skillopt-Step', '?')}"
         what = epoch_end if "Skillopt-Epoch-End" in trailers else step
-    facts = (reader.state, reader.history, reader.commit)
+    run = RunView(reader.state, reader.history, commit=reader.commit)
     if settings.json:
         next_work = {
             "steps": coming and coming.total,
@@ -75,7 +75,7 @@ def status_command(settings: Globals) -> None:
             "epoch_end_due": coming and coming.epoch_end,
             "at_work": at_work,
         }
-        print_json(status_json(*facts, next_work))
+        print_json(status_json(run, next_work))
         return
     rows = []
     if at_work:
@@ -88,7 +88,7 @@ def status_command(settings: Globals) -> None:
         rows.append(("next", f"{first}the verdict on it, by `step` or `run`"))
     elif coming is not None:
         rows.append(("next", first + _sentence(coming)))
-    print_rows(settings, _title(reader), status_rows(*facts, rows))
+    print_rows(settings, _title(reader), status_rows(run, rows))
 
 
 def _title(reader: RunReader) -> str:

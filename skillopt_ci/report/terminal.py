@@ -1,9 +1,9 @@
 """Reports for a terminal and for programs: rows of label and value, and objects of plain values."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from itertools import groupby
 from operator import attrgetter
-from types import MappingProxyType
 from typing import Any
 
 from skillopt_ci.estimate.calls import Range
@@ -18,7 +18,6 @@ from skillopt_ci.ledger.records import (
 )
 from skillopt_ci.report.view import EventView, Fact, RunView
 from skillopt_ci.report.words import (
-    account_json,
     account_rows,
     edit_fate,
     edit_text,
@@ -35,6 +34,7 @@ from skillopt_ci.rollout.events import AttemptTrace
 from skillopt_ci.rollout.metrics import Estimate, Summary
 from skillopt_ci.stats import Interval
 from skillopt_ci.text import cost_text, names_text, plural, score, score_text
+from skillopt_ci.util import pick
 
 Rows = tuple[tuple[str, str], ...]
 
@@ -123,19 +123,14 @@ def _told(facts: Iterable[Fact]) -> Iterator[tuple[str, str]]:
 # Where training stands.
 
 
-def status_rows(
-    state: State,
-    history: Sequence[HistoryEntry],
-    commit: str,
-    coming: Iterable[tuple[str, str]] = (),
-) -> Rows:
+def status_rows(run: RunView, coming: Iterable[tuple[str, str]] = ()) -> Rows:
     """The run at a glance; ``coming`` are rows about what is under way and what comes next."""
-    first = next((entry for entry in history if entry.kind == "start"), None)
+    state, first = run.state, run.start
     return (
         ("skill", state.skill),
-        ("branch at", commit[:10]),
+        ("branch at", run.commit[:10]),
         ("last step", f"{state.step} (epoch {state.epoch})" if state.step else "none yet"),
-        ("steps", RunView(state, tuple(history)).counts_text),
+        ("steps", run.counts_text),
         *((("last epoch end", f"epoch {state.boundary}"),) if state.boundary else ()),
         *coming,
         ("started at", "–" if first is None else score_text(first.score_after or 0.0, first.tasks)),
@@ -146,33 +141,20 @@ def status_rows(
     )
 
 
-def status_json(
-    state: State,
-    history: Sequence[HistoryEntry],
-    commit: str,
-    coming: Mapping[str, object] = MappingProxyType({}),
-) -> dict[str, object]:
+def status_json(run: RunView, coming: Mapping[str, object]) -> dict[str, object]:
     """The same as one object, with ``coming`` at its end."""
-    first = next((entry for entry in history if entry.kind == "start"), None)
-    usage = state.usage
     return {
-        "run": state.run,
-        "skill": state.skill,
-        "commit": commit,
-        "step": state.step,
-        "epoch": state.epoch,
-        "epoch_end": state.boundary,
-        "score_initial": None if first is None else first.score_after,
-        "score_current": state.current.measurement.score,
-        "score_best": state.best.measurement.score,
-        "best_step": state.best.step,
-        "tasks": state.current.measurement.n,
-        **RunView(state, tuple(history)).counts,
-        "calls": usage.calls,
-        "tokens": usage.tokens,
-        "cost_usd": usage.cost_usd,
-        "accounts": account_json(state.accounts),
-        "simulated": state.simulated,
+        **pick(run, "run=state.run skill=state.skill commit step=state.step epoch=state.epoch"),
+        **pick(run, "epoch_end=state.boundary score_initial=start.score_after"),
+        **pick(run.state, "score_current=current.measurement.score"),
+        **pick(run.state, "score_best=best.measurement.score best_step=best.step"),
+        **pick(run.state, "tasks=current.measurement.n"),
+        **run.counts,
+        **pick(run.state.usage, "calls tokens cost_usd"),
+        "accounts": [
+            {**account._asdict(), **asdict(used)} for account, used in run.state.accounts.items()
+        ],
+        "simulated": run.state.simulated,
         **coming,
     }
 
@@ -325,33 +307,22 @@ def as_values(summary: Summary) -> dict[str, object]:
     """The summary as JSON."""
     lengths = summary.lengths
     return {
-        "attempts": summary.attempts,
-        "measured": summary.measured,
-        "solved": summary.solved,
-        "complete": summary.complete,
+        **pick(summary, "attempts measured solved complete"),
         "hard_estimate": estimate_values(summary.hard),
         "soft_estimate": estimate_values(summary.soft),
-        "pessimistic": {"hard": summary.pessimistic_hard, "soft": summary.pessimistic_soft},
+        "pessimistic": pick(summary, "hard=pessimistic_hard soft=pessimistic_soft"),
         "missing": list(summary.missing),
-        "error_table": [
-            {"status": row.status.value, "reason": row.reason, "count": row.count}
-            for row in summary.errors
-        ],
+        "error_table": [pick(row, "status=status.value reason count") for row in summary.errors],
         "by_type": {
             bucket.task_type: {
-                "hard": bucket.hard.mean,
-                "tasks": bucket.hard.n,
-                "soft": bucket.soft.mean,
+                **pick(bucket, "hard=hard.mean tasks=hard.n soft=soft.mean"),
                 "interval": interval_values(bucket.hard.interval),
             }
             for bucket in summary.by_type
         },
-        "limits": {
-            one.limit.value: {"of_all": one.of_all, "of_unsolved": one.of_unsolved}
-            for one in summary.limits
-        },
+        "limits": {one.limit.value: pick(one, "of_all of_unsolved") for one in summary.limits},
         "model_ended_of_unsolved": summary.model_ended,
-        "lengths": None if lengths is None else [lengths.low, lengths.median, lengths.high],
+        "lengths": lengths and [lengths.low, lengths.median, lengths.high],
         "pass_at": {str(k): value for k, value in summary.pass_at.items()},
         "pass_hat": {str(k): value for k, value in summary.pass_hat.items()},
     }
@@ -359,13 +330,8 @@ def as_values(summary: Summary) -> dict[str, object]:
 
 def estimate_values(found: Estimate) -> dict[str, object]:
     """An estimate as JSON."""
-    return {
-        "mean": found.mean,
-        "standard_error": found.standard_error,
-        "interval": interval_values(found.interval),
-        "tasks": found.n,
-        "clusters": found.clusters,
-    }
+    spread = {"interval": interval_values(found.interval)}
+    return {**pick(found, "mean standard_error"), **spread, **pick(found, "tasks=n clusters")}
 
 
 def interval_values(interval: Interval | None) -> list[float] | None:
@@ -432,12 +398,10 @@ def _part_json(part: Part) -> dict[str, object]:
         else dict(zip(("least", "likely", "most"), dollars, strict=True)),
         "stages": [
             {
-                "role": one.account.role,
-                "stage": one.account.stage,
+                **pick(one.account, "role stage"),
                 "calls": _spread_json(one.calls),
-                "prompt_tokens_per_call": one.size.usage.prompt_tokens,
-                "completion_tokens_per_call": one.size.usage.completion_tokens,
-                "measured": one.size.measured,
+                **pick(one.size, "prompt_tokens_per_call=usage.prompt_tokens"),
+                **pick(one.size, "completion_tokens_per_call=usage.completion_tokens measured"),
                 "cost_usd_per_call": one.cost_usd,
             }
             for one in part.stages

@@ -276,6 +276,11 @@ class RunView:
         return self.history[start:]
 
     @property
+    def start(self) -> HistoryEntry | None:
+        """The first measurement."""
+        return next((entry for entry in self.history if entry.kind == "start"), None)
+
+    @property
     def first_score(self) -> float:
         return next((entry.score_after or 0.0 for entry in self.scale), 0.0)
 

@@ -5,7 +5,7 @@ Text of models in them is cut and made inert for one line (:func:`~skillopt_ci.s
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -82,16 +82,15 @@ def account_rows(
     What no account has of ``whole`` is from before accounts were kept. A record without any
     accounts may have ``stages`` instead.
     """
-    known = accounts
-    if not known:
+    if not accounts:
         yield from ((f"  {stage}", detailed(used)) for stage, used in stages.items())
         return
-    for role, usage in by_role(known).items():
-        own = {one.stage: used for one, used in known.items() if one.role == role}
+    for role, usage in by_role(accounts).items():
+        own = {one.stage: used for one, used in accounts.items() if one.role == role}
         yield f"  {role}", detailed(usage)
         if list(own) != [role]:
             yield from ((f"    {stage}", detailed(used)) for stage, used in sorted(own.items()))
-    missing = whole.calls - total(known.values()).calls
+    missing = whole.calls - total(accounts.values()).calls
     if missing > 0:
         yield "  earlier", f"{plural(missing, 'call')} before roles were told apart"
 
@@ -103,11 +102,6 @@ def stage_gist(accounts: Accounts) -> str:
         + (f", {cost_text(used.cost_usd)}" if used.cost_usd else "")
         for stage, used in by_stage(accounts).items()
     )
-
-
-def account_json(accounts: Accounts) -> list[dict[str, object]]:
-    """The accounts as flat objects."""
-    return [{**one._asdict(), **asdict(usage)} for one, usage in accounts.items()]
 
 
 # Scores and the gate's arithmetic.

@@ -10,7 +10,6 @@ from action_world import SMALL, World
 ADA = {"login": "ada", "type": "User"}
 OURS = {"full_name": "octo/skills"}
 SCHEDULE = {"schedule": "17 3 * * 1", "sender": ADA}
-
 pytestmark = pytest.mark.end_to_end
 
 

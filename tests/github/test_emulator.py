@@ -20,7 +20,6 @@ from skillopt_ci.github.pull_requests import (
 from skillopt_ci.github.types import Annotation, Change, Merging, PullRequest, WantedCheck
 
 pytestmark = pytest.mark.skipif(not INSTALLED, reason="npm has not installed the emulator")
-
 MARKER = "<!-- skillopt-ci:v1 key=demo -->"
 #: Where the emulator departs from GitHub's description.
 DEPARTURES = ("labels[0].description: None", "'annotations_url' is a required", "$.user: ")

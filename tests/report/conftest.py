@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 Make = Callable[..., Any]
-
 BEFORE, AFTER, CONFIG = "a" * 64, "b" * 64, "c" * 64
 TASKS = {f"s{number}": (float(number < 3), float(number < 3)) for number in range(4)}
 MEASURED = Measurement(hard=0.75, soft=0.75, score=0.75, tasks=TASKS)

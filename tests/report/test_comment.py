@@ -30,8 +30,6 @@ from skillopt_ci.report.view import RunView
 from skillopt_ci.report.words import Fate, note_outcomes
 
 LINKS = Links(REPOSITORY, f"{REPOSITORY}/actions/runs/7")
-
-
 slow = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -211,8 +209,6 @@ def test_any_record_makes_a_body_that_is_inert_and_fits(run: RunView) -> None:
 
 
 ANSWER_LINKS = Links("https://github.com/octo/skills")
-
-
 EDIT = EditRecord(op="append", content="- Be kind", status="applied_append", note_ids=("issue-1",))
 
 

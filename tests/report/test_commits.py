@@ -33,7 +33,6 @@ ATTACK = (
     "@octocat fixes #1 https://evil.example [skip ci] \x1b[31m\u202e"
 )
 
-
 CANDIDATE = "d" * 40
 
 
@@ -204,13 +203,8 @@ def test_many_names_are_counted_not_listed(make_record: Make, make_decision: Mak
 
 
 Make = Callable[..., Any]
-
-
 BEFORE, AFTER = "a" * 64, "b" * 64
-
-
 GOOD, BAD = PairSide(hard=1, soft=1), PairSide(hard=0, soft=0)
-
 
 SLOW = SlowUpdateRecord(
     action="propose",
@@ -219,10 +213,7 @@ SLOW = SlowUpdateRecord(
     reasoning="so",
 )
 
-
 META = MetaSkillRecord(action="write_meta_skill", content="- Short rules work.")
-
-
 NO_SLOW, NO_META = SlowUpdateRecord(action="no_content"), MetaSkillRecord(action="no_content")
 
 

@@ -45,7 +45,6 @@ WORSE = view(
     Finding.REGRESSION,
 )
 
-
 UNMEASURED = EvaluationView("demo", "SKILL.md", "selection", Finding.INCONCLUSIVE, why="no budget")
 
 

@@ -45,7 +45,6 @@ GATE = GateRecord(
     losses={"refund": 0.25},
 )
 
-
 RACE = RaceRecord(
     heats=(
         HeatRecord(

@@ -32,11 +32,7 @@ if TYPE_CHECKING:
 
 
 pytestmark = pytest.mark.integration
-
-
 OLD = "# Ledger\n\nWrite dates day first.\n"
-
-
 NEW = "# Ledger\n\nWrite dates year first.\n\nRefunds are negative.\n"
 
 

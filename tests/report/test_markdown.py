@@ -33,7 +33,6 @@ FORMS = {
     "at the end of code": lambda text: f"- {code(text)}: {inline(text)}",
 }
 
-
 LETTERS = st.text(
     st.sampled_from("@#$:/\\`*_[]()<>!|~{}^&;'\"-+=.123abwhtpsGH \n\t\u200b\u202e\ud800é"),
     max_size=60,

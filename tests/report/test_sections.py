@@ -19,8 +19,6 @@ from skillopt_ci.report.view import RunView, StepPlace, event_view
 from skillopt_ci.rollout.types import Status
 
 LINKS, PLACE = Links(REPOSITORY), StepPlace(SHA, SHA[::-1], 12.5)
-
-
 EVENT = entry(3, action="accept_new_best", score_before=0.2, score_after=0.3, reason="0.3 > 0.2")
 
 

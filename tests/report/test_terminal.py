@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from skillopt_ci.ledger.records import (
+    HistoryEntry,
     LearningRateRecord,
     PatternRecord,
     State,
     StepRecord,
     TaskOutcome,
 )
+from skillopt_ci.model.types import Account, Usage
 from skillopt_ci.report.terminal import (
     LOG_HEADINGS,
     as_values,
@@ -160,6 +163,10 @@ def test_a_reused_measurement_is_called_one(
 COMMIT = "0123456789abcdef"
 
 
+def run_of(state: State, *history: HistoryEntry) -> RunView:
+    return RunView(state, history, commit=COMMIT)
+
+
 def test_steps_are_counted_by_what_became_of_them(state: State, make_entry: Make) -> None:
     history = [
         make_entry(kind="start", action="start"),
@@ -169,12 +176,12 @@ def test_steps_are_counted_by_what_became_of_them(state: State, make_entry: Make
         make_entry(action="reject", score_after=None),
         make_entry(action="skip_no_patches", score_after=None),
     ]
-    assert RunView(state, tuple(history)).counts == {"merged": 2, "reverted": 1, "empty": 2}
+    assert run_of(state, *history).counts == {"merged": 2, "reverted": 1, "empty": 2}
 
 
 def test_the_run_at_a_glance(state: State, make_entry: Make) -> None:
     start = make_entry(kind="start", score_after=0.5)
-    assert status_rows(state, [start, make_entry()], COMMIT) == (
+    assert status_rows(run_of(state, start, make_entry())) == (
         ("skill", "SKILL.md"),
         ("branch at", "0123456789"),
         ("last step", "3 (epoch 2)"),
@@ -187,7 +194,7 @@ def test_the_run_at_a_glance(state: State, make_entry: Make) -> None:
 
 
 def test_before_the_first_step_there_is_none(state: State) -> None:
-    rows = dict(status_rows(state.model_copy(update={"step": 0}), [], COMMIT))
+    rows = dict(status_rows(run_of(state.model_copy(update={"step": 0}))))
     assert (rows["last step"], rows["started at"]) == ("none yet", "–")
 
 
@@ -195,13 +202,16 @@ def test_steps_without_a_candidate_are_named_if_there_are_any(
     state: State, make_entry: Make
 ) -> None:
     entry = make_entry(action="skip_no_patches", score_after=None)
-    rows = dict(status_rows(state, [entry], COMMIT))
+    rows = dict(status_rows(run_of(state, entry)))
     assert rows["steps"] == "0 merged, 0 reverted, 1 without a candidate"
 
 
 def test_programs_get_the_same_as_numbers(state: State, make_entry: Make) -> None:
     start = make_entry(kind="start", score_after=0.5)
-    found = status_json(state, [start, make_entry()], COMMIT)
+    used = Usage(calls=1, cost_usd=None)
+    judged = state.model_copy(update={"accounts": {Account("judge", "judge"): used}})
+    found = status_json(run_of(judged, start, make_entry()), {})
+    assert found["accounts"] == [{"role": "judge", "stage": "judge", **asdict(used)}]
     assert (found["score_initial"], found["score_current"], found["merged"]) == (0.5, 0.75, 1)
     assert (found["commit"], found["cost_usd"], found["tokens"]) == (COMMIT, None, 4100)
 

@@ -26,7 +26,6 @@ from skillopt_ci.model.types import Account, Usage
 from skillopt_ci.report.commits import candidate
 from skillopt_ci.report.terminal import log_row
 from skillopt_ci.report.words import (
-    account_json,
     account_rows,
     after_text,
     arithmetic,
@@ -90,25 +89,12 @@ def test_a_line_for_comments_names_calls_tokens_and_known_costs() -> None:
     )
 
 
-def test_programs_get_all_numbers() -> None:
-    first = account_json(ACCOUNTS)[0]
-    assert (first["role"], first["stage"], first["calls"], first["cost_usd"]) == (
-        "judge",
-        "judge",
-        1,
-        None,
-    )
-
-
 def test_tokens_that_went_into_the_cache_are_told() -> None:
     assert detailed(Usage(1, 9, cache_write_tokens=9)).endswith("(9 written to the cache)")
 
 
 WHOLE = Measurement(hard=0.5, soft=0.5, score=0.5, tasks={"a": (1.0, 1.0), "b": (0.0, 0.0)})
-
-
 PARTIAL = WHOLE.model_copy(update={"planned": 8})
-
 
 GATE = GateRecord(
     policy="paired",
@@ -232,8 +218,6 @@ def test_the_older_skill_is_the_one_that_was_attempted(make_proposal: Make) -> N
 
 
 APPLIED = EditRecord(op="append", content="A rule.", status="applied_append")
-
-
 REFUSED = EditRecord(op="append", content="x", status="skipped_guard", reason="it is\nevil")
 
 
@@ -347,11 +331,7 @@ def test_limits_and_caveats_are_told(measurement: Measurement) -> None:
 
 
 DATES = SuggestionRecord(type="add_rule", title="Dates", instruction="- Write dates\nas ISO.")
-
-
 REWRITE = {"mode": "rewrite_from_suggestions", "edits": (), "suggestions": (DATES, DATES)}
-
-
 FULL = {"mode": "full_rewrite_minibatch", "edits": ()}
 
 
