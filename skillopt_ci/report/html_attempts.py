@@ -4,33 +4,26 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
-from operator import itemgetter
+from typing import NamedTuple
 
-from skillopt_ci.ledger.records import Decision
+from skillopt_ci.ledger.records import BoundaryRecord, Decision, ProposalRecord, StepRecord
 from skillopt_ci.report.html_charts import Column, Outcome, Row
-from skillopt_ci.report.view import RunView
+from skillopt_ci.report.view import RunView, event_view
 from skillopt_ci.rollout.types import FAILURE_BELOW
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One thing that was said or done.
-
-    ``kind`` is ``system``, ``user``, ``model``, ``tool``, ``result`` or ``outcome``; ``heading``
-    says who or what it was in words.
-    """
+class Turn(NamedTuple):
+    """One thing that was said or done; ``heading`` says by whom, ``kind`` how it is set."""
 
     kind: str
     heading: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Trajectory:
-    """One attempt at a task; ``outcome`` says in words how it ended.
+class Trajectory(NamedTuple):
+    """One attempt at a task with the skill of that SHA-256; ``outcome`` says how it ended.
 
-    ``skill`` is the SHA-256 of the text that it was made with; ``solved`` is None where nothing
-    was measured.
+    ``solved`` is None where nothing was measured.
     """
 
     task: str
@@ -47,35 +40,31 @@ class Trajectory:
         return sum(len(turn.text) for turn in self.turns)
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(NamedTuple):
     """An attempt that a section of the report would like to show, by what it should be like."""
 
     stage: str
     task: str
     skill: str
-    solved: bool
+    solved: bool | None
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """The attempts that are on record here: the last one of each kind, and how many in all."""
 
-    attempts: Mapping[tuple[str, str, str, bool | None], Trajectory] = field(default_factory=dict)
+    attempts: Mapping[Wish, Trajectory] = field(default_factory=dict)
     count: int = 0
 
     def find(self, wish: Wish) -> Trajectory | None:
         """The attempt that fits best: one with the other outcome rather than none."""
-        place = wish.stage, wish.task, wish.skill
-        found = (
-            self.attempts.get((*place, solved)) for solved in (wish.solved, not wish.solved, None)
-        )
-        return next(filter(None, found), None)
+        wanted = (wish._replace(solved=one) for one in (wish.solved, not wish.solved, None))
+        return next(filter(None, map(self.attempts.get, wanted)), None)
 
 
 def recorded(attempts: Iterator[Trajectory], count: int = 0) -> Recorded:
     """Keep the last attempt of each stage, task, skill and outcome."""
-    kept = {(one.stage, one.task, one.skill, one.solved): one for one in attempts}
+    kept = {Wish(one.stage, one.task, one.skill, one.solved): one for one in attempts}
     return Recorded(kept, max(count, len(kept)))
 
 
@@ -91,22 +80,22 @@ def wishes(run: RunView) -> dict[str, tuple[Wish, ...]]:
     The newest come first. Attempts at test tasks are never among them: whoever reads those and
     edits the skill has trained on them.
     """
-    found: list[tuple[tuple[int, int, int], str, tuple[Wish, ...]]] = []
-    for step in run.steps:
-        proposal = step.proposal
-        tasks = dict.fromkeys(task.id for task in proposal.rollout.tasks if task.failed)
-        failed = [Wish("rollout", task, proposal.attempted_under, solved=False) for task in tasks]
-        own = _in_turn(failed, step.decision, proposal.skill_before, proposal.skill_after)
-        found.append(((step.epoch, 0, step.step), f"step-{step.step}", own))
-    for end in run.epochs:
-        failed = [
-            Wish("slow_rollout", pair.id, end.skill_before, solved=False)
-            for pair in end.pairs
-            if pair.current.hard < FAILURE_BELOW
-        ]
-        own = _in_turn(failed, end.decision, end.skill_before, end.skill_after)
-        found.append(((end.epoch, 1, end.step), f"epoch-{end.epoch}", own))
-    return {name: own for _, name, own in sorted(found, key=itemgetter(0), reverse=True)}
+    found: dict[str, tuple[Wish, ...]] = {}
+    made: ProposalRecord | BoundaryRecord
+    records: list[StepRecord | BoundaryRecord] = [*run.steps, *run.epochs]
+    for record in sorted(records, key=_moment, reverse=True):
+        if isinstance(record, BoundaryRecord):
+            made, stage, under = record, "slow_rollout", record.skill_before
+        else:
+            made, stage, under = record.proposal, "rollout", record.proposal.attempted_under
+        view, before = event_view(record), made.skill_before
+        failed = [Wish(stage, task, under, solved=False) for task in view.failed]
+        found[view.anchor] = _in_turn(failed, record.decision, before, made.skill_after)
+    return found
+
+
+def _moment(record: StepRecord | BoundaryRecord) -> tuple[int, bool, int]:
+    return record.epoch, isinstance(record, BoundaryRecord), record.step
 
 
 def _in_turn(
