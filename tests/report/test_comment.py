@@ -5,14 +5,11 @@ import pytest
 from hostile import HOSTILE, problems
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from run_views import REPOSITORY, SHA, TEXTS, entry, plain_run, runs
+from run_views import REPOSITORY, SHA, TEXTS, entry, plain_run, record, runs
 
 from skillopt_ci.ledger.records import (
-    Decision,
     EditRecord,
-    ProposalRecord,
     ReviewerNoteRecord,
-    RolloutRecord,
     StepRecord,
 )
 from skillopt_ci.report.comment import (
@@ -220,34 +217,19 @@ def step(
     text: str = "Kind!",
 ) -> StepRecord:
     note = ReviewerNoteRecord(id="issue-1", author="wen", text=text, proposed=proposed, taken=taken)
-    proposal = ProposalRecord(
-        rollout=RolloutRecord(hard=0.5, soft=0.5, n=4, errors=0),
-        n_failure_patches=1,
-        n_success_patches=0,
-        n_edits_merged=1,
-        edit_budget=4,
-        selection="untouched",
-        edits=(edit,),
-        reviewer_notes=(note,),
-        skill_before="a",
-        skill_after="b" if taken else "a",
-        config_sha256="c",
-    )
-    decision = Decision(
-        action=action,  # type: ignore[arg-type]
-        reason="so",
-        metric="hard",
-        score_before=0.5,
-        score_after=0.625,
-        compared=8,
-    )
-    return StepRecord(
-        step=3, epoch=1, step_in_epoch=3, simulated=False, proposal=proposal, decision=decision
+    made = record(entry(3, action=action, score_before=0.5, score_after=0.625))
+    assert made.decision is not None
+    changes = {"edits": (edit,), "reviewer_notes": (note,), "skill_after": "b" if taken else "a"}
+    return made.model_copy(
+        update={
+            "proposal": made.proposal.model_copy(update=changes),
+            "decision": made.decision.model_copy(update={"compared": 8}),
+        }
     )
 
 
-def answer(record: StepRecord, commit: str = SHA) -> str:
-    return note_answers("demo", record, commit, ANSWER_LINKS)["issue-1"]
+def answer(step: StepRecord, commit: str = SHA) -> str:
+    return note_answers("demo", step, commit, ANSWER_LINKS)["issue-1"]
 
 
 def test_an_answer_begins_with_a_marker_of_its_own() -> None:
@@ -264,7 +246,7 @@ def test_a_merged_note_is_told_its_scores_edits_and_commit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "fate", "word"),
+    ("made", "fate", "word"),
     [
         (step("reject"), Fate.REVERTED, "**Reverted.**"),
         (step().model_copy(update={"decision": None}), Fate.IN_FLIGHT, "**In flight.**"),
@@ -272,10 +254,10 @@ def test_a_merged_note_is_told_its_scores_edits_and_commit() -> None:
         (step("reject", proposed=0, taken=0), Fate.NOT_TAKEN_UP, "**Not taken up.**"),
     ],
 )
-def test_every_fate_has_its_words(record: StepRecord, fate: Fate, word: str) -> None:
-    assert [one.fate for one in note_outcomes(record)] == [fate]
-    assert word in answer(record)
-    assert f"({fate})" in candidate(record).body
+def test_every_fate_has_its_words(made: StepRecord, fate: Fate, word: str) -> None:
+    assert [one.fate for one in note_outcomes(made)] == [fate]
+    assert word in answer(made)
+    assert f"({fate})" in candidate(made).body
 
 
 def test_the_guards_reason_is_told() -> None:

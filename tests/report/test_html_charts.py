@@ -1,6 +1,7 @@
 import re
 from itertools import pairwise
 
+import run_views
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from run_views import runs
@@ -11,17 +12,8 @@ from skillopt_ci.report.view import RunView
 
 
 def entry(kind: str, step: int, action: str, after: float | None, sha: str = "a") -> HistoryEntry:
-    return HistoryEntry.model_validate(
-        {
-            "kind": kind,
-            "step": step,
-            "epoch": 1,
-            "action": action,
-            "score_after": after,
-            "skill_sha256": sha,
-            "tasks": 20,
-        }
-    )
+    facts = {"score_after": after, "skill_sha256": sha, "tasks": 20}
+    return run_views.entry(step, kind=kind, action=action, **facts)
 
 
 START = entry("start", 0, "start", 0.2)

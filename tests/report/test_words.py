@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from run_views import landed
+from run_views import entry, landed, record
 
 from skillopt_ci.ledger.records import (
     ArmRecord,
@@ -12,13 +12,11 @@ from skillopt_ci.ledger.records import (
     EffectRecord,
     GateRecord,
     HeatRecord,
-    HistoryEntry,
     Measurement,
     NotesRecord,
     ProposalRecord,
     RaceRecord,
     RefusedNote,
-    RolloutRecord,
     SuggestionRecord,
     booked,
 )
@@ -182,16 +180,7 @@ def test_an_estimate_is_marked_in_every_subject_and_row() -> None:
     assert score(None, estimated=True) == "–"
     assert arrow(decision(PARTIAL)) == "0.500 → ~0.438"
     assert arrow(decision()) == "0.500 → 0.438"
-    entry = HistoryEntry(
-        kind="step",
-        step=1,
-        epoch=1,
-        action="reject",
-        score_before=0.5,
-        score_after=0.4375,
-        planned=8,
-    )
-    assert log_row(entry)[3] == "~0.438"
+    assert log_row(entry(1, score_after=0.4375, planned=8))[3] == "~0.438"
 
 
 OLDER = "d" * 64
@@ -221,23 +210,13 @@ APPLIED = EditRecord(op="append", content="A rule.", status="applied_append")
 REFUSED = EditRecord(op="append", content="x", status="skipped_guard", reason="it is\nevil")
 
 
+PLAIN = record(entry(1, score_before=0.5, score_after=0.25)).proposal
+
+
 def proposal(
     *edits: EditRecord, notes: NotesRecord | None = None, refused: str = ""
 ) -> ProposalRecord:
-    return ProposalRecord(
-        rollout=RolloutRecord(hard=0, soft=0, n=1, errors=0),
-        n_failure_patches=1,
-        n_success_patches=0,
-        n_edits_merged=len(edits),
-        edit_budget=4,
-        selection="untouched",
-        edits=edits,
-        notes=notes,
-        refused=refused,
-        skill_before="a",
-        skill_after="b",
-        config_sha256="",
-    )
+    return PLAIN.model_copy(update={"edits": edits, "notes": notes, "refused": refused})
 
 
 def noting(*added: str, **more: object) -> NotesRecord:
@@ -245,14 +224,8 @@ def noting(*added: str, **more: object) -> NotesRecord:
 
 
 def verdict_on(action: str, notes: Decision | None = None) -> Decision:
-    return Decision(
-        action=action,  # type: ignore[arg-type]
-        reason="so it is",
-        metric="hard",
-        score_before=0.5,
-        score_after=0.25,
-        notes=notes,
-    )
+    changes = {"action": action, "reason": "so it is", "score_after": 0.25, "notes": notes}
+    return decision().model_copy(update=changes)
 
 
 def test_the_gist_names_the_notes_after_the_edits() -> None:
@@ -368,10 +341,10 @@ def test_changes_are_counted_by_mode(
 def test_commits_of_a_rewrite_read_like_those_of_edits(
     make_record: Make, make_proposal: Make, make_decision: Make
 ) -> None:
-    record = make_record(proposal=make_proposal(**REWRITE, change_summary=("Add: ISO dates",)))
-    assert candidate(record).subject == "Step 3: Add: ISO dates"
-    assert "- Add: ISO dates\n" in candidate(record).body + "\n"
-    text = landed(record.model_copy(update={"decision": make_decision()}))
+    made = make_record(proposal=make_proposal(**REWRITE, change_summary=("Add: ISO dates",)))
+    assert candidate(made).subject == "Step 3: Add: ISO dates"
+    assert "- Add: ISO dates\n" in candidate(made).body + "\n"
+    text = landed(made.model_copy(update={"decision": make_decision()}))
     assert text.subject == "Merge step 3 (0.500 → 0.750): Add: ISO dates"
     assert text.trailers["Skillopt-Edits"] == "2"
 
