@@ -322,27 +322,17 @@ def _answer(record: StepRecord, outcome: NoteOutcome) -> str:
     if decision is not None:
         before, after = score(decision.score_before), score(decision.score_after)
         journey = f"{before} → {after} on {plural(decision.compared, 'task')}"
-    match outcome.fate:
-        case Fate.MERGED:
-            return f"**Merged.** Step {record.step} follows this note: {journey}."
-        case Fate.REVERTED:
-            return (
-                f"**Reverted.** Step {record.step} tried what this note asks for: {journey}, "
-                "which is not better. A commit to the branch is measured and kept as it is."
-            )
-        case Fate.IN_FLIGHT:
-            return f"**In flight.** The candidate of {step} follows this note."
-        case Fate.NOT_CARRIED_OUT:
-            found = dict.fromkeys(inline(edit.reason, 200) for edit in outcome.edits if edit.reason)
-            reasons = f": {'; '.join(found)}" if found else ""
-            return (
-                f"**Not carried out.** The optimizer read this note in {step} and proposed "
-                f"{plural(outcome.note.proposed, 'edit')} to follow it, but none went into the "
-                f"candidate{reasons}."
-            )
-        case Fate.NOT_TAKEN_UP:
-            return (
-                f"**Not taken up.** The optimizer read this note in {step} and named no edit that "
-                "follows it. Say it in other words for the next step, or commit the change to the "
-                "branch: it is measured then."
-            )
+    found = dict.fromkeys(inline(edit.reason, 200) for edit in outcome.edits if edit.reason)
+    reasons = f": {'; '.join(found)}" if found else ""
+    return {
+        Fate.MERGED: f"**Merged.** Step {record.step} follows this note: {journey}.",
+        Fate.REVERTED: f"**Reverted.** Step {record.step} tried what this note asks for: "
+        f"{journey}, which is not better. A commit to the branch is measured and kept as it is.",
+        Fate.IN_FLIGHT: f"**In flight.** The candidate of {step} follows this note.",
+        Fate.NOT_CARRIED_OUT: f"**Not carried out.** The optimizer read this note in {step} and "
+        f"proposed {plural(outcome.note.proposed, 'edit')} to follow it, but none went into the "
+        f"candidate{reasons}.",
+        Fate.NOT_TAKEN_UP: f"**Not taken up.** The optimizer read this note in {step} and named no "
+        "edit that follows it. Say it in other words for the next step, or commit the change to "
+        "the branch: it is measured then.",
+    }[outcome.fate]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from skillopt_ci.ledger.records import HistoryEntry, Measurement
 from skillopt_ci.ledger.timeline import Moment, timeline
@@ -20,8 +20,7 @@ _MOST_LABELS = 24
 _CROWD, _MANY_EPOCHS = 80, 24
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """A candidate on the curve; ``anchor`` is the section that tells of it."""
 
     x: float
@@ -31,8 +30,7 @@ class Mark:
     anchor: str
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(NamedTuple):
     """A part of the curve whose scores compare: the line's and the band's points."""
 
     line: str
@@ -159,12 +157,8 @@ _LABEL = 26
 _SOLVED = 1 - 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A measured skill. ``fate`` is ``merged``, ``reverted`` or ``measured``.
-
-    ``label`` is a name of few letters.
-    """
+class Column(NamedTuple):
+    """A measured skill, ``merged`` or ``reverted`` if it was a candidate; ``label`` is short."""
 
     title: str
     anchor: str
@@ -173,8 +167,7 @@ class Column:
     label: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """A task: how often it was solved over all columns, and its outcomes in a letter each."""
 
     task: str

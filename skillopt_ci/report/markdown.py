@@ -74,7 +74,7 @@ def quote(text: str, limit: int = 1_000) -> str:
 def block(text: str, info: str = "", *, lines: int = 60, width: int = 300) -> str:
     """``text`` in a fence that it cannot close, cut to so many lines of so many characters."""
     found = [line.rstrip() for line in _clean(text).strip("\n").split("\n")]
-    shown = [clip(_COMMAND.sub(_spaced, line), width) for line in found[:lines]]
+    shown = [clip(_COMMAND.sub(r"\g<0> ", line), width) for line in found[:lines]]
     if len(found) > lines:
         shown.append(f"… {len(found) - lines:,} more lines")
     longest = max((len(run) for line in shown for run in re.findall(r"`+", line)), default=0)
@@ -82,10 +82,9 @@ def block(text: str, info: str = "", *, lines: int = 60, width: int = 300) -> st
     return "\n".join((f"{fence}{info}", *shown, fence))
 
 
-def details(summary: str, body: str, *, opened: bool = False) -> str:
+def details(summary: str, body: str) -> str:
     """A folded section. ``summary`` and ``body`` are ours or inert already."""
-    tag = "<details open>" if opened else "<details>"
-    return f"{tag}\n<summary>{summary}</summary>\n\n{body.strip()}\n\n</details>"
+    return f"<details>\n<summary>{summary}</summary>\n\n{body.strip()}\n\n</details>"
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], align: str = "") -> str:
@@ -137,10 +136,6 @@ def _escaped(found: re.Match[str]) -> str:
     return text[:6] + _BREAK + text[6:]
 
 
-def _spaced(found: re.Match[str]) -> str:
-    return f"{found[0]} "
-
-
 # Addresses of what a report talks about.
 
 _PLAIN = re.compile(r"[\w./#-]+", re.ASCII)
@@ -148,26 +143,21 @@ _PLAIN = re.compile(r"[\w./#-]+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Where the repository is seen on the web. Without ``repository`` names are not linked."""
+    """Addresses of the repository and of the job that speaks; without them names are not linked."""
 
     repository: str = ""
-    """Address of the repository, such as ``https://github.com/owner/name``."""
     workflow_run: str = ""
-    """Address of the job that speaks, if a job does."""
 
     def commit(self, sha: str, words: str = "") -> str:
         """A commit, linked; its short hash unless ``words`` say it better."""
-        name = words or sha[:7]
         if not self.repository:
             return f"{words} <code>{sha[:7]}</code>".strip()
-        return f"[{name}]({self.repository}/commit/{sha})"
+        return f"[{words or sha[:7]}]({self.repository}/commit/{sha})"
 
     def compare(self, base: str, head: str, words: str) -> str:
         """The difference between two branches or commits."""
-        address = (
-            f"{self.repository}/compare/{parse_quote(base, safe='')}...{parse_quote(head, safe='')}"
-        )
-        return f"[{words}]({address})" if self.repository else words
+        both = "...".join(parse_quote(name, safe="") for name in (base, head))
+        return f"[{words}]({self.repository}/compare/{both})" if self.repository else words
 
     def within(self, address: str, words: str) -> str:
         """A page of the repository, linked; an ``address`` from a record may be anything."""
