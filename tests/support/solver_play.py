@@ -9,6 +9,7 @@ from typing import Any
 
 from skillopt_ci.computer.computer import ComputerSpec
 from skillopt_ci.computer.local import Unconfined
+from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.messages import Message
 from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.types import Attempt, Step
@@ -39,13 +40,16 @@ def play(
     task: Task | None = None,
     skill: str = "# Rules\n\nBe brief.\n",
     place: Workplace = Workplace("rollout"),  # noqa: B008 - immutable
+    limits: Mapping[str, float] = {},
     look: Sequence[str] = (),
     files: Mapping[str, str] = {},
+    script: str = "",
     computer: bool = True,
 ) -> Played:
     """Play a solver (or what makes one in the event loop) on a task, in a workspace of its own.
 
-    ``files`` are there before it works, those that are to ``look`` at are read afterwards.
+    ``files`` are there before it works, and ``script`` as ``agent``; those that are to ``look`` at
+    are read afterwards.
     """
     asked = task or Task("t", (Message("user", prompt),))
 
@@ -55,9 +59,11 @@ def play(
             Unconfined(os.environ["PATH"]).open(ComputerSpec()) as opened,
             solver() if callable(solver) else nullcontext(solver) as ready,
         ):
-            for name, content in files.items():
+            for name, content in {**({"agent": script} if script else {}), **files}.items():
                 await opened.write(name, content.encode(), executable=True)
             at = replace(place, computer=opened if computer else None)
+            if limits:
+                at = replace(at, limits=AttemptLimits.model_validate(limits))
             async for step in ready.solve(asked, skill, at):
                 if isinstance(step, Attempt):
                     played.attempts.append(step)

@@ -16,7 +16,7 @@ from solver_play import Played, play
 
 from skillopt_ci.agents.builtin import AgentSolver
 from skillopt_ci.config.models import ModelRole
-from skillopt_ci.config.rollout import AgentConfig, AttemptLimits
+from skillopt_ci.config.rollout import AgentConfig
 from skillopt_ci.model.budget import BudgetedClient, Meter, tariff_of
 from skillopt_ci.model.openai_provider import connection_pool, open_client
 from skillopt_ci.model.types import Role
@@ -232,8 +232,7 @@ def test_a_limit_ends_the_work_gracefully(
 ) -> None:
     for number in range(5):
         agent.says(f"Turn {number}.", ("shell", {"command": f"touch f{number}"}))
-    place = Workplace("rollout", limits=AttemptLimits.model_validate(limits))
-    played = agent.play(place=place, look=[f"f{turns - 1}"])
+    played = agent.play(limits=limits, look=[f"f{turns - 1}"])
     assert played.attempt.limit is limit
     assert len(played.of(ModelSaid)) == len(agent.bodies) == turns
     assert played.attempt.response == f"Turn {turns - 1}."
@@ -241,7 +240,7 @@ def test_a_limit_ends_the_work_gracefully(
 
 def test_a_submission_with_the_last_step_is_no_limit(agent: Agent) -> None:
     agent.says("", ("submit", {"answer": "just in time"}))
-    played = agent.play(place=Workplace("rollout", limits=AttemptLimits(steps=1)))
+    played = agent.play(limits={"steps": 1})
     assert played.attempt.limit is None
     assert played.attempt.response == "just in time"
 

@@ -9,12 +9,11 @@ from solver_play import play
 from skillopt_ci.agents.cli_agents import ExternalSolver
 from skillopt_ci.agents.skill_files import SkillFolder
 from skillopt_ci.computer.archive import Member
-from skillopt_ci.config.rollout import AttemptLimits, ExternalConfig
+from skillopt_ci.config.rollout import ExternalConfig
 from skillopt_ci.errors import ModelSetupError, UsageError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ModelUnavailable, Usage
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import AgentError, Asked, Limit, ModelSaid, ToolUsed
 from skillopt_ci.tasks.task import Task, TaskFile
 
@@ -47,7 +46,7 @@ def test_a_program_gets_the_task_and_finds_the_skill() -> None:
         external(command=["./agent", "--root={root}", "{model}", "x"], model="big"),
         "Count to 3.",
         skill=SKILL,
-        files={"agent": RECORDER},
+        script=RECORDER,
         look=[
             "called",
             "told",
@@ -71,7 +70,7 @@ def test_a_program_gets_the_task_and_finds_the_skill() -> None:
 
 def test_the_files_beside_the_skill_keep_their_mode() -> None:
     test = "#!/bin/sh\ntest -x .agents/skills/tidy/scripts/help.sh && echo executable\n"
-    played = play(external(), skill=SKILL, files={"agent": test})
+    played = play(external(), skill=SKILL, script=test)
     assert played.attempt.response == "executable"
 
 
@@ -79,7 +78,7 @@ def test_a_prompt_can_be_an_argument_and_nothing_inside_it_is_filled_in() -> Non
     played = play(
         external(command=["./agent", "-p", "{prompt}"]),
         "Say {model} and $HOME `id`.",
-        files={"agent": RECORDER},
+        script=RECORDER,
         look=["called", "told"],
     )
     assert "Say {model} and $HOME `id`." in played.files["called"]
@@ -88,7 +87,7 @@ def test_a_prompt_can_be_an_argument_and_nothing_inside_it_is_filled_in() -> Non
 
 def test_without_a_skill_nothing_is_installed() -> None:
     script = "#!/bin/sh\nfind . -name '*.md'; cat\n"
-    played = play(external(), "Task.", skill=" \n", files={"agent": script})
+    played = play(external(), "Task.", skill=" \n", script=script)
     assert ".md" not in played.attempt.response
     assert "skill" not in played.attempt.response.lower()
 
@@ -96,7 +95,7 @@ def test_without_a_skill_nothing_is_installed() -> None:
 def test_turns_and_files_of_a_task_are_told() -> None:
     turns = (Message("user", "One?"), Message("assistant", "1"), Message("user", "Two?"))
     task = Task("t", turns, files=(TaskFile("a.txt", "content"),))
-    played = play(external(), task=task, files={"agent": RECORDER}, look=["told"])
+    played = play(external(), task=task, script=RECORDER, look=["told"])
     assert "User:\nOne?\n\nAssistant:\n1\n\nUser:\nTwo?" in played.files["told"]
     assert "File a.txt:\n```\ncontent\n```" in played.files["told"]
 
@@ -123,13 +122,12 @@ CALLS = {
 @pytest.mark.parametrize("agent", CALLS)
 def test_a_known_agent_is_called_as_its_makers_document(agent: str) -> None:
     arguments, place = CALLS[agent]
-    limits = AttemptLimits.model_validate({"steps": 7, "cost_usd": 0.5})
     played = play(
         external(agent, model="m", arguments=["--extra"], output="text"),
         "Do it.",
         skill=SKILL,
-        place=Workplace("rollout", limits=limits),
-        files={"agent": RECORDER},
+        limits={"steps": 7, "cost_usd": 0.5},
+        script=RECORDER,
         look=["called", "told", place],
     )
     assert played.files["called"].split() == arguments.split()
@@ -142,7 +140,7 @@ def test_copilot_is_given_the_prompt_as_an_argument() -> None:
         external("copilot", output="text"),
         "Do it.",
         skill=SKILL,
-        files={"agent": RECORDER},
+        script=RECORDER,
         look=["called", "told", ".github/skills/tidy/SKILL.md"],
     )
     options, prompt = played.files["called"].split("\n-p\n")
@@ -153,9 +151,7 @@ def test_copilot_is_given_the_prompt_as_an_argument() -> None:
 
 def test_an_agent_sees_its_key_and_nothing_else_of_ours() -> None:
     ours = {"ANTHROPIC_API_KEY": "sk-1", "GITHUB_TOKEN": "ghs", "OTHER": "x"}
-    played = play(
-        external("claude-code", ours, output="text"), files={"agent": RECORDER}, look=["seen"]
-    )
+    played = play(external("claude-code", ours, output="text"), script=RECORDER, look=["seen"])
     assert "ANTHROPIC_API_KEY=sk-1\n" in played.files["seen"]
     assert "ghs" not in played.files["seen"]
     assert "OTHER" not in played.files["seen"]
@@ -165,7 +161,7 @@ def test_the_settings_name_what_else_it_may_see() -> None:
     ours = {"MY_TOKEN": "value-of-mine", "ANTHROPIC_API_KEY": "sk-1"}
     played = play(
         external("claude-code", ours, env=["MY_TOKEN"], output="text"),
-        files={"agent": '#!/bin/sh\necho "$MY_TOKEN $ANTHROPIC_API_KEY."\n'},
+        script='#!/bin/sh\necho "$MY_TOKEN $ANTHROPIC_API_KEY."\n',
     )
     assert played.attempt.response == "*** ."
 
@@ -210,7 +206,7 @@ def test_a_stream_of_events_becomes_steps_usage_and_cost() -> None:
             "usage": usage,
         },
     )
-    played = play(external("claude-code"), files={"agent": stream})
+    played = play(external("claude-code"), script=stream)
     assert [type(step) for step in played.steps] == [Asked, ModelSaid, ToolUsed, ModelSaid]
     assert played.attempt.response == "a.txt"
     assert played.attempt.n_turns == 2
@@ -224,27 +220,23 @@ def test_tokens_without_a_cost_are_priced_by_the_settings() -> None:
         {"type": "turn.completed", "usage": {"input_tokens": 1000, "output_tokens": 100}},
     )
     solver = external("codex", price={"input": 2, "output": 10})
-    played = play(solver, files={"agent": stream})
+    played = play(solver, script=stream)
     assert played.attempt.usage.cost_usd == pytest.approx(0.003)
 
 
 def test_a_limit_of_its_own_ends_the_work_which_stands() -> None:
     stream = _events(_said("halfway"), {"type": "result", "subtype": "error_max_turns"})
-    played = play(external("claude-code"), files={"agent": stream})
+    played = play(external("claude-code"), script=stream)
     assert played.attempt.limit is Limit.STEPS
     assert played.attempt.response == "halfway"
-    ended = play(external("gemini"), files={"agent": "#!/bin/sh\nexit 53\n"})
+    ended = play(external("gemini"), script="#!/bin/sh\nexit 53\n")
     assert ended.attempt.limit is Limit.STEPS
 
 
 def test_steps_beyond_the_limit_are_paid_for_all_the_same() -> None:
     ending = {"type": "result", "result": "end", "usage": {"input_tokens": 90}, "num_turns": 3}
     stream = _events(*(_said(f"turn {n}", n) for n in range(3)), ending)
-    played = play(
-        external("claude-code"),
-        place=Workplace("rollout", limits=AttemptLimits(steps=2)),
-        files={"agent": stream},
-    )
+    played = play(external("claude-code"), limits={"steps": 2}, script=stream)
     assert len(played.of(ModelSaid)) == 2
     assert played.attempt.limit is Limit.STEPS
     assert played.attempt.response == "end"
@@ -255,11 +247,7 @@ def test_a_program_that_takes_too_long_is_stopped_with_all_that_it_started(tmp_p
     started = tmp_path / "started"
     line = json.dumps(_said("begun"))
     script = f"#!/bin/sh\necho '{line}'\nsleep 60 &\necho $! > {started}\nsleep 60\n"
-    played = play(
-        external("claude-code"),
-        place=Workplace("rollout", limits=AttemptLimits(rollout_seconds=0.5)),
-        files={"agent": script},
-    )
+    played = play(external("claude-code"), limits={"rollout_seconds": 0.5}, script=script)
     assert played.attempt.limit is Limit.TIME
     assert played.attempt.response == "begun"
     assert not _runs(started.read_text().strip())
@@ -290,7 +278,7 @@ FAILURES = [
 @pytest.mark.parametrize(("body", "kind", "told"), FAILURES)
 def test_a_failure_is_told_apart(body: str, kind: type[Exception], told: str) -> None:
     with pytest.raises(kind, match=told):
-        play(external("claude-code"), files={"agent": f"#!/bin/sh\n{body}\n"})
+        play(external("claude-code"), script=f"#!/bin/sh\n{body}\n")
 
 
 def test_an_agent_that_reports_an_error_failed_whatever_its_status() -> None:
@@ -299,7 +287,7 @@ def test_an_agent_that_reports_an_error_failed_whatever_its_status() -> None:
         {"type": "turn.failed", "error": {"message": "model refused to go on"}},
     )
     with pytest.raises(AgentError, match="refused to go on"):
-        play(external("codex"), files={"agent": stream})
+        play(external("codex"), script=stream)
 
 
 @pytest.mark.parametrize(
@@ -314,8 +302,8 @@ def test_time_that_a_server_took_is_not_held_against_the_agent(agent: str, scrip
     with pytest.raises(ModelUnavailable):
         play(
             external(agent),
-            place=Workplace("rollout", limits=AttemptLimits(rollout_seconds=0.5)),
-            files={"agent": f"#!/bin/sh\n{script}\nsleep 60\n"},
+            limits={"rollout_seconds": 0.5},
+            script=f"#!/bin/sh\n{script}\nsleep 60\n",
         )
 
 
@@ -325,19 +313,13 @@ def test_a_server_in_trouble_while_time_runs_out_is_not_either() -> None:
         {"type": "error", "message": "Reconnecting... 5/5 (503 Service Unavailable)"},
     )
     with pytest.raises(ModelUnavailable, match="503 Service Unavailable"):
-        play(
-            external("codex"),
-            place=Workplace("rollout", limits=AttemptLimits(rollout_seconds=0.5)),
-            files={"agent": f"{stream}sleep 60\n"},
-        )
+        play(external("codex"), limits={"rollout_seconds": 0.5}, script=f"{stream}sleep 60\n")
 
 
 def test_codex_takes_either_key() -> None:
     script = '#!/bin/sh\ncat > seen; echo "$CODEX_API_KEY $OPENAI_API_KEY" > seen; echo done\n'
     for ours in ({"OPENAI_API_KEY": "a"}, {"CODEX_API_KEY": "b", "OPENAI_API_KEY": "a"}):
-        played = play(
-            external("codex", ours, output="text"), files={"agent": script}, look=["seen"]
-        )
+        played = play(external("codex", ours, output="text"), script=script, look=["seen"])
         assert played.files["seen"] == f"{ours.get('CODEX_API_KEY', 'a')} a\n"
 
 
@@ -350,14 +332,14 @@ def test_a_program_that_is_not_there_stops_the_run() -> None:
 def test_a_program_that_the_agent_did_not_find_is_the_agents_failure() -> None:
     stream = _events(_said("I try.")) + "exit 127\n"
     with pytest.raises(AgentError, match="exit status 127"):
-        play(external("claude-code"), files={"agent": stream})
+        play(external("claude-code"), script=stream)
 
 
 def test_a_key_never_stands_in_what_is_kept() -> None:
     ours = {"CODEX_API_KEY": "sk-secret-value"}
     script = '#!/bin/sh\necho "the key is $CODEX_API_KEY" >&2\nexit 1\n'
     with pytest.raises(ModelUnavailable) as caught:
-        play(external("codex", ours), files={"agent": script})
+        play(external("codex", ours), script=script)
     assert "sk-secret-value" not in str(caught.value)
     assert "the key is ***" in str(caught.value)
 
