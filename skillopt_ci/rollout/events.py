@@ -139,7 +139,7 @@ class EventLog:
             "seq": next(self._numbers),
             "ts": datetime.fromtimestamp(self.now(), UTC).isoformat(timespec="microseconds"),
             "run": self.run,
-            **_shallow(attempt_context()),
+            **attempt_context(),
             "type": re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower(),
             **_shallow(event),
         }

@@ -1,10 +1,11 @@
 """One attempt: its request, the steps that a solver tells, its result, and what came of it."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
@@ -202,29 +203,19 @@ async def run_locally(request: AttemptRequest, here: MakeAttempt) -> Rollout:
     return await here(request)
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptContext:
-    """The attempt that some work belongs to; ``retry`` counts the tries before this one."""
+#: Which attempt work belongs to, as events tell it; ``retry`` counts the tries before this one.
+_OUTSIDE = MappingProxyType({"stage": "", "task": "", "attempt": 0, "retry": 0})
+_CONTEXT: ContextVar[Mapping[str, object]] = ContextVar("attempt_context", default=_OUTSIDE)
 
-    stage: str = ""
-    task: str = ""
-    attempt: int = 0
-    retry: int = 0
-
-
-_CONTEXT: ContextVar[AttemptContext] = ContextVar("attempt_context")
-
-
-def attempt_context() -> AttemptContext:
-    """The context of the work under way; an empty one outside of an attempt."""
-    return _CONTEXT.get(AttemptContext())
+#: The context of the work under way.
+attempt_context = _CONTEXT.get
 
 
 @contextmanager
 def in_attempt(request: AttemptRequest, retry: int = 0) -> Iterator[None]:
     """Let the body, and tasks that it starts, belong to ``request``."""
-    context = AttemptContext(request.stage, request.task.id, request.attempt, retry)
-    token = _CONTEXT.set(context)
+    where = {"stage": request.stage, "task": request.task.id, "attempt": request.attempt}
+    token = _CONTEXT.set({**where, "retry": retry})
     try:
         yield
     finally:
