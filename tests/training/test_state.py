@@ -1,0 +1,353 @@
+"""What happens to branches between steps: base moves on, pull requests are merged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from skillopt_ci.errors import RepositoryError, SkillError
+from skillopt_ci.ledger.records import Decision, Measurement, Snapshot, State
+from skillopt_ci.progress import Note
+from skillopt_ci.skill.document import sha256
+from skillopt_ci.training.state import decided_snapshots
+
+if TYPE_CHECKING:
+    from skillopt_ci.progress import Event
+    from tests.conftest import Checkout, ModelServer, Workshop
+
+BRANCH = "skillopt/demo"
+SKILL = "skills/SKILL.md"
+LONG = "# Items\n\nOne.\nTwo.\nThree.\nFour.\nFive.\n\n## Rules\n\nAs follows.\n"
+
+
+def test_other_files_of_base_are_left_to_the_merge(checkout: Checkout) -> None:
+    checkout.step()
+    checkout.commit("README.md", "about\n")
+    checkout.step()
+    assert checkout.kinds() == ["start", "step", "step"]
+    assert "README.md" not in checkout.git("ls-tree", "--name-only", BRANCH).split("\n")
+
+
+def test_skill_that_changed_on_base_is_taken_in_and_measured(workshop: Workshop) -> None:
+    checkout = workshop.checkout(skill=LONG)
+    checkout.step()
+    theirs = checkout.commit(SKILL, LONG.replace("# Items", "# All items"))
+    checkout.step()
+    assert checkout.kinds() == ["start", "step", "measure", "step"]
+    assert checkout.contains(theirs)
+    merged = checkout.show(BRANCH)
+    assert merged.startswith("# All items")
+    assert "Kind a:" in merged
+    assert checkout.record(1).merged
+    assert checkout.state().step == 2
+
+
+def test_taking_in_base_minds_no_other_runs_furniture(workshop: Workshop) -> None:
+    checkout = workshop.checkout(skill=LONG)
+    checkout.step()
+    checkout.commit(".skillopt/README.md", "Written by another version.\n")
+    checkout.commit(SKILL, LONG.replace("# Items", "# All items"))
+    checkout.step()
+    assert checkout.kinds() == ["start", "step", "measure", "step"]
+
+
+def test_conflict_with_base_is_told_and_nothing_moves(checkout: Checkout) -> None:
+    checkout.step()
+    before = checkout.ref(BRANCH)
+    checkout.commit(SKILL, "# Something else\n")
+    with pytest.raises(RepositoryError, match=SKILL):
+        checkout.step()
+    assert checkout.ref(BRANCH) == before
+
+
+def test_conflict_that_a_person_merged_is_over(checkout: Checkout) -> None:
+    checkout.step()
+    checkout.commit(SKILL, "# Something else\n")
+    tree = checkout.git("rev-parse", f"{BRANCH}^{{tree}}")
+    merge = checkout.git("commit-tree", tree, "-p", BRANCH, "-p", "main", "-m", "Merge by hand")
+    checkout.git("update-ref", f"refs/heads/{BRANCH}", merge)
+    outcome = checkout.done()
+    assert outcome.record.step == 2
+
+
+def merge_pull_request(checkout: Checkout, *, squash: bool, branch: str = BRANCH) -> str:
+    """Merge the skills branch into main as a forge does, without a checkout."""
+    parents = ["-p", "main"] if squash else ["-p", "main", "-p", branch]
+    tree = checkout.git("rev-parse", f"{branch}^{{tree}}")
+    merge = checkout.git("commit-tree", tree, *parents, "-m", "Merge the pull request")
+    checkout.git("update-ref", "refs/heads/main", merge)
+    return merge
+
+
+@pytest.mark.parametrize("squash", [False, True])
+@pytest.mark.parametrize("deleted", [False, True])
+def test_merged_pull_request_is_gone_on_from(
+    checkout: Checkout, squash: bool, deleted: bool
+) -> None:
+    checkout.step()
+    merge = merge_pull_request(checkout, squash=squash)
+    if deleted:
+        checkout.git("branch", "-D", BRANCH)
+    outcome = checkout.done()
+    assert outcome.record.step == 2
+    assert outcome.decision.score_before == 0.25
+    assert checkout.contains(merge)
+    assert checkout.kinds() == ["start", "step", "step"]
+
+
+def test_step_that_landed_while_the_pull_request_was_squashed_is_kept(checkout: Checkout) -> None:
+    checkout.step()
+    squashed = checkout.ref(BRANCH)
+    checkout.step()
+    checkout.step()
+    checkout.step()
+    merge_pull_request(checkout, squash=True, branch=squashed)
+    checkout.done("train.num_epochs=3")
+    assert "Kind b:" in checkout.show(BRANCH)
+    assert checkout.state().step == 5
+
+
+def test_skill_that_was_edited_after_the_merge_is_measured(checkout: Checkout) -> None:
+    checkout.step()
+    merge_pull_request(checkout, squash=False)
+    checkout.commit(SKILL, "# Fresh\n")
+    checkout.step()
+    assert checkout.kinds() == ["start", "step", "measure", "step"]
+
+
+def test_branch_deleted_on_the_remote_before_any_merge_starts_afresh(workshop: Workshop) -> None:
+    origin = workshop.origin()
+    clone = workshop.clone(origin, "clone")
+    clone.step()
+    abandoned = clone.ref(BRANCH)
+    clone.git("-C", str(origin), "branch", "-D", BRANCH)
+    clone.step()
+    assert clone.kinds() == ["start", "step"]
+    assert clone.git("for-each-ref", "--contains", abandoned) != ""
+
+
+@pytest.mark.parametrize("squash", [False, True])
+def test_pull_request_that_was_merged_on_the_remote(workshop: Workshop, squash: bool) -> None:
+    origin = workshop.origin()
+    clone = workshop.clone(origin, "clone")
+    clone.step()
+    merge_pull_request(clone, squash=squash)
+    clone.git("push", "--quiet", "origin", "main")
+    clone.git("-C", str(origin), "branch", "-D", BRANCH)
+    outcome = clone.done()
+    assert outcome.record.step == 2
+    assert clone.git("ls-remote", "origin", f"refs/heads/{BRANCH}").startswith(outcome.commit)
+
+
+def test_run_that_trains_another_skill_is_refused(checkout: Checkout) -> None:
+    checkout.step()
+    checkout.commit("other.md", "# Other\n")
+    with pytest.raises(RepositoryError, match="change `run`"):
+        checkout.step("skill=other.md")
+
+
+def test_skill_that_is_not_committed_is_refused(checkout: Checkout) -> None:
+    checkout.write("draft.md", "# Draft\n")
+    with pytest.raises(SkillError, match=r"git add draft\.md"):
+        checkout.step("skill=draft.md", "run=draft")
+
+
+@pytest.mark.parametrize(
+    "options", [("--depth=1",), ("--single-branch",), ("--depth=1", "--no-single-branch")]
+)
+def test_partial_clones_go_on_with_a_run(workshop: Workshop, options: tuple[str, ...]) -> None:
+    origin = workshop.origin()
+    workshop.clone(origin, "first").step()
+    clone = workshop.clone(origin, "second", *options)
+    outcome = clone.done()
+    assert outcome.record.step == 2
+    assert clone.git("ls-remote", "origin", f"refs/heads/{BRANCH}").startswith(outcome.commit)
+
+
+CANDIDATE = "skillopt-candidate/demo"
+
+
+@pytest.fixture
+def in_flight(checkout: Checkout) -> str:
+    """The second step's candidate, which nobody has judged."""
+    checkout.step()
+    checkout.stop()
+    return checkout.ref(CANDIDATE)
+
+
+def test_step_in_flight_is_judged_without_proposing_again(
+    checkout: Checkout, in_flight: str, model_server: ModelServer
+) -> None:
+    model_server.prompts.clear()
+    outcome = checkout.done("cache.enabled=false")
+    assert outcome.record.step == 2
+    assert checkout.git("rev-parse", f"{outcome.commit}^") == in_flight
+    assert model_server.optimizer_prompts == []
+    assert all("Item 10" in prompt for prompt in model_server.prompts)
+
+
+def test_reviewers_commit_sets_the_candidate_aside(checkout: Checkout, in_flight: str) -> None:
+    cost = checkout.record(2, in_flight).usage
+    checkout.commit("skills/SKILL.md", "# Other\n", branch=BRANCH)
+    outcome = checkout.done()
+    assert checkout.kinds() == ["start", "step", "measure", "set_aside", "step"]
+    assert outcome.record.step == 2
+    assert checkout.ref(CANDIDATE) == ""
+    aside = checkout.git("log", "--format=%H", "--grep=Set aside", BRANCH)
+    assert checkout.show(aside) == "# Other\n"
+    assert checkout.git("rev-parse", f"{aside}^2") == in_flight
+    assert checkout.history()[3].usage == cost
+    assert checkout.state().usage.calls == sum(one.usage.calls for one in checkout.history())
+
+
+def test_candidate_that_is_part_of_the_branch_is_only_tidied_away(checkout: Checkout) -> None:
+    checkout.step()
+    merged = checkout.git("rev-parse", f"{BRANCH}^2")
+    checkout.git("update-ref", f"refs/heads/{CANDIDATE}", merged)
+    checkout.step()
+    assert checkout.kinds() == ["start", "step", "step"]
+    assert checkout.ref(CANDIDATE) == ""
+
+
+def test_candidate_left_after_the_last_step_is_set_aside(
+    checkout: Checkout, in_flight: str
+) -> None:
+    checkout.commit("README.md", "about\n", branch=BRANCH)
+    assert checkout.step("train.num_epochs=1", "train.batch_size=8") is None
+    assert checkout.kinds() == ["start", "step", "set_aside"]
+    assert checkout.contains(in_flight)
+
+
+PLAIN = ("optimizer.use_slow_update=false", "optimizer.use_meta_skill=false")
+ONE = (*PLAIN, "train.num_epochs=1")
+
+
+def body(checkout: Checkout, commit: str = BRANCH) -> str:
+    return " ".join(checkout.git("show", "-s", "--format=%B", commit).split())
+
+
+def test_an_unchanged_run_names_nothing(checkout: Checkout) -> None:
+    checkout.run(*PLAIN)
+    assert [checkout.record(step).changes for step in (1, 2, 3, 4)] == [()] * 4
+
+
+def test_a_changed_key_is_noted_recorded_and_committed(checkout: Checkout) -> None:
+    checkout.run(*ONE)
+    events: list[Event] = []
+    checkout.run(*PLAIN, "optimizer.learning_rate=5", observer=events.append)
+    told = ("optimizer.learning_rate (4 → 5)", "train.num_epochs (1 → 2)")
+    assert checkout.record(3).changes == told
+    assert checkout.record(4).changes == ()
+    notes = [event.text for event in events if isinstance(event, Note)]
+    assert f"Changed since the last step: {', '.join(told)}." in notes
+    log = checkout.git("log", "--format=%B", BRANCH)
+    assert "optimizer.learning_rate (4 → 5)" in " ".join(log.split())
+
+
+def test_a_changed_task_file_is_named(checkout: Checkout) -> None:
+    checkout.run(*ONE)
+    lines = (checkout.folder / "tasks/train.jsonl").read_text(encoding="utf-8").splitlines()
+    checkout.write("tasks/train.jsonl", "\n".join(lines[:6]))
+    checkout.run(*PLAIN)
+    assert "the training tasks (8 → 6)" in checkout.record(3).changes
+
+
+def test_a_changed_reference_text_is_a_change_of_the_tasks(checkout: Checkout) -> None:
+    checkout.run(*ONE)
+    lines = (checkout.folder / "tasks/train.jsonl").read_text(encoding="utf-8")
+    checkout.write("tasks/train.jsonl", lines.replace("}", ', "reference_text": "why"}', 1))
+    checkout.run(*PLAIN)
+    assert "the training tasks" in checkout.record(3).changes
+
+
+def test_a_change_that_asks_for_a_new_measurement_is_named_there(checkout: Checkout) -> None:
+    checkout.run(*ONE)
+    checkout.run(*PLAIN, "evaluation.gate_metric=soft")
+    measured = checkout.git("log", "--format=%H", "--grep=^Measure again", BRANCH)
+    assert "evaluation.gate_metric (hard → soft)" in body(checkout, measured)
+
+
+def test_a_change_under_a_candidate_is_named_by_the_step_after_it(checkout: Checkout) -> None:
+    checkout.stop(*PLAIN)
+    checkout.run(*PLAIN, "optimizer.learning_rate=5")
+    assert checkout.record(1).changes == ()
+    assert checkout.record(2).changes == ("optimizer.learning_rate (4 → 5)",)
+
+
+def test_what_may_hold_a_secret_is_kept_as_a_hash(checkout: Checkout) -> None:
+    checkout.run(*ONE, "model.target.extra_body={secret: sk-hidden}")
+    basis = checkout.state().basis
+    assert basis is not None
+    assert basis.train_size == 8
+    assert "sk-hidden" not in checkout.show(BRANCH, ".skillopt/demo/state.json")
+
+
+MEASURED = Measurement(hard=0.5, soft=0.5, score=0.5)
+AFTER_TEXT = "# B\n"
+AFTER = Snapshot(sha256=sha256(AFTER_TEXT), step=2, origin="step 2", measurement=MEASURED)
+DECISION = Decision(
+    action="accept",
+    reason="",
+    metric="hard",
+    score_before=0.25,
+    score_after=0.5,
+    measurement=MEASURED,
+)
+BEFORE = Snapshot(
+    sha256="a" * 64,
+    step=1,
+    origin="step 1",
+    measurement=Measurement(hard=0.25, soft=0.25, score=0.25),
+)
+STATE = State(
+    run="demo",
+    skill="AFTER_TEXT.md",
+    step=1,
+    epoch=1,
+    current=BEFORE,
+    best=BEFORE,
+    measured_under="",
+    config_sha256="",
+)
+
+
+def changed(state: State, decision: Decision | None) -> dict[str, object]:
+    return decided_snapshots(state, decision, AFTER_TEXT, 2, "step 2")
+
+
+@pytest.mark.parametrize("action", ["accept", "force_accept"])
+def test_what_stays_becomes_the_current_skill(action: str) -> None:
+    decision = DECISION.model_copy(update={"action": action})
+    assert changed(STATE, decision) == {"current": AFTER}
+
+
+@pytest.mark.parametrize("action", ["accept_new_best", "force_accept"])
+def test_what_beats_the_best_becomes_that_too(action: str) -> None:
+    decision = DECISION.model_copy(update={"action": action, "beats_best": True})
+    assert changed(STATE, decision) == {"current": AFTER, "best": AFTER}
+
+
+def test_what_goes_changes_nothing() -> None:
+    assert changed(STATE, DECISION.model_copy(update={"action": "reject"})) == {}
+
+
+def test_what_was_not_measured_changes_nothing() -> None:
+    assert changed(STATE, None) == {}
+    assert changed(STATE, DECISION.model_copy(update={"measurement": None})) == {}
+
+
+def test_an_accepted_skill_is_held_against_its_baseline() -> None:
+    baseline = Measurement(hard=0.4, soft=0.4, score=0.4, first_attempt=1)
+    decision = DECISION.model_copy(update={"baseline": baseline})
+    after = AFTER.model_copy(update={"measurement": baseline})
+    assert changed(STATE, decision) == {"current": after}
+
+
+def test_attempts_added_to_the_skill_that_stays_count_from_then_on() -> None:
+    again = Measurement(hard=0.3, soft=0.3, score=0.3, attempts={"a": 2})
+    decision = DECISION.model_copy(update={"action": "reject", "incumbent": again})
+    known = BEFORE.model_copy(update={"measurement": again})
+    assert changed(STATE, decision) == {"current": known, "best": known}
+    other = STATE.model_copy(update={"best": AFTER})
+    assert changed(other, decision) == {"current": known}
