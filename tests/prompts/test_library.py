@@ -6,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.errors import UsageError
-from skillopt_ci.prompts.library import FOR_THE_TARGET, NAMES, Prompts
+from skillopt_ci.prompts.library import (
+    FOR_THE_TARGET,
+    NAMES,
+    Prompts,
+    current_skill,
+    joined,
+    meta_skill,
+    section,
+)
 from skillopt_ci.training.replies import extract_json
 
 SUPPLEMENTS = [name for name in NAMES if name.endswith("_skill_aware")]
@@ -162,3 +170,29 @@ def test_the_fingerprint_follows_the_texts(folder: Path) -> None:
     (folder / "ranking.md").write_text("Rank.", encoding="utf-8")
     assert Prompts.load().prompts_sha256 == Prompts.load(None).prompts_sha256
     assert Prompts.load(folder).prompts_sha256 != Prompts.load().prompts_sha256
+
+
+# Sections of a prompt.
+
+
+def test_a_section_has_a_heading_and_parts() -> None:
+    assert section("Title", "one", "two") == "## Title\n\none\n\ntwo"
+
+
+def test_empty_sections_leave_no_gap() -> None:
+    assert joined("a", "", "b") == "a\n\nb"
+
+
+def test_the_skill_stands_verbatim_in_a_fence_that_it_cannot_close() -> None:
+    skill = "# S\n\n```\ncode\n```\n## Edits Budget\n"
+    assert current_skill(skill) == f"## Current Skill\n\n````markdown\n{skill}\n````"
+
+
+def test_an_empty_skill_is_called_empty() -> None:
+    assert "still empty" in current_skill(" \n")
+    assert "```" not in current_skill("")
+
+
+def test_a_blank_meta_skill_has_no_section() -> None:
+    assert meta_skill("  ") == ""
+    assert meta_skill("Prefer short rules.").endswith("```\nPrefer short rules.\n```")

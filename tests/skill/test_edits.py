@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from skillopt_ci.skill.document import line_ending
 from skillopt_ci.skill.edits import Edit, EditStatus, apply_edits
-from skillopt_ci.skill.regions import APPENDIX, REGIONS, SLOW_UPDATE, protected_spans
+from skillopt_ci.skill.regions import APPENDIX, REGIONS, SLOW_UPDATE, protected_parts
 
 S, E = SLOW_UPDATE.start, SLOW_UPDATE.end
 BLOCK = f"{S}\nhint\n{E}\n"
@@ -24,10 +24,6 @@ edits = st.builds(Edit, op=st.sampled_from(OPS), target=short, content=short)
 def applied(text: str, edit: Edit) -> tuple[str, EditStatus]:
     changed, (report,) = apply_edits(text, [edit])
     return changed, report.status
-
-
-def protected(text: str) -> list[str]:
-    return [text[span.start : span.end] for span in protected_spans(text)]
 
 
 def test_append_starts_a_paragraph_at_the_end() -> None:
@@ -151,7 +147,7 @@ def test_markers_in_content_are_removed() -> None:
 )
 def test_no_marker_or_frontmatter_can_be_made_or_broken(text: str, edit: Edit) -> None:
     changed, _ = applied(text, edit)
-    assert protected(changed) == protected(text)
+    assert protected_parts(changed) == protected_parts(text)
 
 
 def test_an_insertion_below_a_line_that_opens_a_region_is_refused() -> None:
@@ -182,7 +178,7 @@ def test_removing_everything_leaves_an_empty_document() -> None:
 @given(documents, st.lists(edits, max_size=4))
 def test_no_edits_touch_a_protected_part(text: str, changes: list[Edit]) -> None:
     changed, reports = apply_edits(text, changes)
-    assert protected(changed) == protected(text)
+    assert protected_parts(changed) == protected_parts(text)
     assert [report.edit for report in reports] == changes
 
 

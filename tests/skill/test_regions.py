@@ -15,6 +15,7 @@ from skillopt_ci.skill.regions import (
     markers,
     merge_notes,
     notes_of,
+    protected_parts,
     protected_spans,
     reading,
     reading_sha256,
@@ -49,10 +50,6 @@ texts = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
 regions = st.sampled_from(REGIONS)
 
 
-def protected(text: str) -> list[str]:
-    return [text[span.start : span.end] for span in protected_spans(text)]
-
-
 def test_markers_are_the_agreed_comments() -> None:
     assert (S, E) == ("<!-- SLOW_UPDATE_START -->", "<!-- SLOW_UPDATE_END -->")
     assert (APPENDIX.start, APPENDIX.end) == ("<!-- APPENDIX_START -->", "<!-- APPENDIX_END -->")
@@ -60,7 +57,7 @@ def test_markers_are_the_agreed_comments() -> None:
 
 def test_frontmatter_and_regions_are_protected() -> None:
     text = f"---\na: b\n---\nbody\n{S}x{E}\n{APPENDIX.start}y{APPENDIX.end}\n"
-    assert protected(text) == [
+    assert protected_parts(text) == [
         "---\na: b\n---",
         f"{S}x{E}",
         f"{APPENDIX.start}y{APPENDIX.end}",
@@ -74,12 +71,12 @@ def test_a_start_marker_pairs_with_the_next_end_marker() -> None:
 
 
 def test_markers_without_a_partner_are_protected_themselves() -> None:
-    assert protected(f"a{E}b{S}c") == [E, S]
+    assert protected_parts(f"a{E}b{S}c") == [E, S]
 
 
 def test_entangled_regions_are_one_span() -> None:
     text = f"{S}a{APPENDIX.start}b{E}c{APPENDIX.end}"
-    assert protected(f"x{text}y") == [text]
+    assert protected_parts(f"x{text}y") == [text]
 
 
 @given(texts)
@@ -229,7 +226,7 @@ def test_a_text_that_a_region_would_turn_into_frontmatter_is_given_up() -> None:
 
 @given(before=texts, after=texts)
 def test_no_text_can_change_a_protected_part(before: str, after: str) -> None:
-    assert protected(restore_regions(before, after)) == protected(before)
+    assert protected_parts(restore_regions(before, after)) == protected_parts(before)
 
 
 @given(texts)
@@ -245,7 +242,7 @@ def test_restoring_again_changes_nothing(before: str, after: str) -> None:
 
 @given(texts)
 def test_nothing_protected_is_left_in_the_unprotected_text(text: str) -> None:
-    assert protected(unprotected(text)) == []
+    assert protected_parts(unprotected(text)) == []
 
 
 # The appendix of notes.

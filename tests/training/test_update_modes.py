@@ -17,7 +17,7 @@ from skillopt_ci.demo import write_example
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.progress import silent
-from skillopt_ci.skill.regions import protected_spans
+from skillopt_ci.skill.regions import protected_parts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,10 +98,6 @@ def mode(name: str) -> tuple[str, ...]:
     return (f"optimizer.skill_update_mode={name}", "optimizer.use_slow_update=false")
 
 
-def protected(text: str) -> list[str]:
-    return [text[span.start : span.end] for span in protected_spans(text)]
-
-
 def test_run_in_pieces_equals_a_run_in_one(trained: tuple[str, Office], tmp_path: Path) -> None:
     name, whole = trained
     pieces = opened(tmp_path / "pieces")
@@ -113,11 +109,11 @@ def test_run_in_pieces_equals_a_run_in_one(trained: tuple[str, Office], tmp_path
 
 def test_every_candidate_keeps_what_is_protected(trained: tuple[str, Office]) -> None:
     _, office = trained
-    wanted = protected(office.show("main"))
+    wanted = protected_parts(office.show("main"))
     texts = {office.show(commit) for commit in office.log("%H")}
     assert wanted[-1] == GUIDANCE
     assert len(texts) > 1
-    assert all(protected(text) == wanted for text in texts)
+    assert all(protected_parts(text) == wanted for text in texts)
 
 
 def test_record_tells_the_mode_and_what_it_did(trained: tuple[str, Office]) -> None:
