@@ -48,11 +48,6 @@ from skillopt_ci.training.trainer import train
 PRESETS: Mapping[ProviderName, Preset] = MappingProxyType(
     {name: preset for name, preset in PROVIDERS.items() if name != "command"}
 )
-_SMALL_SERVER = MappingProxyType({"max_concurrency": 2, "timeout": 900})
-#: Further settings that suit a provider.
-_MORE: Mapping[str, Mapping[str, object]] = MappingProxyType(
-    {"ollama": _SMALL_SERVER, "llamacpp": _SMALL_SERVER}
-)
 _NO_KEY = "none"
 
 
@@ -84,9 +79,18 @@ def init_command(
     written = write_new(config.parent, files)
     if github:
         top = Git(config.parent).attempt("rev-parse", "--show-toplevel")
-        place = Path(top.text) if top.status == 0 else config.parent
-        workflows = workflow_files(_place_of(config, choices, place), pages=pages)
-        written += write_new(place, workflows)
+        root = Path(top.text).resolve() if top.status == 0 else config.parent.resolve()
+        branch = Git(root).attempt("symbolic-ref", "--quiet", "--short", "HEAD").text
+        folder = PurePosixPath(config.parent.resolve().relative_to(root))
+        key = choices.target.get("api_key_env")
+        place = Place(
+            config=folder / config.name,
+            skill=folder / choices.skill,
+            branch=branch or "main",
+            key=None if key is None else str(key),
+        )
+        workflows = workflow_files(place, pages=pages)
+        written += write_new(root, workflows)
         files |= workflows
     code = _tell(settings, "", written, files, _next_steps(settings, choices))
     # say at once what a skill of the user's own lacks; that it cannot be read is for `validate`
@@ -147,24 +151,13 @@ def choose(root: Path, decide: Decide) -> Choices:
         usual = _NO_KEY if preset.key_optional or not preset.key else preset.key
         if (variable := decide("api_key_env", question, usual)) != _NO_KEY:
             place["api_key_env"] = variable
-    place |= _MORE.get(provider, {})
+    if provider in ("ollama", "llamacpp"):  # small servers
+        place |= {"max_concurrency": 2, "timeout": 900}
     return Choices(
         run,
         skill,
         target={"provider": provider, "model": target, **place},
         optimizer={"provider": provider, "model": optimizer, **place},
-    )
-
-
-def _place_of(config: Path, choices: Choices, top: Path) -> Place:
-    folder = PurePosixPath(config.parent.resolve().relative_to(top.resolve()).as_posix())
-    branch = Git(top).attempt("symbolic-ref", "--quiet", "--short", "HEAD").text
-    key = choices.target.get("api_key_env")
-    return Place(
-        config=folder / config.name,
-        skill=folder / choices.skill,
-        branch=branch or "main",
-        key=None if key is None else str(key),
     )
 
 

@@ -136,11 +136,9 @@ def test_a_missing_key_is_one_role_s_error_and_no_call_is_made(
     cli: Cli, checkout: Checkout, server: ModelServer
 ) -> None:
     done = cli(checkout.folder, "doctor", "--json", "-o", "model.target.api_key_env=NOT_THERE")
-    assert done.code == 2
-    assert len(errors(done)) == 1
-    assert "NOT_THERE, which is not set" in errors(done)[0]
-    assert not roles(done)["target"]["answered"]
-    assert roles(done)["optimizer"]["answered"]
+    (error,) = errors(done)
+    assert (done.code, "NOT_THERE, which is not set" in error) == (2, True)
+    assert [roles(done)[role]["answered"] for role in ("target", "optimizer")] == [False, True]
 
 
 def test_a_key_from_a_file_is_used_and_not_told(
@@ -235,9 +233,9 @@ def test_simulated_models_are_ready_and_cost_nothing(cli: Cli, untrained: Any) -
 @pytest.fixture
 def bare(checkout: Checkout, server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run that is ready, and no key of any agent."""
-    for name in ("API_KEY", "AUTH_TOKEN", "BASE_URL"):
-        monkeypatch.delenv(f"ANTHROPIC_{name}", raising=False)
-    monkeypatch.delenv("CLAUDE_CODE_OAUTH_TOKEN", raising=False)
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
     return checkout.folder
 
 
@@ -283,16 +281,19 @@ def test_an_agent_that_is_not_on_the_computer_is_told_with_the_remedy(cli: Cli, 
     assert done.code == 2
 
 
-def test_an_agent_that_fails_is_told_in_its_own_words(cli: Cli, bare: Path, tmp_path: Path) -> None:
-    program = script(tmp_path / "claude", "echo needs node 22 >&2; exit 3")
-    done = look(cli, bare, UNCONFINED, claude(program))
-    assert found(done, "agent", "error") == [f"{program} --version failed: needs node 22"]
-
-
-def test_a_known_agent_without_a_key_is_warned_of(cli: Cli, bare: Path, tmp_path: Path) -> None:
-    program = script(tmp_path / "claude", "echo 2.0.1")
-    (warning,) = found(look(cli, bare, UNCONFINED, claude(program)), "agent", "warning")
-    assert warning.startswith("it has no key: none of ANTHROPIC_API_KEY, ")
+@pytest.mark.parametrize(
+    ("text", "level", "said"),
+    [
+        ("echo needs node 22 >&2; exit 3", "error", "{} --version failed: needs node 22"),
+        ("echo 2.0.1", "warning", "it has no key: none of ANTHROPIC_API_KEY, "),
+    ],
+)
+def test_an_agent_that_fails_or_has_no_key_is_told(
+    cli: Cli, bare: Path, tmp_path: Path, text: str, level: str, said: str
+) -> None:
+    program = script(tmp_path / "claude", text)
+    (told,) = found(look(cli, bare, UNCONFINED, claude(program)), "agent", level)
+    assert told.startswith(said.format(program))
 
 
 def test_a_program_of_ones_own_is_looked_for_and_not_started(
