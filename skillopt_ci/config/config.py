@@ -25,16 +25,14 @@ class GateConfig(Section):
     """The gate: how a candidate is compared with the current skill, and at what expense."""
 
     policy: Literal["strict", "paired", "sequential"] = "strict"
-    """`strict`: any higher mean is accepted. `paired`: only a mean that is higher by more than
-    chance explains, on the same tasks. `sequential`: the same, and close cases are attempted again
-    under both skills, up to `attempts` times."""
+    """`strict` accepts any higher mean, `paired` only one that chance does not explain on the same
+    tasks; `sequential` also attempts close cases again, up to `attempts` times per skill."""
     confidence: float = Field(default=0.8, ge=0.5, lt=1)
     """One minus the chance that `paired` and `sequential` accept a skill that is no better."""
     min_effect: float = Field(default=0.0, ge=0, lt=1)
     """The gain of the mean score that `paired` and `sequential` must be sure of."""
     effect: float = Field(default=0.1, gt=0, le=1)
-    """The gain that is worth finding: `paired` and `sequential` stop where one of this size would
-    hardly be accepted any more."""
+    """`paired` and `sequential` stop where even a gain of this size would hardly be accepted."""
     futility: float = Field(default=0.1, ge=0, lt=0.5)
     """The chance of being accepted below which they stop; 0 stops only where none is left."""
     attempts: int = Field(default=3, ge=1, le=20)
@@ -45,11 +43,9 @@ class GateConfig(Section):
     """Tasks measured between two looks at the results: at best as many as are worked on at once
     (`model.target.max_concurrency`), fewer to save calls, more to save time."""
     remeasure: bool = False
-    """Measure an accepted skill afresh: the lucky draw that won is not what later candidates are
-    held against."""
+    """Measure an accepted skill again, so that later candidates need not beat a lucky draw."""
     subset: int = Field(default=0, ge=0)
-    """Selection tasks that a candidate is compared on, another part of them in each step; 0 means
-    all."""
+    """Selection tasks that a candidate is compared on, other ones in each step; 0 means all."""
     max_consultations: int = Field(default=0, ge=0)
     """Candidates that may be measured on the selection tasks in a run; 0 means no limit."""
     max_type_loss: float | None = Field(default=None, ge=0, le=1)
@@ -242,8 +238,7 @@ class Optimizer(Section):
     skill_update_mode: Literal["patch", "rewrite_from_suggestions", "full_rewrite_minibatch"] = (
         "patch"
     )
-    """What analysts propose: edits, suggestions for a rewrite of the document, or a whole new
-    document each."""
+    """What analysts propose: edits, suggestions for a rewrite, or a whole new document each."""
     rewrite_max_completion_tokens: int = Field(default=64_000, gt=0)
     """Token limit of replies that hold a whole document."""
     use_slow_update: bool = True
@@ -383,8 +378,8 @@ class Config(Section):
     environment: EnvironmentSpec | None = None
     """Where tasks come from that are no task files: a name, a class, or its type and options."""
     tasks: TasksSpec | None = Field(default=None, validate_default=True)
-    """Where the tasks come from: three files, one file and its division, a split folder, or a
-    function that makes them. Not with `environment`."""
+    """Three files, one file and its division, a split folder, or a function; not with
+    `environment`."""
     scorer: ScorerSpec | None = None
     """For tasks that bring none of their own."""
     model: Models

@@ -294,8 +294,7 @@ class RayExecutor(Section):
     cpus: float = Field(default=1.0, gt=0)
     """Cores that the cluster sets apart for each attempt. Chat answers mostly wait: 0.1 will do."""
     restarts: int = Field(default=2, ge=0)
-    """How often the cluster starts an attempt again whose worker died. After that it is made
-    here."""
+    """How often the cluster restarts an attempt whose worker died, before it is made here."""
 
 
 ExecutorConfig = Annotated[LocalExecutor | RayExecutor, Field(discriminator="type")]
