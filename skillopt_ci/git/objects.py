@@ -113,20 +113,16 @@ def parse_tree(content: bytes, oid_bytes: int) -> Mapping[str, Entry]:
     return entries
 
 
-def format_tree(entries: Mapping[str, Entry]) -> bytes:
-    """Write the entries for ``git mktree -z``, which puts them in order."""
+def write_tree(git: Git, entries: Mapping[str, Entry]) -> str:
+    """Write a tree and return its name; its objects need not be here in a partial clone."""
     kinds = {TREE: "tree", SUBMODULE: "commit"}
-    found = (
+    lines = (
         f"{entry.mode} {kinds.get(entry.mode, 'blob')} {entry.oid}\t{name}\0"
         for name, entry in entries.items()
     )
-    return "".join(found).encode("utf-8", "surrogateescape")
-
-
-def write_tree(git: Git, entries: Mapping[str, Entry]) -> str:
-    """Write a tree and return its name; its objects need not be here in a partial clone."""
-    how = ("mktree", "-z", "--missing", "--batch")
-    return git.ask(*how, request=format_tree(entries) + b"\0", read=_read_line)
+    # git puts them in order; an empty line ends the tree
+    request = "".join((*lines, "\0")).encode("utf-8", "surrogateescape")
+    return git.ask("mktree", "-z", "--missing", "--batch", request=request, read=_read_line)
 
 
 def file_entry(git: Git, tree: str, path: str) -> Entry | None:

@@ -18,7 +18,6 @@ from skillopt_ci.git.objects import (
     Entry,
     Object,
     change_tree,
-    format_tree,
     parse_tree,
 )
 from skillopt_ci.git.process import Git
@@ -110,11 +109,6 @@ def test_every_tree_object_is_read_whole(
         name.decode("utf-8", "surrogateescape"): Entry(mode, oid[:width].hex())
         for name, (mode, oid) in tree.items()
     }
-
-
-def test_lines_say_what_kind_of_object_an_entry_is() -> None:
-    entries = {"f": Entry("100644", "1"), "d": Entry(TREE, "2"), "s": Entry(SUBMODULE, "3")}
-    assert format_tree(entries) == b"100644 blob 1\tf\x00040000 tree 2\td\x00160000 commit 3\ts\0"
 
 
 def test_find_caches_only_names_that_never_change(bench: Bench, repository: Path, git: Git) -> None:
