@@ -28,10 +28,6 @@ class PermissionMissing(Refused):
     """The token or a setting of the repository does not permit it."""
 
 
-class ConversationLocked(Refused):
-    """A maintainer locked the conversation of the pull request."""
-
-
 class NotFound(Refused):
     """It does not exist, or the token may not see it: GitHub does not say which."""
 
@@ -94,7 +90,7 @@ def _translate(error: GithubException, what: str, permission: str) -> Refused | 
     elif _MAY_NOT_OPEN in said:
         kind, hint = PermissionMissing, _SETTING
     elif "is locked" in said:
-        kind, hint = ConversationLocked, "Unlock the conversation."
+        hint = "Unlock the conversation."
     elif any(sign in said for sign in _NOT_GRANTED):
         kind = PermissionMissing
         hint = f"Grant `{permission}` to the job (its `permissions:`) or token."

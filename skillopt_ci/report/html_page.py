@@ -3,9 +3,9 @@
 import base64
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from importlib import resources
 from statistics import fmean
+from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -154,8 +154,7 @@ def _data(versions: Sequence[Version], drawn: OutcomeMap, shown: Viewer) -> dict
 # What a card shows besides the record and its view.
 
 
-@dataclass(frozen=True, slots=True)
-class Gain:
+class Gain(NamedTuple):
     """A difference with its 95 % interval, in units of a drawing whose zero is at ``zero``."""
 
     middle: float

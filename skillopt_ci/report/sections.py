@@ -45,12 +45,11 @@ _ORDER = ("regressed", "improved", "persistent_fail", "stable_success")
 def event_section(run: RunView, links: Links, entry: HistoryEntry) -> Section:
     """The section of one event; a step whose evidence was not read is only a row."""
     view, step = run.told(entry), entry.kind == "step"
-    words = event_line(entry)
+    words, sha = event_line(entry), ""
+    if view is not None:
+        words, sha = f"{icon(entry)} {inline(f'{view.name}: {view.verdict}')}", view.place.verdict
     if step:
-        words = f"{icon(entry)} {inline(entry.verdict)}"
-    elif view is not None:
-        words = f"{icon(entry)} {inline(f'{view.name}: {view.verdict}')}"
-    sha = run.place(entry.step).verdict if step else "" if view is None else view.place.verdict
+        words, sha = f"{icon(entry)} {inline(entry.verdict)}", run.place(entry.step).verdict
     cells = (
         f"{entry.step}" if step else "–",
         score(entry.score_before),

@@ -6,7 +6,7 @@ from github_server.state import ACTIONS
 
 from skillopt_ci.github.client import Client
 from skillopt_ci.github.comments import answer_note, keep_comment, react, review_notes
-from skillopt_ci.github.errors import AnswerLost, ConversationLocked, PermissionMissing
+from skillopt_ci.github.errors import AnswerLost, PermissionMissing, Refused
 from skillopt_ci.github.types import Change, CommentRef
 
 MARKER = "<!-- skillopt-ci:v1 key=demo -->"
@@ -122,7 +122,7 @@ def test_an_edit_is_retried(scene: Scene, client: Client) -> None:
 def test_a_locked_conversation_is_told_apart(scene: Scene, client: Client) -> None:
     number = scene.pull()
     scene.hub.pulls[number]["locked"] = True
-    with pytest.raises(ConversationLocked, match="Unlock"):
+    with pytest.raises(Refused, match="Unlock"):
         keep_comment(client, number, BODY)
 
 
