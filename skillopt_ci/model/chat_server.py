@@ -3,6 +3,7 @@
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, get_args
 
@@ -10,6 +11,7 @@ from aiohttp import web
 from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from skillopt_ci.messages import ChatRole, Image, Message, ToolCall
+from skillopt_ci.model.providers import as_sent
 from skillopt_ci.model.types import ChatReply, ChatRequest, ReplySchema, Role, Tool, Usage
 
 _ROLES: dict[str, ChatRole] = {role: role for role in get_args(ChatRole)} | {"developer": "system"}
@@ -124,16 +126,8 @@ def reply_body(replies: Sequence[ChatReply]) -> dict[str, object]:
     usage = sum((reply.usage for reply in replies), Usage())
     choices = []
     for index, reply in enumerate(replies):
-        message: dict[str, object] = {"role": "assistant", "content": reply.text}
-        if reply.tool_calls:
-            message["tool_calls"] = [
-                {
-                    "id": call.id,
-                    "type": "function",
-                    "function": {"name": call.name, "arguments": call.arguments},
-                }
-                for call in reply.tool_calls
-            ]
+        calls = tuple(replace(call, state="") for call in reply.tool_calls)
+        message = as_sent(Message("assistant", reply.text, tool_calls=calls))
         choices.append({"index": index, "message": message, "finish_reason": reply.finish_reason})
     return {
         "id": "chatcmpl-loopback",

@@ -13,7 +13,7 @@ import openai
 from pydantic import BaseModel, ConfigDict
 
 from skillopt_ci.config.models import ModelRole
-from skillopt_ci.messages import Image, Message, ToolCall
+from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.access import NO_KEY, base_url_of, signed_in, uses_responses
 from skillopt_ci.model.providers import (
     ReportedUsage,
@@ -22,7 +22,9 @@ from skillopt_ci.model.providers import (
     ServerError,
     Wire,
     Words,
+    as_sent,
     called,
+    data_url,
     limit_in,
     parsed,
     sent_as,
@@ -54,10 +56,6 @@ class _Error(BaseModel):
 
     message: str = ""
     code: int | str | None = None
-
-
-def _url(image: Image) -> str:
-    return f"data:{image.media_type};base64,{image.data}"
 
 
 def _function(tool: Tool) -> dict[str, object]:
@@ -104,30 +102,6 @@ def chat_body(
         body["response_format"] = {"type": kind, **held}
     thinking = {} if config.thinking is None else config.preset.thinking[config.thinking]
     return {**body, **config.preset.body, **thinking, **config.extra_body}
-
-
-def as_sent(message: Message) -> dict[str, object]:
-    """``message`` as the protocol wants it; a plain one has nothing but role and content."""
-    text = well_formed(message.content)
-    pictures = [{"type": "image_url", "image_url": {"url": _url(one)}} for one in message.images]
-    content = [{"type": "text", "text": text}, *pictures] if pictures else text
-    sent: dict[str, object] = {"role": message.role, "content": content}
-    if message.tool_calls:
-        of_message: dict[str, object] = {}
-        calls = []
-        for call in message.tool_calls:
-            function = {"name": call.name, "arguments": well_formed(call.arguments)}
-            told: dict[str, object] = {"id": call.id, "type": "function", "function": function}
-            state = json.loads(call.state) if call.state else {}
-            # this belongs to the call itself; the rest of its state to the message
-            if isinstance(state, dict) and "extra_content" in state:
-                told["extra_content"] = state.pop("extra_content")
-            of_message |= state if isinstance(state, dict) else {}
-            calls.append(told)
-        sent |= {"tool_calls": calls, **of_message}
-    if message.role == "tool":
-        sent["tool_call_id"] = message.tool_call_id
-    return sent
 
 
 class _Call(BaseModel):
@@ -242,7 +216,7 @@ def _items(message: Message) -> Iterator[dict[str, object]]:
         yield {"type": "function_call_output", "call_id": message.tool_call_id, "output": text}
     elif message.role == "user":
         shown = {"type": "input_image", "detail": "auto"}
-        pictures = [{**shown, "image_url": _url(one)} for one in message.images]
+        pictures = [{**shown, "image_url": data_url(one)} for one in message.images]
         said = [{"type": "input_text", "text": text}, *pictures]
         yield {"role": "user", "content": said if pictures else text}
     elif message.role == "assistant":

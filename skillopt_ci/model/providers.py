@@ -13,7 +13,7 @@ from pydantic import AliasChoices, AliasPath, BaseModel, Field, ValidationError
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ModelSetupError, SkilloptError
-from skillopt_ci.messages import ToolCall
+from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.access import base_url_of, redact
 from skillopt_ci.model.retry import TransientFailure, retry_after_seconds
 from skillopt_ci.model.types import (
@@ -57,6 +57,36 @@ def with_thoughts(calls: Iterable[ToolCall], thoughts: Iterable[Any]) -> tuple[T
     if items and found:
         found[0] = replace(found[0], state=json.dumps(items))
     return tuple(found)
+
+
+def data_url(image: Image) -> str:
+    return f"data:{image.media_type};base64,{image.data}"
+
+
+def as_sent(message: Message) -> dict[str, object]:
+    """``message`` in OpenAI's chat protocol; a plain one has nothing but role and content."""
+    text = well_formed(message.content)
+    pictures = [
+        {"type": "image_url", "image_url": {"url": data_url(one)}} for one in message.images
+    ]
+    content = [{"type": "text", "text": text}, *pictures] if pictures else text
+    sent: dict[str, object] = {"role": message.role, "content": content}
+    if message.tool_calls:
+        of_message: dict[str, object] = {}
+        calls = []
+        for call in message.tool_calls:
+            function = {"name": call.name, "arguments": well_formed(call.arguments)}
+            told: dict[str, object] = {"id": call.id, "type": "function", "function": function}
+            state = json.loads(call.state) if call.state else {}
+            # this belongs to the call itself; the rest of its state to the message
+            if isinstance(state, dict) and "extra_content" in state:
+                told["extra_content"] = state.pop("extra_content")
+            of_message |= state if isinstance(state, dict) else {}
+            calls.append(told)
+        sent |= {"tool_calls": calls, **of_message}
+    if message.role == "tool":
+        sent["tool_call_id"] = message.tool_call_id
+    return sent
 
 
 def limit_in(settings: Mapping[str, object]) -> object:

@@ -18,7 +18,7 @@ from skillopt_ci.errors import EnvironmentFailure
 from skillopt_ci.integrations.bridge import Conversation, read_request
 from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.chat_server import BadRequestError, reply_body
-from skillopt_ci.model.openai_provider import as_sent
+from skillopt_ci.model.providers import as_sent
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ModelUnavailable, Role
 from skillopt_ci.rollout.types import Asked, ModelSaid, Nudged, ToolUsed
 
