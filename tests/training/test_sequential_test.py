@@ -1,4 +1,4 @@
-"""Duels end as early as they may, and never otherwise than they would have."""
+"""Tests end as early as they may, and never with another verdict."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def terms(current: Mapping[str, float], settings: GateConfig, **changes: object)
     return Setup(**(values | changes))  # type: ignore[arg-type]
 
 
-def fought(
+def run_test(
     terms: Setup,
     current: Mapping[str, float],
     candidate: Callable[[str, int], float | None],
@@ -98,7 +98,7 @@ def test_stopping_early_never_changes_a_strict_verdict(
     dice.shuffle(order)
     weight = Fraction(bonus).limit_denominator(1000)
     about = terms(current, gate(), order=tuple(order), bonus=weight, tie_wins=notes)
-    outcome, _ = fought(about, current, lambda task, _: after[task])
+    outcome, _ = run_test(about, current, lambda task, _: after[task])
     assert outcome.end in ("measured", "certain")
     measured = [task for task in current if after[task] is not None]
     if outcome.end == "certain" and measured:
@@ -111,7 +111,7 @@ def test_stopping_early_never_changes_a_strict_verdict(
 
 def test_a_candidate_that_fixes_nothing_is_given_up_at_the_first_look() -> None:
     current = named([0, 0, 0, 1, 1, 1, 1, 1, 1])
-    outcome, asked = fought(terms(current, gate()), current, lambda *_: 0.0)
+    outcome, asked = run_test(terms(current, gate()), current, lambda *_: 0.0)
     assert (outcome.end, attempts(asked)) == ("certain", 3)
 
 
@@ -127,16 +127,16 @@ def test_what_is_begun_ahead_is_asked_next(
     came = {
         task: (one, one) for task, one in after.items() if one is not None and dice.random() < share
     }
-    _, asked = fought(terms(current, rule), current, lambda task, _: after[task], again)
+    _, asked = run_test(terms(current, rule), current, lambda task, _: after[task], again)
     for number, ask in enumerate(asked):
         sure = ask.sure(came)
         assert sure == tuple(asked[number + 1 : number + 1 + len(sure)])
         assert sure[: len(ask.sure({}))] == ask.sure({})
 
 
-def test_lots_whose_results_cannot_end_the_duel_begin_with_the_first() -> None:
+def test_lots_whose_results_cannot_end_the_test_begin_with_the_first() -> None:
     current = named([0, 0, 0, 0, 0, 1, 1, 1, 1])
-    outcome, asked = fought(terms(current, gate()), current, lambda *_: 0.0)
+    outcome, asked = run_test(terms(current, gate()), current, lambda *_: 0.0)
     # after three failures two gains are still in reach, after six none
     assert [len(ask.sure({})) for ask in asked] == [1, 0]
     assert (outcome.end, attempts(asked)) == ("certain", 6)
@@ -145,7 +145,7 @@ def test_lots_whose_results_cannot_end_the_duel_begin_with_the_first() -> None:
 def test_a_lot_begins_when_what_came_of_the_one_before_is_enough() -> None:
     current = named([0, 0, 0, 1, 1, 1])
     after = {"t0": 1.0}
-    _, asked = fought(
+    _, asked = run_test(
         terms(current, gate()), current, lambda task, _: after.get(task, current[task])
     )
     assert [[task for task, _ in ask.candidate] for ask in asked] == [
@@ -161,28 +161,28 @@ def test_a_lot_begins_when_what_came_of_the_one_before_is_enough() -> None:
 def test_all_is_measured_while_a_gain_is_in_reach() -> None:
     current = named([0, 1, 1, 1])
     after = {**current, "t0": 1.0}
-    outcome, asked = fought(terms(current, gate()), current, lambda task, _: after[task])
+    outcome, asked = run_test(terms(current, gate()), current, lambda task, _: after[task])
     assert (outcome.end, attempts(asked)) == ("measured", 4)
     assert outcome.measured.differences(terms(current, gate())) == [1, 0, 0, 0]
 
 
 def test_without_early_stopping_all_is_measured_at_once() -> None:
     current = named([0, 1, 1, 1, 1])
-    _, asked = fought(terms(current, gate(early_stop=False)), current, lambda *_: 0.0)
+    _, asked = run_test(terms(current, gate(early_stop=False)), current, lambda *_: 0.0)
     assert [len(ask.candidate) for ask in asked] == [5]
 
 
 def test_tasks_that_do_not_count_decide_nothing() -> None:
     current = named([0.0, 1.0])
     about = terms(current, gate(), eligible=frozenset({"t1"}))
-    outcome, _ = fought(about, current, lambda *_: 1.0)
+    outcome, _ = run_test(about, current, lambda *_: 1.0)
     assert outcome.measured.differences(about) == [0]
 
 
 def test_known_results_take_the_place_of_attempts() -> None:
     current = named([0, 0, 1, 1])
     known = {"t0": Tally(1.0, 1.0), "t3": Tally(0.0, 0.0)}
-    outcome, asked = fought(terms(current, gate()), current, lambda *_: 1.0, known=known)
+    outcome, asked = run_test(terms(current, gate()), current, lambda *_: 1.0, known=known)
     assert [task for ask in asked for task, _ in ask.candidate] == ["t1", "t2"]
     assert outcome.measured.candidate["t3"] == Tally(0.0, 0.0)
 
@@ -196,8 +196,8 @@ def test_a_paired_rejection_is_certain_where_it_says_so(
     after: Scores = {f"t{number}": found for number, (_, found) in enumerate(pairs)}
     hasty = gate("paired", confidence=confidence, min_effect=effect, futility=0)
     patient = hasty.model_copy(update={"early_stop": False})
-    early, asked = fought(terms(current, hasty), current, lambda task, _: after[task])
-    whole, all_asked = fought(terms(current, patient), current, lambda task, _: after[task])
+    early, asked = run_test(terms(current, hasty), current, lambda task, _: after[task])
+    whole, all_asked = run_test(terms(current, patient), current, lambda task, _: after[task])
     assert early.convincing == whole.convincing
     assert attempts(asked) <= attempts(all_asked)
 
@@ -218,7 +218,7 @@ def accepted(policy: GateConfig, gain: float, runs: int = 300) -> tuple[float, f
     for _ in range(runs):
         current = {task: draw(0.0)(task, 0) for task in true}
         about = terms(current, policy, rates=true)
-        outcome, asked = fought(about, current, draw(gain), draw(0.0))
+        outcome, asked = run_test(about, current, draw(gain), draw(0.0))
         wins += outcome.convincing
         made += attempts(asked)
     return wins / runs, made / runs
@@ -258,7 +258,7 @@ def test_further_rounds_spare_tasks_on_which_all_attempts_agree() -> None:
     current = named([0, 0, 1, 1, 1, 0])
     after = {"t0": 1.0, "t1": 1.0, "t2": 0.0, "t3": 1.0, "t4": 1.0, "t5": 0.0}
     rule = gate("sequential", confidence=0.9, attempts=2, futility=0, early_stop=False)
-    outcome, asked = fought(
+    outcome, asked = run_test(
         terms(current, rule), current, lambda task, _: after[task], lambda task, _: current[task]
     )
     assert [task for task, _ in asked[1].candidate] == ["t0", "t1", "t2"]
@@ -272,8 +272,8 @@ def test_a_gain_below_the_least_effect_does_not_count() -> None:
     after = dict.fromkeys(current, 1.0)
     sure = gate("paired", confidence=0.9, early_stop=False)
     enough = sure.model_copy(update={"min_effect": 0.2})
-    won, _ = fought(terms(current, sure), current, lambda task, _: after[task])
-    lost, _ = fought(terms(current, enough), current, lambda task, _: after[task])
+    won, _ = run_test(terms(current, sure), current, lambda task, _: after[task])
+    lost, _ = run_test(terms(current, enough), current, lambda task, _: after[task])
     assert (won.convincing, lost.convincing) == (True, False)
     assert won.p_value == 1 / 2**6
 
