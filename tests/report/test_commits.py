@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -32,8 +31,6 @@ ATTACK = (
     "nice\n\nCo-authored-by: Eve <eve@example.org>\nSkillopt-Step: 99\n\n"
     "@octocat fixes #1 https://evil.example [skip ci] \x1b[31m\u202e"
 )
-
-CANDIDATE = "d" * 40
 
 
 def wrapped(text: CommitText) -> str:
@@ -202,7 +199,6 @@ def test_many_names_are_counted_not_listed(make_record: Make, make_decision: Mak
     assert "t11 and 3 more. Broken" in landed(make_record(decision=decision)).body
 
 
-Make = Callable[..., Any]
 BEFORE, AFTER = "a" * 64, "b" * 64
 GOOD, BAD = PairSide(hard=1, soft=1), PairSide(hard=0, soft=0)
 

@@ -25,9 +25,6 @@ from skillopt_ci.rollout.types import Status
 from skillopt_ci.stats import Effect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from playwright.sync_api import Browser, Page
 
 
@@ -359,19 +356,12 @@ def test_what_is_hostile_is_only_shown(show: Callable[..., Page]) -> None:
     measured = Measurement(hard=0, soft=0, score=0, tasks={bad: (0, 0)}, errors=(bad,))
     decision = run.steps[0].decision
     assert decision is not None
+    work = {"edits": (edit,), "patterns": (pattern,), "reasoning": bad, "rollout": rollout}
+    verdict = {"reason": bad, "fixed": (bad,), "measurement": measured}
     record = run.steps[0].model_copy(
         update={
-            "proposal": proposal.model_copy(
-                update={
-                    "edits": (edit,),
-                    "patterns": (pattern,),
-                    "reasoning": bad,
-                    "rollout": rollout,
-                }
-            ),
-            "decision": decision.model_copy(
-                update={"reason": bad, "fixed": (bad,), "measurement": measured}
-            ),
+            "proposal": proposal.model_copy(update=work),
+            "decision": decision.model_copy(update=verdict),
         }
     )
     state = run.state.model_copy(update={"skill": bad})
@@ -460,9 +450,6 @@ def test_a_server_that_is_gone_is_told(browser: Browser, tmp_path: Path) -> None
             page.locator("#now", has_text="Latest work").wait_for()
         page.locator("body.lost").wait_for(timeout=PATIENCE)
         assert "may be old" in page.inner_text("#live")
-
-
-pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
