@@ -36,16 +36,14 @@ def run_lock(common_dir: Path, run: str) -> Iterator[None]:
     file.parent.mkdir(exist_ok=True)
     lock = FileLock(file)
     try:
-        lock.acquire(timeout=0)
+        held = lock.acquire(timeout=0)
     except Timeout as error:
         raise LostRace(
             f"another skillopt-ci is training run {run!r} in this repository",
             hint=f"Wait for it to end. It holds {lock.lock_file}",
         ) from error
-    try:
+    with held:
         yield
-    finally:
-        lock.release()
 
 
 def is_held(common_dir: Path, run: str) -> bool:
