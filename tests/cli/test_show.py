@@ -38,16 +38,13 @@ def test_a_step_is_shown_with_its_diff(cli: Cli, trained: Path) -> None:
         "+++ b/SKILL.md",
     )
     assert [part for part in parts if f"\n{part}" not in done.out] == []
-    assert "\x1b" not in done.out
-
-
-def test_json_is_the_whole_record(cli: Cli, trained: Path) -> None:
     found = cli(trained, "show", "2", "--json").json
     assert found["step"] == 2
     assert found["decision"]["score_before"] is not None
+    assert "\x1b" not in done.out
 
 
-def test_the_run_at_a_glance(cli: Cli, trained: Path) -> None:
+def test_the_run_at_a_glance(cli: Cli, trained: Path, git: Callable[..., str]) -> None:
     done = cli(trained, "status")
     assert done.code == 0
     assert done.out.startswith("Run quickstart (simulated models)\n")
@@ -55,9 +52,6 @@ def test_the_run_at_a_glance(cli: Cli, trained: Path) -> None:
     assert re.search(r"  target +\d+ calls", done.out)
     assert re.search(r"    selection +\d+ calls", done.out)
     assert done.err == ""
-
-
-def test_json_is_one_object(cli: Cli, trained: Path, git: Callable[..., str]) -> None:
     found = cli(trained, "status", "--json").json
     assert found["commit"] == git(trained, "rev-parse", "skillopt/quickstart")
     assert (found["run"], found["step"], found["simulated"]) == ("quickstart", 2, True)
@@ -192,20 +186,17 @@ def long(done: Path, git: Callable[..., str]) -> Path:
     return done
 
 
-def test_events_are_listed_oldest_first(cli: Cli, trained: Path) -> None:
+def test_events_are_listed_oldest_first_and_only_the_last_if_asked(cli: Cli, trained: Path) -> None:
     title, heading, *rows = cli(trained, "log").out.splitlines()
     assert title == "Run quickstart (simulated models)"
-    assert heading.split() == [
-        *("step", "epoch", "before", "after", "best", "edits", "words", "verdict")
-    ]
+    assert " ".join(heading.split()) == "step epoch before after best edits words verdict"
     assert [row.split()[0] for row in rows] == ["–", "1", "2"]
     assert rows[0].endswith("start: training starts")
-
-
-def test_only_the_last_events_are_listed_if_asked(cli: Cli, trained: Path) -> None:
     title, _, row = cli(trained, "log", "-n", "1").out.splitlines()
     assert title.endswith(", newest 1 of 3 events (see --all)")
     assert row.startswith("2 ")
+    lines = cli(trained, "log", "--json").out.splitlines()
+    assert [json.loads(line)["kind"] for line in lines] == ["start", "step", "step"]
 
 
 def test_of_a_long_history_the_newest_are_listed(cli: Cli, long: Path) -> None:
@@ -231,11 +222,6 @@ def test_a_narrow_terminal_gets_fewer_columns(
     assert max(map(len, lines)) <= width
     heading = lines[0]
     assert set(LOG_HEADINGS) - set(heading.split()) == left_out
-
-
-def test_json_is_one_object_per_event(cli: Cli, trained: Path) -> None:
-    lines = cli(trained, "log", "--json").out.splitlines()
-    assert [json.loads(line)["kind"] for line in lines] == ["start", "step", "step"]
 
 
 LONG = "Write every date as year, month and day with hyphens between, and never with words for it"
