@@ -57,18 +57,6 @@ def test_keys_are_taken_as_text() -> None:
     assert read("1: a\nno: b\n") == {"1": "a", "no": "b"}
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("a: 1\nb: 2\na: 3\n", r"^a\.yaml:3: .*'a' stands already in line 1"),
-        ("a: [{b: 1,\n b: 2}]", r"^a\.yaml:2: .*'b'"),
-    ],
-)
-def test_a_doubled_key_is_an_error_that_names_both_lines(text: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        read(text)
-
-
 def test_merge_keys_and_aliases_of_merged_mappings() -> None:
     tree = read("b: &b {x: 1}\nc: &c {<<: *b, x: 2, y: 3}\nd: *c\n")
     assert tree == {"b": {"x": 1}, "c": {"x": 2, "y": 3}, "d": {"x": 2, "y": 3}}
@@ -90,6 +78,8 @@ def test_an_empty_file_is_an_empty_mapping() -> None:
         ("[" * 3000, "nested too deeply"),
         ("a: \x01", "not allowed"),
         ("a: !!int x", "int"),
+        ("a: 1\nb: 2\na: 3\n", r"^a\.yaml:3: .*'a' stands already in line 1"),
+        ("a: [{b: 1,\n b: 2}]", r"^a\.yaml:2: .*'b'"),
     ],
 )
 def test_what_is_not_plain_yaml_is_refused_in_words(text: str, words: str) -> None:
