@@ -93,8 +93,10 @@ def serving() -> Iterator[str]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Models) as http:
         http.daemon_threads = True
         threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}).start()
-        yield f"http://127.0.0.1:{http.server_address[1]}/v1"
-        http.shutdown()
+        try:
+            yield f"http://127.0.0.1:{http.server_address[1]}/v1"
+        finally:
+            http.shutdown()
 
 
 def make_repository(folder: Path, url: str, config: str = CONFIG) -> None:
