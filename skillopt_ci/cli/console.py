@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.table import Column, Table
 from rich.text import Text
 
-from skillopt_ci.cli.options import Globals, build_console, is_live, wants_colour
+from skillopt_ci.cli.options import Globals, build_console, is_live
 from skillopt_ci.progress import (
     CallPaid,
     Event,
@@ -309,14 +309,11 @@ def print_drawn(
 ) -> None:
     """Print ``parts`` where people read, without the spaces that rich puts at the end of lines."""
     stream = settings.people
-    console, colour = (
-        build_console(stream, settings.environ),
-        wants_colour(stream, settings.environ),
-    )
+    console = build_console(stream, settings.environ)
     with console.capture() as drawn:
         for part in parts:
             console.print(part, soft_wrap=soft_wrap)
     lines = (line.rstrip() for line in drawn.get().splitlines())
     # once more as whole lines, for what only comes together in them
-    stream.writelines(f"{line if colour else harmless(line)}\n" for line in lines)
+    stream.writelines(f"{line if console.is_terminal else harmless(line)}\n" for line in lines)
     stream.flush()
