@@ -1,4 +1,4 @@
-"""``skillopt-ci validate``: check each part of a run by itself, before anything is paid for."""
+"""Checks of each part of a run by itself, before anything is paid for, and how they are printed."""
 
 import asyncio
 import shutil
@@ -23,7 +23,7 @@ from skillopt_ci.cli.build import (
     skill_path,
     unconfined_programs,
 )
-from skillopt_ci.cli.options import Globals, command, print_json, wants_colour
+from skillopt_ci.cli.options import Globals, print_json, wants_colour
 from skillopt_ci.cli.scaffold import existing_skill, slug, unchanged_examples
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.config.models import ModelRole
@@ -97,23 +97,6 @@ def up_to_error(part: str, findings: Iterator[Finding]) -> Iterator[Finding]:
         yield from findings
     except SkilloptError as error:
         yield failed(part, error)
-
-
-@command()
-@click.option("--probe", is_flag=True, help="Also make one small call to each model role.")
-def validate_command(settings: Globals, probe: bool) -> ExitCode:
-    """Check configuration, tasks, scorers, skill and repository; call no model unless --probe.
-
-    Ends with 2 if you have something to fix, and with 5 if only a server or a remote failed.
-    """
-    loaded, found = check_run(settings)
-    if probe and loaded is not None:
-        # Imported late: most checks ask no model.
-        from skillopt_ci.cli.doctor import ask_roles  # noqa: PLC0415
-
-        answers = ask_roles(loaded.config.model, settings.environ, loaded.root, settings.redact)
-        found += [finding for answer in asyncio.run(answers) for finding in answer.findings]
-    return report("valid", found, settings)
 
 
 def report(verdict: str, found: Sequence[Finding], settings: Globals, **more: object) -> ExitCode:

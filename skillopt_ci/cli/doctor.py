@@ -1,4 +1,4 @@
-"""``skillopt-ci doctor``: ask models, programs and computers whether they are ready."""
+"""``validate`` and ``doctor``: check a run; ask models, programs and computers a question."""
 
 import asyncio
 import os
@@ -57,6 +57,20 @@ _QUESTION = (
 #: The first git that fetches without a trace of its own, as the ledger does.
 _OLDEST_GIT = (2, 29)
 _NOT_FOUND = (126, 127)
+
+
+@command()
+@click.option("--probe", is_flag=True, help="Also make one small call to each model role.")
+def validate_command(settings: Globals, probe: bool) -> ExitCode:
+    """Check configuration, tasks, scorers, skill and repository; call no model unless --probe.
+
+    Ends with 2 if you have something to fix, and with 5 if only a server or a remote failed.
+    """
+    loaded, found = check_run(settings)
+    if probe and loaded is not None:
+        answers = ask_roles(loaded.config.model, settings.environ, loaded.root, settings.redact)
+        found += [finding for answer in asyncio.run(answers) for finding in answer.findings]
+    return report("valid", found, settings)
 
 
 @command()

@@ -198,7 +198,7 @@ COMMANDS = {
         ("new-env", "init", "Write an environment to start from: tasks, grading, a test."),
         ("quickstart", "init", "Run a whole training in a minute, without a key or an account."),
         ("discover", "config", "List the skills of this repository and the runs that train them."),
-        ("validate", "check", "Check configuration, tasks, skill and repository; call no model."),
+        ("validate", "doctor", "Check configuration, tasks, skill and repository; call no model."),
         ("doctor", "doctor", "Check that models, tools and prices are ready; change nothing."),
         ("estimate", "train", "Estimate the calls and the cost of a step, an epoch and the run."),
         ("step", "train", "Do one training step, or resume the one in flight."),
