@@ -33,7 +33,7 @@ from skillopt_ci.training.final_evaluation import FinishOutcome, finish
 from skillopt_ci.training.prefetcher import look_ahead, prefetching
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.shard import Shard, roll_out_shard, shards, take_over
-from skillopt_ci.training.state import Candidate, find_standing
+from skillopt_ci.training.state import Candidate, find_checkout
 from skillopt_ci.training.trainer import (
     BoundaryOutcome,
     Outcome,
@@ -338,9 +338,9 @@ def estimate_command(settings: Globals) -> None:
     `budget`; prices that are not known are shown as unknown.
     """
     with opened(settings) as run:
-        standing = find_standing(run, run.ledger.sync(), publish=False)
-        found = estimate(run, standing)
-    warnings = [*over_budget(run.config.budget, found, standing.spent)]
+        checkout = find_checkout(run, run.ledger.sync(), publish=False)
+        found = estimate(run, checkout)
+    warnings = [*over_budget(run.config.budget, found, checkout.spent)]
     if settings.json:
         print_json({**estimate_json(found), "warnings": warnings})
         return

@@ -25,7 +25,7 @@ from skillopt_ci.training.memory import all_steps
 from skillopt_ci.training.plan import plan_step, total_steps
 from skillopt_ci.training.rollout_stage import attempts_so_far
 from skillopt_ci.training.run_context import Run
-from skillopt_ci.training.state import Standing
+from skillopt_ci.training.state import Checkout
 from skillopt_ci.training.update import update_mode
 
 #: English text; code and other languages have fewer characters a token.
@@ -92,18 +92,18 @@ class Estimate:
     assumptions: tuple[str, ...]
 
 
-def estimate(run: Run, standing: Standing) -> Estimate:
-    """Estimate what the run has still to do from ``standing``; no model is asked."""
-    config, state, train = run.config, standing.state, run.splits.train
+def estimate(run: Run, checkout: Checkout) -> Estimate:
+    """Estimate what the run has still to do from ``checkout``; no model is asked."""
+    config, state, train = run.config, checkout.state, run.splits.train
     tasks = (*train, *run.selection)
     measured = measured_sizes({} if state is None else state.accounts)
-    sizes = {**sizes_by_texts(config, run.prompts, standing.skill, tasks), **measured}
+    sizes = {**sizes_by_texts(config, run.prompts, checkout.skill, tasks), **measured}
     if state is None:
         supposed, made, first, done = assumed(config, None, (), ()), 0, 1, 0
     else:
-        solved, records = state.current.measurement.hard, all_steps(run, standing)
-        supposed = assumed(config, solved, standing.history, records)
-        made, first, done = len(attempts_so_far(run, standing)), state.step + 1, state.boundary
+        solved, records = state.current.measurement.hard, all_steps(run, checkout)
+        supposed = assumed(config, solved, checkout.history, records)
+        made, first, done = len(attempts_so_far(run, checkout)), state.step + 1, state.boundary
     situation = Situation(
         train=len(train),
         selection=len(run.selection),

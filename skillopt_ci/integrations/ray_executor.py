@@ -282,7 +282,7 @@ async def _runner(
             ),
         )
         equipment, meter = Equipment(parts, stack), Meter(step=parcel.limits)
-        opened = equipment.bench(parts, UNCLAIMED, meter, used)
+        opened = equipment.models(parts, UNCLAIMED, meter, used)
         yield (await stack.enter_async_context(opened)).runner
 
 

@@ -12,7 +12,7 @@ from skillopt_ci.progress import StageAdvanced, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.skill.edits import Source
 from skillopt_ci.training import replies
-from skillopt_ci.training.ask import Desk, Lost
+from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.replies import (
     RANKING,
     Item,
@@ -34,15 +34,15 @@ async def merge(
     *,
     mode: UpdateMode[Item],
     gradient: Gradient,
-    desk: Desk,
+    chat: OptimizerChat,
 ) -> Patch[Item]:
     """Return the one patch that the patches of ``reflections`` amount to; it may be empty.
 
     Where the model gives no usable answer, edits are put one after the other, failures first.
     """
-    stable = library.joined(library.meta_skill(desk.meta_skill), library.current_skill(skill))
-    merger = _Merger(mode, desk, stable, gradient.merge_batch_size)
-    desk.observer(StageStarted("aggregate"))
+    stable = library.joined(library.meta_skill(chat.meta_skill), library.current_skill(skill))
+    merger = _Merger(mode, chat, stable, gradient.merge_batch_size)
+    chat.observer(StageStarted("aggregate"))
     found = [one for one in reflections if one.patch.edits]
     failures = [one.patch for one in found if one.source_type == "failure"]
     successes = [one.patch for one in found if one.source_type == "success"]
@@ -57,7 +57,7 @@ class _Merger(Generic[Item]):
     """What every merge call has in common; ``stable`` opens each user message."""
 
     mode: UpdateMode[Item]
-    desk: Desk
+    chat: OptimizerChat
     stable: str
     batch_size: int
 
@@ -122,10 +122,10 @@ class _Merger(Generic[Item]):
         self, prompt: str, edits: Sequence[Item], *parts: str, what: str, source: Source
     ) -> Patch[Item] | None:
         """Ask for one patch instead of ``edits``, which ``parts`` show."""
-        desk, followed = self.desk, any(edit.note_ids for edit in edits)
+        chat, followed = self.chat, any(edit.note_ids for edit in edits)
         wishes = library.merged_wishes() if followed else ""
         user = library.joined(self.stable, wishes, *parts)
-        reply = await desk.ask(
+        reply = await chat.ask(
             what,
             user,
             lambda text: parse_merge(self.mode.payload, text, source),
@@ -134,7 +134,7 @@ class _Merger(Generic[Item]):
             stage="merge",
             tokens=self.mode.reply_tokens,
         )
-        desk.observer(StageAdvanced("aggregate", what))
+        chat.observer(StageAdvanced("aggregate", what))
         return None if isinstance(reply, Lost) else _attributed(reply, edits)
 
 
@@ -175,7 +175,12 @@ class Selected(Generic[Item]):
 
 
 async def select(
-    skill: str, patch: Patch[Item], budget: int | None, *, mode: UpdateMode[Item], desk: Desk
+    skill: str,
+    patch: Patch[Item],
+    budget: int | None,
+    *,
+    mode: UpdateMode[Item],
+    chat: OptimizerChat,
 ) -> Selected[Item]:
     """Choose at most ``budget`` edits (None: all); nobody is asked when all or none are taken."""
     pool = patch.edits
@@ -184,9 +189,9 @@ async def select(
     how: Literal["ranked", "truncated"] = "ranked"
     ranking = None
     if budget > 0:
-        desk.observer(StageStarted("select"))
+        chat.observer(StageStarted("select"))
         user = library.joined(
-            library.meta_skill(desk.meta_skill),
+            library.meta_skill(chat.meta_skill),
             library.current_skill(skill),
             library.section(
                 f"{mode.noun.capitalize()} pool ({len(pool)} {mode.noun}s)",
@@ -195,7 +200,7 @@ async def select(
             ),
             library.ranked_wishes([n for n, edit in enumerate(pool) if edit.note_ids]),
         )
-        ranking = await desk.ask(
+        ranking = await chat.ask(
             "ranking",
             user,
             lambda text: parse_ranking(text, len(pool), budget),

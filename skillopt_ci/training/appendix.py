@@ -16,7 +16,7 @@ from skillopt_ci.prompts import library
 from skillopt_ci.skill.edits import Source
 from skillopt_ci.skill.regions import merge_notes, notes_of, with_notes
 from skillopt_ci.text import plural
-from skillopt_ci.training.ask import Desk, Lost
+from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.replies import REMINDERS, Reflection, RemindersShape, parse_as
 
 
@@ -30,7 +30,11 @@ def notes_from(optimizer: Optimizer) -> Collection[Source]:
 
 
 async def take_notes(
-    before: str, body: str, reflections: Iterable[Reflection[Any]], threshold: int, desk: Desk
+    before: str,
+    body: str,
+    reflections: Iterable[Reflection[Any]],
+    threshold: int,
+    chat: OptimizerChat,
 ) -> NotesRecord | None:
     """Return what the analysts' notes add to the appendix; None if they wrote none.
 
@@ -42,12 +46,12 @@ async def take_notes(
     if not proposed:
         return None
     existing = notes_of(body)
-    appendix, refused = _admitted(body, existing, proposed, desk)
+    appendix, refused = _admitted(body, existing, proposed, chat)
     added = tuple(note for note in appendix if note not in existing)
-    desk.observer(StageFinished("notes", f"{plural(len(added), 'new note')}"))
+    chat.observer(StageFinished("notes", f"{plural(len(added), 'new note')}"))
     condensed: tuple[str, ...] = ()
     if added and 0 < threshold < len(appendix):
-        condensed = await _condensed(body, appendix, desk)
+        condensed = await _condensed(body, appendix, chat)
     kept = condensed or appendix
     return NotesRecord(
         proposed=len(proposed),
@@ -60,13 +64,13 @@ async def take_notes(
 
 
 def _admitted(
-    body: str, existing: tuple[str, ...], proposed: Iterable[str], desk: Desk
+    body: str, existing: tuple[str, ...], proposed: Iterable[str], chat: OptimizerChat
 ) -> tuple[tuple[str, ...], tuple[RefusedNote, ...]]:
     """The appendix with those notes that the guard has nothing against, and the others."""
     appendix, refused = merge_notes(existing), []
     for note in merge_notes(proposed):
         longer = merge_notes(appendix, (note,))
-        reason = desk.refuse(with_notes(body, appendix), with_notes(body, longer))
+        reason = chat.refuse(with_notes(body, appendix), with_notes(body, longer))
         if reason is None:
             appendix = longer
         else:
@@ -74,14 +78,14 @@ def _admitted(
     return appendix, tuple(refused)
 
 
-async def _condensed(body: str, appendix: Sequence[str], desk: Desk) -> tuple[str, ...]:
+async def _condensed(body: str, appendix: Sequence[str], chat: OptimizerChat) -> tuple[str, ...]:
     """A shorter list that says the same; empty if there is none that may stand in the skill."""
     listed = "\n".join(f"- {note}" for note in appendix)
     user = library.joined(
         library.current_skill(with_notes(body, ())),
         library.section(f"Reminders ({len(appendix)} total)", fenced(listed)),
     )
-    reply = await desk.ask(
+    reply = await chat.ask(
         "condensing the notes",
         user,
         partial(parse_as, RemindersShape),
@@ -92,5 +96,5 @@ async def _condensed(body: str, appendix: Sequence[str], desk: Desk) -> tuple[st
     shorter = () if isinstance(reply, Lost) else merge_notes(reply.appendix_notes)
     if not shorter or len(shorter) >= len(appendix):
         return ()
-    refused = desk.refuse(with_notes(body, appendix), with_notes(body, shorter))
+    refused = chat.refuse(with_notes(body, appendix), with_notes(body, shorter))
     return () if refused else shorter

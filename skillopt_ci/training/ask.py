@@ -33,7 +33,7 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class OptimizerChat:
     """The optimizer at work in one step, and what it is told of earlier steps and epochs.
 
     ``guidance`` is what reviewers ask for, as a section of a prompt.

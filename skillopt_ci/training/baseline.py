@@ -22,11 +22,11 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.validation import unloadable
 from skillopt_ci.training.measure import measure
 from skillopt_ci.training.review_comments import unheard
-from skillopt_ci.training.run_context import Bench, Run
+from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import (
+    Checkout,
     Event,
-    Settled,
-    Standing,
+    ScoredCheckout,
     basis_of,
     changes_since,
     charged,
@@ -40,13 +40,13 @@ NEARLY = 0.95
 _ALL = 1 - 1e-9
 
 
-def learns_nothing(run: Run, standing: Settled) -> bool:
+def learns_nothing(run: Run, checkout: ScoredCheckout) -> bool:
     """Whether no candidate can stay: the gate wants a higher score, and there is none.
 
     Only before the first step, and if no reviewer asks for anything.
     """
-    untouched = standing.state.step == 0 and not unheard(run.notes, standing.state)
-    return untouched and no_score_is_higher(run.config, standing.state.current)
+    untouched = checkout.state.step == 0 and not unheard(run.notes, checkout.state)
+    return untouched and no_score_is_higher(run.config, checkout.state.current)
 
 
 def no_score_is_higher(config: Config, current: Snapshot) -> bool:
@@ -61,11 +61,11 @@ def no_score_is_higher(config: Config, current: Snapshot) -> bool:
     return strict and measured.n > 0 and measured.score > _ALL
 
 
-def refuse_to_learn_nothing(run: Run, standing: Settled) -> None:
+def refuse_to_learn_nothing(run: Run, checkout: ScoredCheckout) -> None:
     """Raise NothingToLearn before an optimizer is paid in vain."""
-    if not learns_nothing(run, standing):
+    if not learns_nothing(run, checkout):
         return
-    measured = standing.state.current.measurement
+    measured = checkout.state.current.measurement
     unmeasured = f" that were measured ({len(measured.errors)} were not)" if measured.errors else ""
     raise NothingToLearn(
         f"There is nothing to learn: before any training, all {measured.n} selection tasks"
@@ -106,28 +106,28 @@ def all_solved(step: int, rollouts: Iterable[Rollout]) -> Note | None:
     )
 
 
-async def ensure_scored(run: Run, standing: Standing) -> Settled:
+async def ensure_scored(run: Run, checkout: Checkout) -> ScoredCheckout:
     """Measure and record the current skill if it has no valid score; otherwise change nothing."""
-    why, before = unscored(run, standing), standing.state
+    why, before = unscored(run, checkout), checkout.state
     if not why and before is not None:
-        return as_settled(standing, before)
-    if before is None and (reason := unloadable(standing.skill, Path(run.skill_path))):
+        return as_scored(checkout, before)
+    if before is None and (reason := unloadable(checkout.skill, Path(run.skill_path))):
         # it can be trained, but agents would not load it
         run.observer(Note(reason, level="warning"))
     run.observer(Note(f"Measuring the current skill: {why}."))
-    scope = f"{run.config.run}/measure@{standing.commit}"
-    async with run.bench(scope, standing.spent) as bench:
-        measurement = await measure(run, bench, standing.skill, run.selection)
+    scope = f"{run.config.run}/measure@{checkout.commit}"
+    async with run.models(scope, checkout.spent) as models:
+        measurement = await measure(run, models, checkout.skill, run.selection)
         origin = "initial" if before is None else before.current.origin
-        if before is not None and before.current.sha256 != standing.sha256:
+        if before is not None and before.current.sha256 != checkout.sha256:
             origin = "edited by hand"
         current = Snapshot(
-            sha256=standing.sha256,
+            sha256=checkout.sha256,
             step=0 if before is None else before.step,
             origin=origin,
             measurement=measurement,
         )
-        best_skill, best = await _best(run, standing, current, bench)
+        best_skill, best = await _best(run, checkout, current, models)
     if before is None and (note := first_impression(measurement)):
         run.observer(note)
     found = {
@@ -136,14 +136,14 @@ async def ensure_scored(run: Run, standing: Standing) -> Settled:
         "measured_under": run.measured_under,
         "config_sha256": run.config_sha256,
         "simulated": run.simulated,
-        **charged(standing, bench.meter.total(), bench.meter.accounts()),
+        **charged(checkout, models.meter.total(), models.meter.accounts()),
     }
     basis, changes, score_before = basis_of(run), tuple[str, ...](), None
     files: dict[str, str | None] = {**run.folder.furniture(), run.folder.best_skill: best_skill}
     if before is None:
         start = {"run": run.config.run, "skill": run.skill_path, "step": 0, "epoch": 0}
         state = State.model_validate({**start, "basis": basis, **found})
-        files[run.folder.initial_skill] = standing.skill
+        files[run.folder.initial_skill] = checkout.skill
     else:
         state = before.model_copy(update=found)
         changes = changes_since(before.basis, basis)
@@ -153,29 +153,29 @@ async def ensure_scored(run: Run, standing: Standing) -> Settled:
         run,
         kind,
         state,
-        standing.skill,
+        checkout.skill,
         action=kind,
         reason=why,
         score_before=score_before,
         score_after=measurement.score,
         tasks=measurement.n,
-        usage=rounded(bench.meter.total()),
+        usage=rounded(models.meter.total()),
     )
-    event = Event(entry, state, standing.skill, files, changes=changes)
-    return record_events(run, standing, event)
+    event = Event(entry, state, checkout.skill, files, changes=changes)
+    return record_events(run, checkout, event)
 
 
-def as_settled(standing: Standing, state: State) -> Settled:
+def as_scored(checkout: Checkout, state: State) -> ScoredCheckout:
     """The same checkout, whose skill is known to have a valid score."""
-    return Settled(standing.commit, standing.branch, standing.skill, state, standing.history)
+    return ScoredCheckout(checkout.commit, checkout.branch, checkout.skill, state, checkout.history)
 
 
-def unscored(run: Run, standing: Standing) -> str:
+def unscored(run: Run, checkout: Checkout) -> str:
     """Why the current skill must be measured, in words; empty if its score is valid."""
-    state = standing.state
+    state = checkout.state
     if state is None:
         return "training starts"
-    if state.current.sha256 != standing.sha256:
+    if state.current.sha256 != checkout.sha256:
         return "the skill was changed by hand"
     if state.measured_under != run.measured_under:
         return "the selection tasks or the way of measuring changed"
@@ -183,24 +183,24 @@ def unscored(run: Run, standing: Standing) -> str:
 
 
 async def _best(
-    run: Run, standing: Standing, current: Snapshot, bench: Bench
+    run: Run, checkout: Checkout, current: Snapshot, models: OpenModels
 ) -> tuple[str, Snapshot]:
     """The best text and its snapshot: a person's change becomes best only by a higher score."""
-    state, text = standing.state, best_text(run, standing)
+    state, text = checkout.state, best_text(run, checkout)
     if state is None or text is None:
-        return standing.skill, current
+        return checkout.skill, current
     best = state.best
     if state.measured_under != run.measured_under:
-        again = await measure(run, bench, text, run.selection)
+        again = await measure(run, models, text, run.selection)
         best = best.model_copy(update={"measurement": again})
     beaten = current.measurement.score > best.measurement.score
-    return (standing.skill, current) if beaten else (text, best)
+    return (checkout.skill, current) if beaten else (text, best)
 
 
-def best_text(run: Run, standing: Standing) -> str | None:
+def best_text(run: Run, checkout: Checkout) -> str | None:
     """The best skill so far, if it is known and not the current one."""
-    state = standing.state
-    if state is None or state.best.sha256 == standing.sha256:
+    state = checkout.state
+    if state is None or state.best.sha256 == checkout.sha256:
         return None
-    text = run.ledger.read(standing.commit, run.folder.best_skill) or ""
+    text = run.ledger.read(checkout.commit, run.folder.best_skill) or ""
     return text if sha256(text) == state.best.sha256 else None

@@ -96,10 +96,10 @@ async def calibrate(run: Run, skill: str, effect: float, draws: int) -> Calibrat
             "There is nothing to calibrate: evaluation.use_gate is false.",
             hint="Set it to true, or see with -o evaluation.use_gate=true what a gate would do.",
         )
-    async with run.bench("calibrate") as bench:
+    async with run.models("calibrate") as models:
 
         async def one(number: int) -> Measurement:
-            return await measure(run, bench, skill, run.selection, attempt=number)
+            return await measure(run, models, skill, run.selection, attempt=number)
 
         drawn = await map_ordered(one, range(draws), limit=draws)
     raw, settings = _solved(drawn), run.config.evaluation.gate
@@ -118,7 +118,7 @@ async def calibrate(run: Run, skill: str, effect: float, draws: int) -> Calibrat
         rehearsals=_TRIALS,
         settings=tuple(_settings(rates, settings, effect)),
         needs=tuple(_needs(rates, settings, effect)),
-        usage=bench.meter.total(),
+        usage=models.meter.total(),
         simulated=run.simulated,
     )
 

@@ -33,13 +33,13 @@ from skillopt_ci.skill.edits import Edit, apply_edits
 from skillopt_ci.stats import Belief, Effect, Observation, balanced_subsets, believe
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import one_line, plural
-from skillopt_ci.training.ask import Desk
+from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.measure import Scores, Tally, worth_in
 from skillopt_ci.training.memory import all_steps
 from skillopt_ci.training.plan import StepPlan
 from skillopt_ci.training.replies import Patch
-from skillopt_ci.training.run_context import Bench, Run
-from skillopt_ci.training.state import Standing
+from skillopt_ci.training.run_context import OpenModels, Run
+from skillopt_ci.training.state import Checkout
 
 # Attribution: what single rules do to the score, by all comparisons that were recorded.
 
@@ -273,18 +273,18 @@ def pool_size(config: Config, budget: int | None) -> int | None:
 
 async def try_edits(
     run: Run,
-    standing: Standing,
+    checkout: Checkout,
     plan: StepPlan,
     patch: Patch[Any],
-    bench: Bench,
-    desk: Desk,
+    models: OpenModels,
+    chat: OptimizerChat,
 ) -> tuple[Patch[Any], RaceRecord | None]:
     """The patch with doubtful rules put up for removal, and how its edits fared in a race."""
     if not races(run.config):
         return patch, None
-    records = all_steps(run, standing)
+    records = all_steps(run, checkout)
     past, settings = list(compared_in(records)), run.config.evaluation.race
-    gone = removals(standing.skill, records, past, settings.prune)
+    gone = removals(checkout.skill, records, past, settings.prune)
     touched = {edit.target.strip() for edit in patch.edits}
     edits = (*patch.edits, *(one for one in gone if one.target not in touched))
     if not edits:
@@ -292,12 +292,12 @@ async def try_edits(
     tasks = {task.id: task for batch in plan.batches for task in batch.tasks}
 
     def apply(chosen: Sequence[int]) -> tuple[str, tuple[int, ...]]:
-        text, reports = apply_edits(standing.skill, [edits[n] for n in chosen], desk.refuse)
+        text, reports = apply_edits(checkout.skill, [edits[n] for n in chosen], chat.refuse)
         done = [n for n, one in zip(chosen, reports, strict=True) if one.status.applied]
         return text, tuple(done)
 
     field = Field(edits, apply, list(tasks), past, plan.batches[0].seed)
-    found = await race(field, settings, partial(_attempt, run, tasks, bench))
+    found = await race(field, settings, partial(_attempt, run, tasks, models))
     kept = sum(one.kept for one in found.effects)
     run.observer(StageFinished(STAGE, f"{kept} of {plural(len(edits), 'edit')} kept"))
     return Patch(edits, patch.reasoning), found
@@ -306,7 +306,7 @@ async def try_edits(
 async def _attempt(
     run: Run,
     known: Mapping[str, Task],
-    bench: Bench,
+    models: OpenModels,
     skills: Sequence[str],
     names: Sequence[str],
 ) -> list[Mapping[str, float]]:
@@ -316,7 +316,7 @@ async def _attempt(
     run.observer(StageStarted(STAGE, len(skills) * len(names)))
 
     async def one(skill: str) -> Mapping[str, float]:
-        rollouts = await bench.runner.roll_out(
+        rollouts = await models.runner.roll_out(
             tasks,
             skill,
             stage=STAGE,

@@ -29,7 +29,7 @@ from skillopt_ci.training.measure import (
     with_reservations,
 )
 from skillopt_ci.training.memory import measured_before, past_tallies
-from skillopt_ci.training.run_context import Bench, Run
+from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.sequential_test import (
     Answer,
     Ask,
@@ -42,7 +42,7 @@ from skillopt_ci.training.sequential_test import (
     sequential_test,
     setup,
 )
-from skillopt_ci.training.state import Candidate, Settled, Standing
+from skillopt_ci.training.state import Candidate, Checkout, ScoredCheckout
 
 STAGE = "selection"
 
@@ -51,7 +51,7 @@ Side = tuple[str, int]
 
 
 async def evaluate(
-    run: Run, standing: Settled, candidate: Candidate, bench: Bench
+    run: Run, checkout: ScoredCheckout, candidate: Candidate, models: OpenModels
 ) -> Decision | None:
     """Decide on ``candidate``; roll it out unless that was done before.
 
@@ -64,7 +64,7 @@ async def evaluate(
         if not record.changed:
             return None
         evaluation = evaluation_at_epoch_end(run, record)
-        return await evaluate_text(run, standing, skill, bench, evaluation)
+        return await evaluate_text(run, checkout, skill, models, evaluation)
     proposal, notes = record.proposal, record.proposal.notes
     if not proposal.changed:
         action, reason = _without_candidate(proposal)
@@ -72,18 +72,18 @@ async def evaluate(
             action=action,
             reason=reason,
             metric=evaluation.gate_metric,
-            score_before=standing.state.current.measurement.score,
+            score_before=checkout.state.current.measurement.score,
             score_after=None,
         )
     forced = run.config.optimizer.skill_aware_appendix_gate == "forced"
     for_notes = evaluation.model_copy(update={"use_gate": False}) if forced else evaluation
     if notes is not None and notes.alone:
-        return await evaluate_text(run, standing, skill, bench, for_notes, notes_only=True)
-    decision = await evaluate_text(run, standing, skill, bench, evaluation)
+        return await evaluate_text(run, checkout, skill, models, for_notes, notes_only=True)
+    decision = await evaluate_text(run, checkout, skill, models, evaluation)
     if decision.stays or notes is None or not notes.added:
         return decision
-    skill = with_notes(standing.skill, notes.appendix)
-    alone = await evaluate_text(run, standing, skill, bench, for_notes, notes_only=True)
+    skill = with_notes(checkout.skill, notes.appendix)
+    alone = await evaluate_text(run, checkout, skill, models, for_notes, notes_only=True)
     return decision.model_copy(update={"notes": alone})
 
 
@@ -118,9 +118,9 @@ def _without_candidate(proposal: ProposalRecord) -> tuple[Action, str]:
 
 async def evaluate_text(
     run: Run,
-    standing: Settled,
+    checkout: ScoredCheckout,
     skill: str,
-    bench: Bench,
+    models: OpenModels,
     evaluation: Evaluation,
     *,
     notes_only: bool = False,
@@ -130,33 +130,33 @@ async def evaluate_text(
     Results are looked at together and in a fixed order, so that nothing depends on the order in
     which they arrive. Raises TooManyErrors when too many tasks fail.
     """
-    reused, known = known_measurement(run, standing, skill) or (None, None)
-    if known is None and overused(run, standing):
+    reused, known = known_measurement(run, checkout, skill) or (None, None)
+    if known is None and overused(run, checkout):
         raise BudgetExhausted(
-            f"{_consultations(standing)} candidates were measured on the selection tasks, which is "
+            f"{_consultations(checkout)} candidates were measured on the selection tasks, which is "
             "all that evaluation.gate.max_consultations allows.",
             hint="Add new selection tasks (and raise the limit), or finish the run.",
         )
-    terms = _setup(run, standing, skill, evaluation, notes_only=notes_only)
+    terms = _setup(run, checkout, skill, evaluation, notes_only=notes_only)
     if known is not None and known.asked >= set(terms.order):
         whole = terms.settings.model_copy(update={"early_stop": False})
         terms = replace(terms, settings=whole)
-    before = standing.state.current.measurement
+    before = checkout.state.current.measurement
     first = 0 if known is None else known.first_attempt
-    sides = ((skill, first), (standing.skill, before.first_attempt))
+    sides = ((skill, first), (checkout.skill, before.first_attempt))
     test = sequential_test(terms, tallies(before), {} if known is None else tallies(known))
-    outcome, scores = await _roll_out(run, bench, test, sides, len(terms.order))
+    outcome, scores = await _roll_out(run, models, test, sides, len(terms.order))
     measured = outcome.measured
     found = _in_order(
         run, measured.asked, measured.candidate, evaluation, sides[0], len(terms.order)
     )
     if scores.total:
-        found = with_reservations(found, scores, bench.runner.caveat)
+        found = with_reservations(found, scores, models.runner.caveat)
     incumbent = _of_current(measured, before, sides[1], evaluation)
     flips = paired((incumbent or before).hard_scores, found.hard_scores)
     types = {task.id: task.task_type for task in run.selection}
     decision = decide(
-        terms, outcome, found, standing.state, types, evaluation, notes_only=notes_only
+        terms, outcome, found, checkout.state, types, evaluation, notes_only=notes_only
     ).model_copy(
         update={
             "measurement": found,
@@ -169,36 +169,43 @@ async def evaluate_text(
         }
     )
     run.observer(StageFinished("gate", decision.verdict))
-    return await _finish_baseline(run, decision, skill, bench, evaluation)
+    return await _finish_baseline(run, decision, skill, models, evaluation)
 
 
-def known_measurement(run: Run, standing: Settled, skill: str) -> tuple[int, Measurement] | None:
+def known_measurement(
+    run: Run, checkout: ScoredCheckout, skill: str
+) -> tuple[int, Measurement] | None:
     """What an earlier step, and which, found of a text that reads the same; it may be partial."""
-    if reading(skill) == reading(standing.skill):
-        return standing.state.current.step, standing.state.current.measurement
-    return measured_before(run, standing, skill)
+    if reading(skill) == reading(checkout.skill):
+        return checkout.state.current.step, checkout.state.current.measurement
+    return measured_before(run, checkout, skill)
 
 
-def overused(run: Run, standing: Standing) -> bool:
+def overused(run: Run, checkout: Checkout) -> bool:
     """Whether the selection tasks decided on so many candidates that skills may overfit to them."""
     most = run.config.evaluation.gate.max_consultations
-    return bool(most) and _consultations(standing) >= most
+    return bool(most) and _consultations(checkout) >= most
 
 
-def _consultations(standing: Standing) -> int:
+def _consultations(checkout: Checkout) -> int:
     kinds = ("step", "slow_update")
-    return sum(entry.kind in kinds and entry.tasks > 0 for entry in standing.history)
+    return sum(entry.kind in kinds and entry.tasks > 0 for entry in checkout.history)
 
 
 def _setup(
-    run: Run, standing: Settled, skill: str, evaluation: Evaluation, *, notes_only: bool = False
+    run: Run,
+    checkout: ScoredCheckout,
+    skill: str,
+    evaluation: Evaluation,
+    *,
+    notes_only: bool = False,
 ) -> Setup:
     return setup(
         skill,
-        planned_tasks(run, standing, evaluation),
-        standing.state.current.measurement,
-        standing.state.best.measurement,
-        past_tallies(run, standing),
+        planned_tasks(run, checkout, evaluation),
+        checkout.state.current.measurement,
+        checkout.state.best.measurement,
+        past_tallies(run, checkout),
         evaluation,
         notes_only=notes_only,
     )
@@ -207,22 +214,22 @@ def _setup(
 # -- the rollouts that the sequential test asks for ----------------------------------------------
 
 
-def planned_tasks(run: Run, standing: Settled, evaluation: Evaluation) -> tuple[str, ...]:
+def planned_tasks(run: Run, checkout: ScoredCheckout, evaluation: Evaluation) -> tuple[str, ...]:
     """The selection tasks on which the next candidate is compared."""
     names = [task.id for task in run.selection]
     size = evaluation.gate.subset if evaluation.use_gate else 0
-    return rotated(names, size, standing.state.step)
+    return rotated(names, size, checkout.state.step)
 
 
 def first_attempts(
-    run: Run, standing: Settled, skill: str, evaluation: Evaluation
+    run: Run, checkout: ScoredCheckout, skill: str, evaluation: Evaluation
 ) -> tuple[AttemptRequest, ...]:
     """The attempts with which a comparison begins, if nothing is known of the candidate yet."""
-    if known_measurement(run, standing, skill) is not None or overused(run, standing):
+    if known_measurement(run, checkout, skill) is not None or overused(run, checkout):
         return ()
-    current = standing.state.current.measurement
-    first = next(sequential_test(_setup(run, standing, skill, evaluation), tallies(current), {}))
-    sides = ((skill, 0), (standing.skill, current.first_attempt))
+    current = checkout.state.current.measurement
+    first = next(sequential_test(_setup(run, checkout, skill, evaluation), tallies(current), {}))
+    sides = ((skill, 0), (checkout.skill, current.first_attempt))
     return tuple(
         request
         for ask in (first, *first.sure({}))
@@ -238,14 +245,14 @@ def _requests(run: Run, side: Side, lot: Lot) -> tuple[AttemptRequest, ...]:
 
 
 async def _roll_out(
-    run: Run, bench: Bench, test: Test, sides: tuple[Side, Side], planned: int
+    run: Run, models: OpenModels, test: Test, sides: tuple[Side, Side], planned: int
 ) -> tuple[Outcome, Scores]:
     """Make the attempts that ``test`` asks for until it ends; also return the candidate's scores.
 
     Lots that are sure to be asked next begin as soon as that is sure.
     """
     run.observer(StageStarted(STAGE, planned))
-    limit, each = run.config.evaluation.max_error_rate, bench.runner.attempts
+    limit, each = run.config.evaluation.max_error_rate, models.runner.attempts
     made, arrived = Scores(), Scores()
 
     async def attempt(work: tuple[Side, Lot]) -> tuple[Rollout, ...]:
@@ -257,7 +264,7 @@ async def _roll_out(
                 arrived.add(rollout)
                 look()
 
-        return await bench.runner.carry_out(_requests(run, side, lot), done)
+        return await models.runner.carry_out(_requests(run, side, lot), done)
 
     async def put(asked: Ask) -> list[tuple[Rollout, ...]]:
         work = zip(sides, (asked.candidate, asked.current), strict=True)
@@ -330,7 +337,7 @@ def _of_current(
 
 
 async def _finish_baseline(
-    run: Run, decision: Decision, skill: str, bench: Bench, evaluation: Evaluation
+    run: Run, decision: Decision, skill: str, models: OpenModels, evaluation: Evaluation
 ) -> Decision:
     """Measure what is missing of an accepted ``skill``, or all of it afresh.
 
@@ -348,7 +355,7 @@ async def _finish_baseline(
     attempt = found.first_attempt
     if afresh:
         attempt += max(found.attempts.values(), default=1)
-    baseline = await measure(run, bench, skill, missing, attempt=attempt)
+    baseline = await measure(run, models, skill, missing, attempt=attempt)
     attempts = len(baseline.asked)
     if not afresh:
         both = {**tallies(found), **tallies(baseline)}

@@ -34,8 +34,8 @@ from skillopt_ci.training.fingerprint import grader_folders, measurement_fingerp
 from skillopt_ci.training.measure import measure
 from skillopt_ci.training.offline_eval import by_type
 from skillopt_ci.training.plan import last_step
-from skillopt_ci.training.run_context import Bench, Run
-from skillopt_ci.training.state import Event, Settled, charged, history_entry, record_events
+from skillopt_ci.training.run_context import OpenModels, Run
+from skillopt_ci.training.state import Event, ScoredCheckout, charged, history_entry, record_events
 from skillopt_ci.training.trainer import prepare
 
 # The test at the end of a run: initial, best and last skill on tasks that training never used.
@@ -50,14 +50,14 @@ def tested_under(run: Run) -> str:
 
 
 async def _test(
-    run: Run, texts: Mapping[str, str], known: Mapping[str, Measurement], bench: Bench
+    run: Run, texts: Mapping[str, str], known: Mapping[str, Measurement], models: OpenModels
 ) -> dict[str, Measurement]:
     """Measure each of the named ``texts`` once, all at the same time; the result is by hash."""
     named = {sha256(text): (name, text) for name, text in reversed([*texts.items()])}
 
     async def one(key: str) -> Measurement:
         name, text = named[key]
-        return await measure(run, bench, text, run.test, stage=f"test {name}")
+        return await measure(run, models, text, run.test, stage=f"test {name}")
 
     todo = [key for key in named if key not in known]
     measured = await map_ordered(one, todo, limit=len(texts))
@@ -173,35 +173,35 @@ async def finish(run: Run) -> FinishOutcome | None:
     Raises UsageError while a candidate is in flight.
     """
     began = run.clock()
-    standing, candidate = await prepare(run)
+    checkout, candidate = await prepare(run)
     if candidate is not None:
         raise UsageError(
             "A candidate is in flight: its verdict is still to come.",
             hint="Let `skillopt-ci step` decide it first, then finish.",
         )
-    read, before = partial(run.ledger.read, standing.commit), standing.state
+    read, before = partial(run.ledger.read, checkout.commit), checkout.state
     earlier, under = run.folder.read_summary(read), tested_under(run)
     tested = earlier is not None and earlier.tested_under == under
-    if tested and standing.history[-1].kind == "finish":
+    if tested and checkout.history[-1].kind == "finish":
         return None
     promoted = run.config.evaluation.eval_test and beats(before.current, before.best)
     if promoted:
         run.observer(Note("The last skill scored higher than the best one and replaces it."))
     texts = {
         "first": read(run.folder.initial_skill) or "",
-        "best": standing.skill if promoted else read(run.folder.best_skill) or "",
-        "last": standing.skill,
+        "best": checkout.skill if promoted else read(run.folder.best_skill) or "",
+        "last": checkout.skill,
     }
     tests, used = dict[str, Measurement](), dict[Account, Usage]()
     if under:
-        scope = f"{run.config.run}/finish@{standing.commit}"
-        async with run.bench(scope, standing.spent) as bench:
+        scope = f"{run.config.run}/finish@{checkout.commit}"
+        async with run.models(scope, checkout.spent) as models:
             known = {}
             if tested and earlier is not None:
                 known = {one.sha256: one.test for one in earlier.tested if one.test is not None}
-            tests = await _test(run, texts, known, bench)
-        used = dict(bench.meter.accounts())
-    changes = charged(standing, total(used.values()), used)
+            tests = await _test(run, texts, known, models)
+        used = dict(models.meter.accounts())
+    changes = charged(checkout, total(used.values()), used)
     if promoted:
         changes["best"] = before.current
     state = before.model_copy(update={"simulated": run.simulated, **changes})
@@ -209,7 +209,7 @@ async def finish(run: Run) -> FinishOutcome | None:
         run,
         "finish",
         state,
-        standing.skill,
+        checkout.skill,
         action="promote" if promoted else "finish",
         reason="the last skill is the best one" if promoted else "the best skill stands",
         score_before=before.best.measurement.score,
@@ -217,7 +217,7 @@ async def finish(run: Run) -> FinishOutcome | None:
         tasks=before.current.measurement.n,
         usage=rounded(total(used.values())),
     )
-    first, history = standing.history[0], (*standing.history, entry)
+    first, history = checkout.history[0], (*checkout.history, entry)
     initial = FinalSkill(
         sha256=sha256(texts["first"]), step=0, origin="initial", score=first.score_after
     )
@@ -240,17 +240,17 @@ async def finish(run: Run) -> FinishOutcome | None:
         best_gain=gain(initial, best),
         last_gain=gain(initial, last),
         epochs=tuple(epoch_summaries(history)),
-        stages=usage_by_stage((one, _record(run, standing, one)) for one in history),
+        stages=usage_by_stage((one, _record(run, checkout, one)) for one in history),
         usage=state.usage,
         accounts=state.accounts,
         tested_under=under,
     )
-    commits = run.ledger.log(standing.commit, paths=(run.folder.history,))
+    commits = run.ledger.log(checkout.commit, paths=(run.folder.history,))
     seconds = sum(float(one.trailers.get("Skillopt-Seconds", 0)) for one in commits)
     seconds += run.clock() - began
     files = {run.folder.best_skill: texts["best"]} if promoted else {}
-    event = Event(entry, state, standing.skill, files, summary=summary, seconds=seconds)
-    commit = record_events(run, standing, event).commit
+    event = Event(entry, state, checkout.skill, files, summary=summary, seconds=seconds)
+    commit = record_events(run, checkout, event).commit
     run.observer(StageFinished("finish", commit[:10]))
     return FinishOutcome(summary, commit, state, seconds)
 
@@ -260,8 +260,10 @@ def _final(skill: Snapshot) -> FinalSkill:
     return FinalSkill(sha256=skill.sha256, step=skill.step, origin=skill.origin, score=score)
 
 
-def _record(run: Run, standing: Settled, entry: HistoryEntry) -> StepRecord | BoundaryRecord | None:
-    read = partial(run.ledger.read, standing.commit)
+def _record(
+    run: Run, checkout: ScoredCheckout, entry: HistoryEntry
+) -> StepRecord | BoundaryRecord | None:
+    read = partial(run.ledger.read, checkout.commit)
     if entry.kind == "step":
         return run.folder.read_step(read, entry.step)
     return run.folder.read_boundary(read, entry.epoch) if entry.kind == "slow_update" else None

@@ -21,7 +21,7 @@ from skillopt_ci.skill.regions import strip_markers
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.replies import Item, Patch, Reflection, SkillCandidate, Suggestion
 from skillopt_ci.training.run_context import Run
-from skillopt_ci.training.state import Standing
+from skillopt_ci.training.state import Checkout
 
 # Reference answers in a text: a skill that knows the answers has learned nothing.
 
@@ -359,13 +359,13 @@ def _complaints(added: str, known: str, context: GuardContext) -> Iterator[str]:
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
 
 
-def guard_context(run: Run, standing: Standing) -> GuardContext:
-    """The context for changes of the skill at ``standing``.
+def guard_context(run: Run, checkout: Checkout) -> GuardContext:
+    """The context for changes of the skill at ``checkout``.
 
     Known is what stands in the initial, the best or the current skill. Guarded are the answers of
     all splits: the optimizer sees only those of training tasks, but may know or guess others.
     """
-    read, folder = partial(run.ledger.read, standing.commit), run.folder
+    read, folder = partial(run.ledger.read, checkout.commit), run.folder
     earlier = (read(path) or "" for path in (folder.initial_skill, folder.best_skill))
     splits, models = run.splits, run.config.model
     names = [
@@ -375,7 +375,7 @@ def guard_context(run: Run, standing: Standing) -> GuardContext:
     ]
     return GuardContext(
         rules=run.config.guard,
-        known="\n".join((standing.skill, *earlier)),
+        known="\n".join((checkout.skill, *earlier)),
         answers=Answers.of((*splits.train, *splits.selection, *splits.test)),
         keys=tuple(run.environ[name] for name in names if run.environ.get(name)),
     )

@@ -19,7 +19,7 @@ from skillopt_ci.skill.document import word_count
 from skillopt_ci.skill.regions import as_read, semantic_density
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import score_text
-from skillopt_ci.training.run_context import Bench, Run
+from skillopt_ci.training.run_context import OpenModels, Run
 
 Metric = Literal["hard", "soft", "mixed"]
 Number = TypeVar("Number", float, Fraction)
@@ -134,7 +134,7 @@ def text_of(skill: str, evaluation: Evaluation) -> tuple[float, int]:
 
 async def measure(
     run: Run,
-    bench: Bench,
+    models: OpenModels,
     skill: str,
     tasks: Sequence[Task],
     *,
@@ -148,7 +148,7 @@ async def measure(
     every attempt as it comes; none of them is kept. Raises
     :class:`~skillopt_ci.errors.TooManyErrors` when too many could not be measured.
     """
-    runner, evaluation = bench.runner, run.config.evaluation
+    runner, evaluation = models.runner, run.config.evaluation
     run.observer(StageStarted(stage, len(tasks) * runner.attempts))
     scores, empty = Scores(task.id for task in tasks), Counter[bool]()
     numbers = round_of(attempt, runner.attempts)

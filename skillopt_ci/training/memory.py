@@ -19,7 +19,7 @@ from skillopt_ci.skill.regions import reading_sha256
 from skillopt_ci.text import one_line
 from skillopt_ci.training.measure import Tally, tallies
 from skillopt_ci.training.run_context import Run
-from skillopt_ci.training.state import Settled, Standing
+from skillopt_ci.training.state import Checkout, ScoredCheckout
 
 # Step buffer: what the steps of this epoch tried, told to the next analysts.
 
@@ -82,53 +82,55 @@ _REMEMBERED = 8
 _REMEMBERED_STEPS = 60
 
 
-def steps_of_epoch(run: Run, standing: Standing, epoch: int) -> tuple[StepRecord, ...]:
+def steps_of_epoch(run: Run, checkout: Checkout, epoch: int) -> tuple[StepRecord, ...]:
     """The evidence of the epoch's steps so far, read from the tree: it survives any restart."""
-    steps = [one.step for one in standing.history if one.kind == "step" and one.epoch == epoch]
-    return _records(run, standing, steps)
+    steps = [one.step for one in checkout.history if one.kind == "step" and one.epoch == epoch]
+    return _records(run, checkout, steps)
 
 
-def all_steps(run: Run, standing: Standing) -> tuple[StepRecord, ...]:
+def all_steps(run: Run, checkout: Checkout) -> tuple[StepRecord, ...]:
     """The evidence of the latest steps that were decided under what counts today."""
-    steps = [one.step for one in standing.history if one.kind == "step"]
-    return _records(run, standing, steps[-_REMEMBERED_STEPS:])
+    steps = [one.step for one in checkout.history if one.kind == "step"]
+    return _records(run, checkout, steps[-_REMEMBERED_STEPS:])
 
 
-def _records(run: Run, standing: Standing, steps: Iterable[int]) -> tuple[StepRecord, ...]:
-    read = partial(run.ledger.read, standing.commit)
+def _records(run: Run, checkout: Checkout, steps: Iterable[int]) -> tuple[StepRecord, ...]:
+    read = partial(run.ledger.read, checkout.commit)
     records = (run.folder.read_step(read, step) for step in steps)
     return tuple(record for record in records if record is not None)
 
 
-def meta_skill(run: Run, standing: Standing) -> str:
+def meta_skill(run: Run, checkout: Checkout) -> str:
     """What the optimizer noted for itself at the end of the last epoch, if that is wanted."""
     if not run.config.optimizer.use_meta_skill:
         return ""
-    return run.ledger.read(standing.commit, run.folder.meta_skill) or ""
+    return run.ledger.read(checkout.commit, run.folder.meta_skill) or ""
 
 
-def measured_before(run: Run, standing: Settled, candidate: str) -> tuple[int, Measurement] | None:
+def measured_before(
+    run: Run, checkout: ScoredCheckout, candidate: str
+) -> tuple[int, Measurement] | None:
     """The step that measured this text under the same conditions, and what it found.
 
     A text that reads the same counts as this text; what was found may be partial.
     """
-    state, name, read_as = standing.state, sha256(candidate), reading_sha256(candidate)
+    state, name, read_as = checkout.state, sha256(candidate), reading_sha256(candidate)
     if state.measured_under == run.measured_under:
         for snapshot in (state.current, state.best):
             if snapshot.sha256 == name:
                 return snapshot.step, snapshot.measurement
-    for entry in reversed(standing.history):
+    for entry in reversed(checkout.history):
         if entry.candidate_sha256 == name or entry.candidate_reading == read_as:
-            decision = _valid(run, standing, entry)
+            decision = _valid(run, checkout, entry)
             if decision is not None and decision.measurement is not None:
                 return entry.step, decision.measurement
     return None
 
 
-def past_tallies(run: Run, standing: Standing) -> list[dict[str, Tally]]:
+def past_tallies(run: Run, checkout: Checkout) -> list[dict[str, Tally]]:
     """How the latest candidates fared on the selection tasks, where their scores still compare."""
-    gated = [one for one in standing.history if one.kind in ("step", "slow_update") and one.tasks]
-    found = (_valid(run, standing, entry) for entry in gated[-_REMEMBERED:])
+    gated = [one for one in checkout.history if one.kind in ("step", "slow_update") and one.tasks]
+    found = (_valid(run, checkout, entry) for entry in gated[-_REMEMBERED:])
     return [
         tallies(decision.measurement)
         for decision in found
@@ -136,9 +138,9 @@ def past_tallies(run: Run, standing: Standing) -> list[dict[str, Tally]]:
     ]
 
 
-def _valid(run: Run, standing: Standing, entry: HistoryEntry) -> Decision | None:
+def _valid(run: Run, checkout: Checkout, entry: HistoryEntry) -> Decision | None:
     """The decision that ``entry`` tells of, if its scores still compare."""
-    read, folder = partial(run.ledger.read, standing.commit), run.folder
+    read, folder = partial(run.ledger.read, checkout.commit), run.folder
     record: StepRecord | BoundaryRecord | None = (
         folder.read_boundary(read, entry.epoch)
         if entry.kind == "slow_update"

@@ -25,7 +25,7 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural
 from skillopt_ci.training.measure import measure
-from skillopt_ci.training.run_context import Bench, Run
+from skillopt_ci.training.run_context import OpenModels, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,28 +71,28 @@ async def evaluate(run: Run, skills: Sequence[NamedSkill], split: str) -> Evalua
     tasks = tasks_of(run, split)
     clusters = clusters_of(tasks)
     measured: dict[str, Evaluated] = {}
-    async with run.bench("eval") as bench:
+    async with run.models("eval") as models:
         for skill in skills:
             if skill.sha256 not in measured:
-                measured[skill.sha256] = await _evaluate(run, bench, skill, split, tasks)
+                measured[skill.sha256] = await _evaluate(run, models, skill, split, tasks)
     each = tuple(replace(measured[skill.sha256], skill=skill) for skill in skills)
     difference = None
     if len(each) > 1:
         one, other = (found.measurement.hard_scores for found in each[:2])
         difference = paired(one, other, clusters)
-    models = (run.config.model.target, run.config.model.judge)
-    simulated = any(role is not None and role.provider == "simulated" for role in models)
-    return Evaluation(split, each, difference, bench.meter.total(), simulated)
+    roles = (run.config.model.target, run.config.model.judge)
+    simulated = any(role is not None and role.provider == "simulated" for role in roles)
+    return Evaluation(split, each, difference, models.meter.total(), simulated)
 
 
 async def _evaluate(
-    run: Run, bench: Bench, skill: NamedSkill, split: str, tasks: Sequence[Task]
+    run: Run, models: OpenModels, skill: NamedSkill, split: str, tasks: Sequence[Task]
 ) -> Evaluated:
     outcomes: list[Outcome] = []
     try:
         found = await measure(
             run,
-            bench,
+            models,
             skill.text,
             tasks,
             stage=split,
@@ -105,7 +105,7 @@ async def _evaluate(
         part = {"name": skill.name, "sha256": skill.sha256, **counts}
         error.details = {"split": split, "skills": [part]}
         raise
-    due = dict.fromkeys((task.id for task in tasks), bench.runner.attempts)
+    due = dict.fromkeys((task.id for task in tasks), models.runner.attempts)
     return Evaluated(skill, found, summarise(outcomes, expected=due, clusters=clusters_of(tasks)))
 
 
@@ -174,17 +174,17 @@ async def rescore(run: Run, *, stage: str | None = None, own_scorers: bool = Tru
     }
     found = _recorded(run, tasks, stage)
     run.observer(StageStarted("rescore", len(found)))
-    async with run.bench("rescore") as bench:
+    async with run.models("rescore") as models:
 
         async def one(course: AttemptTrace) -> Regraded | None:
-            regraded = await _regrade(bench.runner.attempting, tasks[course.task], course)
+            regraded = await _regrade(models.runner.attempting, tasks[course.task], course)
             run.observer(StageAdvanced("rescore", course.task))
             return regraded
 
-        results = await map_ordered(one, found, limit=bench.runner.places.limit)
+        results = await map_ordered(one, found, limit=models.runner.places.limit)
     graded = tuple(result for result in results if result is not None)
     run.observer(StageFinished("rescore", plural(len(graded), "attempt")))
-    return Rescored(graded, len(results) - len(graded), bench.meter.total())
+    return Rescored(graded, len(results) - len(graded), models.meter.total())
 
 
 def _recorded(run: Run, tasks: Mapping[str, Task], stage: str | None) -> list[AttemptTrace]:

@@ -19,11 +19,11 @@ from skillopt_ci.progress import StageFinished, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.rollout.metrics import Aggregate
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.ask import Desk, Lost
+from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.replies import LEARNING_RATE, LearningRateShape, WireError, parse_as
 from skillopt_ci.training.replies import Item as replies_Item
 from skillopt_ci.training.run_context import Run
-from skillopt_ci.training.state import Settled
+from skillopt_ci.training.state import ScoredCheckout
 from skillopt_ci.training.update import UpdateMode
 
 Item = TypeVar("Item")
@@ -124,9 +124,9 @@ def _shuffled(items: Sequence[Item], seed: int) -> list[Item]:
 # Epochs: which end of an epoch is due.
 
 
-def boundary_due(run: Run, standing: Settled) -> int | None:
+def boundary_due(run: Run, checkout: ScoredCheckout) -> int | None:
     """The epoch whose end is due, if any; see :func:`completed_epoch`."""
-    return completed_epoch(run.config, len(run.splits.train), standing.state)
+    return completed_epoch(run.config, len(run.splits.train), checkout.state)
 
 
 def completed_epoch(config: Config, n_train: int, state: State) -> int | None:
@@ -182,22 +182,22 @@ async def decide_learning_rate(
     means: Aggregate,
     *,
     mode: UpdateMode[replies_Item],
-    desk: Desk,
+    chat: OptimizerChat,
 ) -> LearningRateRecord:
     """Let the optimizer choose how many of ``edits`` are applied; without a usable answer none is.
 
     Raises ModelUnavailable, which says nothing about the edits.
     """
-    desk.observer(StageStarted("step size"))
+    chat.observer(StageStarted("step size"))
     user = library.joined(
-        library.meta_skill(desk.meta_skill),
+        library.meta_skill(chat.meta_skill),
         library.current_skill(skill),
         _evidence(means, len(edits), mode.noun),
         library.section(f"Proposed items ({len(edits)} total)", mode.pool(edits)),
-        library.previous_steps(desk.step_buffer),
+        library.previous_steps(chat.step_buffer),
     )
     available = len(edits)
-    record = await desk.ask(
+    record = await chat.ask(
         "learning rate",
         user,
         partial(_parse, available),
@@ -210,7 +210,7 @@ async def decide_learning_rate(
         record = LearningRateRecord(
             learning_rate=0, available=available, fallback=True, reasoning=why
         )
-    desk.observer(StageFinished("step size", str(record.learning_rate)))
+    chat.observer(StageFinished("step size", str(record.learning_rate)))
     return record
 
 

@@ -22,7 +22,7 @@ from skillopt_ci.rollout.types import AttemptRequest
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import reading_sha256
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.baseline import as_settled, best_text, learns_nothing, unscored
+from skillopt_ci.training.baseline import as_scored, best_text, learns_nothing, unscored
 from skillopt_ci.training.evaluate import (
     first_attempts,
     known_measurement,
@@ -32,14 +32,20 @@ from skillopt_ci.training.measure import made_under, next_rounds, rounds
 from skillopt_ci.training.memory import all_steps
 from skillopt_ci.training.plan import boundary_due, last_step, plan_step
 from skillopt_ci.training.rollout_stage import attempts_so_far
-from skillopt_ci.training.run_context import Bench, Run, equipped
+from skillopt_ci.training.run_context import OpenModels, Run, equipped
 from skillopt_ci.training.slow_update import (
     earlier_skill,
     first_epoch,
     sampling_order,
     sampling_seed,
 )
-from skillopt_ci.training.state import Candidate, Settled, Standing, candidate_at, find_standing
+from skillopt_ci.training.state import (
+    Candidate,
+    Checkout,
+    ScoredCheckout,
+    candidate_at,
+    find_checkout,
+)
 from skillopt_ci.training.trainer import CandidateProposed, Decided, Working
 
 #: What tells attempts apart: task, skill as it is read, number.
@@ -57,13 +63,13 @@ async def prefetching(run: Run) -> AsyncIterator[Run]:
         # only agents' events are recorded: a chat answer is, whole, by the work that needs it
         chats = run.environment is None and isinstance(run.config.rollout.solver, ChatConfig)
         maker = replace(ready, events=None) if chats else ready
-        opening, benches = asyncio.Lock(), list[Bench]()
+        opening, benches = asyncio.Lock(), list[OpenModels]()
 
         async def make(request: AttemptRequest) -> None:
             async with opening:
                 if not benches:
                     meter = Meter(clock=run.clock, told=run.tell_paid)
-                    opened = maker.bench(UNCLAIMED, meter=meter)
+                    opened = maker.models(UNCLAIMED, meter=meter)
                     benches.append(await resources.enter_async_context(opened))
             runner = benches[0].runner
             await runner.executor(request, runner.attempting)
@@ -102,14 +108,14 @@ def hear(run: Run, prefetcher: "Prefetcher", event: object) -> None:
             epoch = epoch_end_before_batch(run, after)
             if epoch is not None and epoch > 1:
                 prefetcher.expect(earlier_side(run, after, epoch), sure=False)
-        case CandidateProposed(standing, candidate, evaluation):
-            first = first_attempts(run, standing, candidate.skill, evaluation)
+        case CandidateProposed(checkout, candidate, evaluation):
+            first = first_attempts(run, checkout, candidate.skill, evaluation)
             if first:
                 prefetcher.expect(first, sure=True)
-        case Decided(standing, after, record):
+        case Decided(checkout, after, record):
             # which no commit has yet
             latest = (record,) if isinstance(record, StepRecord) else ()
-            made = made_under(sha256(after.skill), None, (*all_steps(run, standing), *latest))
+            made = made_under(sha256(after.skill), None, (*all_steps(run, checkout), *latest))
             outlook = look_beyond(run, after, made)
             prefetcher.expect(() if outlook is None else outlook.attempts, sure=True)
 
@@ -214,42 +220,42 @@ class Outlook:
 def look_ahead(run: Run) -> Outlook | None:
     """What is next, found without writing anything; None if nothing is left."""
     position = run.ledger.sync()
-    standing = find_standing(run, position, publish=False)
-    if standing.state is None or unscored(run, standing):
-        step = 1 if standing.state is None else standing.state.step + 1
-        return Outlook("measure", step, _to_measure(run, standing), standing.spent)
-    settled = as_settled(standing, standing.state)
+    checkout = find_checkout(run, position, publish=False)
+    if checkout.state is None or unscored(run, checkout):
+        step = 1 if checkout.state is None else checkout.state.step + 1
+        return Outlook("measure", step, _to_measure(run, checkout), checkout.spent)
+    scored = as_scored(checkout, checkout.state)
     if position.candidate is not None:
-        candidate = candidate_at(run, settled, position.candidate)
+        candidate = candidate_at(run, scored, position.candidate)
         if candidate is not None:
-            return _evaluation(run, settled, candidate)
-    return look_beyond(run, settled, attempts_so_far(run, settled))
+            return _evaluation(run, scored, candidate)
+    return look_beyond(run, scored, attempts_so_far(run, scored))
 
 
-def look_beyond(run: Run, standing: Settled, made: Made) -> Outlook | None:
+def look_beyond(run: Run, checkout: ScoredCheckout, made: Made) -> Outlook | None:
     """What is next without a candidate in flight, if ``made`` were made under the skill."""
-    epoch = epoch_end_before_batch(run, standing)
+    epoch = epoch_end_before_batch(run, checkout)
     if epoch is None:
-        return _rollout(run, standing, standing.skill, made)
-    step, spent = standing.state.step, standing.spent
+        return _rollout(run, checkout, checkout.skill, made)
+    step, spent = checkout.state.step, checkout.spent
     if epoch > 1:
-        both = (*earlier_side(run, standing, epoch), *_side(run, standing.skill, epoch))
+        both = (*earlier_side(run, checkout, epoch), *_side(run, checkout.skill, epoch))
         return Outlook("comparison", step, both, spent)
     # The first end asks no model, and its place for guidance makes another text of the skill.
-    skill, _ = first_epoch(run, standing)
-    rollout = _rollout(run, standing, skill, made if skill == standing.skill else ())
+    skill, _ = first_epoch(run, checkout)
+    rollout = _rollout(run, checkout, skill, made if skill == checkout.skill else ())
     return rollout or Outlook("comparison", step, (), spent)
 
 
-def epoch_end_before_batch(run: Run, standing: Settled) -> int | None:
+def epoch_end_before_batch(run: Run, checkout: ScoredCheckout) -> int | None:
     """The epoch whose end comes before the next batch, if one does."""
     inline = run.config.schedule.slow_update == "inline"
-    return boundary_due(run, standing) if inline else None
+    return boundary_due(run, checkout) if inline else None
 
 
-def earlier_side(run: Run, standing: Settled, epoch: int) -> tuple[AttemptRequest, ...]:
+def earlier_side(run: Run, checkout: ScoredCheckout, epoch: int) -> tuple[AttemptRequest, ...]:
     """The attempts of a comparison that are made under the skill of the epoch before."""
-    return _side(run, earlier_skill(run, standing, epoch), epoch)
+    return _side(run, earlier_skill(run, checkout, epoch), epoch)
 
 
 def _side(run: Run, skill: str, epoch: int) -> tuple[AttemptRequest, ...]:
@@ -258,33 +264,33 @@ def _side(run: Run, skill: str, epoch: int) -> tuple[AttemptRequest, ...]:
     return _attempts(run, drawn, skill, "slow_rollout")
 
 
-def _to_measure(run: Run, standing: Standing) -> tuple[AttemptRequest, ...]:
-    attempts = _attempts(run, run.selection, standing.skill, "selection")
-    state, best = standing.state, best_text(run, standing)
+def _to_measure(run: Run, checkout: Checkout) -> tuple[AttemptRequest, ...]:
+    attempts = _attempts(run, run.selection, checkout.skill, "selection")
+    state, best = checkout.state, best_text(run, checkout)
     if state is not None and best is not None and state.measured_under != run.measured_under:
         attempts += _attempts(run, run.selection, best, "selection")
     return attempts
 
 
-def _evaluation(run: Run, standing: Settled, candidate: Candidate) -> Outlook:
-    planned = set(planned_tasks(run, standing, run.config.evaluation))
-    known = known_measurement(run, standing, candidate.skill)
+def _evaluation(run: Run, checkout: ScoredCheckout, candidate: Candidate) -> Outlook:
+    planned = set(planned_tasks(run, checkout, run.config.evaluation))
+    known = known_measurement(run, checkout, candidate.skill)
     if known is not None:
         planned -= known[1].asked
     tasks = [task for task in run.selection if task.id in planned]
     attempts = _attempts(run, tasks, candidate.skill, "selection")
-    return Outlook("evaluation", candidate.record.step, attempts, standing.spent)
+    return Outlook("evaluation", candidate.record.step, attempts, checkout.spent)
 
 
-def _rollout(run: Run, standing: Settled, skill: str, made: Made) -> Outlook | None:
+def _rollout(run: Run, checkout: ScoredCheckout, skill: str, made: Made) -> Outlook | None:
     """The attempts at the next step's tasks, None if there is no such step."""
-    step, each = standing.state.step + 1, run.config.rollout.attempts
-    if step > last_step(run) or learns_nothing(run, standing):
+    step, each = checkout.state.step + 1, run.config.rollout.attempts
+    if step > last_step(run) or learns_nothing(run, checkout):
         return None
     plan = plan_step(run.splits.train, run.config.train, step, run.first_seed)
     drawn = {task.id: task for batch in plan.batches for task in batch.tasks}
     fresh = next_rounds(drawn.values(), made, each)
-    return Outlook("rollout", step, rounds(fresh, skill, "rollout", each), standing.spent)
+    return Outlook("rollout", step, rounds(fresh, skill, "rollout", each), checkout.spent)
 
 
 def _attempts(

@@ -24,7 +24,7 @@ from skillopt_ci.skill.regions import with_notes
 from skillopt_ci.text import plural
 from skillopt_ci.training.aggregate import merge, select
 from skillopt_ci.training.appendix import take_notes
-from skillopt_ci.training.ask import Desk
+from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.baseline import all_solved
 from skillopt_ci.training.edit_ablation import pool_size, try_edits
 from skillopt_ci.training.guard import GuardContext, guard_context, refuse_document, without_secrets
@@ -41,8 +41,8 @@ from skillopt_ci.training.plan import (
 from skillopt_ci.training.replies import Patch, Suggestion
 from skillopt_ci.training.review_comments import note_records, render, unheard
 from skillopt_ci.training.rollout_stage import WorkedBatch, batch_record, learn, work_on
-from skillopt_ci.training.run_context import Bench, Run
-from skillopt_ci.training.state import Standing
+from skillopt_ci.training.run_context import OpenModels, Run
+from skillopt_ci.training.state import Checkout
 from skillopt_ci.training.update import Updated, update, update_mode
 
 
@@ -53,18 +53,18 @@ class Proposal:
 
 
 async def propose(
-    run: Run, standing: Standing, plan: StepPlan, total: int, bench: Bench
+    run: Run, checkout: Checkout, plan: StepPlan, total: int, models: OpenModels
 ) -> Proposal:
     """Work out the step's candidate from the training tasks that ``plan`` names."""
-    optimizer, skill = run.config.optimizer, standing.skill
-    mode, guard = update_mode(optimizer), guard_context(run, standing)
-    heard = unheard(run.notes, standing.state) if analyst_budget(optimizer) != 0 else ()
-    desk = Desk(
-        client=bench.client,
+    optimizer, skill = run.config.optimizer, checkout.skill
+    mode, guard = update_mode(optimizer), guard_context(run, checkout)
+    heard = unheard(run.notes, checkout.state) if analyst_budget(optimizer) != 0 else ()
+    chat = OptimizerChat(
+        client=models.client,
         prompts=run.prompts,
         observer=run.observer,
-        step_buffer=render_buffer(steps_of_epoch(run, standing, plan.epoch)),
-        meta_skill=meta_skill(run, standing),
+        step_buffer=render_buffer(steps_of_epoch(run, checkout, plan.epoch)),
+        meta_skill=meta_skill(run, checkout),
         guidance=render(heard),
         refuse=partial(refuse_document, context=guard),
     )
@@ -72,35 +72,35 @@ async def propose(
     async def learn_from(batch: Batch, observer: Observer) -> WorkedBatch:
         # what earlier steps learnt from is read once, not in every batch
         recalls = batch == plan.batches[0]
-        at_work = replace(desk, observer=observer)
-        return await learn(run, standing, batch, mode, at_work, bench, recalls=recalls)
+        at_work = replace(chat, observer=observer)
+        return await learn(run, checkout, batch, mode, at_work, models, recalls=recalls)
 
     worked = await work_on(plan.batches, learn_from, run.observer)
     rollouts = [rollout for one in worked for rollout in one.rollouts]
     reflections = [reflection for one in worked for reflection in one.reflections]
     if note := all_solved(plan.step, rollouts):
         run.observer(note)
-    merged = await merge(skill, reflections, mode=mode, gradient=run.config.gradient, desk=desk)
+    merged = await merge(skill, reflections, mode=mode, gradient=run.config.gradient, chat=chat)
     run.observer(StageFinished("aggregate", f"{plural(len(merged.edits), mode.noun)} left"))
     control, rate, limit = lr_control(optimizer), None, None
     if control == "autonomous" and merged.edits:
         means = mean_of(rollouts)
-        rate = await decide_learning_rate(skill, merged.edits, means, mode=mode, desk=desk)
+        rate = await decide_learning_rate(skill, merged.edits, means, mode=mode, chat=chat)
         limit = rate.learning_rate
     else:
         if control == "fixed":
             limit = edit_budget(optimizer, plan.step, total)
         limit = pool_size(run.config, limit)
-    selected = await select(skill, merged, limit, mode=mode, desk=desk)
+    selected = await select(skill, merged, limit, mode=mode, chat=chat)
     most = "without limit" if limit is None else f"of at most {limit}"
     count = plural(len(selected.patch.edits), mode.noun)
     run.observer(StageFinished("select", f"{count} {most}"))
-    patch, race = await try_edits(run, standing, plan, selected.patch, bench, desk)
+    patch, race = await try_edits(run, checkout, plan, selected.patch, models, chat)
     kept = None if race is None else [n for n, one in enumerate(race.effects) if one.kept]
-    updated = await update(skill, patch.edits, mode=mode, desk=desk, keep=kept)
+    updated = await update(skill, patch.edits, mode=mode, chat=chat, keep=kept)
     run.observer(StageFinished("update", _updated_text(updated)))
     threshold = optimizer.skill_aware_consolidate_threshold
-    notes = await take_notes(skill, updated.skill, reflections, threshold, desk)
+    notes = await take_notes(skill, updated.skill, reflections, threshold, chat)
     after = updated.skill if notes is None else with_notes(updated.skill, notes.appendix)
     batches = tuple(map(batch_record, worked))
     proposed = _followed(edit for one in reflections for edit in one.patch.edits)
@@ -135,7 +135,7 @@ async def propose(
         skill_before=sha256(skill),
         skill_after=sha256(after),
         config_sha256=run.config_sha256,
-        usage={stage: rounded(one) for stage, one in bench.meter.usage_by_stage().items()},
+        usage={stage: rounded(one) for stage, one in models.meter.usage_by_stage().items()},
     )
     return Proposal(after, publishable(record, guard))
 

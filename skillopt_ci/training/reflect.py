@@ -22,7 +22,7 @@ from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import one_line, plural
 from skillopt_ci.training import replies
-from skillopt_ci.training.ask import Desk, Lost
+from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.replies import Item, Patch, Reflection, WireError, parse_analyst
 from skillopt_ci.training.update import UpdateMode
 
@@ -225,7 +225,7 @@ class Analysts(Generic[Item]):
     """
 
     mode: UpdateMode[Item]
-    desk: Desk
+    chat: OptimizerChat
     tasks: Mapping[str, Task]
     skill: str
     gradient: Gradient
@@ -237,7 +237,7 @@ class Analysts(Generic[Item]):
 
         A minibatch is read as soon as its last rollout came, while others are still awaited. Once
         one could not be measured, the rest waits for the end, which may be that there are too many
-        errors. For the guidance of the desk an analyst is asked even without a failure.
+        errors. With reviewers' guidance an analyst is asked even without a failure.
 
         A minibatch without a usable answer is missing from the result. Raises
         :class:`~skillopt_ci.model.types.ModelUnavailable` when the model could be reached for none
@@ -257,7 +257,7 @@ class Analysts(Generic[Item]):
     ) -> list[Minibatch]:
         """Have each minibatch read when it is complete; return all of them, failures first."""
         dealer, seen, work = Dealer(self.gradient), list[Rollout](), list[Minibatch]()
-        asks, observer = self.learning_rate != 0, self.desk.observer
+        asks, observer = self.learning_rate != 0, self.chat.observer
         sound = asks
         async for rollout in rollouts:
             seen.append(rollout)
@@ -268,7 +268,7 @@ class Analysts(Generic[Item]):
             for minibatch in work if sound else ():
                 reading.begin(minibatch)
         work += dealer.rest()
-        if not work and self.desk.guidance:
+        if not work and self.chat.guidance:
             # what reviewers ask for is worked on even where there is nothing else to learn
             every = self.gradient.model_copy(update={"failure_only": False})
             work = minibatches(seen, every)[:1]
@@ -280,15 +280,15 @@ class Analysts(Generic[Item]):
         return sorted(work, key=lambda one: one.source_type)
 
     async def _read(self, minibatch: Minibatch) -> Reflection[Item] | Lost:
-        source, mode, desk, gradient = minibatch.source_type, self.mode, self.desk, self.gradient
+        source, mode, chat, gradient = minibatch.source_type, self.mode, self.chat, self.gradient
         rollouts, notes = minibatch.rollouts, source in self.notes_from
         user = library.joined(
             # The same for every minibatch, and first: so a server's cache of prompts can know it.
             library.current_skill(self.skill),
             mode.assignment(self.learning_rate),
-            library.previous_steps(desk.step_buffer),
-            library.meta_skill(desk.meta_skill),
-            desk.guidance,
+            library.previous_steps(chat.step_buffer),
+            library.meta_skill(chat.meta_skill),
+            chat.guidance,
             library.section(
                 f"{_HEADING[source]} Trajectories ({len(rollouts)} total)",
                 render_trajectories(
@@ -300,11 +300,11 @@ class Analysts(Generic[Item]):
                 ),
             ),
         )
-        reply = await desk.ask(
+        reply = await chat.ask(
             minibatch.name,
             user,
             lambda text: parse_analyst(mode.payload, text, source, len(rollouts), notes=notes),
-            replies.analyst(mode.payload, source, notes=notes, wishes=bool(desk.guidance)),
+            replies.analyst(mode.payload, source, notes=notes, wishes=bool(chat.guidance)),
             prompt=_PROMPT[source] + mode.prompt_suffix,
             supplement=f"{_PROMPT[source]}_skill_aware" if notes else "",
             stage="analyst",
@@ -315,7 +315,7 @@ class Analysts(Generic[Item]):
             reply = self._known(reply, minibatch.rollouts)
             noted = f", {plural(len(reply.notes), 'note')}" if reply.notes else ""
             told = f"{len(reply.patch.edits)} {mode.noun}s{noted}"
-        desk.observer(StageAdvanced("reflect", f"{minibatch.name}: {told}"))
+        chat.observer(StageAdvanced("reflect", f"{minibatch.name}: {told}"))
         return reply
 
     def _known(self, reply: Reflection[Item], shown: Sequence[Rollout]) -> Reflection[Item]:
@@ -343,11 +343,11 @@ class Analysts(Generic[Item]):
         cannot be used is noted and left out. Where the optimizer cannot be reached, that is raised:
         what it had answered by then is in the cache.
         """
-        desk = self.desk
+        chat = self.chat
         shown = [one for one in rollouts if one.messages and (one.failed or one.succeeded)]
         if not shown or self.learning_rate == 0:
             return ()
-        desk.observer(StageStarted("reflect", 1))
+        chat.observer(StageStarted("reflect", 1))
         asked = Reflecting(
             rollouts=tuple(shown),
             skill=self.skill,
@@ -355,20 +355,20 @@ class Analysts(Generic[Item]):
             budget=self.learning_rate,
             gradient=self.gradient,
             seed=seed,
-            step_buffer=library.joined(desk.step_buffer, desk.guidance),
-            meta_skill=desk.meta_skill,
+            step_buffer=library.joined(chat.step_buffer, chat.guidance),
+            meta_skill=chat.meta_skill,
             notes_from=self.notes_from,
         )
-        patches = await api.reflect(environment, asked, desk.client)
+        patches = await api.reflect(environment, asked, chat.client)
         proposals = f"{plural(len(patches), 'proposal')} of the environment"
-        desk.observer(StageAdvanced("reflect", proposals))
+        chat.observer(StageAdvanced("reflect", proposals))
         found = []
         for number, patch in enumerate(patches, start=1):
             try:
                 found.append(self._proposed_there(patch, shown))
             except WireError as error:
                 told = f"patch {number} of the environment cannot be used. {error.message}"
-                desk.observer(Note(told, level="warning"))
+                chat.observer(Note(told, level="warning"))
         return tuple(found)
 
     def _proposed_there(

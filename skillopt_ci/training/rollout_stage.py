@@ -32,15 +32,15 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural, score_text
 from skillopt_ci.training.appendix import notes_from
-from skillopt_ci.training.ask import Desk
+from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.guard import screened
 from skillopt_ci.training.measure import made_under, next_rounds, rounds
 from skillopt_ci.training.memory import all_steps
 from skillopt_ci.training.plan import Batch, analyst_budget
 from skillopt_ci.training.reflect import Analysts
 from skillopt_ci.training.replies import Reflection
-from skillopt_ci.training.run_context import Bench, Run
-from skillopt_ci.training.state import Standing, basis_of, basis_sha256
+from skillopt_ci.training.run_context import OpenModels, Run
+from skillopt_ci.training.state import Checkout, basis_of, basis_sha256
 from skillopt_ci.training.update import UpdateMode
 
 # Evidence: earlier attempts under the same skill, which analysts look at beside a step's own.
@@ -50,16 +50,16 @@ Made = Sequence[tuple[str, int]]
 
 
 def attempts_so_far(
-    run: Run, standing: Standing, skill: str | None = None, *, comparable: bool = False
+    run: Run, checkout: Checkout, skill: str | None = None, *, comparable: bool = False
 ) -> Made:
     """The training attempts that earlier steps made under ``skill``, by default as it stands.
 
     Numbers go on from all of them: a number that was used is answered from the cache. Only those
     that are ``comparable`` were made under the same configuration and tasks.
     """
-    name = sha256(standing.skill if skill is None else skill)
+    name = sha256(checkout.skill if skill is None else skill)
     basis = basis_sha256(basis_of(run)) if comparable else None
-    return made_under(name, basis, all_steps(run, standing))
+    return made_under(name, basis, all_steps(run, checkout))
 
 
 class Arrivals:
@@ -108,11 +108,11 @@ class WorkedBatch:
 
 async def learn(
     run: Run,
-    standing: Standing,
+    checkout: Checkout,
     batch: Batch,
     mode: UpdateMode[Any],
-    desk: Desk,
-    bench: Bench,
+    chat: OptimizerChat,
+    models: OpenModels,
     *,
     recalls: bool,
 ) -> WorkedBatch:
@@ -122,9 +122,9 @@ async def learn(
     well: so the first minibatch is complete long before the last attempt. With ``recalls`` they
     read earlier attempts too, before these.
     """
-    config, skill, observer, runner = run.config, standing.skill, desk.observer, bench.runner
+    config, skill, observer, runner = run.config, checkout.skill, chat.observer, models.runner
     each, tasks = runner.attempts, {task.id: task for task in run.splits.train}
-    fresh = next_rounds(dealt(batch), attempts_so_far(run, standing), each)
+    fresh = next_rounds(dealt(batch), attempts_so_far(run, checkout), each)
     attempts = rounds(fresh, skill, "rollout", each)
     arrivals = Arrivals(attempts)
 
@@ -143,7 +143,7 @@ async def learn(
 
     async def remember(most: int) -> tuple[Rollout, ...]:
         """The latest earlier attempts, at most as many as ``most``."""
-        comparable = attempts_so_far(run, standing, comparable=True) if most > 0 else ()
+        comparable = attempts_so_far(run, checkout, comparable=True) if most > 0 else ()
         made = dict.fromkeys((name, number // each) for name, number in comparable if name in tasks)
         latest = [(tasks[name], number) for name, number in made][-most:]
         return await runner.carry_out(rounds(latest, skill, "rollout", each))
@@ -155,7 +155,7 @@ async def learn(
         readable = _after(earlier, arrivals)
         analysts = Analysts(
             mode,
-            desk,
+            chat,
             tasks,
             skill,
             config.gradient,
@@ -194,11 +194,11 @@ async def _reflect(
         reflections = await analysts.reflect_there(run.environment, made, batch.seed)
     else:
         reflections = await analysts.reflect(rollouts)
-    desk = analysts.desk
-    reflections = screened(reflections, analysts.skill, desk.refuse, desk.observer)
+    chat = analysts.chat
+    reflections = screened(reflections, analysts.skill, chat.refuse, chat.observer)
     edits = sum(len(one.patch.edits) for one in reflections)
     noun = analysts.mode.noun
-    desk.observer(StageFinished("reflect", f"{plural(edits, noun)} proposed"))
+    chat.observer(StageFinished("reflect", f"{plural(edits, noun)} proposed"))
     return reflections
 
 

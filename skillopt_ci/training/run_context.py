@@ -85,7 +85,7 @@ class Equipment:
         self._models: ModelRouter | None = None
         self._opening = asyncio.Lock()
 
-    async def models(self) -> ModelRouter:
+    async def router(self) -> ModelRouter:
         parts = self._parts
         async with self._opening:
             if self._models is None:
@@ -114,19 +114,19 @@ class Equipment:
         return self._resources.enter_context(closing(AttemptStore(path, self._parts.observer)))
 
     @asynccontextmanager
-    async def bench(
+    async def models(
         self,
         run: RunnerParts,
         scope: str,
         meter: Meter,
         used: Callable[[str], object] = lambda _: None,
         begun: Callable[[AttemptRequest], Awaitable[None]] | None = None,
-    ) -> AsyncIterator["Bench"]:
-        """A client and a runner for one piece of work of ``run``: see :meth:`Run.bench`.
+    ) -> AsyncIterator["OpenModels"]:
+        """A client and a runner for one piece of work of ``run``: see :meth:`Run.models`.
 
         Raises ComputerUnavailable before anything is paid for.
         """
-        client = (await self.models()).for_work(scope, meter, used, self.scheduler.questions)
+        client = (await self.router()).for_work(scope, meter, used, self.scheduler.questions)
         if run.places is not None:
             # it may run programs, and takes as long as they do
             await asyncio.to_thread(run.places.computers.check)
@@ -155,11 +155,11 @@ class Equipment:
                 elsewhere = resolve_name(_EXECUTORS[settings.type])
                 executor = elsewhere(run, settings, attempting, held)
             runner = Runner(attempting, self.scheduler.attempts, executor=executor, begun=begun)
-            yield Bench(client, runner, meter)
+            yield OpenModels(client, runner, meter)
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class OpenModels:
     """Open models: a client, a runner on it, and the meter that both are charged to."""
 
     client: ChatClient
@@ -314,14 +314,14 @@ class Run(RunnerParts):
         self.observer(CallPaid(usage.tokens, usage.cost_usd))
 
     @asynccontextmanager
-    async def bench(
+    async def models(
         self,
         scope: str,
         spent: Usage | None = None,
         *,
         meter: Meter | None = None,
         used: Callable[[str], object] = lambda _: None,
-    ) -> AsyncIterator["Bench"]:
+    ) -> AsyncIterator["OpenModels"]:
         """Make ready for one durable piece of work; on the equipment of the run, if it has one.
 
         Answers kept under ``scope`` count as that work's own when it is resumed. ``used`` hears the
@@ -338,8 +338,8 @@ class Run(RunnerParts):
         )
         async with equipped(self) as run:
             assert run.equipment is not None  # noqa: S101 - that is what being equipped means
-            async with run.equipment.bench(self, scope, meter, used, self.begun) as bench:
-                yield bench
+            async with run.equipment.models(self, scope, meter, used, self.begun) as models:
+                yield models
 
 
 @asynccontextmanager

@@ -68,8 +68,8 @@ async def roll_out_shard(run: Run, outlook: Outlook, shard: Shard, file: Path) -
     answers = 0
     run.observer(StageStarted("rollout", len(mine)))
     try:
-        async with run.bench(UNCLAIMED, meter=meter, used=keys.append) as bench:
-            rollouts = await bench.runner.carry_out(
+        async with run.models(UNCLAIMED, meter=meter, used=keys.append) as models:
+            rollouts = await models.runner.carry_out(
                 mine, lambda one: run.observer(StageAdvanced("rollout", one.task_id))
             )
     finally:

@@ -31,14 +31,14 @@ from skillopt_ci.skill.edits import clean
 from skillopt_ci.skill.regions import SLOW_UPDATE, region_text, strip_markers, with_region
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import one_line, plural
-from skillopt_ci.training.ask import Desk, Lost
+from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.guard import GuardContext, guard_context, refuse_document
 from skillopt_ci.training.memory import meta_skill
 from skillopt_ci.training.plan import EPOCH_STRIDE
 from skillopt_ci.training.reflect import conversation, keep_ends
 from skillopt_ci.training.replies import WRITTEN, Shape, parse_as
-from skillopt_ci.training.run_context import Bench, Run
-from skillopt_ci.training.state import Settled
+from skillopt_ci.training.run_context import OpenModels, Run
+from skillopt_ci.training.state import ScoredCheckout
 
 # Comparison pairs: the same tasks under the last epoch's skill and under this one's.
 
@@ -257,7 +257,7 @@ async def write(
     before: str,
     skills: tuple[str, str],
     pairs: Sequence[Pair],
-    desk: Desk,
+    chat: OptimizerChat,
     gradient: Gradient,
 ) -> Written:
     """Ask for the guidance or the memory that is to replace ``before``.
@@ -270,7 +270,7 @@ async def write(
     if not pairs:
         return Written()
     what = stage.replace("_", " ")
-    desk.observer(StageStarted(what))
+    chat.observer(StageStarted(what))
     heading, none = _BEFORE[stage]
     user = library.joined(
         library.section("Previous Epoch's Skill", fenced(skills[0], "markdown")),
@@ -279,12 +279,12 @@ async def write(
         render_pairs(pairs, *skills, gradient),
     )
     parse = partial(parse_as, _SlowUpdateShape if stage == "slow_update" else _MetaSkillShape)
-    reply = await desk.ask(what, user, parse, WRITTEN[stage], prompt=stage, vital=True)
+    reply = await chat.ask(what, user, parse, WRITTEN[stage], prompt=stage, vital=True)
     written = Written()
     if not isinstance(reply, Lost):
         content = strip_markers(clean(reply.content)).strip()
         written = Written(content, clean(reply.reasoning).strip())
-    desk.observer(StageFinished(what, plural(word_count(written.content), "word")))
+    chat.observer(StageFinished(what, plural(word_count(written.content), "word")))
     return written
 
 
@@ -353,17 +353,17 @@ def means(pairs: Sequence[Pair]) -> tuple[float | None, float | None]:
 # Compare: the same training tasks under the last epoch's skill and under the current one.
 
 
-def earlier_skill(run: Run, standing: Settled, epoch: int) -> str:
+def earlier_skill(run: Run, checkout: ScoredCheckout, epoch: int) -> str:
     """The skill with which the last epoch ended that was worked on; the initial one if none was."""
     paths = [run.folder.epoch_skill(number) for number in range(epoch - 1, 0, -1)]
     for path in (*paths, run.folder.initial_skill):
-        if (text := run.ledger.read(standing.commit, path)) is not None:
+        if (text := run.ledger.read(checkout.commit, path)) is not None:
             return text
-    return standing.skill
+    return checkout.skill
 
 
 async def compare_epochs(
-    run: Run, earlier: str, current: str, epoch: int, bench: Bench
+    run: Run, earlier: str, current: str, epoch: int, models: OpenModels
 ) -> tuple[Pair, ...]:
     """Roll a sample of the training tasks out under both skills and pair the results.
 
@@ -372,11 +372,11 @@ async def compare_epochs(
     optimizer, train = run.config.optimizer, run.splits.train
     observer, limit = run.observer, run.config.evaluation.max_error_rate
     sample = min(optimizer.slow_update_samples, len(train))
-    observer(StageStarted("compare", 2 * sample * bench.runner.attempts))
+    observer(StageStarted("compare", 2 * sample * models.runner.attempts))
 
     async def both(tasks: Sequence[Task]) -> tuple[Sequence[Rollout], Sequence[Rollout]]:
         roll_out = partial(
-            bench.runner.roll_out,
+            models.runner.roll_out,
             tasks,
             stage="slow_rollout",
             done=lambda one: observer(StageAdvanced("compare", one.task_id)),
@@ -399,30 +399,30 @@ def sampling_seed(run: Run, epoch: int) -> int:
     return run.config.train.seed + 2 * EPOCH_STRIDE * epoch
 
 
-def first_epoch(run: Run, standing: Settled) -> tuple[str, BoundaryRecord]:
+def first_epoch(run: Run, checkout: ScoredCheckout) -> tuple[str, BoundaryRecord]:
     """The first epoch has nothing to compare with: only the place for guidance is prepared."""
     optimizer = run.config.optimizer
-    skill, slow = standing.skill, None
+    skill, slow = checkout.skill, None
     if optimizer.use_slow_update:
         slow = SlowUpdateRecord(action="inject_placeholder")
         if region_text(skill, SLOW_UPDATE) is None:
             skill = with_region(skill, SLOW_UPDATE, "")
     meta = MetaSkillRecord(action="skip_first_epoch") if optimizer.use_meta_skill else None
-    return skill, _record(run, standing, 1, skill, slow, meta, ())
+    return skill, _record(run, checkout, 1, skill, slow, meta, ())
 
 
 async def later_epoch(
-    run: Run, standing: Settled, epoch: int, bench: Bench
+    run: Run, checkout: ScoredCheckout, epoch: int, models: OpenModels
 ) -> tuple[str, BoundaryRecord]:
     """Compare the epochs' skills on the same tasks, and write new guidance and memory.
 
     Both are asked for at once, and read the skill as it is before the guidance.
     """
-    optimizer, skill = run.config.optimizer, standing.skill
-    earlier = earlier_skill(run, standing, epoch)
-    pairs = await compare_epochs(run, earlier, skill, epoch, bench)
-    desk = Desk(bench.client, run.prompts, run.observer)
-    memory = meta_skill(run, standing)
+    optimizer, skill = run.config.optimizer, checkout.skill
+    earlier = earlier_skill(run, checkout, epoch)
+    pairs = await compare_epochs(run, earlier, skill, epoch, models)
+    chat = OptimizerChat(models.client, run.prompts, run.observer)
+    memory = meta_skill(run, checkout)
     before: dict[Stage, str] = {}
     if optimizer.use_slow_update:
         before["slow_update"] = region_text(skill, SLOW_UPDATE) or ""
@@ -431,23 +431,23 @@ async def later_epoch(
     async with siblings() as questions:
         asked = {
             stage: questions.create_task(
-                write(stage, text, (earlier, skill), pairs, desk, run.config.gradient)
+                write(stage, text, (earlier, skill), pairs, chat, run.config.gradient)
             )
             for stage, text in before.items()
         }
-    guard, slow, meta = guard_context(run, standing), None, None
+    guard, slow, meta = guard_context(run, checkout), None, None
     if "slow_update" in asked:
         slow = slow_record(skill, asked["slow_update"].result(), guard, run.observer)
     if "meta_skill" in asked:
         meta = meta_record(memory, asked["meta_skill"].result(), guard, run.observer)
     if slow is not None and slow.action == "propose":
         skill = with_region(skill, SLOW_UPDATE, slow.content)
-    return skill, _record(run, standing, epoch, skill, slow, meta, pairs)
+    return skill, _record(run, checkout, epoch, skill, slow, meta, pairs)
 
 
 def _record(
     run: Run,
-    standing: Settled,
+    checkout: ScoredCheckout,
     epoch: int,
     skill: str,
     slow: SlowUpdateRecord | None,
@@ -457,7 +457,7 @@ def _record(
     previous, current = means(pairs)
     return BoundaryRecord(
         epoch=epoch,
-        step=standing.state.step,
+        step=checkout.state.step,
         simulated=run.simulated,
         policy=run.config.optimizer.longitudinal_pair_policy,
         pairs=pair_records(pairs),
@@ -465,7 +465,7 @@ def _record(
         current_hard=current,
         slow_update=slow,
         meta_skill=meta,
-        skill_before=standing.sha256,
+        skill_before=checkout.sha256,
         skill_after=sha256(skill),
         config_sha256=run.config_sha256,
     )

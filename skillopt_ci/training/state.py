@@ -1,7 +1,7 @@
 """Where training stands, candidates in progress, and the one function that writes the history.
 
 A checkout is a commit as training sees it: the skill, the run's memory and its history, read from
-one tree, so that they cannot disagree. A state is a checkout whose skill has a valid score. A
+one tree, so that they cannot disagree. A scored checkout is one whose skill has a valid score. A
 candidate is pushed before it is evaluated, and taken up again after a kill.
 """
 
@@ -37,7 +37,7 @@ from skillopt_ci.training.run_context import Run
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Checkout:
     """The commit that the next one is built on, and what its tree says.
 
     ``branch`` is where the skills branch points (None while it does not exist), which must still
@@ -60,13 +60,13 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled(Standing):
+class ScoredCheckout(Checkout):
     """A checkout whose skill has a valid score."""
 
     state: State
 
 
-def find_standing(run: Run, position: Position, *, publish: bool = True) -> Standing:
+def find_checkout(run: Run, position: Position, *, publish: bool = True) -> Checkout:
     """The checkout to build on, after taking in what happened to the branches meanwhile.
 
     - No skills branch: the base branch, which remembers the run if it was merged before.
@@ -78,7 +78,7 @@ def find_standing(run: Run, position: Position, *, publish: bool = True) -> Stan
     """
     ledger, tip, base = run.ledger, position.tip, position.base
     if tip is None or position.tip_in_base:
-        return read_standing(run, base, branch=tip)
+        return read_checkout(run, base, branch=tip)
     if not position.base_in_tip:
         root = ledger.merge_base(tip, base)
         if root is None:
@@ -94,10 +94,10 @@ def find_standing(run: Run, position: Position, *, publish: bool = True) -> Stan
                 merged = ledger.commit((tip, base), merged, {}, words)
                 ledger.advance(tip, merged)
             tip = merged
-    return read_standing(run, tip, branch=tip)
+    return read_checkout(run, tip, branch=tip)
 
 
-def read_standing(run: Run, commit: str, branch: str | None) -> Standing:
+def read_checkout(run: Run, commit: str, branch: str | None) -> Checkout:
     """What the tree of ``commit`` says.
 
     Raises RepositoryError if the run trains another skill, SkillError if the skill is not there.
@@ -117,7 +117,7 @@ def read_standing(run: Run, commit: str, branch: str | None) -> Standing:
             hint=f"Commit it there first (git add {run.skill_path} && git commit), or mend "
             "`skill` in the configuration if it is to name another file.",
         )
-    return Standing(commit, branch, skill, state, folder.read_history(read))
+    return Checkout(commit, branch, skill, state, folder.read_history(read))
 
 
 def _merged_with_base(run: Run, tip: str, base: str) -> str:
@@ -142,7 +142,7 @@ def _holds_earlier_state(run: Run, tip: str, base: str) -> bool:
 
     A squash merge leaves that, and no trace in the ancestry: a three-way merge would conflict.
     """
-    now, then = (read_standing(run, commit, branch=None) for commit in (tip, base))
+    now, then = (read_checkout(run, commit, branch=None) for commit in (tip, base))
     return (
         then.state is not None
         and then.state.current.sha256 == then.sha256
@@ -177,10 +177,10 @@ def changes_since(before: Basis | None, now: Basis) -> tuple[str, ...]:
     return (*keys, "the training tasks" if same else f"the training tasks ({sizes})")
 
 
-def charged(standing: Standing, usage: Usage, accounts: Accounts) -> dict[str, object]:
+def charged(checkout: Checkout, usage: Usage, accounts: Accounts) -> dict[str, object]:
     """What a piece of work that used this changes in the state."""
-    before: Accounts = {} if standing.state is None else standing.state.accounts
-    return {"usage": rounded(standing.spent + usage), "accounts": booked(before, accounts)}
+    before: Accounts = {} if checkout.state is None else checkout.state.accounts
+    return {"usage": rounded(checkout.spent + usage), "accounts": booked(before, accounts)}
 
 
 def decided_snapshots(
@@ -264,19 +264,19 @@ def history_entry(
 
 def record_events(
     run: Run,
-    standing: Standing,
+    checkout: Checkout,
     *events: Event,
     candidate: str | None = None,
     end: Literal["merge", "revert", "set_aside"] = "merge",
-) -> Settled:
-    """Commit ``events`` on top of ``standing`` and move the skills branch there in one push.
+) -> ScoredCheckout:
+    """Commit ``events`` on top of ``checkout`` and move the skills branch there in one push.
 
     The first event decides on the commit ``candidate``, if there is one: it is merged, truly
     reverted, or set aside (reachable, without its files). Its ref ends with the same push.
     Raises LostRace if another run was first, PushRefused if the remote will not have it.
     """
-    ledger, folder, history = run.ledger, run.folder, standing.history
-    tip = tree = standing.commit
+    ledger, folder, history = run.ledger, run.folder, checkout.history
+    tip = tree = checkout.commit
     parents: Sequence[str] = (tip,)
     if candidate is not None:
         parents = (candidate,) if end == "revert" else (tip, candidate)
@@ -293,8 +293,8 @@ def record_events(
         words = message(*run.render.event(event, decided))
         tip = tree = ledger.commit(parents, tree, files, words)
         parents = (tip,)
-    ledger.advance(standing.branch, tip, drop_candidate=candidate)
-    return Settled(tip, tip, events[-1].skill, events[-1].state, history)
+    ledger.advance(checkout.branch, tip, drop_candidate=candidate)
+    return ScoredCheckout(tip, tip, events[-1].skill, events[-1].state, history)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +321,7 @@ class Candidate:
         return f"step {self.record.step}"
 
 
-def push_candidate(run: Run, standing: Settled, candidate: Candidate) -> Candidate:
+def push_candidate(run: Run, checkout: ScoredCheckout, candidate: Candidate) -> Candidate:
     """Commit and push a candidate, so that a dead runner loses no optimizer work.
 
     Raises LostRace if another one is in flight, PushRefused if the remote will not have it.
@@ -331,36 +331,36 @@ def push_candidate(run: Run, standing: Settled, candidate: Candidate) -> Candida
     path = folder.step(record.step) if is_step else folder.boundary(record.epoch)
     files = {run.skill_path: candidate.skill, path: document(record)}
     words = message(*run.render.candidate(record))
-    commit = run.ledger.commit((standing.commit,), standing.commit, files, words)
+    commit = run.ledger.commit((checkout.commit,), checkout.commit, files, words)
     run.ledger.push_candidate(commit)
     return replace(candidate, commit=commit)
 
 
 def find_candidate(
-    run: Run, standing: Settled, commit: str | None
-) -> tuple[Settled, Candidate | None]:
+    run: Run, checkout: ScoredCheckout, commit: str | None
+) -> tuple[ScoredCheckout, Candidate | None]:
     """The candidate that an earlier run left at ``commit``, if it still fits the state.
 
     One that is already part of the branch is only tidied away. One made for another skill or
     history is set aside: it stays reachable, and the work is done again.
     """
     if commit is None:
-        return standing, None
-    if run.ledger.is_ancestor(commit, standing.commit):
+        return checkout, None
+    if run.ledger.is_ancestor(commit, checkout.commit):
         run.ledger.withdraw(commit)
-        return standing, None
-    found = candidate_at(run, standing, commit)
+        return checkout, None
+    found = candidate_at(run, checkout, commit)
     if found is not None:
         run.observer(Note(f"Going on with the candidate in flight ({commit[:10]})."))
-        return standing, found
-    return _set_aside(run, standing, commit), None
+        return checkout, found
+    return _set_aside(run, checkout, commit), None
 
 
-def candidate_at(run: Run, standing: Settled, commit: str) -> Candidate | None:
+def candidate_at(run: Run, checkout: ScoredCheckout, commit: str) -> Candidate | None:
     """The candidate at ``commit``; None if it is not of the work that comes next."""
-    if parents(run.ledger.git, commit) != (standing.commit,):
+    if parents(run.ledger.git, commit) != (checkout.commit,):
         return None
-    found, state = _read(run, commit), standing.state
+    found, state = _read(run, commit), checkout.state
     if found is None or found.record.decision is not None:
         return None
     if isinstance(found.record, BoundaryRecord):
@@ -399,25 +399,25 @@ def recharge(meter: Meter, candidate: Candidate) -> None:
         meter.charge(account, usage)
 
 
-def _set_aside(run: Run, standing: Settled, commit: str) -> Settled:
+def _set_aside(run: Run, checkout: ScoredCheckout, commit: str) -> ScoredCheckout:
     """Record that a candidate is given up; what it had cost counts for the run all the same."""
-    found, state = _read(run, commit), standing.state
+    found, state = _read(run, commit), checkout.state
     reason = "the branch changed under it"
     run.observer(Note(f"Setting aside the candidate {commit[:10]}: {reason}"))
     usage, work = Usage(), f"step {state.step + 1}"
     if found is not None:
         usage, work = found.record.usage, found.work
-        spent = charged(standing, usage, found.record.accounts)
+        spent = charged(checkout, usage, found.record.accounts)
         state = state.model_copy(update=spent)
     entry = history_entry(
         run,
         "set_aside",
         state,
-        standing.skill,
+        checkout.skill,
         action="set_aside",
         reason=reason,
         score_after=state.current.measurement.score,
         usage=usage,
     )
-    event = Event(entry, state, standing.skill, work=work)
-    return record_events(run, standing, event, candidate=commit, end="set_aside")
+    event = Event(entry, state, checkout.skill, work=work)
+    return record_events(run, checkout, event, candidate=commit, end="set_aside")

@@ -42,20 +42,20 @@ from skillopt_ci.training.plan import (
     total_steps,
 )
 from skillopt_ci.training.propose import propose
-from skillopt_ci.training.run_context import Bench, Run, equipped
+from skillopt_ci.training.run_context import OpenModels, Run, equipped
 from skillopt_ci.training.slow_update import first_epoch, later_epoch
 from skillopt_ci.training.state import (
     Candidate,
+    Checkout,
     Event,
-    Settled,
-    Standing,
+    ScoredCheckout,
     basis_of,
     basis_sha256,
     changes_since,
     charged,
     decided_snapshots,
     find_candidate,
-    find_standing,
+    find_checkout,
     history_entry,
     push_candidate,
     recharge,
@@ -132,21 +132,21 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     Raises BudgetExhausted, TooManyErrors or LostRace with all answers kept, and NothingToLearn.
     """
     began = run.clock()
-    standing, candidate = await prepare(run)
-    work = next_work(run, standing, candidate, only_epoch_end=only_epoch_end)
+    checkout, candidate = await prepare(run)
+    work = next_work(run, checkout, candidate, only_epoch_end=only_epoch_end)
     if work is None:
         return None
-    async with run.bench(_scope(run, standing, work), standing.spent) as bench:
-        candidate = await _candidate(run, standing, work, candidate, bench)
-        run.listen(Working(_after(standing, work)))
-        decision = await evaluate(run, standing, candidate, bench)
-    after = _after(standing, work, _skill_after(standing, candidate, decision))
-    record = candidate.record.model_copy(update={"decision": decision, **_spent(bench.meter)})
-    run.listen(Decided(standing, after, record))
+    async with run.models(_scope(run, checkout, work), checkout.spent) as models:
+        candidate = await _candidate(run, checkout, work, candidate, models)
+        run.listen(Working(_after(checkout, work)))
+        decision = await evaluate(run, checkout, candidate, models)
+    after = _after(checkout, work, _skill_after(checkout, candidate, decision))
+    record = candidate.record.model_copy(update={"decision": decision, **_spent(models.meter)})
+    run.listen(Decided(checkout, after, record))
     seconds = run.clock() - began
     # in a thread: rollouts that were begun early go on meanwhile
     decided = await asyncio.to_thread(
-        commit_decision, run, standing, replace(candidate, record=record), after, seconds
+        commit_decision, run, checkout, replace(candidate, record=record), after, seconds
     )
     commit, state = decided.commit, decided.state
     if isinstance(record, BoundaryRecord):
@@ -166,32 +166,32 @@ async def advance_to_candidate(run: Run) -> Outcome | Candidate | None:
 
     An epoch's end is done wholly, and so is a step that comes to no candidate.
     """
-    standing, candidate = await prepare(run)
-    work = next_work(run, standing, candidate)
+    checkout, candidate = await prepare(run)
+    work = next_work(run, checkout, candidate)
     if candidate is None and isinstance(work, StepPlan):
-        async with run.bench(_scope(run, standing, work), standing.spent) as bench:
-            candidate = await _candidate(run, standing, work, None, bench)
+        async with run.models(_scope(run, checkout, work), checkout.spent) as models:
+            candidate = await _candidate(run, checkout, work, None, models)
     if candidate is not None and candidate.commit is not None:
         return candidate
     return await advance(run)
 
 
-async def prepare(run: Run) -> tuple[Settled, Candidate | None]:
+async def prepare(run: Run) -> tuple[ScoredCheckout, Candidate | None]:
     """The state to build on, with a valid score, and the candidate that a killed run left."""
 
-    def found() -> tuple[Position, Standing]:
+    def found() -> tuple[Position, Checkout]:
         position = run.ledger.sync()
         run.ledger.preflight(position)
-        return position, find_standing(run, position)
+        return position, find_checkout(run, position)
 
-    position, standing = await asyncio.to_thread(found)
-    settled = await ensure_scored(run, standing)
-    return find_candidate(run, settled, position.candidate)
+    position, checkout = await asyncio.to_thread(found)
+    scored = await ensure_scored(run, checkout)
+    return find_candidate(run, scored, position.candidate)
 
 
 def next_work(
     run: Run,
-    standing: Settled,
+    checkout: ScoredCheckout,
     candidate: Candidate | None,
     *,
     only_epoch_end: bool = False,
@@ -200,7 +200,7 @@ def next_work(
 
     Scheduled ends of epochs come only with ``only_epoch_end``, or when one is in flight.
     """
-    due = boundary_due(run, standing)
+    due = boundary_due(run, checkout)
     ends = only_epoch_end or run.config.schedule.slow_update == "inline"
     if candidate is not None and isinstance(candidate.record, BoundaryRecord):
         return candidate.record.epoch
@@ -208,56 +208,58 @@ def next_work(
         if candidate is None:
             return due
         run.observer(Note(f"The end of epoch {due} waits for the step in flight."))
-    step = standing.state.step + 1
+    step = checkout.state.step + 1
     if only_epoch_end or step > last_step(run):
         return None
     if candidate is None:
-        refuse_to_learn_nothing(run, standing)
+        refuse_to_learn_nothing(run, checkout)
     return plan_step(run.splits.train, run.config.train, step, run.first_seed)
 
 
 async def _candidate(
     run: Run,
-    standing: Settled,
+    checkout: ScoredCheckout,
     work: StepPlan | int,
     candidate: Candidate | None,
-    bench: Bench,
+    models: OpenModels,
 ) -> Candidate:
     """The candidate of ``work``, pushed if it changes anything; one in flight is taken up."""
     if isinstance(work, StepPlan):
-        current = standing.state.current.measurement
-        last = next((one for one in reversed(standing.history) if one.kind == "step"), None)
+        current = checkout.state.current.measurement
+        last = next((one for one in reversed(checkout.history) if one.kind == "step"), None)
         told = "" if last is None else last.verdict
         run.observer(
             StepStarted(work.step, last_step(run), work.epoch, current.score, current.n, told)
         )
     if candidate is not None:
-        recharge(bench.meter, candidate)
+        recharge(models.meter, candidate)
         return candidate
-    run.listen(Working(_after(standing, work)))
+    run.listen(Working(_after(checkout, work)))
     if isinstance(work, StepPlan):
-        candidate = await _propose_step(run, standing, work, bench)
+        candidate = await _propose_step(run, checkout, work, models)
         evaluation, record = run.config.evaluation, candidate.record
         # reminders alone have a gate of their own, which may ask for other attempts
         announced = isinstance(record, StepRecord) and record.proposal.body_changed
     else:
-        candidate, evaluation = await _propose_epoch_end(run, standing, work, bench)
+        candidate, evaluation = await _propose_epoch_end(run, checkout, work, models)
         announced = candidate.changed
     if announced:
-        run.listen(CandidateProposed(standing, candidate, evaluation))
+        run.listen(CandidateProposed(checkout, candidate, evaluation))
     if not candidate.changed:
         return candidate
-    candidate = await asyncio.to_thread(push_candidate, run, standing, candidate)
+    candidate = await asyncio.to_thread(push_candidate, run, checkout, candidate)
     run.observer(StageFinished("candidate", (candidate.commit or "")[:10]))
     return candidate
 
 
-async def _propose_step(run: Run, standing: Settled, plan: StepPlan, bench: Bench) -> Candidate:
+async def _propose_step(
+    run: Run, checkout: ScoredCheckout, plan: StepPlan, models: OpenModels
+) -> Candidate:
     basis = basis_of(run)
-    changes = changes_since(standing.state.basis, basis)
+    changes = changes_since(checkout.state.basis, basis)
     if changes:
         run.observer(Note(f"Changed since the last step: {', '.join(changes)}."))
-    proposal = await propose(run, standing, plan, last_step(run), bench)
+    proposal = await propose(run, checkout, plan, last_step(run), models)
     record = StepRecord(
         step=plan.step,
         epoch=plan.epoch,
@@ -266,66 +268,68 @@ async def _propose_step(run: Run, standing: Settled, plan: StepPlan, bench: Benc
         changes=changes,
         basis_sha256=basis_sha256(basis),
         proposal=proposal.record,
-        usage=rounded(bench.meter.total()),
-        accounts=bench.meter.accounts(),
+        usage=rounded(models.meter.total()),
+        accounts=models.meter.accounts(),
     )
     return Candidate(record, proposal.skill)
 
 
 async def _propose_epoch_end(
-    run: Run, standing: Settled, epoch: int, bench: Bench
+    run: Run, checkout: ScoredCheckout, epoch: int, models: OpenModels
 ) -> tuple[Candidate, Evaluation]:
     """After "slow update" and "meta skill" of SkillOpt; here the guidance passes the gate too."""
     if epoch == 1:
-        skill, record = first_epoch(run, standing)
+        skill, record = first_epoch(run, checkout)
     else:
-        skill, record = await later_epoch(run, standing, epoch, bench)
-    stages = {name: rounded(used) for name, used in bench.meter.usage_by_stage().items()}
-    record = record.model_copy(update={"stages": stages, **_spent(bench.meter)})
+        skill, record = await later_epoch(run, checkout, epoch, models)
+    stages = {name: rounded(used) for name, used in models.meter.usage_by_stage().items()}
+    record = record.model_copy(update={"stages": stages, **_spent(models.meter)})
     return Candidate(record, skill), evaluation_at_epoch_end(run, record)
 
 
-def _scope(run: Run, standing: Settled, work: StepPlan | int) -> str:
+def _scope(run: Run, checkout: ScoredCheckout, work: StepPlan | int) -> str:
     """The name of this very work: answers paid under it are its own, also after a restart."""
     name = str(work.step) if isinstance(work, StepPlan) else f"epoch-{work}"
-    return f"{run.config.run}/{name}@{standing.commit}"
+    return f"{run.config.run}/{name}@{checkout.commit}"
 
 
-def _after(standing: Settled, work: StepPlan | int, skill: str | None = None) -> Settled:
+def _after(
+    checkout: ScoredCheckout, work: StepPlan | int, skill: str | None = None
+) -> ScoredCheckout:
     """Where training stands once ``work`` is done, with another ``skill`` if one stays."""
     done = {"boundary": work}
     if isinstance(work, StepPlan):
         done = {"step": work.step, "epoch": work.epoch}
-    state = standing.state.model_copy(update=done)
-    return replace(standing, state=state, skill=standing.skill if skill is None else skill)
+    state = checkout.state.model_copy(update=done)
+    return replace(checkout, state=state, skill=checkout.skill if skill is None else skill)
 
 
-def _skill_after(standing: Settled, candidate: Candidate, decision: Decision | None) -> str:
+def _skill_after(checkout: ScoredCheckout, candidate: Candidate, decision: Decision | None) -> str:
     record = candidate.record
     if decision is None or isinstance(record, BoundaryRecord):
-        return candidate.skill if decision is not None and decision.stays else standing.skill
+        return candidate.skill if decision is not None and decision.stays else checkout.skill
     if decision.keeps_notes and record.proposal.notes is not None:
-        return with_notes(standing.skill, record.proposal.notes.appendix)
-    return candidate.skill if decision.stays else standing.skill
+        return with_notes(checkout.skill, record.proposal.notes.appendix)
+    return candidate.skill if decision.stays else checkout.skill
 
 
 # -- what a decision writes ----------------------------------------------------------------------
 
 
 def commit_decision(
-    run: Run, standing: Settled, candidate: Candidate, after: Settled, seconds: float
-) -> Settled:
+    run: Run, checkout: ScoredCheckout, candidate: Candidate, after: ScoredCheckout, seconds: float
+) -> ScoredCheckout:
     """Merge or revert the decided ``candidate`` in one push; ``after`` has the skill that stays."""
     record, decision = candidate.record, candidate.record.decision
     stays = decision is not None and decision.stays
-    skill = candidate.skill if stays else standing.skill
+    skill = candidate.skill if stays else checkout.skill
     is_step = isinstance(record, StepRecord)
     origin = f"step {record.step}" if is_step else f"slow update of epoch {record.epoch}"
     changes: dict[str, object] = {
         "config_sha256": run.config_sha256,
         "simulated": run.simulated,
-        **charged(standing, record.usage, record.accounts),
-        **decided_snapshots(standing.state, decision, candidate.skill, record.step, origin),
+        **charged(checkout, record.usage, record.accounts),
+        **decided_snapshots(checkout.state, decision, candidate.skill, record.step, origin),
     }
     facts: dict[str, object] = {
         "step": record.step,
@@ -335,7 +339,7 @@ def commit_decision(
     }
     files: dict[str, str | None]
     if isinstance(record, StepRecord):
-        basis, before = basis_of(run), standing.state
+        basis, before = basis_of(run), checkout.state
         # the candidate may have been taken over from before a change of the configuration
         changes["basis"] = basis if record.basis_sha256 == basis_sha256(basis) else before.basis
         heard = (note.id for note in record.proposal.reviewer_notes)
@@ -368,7 +372,7 @@ def commit_decision(
     if isinstance(record, StepRecord) and decision is not None and decision.keeps_notes:
         events.append(_notes_event(run, record, decision.notes, state, after.skill))
     end: Literal["merge", "revert"] = "merge" if stays else "revert"
-    return record_events(run, standing, *events, candidate=candidate.commit, end=end)
+    return record_events(run, checkout, *events, candidate=candidate.commit, end=end)
 
 
 def _notes_event(
@@ -402,14 +406,14 @@ def _notes_event(
 class Working:
     """A candidate is being proposed, or evaluated; ``after`` is the state if it is rejected."""
 
-    after: Settled
+    after: ScoredCheckout
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateProposed:
     """The candidate's text is known; it is committed and pushed next."""
 
-    state: Settled
+    state: ScoredCheckout
     candidate: Candidate
     evaluation: Evaluation
 
@@ -418,8 +422,8 @@ class CandidateProposed:
 class Decided:
     """The decision is known, and committed next; ``after`` has the skill that stays."""
 
-    state: Settled
-    after: Settled
+    state: ScoredCheckout
+    after: ScoredCheckout
     record: StepRecord | BoundaryRecord
 
 

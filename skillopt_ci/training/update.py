@@ -11,7 +11,7 @@ from skillopt_ci.messages import fenced
 from skillopt_ci.prompts import library
 from skillopt_ci.skill.edits import Edit, EditReport, EditStatus, apply_edits
 from skillopt_ci.skill.regions import restore_regions
-from skillopt_ci.training.ask import MAX_OUTPUT_TOKENS, Desk, Lost
+from skillopt_ci.training.ask import MAX_OUTPUT_TOKENS, Lost, OptimizerChat
 from skillopt_ci.training.replies import (
     CANDIDATES,
     EDITS,
@@ -57,7 +57,7 @@ class UpdateMode(Generic[Item]):
     prompt_suffix: str
     noun: str
     payload: Payload[Item]
-    carry_out: Callable[[str, Sequence[Item], Desk], Awaitable[Updated]]
+    carry_out: Callable[[str, Sequence[Item], OptimizerChat], Awaitable[Updated]]
     reply_tokens: int = MAX_OUTPUT_TOKENS
 
     def assignment(self, limit: int | None) -> str:
@@ -82,20 +82,22 @@ class UpdateMode(Generic[Item]):
         return f"[{index}] {' '.join(told)} support={edit.support_count}"
 
 
-async def _applied(skill: str, edits: Sequence[Edit], desk: Desk) -> Updated:
+async def _applied(skill: str, edits: Sequence[Edit], chat: OptimizerChat) -> Updated:
     """Apply changes of single places, one after the other; no model is asked."""
-    text, reports = apply_edits(skill, edits, desk.refuse)
+    text, reports = apply_edits(skill, edits, chat.refuse)
     return Updated(text, reports=reports)
 
 
-async def _taken_over(skill: str, edits: Sequence[SkillCandidate], _: Desk) -> Updated:
+async def _taken_over(skill: str, edits: Sequence[SkillCandidate], _: OptimizerChat) -> Updated:
     """Take the first of the whole documents that analysts and merges wrote; no model is asked."""
     if not edits:
         return Updated(skill, "skip_no_rewrite")
     return Updated(f"{edits[0].new_skill}\n", change_summary=edits[0].change_summary)
 
 
-async def _rewritten(tokens: int, skill: str, edits: Sequence[Suggestion], desk: Desk) -> Updated:
+async def _rewritten(
+    tokens: int, skill: str, edits: Sequence[Suggestion], chat: OptimizerChat
+) -> Updated:
     """Let the optimizer rewrite the skill by suggestions in words; without any nobody is asked.
 
     Raises :class:`~skillopt_ci.model.types.ModelUnavailable`: that says nothing about them.
@@ -105,11 +107,11 @@ async def _rewritten(tokens: int, skill: str, edits: Sequence[Suggestion], desk:
     listed = json.dumps([as_json(edit) for edit in edits], ensure_ascii=False, indent=2)
     user = library.joined(
         library.current_skill(skill),
-        library.previous_steps(desk.step_buffer),
+        library.previous_steps(chat.step_buffer),
         library.section(f"Suggestions to carry out ({len(edits)} total)", fenced(listed, "json")),
     )
     parse = partial(parse_as, RewriteShape)
-    reply = await desk.ask(
+    reply = await chat.ask(
         "rewrite", user, parse, REWRITE, prompt="rewrite", tokens=tokens, vital=True
     )
     if isinstance(reply, Lost):
@@ -138,7 +140,7 @@ async def update(
     edits: Sequence[Any],
     *,
     mode: UpdateMode[Any],
-    desk: Desk,
+    chat: OptimizerChat,
     keep: Sequence[int] | None = None,
 ) -> Updated:
     """Return ``skill`` with ``edits`` carried out, its protected parts byte for byte as before.
@@ -147,7 +149,7 @@ async def update(
     are reported as raced out. A document that the guard refuses as a whole is given up.
     """
     kept = range(len(edits)) if keep is None else keep
-    updated = await mode.carry_out(skill, [edits[n] for n in kept], desk)
+    updated = await mode.carry_out(skill, [edits[n] for n in kept], chat)
     if keep is not None:
         fates = dict(zip(keep, updated.reports, strict=True))
         reports = tuple(
@@ -158,7 +160,7 @@ async def update(
         )
         updated = replace(updated, reports=reports)
     document = restore_regions(skill, updated.skill)
-    reason = desk.refuse(skill, document)
+    reason = chat.refuse(skill, document)
     if reason is not None:
         return replace(updated, skill=skill, refused=reason)
     return replace(updated, skill=document)

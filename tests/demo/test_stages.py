@@ -25,7 +25,7 @@ from skillopt_ci.rollout.types import Rollout, Status
 from skillopt_ci.skill.edits import Edit
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.aggregate import merge, select
-from skillopt_ci.training.ask import Desk
+from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.plan import decide_learning_rate
 from skillopt_ci.training.reflect import Analysts
 from skillopt_ci.training.replies import Patch, Reflection
@@ -89,9 +89,9 @@ def _reflections(
     **told: str,
 ) -> tuple[Reflection[Any], ...]:
     tasks = _tasks()
-    desk = Desk(optimizer, PROMPTS, silent, **told)
+    chat = OptimizerChat(optimizer, PROMPTS, silent, **told)
     gradient = Gradient(minibatch_size=8)
-    analysts = Analysts(mode, desk, tasks, SKILL, gradient, learning_rate)
+    analysts = Analysts(mode, chat, tasks, SKILL, gradient, learning_rate)
     return asyncio.run(analysts.reflect(_coming([_failed(task) for task in tasks.values()])))
 
 
@@ -116,8 +116,8 @@ def test_analysts_propose_edits_that_the_trainer_accepts(optimizer: Overheard) -
 def test_merges_understand_the_patches(optimizer: Overheard) -> None:
     edits = (Edit("append", content="Write refunds with a minus sign.", support_count=3),)
     found = [Reflection("failure", Patch(edits), ("a",), 3) for _ in range(2)]
-    desk = Desk(optimizer, PROMPTS, silent)
-    merged = _run(merge(SKILL, found, mode=PATCH, gradient=Gradient(), desk=desk))
+    chat = OptimizerChat(optimizer, PROMPTS, silent)
+    merged = _run(merge(SKILL, found, mode=PATCH, gradient=Gradient(), chat=chat))
     proposed = read_proposals(optimizer.prompt(), "content")
     assert [edit["support_count"] for edit in proposed] == [3, 3]
     assert [(edit.content, edit.support_count) for edit in merged.edits] == [(edits[0].content, 6)]
@@ -127,15 +127,15 @@ def test_the_final_merge_understands_both_groups(optimizer: Overheard) -> None:
     failure = Reflection("failure", Patch((Edit("append", content="A", support_count=2),)), (), 2)
     good = Edit("append", content="B", support_count=2, source_type="success")
     found = [failure, Reflection("success", Patch((good,)), (), 2)]
-    desk = Desk(optimizer, PROMPTS, silent)
-    merged = _run(merge(SKILL, found, mode=PATCH, gradient=Gradient(), desk=desk))
+    chat = OptimizerChat(optimizer, PROMPTS, silent)
+    merged = _run(merge(SKILL, found, mode=PATCH, gradient=Gradient(), chat=chat))
     assert [edit.source_type for edit in merged.edits] == ["failure", "success"]
 
 
 def test_rankings_understand_the_pool(optimizer: Overheard) -> None:
     pool = tuple(Edit("append", content=f'"{n}" support=9', support_count=n) for n in range(1, 5))
-    desk = Desk(optimizer, PROMPTS, silent)
-    chosen = _run(select(SKILL, Patch(pool), 2, mode=PATCH, desk=desk))
+    chat = OptimizerChat(optimizer, PROMPTS, silent)
+    chosen = _run(select(SKILL, Patch(pool), 2, mode=PATCH, chat=chat))
     shown, _, limit = read_ranking(optimizer.prompt())
     assert ([*shown.values()], limit) == ([1, 2, 3, 4], 2)
     assert chosen.how == "ranked"
@@ -143,17 +143,17 @@ def test_rankings_understand_the_pool(optimizer: Overheard) -> None:
 
 
 def test_suggestions_are_understood_from_analyst_to_rewrite(optimizer: Overheard) -> None:
-    desk = Desk(optimizer, PROMPTS, silent)
+    chat = OptimizerChat(optimizer, PROMPTS, silent)
     (found, _) = _reflections(optimizer, REWRITE)
     assert {edit.type for edit in found.patch.edits} <= {"add_rule", "remove_rule", "clarify"}
-    written = _run(update(SKILL, found.patch.edits[:2], mode=REWRITE, desk=desk))
+    written = _run(update(SKILL, found.patch.edits[:2], mode=REWRITE, chat=chat))
     assert written.outcome == "updated"
     assert len(written.change_summary) == len(found.patch.edits[:2])
 
 
 def test_documents_are_understood_from_analyst_to_merge(optimizer: Overheard) -> None:
-    desk, found = Desk(optimizer, PROMPTS, silent), _reflections(optimizer, FULL_REWRITE)
-    merged = merge(SKILL, found, mode=FULL_REWRITE, gradient=Gradient(), desk=desk)
+    chat, found = OptimizerChat(optimizer, PROMPTS, silent), _reflections(optimizer, FULL_REWRITE)
+    merged = merge(SKILL, found, mode=FULL_REWRITE, gradient=Gradient(), chat=chat)
     (candidate,) = _run(merged).edits
     assert candidate.change_summary
     assert candidate.merge_level == 1
@@ -162,8 +162,8 @@ def test_documents_are_understood_from_analyst_to_merge(optimizer: Overheard) ->
 def test_the_learning_rate_is_chosen_from_what_is_shown(optimizer: Overheard) -> None:
     pool = tuple(Edit("append", content=str(n), support_count=n) for n in range(1, 4))
     means = Aggregate(hard=0.1, soft=0.1, n=16, errors=0)
-    desk = Desk(optimizer, PROMPTS, silent)
-    rate = _run(decide_learning_rate(SKILL, pool, means, mode=PATCH, desk=desk))
+    chat = OptimizerChat(optimizer, PROMPTS, silent)
+    rate = _run(decide_learning_rate(SKILL, pool, means, mode=PATCH, chat=chat))
     assert (rate.fallback, rate.available) == (False, 3)
     assert rate.reasoning == "2 of the changes are backed by more than one trajectory."
 

@@ -13,7 +13,7 @@ from skillopt_ci.progress import Event, Note, Observer, StageStarted
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.edits import Edit, Source
 from skillopt_ci.training.aggregate import Selected, merge, select
-from skillopt_ci.training.ask import Desk
+from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.replies import Patch, Reflection, SkillCandidate, Suggestion
 from skillopt_ci.training.update import UpdateMode
 from tests.support.update_modes import FULL_REWRITE, PATCH, REWRITE
@@ -64,7 +64,7 @@ def merged(prompts: Prompts, observer: Observer) -> Merged:
             reflections,
             mode=more.pop("mode", PATCH),
             gradient=Gradient(**options),
-            desk=Desk(client, prompts, observer, **more),
+            chat=OptimizerChat(client, prompts, observer, **more),
         )
         return asyncio.run(call)
 
@@ -253,7 +253,7 @@ def selected(prompts: Prompts, observer: Observer) -> Select:
             patch,
             budget,
             mode=mode,
-            desk=Desk(client, prompts, observer, meta_skill=meta_skill),
+            chat=OptimizerChat(client, prompts, observer, meta_skill=meta_skill),
         )
         return asyncio.run(call)
 

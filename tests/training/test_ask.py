@@ -9,7 +9,7 @@ from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
 from skillopt_ci.progress import Event, Note, Observer
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.training.ask import Desk, Lost
+from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.replies import WireError
 
 Scripted = Callable[..., Any]
@@ -25,8 +25,8 @@ def number(text: str) -> int:
 @pytest.fixture
 def asked(prompts: Prompts, observer: Observer) -> Asked:
     def run(client: Any, **more: Any) -> int | Lost:
-        desk = Desk(client, prompts, observer)
-        return asyncio.run(desk.ask("minibatch 1/2", "how many?", number, prompt="ranking", **more))
+        chat = OptimizerChat(client, prompts, observer)
+        return asyncio.run(chat.ask("minibatch 1/2", "how many?", number, prompt="ranking", **more))
 
     return run
 

@@ -21,7 +21,7 @@ from skillopt_ci.training.baseline import (
 )
 from skillopt_ci.training.measure import all_empty
 from skillopt_ci.training.review_comments import ReviewerNote
-from skillopt_ci.training.state import Settled
+from skillopt_ci.training.state import ScoredCheckout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ def snapshot(measurement: Measurement) -> Snapshot:
     return Snapshot(sha256="a" * 64, step=0, origin="initial", measurement=measurement)
 
 
-def standing(measurement: Measurement, **changes: Any) -> Settled:
+def standing(measurement: Measurement, **changes: Any) -> ScoredCheckout:
     one = snapshot(measurement)
     state = State(
         run="demo",
@@ -58,7 +58,7 @@ def standing(measurement: Measurement, **changes: Any) -> Settled:
         config_sha256="c" * 64,
         usage=Usage(),
     )
-    return Settled("0" * 40, None, "# Skill\n", state.model_copy(update=changes), ())
+    return ScoredCheckout("0" * 40, None, "# Skill\n", state.model_copy(update=changes), ())
 
 
 def test_all_solved_is_nothing_to_learn_and_says_what_to_do(checkout: Checkout) -> None:

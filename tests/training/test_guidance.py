@@ -14,7 +14,7 @@ from skillopt_ci.progress import Event, Note, Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.regions import SLOW_UPDATE, with_region
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.ask import Desk
+from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.guard import Answers, GuardContext
 from skillopt_ci.training.slow_update import (
     Pair,
@@ -42,9 +42,9 @@ def ask(prompts: Prompts, observer: Observer, pairs: list[Pair]) -> Ask:
     def run(
         client: Any, stage: Stage, before: str = "", given: list[Pair] | None = None
     ) -> Written:
-        desk, skills = Desk(client, prompts, observer), ("# Old\n", "# New\n")
+        chat, skills = OptimizerChat(client, prompts, observer), ("# Old\n", "# New\n")
         shown = pairs if given is None else given
-        return asyncio.run(write(stage, before, skills, shown, desk, Gradient()))
+        return asyncio.run(write(stage, before, skills, shown, chat, Gradient()))
 
     return run
 

@@ -12,7 +12,7 @@ from skillopt_ci.progress import Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.regions import with_notes
 from skillopt_ci.training.appendix import notes_from, take_notes
-from skillopt_ci.training.ask import Desk
+from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.replies import Patch, Reflection
 
 BODY = "# Skill\n\n- A rule.\n"
@@ -38,9 +38,9 @@ def take(scripted: Callable[..., Any], prompts: Prompts, observer: Observer) -> 
         threshold: int = 0,
         script: Callable[[ChatRequest], Any] = silent_model,
     ) -> NotesRecord | None:
-        desk = Desk(scripted(script), prompts, observer, refuse=refuse_evil)
+        chat = OptimizerChat(scripted(script), prompts, observer, refuse=refuse_evil)
         found = [Reflection("failure", Patch(), ("t",), 1, notes=tuple(one)) for one in notes]
-        return asyncio.run(take_notes(before, body, found, threshold, desk))
+        return asyncio.run(take_notes(before, body, found, threshold, chat))
 
     return run
 

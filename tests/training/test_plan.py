@@ -19,7 +19,7 @@ from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.metrics import Aggregate
 from skillopt_ci.skill.edits import Edit
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.ask import Desk
+from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.plan import (
     StepPlan,
     analyst_budget,
@@ -227,8 +227,8 @@ MEASURED = Aggregate(hard=1 / 3, soft=0.5, n=12, errors=0)
 @pytest.fixture
 def decided(prompts: Prompts, observer: Observer) -> Decide:
     def run(client: Any, means: Aggregate = MEASURED) -> LearningRateRecord:
-        desk = Desk(client, prompts, observer, "tried before", "be brief")
-        return asyncio.run(decide_learning_rate("# Skill", POOL, means, mode=PATCH, desk=desk))
+        chat = OptimizerChat(client, prompts, observer, "tried before", "be brief")
+        return asyncio.run(decide_learning_rate("# Skill", POOL, means, mode=PATCH, chat=chat))
 
     return run
 

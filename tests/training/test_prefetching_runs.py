@@ -11,10 +11,10 @@ import pytest
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.rollout.events import read_events
 from skillopt_ci.skill.regions import as_read
-from skillopt_ci.training.baseline import as_settled
+from skillopt_ci.training.baseline import as_scored
 from skillopt_ci.training.plan import plan_step
 from skillopt_ci.training.prefetcher import earlier_side, look_ahead, may_prefetch
-from skillopt_ci.training.state import find_standing
+from skillopt_ci.training.state import find_checkout
 from tests.conftest import EPOCH_ENDS, RULES
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def test_of_a_comparison_the_epoch_that_is_over_is_attempted_while_an_analyst_th
     model_server.plan = (RULES["a"], RULES["b"])
     checkout.step(*EPOCH_ENDS)
     session = checkout.session(*EPOCH_ENDS)
-    standing = as_settled(find_standing(session, session.ledger.sync()), checkout.state())
+    standing = as_scored(find_checkout(session, session.ledger.sync()), checkout.state())
     side = earlier_side(session, standing, 2)
     ends = {
         f"{as_read(one.skill).strip()}\n</skill>\n\n{one.task.messages[-1].content}" for one in side

@@ -22,7 +22,7 @@ from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.environment import Environment, Reflecting
 from skillopt_ci.rollout.types import Rollout, Status
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.ask import Desk
+from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.reflect import Analysts, minibatches
 from skillopt_ci.training.replies import Reflection
 from tests.support.update_modes import FULL_REWRITE, PATCH, REWRITE
@@ -68,8 +68,8 @@ def reflected(prompts: Prompts, observer: Observer, rollouts: list[Rollout]) -> 
             "learning_rate": 4,
         }
         told = {name: more.pop(name) for name in _TOLD & more.keys()}
-        desk = Desk(client, prompts, more.pop("observer", observer), **told)
-        analysts = Analysts(desk=desk, tasks=tasks, skill="# Skill", **(options | more))
+        chat = OptimizerChat(client, prompts, more.pop("observer", observer), **told)
+        analysts = Analysts(chat=chat, tasks=tasks, skill="# Skill", **(options | more))
         return asyncio.run(analysts.reflect(coming(rollouts)))
 
     return run
@@ -325,8 +325,8 @@ def test_a_minibatch_is_read_as_soon_as_it_is_complete(
             asked.append(len(client.requests))
 
     tasks = {name: Task(name, ()) for name in (*(one.task_id for one in rollouts), "s9")}
-    desk, gradient = Desk(client, prompts, observer), Gradient(minibatch_size=2)
-    found = Analysts(PATCH, desk, tasks, "# Skill", gradient, 4).reflect(slowly())
+    chat, gradient = OptimizerChat(client, prompts, observer), Gradient(minibatch_size=2)
+    found = Analysts(PATCH, chat, tasks, "# Skill", gradient, 4).reflect(slowly())
     assert len(asyncio.run(found)) == 6
     # three solved, five failed, one in error; what the last two complete waits for the end
     assert asked == [0, 1, 1, 1, 2, 2, 3, 3, 3, 3, 3]
@@ -368,9 +368,11 @@ def reflected_there(
 
     def run(patches: Any, *, learning_rate: int | None = 2, **more: Any) -> Any:
         own = Own(patches)
-        desk = Desk(scripted(lambda _: ""), prompts, observer, "Earlier.", "Before.", "Wishes.")
+        chat = OptimizerChat(
+            scripted(lambda _: ""), prompts, observer, "Earlier.", "Before.", "Wishes."
+        )
         shown = more.pop("rollouts", rollouts)
-        analysts = Analysts(PATCH, desk, {}, "# Skill", Gradient(), learning_rate, **more)
+        analysts = Analysts(PATCH, chat, {}, "# Skill", Gradient(), learning_rate, **more)
         return asyncio.run(analysts.reflect_there(own, shown, seed=5)), own.asked
 
     return run

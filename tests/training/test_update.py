@@ -21,7 +21,7 @@ from skillopt_ci.progress import Observer, silent
 from skillopt_ci.prompts.library import NAMES, Prompts
 from skillopt_ci.skill.edits import Edit, EditStatus
 from skillopt_ci.skill.regions import REGIONS, protected_parts
-from skillopt_ci.training.ask import MAX_OUTPUT_TOKENS, Desk
+from skillopt_ci.training.ask import MAX_OUTPUT_TOKENS, OptimizerChat
 from skillopt_ci.training.replies import SkillCandidate, Suggestion
 from skillopt_ci.training.update import Updated, UpdateMode, update
 from tests.support.update_modes import FULL_REWRITE, PATCH, REWRITE
@@ -72,8 +72,10 @@ def test_a_suggestion_is_listed_on_one_line() -> None:
 @pytest.fixture
 def updated(prompts: Prompts, observer: Observer) -> Update:
     def run(mode: UpdateMode[Any], client: Any, *edits: object) -> Updated:
-        desk = Desk(client, prompts, observer, step_buffer="tried", meta_skill="secret memory")
-        return asyncio.run(update("# Old\n", edits, mode=mode, desk=desk))
+        chat = OptimizerChat(
+            client, prompts, observer, step_buffer="tried", meta_skill="secret memory"
+        )
+        return asyncio.run(update("# Old\n", edits, mode=mode, chat=chat))
 
     return run
 
@@ -171,19 +173,19 @@ class Rewriter:
 def test_protected_parts_stay_as_they_are_in_every_mode(
     skill: str, written: str, target: str
 ) -> None:
-    desk = Desk(Rewriter(written), PROMPTS, silent)
+    chat = OptimizerChat(Rewriter(written), PROMPTS, silent)
     changes: list[tuple[UpdateMode[Any], object]] = [
         (PATCH, Edit("replace", target, written)),
         (REWRITE, Suggestion("add_rule", "t", "i")),
         (FULL_REWRITE, SkillCandidate(written)),
     ]
     for mode, edit in changes:
-        found = asyncio.run(update(skill, [edit], mode=mode, desk=desk))
+        found = asyncio.run(update(skill, [edit], mode=mode, chat=chat))
         assert protected_parts(found.skill) == protected_parts(skill)
 
 
 def test_what_is_not_protected_is_new() -> None:
     skill = f"---\nname: x\n---\n\n# Old\n\n{MARKERS[0]}\nMind.\n{MARKERS[1]}\n"
-    desk = Desk(Rewriter("# New"), PROMPTS, silent)
-    found = asyncio.run(update(skill, EDITS, mode=REWRITE, desk=desk))
+    chat = OptimizerChat(Rewriter("# New"), PROMPTS, silent)
+    found = asyncio.run(update(skill, EDITS, mode=REWRITE, chat=chat))
     assert found.skill == skill.replace("Old", "New")
