@@ -123,6 +123,9 @@ class AgentTranscript:
         self._text.append(text)
 
     def call(self, call_id: str, name: str, arguments: object) -> None:
+        """Note that the model called a tool, unless the call is known and under way."""
+        if call_id and call_id in self._open:
+            return
         written = arguments if isinstance(arguments, str) else json.dumps(arguments, sort_keys=True)
         call = ToolCall(call_id or f"call_{len(self._open)}", name, written)
         self._calls.append(call)
@@ -219,10 +222,10 @@ def _claude_code_usage(event: Event) -> Usage:
 
 
 def _codex(told: AgentTranscript, event: Event) -> None:
-    """`codex exec --json`: completed items, the turns' usage, and errors."""
+    """`codex exec --json`: items, the turns' usage, and errors."""
     match event.get("type"):
-        case "item.completed":
-            _codex_item(told, event.at("item"))
+        case "item.started" | "item.completed" as type_:
+            _codex_item(told, event.at("item"), ended=type_ == "item.completed")
         case "turn.completed":
             usage = event.at("usage").usage(
                 "input_tokens",
@@ -238,25 +241,29 @@ def _codex(told: AgentTranscript, event: Event) -> None:
             told.troubled(event.text("message"))
 
 
-def _codex_item(told: AgentTranscript, item: Event) -> None:
-    key = item.text("id")
+def _codex_item(told: AgentTranscript, item: Event, *, ended: bool) -> None:
+    """A tool's item begins and ends, so a command that never ends is seen; others only end."""
+    key, output, code = item.text("id"), "", None
     match item.get("type"):
-        case "agent_message":
-            told.turn(key)
-            told.say(item.text("text"))
         case "command_execution":
             told.call(key, "shell", {"command": item.text("command")})
-            told.result(key, item.text("aggregated_output"), item.get("exit_code"))
+            output, code = item.text("aggregated_output"), item.get("exit_code")
         case "file_change":
             told.call(key, "file_change", {"changes": item.each("changes")})
-            told.result(key, item.text("status"))
+            output = item.text("status")
         case "mcp_tool_call":
             name = f"{item.text('server')}.{item.text('tool')}"
             told.call(key, name, item.get("arguments") or {})
-            failure = item.at("error").text("message")
-            told.result(key, failure or item.at("result").text("content"))
+            output = item.at("error").text("message") or item.at("result").text("content")
         case kind:
-            told.tell(_text(kind), _text(item.get("text") or item.get("message") or ""))
+            if ended and kind == "agent_message":
+                told.turn(key)
+                told.say(item.text("text"))
+            elif ended:
+                told.tell(_text(kind), _text(item.get("text") or item.get("message") or ""))
+            return
+    if ended:
+        told.result(key, output, code)
 
 
 def _copilot(told: AgentTranscript, event: Event) -> None:

@@ -166,11 +166,6 @@ exit 1
 """
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16.30: a command that Codex waits for is not seen",
-)
 def test_codex_with_a_command_that_hangs_scores_0(checkout: Checkout, cli: Cli) -> None:
     agent(checkout, "codex", CODEX_HANGS, limits={"rollout_seconds": 2})
     code, told = evaluated(cli, checkout)

@@ -183,7 +183,7 @@ def test_codex() -> None:
         {"type": "thread.started", "thread_id": "t"},
         {"type": "turn.started"},
         item("0", "reasoning", text="**Thinking**"),
-        {"type": "item.started", "item": {"id": "1", "type": "command_execution"}},
+        {"type": "item.started", "item": {"id": "1", "type": "command_execution", "command": "ls"}},
         item("1", "command_execution", command="ls", aggregated_output="a\n", exit_code=2),
         item("2", "file_change", changes=[{"path": "a", "kind": "add"}], status="completed"),
         item(
