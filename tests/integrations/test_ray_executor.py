@@ -318,10 +318,10 @@ def _measured(session: Run, scope: str = "scope") -> tuple[int, int]:
 
 
 async def _roll_out(session: Run, scope: str = "scope") -> tuple[int, int]:
-    async with session.bench(scope) as bench:
+    async with session.models(scope) as models:
         skill = (session.root / session.config.skill).read_text(encoding="utf-8")
-        rollouts = await bench.runner.roll_out(session.selection, skill, stage="evaluate")
-    return sum(one.status.measured for one in rollouts), bench.meter.total().calls
+        rollouts = await models.runner.roll_out(session.selection, skill, stage="evaluate")
+    return sum(one.status.measured for one in rollouts), models.meter.total().calls
 
 
 def _troubles(notes: list[Event]) -> list[str]:

@@ -35,7 +35,7 @@ def test_pieces_of_work_share_one_store_of_attempts_which_closes_with_the_sessio
             assert ready.equipment is not None
             stores = set()
             for scope in ("one", "other"):
-                async with ready.bench(scope):
+                async with ready.models(scope):
                     stores.add(ready.equipment.store)
             (store,) = stores
             assert store is not None

@@ -33,9 +33,9 @@ def later(checkout: Checkout, *overrides: str) -> tuple[str, BoundaryRecord]:
     session = checkout.session(*ENDS, *overrides)
 
     async def work() -> tuple[str, BoundaryRecord]:
-        standing, _ = await prepare(session)
-        async with session.bench("test") as bench:
-            return await later_epoch(session, standing, 2, bench)
+        checkout, _ = await prepare(session)
+        async with session.models("test") as models:
+            return await later_epoch(session, checkout, 2, models)
 
     return asyncio.run(work())
 
@@ -43,8 +43,8 @@ def later(checkout: Checkout, *overrides: str) -> tuple[str, BoundaryRecord]:
 @pytest.mark.parametrize("slow", [True, False])
 def test_first_epoch_prepares_only_what_is_used(stepped: Checkout, slow: bool) -> None:
     session = stepped.session(ENDS[1], f"optimizer.use_slow_update={slow}")
-    standing, _ = asyncio.run(prepare(session))
-    skill, record = first_epoch(session, standing)
+    checkout, _ = asyncio.run(prepare(session))
+    skill, record = first_epoch(session, checkout)
     assert record.changed is slow is (region_text(skill, SLOW_UPDATE) == "")
     assert record.meta_skill is not None
     assert record.meta_skill.action == "skip_first_epoch"
@@ -117,8 +117,8 @@ def compare(checkout: Checkout, events: list[Event], *overrides: str) -> tuple[P
     session = checkout.session(*overrides, observer=events.append)
 
     async def work() -> tuple[Pair, ...]:
-        async with session.bench("test") as bench:
-            return await compare_epochs(session, OLD, NEW, 2, bench)
+        async with session.models("test") as models:
+            return await compare_epochs(session, OLD, NEW, 2, models)
 
     return asyncio.run(work())
 
@@ -151,6 +151,6 @@ def test_every_attempt_is_made_under_both_skills(checkout: Checkout) -> None:
 def test_before_any_end_the_initial_skill_is_the_earlier_one(checkout: Checkout) -> None:
     checkout.step()
     session = checkout.session()
-    standing, _ = asyncio.run(prepare(session))
-    assert standing.skill != OLD
-    assert earlier_skill(session, standing, 2) == OLD
+    checkout, _ = asyncio.run(prepare(session))
+    assert checkout.skill != OLD
+    assert earlier_skill(session, checkout, 2) == OLD
