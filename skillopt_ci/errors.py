@@ -112,7 +112,7 @@ class LostRace(SkilloptError):
 
 
 class ComputerUnavailable(UsageError):
-    """This kind of computer, or a limit that was asked for, cannot be had on this machine."""
+    """This machine cannot provide this kind of computer, or a limit that you asked for."""
 
 
 class ComputerFailure(InfrastructureError):

@@ -209,7 +209,7 @@ _DETAIL = Column(no_wrap=True, overflow="ellipsis", ratio=1)
 
 
 class _Bars(Progress):
-    """Bars with a line of text below, asked for anew at each redrawing."""
+    """Bars with a line of text below, computed at each redraw."""
 
     def __init__(self, text: Callable[[], str], *columns: ProgressColumn, **how: Any) -> None:
         self._text = text

@@ -116,8 +116,8 @@ def json_schema() -> dict[str, object]:
         "type": "array",
         "minItems": 1,
         "items": {**run, "additionalProperties": False},
-        "description": "Several runs in one file, each with its `run` and what is its own; what "
-        "stands around the list holds for all. Name one with --run.",
+        "description": "Several runs in one file, each with its own `run` and settings; settings "
+        "outside the list apply to all. Choose one with --run.",
     }
     schema["properties"] = {BASE: base, **schema["properties"], RUNS: runs}
     return {

@@ -268,7 +268,7 @@ class AttemptRunner:
 
 
 def _without_work(request: AttemptRequest, status: Status, reason: str, retries: int) -> Rollout:
-    """An attempt of which nothing is left; ``retries`` were made in vain."""
+    """An attempt of which nothing is left, after ``retries`` retries."""
     nothing = Attempt(request.task.messages, "")
     return replace(_rollout(request, nothing, status, Score(0.0, 0.0, reason, "")), retries=retries)
 

@@ -114,5 +114,5 @@ def refuse_errors(reasons: Counter[str], total: int, limit: float, what: str) ->
         f"{errors} of {total} {what} tasks could not be measured "
         f"(evaluation.max_error_rate is {limit:g}). Most often: {commonest}",
         hint="Nothing was committed, and every answer that was paid for is kept: "
-        "run the command again when the cause is gone.",
+        "fix the cause, then rerun.",
     )

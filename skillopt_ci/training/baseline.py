@@ -62,7 +62,7 @@ def no_score_is_higher(config: Config, current: Snapshot) -> bool:
 
 
 def refuse_to_learn_nothing(run: Run, checkout: ScoredCheckout) -> None:
-    """Raise NothingToLearn before an optimizer is paid in vain."""
+    """Raise NothingToLearn before paying an optimizer for nothing."""
     if not learns_nothing(run, checkout):
         return
     measured = checkout.state.current.measurement

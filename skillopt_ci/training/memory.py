@@ -60,7 +60,7 @@ def _block(step: StepRecord, decision: Decision) -> str:
 
 
 def _tried(proposal: ProposalRecord) -> Iterator[str]:
-    """What was tried in vain: the edits, the suggestions, or the gist of the whole document."""
+    """What was tried and rejected: edits, suggestions, or the gist of the whole document."""
     for edit in proposal.applied_edits:
         target = f" target={_quoted(edit.target)} →" if edit.target else ""
         yield f"[{one_line(edit.op)}]{target} {_quoted(edit.content)}"

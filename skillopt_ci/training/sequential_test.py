@@ -342,7 +342,7 @@ def setup(
 
 
 def rotated(tasks: Sequence[str], size: int, turn: int) -> tuple[str, ...]:
-    """The ``turn``-th part of ``size`` tasks, beginning anew at the end; all of them for 0."""
+    """The ``turn``-th part of ``size`` tasks, starting over at the end; all of them for 0."""
     if not 0 < size < len(tasks):
         return tuple(tasks)
     start = turn * size % len(tasks)
