@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
+
 from skillopt_ci.action.inputs import Command, Inputs
 from skillopt_ci.errors import UsageError
 
@@ -70,44 +72,86 @@ class Event:
     comment: Comment | None = None
 
 
+def _at(*path: str, default: Any = ...) -> Any:
+    return Field(default, validation_alias=AliasPath(*path))
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class _Pull(_Part):
+    number: int
+    head_sha: str = _at("head", "sha")
+    head_ref: str = _at("head", "ref")
+    head_repository: str | None = _at("head", "repo", "full_name", default=None)
+    base_repository: str | None = _at("base", "repo", "full_name", default=None)
+
+
+class _Issue(_Part):
+    number: int
+    state: str = "open"
+    pull_request: dict[str, Any] | None = None
+
+
+class _Comment(_Part):
+    id: int
+    body: str | None = None
+
+
+class _Payload(_Part):
+    action: str = ""
+    ref: str | None = None
+    deleted: bool = False
+    actor: str = _at("sender", "login", default="")
+    actor_type: str = _at("sender", "type", default="")
+    label: str = _at("label", "name", default="")
+    pull_request: _Pull | None = None
+    issue: _Issue | None = None
+    comment: _Comment | None = None
+
+
 def read_event(name: str, file: Path) -> Event:
     """Read the payload of the event called ``name``.
 
     Raises UsageError if it is not what GitHub sends.
     """
     try:
-        payload = json.loads(file.read_text(encoding="utf-8"))
-        issue, comment = payload.get("issue"), payload.get("comment")
-        sender, pull = payload.get("sender") or {}, payload.get("pull_request")
-        return Event(
-            name,
-            payload.get("action") or "",
-            payload.get("ref") or "",
-            deleted=bool(payload.get("deleted")),
-            actor=sender.get("login") or "",
-            actor_is_bot=sender.get("type") == "Bot",
-            label=(payload.get("label") or {}).get("name") or "",
-            pull=pull and _pull(pull),
-            comment=issue
-            and comment
-            and Comment(
-                int(comment["id"]),
-                int(issue["number"]),
-                requested(comment.get("body") or ""),
-                on_pull_request=issue.get("pull_request") is not None,
-                open=issue.get("state", "open") == "open",
-            ),
-        )
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        why = f"{type(error).__name__}: {error}"
+        payload = _Payload.model_validate(json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        why = str(error)
+        if isinstance(error, ValidationError):
+            first = error.errors(include_input=False, include_url=False)[0]
+            why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise UsageError(f"the payload of the event {name!r} cannot be read: {why}") from error
-
-
-def _pull(data: Any) -> Pull:
-    head, base = data["head"], data["base"]
-    # without a repository the fork was deleted
-    from_fork = head["repo"] is None or head["repo"]["full_name"] != base["repo"]["full_name"]
-    return Pull(int(data["number"]), head["sha"], head["ref"], from_fork)
+    pull, issue, comment = payload.pull_request, payload.issue, payload.comment
+    return Event(
+        name=name,
+        action=payload.action,
+        ref=payload.ref or "",
+        deleted=payload.deleted,
+        actor=payload.actor,
+        actor_is_bot=payload.actor_type == "Bot",
+        label=payload.label,
+        pull=None
+        if pull is None
+        else Pull(
+            pull.number,
+            pull.head_sha,
+            pull.head_ref,
+            # without a repository the fork was deleted
+            from_fork=pull.head_repository is None or pull.head_repository != pull.base_repository,
+        ),
+        comment=None
+        if issue is None or comment is None
+        else Comment(
+            comment.id,
+            issue.number,
+            requested(comment.body or ""),
+            on_pull_request=issue.pull_request is not None,
+            open=issue.state == "open",
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)

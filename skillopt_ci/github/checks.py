@@ -1,5 +1,6 @@
 """Checks on a commit: a check run, or a commit status where the token may not make one."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from github.CheckRun import CheckRun
@@ -17,8 +18,8 @@ from skillopt_ci.github.client import (
 from skillopt_ci.github.errors import PermissionMissing, asking
 from skillopt_ci.github.types import Annotation, Change, KeptCheck, WantedCheck
 
-#: More are not taken in one request, and nobody reads them.
-_MOST_ANNOTATIONS = 50
+#: Most annotations of one request.
+_BATCH = 50
 #: The states of a commit status. None is neutral: what is inconclusive stays pending, neither
 #: green nor red.
 _STATES = {
@@ -36,7 +37,7 @@ def keep_check(client: Client, wanted: WantedCheck) -> KeptCheck:
     Only apps may make check runs; with other tokens it is a commit status.
     """
     try:
-        return _keep_run(client, wanted)
+        return _CheckRun(client, wanted).keep()
     except PermissionMissing as missing:
         try:
             return _keep_status(client, wanted)
@@ -44,46 +45,66 @@ def keep_check(client: Client, wanted: WantedCheck) -> KeptCheck:
             raise missing from None
 
 
-def _keep_run(client: Client, wanted: WantedCheck) -> KeptCheck:
-    output: dict[str, object] = {
-        "title": clip_line(client.redact(wanted.title), TITLE),
-        "summary": clip_text(client.redact(wanted.summary), SUMMARY),
-    }
-    fields: dict[str, Any] = {"status": "in_progress", "output": output}
-    if wanted.conclusion is not None:
-        fields |= {"status": "completed", "conclusion": wanted.conclusion}
-    if wanted.details_url:
-        fields["details_url"] = wanted.details_url
-    notes = [_annotation(note, client) for note in wanted.annotations[:_MOST_ANNOTATIONS]]
-    # GitHub adds annotations to those that are there
-    annotated = {**fields, "output": {**output, "annotations": notes}} if notes else fields
+@dataclass(frozen=True, slots=True)
+class _CheckRun:
+    client: Client
+    wanted: WantedCheck
 
-    def find() -> CheckRun | None:
+    def keep(self) -> KeptCheck:
+        notes, change = self.wanted.annotations, Change.UNCHANGED
+        run = self.find()
+        if run is None:
+            run = self.client.create_idempotent(lambda: self.create(notes[:_BATCH]), self.find)
+            change, there = Change.CREATED, _BATCH
+        else:
+            there = run.output.annotations_count or 0
+        batches = [notes[start : start + _BATCH] for start in range(there, len(notes), _BATCH)]
+        if not batches and not self.agrees(run):
+            batches = [()]
+        for batch in batches:
+            with asking(f"update the check {self.wanted.name}", "checks: write"):
+                run.edit(**self.fields(batch))
+            change = change if change == Change.CREATED else Change.UPDATED
+        return KeptCheck("check_run", change)
+
+    def find(self) -> CheckRun | None:
         """Return the newest run of that name by our own app: GitHub lets nobody else edit it."""
-        app = client.login.removesuffix("[bot]")
-        with asking(f"list the checks of {wanted.head_sha[:12]}", "checks: read"):
-            runs = client.repo.get_commit(wanted.head_sha).get_check_runs(check_name=wanted.name)
+        app = self.client.login.removesuffix("[bot]")
+        with asking(f"list the checks of {self.wanted.head_sha[:12]}", "checks: read"):
+            commit = self.client.repo.get_commit(self.wanted.head_sha)
+            runs = commit.get_check_runs(check_name=self.wanted.name)
             own = [run for run in runs if run.app is None or run.app.slug == app]
         return max(own, key=lambda run: run.id, default=None)
 
-    def create() -> CheckRun:
-        with asking(f"create the check {wanted.name}", "checks: write"):
-            return client.repo.create_check_run(wanted.name, wanted.head_sha, **annotated)
+    def create(self, notes: tuple[Annotation, ...]) -> CheckRun:
+        with asking(f"create the check {self.wanted.name}", "checks: write"):
+            return self.client.repo.create_check_run(
+                self.wanted.name, self.wanted.head_sha, **self.fields(notes)
+            )
 
-    run = find()
-    if run is None:
-        client.create_idempotent(create, find)
-        return KeptCheck("check_run", Change.CREATED)
-    to_annotate = bool(notes) and not run.output.annotations_count
-    if (
-        not to_annotate
-        and (run.conclusion, run.output.title) == (wanted.conclusion, output["title"])
-        and same_text(run.output.summary, str(output["summary"]))
-    ):
-        return KeptCheck("check_run", Change.UNCHANGED)
-    with asking(f"update the check {wanted.name}", "checks: write"):
-        run.edit(**(annotated if to_annotate else fields))
-    return KeptCheck("check_run", Change.UPDATED)
+    def agrees(self, run: CheckRun) -> bool:
+        output = self.fields(())["output"]
+        return (
+            run.conclusion == self.wanted.conclusion
+            and run.output.title == output["title"]
+            and same_text(run.output.summary, output["summary"])
+        )
+
+    def fields(self, notes: tuple[Annotation, ...]) -> dict[str, Any]:
+        """Return what a request says about the check; annotations add to those that are there."""
+        wanted, redact = self.wanted, self.client.redact
+        output: dict[str, object] = {
+            "title": clip_line(redact(wanted.title), TITLE),
+            "summary": clip_text(redact(wanted.summary), SUMMARY),
+        }
+        if notes:
+            output["annotations"] = [_annotation(note, self.client) for note in notes]
+        fields: dict[str, Any] = {"status": "in_progress", "output": output}
+        if wanted.conclusion is not None:
+            fields |= {"status": "completed", "conclusion": wanted.conclusion}
+        if wanted.details_url:
+            fields["details_url"] = wanted.details_url
+        return fields
 
 
 def _annotation(note: Annotation, client: Client) -> dict[str, str | int]:
