@@ -79,7 +79,10 @@ class _Notes(BaseModel):
 
 def write_notes(notes: Iterable[ReviewerNote], file: Path) -> None:
     """Write notes for ``step --notes``; raises UsageError if that is not possible."""
-    write_atomically(file, _Notes(notes=tuple(notes)).model_dump_json(indent=1) + "\n")
+    text = _Notes(notes=tuple(notes)).model_dump_json(indent=1)
+    # A dataclass is not checked when it is made, and what cannot be read would stop every step.
+    _Notes.model_validate_json(text)
+    write_atomically(file, text + "\n")
 
 
 def read_notes(file: Path) -> tuple[ReviewerNote, ...]:

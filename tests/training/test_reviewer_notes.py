@@ -235,3 +235,10 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, content: str) -> No
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"gone\.json"):
         read_notes(tmp_path / "gone.json")
+
+
+def test_notes_that_no_step_could_read_are_not_written(tmp_path: Path) -> None:
+    file = tmp_path / "notes.json"
+    with pytest.raises(ValueError, match="id"):
+        write_notes([replace(NOTE, id="not an id")], file)
+    assert not file.exists()
