@@ -97,6 +97,10 @@ class TooManyErrors(InfrastructureError):
     """More tasks ended in errors than ``evaluation.max_error_rate`` allows."""
 
 
+class OptimizerUnusable(InfrastructureError):
+    """The optimizer replies, but nothing that it replies can be used."""
+
+
 class EnvironmentFailure(InfrastructureError):
     """The environment's own program failed on an attempt: never scored as the model's failure."""
 

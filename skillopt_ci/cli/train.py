@@ -41,6 +41,7 @@ from skillopt_ci.training.trainer import (
     advance,
     advance_to_candidate,
     patiently,
+    refuse_unusable_optimizer,
     train,
 )
 from skillopt_ci.util import pick
@@ -109,6 +110,7 @@ async def _step(
         if isinstance(found, Candidate):
             return found
         tell(found)
+        refuse_unusable_optimizer(run, found)
         if isinstance(found, StepOutcome):
             break
     return None

@@ -299,6 +299,28 @@ class SuggestionRecord(Record):
     support_count: int = 1
 
 
+class UnusableReply(Record):
+    """A question to the optimizer without a reply that could be used."""
+
+    reason: str
+    """Why the last reply could not be used."""
+    beginning: str = ""
+    """How it began, if there was a reply."""
+
+
+class UnusableReplies(Record):
+    """The questions about minibatches that got no usable reply."""
+
+    asked: int
+    """Questions about minibatches, all together."""
+    replies: tuple[UnusableReply, ...]
+    """One for each question without a usable reply."""
+
+    @property
+    def all(self) -> bool:
+        return len(self.replies) == self.asked
+
+
 class LearningRateRecord(Record):
     """How many changes the optimizer wanted applied: ``raw``, of the ``available`` ones.
 
@@ -387,6 +409,8 @@ class ProposalRecord(Record):
     """Why the guard refused the rewritten document, if it did."""
     screened: tuple[str, ...] = ()
     """Why the guard dropped suggestions and documents of single analysts."""
+    unusable: UnusableReplies | None = Field(None, exclude_if=lambda one: one is None)
+    """The analysts' replies that could not be used, if there were any."""
     diff: str = ""
     """What the update did to the document, as a unified diff."""
     skill_before: str

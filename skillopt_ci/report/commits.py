@@ -30,6 +30,7 @@ from skillopt_ci.report.words import (
     reminders,
     reservations,
     rewriting,
+    unusable_lines,
     usage_text,
 )
 from skillopt_ci.sanitize import one_line
@@ -183,6 +184,7 @@ def _step(record: StepRecord, candidate: str | None) -> _Words:
         _guidance(record),
         notes_verdict(proposal, decision),
         "" if proposal.changed else _list("Refused by the guard:", refusal_lines(proposal)),
+        _list("Replies of the optimizer that could not be used:", unusable_lines(proposal)),
         "" if known is None else f"Measured in step {known}, not again.",
         f"Used {usage_text(record.usage)}.",
         _changed(record.changes),

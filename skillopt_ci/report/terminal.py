@@ -27,6 +27,7 @@ from skillopt_ci.report.words import (
     refusal_lines,
     rewriting,
     training_score,
+    unusable_lines,
     usage_text,
     with_pessimistic,
 )
@@ -76,6 +77,7 @@ def rows_at_a_glance(view: EventView, state: State) -> Rows:
         *(("", gist((edit,))) for edit in proposal.applied_edits),
         *(("", words) for words in rewriting(proposal) if proposal.mode != "patch"),
         *(("refused", words) for words in refusal_lines(proposal)),
+        *(("unusable reply", words) for words in unusable_lines(proposal)),
         *((("notes", notes),) if notes else ()),
         ("best so far", f"{score(best.measurement.score)} ({best.origin})"),
         *_told([view.used]),
@@ -169,7 +171,7 @@ def log_row(entry: HistoryEntry) -> tuple[str, ...]:
     """One event as a row below :data:`LOG_HEADINGS`."""
     step = entry.kind == "step"
     if step:
-        what = entry.verdict
+        what = entry.reason if entry.action.startswith("skip") else entry.verdict
     elif entry.kind == "notes":
         what = f"notes of step {entry.step} kept"
     elif entry.kind != "slow_update":

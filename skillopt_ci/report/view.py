@@ -33,6 +33,7 @@ from skillopt_ci.report.words import (
     suggestion_rows,
     tasks_text,
     training_score,
+    unusable_lines,
     usage_text,
     with_pessimistic,
 )
@@ -219,6 +220,7 @@ def extra_facts(proposal: ProposalRecord) -> Iterator[Fact]:
     yield from (Fact("change", words) for words in proposal.change_summary)
     yield from (Fact("reminder", words) for words in reminders(proposal))
     yield from (Fact("refused", words) for words in refusal_lines(proposal, edits=False))
+    yield from (Fact("unusable reply", words) for words in unusable_lines(proposal))
 
 
 def _epoch_work(record: BoundaryRecord) -> Iterator[Fact]:

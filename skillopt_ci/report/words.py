@@ -338,6 +338,13 @@ def refusal_lines(proposal: ProposalRecord, *, edits: bool = True) -> Iterator[s
         yield from (f"a note: {one_line(one.reason, 200)}" for one in proposal.notes.refused)
 
 
+def unusable_lines(proposal: ProposalRecord) -> Iterator[str]:
+    """One line per question without a usable reply: why, and how the last reply began."""
+    for one in () if proposal.unusable is None else proposal.unusable.replies:
+        began = f" It began: {one_line(one.beginning, 100)}" if one.beginning else ""
+        yield one_line(one.reason, 200) + began
+
+
 # Reviewers' notes.
 
 

@@ -27,9 +27,13 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """There is no answer to a question; ``error`` says why. It costs the question, not the step."""
+    """There is no answer to a question; ``error`` says why. It costs the question, not the step.
+
+    ``reply`` is the last one, if the model replied.
+    """
 
     error: SkilloptError
+    reply: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,24 +85,21 @@ class OptimizerChat:
             max_output_tokens=tokens,
             reply_schema=schema,
         )
+        text = ""
         try:
-            return await _parsed(self.client, request, parse)
+            reply = await self.client.complete(request)
+            text = reply.text
+            try:
+                return parse(text)
+            except WireError as error:
+                request = _with_complaint(request, reply, error)
+            text = (await self.client.complete(request)).text
+            return parse(text)
         except (WireError, ModelRefusal, ModelUnavailable) as error:
             self.observer(Note(f"{what}: no usable answer. {error.message}", level="warning"))
             if vital and isinstance(error, ModelUnavailable):
                 raise
-            return Lost(error)
-
-
-async def _parsed(
-    client: ChatClient, request: ChatRequest, parse: Callable[[str], Answer]
-) -> Answer:
-    reply = await client.complete(request)
-    try:
-        return parse(reply.text)
-    except WireError as error:
-        second = await client.complete(_with_complaint(request, reply, error))
-    return parse(second.text)
+            return Lost(error, text)
 
 
 def _with_complaint(request: ChatRequest, reply: ChatReply, error: WireError) -> ChatRequest:

@@ -98,9 +98,15 @@ def evaluation_at_epoch_end(run: Run, record: BoundaryRecord) -> Evaluation:
 
 def _without_candidate(proposal: ProposalRecord) -> tuple[Action, str]:
     """The action and the reason of a step that left the skill as it was."""
+    lost = proposal.unusable
     if not proposal.n_failure_patches + proposal.n_success_patches:
+        if lost is not None and lost.all:
+            return "skip_no_patches", "no reply of the optimizer could be used"
         refused = "the guard refused all that was proposed"
-        return "skip_no_patches", refused if proposal.screened else "no edit was proposed"
+        why = refused if proposal.screened else "no edit was proposed"
+        if lost is not None:
+            why += f"; {len(lost.replies)} of {lost.asked} replies could not be used"
+        return "skip_no_patches", why
     if proposal.outcome == "skip_no_rewrite":
         return "skip_no_rewrite", "nobody wrote a usable document"
     rate, race = proposal.learning_rate, proposal.race

@@ -11,6 +11,8 @@ from skillopt_ci.ledger.records import (
     RolloutRecord,
     SuggestionRecord,
     TaskOutcome,
+    UnusableReplies,
+    UnusableReply,
     rounded,
 )
 from skillopt_ci.progress import Observer, StageFinished
@@ -131,6 +133,7 @@ async def propose(
         outcome=updated.outcome,
         refused=updated.refused,
         screened=tuple(reason for one in reflections for reason in one.refused),
+        unusable=_unusable(worked),
         diff=unified_diff(skill, after),
         skill_before=sha256(skill),
         skill_after=sha256(after),
@@ -162,6 +165,16 @@ def _rollout_record(rollouts: Sequence[Rollout]) -> RolloutRecord:
         for one in rollouts
     )
     return RolloutRecord(**asdict(mean_of(rollouts)), tasks=tuple(tasks))
+
+
+def _unusable(worked: Sequence[WorkedBatch]) -> UnusableReplies | None:
+    replies = tuple(
+        UnusableReply(reason=lost.error.message, beginning=lost.reply.strip()[:300])
+        for one in worked
+        for lost in one.lost
+    )
+    usable = sum(len(one.reflections) for one in worked)
+    return UnusableReplies(asked=len(replies) + usable, replies=replies) if replies else None
 
 
 def _followed(edits: Iterable[Any]) -> list[str]:

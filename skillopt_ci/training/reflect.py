@@ -232,16 +232,17 @@ class Analysts(Generic[Item]):
     learning_rate: int | None
     notes_from: Collection[Source] = ()
 
-    async def reflect(self, rollouts: AsyncIterable[Rollout]) -> tuple[Reflection[Item], ...]:
-        """Let the optimizer read ``rollouts``; reflections are in minibatch order, failures first.
+    async def reflect(
+        self, rollouts: AsyncIterable[Rollout]
+    ) -> tuple[Reflection[Item] | Lost, ...]:
+        """Let the optimizer read ``rollouts``; results are in minibatch order, failures first.
 
         A minibatch is read as soon as its last rollout came, while others are still awaited. Once
         one could not be measured, the rest waits for the end, which may be that there are too many
         errors. With reviewers' guidance an analyst is asked even without a failure.
 
-        A minibatch without a usable answer is missing from the result. Raises
-        :class:`~skillopt_ci.model.types.ModelUnavailable` when the model could be reached for none
-        of them: that says nothing about the skill.
+        Raises :class:`~skillopt_ci.model.types.ModelUnavailable` when the model could be reached
+        for no minibatch: that says nothing about the skill.
         """
         async with Begun(self._read) as reading:
             work = await self._begin(rollouts, reading)
@@ -250,7 +251,7 @@ class Analysts(Generic[Item]):
         unreachable = [error for error in lost if isinstance(error, ModelUnavailable)]
         if unreachable and len(unreachable) == len(results):
             raise unreachable[0]
-        return tuple(one for one in results if isinstance(one, Reflection))
+        return tuple(results)
 
     async def _begin(
         self, rollouts: AsyncIterable[Rollout], reading: Begun[Minibatch, Reflection[Item] | Lost]
@@ -336,11 +337,11 @@ class Analysts(Generic[Item]):
 
     async def reflect_there(
         self, environment: Environment, rollouts: Sequence[Rollout], seed: int
-    ) -> tuple[Reflection[Item], ...]:
+    ) -> tuple[Reflection[Item] | Lost, ...]:
         """Let the ``environment`` read the ``rollouts`` of one batch in the analysts' place.
 
         All of the batch goes into one call, and the patches come back in its order. A patch that
-        cannot be used is noted and left out. Where the optimizer cannot be reached, that is raised:
+        cannot be used is noted and lost. Where the optimizer cannot be reached, that is raised:
         what it had answered by then is in the cache.
         """
         chat = self.chat
@@ -362,13 +363,14 @@ class Analysts(Generic[Item]):
         patches = await api.reflect(environment, asked, chat.client)
         proposals = f"{plural(len(patches), 'proposal')} of the environment"
         chat.observer(StageAdvanced("reflect", proposals))
-        found = []
+        found = list[Reflection[Item] | Lost]()
         for number, patch in enumerate(patches, start=1):
             try:
                 found.append(self._proposed_there(patch, shown))
             except WireError as error:
                 told = f"patch {number} of the environment cannot be used. {error.message}"
                 chat.observer(Note(told, level="warning"))
+                found.append(Lost(error, json.dumps(patch, ensure_ascii=False)))
         return tuple(found)
 
     def _proposed_there(

@@ -32,7 +32,7 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural, score_text
 from skillopt_ci.training.appendix import notes_from
-from skillopt_ci.training.ask import OptimizerChat
+from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.guard import screened
 from skillopt_ci.training.measure import made_under, next_rounds, rounds
 from skillopt_ci.training.memory import all_steps
@@ -104,6 +104,8 @@ class WorkedBatch:
     batch: Batch
     rollouts: Sequence[Rollout]
     reflections: Sequence[Reflection[Any]]
+    lost: Sequence[Lost] = ()
+    """Questions and patches of which no reflection came."""
 
 
 async def learn(
@@ -162,11 +164,11 @@ async def learn(
             analyst_budget(config.optimizer),
             notes_from(config.optimizer),
         )
-        reflections = await _reflect(run, batch, readable, analysts)
+        reflections, lost = await _reflect(run, batch, readable, analysts)
         rollouts = await rolling.result(batch.seed)
     places = {task.id: number for number, task in enumerate(batch.tasks)}
     ordered = tuple(sorted(rollouts, key=lambda one: places[one.task_id]))
-    return WorkedBatch(batch, ordered, reflections)
+    return WorkedBatch(batch, ordered, reflections, lost)
 
 
 def dealt(batch: Batch) -> list[Task]:
@@ -187,19 +189,20 @@ async def _after(
 
 async def _reflect(
     run: Run, batch: Batch, rollouts: AsyncIterable[Rollout], analysts: Analysts[Any]
-) -> tuple[Reflection[Any], ...]:
+) -> tuple[Sequence[Reflection[Any]], Sequence[Lost]]:
     """What the environment itself makes of the whole batch, or our analysts of minibatches."""
     if run.environment is not None and run.environment.reflects:
         made = [one async for one in rollouts]
-        reflections = await analysts.reflect_there(run.environment, made, batch.seed)
+        results = await analysts.reflect_there(run.environment, made, batch.seed)
     else:
-        reflections = await analysts.reflect(rollouts)
+        results = await analysts.reflect(rollouts)
     chat = analysts.chat
-    reflections = screened(reflections, analysts.skill, chat.refuse, chat.observer)
+    usable = [one for one in results if isinstance(one, Reflection)]
+    reflections = screened(usable, analysts.skill, chat.refuse, chat.observer)
     edits = sum(len(one.patch.edits) for one in reflections)
     noun = analysts.mode.noun
     chat.observer(StageFinished("reflect", f"{plural(edits, noun)} proposed"))
-    return reflections
+    return reflections, [one for one in results if isinstance(one, Lost)]
 
 
 # Accumulate: the batches of a step are worked on at the same time, and keep their order.

@@ -280,8 +280,9 @@ async def write(
     )
     parse = partial(parse_as, _SlowUpdateShape if stage == "slow_update" else _MetaSkillShape)
     reply = await chat.ask(what, user, parse, WRITTEN[stage], prompt=stage, vital=True)
-    written = Written()
-    if not isinstance(reply, Lost):
+    if isinstance(reply, Lost):
+        written = Written(reasoning=f"no usable answer: {reply.error.message}")
+    else:
         content = strip_markers(clean(reply.content)).strip()
         written = Written(content, clean(reply.reasoning).strip())
     chat.observer(StageFinished(what, plural(word_count(written.content), "word")))

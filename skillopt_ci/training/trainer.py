@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from skillopt_ci.config.config import Config, Evaluation
-from skillopt_ci.errors import LostRace
+from skillopt_ci.errors import LostRace, OptimizerUnusable
 from skillopt_ci.ledger.folder import document
 from skillopt_ci.ledger.ledger import Position
 from skillopt_ci.ledger.records import (
@@ -25,6 +25,7 @@ from skillopt_ci.ledger.records import (
 )
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.progress import Note, StageFinished, StepStarted
+from skillopt_ci.sanitize import one_line
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import with_notes
 from skillopt_ci.training.baseline import (
@@ -33,6 +34,7 @@ from skillopt_ci.training.baseline import (
     refuse_to_learn_nothing,
 )
 from skillopt_ci.training.evaluate import evaluate, evaluation_at_epoch_end
+from skillopt_ci.training.memory import all_steps
 from skillopt_ci.training.plan import (
     StepPlan,
     boundary_due,
@@ -58,6 +60,7 @@ from skillopt_ci.training.state import (
     find_checkout,
     history_entry,
     push_candidate,
+    read_checkout,
     recharge,
     record_events,
 )
@@ -66,6 +69,8 @@ Result = TypeVar("Result")
 
 #: Races that may be lost one after another before the run gives up.
 PATIENCE = 3
+#: Questions in a row, each asked twice, that may get no usable reply before the run gives up.
+MOST_UNUSABLE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,32 @@ async def train(
             if steps is not None:
                 steps -= isinstance(outcome, StepOutcome)
             yield outcome
+            refuse_unusable_optimizer(ready, outcome)
+
+
+def refuse_unusable_optimizer(run: Run, outcome: Outcome) -> None:
+    """Raise OptimizerUnusable if the latest steps got no reply that could be used, once recorded.
+
+    The next command goes on with another step: what was wrong may not be in the configuration.
+    """
+    last = outcome.record.proposal.unusable if isinstance(outcome, StepOutcome) else None
+    if last is None or not last.all:
+        return
+    count = 0
+    for record in reversed(all_steps(run, read_checkout(run, outcome.commit, branch=None))):
+        lost = record.proposal.unusable
+        if lost is None or not lost.all:
+            break
+        count += lost.asked
+    if count >= MOST_UNUSABLE:
+        reply = last.replies[-1]
+        began = f" The last reply begins: {one_line(reply.beginning, 200)}" * bool(reply.beginning)
+        raise OptimizerUnusable(
+            f"{count} questions in a row got no reply from the optimizer that could be used. "
+            f"{reply.reason}{began}",
+            hint="See that model.optimizer names a model that follows instructions and that "
+            "max_output_tokens lets it finish, then run the command again.",
+        )
 
 
 async def patiently(

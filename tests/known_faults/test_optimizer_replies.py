@@ -30,7 +30,6 @@ def speechless(model_server: ModelServer) -> ModelServer:
 
 
 @pytest.mark.usefixtures("speechless")
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.6: run goes on and exits 0")
 def test_a_run_ends_when_no_reply_of_the_optimizer_can_be_used(checkout: Checkout) -> None:
     once = overrides("train.num_epochs=1", "evaluation.eval_test=false")
     done = in_process(checkout.folder, "run", *once)
@@ -39,13 +38,40 @@ def test_a_run_ends_when_no_reply_of_the_optimizer_can_be_used(checkout: Checkou
 
 
 @pytest.mark.usefixtures("speechless")
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.6: reason is not recorded")
 def test_git_and_log_show_that_replies_could_not_be_used(checkout: Checkout) -> None:
     in_process(checkout.folder, "step")
     message = checkout.git("log", "-1", "--format=%B", "skillopt/demo")
     assert "JSON" in message or "repl" in message
     shown = in_process(checkout.folder, "log").stdout
     assert "JSON" in shown or "repl" in shown
+    assert WORDS in message
+    assert WORDS in in_process(checkout.folder, "show", "1").stdout
+
+
+@pytest.mark.usefixtures("speechless")
+def test_steps_end_like_that_one_by_one_as_well(checkout: Checkout) -> None:
+    codes = [in_process(checkout.folder, "step").returncode for _ in range(3)]
+    assert codes == [0, 5, 5]
+    assert checkout.git("log", "--format=%s", "-3", "skillopt/demo").splitlines() == [
+        f"Step {number}: no reply of the optimizer could be used" for number in (3, 2, 1)
+    ]
+
+
+def test_one_usable_reply_is_enough(checkout: Checkout, model_server: ModelServer) -> None:
+    answer, asked = model_server.answer, list[str]()
+
+    def mostly_words(system: str, prompt: str) -> str:
+        if prompt.startswith("Item"):
+            return answer(system, prompt)
+        asked.append(prompt)
+        again = prompt.startswith("Your reply could not be used")
+        return WORDS if again or prompt == asked[0] else '{"patch": {"edits": []}}'
+
+    model_server.answer = mostly_words  # type: ignore[method-assign]
+    done = in_process(checkout.folder, "run", *overrides("evaluation.eval_test=false"))
+    assert done.returncode == 0, done.stderr
+    subject = checkout.git("log", "--reverse", "--format=%s", "skillopt/demo").splitlines()[2]
+    assert subject == "Step 1: no edit was proposed; 1 of 2 replies could not be used"
 
 
 @pytest.mark.parametrize(

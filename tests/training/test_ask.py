@@ -58,6 +58,7 @@ def test_a_second_bad_reply_is_lost_with_a_note(
     client = scripted(lambda request: "none")
     result = asked(client)
     assert isinstance(result, Lost)
+    assert result.reply == client.requests[1].messages[2].content
     assert len(client.requests) == 2
     note = "minibatch 1/2: no usable answer. Expected a number."
     assert events == [Note(note, level="warning")]

@@ -85,13 +85,15 @@ def test_unusable_reply_is_asked_for_again_and_then_writes_nothing(
     scripted: Any, ask: Ask, events: list[Event], reply: str
 ) -> None:
     client = scripted(lambda request: reply)
-    assert ask(client, "slow_update") == Written()
+    written = ask(client, "slow_update")
+    assert (written.content, written.reasoning[:17]) == ("", "no usable answer:")
     assert len(client.requests) == 2
     assert any(isinstance(event, Note) and event.level == "warning" for event in events)
 
 
 def test_refusal_writes_nothing(scripted: Any, ask: Ask) -> None:
-    assert ask(scripted(lambda request: ModelRefusal("content filter")), "meta_skill") == Written()
+    written = ask(scripted(lambda request: ModelRefusal("content filter")), "meta_skill")
+    assert written == Written(reasoning="no usable answer: content filter")
 
 
 def test_outage_is_raised(scripted: Any, ask: Ask) -> None:

@@ -70,7 +70,8 @@ def reflected(prompts: Prompts, observer: Observer, rollouts: list[Rollout]) -> 
         told = {name: more.pop(name) for name in _TOLD & more.keys()}
         chat = OptimizerChat(client, prompts, more.pop("observer", observer), **told)
         analysts = Analysts(chat=chat, tasks=tasks, skill="# Skill", **(options | more))
-        return asyncio.run(analysts.reflect(coming(rollouts)))
+        found = asyncio.run(analysts.reflect(coming(rollouts)))
+        return tuple(one for one in found if isinstance(one, Reflection))
 
     return run
 
@@ -418,8 +419,9 @@ def test_notes_are_taken_only_where_they_are_wanted(reflected_there: Reflect) ->
 def test_a_patch_that_cannot_be_used_is_noted_and_left_out(
     reflected_there: Reflect, events: list[Event]
 ) -> None:
-    found, _ = reflected_there([{"nothing": 1}, patch("a")])
-    assert len(found) == 1
+    (lost, kept), _ = reflected_there([{"nothing": 1}, patch("a")])
+    assert lost.reply == '{"nothing": 1}'
+    assert isinstance(kept, Reflection)
     (note,) = [event for event in events if isinstance(event, Note)]
     assert note.text.startswith("patch 1 of the environment cannot be used.")
     assert note.level == "warning"
