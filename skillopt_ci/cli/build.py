@@ -12,7 +12,7 @@ from pathlib import Path
 from skillopt_ci.cli.console import build_observer
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.config.config import Config
-from skillopt_ci.config.loading import Loaded, load
+from skillopt_ci.config.loading import Loaded, load, read_layers
 from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.config.reference import config_sha256
 from skillopt_ci.config.rollout import ChatConfig, HumanConfig
@@ -196,13 +196,21 @@ def opened(settings: Globals, *, notes: Path | None = None, locked: bool = False
 
 def _uncommitted(run: Run, config_file: Path) -> Iterator[str]:
     """What a training command uses, or leaves, that is not what is committed."""
-    tasks = run.config.tasks
-    named = [] if tasks is None else [str(one) for one in tasks.model_dump().values()]
-    used = [config_file.resolve(), *((run.root / name).resolve() for name in named)]
+    config = run.config
+    named = [] if config.tasks is None else [str(one) for one in config.tasks.model_dump().values()]
+    if config.environment is not None:
+        environment = config.environment
+        named.append(environment if isinstance(environment, str) else environment.type)
+    # of `file.py:function`, the file
+    files = [name.partition(":")[0] for name in (*named, config.prompts or "") if name]
+    used = [
+        *(layer.mark.file.resolve() for layer in read_layers(config_file) if layer.mark.file),
+        *((run.root / name).resolve() for name in files),
+    ]
     skill, top = run.ledger.root / run.skill_path, run.ledger.root.resolve()
     inside = [path for path in used if path.is_relative_to(top) and path.exists()]
-    status = ("status", "--porcelain", "--no-renames", "--untracked-files=all", "-z", "--")
-    for entry in run.ledger.git.records(*status, *map(str, (*inside, skill))):
+    status = ("status", "--porcelain", "--no-renames", "--untracked-files=all", "--ignored", "-z")
+    for entry in run.ledger.git.records(*status, "--", *map(str, (*inside, skill))):
         name = entry[3:]
         if name == run.skill_path:
             yield f"{name} has changes that are not committed: the committed skill is trained"

@@ -11,7 +11,7 @@ from skillopt_ci.cli.build import learn_secrets, load_configured
 from skillopt_ci.cli.options import DEFAULT_CONFIG, Globals
 from skillopt_ci.config.config import Git
 from skillopt_ci.config.loading import run_names
-from skillopt_ci.errors import RepositoryError, UsageError
+from skillopt_ci.errors import InfrastructureError, RepositoryError, UsageError
 from skillopt_ci.git.history import Commit
 from skillopt_ci.git.objects import find
 from skillopt_ci.ledger.folder import Reader, RunFolder
@@ -91,7 +91,7 @@ def open_reader(settings: Globals) -> RunReader:
         learn_secrets(settings.redact, loaded, settings.environ)
         start, git, name = loaded.root, loaded.config.git, loaded.config.run
     name = name or _only_run(settings)
-    ledger = Ledger.open(start, name, git)
+    ledger = Ledger.open(start, name, git, read_only=True)
     commit = newest(ledger, lambda text: click.echo(f"warning: {text}", err=True))
     folder, read = RunFolder(name), partial(ledger.read, commit)
     state = folder.read_state(read)
@@ -179,7 +179,7 @@ def step_places(reader: RunReader) -> Mapping[tuple[EventKind, int], StepPlace]:
 def gather(reader: RunReader) -> RunRecords:
     """Read all that git knows of a run: records, skill texts, places.
 
-    A shallow clone is deepened as far as skill texts are missing.
+    A shallow clone is deepened as far as skill texts are missing and the remote can be read.
     """
     run = view(reader, newest=max(len(reader.history), 1))
     wanted = {entry.skill_sha256 for entry in run.history}
@@ -187,7 +187,15 @@ def gather(reader: RunReader) -> RunRecords:
     wanted |= {record.skill_after for record in run.epochs}
     commits, texts = _commits_and_texts(reader)
     for generations in GENERATIONS:
-        if wanted <= texts.keys() or not reader.ledger.deepen(generations):
+        try:
+            if wanted <= texts.keys() or not reader.ledger.deepen(generations):
+                break
+        except InfrastructureError:
+            click.echo(
+                f"warning: {reader.ledger.remote} cannot be read, and this clone is shallow: "
+                "older skill texts are missing",
+                err=True,
+            )
             break
         commits, texts = _commits_and_texts(reader)
         run = replace(run, places=step_places(reader))

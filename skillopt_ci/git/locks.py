@@ -30,17 +30,22 @@ _READERS = {
 def run_lock(common_dir: Path, run: str) -> Iterator[None]:
     """Hold the lock of ``run``; the kernel lets go of it when the process dies.
 
-    Raises LostRace at once if another process (in any worktree of the repository) holds it.
+    Raises LostRace at once if another process (in any worktree of the repository) holds it, and
+    RepositoryError if no lock can be made.
     """
     file = common_dir / "skillopt-ci" / f"{run}.lock"
-    file.parent.mkdir(exist_ok=True)
-    lock = FileLock(file)
     try:
-        held = lock.acquire(timeout=0)
+        file.parent.mkdir(exist_ok=True)
+        held = FileLock(file).acquire(timeout=0)
     except Timeout as error:
         raise LostRace(
             f"another skillopt-ci is training run {run!r} in this repository",
-            hint=f"Wait for it to end. It holds {lock.lock_file}",
+            hint=f"Wait for it to end. It holds {file}",
+        ) from error
+    except OSError as error:
+        raise RepositoryError(
+            f"cannot write {file}: {error.strerror}",
+            hint=f"Training writes to {common_dir}: run as a user who may, on a disk with room.",
         ) from error
     with held:
         yield

@@ -117,16 +117,21 @@ def heads(git: Git, remote: str, *patterns: str) -> dict[str, str]:
     return found
 
 
-def choose_base(git: Git, remote: str | None, configured: str | None) -> str:
-    """Name the base branch: configured, else the remote's default, else the one checked out."""
+def choose_base(git: Git, remote: str | None, configured: str | None, *, guess: bool) -> str:
+    """Name the base branch: configured, else the remote's default, else the one checked out.
+
+    With ``guess`` the one checked out also counts if the remote cannot be read.
+    """
     if configured:
         return configured
     if remote:
         known = git.attempt("symbolic-ref", "--quiet", f"refs/remotes/{remote}/HEAD").text
         if known:
             return known.removeprefix(f"refs/remotes/{remote}/")
-        listed = _asked(git, remote, "ls-remote", "--symref", remote, "HEAD")
-        _, is_branch, rest = listed.partition("ref: refs/heads/")
+        listed = git.attempt("ls-remote", "--symref", remote, "HEAD")
+        if listed.status != 0 and not guess:
+            raise fetch_error(remote, listed)
+        _, is_branch, rest = listed.text.partition("ref: refs/heads/")
         if is_branch:
             return rest.split("\t")[0]
     if checked_out := git.attempt("symbolic-ref", "--quiet", "--short", "HEAD").text:

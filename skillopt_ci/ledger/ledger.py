@@ -1,5 +1,6 @@
 """The ledger of a run: everything that training reads from git and writes to it."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -76,11 +77,16 @@ class Ledger:
     """Hears what was put right in the repository."""
 
     @classmethod
-    def open(cls, start: Path, run: str, settings: config.Git) -> "Ledger":
-        """Find the repository around ``start`` and the run's place in it."""
+    def open(
+        cls, start: Path, run: str, settings: config.Git, *, read_only: bool = False
+    ) -> "Ledger":
+        """Find the repository around ``start`` and the run's place in it.
+
+        ``read_only`` works without a remote that cannot be read: the base is then guessed.
+        """
         git, common_dir = refs.find(start, settings)
         remote_name = refs.choose_remote(git, settings.remote)
-        base = remote.choose_base(git, remote_name, settings.base)
+        base = remote.choose_base(git, remote_name, settings.base, guess=read_only)
         ledger = cls(git, common_dir, run, base, remote_name)
         # What one of the run's own branches may be called, the other may too; and a base that is
         # not configured was named by git.
@@ -227,6 +233,12 @@ class Ledger:
         ``paths`` must be regular files where the next step starts.
         """
         git, candidate = self.git, self.names.candidate
+        for folder in (self.common_dir / "objects", self.common_dir / "refs" / "heads"):
+            if folder.is_dir() and not os.access(folder, os.W_OK):
+                raise RepositoryError(
+                    f"{folder} is read-only, but training writes to it",
+                    hint="Run as a user who may write there.",
+                )
         for path in paths:
             if objects.file_entry(git, position.head, path) is None:
                 files = objects.list_files(git, position.head, "")

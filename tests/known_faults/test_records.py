@@ -33,12 +33,28 @@ def merged(workshop: Workshop) -> Checkout:
     return clone
 
 
+@pytest.mark.parametrize("default_branch", ["known", "unknown"])
 @pytest.mark.parametrize("words", [("log",), ("status",), ("show", "1"), ("report",)])
-def test_a_run_is_read_without_origin(merged: Checkout, words: tuple[str, ...]) -> None:
+def test_a_run_is_read_without_origin(
+    merged: Checkout, words: tuple[str, ...], default_branch: str
+) -> None:
+    if default_branch == "unknown":  # as after `git fetch` without `git clone`
+        merged.git("remote", "set-head", "origin", "--delete")
     done = in_process(merged.folder, *words)
     assert done.returncode == 0, done.stderr
     told = done.stdout + done.stderr
     assert "origin" in told, "it does not say that this may be old"
+
+
+def test_report_of_a_shallow_clone_is_written_without_origin(workshop: Workshop) -> None:
+    origin = workshop.origin()
+    trainer = workshop.clone(origin, "trainer")
+    trainer.run(*SHORT, "git.remote=origin")
+    clone = workshop.clone(origin, "clone", "--depth=1", "--no-single-branch")
+    shutil.rmtree(origin)
+    done = in_process(clone.folder, "report")
+    assert done.returncode == 0, done.stderr
+    assert "origin cannot be read, and this clone is shallow" in done.stderr
 
 
 def test_an_epochs_end_that_only_wrote_memory_is_not_in_flight(
@@ -178,6 +194,44 @@ def test_an_evaluation_of_a_real_target_is_not_called_simulated(checkout: Checko
     done = in_process(checkout.folder, "eval", SKILL, "-o", optimizer)
     assert done.returncode == 0, done.stderr
     assert "(simulated models)" not in done.stdout
+
+
+TASKS_MODULE = """
+def make(split, seed, count):
+    numbers = [100 * seed + number for number in range(count)]
+    return [
+        {"id": f"a{n}", "prompt": f"Item {n} of kind a", "references": f"a{n}"} for n in numbers
+    ]
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "setting"),
+    [
+        ("base.yaml", "train: {batch_size: 3}\n", "_base_: base.yaml"),
+        ("prompts/agent.md", "{skill}\n", "prompts: prompts"),
+        (
+            "tasks.py",
+            TASKS_MODULE,
+            "tasks: {generator: tasks.py:make, selection: 4}\ntrain: {train_size: 40}",
+        ),
+    ],
+    ids=["base", "prompts", "generator"],
+)
+def test_step_names_what_was_never_committed(
+    checkout: Checkout, file: str, text: str, setting: str
+) -> None:
+    config = (checkout.folder / "skillopt.yaml").read_text(encoding="utf-8").splitlines()
+    replaced = tuple(line.partition(":")[0] for line in setting.splitlines())
+    config = [line for line in config if not line.startswith(replaced)]
+    checkout.write("skillopt.yaml", "\n".join([*config, setting, ""]))
+    checkout.write(".gitignore", "prompts/\n")
+    checkout.git("commit", "--quiet", "--all", "--message=Configure")
+    checkout.write(file, text)
+    done = in_process(checkout.folder, "step")
+    assert done.returncode == 0, done.stderr
+    told = [line for line in done.stderr.splitlines() if file in line]
+    assert any("differs from what is committed" in line for line in told), done.stderr
 
 
 @pytest.mark.parametrize("file", ["skillopt.yaml", "tasks/train.jsonl", SKILL])
