@@ -32,15 +32,28 @@ from typing import IO, Any, Protocol, cast
 
 from skillopt_ci.confinement import current
 from skillopt_ci.errors import EnvironmentFailure, UsageError
+from skillopt_ci.program import kill_tree
 
 _TAIL_BYTES = 2000
+#: Most that is read of what a fork leaves: code that it ran may have written anything.
+_RESULT_BYTES = 200_000_000
 _CHUNK = 65536
+#: Seconds that a worker may take to end an attempt, or itself, before it is killed.
+_PATIENCE = 5.0
+
+
+class WorkerGone(EnvironmentFailure):
+    """The worker's process was ended, perhaps by what another attempt ran."""
+
+    def __init__(self) -> None:
+        super().__init__("the environment's worker process is gone")
 
 
 class Worker:
     """A running worker; ``tasks`` and ``facts`` are what its side told of itself.
 
-    It belongs to no event loop, and ends when it is closed or this process ends.
+    It belongs to no event loop, and ends when it is closed or this process ends. What an attempt
+    runs may stop or kill it: then its attempts raise :class:`WorkerGone`, and it is :attr:`gone`.
     """
 
     def __init__(
@@ -77,7 +90,7 @@ class Worker:
             answer = json.loads(self._answers.readline() or "{}")
         finally:
             if "ready" not in answer:
-                _kill_group(self._process.pid)
+                self._kill()
                 self._end()
         if "ready" not in answer:
             raise UsageError(f"{what}: {answer.get('failed', 'the worker ended at once')}")
@@ -86,6 +99,10 @@ class Worker:
         self._reader = threading.Thread(target=self._listen, daemon=True)
         self._reader.start()
 
+    def _kill(self) -> None:
+        if self._process.poll() is None:
+            kill_tree(self._process.pid)
+
     def _end(self) -> None:
         with suppress(OSError):
             self._orders.close()
@@ -93,14 +110,19 @@ class Worker:
         self._answers.close()
         self._folder.cleanup()
 
+    @property
+    def gone(self) -> bool:
+        """Whether it can make no further attempt."""
+        return self._process.poll() is not None or not Path(self._folder.name).is_dir()
+
     async def attempt(self, job: Mapping[str, object]) -> dict[str, Any]:
         """Have ``job`` done in a process of its own, and return its result.
 
         Raises :class:`EnvironmentFailure` if it fails. When this is cancelled, nothing of it goes
         on running.
         """
-        if not Path(self._folder.name).is_dir():
-            raise EnvironmentFailure("the environment's worker process is gone")
+        if self.gone:
+            raise WorkerGone
         with (
             TemporaryDirectory(dir=self._folder.name, ignore_cleanup_errors=True) as name,
             _opened(Path(name)) as folder,
@@ -116,6 +138,10 @@ class Worker:
             except asyncio.CancelledError:
                 with suppress(EnvironmentFailure):
                     self._order({"kill": number})
+                    await asyncio.wait([waiting], timeout=_PATIENCE)
+                if not waiting.done():
+                    self._kill()
+                with suppress(EnvironmentFailure):
                     await waiting
                 raise
             return _result(folder)
@@ -124,7 +150,10 @@ class Worker:
         """End the worker and all that it has under way."""
         with suppress(OSError):
             self._orders.close()
-        self._reader.join()
+        self._reader.join(_PATIENCE)
+        if self._reader.is_alive():
+            self._kill()
+            self._reader.join()
         self._end()
 
     def _order(self, order: Mapping[str, object]) -> None:
@@ -133,17 +162,21 @@ class Worker:
             self._orders.write(line)
             self._orders.flush()
         except (OSError, ValueError) as error:
-            raise EnvironmentFailure("the environment's worker process is gone") from error
+            raise WorkerGone from error
 
     def _listen(self) -> None:
         for line in self._answers:
-            with self._lock:
-                end = self._ends.pop(json.loads(line)["ended"])
+            try:
+                with self._lock:
+                    end = self._ends.pop(json.loads(line)["ended"])
+            except (ValueError, TypeError, LookupError, RecursionError):
+                self._kill()  # an attempt wrote into the pipe
+                break
             end.set_result(None)
         with self._lock:
             left, self._ends = self._ends, {}
         for end in left.values():
-            end.set_exception(EnvironmentFailure("the environment's worker process is gone"))
+            end.set_exception(WorkerGone())
 
 
 @contextmanager
@@ -163,10 +196,13 @@ def _result(folder: int) -> dict[str, Any]:
         raise EnvironmentFailure(
             f"the attempt's process ended without a result: {said}".rstrip(": ")
         )
-    found = json.loads(text)
-    if "result" not in found:
-        raise EnvironmentFailure(str(found["failed"]))
-    return cast("dict[str, Any]", found["result"])
+    try:
+        found = json.loads(text)
+        if "result" not in found:
+            raise EnvironmentFailure(str(found["failed"]))
+        return {**found["result"]}
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
+        raise EnvironmentFailure("the attempt's process left a result that is none") from error
 
 
 def _written(folder: int, name: str) -> str:
@@ -176,7 +212,7 @@ def _written(folder: int, name: str) -> str:
         with os.fdopen(os.open(name, how, dir_fd=folder), "rb") as stream:
             found = os.fstat(stream.fileno())
             if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
-                return stream.read().decode("utf-8", "replace")
+                return stream.read(_RESULT_BYTES).decode("utf-8", "replace")
     return ""
 
 
@@ -249,6 +285,7 @@ class _Server:
                 sys.stdout.flush()  # or what waits to be written would be, in every fork
                 pid = os.fork()
                 if pid == 0:
+                    os.close(self._answers)  # what it runs could answer for the others
                     _attempt(self._side, order["job"], Path(order["folder"]))
                 self._children[order["attempt"]] = pid
         finally:

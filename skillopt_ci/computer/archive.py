@@ -4,11 +4,14 @@ import io
 import posixpath
 import re
 import tarfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from skillopt_ci.errors import FileRefused
+
+#: Linux opens no longer path.
+_LONGEST_PATH = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +44,25 @@ def unpack(archive: bytes, *, strict: bool = False) -> list[Member]:
                     )
     except (tarfile.TarError, EOFError, UnicodeError, ValueError, OverflowError) as error:
         raise FileRefused(f"the archive is no tar that can be read: {error}.") from error
-    kept = []
-    for member in members.values():  # nothing is written through a link or a file
-        above = [name for name in _parents(member.name) if name in members]
-        blocked = [name for name in above if not members[name].folder]
-        if blocked and strict:
-            raise FileRefused(f"the archive has {member.name!r} below {blocked[0]!r}, no folder.")
-        if not blocked:
-            kept.append(member)
-    return kept
+    # nothing is written through a link or a file
+    blocked = {"": ""}
+    for path in _with_folders(members):
+        folder = path.rpartition("/")[0]
+        above = members.get(folder)
+        blocked[path] = blocked[folder] or ("" if above is None or above.folder else folder)
+    through = [name for name in members if blocked[name]]
+    if through and strict:
+        name = through[0]
+        raise FileRefused(f"the archive has {name!r} below {blocked[name]!r}, no folder.")
+    return [member for member in members.values() if not blocked[member.name]]
 
 
 def _member(
     tar: tarfile.TarFile, info: tarfile.TarInfo, before: dict[str, Member]
 ) -> Member | None:
     name = posixpath.normpath(info.name)
-    if info.name.startswith("/") or name == "." or ".." in info.name.split("/"):
+    outside = info.name.startswith("/") or name == "." or ".." in info.name.split("/")
+    if outside or len(name) > _LONGEST_PATH:
         return None
     if info.isdir():
         return Member(name, folder=True)
@@ -89,13 +95,22 @@ def stays_inside(name: str, target: str) -> bool:
 def with_parents(members: Iterable[Member]) -> list[Member]:
     """Add the folders that members are in: unpacked, they replace links laid in their place."""
     given = {member.name: member for member in members}
-    above = {name: Member(name, folder=True) for path in given for name in _parents(path)}
-    return list((above | given).values())
+    return [given.get(name) or Member(name, folder=True) for name in _with_folders(given)]
 
 
-def _parents(path: str) -> list[str]:
-    parts = path.split("/")
-    return ["/".join(parts[:length]) for length in range(1, len(parts))]
+def _with_folders(paths: Iterable[str]) -> Iterable[str]:
+    """``paths`` and the folders that they are in, each once and after the folder that it is in.
+
+    Time and memory grow with the number of folders, not with the depth of each path.
+    """
+    found: dict[str, None] = {}
+    for path in paths:
+        fresh = []
+        while path and path not in found:
+            fresh.append(path)
+            path = path.rpartition("/")[0]  # noqa: PLW2901 - up to the first that is known
+        found.update(dict.fromkeys(reversed(fresh)))
+    return found
 
 
 def pack(members: Iterable[Member]) -> bytes:
@@ -121,24 +136,26 @@ def selected(files: Sequence[str], patterns: Sequence[str]) -> list[str]:
     ``[!ab]`` one character. A folder means everything in it. Raises FileRefused for a pattern that
     leads outside.
     """
-    wanted = [_parts(pattern) for pattern in patterns]
-    return sorted(file for file in files if any(_names(one, file.split("/")) for one in wanted))
+    left = {"": {_parts(pattern) for pattern in patterns}}
+    for path in _with_folders(files):
+        folder, _, name = path.rpartition("/")
+        left[path] = {rest for pattern in left[folder] for rest in _rests(pattern, name)}
+    return sorted(file for file in files if () in left[file])
 
 
-def _parts(pattern: str) -> list[str]:
-    parts = [part for part in pattern.split("/") if part not in {"", "."}]
+def _parts(pattern: str) -> tuple[str, ...]:
+    parts = tuple(part for part in pattern.split("/") if part not in {"", "."})
     if pattern.startswith("/") or ".." in parts:
         raise FileRefused(f"{pattern}: only paths inside the agent's folder can be exported.")
-    return parts or ["**"]
+    return parts or ("**",)
 
 
-def _names(pattern: Sequence[str], path: Sequence[str]) -> bool:
-    """Whether ``pattern`` means ``path`` or a folder that it is in."""
+def _rests(pattern: tuple[str, ...], name: str) -> Iterator[tuple[str, ...]]:
+    """What may remain of ``pattern`` after ``name``; nothing remains in a folder that it means."""
     if not pattern:
-        return True
-    if pattern[0] == "**" and any(_names(pattern[1:], path[at:]) for at in range(1, len(path))):
-        return True
-    first = "*" if pattern == ["**"] else pattern[0]
-    if first == "**":
-        return _names(pattern[1:], path)
-    return bool(path) and fnmatchcase(path[0], first) and _names(pattern[1:], path[1:])
+        yield pattern
+    elif pattern[0] == "**" and len(pattern) > 1:
+        yield pattern
+        yield from _rests(pattern[1:], name)
+    elif fnmatchcase(name, pattern[0]):
+        yield pattern[1:]

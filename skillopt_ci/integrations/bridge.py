@@ -281,6 +281,8 @@ class BridgeEnvironment(Environment, Generic[Options]):
     @property
     def worker(self) -> Worker:
         """The worker; raises UsageError if the other tool cannot load what it is to load."""
+        if self._worker is not None and self._worker.gone:
+            self.close()
         if self._worker is None:
             self._worker = Worker(
                 self.module, self.options, self.root, self._environ, f"environment {self.kind}"

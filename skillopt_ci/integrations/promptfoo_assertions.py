@@ -18,7 +18,7 @@ from skillopt_ci.config.yaml import load_yaml
 from skillopt_ci.scorers.base import GraderError, Judge, Score, quote, verdict
 from skillopt_ci.scorers.code import Functions, load_function
 from skillopt_ci.scorers.rubric import rubric_scorer
-from skillopt_ci.scorers.text import schema_fault
+from skillopt_ci.scorers.text import schema_fault, search_pattern
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.util import did_you_mean
 
@@ -100,7 +100,7 @@ def _texts(assertion: AssertionShape, answer: str) -> tuple[bool, str]:
         case "equals" if isinstance(assertion.value, dict | list):
             try:
                 same = bool(json.loads(answer) == assertion.value)
-            except ValueError:
+            except (ValueError, RecursionError):
                 same = False
             return same, f"{quote(answer)} compared with {quote(json.dumps(assertion.value))}"
         case "equals":
@@ -110,7 +110,7 @@ def _texts(assertion: AssertionShape, answer: str) -> tuple[bool, str]:
         case "ends-with":
             return answer.endswith(text), f"ends with {quote(answer[-40:])}"
         case "regex":
-            return re.search(text, answer) is not None, f"searched for {quote(text)}"
+            return search_pattern(text, answer) is not None, f"searched for {quote(text)}"
     distance = Levenshtein.distance(answer, text)
     most = assertion.threshold or _LEVENSHTEIN_THRESHOLD
     return distance <= most, f"{distance} edits away, {most:g} allowed"
@@ -139,7 +139,7 @@ def _json(assertion: AssertionShape, answer: str) -> tuple[bool, str]:
     if assertion.kind == "is-json":
         try:
             value = json.loads(answer)
-        except ValueError:
+        except (ValueError, RecursionError):
             return False, f"{quote(answer)} is not JSON"
         fault = _violation(assertion.value, value)
         return not fault, fault or "is JSON as demanded"
@@ -212,6 +212,8 @@ class Grading:
             holds, reason = _JUDGES[assertion.kind](assertion, self.answer)
         except GraderError as error:
             raise GraderError(f"{assertion.type}: {error}") from error
+        except TimeoutError as error:
+            return verdict(False, str(error), self.answer)
         return verdict(holds != assertion.negated, reason, self.answer)
 
     async def _rubric(self, assertion: AssertionShape) -> Score:

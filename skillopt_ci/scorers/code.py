@@ -8,6 +8,7 @@ import re
 import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,7 +31,7 @@ from skillopt_ci.scorers.base import (
 )
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.util import last_line, user_object
-from skillopt_ci.worker import Worker
+from skillopt_ci.worker import Worker, WorkerGone
 
 _TAIL_BYTES = 4096
 
@@ -119,10 +120,14 @@ class Functions:
         Raises :class:`GraderBroke` when it raises, takes longer than ``timeout`` seconds or returns
         what is no JSON.
         """
-        worker = await asyncio.to_thread(self._started, entry, root)
+        job = {"arguments": list(arguments)}
         try:
-            async with asyncio.timeout(timeout):
-                result = await worker.attempt({"arguments": list(arguments)})
+            try:
+                shared = await asyncio.to_thread(self._shared, entry, root)
+                result = await asyncio.wait_for(shared.attempt(job), timeout)
+            except WorkerGone:  # another answer may have killed it, but not one of its own
+                with closing(await asyncio.to_thread(self._started, entry, root)) as own:
+                    result = await asyncio.wait_for(own.attempt(job), timeout)
         except TimeoutError:
             raise GraderBroke(f"{entry} took longer than {timeout:g} s") from None
         except EnvironmentFailure as failure:
@@ -133,13 +138,18 @@ class Functions:
             raise GraderBroke(f"{entry} returned {result['odd']}, expected a score from 0 to 1")
         return result.get("returned")
 
-    def _started(self, entry: str, root: Path) -> Worker:
+    def _shared(self, entry: str, root: Path) -> Worker:
         key = (entry, root, current())
         with self._starting:
+            if key in self._workers and self._workers[key].gone:
+                self._workers.pop(key).close()
             if key not in self._workers:
-                seen = without_secrets(self._environ)
-                self._workers[key] = Worker(__name__, {"entry": entry}, root, seen, entry)
+                self._workers[key] = self._started(entry, root)
             return self._workers[key]
+
+    def _started(self, entry: str, root: Path) -> Worker:
+        seen = without_secrets(self._environ)
+        return Worker(__name__, {"entry": entry}, root, seen, entry)
 
     def close(self) -> None:
         with self._starting:

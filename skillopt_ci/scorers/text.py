@@ -5,7 +5,7 @@ import math
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from skillopt_ci.config import scorers as specs
@@ -134,23 +134,36 @@ def check_contains_task(spec: specs.ContainsScorer, task: Task) -> str | None:
 PATTERN_SECONDS = 1.0
 
 
+def search_pattern(
+    pattern: str, text: str, *, ignore_case: bool = False, multiline: bool = False
+) -> str | None:
+    """What ``pattern`` matches first in ``text``; raises TimeoutError, with a sentence."""
+    import regex  # type: ignore[import-untyped]  # noqa: PLC0415 - few scorers pay for it
+
+    flags = (regex.IGNORECASE if ignore_case else 0) | (regex.MULTILINE if multiline else 0)
+    try:
+        found = regex.search(pattern, text, flags, timeout=PATTERN_SECONDS)
+    except TimeoutError:
+        reason = f"{quote(pattern)} takes more than {PATTERN_SECONDS:g} s on this answer"
+        raise TimeoutError(reason) from None
+    return None if found is None else str(found[0])
+
+
 def grade_regex(spec: specs.RegexScorer, _task: Task, answer: str) -> Score:
     """Hard when the pattern is found, or with ``negate`` when a real answer is free of it."""
-    import regex  # type: ignore[import-untyped]  # noqa: PLC0415 - only this scorer pays for it
-
-    flags = (regex.IGNORECASE if spec.ignore_case else 0) | (regex.MULTILINE * spec.multiline)
+    how = {"ignore_case": spec.ignore_case, "multiline": spec.multiline}
     try:
-        found = regex.search(spec.pattern, answer, flags, timeout=PATTERN_SECONDS)
-    except TimeoutError:
-        reason = f"{quote(spec.pattern)} takes more than {PATTERN_SECONDS:g} s on this answer"
-        return verdict(False, reason, answer)
+        found = search_pattern(spec.pattern, answer, **how)
+    except TimeoutError as error:
+        return verdict(False, str(error), answer)
+    matched = found is not None
     if not spec.negate:
-        reason = f"matches {quote(found[0])}" if found else f"nothing matches {quote(spec.pattern)}"
-        return verdict(found is not None, reason, answer)
+        nothing = f"nothing matches {quote(spec.pattern)}"
+        return verdict(matched, nothing if found is None else f"matches {quote(found)}", answer)
     if not answer.strip():
         return verdict(False, "the answer is empty", answer)
-    reason = f"{quote(found[0])} must not occur" if found else "nothing forbidden occurs"
-    return verdict(found is None, reason, answer)
+    free = "nothing forbidden occurs"
+    return verdict(not matched, free if found is None else f"{quote(found)} must not occur", answer)
 
 
 #: A line that declares an answer, whatever emphasis models put around it.
@@ -324,7 +337,10 @@ def grade_json(spec: specs.JsonScorer, task: Task, answer: str) -> Score:
     except (ValueError, RecursionError) as error:
         return verdict(False, one_line(f"{quote(answer)} is not JSON: {error}"), answer)
     if spec.schema_ is not None:
-        fault = schema_fault(spec.schema_, value)
+        try:
+            fault = schema_fault(spec.schema_, value)
+        except TimeoutError as error:
+            fault = str(error)
         return verdict(not fault, fault or "satisfies the schema", answer)
     solved = any(same_json(value, _parse(reference)) for reference in task.references)
     reason = "equals a reference" if solved else mismatch(task.references, answer)
@@ -334,24 +350,78 @@ def grade_json(spec: specs.JsonScorer, task: Task, answer: str) -> Score:
 def schema_fault(schema: Any, value: Any, draft: str = "Draft202012Validator") -> str:
     """Where ``value`` breaks a JSON Schema, of ``draft`` unless it says which; empty if nowhere.
 
-    Raises :class:`GraderError` when the schema is none, or refers to something that is not in it.
+    Raises :class:`GraderError` when the schema is none, or refers to something that is not in it,
+    and TimeoutError for a pattern that takes too long.
     """
     # Only a scorer with a schema pays for these.
     from jsonschema import exceptions, validators  # noqa: PLC0415
     from referencing import Registry  # noqa: PLC0415
     from referencing.exceptions import Unresolvable  # noqa: PLC0415
 
-    validator = validators.validator_for(schema, default=getattr(validators, draft))
+    kind = validators.validator_for(schema, default=getattr(validators, draft))
     try:
-        validator.check_schema(schema)
+        kind.check_schema(schema)
         # An empty registry: a schema must not make the grader fetch anything.
-        broken = exceptions.best_match(validator(schema, registry=Registry()).iter_errors(value))
+        bounded = validators.extend(kind, _bounded(kind))  # type: ignore[no-untyped-call]
+        validator = bounded(schema, registry=Registry())
+        broken = exceptions.best_match(validator.iter_errors(value))
     except exceptions.SchemaError as error:
         raise GraderError(f"not a JSON Schema: {error.message}") from error
     except Unresolvable as unresolvable:
         text = f"the JSON Schema refers to {unresolvable}, which is not in it"
         raise GraderError(text) from None
+    except RecursionError:
+        return "the answer is nested too deeply"
     return one_line(f"{broken.json_path}: {broken.message}") if broken else ""
+
+
+def _bounded(kind: Any) -> dict[str, Any]:
+    """Keywords of JSON Schema that would take jsonschema's own functions for ever on some answers.
+
+    Those with patterns search in bounded time, `uniqueItems` in time that grows with the answer.
+    """
+    from jsonschema import ValidationError  # noqa: PLC0415
+
+    def pattern(_: Any, wanted: str, value: Any, _schema: Any) -> Iterator[Any]:
+        if isinstance(value, str) and search_pattern(wanted, value) is None:
+            yield ValidationError(f"{value!r} does not match {wanted!r}")
+
+    def by_pattern(validator: Any, patterns: Any, value: Any, _schema: Any) -> Iterator[Any]:
+        for wanted, schema in patterns.items():
+            for name, member in value.items() if isinstance(value, dict) else ():
+                if search_pattern(wanted, name) is not None:
+                    yield from validator.descend(member, schema, path=name, schema_path=wanted)
+
+    def additional(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
+        patterns = schema.get("patternProperties", ())
+        if isinstance(value, dict) and patterns:
+
+            def named(name: str) -> bool:
+                return any(search_pattern(one, name) is not None for one in patterns)
+
+            value = {name: member for name, member in value.items() if not named(name)}
+            schema = {key: schema[key] for key in schema if key != "patternProperties"}
+        yield from kind.VALIDATORS["additionalProperties"](validator, wanted, value, schema)
+
+    def unique(_: Any, wanted: bool, value: Any, _schema: Any) -> Iterator[Any]:
+        if wanted and isinstance(value, list) and len(set(map(_frozen, value))) < len(value):
+            yield ValidationError(f"{value!r} has non-unique elements")
+
+    return {
+        "pattern": pattern,
+        "patternProperties": by_pattern,
+        "additionalProperties": additional,
+        "uniqueItems": unique,
+    }
+
+
+def _frozen(value: Any) -> object:
+    """A JSON value as one that can be hashed, equal where :func:`same_json` says so."""
+    if isinstance(value, dict):
+        return frozenset((key, _frozen(one)) for key, one in value.items())
+    if isinstance(value, list):
+        return tuple(map(_frozen, value))
+    return (bool, value) if isinstance(value, bool) else value  # true is not 1
 
 
 def same_json(left: object, right: object) -> bool:

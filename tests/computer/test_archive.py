@@ -3,6 +3,7 @@ import io
 import os
 import tarfile
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -160,3 +161,22 @@ def test_any_pattern_is_understood_or_refused(pattern: str) -> None:
         assert set(selected(LISTED, [pattern])) <= set(LISTED)
     except FileRefused:
         assert pattern.startswith("/") or ".." in pattern
+
+
+def test_deep_folders_are_looked_through_in_time() -> None:
+    deep = ["a"]
+    while len(deep) < 2_000:
+        deep.append(f"{deep[-1]}/a")
+    begin = time.process_time()
+    assert selected([*deep, "b.py"], ["**/a/**/*.py", "*.py"]) == ["b.py"]
+    members = [Member(f"{deep[-1]}/{number}", b"x") for number in range(500)]
+    assert unpack(pack(members), strict=True) == sorted(members, key=lambda one: one.name)
+    assert len(with_parents(members)) == len(deep) + len(members)
+    assert time.process_time() - begin < 5  # it was a minute
+
+
+def test_a_name_longer_than_any_path_is_no_member() -> None:
+    archive = pack([Member("a/" * 3_000 + "b")])
+    assert unpack(archive) == []
+    with pytest.raises(FileRefused):
+        unpack(archive, strict=True)

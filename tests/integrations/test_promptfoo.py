@@ -95,6 +95,18 @@ def test_a_combination_stays_within_its_parts(
         assert found.hard == all(passed for passed, _, weight in parts if weight)
 
 
+@pytest.mark.parametrize("kind", ["regex", "not-regex", "is-json", "not-is-json"])
+def test_a_pathological_pattern_scores_0_in_time(kind: str) -> None:
+    value = {"pattern": "^(a|aa)+$"} if kind.endswith("json") else '"(a|aa)+$'
+    score = judged([{"type": kind, "value": value}], f'"{"a" * 80}!"')
+    assert (score.hard, "takes more than 1 s" in score.reason) == (0, True)
+
+
+@pytest.mark.parametrize("kind", ["is-json", "equals"])
+def test_an_answer_nested_too_deeply_is_no_json(kind: str) -> None:
+    assert not judged([{"type": kind, "value": {"type": "array"}}], "[" * 100_000).hard
+
+
 def test_a_rubric_is_judged_by_the_judge() -> None:
     rubric = {"type": "llm-rubric", "value": "is kind"}
     good, poor = '{"score": 0.9, "reason": "kind"}', '{"score": 0.6, "reason": "cold"}'

@@ -4,15 +4,17 @@ import select
 import sys
 import textwrap
 from collections.abc import Callable
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from skillopt_ci.config.scorers import CommandScorer
+from skillopt_ci.config.scorers import CommandScorer, PythonScorer
 from skillopt_ci.errors import UsageError
 from skillopt_ci.program import visible_environ
-from skillopt_ci.scorers.base import GraderError, Score
-from skillopt_ci.scorers.code import load_function, run_command
+from skillopt_ci.scorers.base import FallibleScorer, GraderError, Score
+from skillopt_ci.scorers.code import Functions, call_function, load_function, run_command
 from skillopt_ci.tasks.task import Task, TaskFile
 
 Grade = Callable[..., Score]
@@ -265,6 +267,59 @@ def test_an_answer_that_makes_the_function_fail_scores_0(grade: Grade, write: Wr
     score = grade("python", answer, entry=entry, timeout=0.5)
     assert (score.hard, score.soft) == (0, 0)
     assert "fails on this work, not on an empty submission" in score.reason
+
+
+FORGE = """
+for folder in glob("/tmp/skillopt-worker-*/*"):
+    with open(folder + "/result.json", "w") as file:
+        file.write("[" * 99_999)
+os._exit(0)
+"""
+SPEAK = """
+for pipe in glob(f"/proc/{os.getppid()}/fd/*"):
+    with suppress(OSError):
+        os.write(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK), b"x\\n")
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "os.kill(os.getppid(), signal.SIGKILL)",
+        "os.kill(os.getppid(), signal.SIGSTOP)",
+        FORGE,
+        SPEAK,
+    ],
+    ids=["kill", "stop", "forge", "speak"],
+)
+def test_an_answer_that_attacks_its_worker_harms_no_other(
+    tmp_path: Path,
+    write: Write,
+    make_task: Callable[..., Task],
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+) -> None:
+    monkeypatch.setattr("skillopt_ci.worker._PATIENCE", 0.2)
+    code = """
+        import os, signal, time
+        from contextlib import suppress
+        from glob import glob
+
+        def grade(task, answer):
+            exec(answer)
+            return True
+        """
+    write("g.py", textwrap.dedent(code))
+    spec = PythonScorer(type="python", entry="g.py:grade", timeout=2)
+
+    async def graded(*answers: str) -> list[Score]:
+        with closing(Functions(os.environ)) as functions:
+            scorer = FallibleScorer(spec, partial(call_function, spec, tmp_path, functions))
+            return [await scorer(make_task(), each) for each in answers]
+
+    scores = asyncio.run(graded("pass", answer, "pass"))
+    assert [one.hard for one in scores] == [1, 0, 1]
 
 
 def test_hung_function_is_a_grader_error(grade: Grade, write: Write):

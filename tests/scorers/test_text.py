@@ -1,4 +1,5 @@
 import json
+import time
 from collections.abc import Callable
 
 import pytest
@@ -86,6 +87,71 @@ def test_equality_is_symmetric(left: object, right: object):
 def test_schema_never_fetches_anything(grade: Grade):
     with pytest.raises(GraderError, match="which is not in it"):
         grade("json", "{}", schema={"$ref": "http://127.0.0.1:1/schema.json"})
+
+
+@pytest.mark.parametrize(
+    ("schema", "answer"),
+    [
+        ({"pattern": "^(a|aa)+$"}, "a" * 80 + "!"),
+        ({"patternProperties": {"^(a|aa)+$": {}}}, {"a" * 80 + "!": 1}),
+        (
+            {"additionalProperties": False, "patternProperties": {"^(a|aa)+$": {}}},
+            {"a" * 80 + "!": 1},
+        ),
+    ],
+)
+def test_a_pathological_pattern_of_a_schema_ends_in_time(
+    grade: Grade, schema: dict[str, object], answer: object
+) -> None:
+    score = grade("json", json.dumps(answer), schema=schema)
+    assert (score.hard, "takes more than 1 s" in score.reason) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("schema", "answer", "solved"),
+    [
+        ({"pattern": "^a"}, "ab", True),
+        ({"pattern": "^a"}, "ba", False),
+        ({"pattern": "^a"}, 1, True),
+        ({"patternProperties": {"^a": {"type": "null"}}}, {"ab": None, "b": 1}, True),
+        ({"patternProperties": {"^a": {"type": "null"}}}, {"ab": 1}, False),
+        (
+            {"patternProperties": {"^a": {}}, "properties": {"b": {}}},
+            {"ab": 1, "b": 1, "c": 1},
+            True,
+        ),
+        (
+            {
+                "patternProperties": {"^a": {}},
+                "properties": {"b": {}},
+                "additionalProperties": False,
+            },
+            {"ab": 1, "b": 1},
+            True,
+        ),
+        ({"patternProperties": {"^a": {}}, "additionalProperties": False}, {"c": 1}, False),
+        ({"uniqueItems": True}, [1, True, [1], [True], "1", {"a": 1}, {"a": True}], True),
+        ({"uniqueItems": True}, [{"a": 1, "b": 2}, {"b": 2.0, "a": 1}], False),
+        ({"uniqueItems": True}, [[1], [1.0]], False),
+        ({"uniqueItems": False}, [1, 1], True),
+    ],
+)
+def test_keywords_that_are_bounded_mean_what_json_schema_says(
+    grade: Grade, schema: dict[str, object], answer: object, solved: bool
+) -> None:
+    assert grade("json", json.dumps(answer), schema=schema).hard == solved
+
+
+def test_many_items_are_compared_in_time(grade: Grade) -> None:
+    answer = json.dumps([{"a": number} for number in range(20_000)])
+    begin = time.process_time()
+    assert grade("json", answer, schema={"uniqueItems": True}).hard == 1
+    assert time.process_time() - begin < 5
+
+
+def test_an_answer_nested_too_deeply_for_its_schema_is_wrong(grade: Grade) -> None:
+    answer = "[" * 900 + "]" * 900
+    assert grade("json", answer, schema={"items": {"$ref": "#"}}).hard == 0
 
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
