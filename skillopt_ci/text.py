@@ -1,9 +1,10 @@
 """Numbers and names as people read them."""
 
 from collections.abc import Sequence
+from decimal import ROUND_HALF_UP, Decimal
 from itertools import accumulate, islice
 
-from skillopt_ci.stats import wilson
+from skillopt_ci.stats import t_quantile, wilson
 
 _MOST_NAMES, _MOST_CHARACTERS = 30, 600
 
@@ -11,14 +12,42 @@ _MOST_NAMES, _MOST_CHARACTERS = 30, 600
 def score_text(score: float, n: int) -> str:
     """A mean score with its 95 % interval: ``0.625 [0.47, 0.76] n=40``."""
     interval = wilson(score, n)
-    return f"{score:.3f} [{interval.low:.2f}, {interval.high:.2f}] n={n}"
+    return f"{rounded(score)} [{interval.low:.2f}, {interval.high:.2f}] n={n}"
 
 
 def score(value: float | None, *, estimated: bool = False) -> str:
     """A bare score, or a dash where nothing was measured; ``~`` marks one that is ``estimated``."""
     if value is None:
         return "–"
-    return f"~{value:.3f}" if estimated else f"{value:.3f}"
+    return f"~{rounded(value)}" if estimated else rounded(value)
+
+
+def rounded(value: float, digits: int = 3) -> str:
+    """``value`` with so many digits. Halves go up, as by hand: 0.975 is 0.98, not 0.97."""
+    exact = Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
+    return f"{exact:f}"
+
+
+def difference_text(mean: float, error: float | None, n: int) -> str:
+    """A mean difference and half the width of its 95 % interval: ``+0.250 ± 0.286 (95 %)``.
+
+    That is the only meaning of ``±`` wherever people read it. ``error`` is the standard error,
+    ``n`` the number of values (or clusters) behind it.
+    """
+    if error is None:
+        return _signed(mean)
+    return f"{_signed(mean)} ± {rounded(t_quantile(0.95, n - 1) * error)} (95 %)"
+
+
+def _signed(value: float) -> str:
+    return f"{'-' if value < 0 else '+'}{rounded(abs(value))}"
+
+
+def percent(share: float) -> str:
+    """A share in whole percent: what is rare is not "0%", nor what is usual "100%"."""
+    if 0 < share < 0.005:  # noqa: PLR2004 - rounds to nothing
+        return "under 1%"
+    return "over 99%" if 0.995 <= share < 1 else f"{share:.0%}"  # noqa: PLR2004 - rounds to all
 
 
 def cost_text(cost_usd: float | None) -> str:

@@ -2,7 +2,16 @@ import pytest
 
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report.words import usage_text
-from skillopt_ci.text import cost_text, names_text, plural, score, score_text
+from skillopt_ci.text import (
+    cost_text,
+    difference_text,
+    names_text,
+    percent,
+    plural,
+    rounded,
+    score,
+    score_text,
+)
 
 
 def test_a_score_says_how_sure_it_is() -> None:
@@ -12,6 +21,36 @@ def test_a_score_says_how_sure_it_is() -> None:
 @pytest.mark.parametrize(("value", "expected"), [(0.5, "0.500"), (0, "0.000"), (None, "–")])
 def test_what_was_not_measured_is_no_zero(value: float | None, expected: str) -> None:
     assert score(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "expected"),
+    [(39 / 40, 2, "0.98"), (1 / 16, 3, "0.063"), (0.0004, 3, "0.000"), (1, 3, "1.000")],
+)
+def test_halves_are_rounded_up(value: float, digits: int, expected: str) -> None:
+    assert rounded(value, digits) == expected
+
+
+@pytest.mark.parametrize(
+    ("mean", "error", "n", "expected"),
+    [
+        (0.25, 0.1637, 8, "+0.250 ± 0.387 (95 %)"),
+        (-1 / 16, None, 1, "-0.063"),
+        (0.0, 0.0, 2, "+0.000 ± 0.000 (95 %)"),
+    ],
+)
+def test_a_difference_has_half_its_interval(
+    mean: float, error: float | None, n: int, expected: str
+) -> None:
+    assert difference_text(mean, error, n) == expected
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [(0, "0%"), (0.001, "under 1%"), (0.994, "99%"), (0.999, "over 99%"), (1, "100%")],
+)
+def test_what_is_rare_is_not_never(share: float, expected: str) -> None:
+    assert percent(share) == expected
 
 
 @pytest.mark.parametrize(

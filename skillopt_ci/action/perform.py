@@ -18,7 +18,7 @@ from skillopt_ci.github.comments import react, review_notes
 from skillopt_ci.github.pull_requests import find_open
 from skillopt_ci.github.types import CommentRef, Reaction
 from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.report.markdown import inline
+from skillopt_ci.report.markdown import code, inline, join, table
 from skillopt_ci.sanitize import harmless, one_line
 from skillopt_ci.training.review_comments import ReviewerNote, write_notes
 
@@ -93,10 +93,10 @@ def _command(job: Job, command: Command) -> Outcome:
 
 def _report(ended: Ended, outputs: Outputs) -> str:
     """What the summary says where nothing was published."""
-    text = "" if ended.failure is None else one_line(ended.failure.message, 1_000)
-    rows = [f"| {name} | `{value}` |" for name, value in outputs.by_name().items() if value]
+    text = "" if ended.failure is None else inline(ended.failure.message, 1_000)
+    rows = [(name, code(value, 1_000)) for name, value in outputs.by_name().items() if value]
     title = f"**{meaning(ended.exit_code).title}.** {text}".rstrip()
-    return "\n".join([title, "", "| output | value |", "| --- | --- |", *rows, ""])
+    return join(title, table(("output", "value"), rows)) + "\n"
 
 
 def _publish(job: Job, inconclusive: str) -> Outcome:

@@ -30,7 +30,7 @@ from skillopt_ci.report.words import usage_text
 from skillopt_ci.rollout.events import attempt_traces, read_events
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.scorers.base import Score
-from skillopt_ci.text import plural, score
+from skillopt_ci.text import difference_text, plural, score
 from skillopt_ci.training.calibrate import POWER, Calibration, calibrate
 from skillopt_ci.training.offline_eval import (
     Evaluated,
@@ -115,11 +115,11 @@ def print_evaluation(result: Evaluation, settings: Globals) -> None:
         for line in remarks(one.summary, all_of_them=verbose):
             click.echo(f"{name}: {harmless_line(line)}", file=settings.people)
     if (difference := result.difference) is not None:
-        interval = difference.interval
-        spread = "" if interval is None else f" ± {interval.high - difference.mean:.3f} (95 %)"
+        n = difference.clusters or difference.n
+        gain = difference_text(difference.mean, difference.standard_error, n)
         click.echo(
             f"{names[1]} minus {names[0]}, on the same {plural(difference.n, 'task')}: "
-            f"{difference.mean:+.3f}{spread}.\n"
+            f"{gain}.\n"
             f"{len(difference.fixed)} fixed, {len(difference.broken)} broken.",
             file=settings.people,
         )

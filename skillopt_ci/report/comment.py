@@ -7,7 +7,6 @@ from urllib.parse import quote as parse_quote
 
 from skillopt_ci.github.types import Annotation, WantedCheck
 from skillopt_ci.ledger.records import StepRecord
-from skillopt_ci.ledger.timeline import timeline
 from skillopt_ci.model.types import by_role
 from skillopt_ci.report.markdown import (
     COMMENT_BYTES,
@@ -31,7 +30,7 @@ from skillopt_ci.report.sections import (
 )
 from skillopt_ci.report.view import Fact, RunView, run_facts
 from skillopt_ci.report.words import Fate, NoteOutcome, detailed, edit_text, note_outcomes
-from skillopt_ci.text import plural, score
+from skillopt_ci.text import plural, rounded, score
 
 #: Belongs to every simulated number.
 SIMULATED = (
@@ -93,7 +92,8 @@ def pinned_comment(
     ``inconclusive`` says why the newest job came to no verdict.
     """
     head = join(marker(run.state.run), _standing(run, inconclusive), chart(run))
-    sections = [event_section(run, links, entry) for entry in reversed(run.history)]
+    told = run.history[run.base_events :]
+    sections = [event_section(run, links, entry) for entry in reversed(told)]
     return compose(head, sections, footer(run, links), row_heading=ROW_HEADING, limit=limit)
 
 
@@ -110,7 +110,8 @@ def title(run: RunView) -> str:
     """The pull request's title: where training stands, as plain text of one line."""
     current = run.state.current.measurement
     name = single_line(run.skill_name).replace("@", "").replace("#", "")
-    journey = f"{run.first_score:.2f} → {current.score:.2f} on {plural(current.n, 'task')}"
+    scores = f"{rounded(run.first_score, 2)} → {rounded(current.score, 2)}"
+    journey = f"{scores} on {plural(current.n, 'task')}"
     steps = f"{run.counts['merged']} merged, {run.counts['reverted']} reverted"
     simulated = " [simulated models]" if run.state.simulated else ""
     return f"Train {clip(name, _TITLE - 80)} skill: {journey} ({steps}){simulated}"
@@ -146,7 +147,8 @@ def body(run: RunView, links: Links, *, inconclusive: str = "", with_chart: bool
 
 def _standing(run: RunView, inconclusive: str) -> str:
     current = run.state.current.measurement
-    journey = f"{run.first_score:.3f} → {current.score:.3f} on {plural(current.n, 'task')}"
+    scores = f"{score(run.first_score)} → {score(current.score)}"
+    journey = f"{scores} on {plural(current.n, 'task')}"
     newest, last = run.newest, run.history[-1] if run.history else None
     if inconclusive:
         happened = interruption(inconclusive)
@@ -175,8 +177,14 @@ def dashboard(run: RunView) -> str:
     roles = by_role(run.state.accounts)
     used = (Fact(f"↳ {role}", detailed(usage)) for role, usage in roles.items())
     rescaled = "<sub>The way of measuring changed under way; scores are shown since.</sub>"
+    merged = max((entry.step for entry in run.history[: run.base_events]), default=0)
+    relative = (
+        f"<sub>Scores and steps are relative to {code(run.base)}, which has this run up to step "
+        f"{merged}.</sub>"
+    )
     return join(
         table(("", inline(run.state.skill, 120)), fact_cells((*run_facts(run), *used))),
+        relative if run.base_events else "",
         rescaled if run.rescaled else "",
         SIMULATED if run.state.simulated else "",
     )
@@ -184,19 +192,21 @@ def dashboard(run: RunView) -> str:
 
 def chart(run: RunView) -> str:
     """The current skill's score as a line, candidates as bars; nothing before the first step."""
-    events = [
-        one
-        for one in timeline(run.scale)
-        if one.entry.kind in _POINTS and one.entry.score_after is not None
-    ][-_MOST_POINTS:]
-    if len(events) < 2:  # noqa: PLR2004 - a line takes two points
+    points: list[tuple[str, float | None, float | None]] = []
+    for number, one in enumerate(run.since_base):
+        if not number and run.base_events:
+            points.append(("base", one.current_score, one.current_score))
+        elif one.entry.kind in _POINTS and one.entry.score_after is not None:
+            label = _POINTS[one.entry.kind].format(one.entry)
+            points.append((label, one.entry.score_after, one.current_score))
+    points = points[-_MOST_POINTS:]
+    if len(points) < 2:  # noqa: PLR2004 - a line takes two points
         return ""
-    labels = (_POINTS[one.entry.kind].format(one.entry) for one in events)
     return _CHART.format(
         tasks=run.state.current.measurement.n,
-        labels=", ".join(f'"{label}"' for label in labels),
-        candidates=", ".join(_number(one.entry.score_after) for one in events),
-        current=", ".join(_number(one.current_score) for one in events),
+        labels=", ".join(f'"{label}"' for label, _, _ in points),
+        candidates=", ".join(_number(candidate) for _, candidate, _ in points),
+        current=", ".join(_number(current) for _, _, current in points),
     )
 
 
@@ -211,7 +221,7 @@ def footer(run: RunView, links: Links) -> str:
 
 
 def _number(value: float | None) -> str:
-    return f"{value or 0.0:.3f}".rstrip("0").rstrip(".")
+    return rounded(value or 0.0).rstrip("0").rstrip(".")
 
 
 # The check on a commit: what a step came to, where people look for what blocks a merge.
@@ -241,7 +251,7 @@ def step_check(
     """
     newest = run.newest
     decision = None if newest is None or inconclusive else newest.record.decision
-    told = f"Training starts at {run.state.current.measurement.score:.3f}"
+    told = f"Training starts at {score(run.state.current.measurement.score)}"
     if inconclusive:
         told = f"Inconclusive: {clip(single_line(inconclusive), 200)}"
     elif newest is not None:

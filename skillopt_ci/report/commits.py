@@ -34,8 +34,7 @@ from skillopt_ci.report.words import (
     usage_text,
 )
 from skillopt_ci.sanitize import one_line
-from skillopt_ci.stats import t_quantile
-from skillopt_ci.text import plural, score, score_text
+from skillopt_ci.text import difference_text, plural, score, score_text
 from skillopt_ci.training.state import Event
 
 _SIMULATED = "The models were simulated: these scores say nothing about a real model."
@@ -285,10 +284,9 @@ def _final_scores(skill: FinalSkill) -> str:
 
 
 def _gain(gain: DifferenceRecord) -> str:
-    error = gain.standard_error
-    spread = "" if error is None else f" ± {t_quantile(0.95, gain.n - 1) * error:.3f}"
     return (
-        f"{gain.mean:+.3f}{spread} on {plural(gain.n, 'test task')}, "
+        f"{difference_text(gain.mean, gain.standard_error, gain.n)} on "
+        f"{plural(gain.n, 'test task')}, "
         f"{len(gain.fixed)} fixed, {len(gain.broken)} broken"
     )
 

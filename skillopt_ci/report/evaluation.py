@@ -25,7 +25,7 @@ from skillopt_ci.report.markdown import (
 )
 from skillopt_ci.report.words import reservations, usage_text, with_pessimistic
 from skillopt_ci.rollout.metrics import PairedDifference
-from skillopt_ci.text import plural, score_text
+from skillopt_ci.text import difference_text, percent, plural, rounded, score, score_text
 
 _MOST_PAIRS = 100
 _Scores = Mapping[str, tuple[float, float]]
@@ -103,9 +103,8 @@ class EvaluationView:
         found = self.difference
         if found is None or not found.n:
             return f"{self.finding}"
-        high = None if found.interval is None else found.interval.high
-        spread = "" if high is None else f" ± {high - found.mean:.3f} (95 %)"
-        return f"{self.finding} ({found.mean:+.3f}{spread} on {plural(found.n, 'task')})"
+        gain = difference_text(found.mean, found.standard_error, found.clusters or found.n)
+        return f"{self.finding} ({gain} on {plural(found.n, 'task')})"
 
 
 def evaluation_comment(view: EvaluationView, links: Links) -> str:
@@ -152,7 +151,7 @@ def _parts(view: EvaluationView, links: Links) -> Iterator[str]:
     rows, caveats = [], []
     for name, (commit, found) in zip(("base", "head"), view.sides, strict=False):
         solved = inline(with_pessimistic(score_text(found.hard, found.n), found))
-        rows.append((f"{name} {links.commit(commit)}", solved, f"{found.soft:.3f}"))
+        rows.append((f"{name} {links.commit(commit)}", solved, score(found.soft)))
         caveats += [f"- {name}: {inline(one, 900)}" for one in reservations(found)]
     if rows:
         yield table((f"{inline(view.split, 20)} tasks", "solved (95 % interval)", "soft"), rows)
@@ -172,10 +171,9 @@ def _flips(difference: PairedDifference, confidence: float) -> str:
     changed, told = len(fixed) + len(broken), "No task changed its result."
     if changed:
         share = chance(len(fixed), len(broken))
-        often = f"{share:.0%}" if share >= 0.005 else "fewer than 1%"  # noqa: PLR2004 - rounds to 0
         told = (
             f"If the change made no difference, {plural(changed, 'changed task')} would split as "
-            f"unevenly as {len(fixed)} : {len(broken)} in {often} of "
+            f"unevenly as {len(fixed)} : {len(broken)} in {percent(share)} of "
             f"all cases; below {1 - confidence:.0%} counts as clear."
         )
     return (
@@ -195,7 +193,7 @@ def _pairs(base: _Scores, head: _Scores) -> str:
         change = ""
         if before is not None and after is not None and before[0] != after[0]:
             change = "fixed" if after[0] > before[0] else "broken"
-        scores = ("not measured" if one is None else f"{one[0]:.2f}" for one in (before, after))
+        scores = ("not measured" if one is None else rounded(one[0], 2) for one in (before, after))
         rows.append((code(task, 60), *scores, change))
     text = cut_table(("task", "base", "head", ""), rows, "lrrl", _MOST_PAIRS)
     return details("Pair by pair", text) if text else ""

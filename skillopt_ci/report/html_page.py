@@ -3,6 +3,7 @@
 import base64
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from importlib import resources
 from statistics import fmean
 from typing import NamedTuple
@@ -26,10 +27,9 @@ from skillopt_ci.report.words import (
 )
 from skillopt_ci.sanitize import visible
 from skillopt_ci.skill.diff import diff_rows
+from skillopt_ci.stats import t_quantile
 from skillopt_ci.text import cost_text, plural, score
 
-#: The normal distribution has 95 % within so many standard deviations.
-_NORMAL_95 = 1.959964
 _HALF = 110
 
 
@@ -40,7 +40,8 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
     content security policy lets only our own script run. With ``live`` the page asks the server
     that it came from for a newer one.
     """
-    run = evidence.run
+    # the page tells of all training, whatever base has of it already
+    run = replace(evidence.run, base_events=0)
     views = [view for entry in run.history if (view := run.told(entry)) is not None]
     columns = tuple(_columns(evidence, views))
     known = {version.text for version in evidence.versions}
@@ -170,7 +171,7 @@ def draw_gain(decision: Decision | None) -> Gain | None:
     gate = None if decision is None else decision.gate
     if gate is None or gate.standard_error is None or not gate.compared:
         return None
-    spread = _NORMAL_95 * gate.standard_error
+    spread = t_quantile(0.95, gate.compared - 1) * gate.standard_error
     values = (gate.difference, gate.difference - spread, gate.difference + spread)
     edge = max(0.05, *map(abs, values))
     scale = (_HALF - 6) / edge

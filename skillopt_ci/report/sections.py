@@ -30,7 +30,7 @@ from skillopt_ci.report.words import (
     note_outcomes,
     stage_gist,
 )
-from skillopt_ci.text import cost_text, plural, score
+from skillopt_ci.text import cost_text, plural, rounded, score
 
 _MOST_EDITS = 10
 _MOST_LINES = 12
@@ -187,8 +187,8 @@ def pair_table(pairs: Sequence[PairRecord]) -> str:
     rows = [
         (
             code(pair.id, 60),
-            f"{pair.previous.hard:.2f}",
-            f"{pair.current.hard:.2f}",
+            rounded(pair.previous.hard, 2),
+            rounded(pair.current.hard, 2),
             inline(pair.category.replace("_", " "), 40),
         )
         for pair in ordered

@@ -1,7 +1,7 @@
 """Reports for a terminal and for programs: rows of label and value, and objects of plain values."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -34,7 +34,7 @@ from skillopt_ci.report.words import (
 from skillopt_ci.rollout.events import AttemptTrace
 from skillopt_ci.rollout.metrics import Estimate, Summary
 from skillopt_ci.stats import Interval
-from skillopt_ci.text import cost_text, names_text, plural, score, score_text
+from skillopt_ci.text import cost_text, names_text, percent, plural, score, score_text
 from skillopt_ci.util import pick
 
 Rows = tuple[tuple[str, str], ...]
@@ -127,6 +127,7 @@ def _told(facts: Iterable[Fact]) -> Iterator[tuple[str, str]]:
 
 def status_rows(run: RunView, coming: Iterable[tuple[str, str]] = ()) -> Rows:
     """The run at a glance; ``coming`` are rows about what is under way and what comes next."""
+    run = replace(run, base_events=0)
     state, first = run.state, run.start
     return (
         ("skill", state.skill),
@@ -151,7 +152,7 @@ def status_json(run: RunView, coming: Mapping[str, object]) -> dict[str, object]
         **pick(run.state, "score_current=current.measurement.score"),
         **pick(run.state, "score_best=best.measurement.score best_step=best.step"),
         **pick(run.state, "tasks=current.measurement.n"),
-        **run.counts,
+        **replace(run, base_events=0).counts,
         **pick(run.state.usage, "calls tokens cost_usd"),
         "accounts": [
             {**account._asdict(), **asdict(used)} for account, used in run.state.accounts.items()
@@ -278,7 +279,7 @@ def estimate_text(found: Estimate) -> str:
     interval = found.interval
     within = "" if interval is None else f" [{interval.low:.2f}, {interval.high:.2f}]"
     clusters = "" if found.clusters is None else f" in {plural(found.clusters, 'cluster')}"
-    return f"{found.mean:.3f}{within} n={found.n}{clusters}"
+    return f"{score(found.mean)}{within} n={found.n}{clusters}"
 
 
 def remarks(summary: Summary, *, all_of_them: bool = False) -> Iterator[str]:
@@ -295,8 +296,10 @@ def remarks(summary: Summary, *, all_of_them: bool = False) -> Iterator[str]:
     if summary.missing:
         yield f"never measured: {', '.join(summary.missing)}"
     for one in summary.limits:
-        of_unsolved = "" if one.of_unsolved is None else f", {one.of_unsolved:.0%} of the unsolved"
-        yield f"ended by the limit of {one.limit}: {one.of_all:.0%}{of_unsolved}"
+        shares = percent(one.of_all)
+        if one.of_unsolved is not None:
+            shares += f", {percent(one.of_unsolved)} of the unsolved"
+        yield f"ended by the limit of {one.limit}: {shares}"
     if summary.pass_at:
         yield f"solved at least once (pass@k): {_by_k(summary.pass_at)}"
         yield f"solved every time (pass^k): {_by_k(summary.pass_hat)}"

@@ -5,6 +5,7 @@ Each fact is worked out here once; comments, checks, tables and the page only se
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal
 
 from skillopt_ci.ledger.records import (
@@ -243,7 +244,8 @@ class RunView:
 
     ``steps`` and ``epochs`` are the evidence of the newest steps and epochs' ends, oldest first;
     ``places`` says where they are in git. ``summary`` is what came of the run when it was last
-    finished, ``base`` the branch that people work on, which has ``base_events`` of ``history``.
+    finished, ``base`` the branch that people work on, which has ``base_events`` of ``history``:
+    scores and counts are relative to what it has, as a pull request's are.
     """
 
     state: State
@@ -263,19 +265,30 @@ class RunView:
         return folders[-1] if folders and file.lower() == "skill.md" else file
 
     @property
-    def scale(self) -> tuple[HistoryEntry, ...]:
-        """The events whose scores can be compared with today's, the first measurement first.
+    def _rescaled_at(self) -> int:
+        """The index of the first event whose score can be compared with today's.
 
         A skill that was measured again without a change was measured in another way: tasks,
         scorers or model had changed.
         """
-        start = 0
-        for index, (before, entry) in enumerate(
-            zip(self.history, self.history[1:], strict=False), start=1
-        ):
-            if entry.kind == "measure" and entry.skill_sha256 == before.skill_sha256:
-                start = index
-        return self.history[start:]
+        pairs = enumerate(pairwise(self.history), start=1)
+        return max(
+            (
+                index
+                for index, (before, entry) in pairs
+                if entry.kind == "measure" and entry.skill_sha256 == before.skill_sha256
+            ),
+            default=0,
+        )
+
+    @property
+    def _told_from(self) -> int:
+        return max(self._rescaled_at, self.base_events - 1)
+
+    @property
+    def since_base(self) -> tuple[Moment, ...]:
+        """How things stood in base and after each event since, as far as scores compare."""
+        return tuple(timeline(self.history))[self._told_from :]
 
     @property
     def start(self) -> HistoryEntry | None:
@@ -283,18 +296,31 @@ class RunView:
         return next((entry for entry in self.history if entry.kind == "start"), None)
 
     @property
+    def origin(self) -> HistoryEntry | None:
+        """The event that measured the skill of base, or that training began with."""
+        return next(
+            (
+                entry
+                for entry in reversed(self.history[: self._told_from + 1])
+                if entry.score_after is not None
+                and (entry.kind in ("start", "measure") or entry.stays)
+            ),
+            None,
+        )
+
+    @property
     def first_score(self) -> float:
-        return next((entry.score_after or 0.0 for entry in self.scale), 0.0)
+        return (self.origin and self.origin.score_after) or 0.0
 
     @property
     def rescaled(self) -> bool:
-        """Whether the way of measuring changed since training began."""
-        return len(self.scale) < len(self.history)
+        """Whether the way of measuring changed in what is told."""
+        return self._rescaled_at > max(self.base_events - 1, 0)
 
     @property
     def counts(self) -> dict[str, int]:
         """How many steps were ``merged``, ``reverted``, or ``empty``: without a candidate."""
-        steps = [entry for entry in self.history if entry.kind == "step"]
+        steps = [entry for entry in self.history[self.base_events :] if entry.kind == "step"]
         merged = sum(entry.stays for entry in steps)
         empty = sum(entry.score_after is None for entry in steps)
         return {"merged": merged, "reverted": len(steps) - merged - empty, "empty": empty}
@@ -353,17 +379,15 @@ class RunRecords(RunView):
 
     def skills(self) -> dict[int, str]:
         """The current skill after each step (0: before the first), where its text is known."""
-        hashes = {moment.entry.step: moment.skill_sha256 for moment in self.moments}
+        hashes = {entry.step: entry.skill_sha256 for entry in self.history}
         return {step: self.texts[key] for step, key in hashes.items() if key in self.texts}
 
 
 def run_facts(run: RunView) -> Iterator[Fact]:
     """A run at a glance."""
-    state, first = run.state, run.scale[0] if run.scale else None
+    state, first, since = run.state, run.origin, run.base_events
     current, best = state.current.measurement, state.best.measurement
-    started = "–"
-    if first is not None and first.score_after is not None:
-        started = score_text(first.score_after, first.tasks)
+    started = "–" if first is None else score_text(run.first_score, first.tasks)
     now = with_pessimistic(score_text(current.score, current.n), current)
     yield Fact("score", f"{started} → {now} ({state.current.origin})")
     yield from (Fact("beware", sentence) for sentence in reservations(current))
@@ -376,11 +400,12 @@ def run_facts(run: RunView) -> Iterator[Fact]:
             if one.test is not None
         ]
         if told:
-            after = f"after step {found.step}, tasks kept out of training"
+            began = ", from where training began" if since else ""
+            after = f"after step {found.step}{began}, tasks kept out of training"
             yield Fact("test", f"{' → '.join(told)} ({after})")
     yield Fact("steps", run.counts_text)
     yield Fact("epoch", f"{state.epoch}")
-    yield Fact("used", usage_text(state.usage))
+    yield Fact("used by the whole run" if since else "used", usage_text(state.usage))
 
 
 def failures(patterns: Sequence[PatternRecord]) -> tuple[PatternRecord, ...]:

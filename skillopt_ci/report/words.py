@@ -24,8 +24,18 @@ from skillopt_ci.ledger.records import (
 from skillopt_ci.model.types import Accounts, Usage, by_role, by_stage, total
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.stats import Effect
-from skillopt_ci.text import cost_text, plural, score, score_text
+from skillopt_ci.text import (
+    cost_text,
+    difference_text,
+    percent,
+    plural,
+    rounded,
+    score,
+    score_text,
+)
 
+#: The normal distribution has 95 % within so many standard deviations.
+_NORMAL_95 = 1.959964
 _MOST_REASONS = 5
 _MOST_FOLLOWED = 5
 _ENDS = {
@@ -145,11 +155,9 @@ def arithmetic(decision: Decision) -> str:
 
 def _sentences(gate: GateRecord) -> Iterator[str]:
     sure = "" if gate.confidence is None else f" at {gate.confidence:.0%} confidence"
-    error = "" if gate.standard_error is None else f" ± {gate.standard_error:.3f}"
+    difference = difference_text(gate.difference, gate.standard_error, gate.compared)
     over = f"{gate.compared} of {plural(gate.planned, 'task')}"
-    yield (
-        f"Policy {gate.policy}{sure}: {gate.difference:+.3f}{error} (standard error) over {over}."
-    )
+    yield f"Policy {gate.policy}{sure}: {difference} over {over}."
     if gate.p_value is not None and gate.alpha is not None:
         beyond = f" beyond {gate.margin:g}" if gate.margin else ""
         yield f"Chance alone does so with p = {gate.p_value:.3f}{beyond}; {gate.alpha:.3g} is sure."
@@ -292,9 +300,9 @@ def race_text(proposal: ProposalRecord) -> str:
 
 
 def effect_text(effect: Effect | EffectRecord) -> str:
-    """What an edit adds to the mean score: ``+0.042 ± 0.031, helps with 91 %``."""
-    helpful = f"{effect.helpful:.0%}".replace("%", " %")
-    return f"{effect.mean:+.3f} ± {effect.sd:.3f}, helps with {helpful}"
+    """What an edit adds to the mean score: ``+0.042 ± 0.061 (95 %), helps with 91%``."""
+    spread = rounded(_NORMAL_95 * effect.sd)
+    return f"{effect.mean:+.3f} ± {spread} (95 %), helps with {percent(effect.helpful)}"
 
 
 def notes_gist(proposal: ProposalRecord) -> str:

@@ -162,7 +162,7 @@ def test_what_was_paid_for_does_not_fail_for_want_of_a_comment(
     desk.trouble = trouble
     outcome = perform(job, Perform(Command.STEP))
     assert (outcome.exit_code, outcome.outputs.result) == (0, "done")
-    assert "| action | `accept_new_best` |" in outcome.report
+    assert "| action | <code>accept&#95;new&#95;best</code> |" in outcome.report
     assert log.getvalue().count("::warning title=Not everything could be published::") == 1
 
 

@@ -69,7 +69,6 @@ def test_an_epochs_end_that_only_wrote_memory_is_not_in_flight(
     assert fate != "in flight"
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.13: ± has two meanings")
 def test_a_step_and_an_evaluation_mean_the_same_by_plus_and_minus(checkout: Checkout) -> None:
     stepped = in_process(checkout.folder, "step").stdout
     compared = in_process(
@@ -80,7 +79,6 @@ def test_a_step_and_an_evaluation_mean_the_same_by_plus_and_minus(checkout: Chec
     assert first == second
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.13: ± without its meaning")
 def test_the_end_of_a_run_says_what_plus_and_minus_mean(checkout: Checkout) -> None:
     told = in_process(checkout.folder, "run", *overrides("train.num_epochs=1")).stdout
     end = told[told.index("Run demo") :]
@@ -129,7 +127,6 @@ def compared(broken: int) -> str:
     return evaluation_comment(view, Links(REPOSITORY, f"{REPOSITORY}/actions/runs/7"))
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.13: 0.975 becomes 0.97")
 def test_the_title_of_a_pull_request_rounds_half_up() -> None:
     from run_views import plain_run, state
 

@@ -98,7 +98,7 @@ def test_every_number_of_a_verdict_has_its_row() -> None:
     )
     rows = facts(event_view(judged(gate=GATE, measurement=measured, compared=16)).gate)
     assert rows["arithmetic"].startswith(
-        "Policy sequential at 95% confidence: -0.125 ± 0.050 (standard error) over 16 of 40 tasks. "
+        "Policy sequential at 95% confidence: -0.125 ± 0.107 (95 %) over 16 of 40 tasks. "
         "Chance alone does so with p = 0.310 beyond 0.02; 0.05 is sure."
     )
     assert "24 saved: a gain was unlikely to be shown" in rows["arithmetic"]
@@ -129,8 +129,8 @@ def test_the_gain_is_drawn_to_scale_around_zero() -> None:
 
 def test_a_race_shows_what_each_edit_is_worth_and_the_best_subset_first() -> None:
     assert [effect_text(one) for one in RACE.effects] == [
-        "+0.100 ± 0.040, helps with 99 %",
-        "-0.100 ± 0.040, helps with 1 %",
+        "+0.100 ± 0.078 (95 %), helps with 99%",
+        "-0.100 ± 0.078 (95 %), helps with 1%",
     ]
     assert [(arm.edits, mean) for arm, mean in ranked(RACE.heats[0].arms)] == [
         ((0, 1), 1.0),
@@ -138,7 +138,7 @@ def test_a_race_shows_what_each_edit_is_worth_and_the_best_subset_first() -> Non
     ]
     told = card(step(race=RACE))
     assert "1 of 2 edits kept" in told
-    assert re.search(r"helps with 99 %kept.*helps with 1 %left out", told)
+    assert re.search(r"helps with 99%kept.*helps with 1%left out", told)
     assert re.search(
         r"Heat 1, 1 attempt without a score.*●●1.0002 tasks●–0.5002 tasks", told, re.DOTALL
     )
@@ -148,7 +148,7 @@ def test_a_race_shows_what_each_edit_is_worth_and_the_best_subset_first() -> Non
 
 def test_an_edit_says_what_it_is_believed_to_add_by_now() -> None:
     known = ((1, Effect(0.2, 0.1)), (9, Effect(0.1, 0.05)))
-    said = "by all that was measured +0.100 ± 0.050, helps with 98 %"
+    said = "by all that was measured +0.100 ± 0.098 (95 %), helps with 98%"
     assert said in card(step(), {(1, 0): known})
     assert "by all that was measured" not in card(step())
 

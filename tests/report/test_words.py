@@ -137,7 +137,7 @@ def test_records_of_before_say_nothing() -> None:
 
 def test_a_test_is_told_with_its_threshold() -> None:
     assert arithmetic(decision(gate=GATE)) == (
-        "Policy paired at 80% confidence: +0.100 ± 0.070 (standard error) over 38 of 40 tasks. "
+        "Policy paired at 80% confidence: +0.100 ± 0.142 (95 %) over 38 of 40 tasks. "
         "Chance alone does so with p = 0.083; 0.2 is sure. It took 40 attempts."
     )
 
