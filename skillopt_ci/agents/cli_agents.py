@@ -15,6 +15,7 @@ from skillopt_ci.errors import FileRefused, ModelSetupError, UsageError
 from skillopt_ci.messages import Message, fenced
 from skillopt_ci.model.access import redact, secret_values
 from skillopt_ci.model.budget import cost_usd
+from skillopt_ci.model.command import BAD_KEY, BUSY, REFUSED, WRONG_SETTING
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage
 from skillopt_ci.program import Capture, CommandResult
 from skillopt_ci.prompts.library import Prompts
@@ -43,10 +44,10 @@ class AgentFacts:
     ``arguments`` run it once without asking anybody; permissions are all given, since the computer
     is what confines it. The prompt goes to standard input, or after ``prompt_option`` where that
     is set. ``skills`` is its folder of skills in a repository, ``instructions`` the file that it
-    reads in any case. ``keys`` are the variables that hold its key or say which server takes it,
-    ``environ`` is what is set besides. ``same_key`` names variables that are filled from another
-    where they are not set. ``turns_status`` is the exit status that tells of a limit of its own on
-    turns.
+    reads in any case. ``keys`` are the variables of which one must be set for it to work,
+    ``passed_on`` further ones that it may see, ``environ`` is what is set besides. ``same_key``
+    names variables that are filled from another where they are not set. ``turns_status`` is the
+    exit status that tells of a limit of its own on turns.
     """
 
     program: str = ""
@@ -54,6 +55,7 @@ class AgentFacts:
     instructions: str = "AGENTS.md"
     skills: str = ".agents/skills"
     keys: tuple[str, ...] = ()
+    passed_on: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
     same_key: Mapping[str, str] = field(default_factory=dict)
     model_option: str = "--model"
@@ -74,10 +76,8 @@ AGENTS: Mapping[str, AgentFacts] = MappingProxyType(
             ),
             skills=".claude/skills",
             instructions="CLAUDE.md",
-            keys=(
-                *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"),
-                "CLAUDE_CODE_OAUTH_TOKEN",
-            ),
+            keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+            passed_on=("ANTHROPIC_BASE_URL",),
             environ=MappingProxyType({"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}),
             turns_option="--max-turns",
             cost_option="--max-budget-usd",
@@ -99,9 +99,12 @@ AGENTS: Mapping[str, AgentFacts] = MappingProxyType(
             skills=".github/skills",
             # GH_TOKEN and GITHUB_TOKEN work too, but can do more than an agent should be handed
             # unasked.
+            # A server of one's own may need no key.
             keys=(
                 *("COPILOT_GITHUB_TOKEN", "COPILOT_PROVIDER_API_KEY"),
                 *("COPILOT_PROVIDER_BEARER_TOKEN", "COPILOT_PROVIDER_BASE_URL"),
+            ),
+            passed_on=(
                 *("COPILOT_PROVIDER_TYPE", "COPILOT_PROVIDER_WIRE_API"),
                 "COPILOT_PROVIDER_MODEL_ID",
             ),
@@ -118,9 +121,10 @@ AGENTS: Mapping[str, AgentFacts] = MappingProxyType(
             arguments=("--output-format", "stream-json", "--approval-mode=yolo"),
             skills=".gemini/skills",
             instructions="GEMINI.md",
-            keys=(
-                *("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
-                *("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"),
+            # On Vertex AI the machine's own account may do.
+            keys=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI"),
+            passed_on=(
+                *("GOOGLE_GEMINI_BASE_URL", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"),
             ),
             turns_status=53,
             # Without it, a folder that nobody has vouched for gets neither skills nor tools.
@@ -133,36 +137,26 @@ AGENTS: Mapping[str, AgentFacts] = MappingProxyType(
 
 _CANNOT_RUN = (126, 127)
 _SHOWN = 500
-_BAD_KEY = re.compile(
-    r"invalid (?:x-)?api[ -]?key|incorrect api key|api key (?:is )?(?:not valid|missing|required)"
-    r"|authentication[_ ](?:error|failed|required)|not (?:logged|signed) in|(?:run|use) /login"
-    r"|no authentication information|\b40[13]\b|unauthori[sz]ed|failed to authenticate"
-    r"|(?:set an|invalid) auth method",
-    re.IGNORECASE,
-)
-_BUSY = re.compile(
-    r"rate[ _-]?limit|too many requests|overloaded|\b(?:429|500|502|503|504|529)\b"
-    r"|service unavailable|resource[_ ]exhausted|quota|usage limit|(?:internal )?server[ _]error"
-    r"|econnre(?:set|fused)|etimedout|enotfound|eai_again|connection (?:error|reset|refused)"
-    r"|stream disconnected|network error|fetch failed|high demand|temporary error",
-    re.IGNORECASE,
-)
-_REFUSED = re.compile(
-    r"(?:prompt|input|context)\b.{0,60}\b(?:too long|exceed\w*|maximum)"
-    r"|context[ _](?:length|window)|content[ _](?:filter|policy)|usage polic|invalid_prompt",
-    re.IGNORECASE,
-)
-_WRONG_SETTING = re.compile(
-    r"\b404\b|\bmodels?\b.{0,80}\bnot (?:found|exist)|unknown (?:option|arguments?)\b"
-    r"|unexpected argument|root/sudo privileges",
-    re.IGNORECASE,
-)
+_BROKEN_STREAM = re.compile(r"stream disconnected", re.IGNORECASE)
 _WAITING = re.compile(r"Attempt \d+ failed(?: with status \d+)?\.[^\n]*")
 
 
 def visible_names(settings: ExternalConfig) -> tuple[str, ...]:
     """Return the names of our variables that the agent may see."""
-    return AGENTS[settings.agent].keys if settings.env is None else settings.env
+    facts = AGENTS[settings.agent]
+    return (*facts.keys, *facts.passed_on) if settings.env is None else settings.env
+
+
+def lacks_key(settings: ExternalConfig, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the variables that could hold the agent's key, if none of them is set.
+
+    A program that nothing is known of may need none.
+    """
+    if settings.agent == "command":
+        return ()
+    passed_on = AGENTS[settings.agent].passed_on
+    names = tuple(name for name in visible_names(settings) if name not in passed_on)
+    return () if any(map(environ.get, names)) else names or ("rollout.solver.env",)
 
 
 def agent_program(settings: ExternalConfig, root: Path) -> str:
@@ -216,14 +210,22 @@ def _placed(command: tuple[str, ...], root: Path) -> tuple[str, ...]:
 
 
 def agent_failure(
-    agent: str, program: str, status: int, told: str, *, worked: bool, silent: bool = False
+    agent: str,
+    program: str,
+    status: int,
+    told: str,
+    *,
+    worked: bool,
+    silent: bool = False,
+    keys: tuple[str, ...] = (),
 ) -> Exception:
     """Return what to raise for a program that ended with ``status`` and said ``told``.
 
     It was set up wrong, its server is in trouble, or it is at fault itself. ``worked``: it has
     answered or used a tool before. Then a program that could not be found is one of the agent's
     own. ``silent``: it would have told of answers, and there was none, so that neither the model
-    nor the skill can be the cause, unless the server refuses the prompt itself.
+    nor the skill can be the cause, unless the server refuses the prompt itself. ``keys`` are the
+    variables of which none is set, though one is to hold its key.
     """
     said = " ".join(told.split())[-_SHOWN:] or "it said nothing"
     if status in _CANNOT_RUN and not worked:
@@ -232,23 +234,31 @@ def agent_failure(
             hint="Install it there. In a sandbox, name the folder that it is installed in under "
             "`rollout.computer.readable`, and its full path as `rollout.solver.command`.",
         )
-    if _BUSY.search(said):
+    # What a server answers to an agent without a key may look like a broken connection.
+    busy = BUSY.search(_BROKEN_STREAM.sub("", said) if keys and silent else said)
+    if busy:
         return ModelUnavailable(f"{agent} gave up (exit status {status}): {said}")
-    if not worked and _REFUSED.search(said):
+    if not worked and REFUSED.search(said):
         return ModelRefusal(f"{agent}'s server refused the prompt: {said}")
-    if not worked and _BAD_KEY.search(said):
+    if not worked and BAD_KEY.search(said):
         return ModelSetupError(
             f"rollout.solver: {agent} has no valid key: {said}",
             hint="Set the variable that holds its key; `rollout.solver.env` names those it may see."
             " It needs `rollout.computer.network: open` as well.",
         )
-    if not worked and _WRONG_SETTING.search(said):
+    if not worked and WRONG_SETTING.search(said):
         return ModelSetupError(
             f"rollout.solver: {agent} cannot work as it is set up: {said}",
             hint="Run it in a sandbox, where it is not root, or set `rollout.computer.environ: "
             "{IS_SANDBOX: '1'}` if this machine may be lost."
             if "root/sudo" in said
             else "`model`, `command` and `arguments` of `rollout.solver` say how it is run.",
+        )
+    if keys and silent:
+        return ModelSetupError(
+            f"rollout.solver: {agent} has no key: none of {', '.join(keys)} is set, and it ended "
+            f"before its model had answered: {said}",
+            hint="Set one of them; `rollout.solver.env` names what it may see.",
         )
     ended = f"{agent} ended with exit status {status}"
     if not worked and silent:
@@ -393,7 +403,10 @@ class ExternalSolver:
         program = (*self.settings.command, AGENTS[self.settings.agent].program)[0]
         worked = transcript.turns > 0
         failure = agent_failure(
-            self.name, program, result.exit_code, told, worked=worked, silent=silent
+            *(self.name, program, result.exit_code, told),
+            worked=worked,
+            silent=silent,
+            keys=lacks_key(self.settings, self.environ),
         )
         if not (result.timed_out and isinstance(failure, AgentError)):
             raise failure

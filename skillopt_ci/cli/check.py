@@ -32,7 +32,7 @@ from skillopt_ci.confinement import current
 from skillopt_ci.errors import ExitCode, SkilloptError
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.model.access import api_key
+from skillopt_ci.model.access import api_key, headers_of
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.computer_pool import ComputerPool, open_computer_pool
@@ -303,6 +303,7 @@ def _check_models(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Findin
     for name, role in roles_of(config.model).items():
         try:
             api_key(f"model.{name}", role, environ, loaded.root)
+            headers_of(f"model.{name}", role, environ)
         except SkilloptError as error:
             # whoever checks a pull request from a fork has no keys, and needs none
             yield Finding(f"model.{name}", "warning", str(error), blocks=True)

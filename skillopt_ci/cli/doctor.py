@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import click
 
 from skillopt_ci import __version__
-from skillopt_ci.agents.cli_agents import agent_environ, agent_program, visible_names
+from skillopt_ci.agents.cli_agents import agent_environ, agent_program, lacks_key
 from skillopt_ci.cli.build import all_tasks, roles_of
 from skillopt_ci.cli.check import Finding, check_run, failed, mend, report, up_to_error
 from skillopt_ci.cli.options import Globals, command
@@ -29,7 +29,7 @@ from skillopt_ci.config.rollout import ExternalConfig
 from skillopt_ci.errors import ExitCode, InfrastructureError, SkilloptError
 from skillopt_ci.git.process import Git
 from skillopt_ci.messages import Message
-from skillopt_ci.model.access import api_key, base_url_of, resolved_key_values
+from skillopt_ci.model.access import api_key, base_url_of, headers_of, resolved_key_values
 from skillopt_ci.model.budget import Meter, tariff_of
 from skillopt_ci.model.build import open_router
 from skillopt_ci.model.types import ChatReply, ChatRequest, Role
@@ -141,6 +141,7 @@ async def _ask_role(
     try:
         if served:
             api_key(part, config, environ, root)
+            headers_of(part, config, environ)
             await _connect(part, address, environ)
         began = time.monotonic()
         reply = await _ask(Role(name), config, environ, root, redact)
@@ -333,9 +334,8 @@ def _check_agent(
     yield asyncio.run(_start_agent(settings, pool, loaded.root.resolve()))
     if settings.agent == "command":
         return  # a program of one's own may need neither key nor network
-    names = visible_names(settings)
-    if not any(environ.get(name) for name in names):
-        text = f"it has no key: none of {', '.join(names) or 'rollout.solver.env'} is set"
+    if names := lacks_key(settings, environ):
+        text = f"it has no key: none of {', '.join(names)} is set"
         yield Finding("agent", "warning", text, blocks=True)
     if pool.base.network is Network.NONE and pool.computers.name != "unconfined":
         text = "it can reach no server: rollout.computer.network is none\nSet it to open."

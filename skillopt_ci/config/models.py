@@ -1,11 +1,12 @@
 """The `model` section: who solves, who edits, who grades, and how each is called."""
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from types import MappingProxyType
-from typing import Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AnyUrl, Field, TypeAdapter, field_validator, model_validator
@@ -33,11 +34,12 @@ class Preset:
 
     ``key`` names the variable of its key, which may be unset if ``key_optional``. ``structured`` is
     how a reply can be held to a schema, ``thinking`` has the fields of a request that turn thinking
-    on and off, ``body`` those of every request. ``rejects`` names settings of a role that it has no
-    use for, ``carried`` fields of an answer that must come back with its tool calls. ``caching``
-    says who has the beginning of a prompt read only once. ``program`` and ``variables`` are an
-    agent's command and what it may see of the environment, ``same_key`` variables that are filled
-    from another where they are not set, ``target`` and ``optimizer`` examples of models.
+    on and off, ``thinking_hint`` what to do without such a switch, ``body`` those of every request.
+    ``rejects`` names settings of a role that it has no use for, ``carried`` fields of an answer
+    that must come back with its tool calls. ``caching`` says who has the beginning of a prompt read
+    only once. ``program`` and ``variables`` are an agent's command and what it may see of the
+    environment, ``same_key`` variables that are filled from another where they are not set,
+    ``target`` and ``optimizer`` examples of models.
     """
 
     title: str
@@ -52,6 +54,7 @@ class Preset:
     caching: Literal["marked", "automatic", "server", "unknown"] = "unknown"
     regions: Mapping[str, str] = field(default_factory=dict)
     thinking: Mapping[bool, Mapping[str, object]] = field(default_factory=dict)
+    thinking_hint: str = ""
     body: Mapping[str, object] = field(default_factory=dict)
     rejects: tuple[str, ...] = ()
     carried: tuple[str, ...] = ()
@@ -102,8 +105,12 @@ class Azure(Section):
 _ONLY_OVER_HTTP = {
     *("base_url", "api_key_env", "api_key_file", "region", "azure", "api", "temperature"),
     *("thinking", "max_output_tokens", "token_limit_field", "reasoning_effort"),
-    *("structured_output", "extra_body", "seed"),
+    *("structured_output", "extra_body", "headers", "seed"),
 }
+#: A variable in a header's value.
+PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
+HeaderText = Annotated[str, Field(pattern=r"^[ -~]*$")]
 _GITHUB_MODELS = ("models.github.ai", "models.inference.ai.azure.com")
 _RETIRED = (
     "GitHub Models was retired on 2026-07-30 and answers no more; choose another provider "
@@ -177,6 +184,9 @@ class ModelRole(Section):
     """Seed of the simulated provider."""
     extra_body: dict[str, object] = Field(default_factory=dict)
     """Further fields of the request body, for servers that want them."""
+    headers: dict[HeaderName, HeaderText] = Field(default_factory=dict)
+    """Further headers of each request, for gateways: `x-api-key: ${GATEWAY_KEY}`. `${NAME}` is
+    replaced with that environment variable; a secret does not belong into the file itself."""
 
     @property
     def preset(self) -> Preset:
@@ -197,6 +207,12 @@ class ModelRole(Section):
         trusted = self.provider == "azure" or self.preset.key_optional
         is_own = trusted or (self.base_url and self.base_url.rstrip("/")) in own
         return self.preset.key or None if is_own else None
+
+    @property
+    def secret_variables(self) -> tuple[str, ...]:
+        """Names of the variables whose values only the server may see."""
+        named = PLACEHOLDER.findall(" ".join(self.headers.values()))
+        return tuple(filter(None, [self.key_variable, *named]))
 
     @property
     def program(self) -> tuple[str, ...]:
@@ -253,10 +269,9 @@ class ModelRole(Section):
             hint = nearest(self.region, tuple(preset.regions))
             raise ValueError(f"{preset.title} has no region {self.region!r}{hint}; known: {known}")
         if self.thinking is not None and self.thinking not in preset.thinking:
-            raise ValueError(
-                f"{preset.title} has no switch for `thinking: {str(self.thinking).lower()}`; "
-                "see reasoning_effort and extra_body"
-            )
+            why = preset.thinking_hint or "see reasoning_effort and extra_body"
+            wish = str(self.thinking).lower()
+            raise ValueError(f"{preset.title} has no switch for `thinking: {wish}`; {why}")
         if self.api == "responses" and preset.protocol != "chat":
             raise ValueError(f"{preset.title} has no interface called responses")
         for name in preset.rejects:

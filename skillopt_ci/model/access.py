@@ -3,12 +3,12 @@
 import asyncio
 import difflib
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from skillopt_ci.config.models import Azure, ModelRole, Models
+from skillopt_ci.config.models import PLACEHOLDER, Azure, ModelRole, Models
 from skillopt_ci.errors import ModelSetupError
 
 NO_KEY = "none"
@@ -16,6 +16,8 @@ _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 #: OpenAI's models that only its newer interface serves.
 _RESPONSES_ONLY = re.compile(r"(gpt-5(\.\d+)?-codex|codex-mini|(gpt-5(\.\d+)?|o1|o3)-pro)(-.*)?")
 _V1 = "/openai/v1"
+#: Headers that hold secrets, by their names.
+_SECRET_HEADER = re.compile(r"KEY|TOKEN|SECRET|AUTH|COOKIE", re.IGNORECASE)
 
 
 def base_url_of(config: ModelRole) -> str:
@@ -26,6 +28,8 @@ def base_url_of(config: ModelRole) -> str:
     preset = config.preset
     url = config.base_url or preset.regions.get(config.region or "") or preset.base_url
     url = url.rstrip("/")
+    if preset.protocol == "messages":
+        return url.removesuffix("/v1")  # Anthropic's client adds it
     if config.provider != "azure":
         return url
     if config.azure is None or config.azure.api_version is None:
@@ -70,8 +74,40 @@ def api_key(
     state = "empty" if variable in environ else "not set"
     raise ModelSetupError(
         f"{section} needs an API key in the environment variable {variable}, which is {state}",
-        hint=_missing_key_hint(str(variable), environ),
+        hint=_missing_key_hint(str(variable), environ, "api_key_env: %s"),
     )
+
+
+def headers_of(section: str, config: ModelRole, environ: Mapping[str, str]) -> dict[str, str]:
+    """The role's own headers, with the values of the variables that they name.
+
+    Raises :class:`ModelSetupError` if one is absent or empty, or no header can hold its value.
+    """
+
+    def value_of(found: re.Match[str]) -> str:
+        value = environ.get(found[1], "").strip()
+        if not value:
+            raise ModelSetupError(
+                f"{section}.headers needs the environment variable {found[1]}, which is "
+                + ("empty" if found[1] in environ else "not set"),
+                hint=_missing_key_hint(found[1], environ, "${%s}"),
+            )
+        if not value.isascii() or not value.isprintable():
+            raise ModelSetupError(
+                f"{section}.headers: the value of {found[1]} holds a character that no header can",
+                hint="Only printable ASCII characters can be sent.",
+            )
+        return value
+
+    return {name: PLACEHOLDER.sub(value_of, text) for name, text in config.headers.items()}
+
+
+def _header_secrets(config: ModelRole, environ: Mapping[str, str]) -> Iterator[str]:
+    """The values of variables in headers, if the variable's or the header's name says secret."""
+    for header, text in config.headers.items():
+        names = PLACEHOLDER.findall(text)
+        hidden = names if _SECRET_HEADER.search(header) else filter(_SECRET_NAME.search, names)
+        yield from filter(None, (environ.get(name, "").strip() for name in hidden))
 
 
 def resolved_key_values(
@@ -83,6 +119,7 @@ def resolved_key_values(
         with suppress(ModelSetupError):
             found.append(api_key("", role, environ, root))
         found += secret_values(role.variables, environ)
+        found += _header_secrets(role, environ)
     return tuple(value for value in dict.fromkeys(found) if value != NO_KEY)
 
 
@@ -120,11 +157,11 @@ def _key_in_file(section: str, name: str, environ: Mapping[str, str], root: Path
     return value
 
 
-def _missing_key_hint(variable: str, environ: Mapping[str, str]) -> str:
+def _missing_key_hint(variable: str, environ: Mapping[str, str], setting: str) -> str:
     present = [name for name in environ if name != variable and environ[name]]
     similar = difflib.get_close_matches(variable, present, n=1, cutoff=0.8)
     if similar:
-        return f"{similar[0]} is set: did you mean `api_key_env: {similar[0]}`?"
+        return f"{similar[0]} is set: did you mean `{setting % similar[0]}`?"
     return (
         f"Export {variable}; in GitHub Actions add a secret of that name and pass it with `env:` "
         "(a secret that does not exist reads as empty, as all do for pull requests from forks)."

@@ -205,11 +205,13 @@ def open_client(
     pool: anthropic.DefaultAsyncHttpxClient,
     observe: Observer = silent,
     pacer: RequestPacer | None = None,
+    own_headers: Mapping[str, str] = MappingProxyType({}),
 ) -> ServerClient:
     """A client for a role with this API ``key``; ``section`` (``model.target``) is for messages."""
     sdk = anthropic.AsyncAnthropic(
         api_key=key,
         base_url=base_url_of(config),
+        default_headers=own_headers,
         http_client=pool,
         max_retries=0,
         timeout=None,  # `called` has one
@@ -225,7 +227,7 @@ def open_client(
             )
             return await answer.read()
 
-        return await called(speak, anthropic, config, key)
+        return await called(speak, anthropic, config, [key, *own_headers.values()])
 
     wire = Wire(anthropic_body, read_message, WORDS, send)
     return ServerClient(section, config, wire, observe, pacer or RequestPacer())

@@ -12,7 +12,7 @@ from skillopt_ci.aio import Slots
 from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message
-from skillopt_ci.model.access import api_key
+from skillopt_ci.model.access import api_key, headers_of
 from skillopt_ci.model.budget import BudgetedClient, Meter, Tariff, tariffs
 from skillopt_ci.model.cache import CachedClient, CallCache, call_key
 from skillopt_ci.model.command import CommandClient
@@ -92,7 +92,8 @@ async def open_router(
         clients.setdefault(Role.JUDGE, clients[Role.OPTIMIZER])
         cache = None
         if cache_path is not None:
-            cache = resources.enter_context(closing(CallCache(cache_path, observe)))
+            opened = await CallCache.opened(cache_path, observe)
+            cache = resources.enter_context(closing(opened))
         locks = WeakValueDictionary[str, asyncio.Lock]()
         yield ModelRouter(models, tariffs(models), clients, cache, redact, locks)
 
@@ -134,11 +135,10 @@ async def _open_clients(
             clients[role] = _retrying(CommandClient(f"model.{role}", one, root, environ), one)
         else:
             remote[one.preset.protocol][role] = one
-    keys = {
-        role: api_key(f"model.{role}", one, environ, root)
-        for group in remote.values()
-        for role, one in group.items()
-    }
+    keys, headers = dict[Role, str](), dict[Role, dict[str, str]]()
+    for role, one in (pair for group in remote.values() for pair in group.items()):
+        keys[role] = api_key(f"model.{role}", one, environ, root)
+        headers[role] = headers_of(f"model.{role}", one, environ)
     pacer = RequestPacer()
     for protocol, library in (("messages", "anthropic"), ("chat", "openai")):
         if not (group := remote[protocol]):
@@ -152,7 +152,9 @@ async def _open_clients(
         for role, one in group.items():
             name = f"model.{role}"
             with _extra("azure", name):
-                client = provider.open_client(name, one, keys[role], pool, observe, pacer)
+                client = provider.open_client(
+                    name, one, keys[role], pool, observe, pacer, headers[role]
+                )
             clients[role] = _retrying(client, one)
     return clients
 

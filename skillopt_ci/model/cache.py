@@ -8,13 +8,14 @@ import asyncio
 import hashlib
 import json
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 from weakref import WeakValueDictionary
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from skillopt_ci.config.models import PROVIDERS, ModelRole
@@ -90,6 +91,7 @@ def _keyed(message: Message) -> list[object]:
 
 _SCHEMA = 1
 _BUSY_SECONDS = 60.0
+_POLL_SECONDS = 0.05
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -97,16 +99,33 @@ class _UnusableFile(Exception):
     """The file is no cache of this schema; the text says why."""
 
 
-def _opened(path: Path, observe: Observer, tables: str) -> sqlite3.Connection:
+class _LockedFile(InfrastructureError):
+    """Another process is opening the file."""
+
+
+def _opened(path: Path, observe: Observer, tables: str, patience: float) -> sqlite3.Connection:
     """Open the cache of ``tables`` at ``path``, created with its folder if absent.
 
     A file that is damaged or of another schema is moved aside (``<name>.aside``), and ``observe``
-    hears of it. Raises :class:`UsageError` if the path cannot be used.
+    hears of it. Raises :class:`UsageError` if the path cannot be used, :class:`_LockedFile` if
+    another process keeps it locked for ``patience`` seconds.
     """
+
+    def refused(why: object) -> UsageError:
+        return UsageError(
+            f"The call cache {path} cannot be opened: {why}",
+            hint="Point cache.path at a writable file, or set cache.enabled to false.",
+        )
+
+    if path.is_fifo():
+        raise refused("it is a pipe")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        lock = Path(f"{path}.lock")
+        # FileLock would try again for ever to create a lock where nothing can be created.
+        lock.touch()
         # Switching to WAL and moving a damaged file aside are not safe between processes.
-        with FileLock(f"{path}.lock"):
+        with FileLock(lock, timeout=patience):
             try:
                 return _open(path, tables)
             except _UnusableFile as unusable:
@@ -118,11 +137,14 @@ def _opened(path: Path, observe: Observer, tables: str) -> sqlite3.Connection:
                 moved = f"it was moved to {aside} and a new one begun."
                 observe(Note(f"The call cache {path} {unusable}; {moved}", level="warning"))
                 return _open(path, tables)
-    except (OSError, sqlite3.Error) as error:
-        raise UsageError(
-            f"The call cache {path} cannot be opened: {error}",
-            hint="Point cache.path at a writable file, or set cache.enabled to false.",
+    except Timeout as error:
+        raise _LockedFile(
+            f"The call cache {path} stayed locked by another process",
+            hint=f"The process that holds {path}.lock may be suspended: resume or end it, then "
+            "rerun, or point cache.path at another file.",
         ) from error
+    except (OSError, sqlite3.Error) as error:
+        raise refused(error) from error
 
 
 def _open(path: Path, tables: str) -> sqlite3.Connection:
@@ -165,9 +187,23 @@ class CacheFile:
     _tables: ClassVar[str]
     _paid: ClassVar[str]
 
-    def __init__(self, path: Path, observe: Observer = silent) -> None:
+    def __init__(
+        self, path: Path, observe: Observer = silent, *, patience: float = _BUSY_SECONDS
+    ) -> None:
         self._path = path
-        self._connection = _opened(path, observe, self._tables)
+        self._connection = _opened(path, observe, self._tables, patience)
+
+    @classmethod
+    async def opened(cls, path: Path, observe: Observer = silent) -> Self:
+        """The same for an event loop, which goes on (and can be interrupted) during the wait."""
+        give_up = time.monotonic() + _BUSY_SECONDS
+        while True:
+            try:
+                return cls(path, observe, patience=0)
+            except _LockedFile:
+                if time.monotonic() > give_up:
+                    raise
+            await asyncio.sleep(_POLL_SECONDS)
 
     def claim(self, key: str, scope: str) -> bool:
         """Let ``scope`` have paid for what is unclaimed; False if that with ``key`` is not."""

@@ -1,6 +1,7 @@
 """A program as a model: the prompt on its standard input, the answer on its standard output."""
 
 import os
+import re
 import shutil
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from skillopt_ci.messages import Image, Message
 from skillopt_ci.model.access import redact, secret_values
 from skillopt_ci.model.providers import require_abilities, well_formed
 from skillopt_ci.model.retry import TransientFailure
-from skillopt_ci.model.types import ChatReply, ChatRequest, estimated_usage
+from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, estimated_usage
 from skillopt_ci.program import CommandResult, run_program, signal_name, visible_environ
 
 #: Longer answers are no answers.
@@ -21,6 +22,32 @@ _MOST_OUTPUT_BYTES = 4_000_000
 _TRACE_BYTES = 40_000
 _SHOWN = 300
 _CANNOT_RUN = (126, 127)
+
+# What agents on the command line say of their servers.
+BAD_KEY = re.compile(
+    r"invalid (?:x-)?api[ -]?key|incorrect api key|api key (?:is )?(?:not valid|missing|required)"
+    r"|authentication[_ ](?:error|failed|required)|not (?:logged|signed) in|(?:run|use) /login"
+    r"|no authentication information|\b40[13]\b|unauthori[sz]ed|failed to authenticate"
+    r"|(?:set an|invalid) auth method",
+    re.IGNORECASE,
+)
+BUSY = re.compile(
+    r"rate[ _-]?limit|too many requests|overloaded|\b(?:429|500|502|503|504|529)\b"
+    r"|service unavailable|resource[_ ]exhausted|quota|usage limit|(?:internal )?server[ _]error"
+    r"|econnre(?:set|fused)|etimedout|enotfound|eai_again|connection (?:error|reset|refused)"
+    r"|stream disconnected|network error|fetch failed|high demand|temporary error",
+    re.IGNORECASE,
+)
+REFUSED = re.compile(
+    r"(?:prompt|input|context)\b.{0,60}\b(?:too long|exceed\w*|maximum)"
+    r"|context[ _](?:length|window)|content[ _](?:filter|policy)|usage polic|invalid_prompt",
+    re.IGNORECASE,
+)
+WRONG_SETTING = re.compile(
+    r"\b404\b|\bmodels?\b.{0,80}\bnot (?:found|exist)|unknown (?:option|arguments?)\b"
+    r"|unexpected argument|root/sudo privileges",
+    re.IGNORECASE,
+)
 
 
 class CommandClient:
@@ -49,8 +76,8 @@ class CommandClient:
             workplace.mkdir()
             done = await self._run(workplace, request.messages)
         trace = redact(done.err.tail(_TRACE_BYTES), self._secrets)
-        self._refuse_failure(done, trace)
         text = redact(done.stdout, self._secrets).strip()
+        self._refuse_failure(done, trace, text)
         usage = estimated_usage(request, text)
         return ChatReply(text, "stop", self._config.model, usage, trace.strip())
 
@@ -74,16 +101,37 @@ class CommandClient:
         except ComputerFailure as error:
             raise self._not_there(str(error)) from error
 
-    def _refuse_failure(self, done: CommandResult, trace: str) -> None:
-        said = " ".join(trace.split())[-_SHOWN:] or "it wrote nothing to standard error"
+    def _refuse_failure(self, done: CommandResult, trace: str, text: str) -> None:
+        shown = [" ".join(one.split())[-_SHOWN:] for one in (trace, text)]
+        said = " | ".join(filter(None, shown)) or "it said nothing"
         if done.signal:
             raise TransientFailure(f"killed by {signal_name(done.signal)}: {said}")
         if done.exit_code in _CANNOT_RUN:
             raise self._not_there(f"exit status {done.exit_code}: {said}")
         if done.exit_code:
+            self._refuse_setup(said)
             raise TransientFailure(f"exit status {done.exit_code}: {said}")
         if done.out.truncated:
             raise TransientFailure(f"it printed more than {_MOST_OUTPUT_BYTES:,} bytes")
+
+    def _refuse_setup(self, said: str) -> None:
+        """Raise for what an agent that we know would say again, however often it is asked."""
+        config, section = self._config, self._section
+        if config.provider == "command" or BUSY.search(said):
+            return
+        if REFUSED.search(said):
+            raise ModelRefusal(f"{config.preset.title} refused the prompt: {said}")
+        if BAD_KEY.search(said):
+            variables = ", ".join(config.variables)
+            raise ModelSetupError(
+                f"{section}: {config.preset.title} is not logged in: {said}",
+                hint=f"Log in as the user of this machine, or set its key (it sees {variables}).",
+            )
+        if WRONG_SETTING.search(said):
+            raise ModelSetupError(
+                f"{section}: {config.preset.title} cannot work as it is set up: {said}",
+                hint=f"Check {section}.model and the version of {config.program[0]}.",
+            )
 
     def _not_there(self, detail: str) -> ModelSetupError:
         return ModelSetupError(

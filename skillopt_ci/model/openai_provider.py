@@ -26,6 +26,7 @@ from skillopt_ci.model.providers import (
     called,
     data_url,
     limit_in,
+    no_answer,
     parsed,
     sent_as,
     state_of,
@@ -82,6 +83,22 @@ CHAT_WORDS: Words = MappingProxyType(
     }
 )
 _BAD_GATEWAY = 502
+#: MiniMax's own codes for what others say by an HTTP status.
+_STATUS_OF = {
+    1001: 408,
+    1002: 429,
+    1004: 401,
+    1008: 402,
+    1026: 400,
+    1027: 400,
+    1039: 429,
+    1041: 429,
+    1042: 400,
+    2013: 400,
+    2049: 401,
+    2056: 429,
+}
+_SENSITIVE = (1026, 1027)
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
 
 
@@ -125,6 +142,8 @@ class _Completion(BaseModel):
     finish_reason: str | None = sent_as("choices.0.finish_reason")
     usage: ReportedUsage | None = None
     error: _Error | None = None
+    base_code: int | None = sent_as("base_resp.status_code")
+    base_message: str | None = sent_as("base_resp.status_msg")
 
 
 def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply | ServerError:
@@ -135,6 +154,10 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
     """
     completion = parsed(_Completion, body, "chat completion")
     message = completion.message
+    if message is None and (code := completion.base_code):
+        kind = "content_filter" if code in _SENSITIVE else str(code)
+        said = f"{completion.base_message} ({code})"
+        return ServerError(_STATUS_OF.get(code, _BAD_GATEWAY), said, code=kind)
     if message is None:
         error = completion.error
         if error is None:
@@ -147,15 +170,14 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
         # Servers that do not part thoughts from the answer put them in front of it.
         text = _THOUGHTS.sub("", message.content or "", count=1) or message.refusal or ""
     usage = usage_of(completion.usage, request, text)
-    if completion.finish_reason == "content_filter":
+    finish = completion.finish_reason or "stop"
+    if finish == "content_filter":
         raise ModelRefusal("The content filter ended the answer", usage=usage)
-    return ChatReply(
-        text,
-        completion.finish_reason or "stop",
-        completion.model or config.model,
-        usage,
-        tool_calls=_tool_calls(message, config.preset.carried),
-    )
+    calls = _tool_calls(message, config.preset.carried)
+    reply = ChatReply(text, finish, completion.model or config.model, usage, tool_calls=calls)
+    if message.content is None and finish == "stop" and not (text or calls):
+        raise no_answer(reply)
+    return reply
 
 
 def _tool_calls(message: _Message, carried: Collection[str]) -> tuple[ToolCall, ...]:
@@ -273,7 +295,10 @@ def read_response(body: bytes, request: ChatRequest, config: ModelRole) -> ChatR
     usual = "tool_calls" if calls else "stop"
     finish = "length" if response.ended_by == "max_output_tokens" else response.ended_by or usual
     tool_calls = with_thoughts(calls, of_type["reasoning"])
-    return ChatReply(text, finish, response.model or config.model, usage, tool_calls=tool_calls)
+    reply = ChatReply(text, finish, response.model or config.model, usage, tool_calls=tool_calls)
+    if finish == "stop" and not of_type["message"]:
+        raise no_answer(reply)
+    return reply
 
 
 # The official client.
@@ -294,10 +319,12 @@ def open_client(
     pool: openai.DefaultAioHttpClient,
     observe: Observer = silent,
     pacer: RequestPacer | None = None,
+    own_headers: Mapping[str, str] = MappingProxyType({}),
 ) -> ServerClient:
     """A client for a role with this API ``key``; ``section`` (``model.target``) is for messages.
 
-    Raises :class:`ModuleNotFoundError` where signing in to Azure needs the extra ``azure``.
+    ``own_headers`` are sent besides the client's, or instead of those of the same name. Raises
+    :class:`ModuleNotFoundError` where signing in to Azure needs the extra ``azure``.
     """
     # Spelt out and not by the library's own Azure client, which would ask the environment.
     older = config.azure.api_version if config.azure else None
@@ -305,7 +332,10 @@ def open_client(
         api_key=key,
         base_url=base_url_of(config),
         default_query={"api-version": older} if older else None,
-        default_headers={"api-key": key} if older and key != NO_KEY else None,
+        default_headers={
+            **({"api-key": key} if older and key != NO_KEY else {}),
+            **own_headers,
+        },
         http_client=pool,
         max_retries=0,
         timeout=None,  # `called` has one
@@ -323,7 +353,7 @@ def open_client(
             lambda: sdk.post(path, cast_to=bytes, body=body, options={"headers": more}),
             openai,
             config,
-            key,
+            [key, *own_headers.values()],
         )
 
     wire = (

@@ -107,9 +107,19 @@ def parsed(shape: type[_Shape], body: bytes, name: str) -> _Shape:
         detail = error.errors(include_url=False, include_input=False)[0]["msg"]
         raise TransientFailure(f"the response is no {name}: {detail}") from error
     except ValueError as error:
-        page = "a web page, not a completion: base_url must be the root of an API (most end in /v1)"
+        page = "a web page, not a completion: base_url must be the root of an API"
         found = page if body.lstrip()[:1] == b"<" else f"not JSON: {error}"
         raise TransientFailure(f"the response is {found}") from error
+
+
+def no_answer(reply: ChatReply) -> TransientFailure:
+    """What to raise for a ``reply`` that ended properly, with neither a text nor a tool call.
+
+    OpenAI's protocols know no such answer. A model that was asked again and still says nothing has
+    answered, if tokens of its answer are on the bill.
+    """
+    answered = reply.usage.completion_tokens > 0 and not reply.usage.estimated
+    return TransientFailure("the server sent no answer", reply=reply if answered else None)
 
 
 def sent_as(*paths: str) -> Any:
@@ -191,6 +201,8 @@ _UNSUPPORTED_WORDS = re.compile(
     re.IGNORECASE,
 )
 
+_END_OF_BASE_URL = ("/chat/completions (most end in /v1).", "/v1/messages.")
+
 #: By setting, the words in which servers of a protocol complain of it.
 Words = Mapping[str, tuple[str, ...]]
 
@@ -234,7 +246,7 @@ class ServerError:
             return ModelSetupError(
                 f"{section}: there is no model {config.model!r} at {where} ({said})",
                 hint="Check model's spelling and access, and that base_url ends before "
-                "/chat/completions (most end in /v1).",
+                + _END_OF_BASE_URL[config.preset.protocol == "messages"],
             )
         return ModelSetupError(
             f"{section}: {where} will not take requests for {config.model!r} ({said})",
@@ -282,9 +294,12 @@ def _key_refused(said: str, section: str, config: ModelRole) -> ModelSetupError:
 
 
 async def called(
-    call: Callable[[], Awaitable[bytes]], sdk: ModuleType, config: ModelRole, key: str
+    call: Callable[[], Awaitable[bytes]],
+    sdk: ModuleType,
+    config: ModelRole,
+    secrets: Collection[str],
 ) -> bytes | ServerError:
-    """The body of the answer to ``call``, or its error, without the ``key``.
+    """The body of the answer to ``call``, or its error, without the ``secrets``.
 
     ``sdk`` is the library that makes the call; it is to know no timeout of its own: to it, whoever
     hangs up was too slow. Raises :class:`TransientFailure` if there is no answer in time, or no
@@ -294,11 +309,11 @@ async def called(
         async with asyncio.timeout(config.timeout):
             return await call()
     except sdk.APIStatusError as error:
-        return _server_error(error, key)
+        return _server_error(error, secrets)
     except TimeoutError as error:
         raise TransientFailure(f"no answer within {config.timeout:g} s") from error
     except sdk.APIConnectionError as error:
-        where, found = base_url_of(config), redact(_reason(error), [key])
+        where, found = base_url_of(config), redact(_reason(error), secrets)
         raise TransientFailure(f"the connection failed: {found} ({where})") from error
 
 
@@ -308,7 +323,7 @@ def _reason(error: BaseException) -> str:
     return str(error) if cause is None else str(cause) or _reason(cause)
 
 
-def _server_error(error: Any, key: str) -> ServerError:
+def _server_error(error: Any, secrets: Collection[str]) -> ServerError:
     body = error.body
     # Google puts its errors into a list of one, Anthropic's library leaves the envelope on.
     found = body[0] if isinstance(body, list) and body else body
@@ -321,7 +336,7 @@ def _server_error(error: Any, key: str) -> ServerError:
     named = details.get("error_code") if isinstance(details, Mapping) else None
     return ServerError(
         status=error.status_code,
-        message=redact(" ".join(str(message).split()), [key])[:_LONGEST_MESSAGE],
+        message=redact(" ".join(str(message).split()), secrets)[:_LONGEST_MESSAGE],
         code=str(fields.get("code") or named or ""),
         type=str(fields.get("type") or ""),
         param=str(fields.get("param") or ""),

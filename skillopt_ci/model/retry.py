@@ -76,13 +76,20 @@ def _now() -> float:
 class TransientFailure(InfrastructureError):
     """One try failed for a reason that may pass; ``retry_after`` is in seconds, if asked for.
 
-    ``overloaded`` says that the server had too much to do, by us or by all.
+    ``overloaded`` says that the server had too much to do, by us or by all. ``reply`` is to be
+    taken for the answer if the last try ends like this.
     """
 
     def __init__(
-        self, message: str, *, retry_after: float | None = None, overloaded: bool = False
+        self,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        overloaded: bool = False,
+        reply: ChatReply | None = None,
     ) -> None:
         super().__init__(message)
+        self.reply = reply
         self.retry_after = retry_after
         self.overloaded = overloaded
 
@@ -152,6 +159,8 @@ class RetryingClient:
         try:
             return await retrying(self._try, request)
         except TransientFailure as failure:
+            if failure.reply is not None:
+                return failure.reply
             tries = "1 try" if self.retries == 0 else f"{self.retries + 1} tries"
             raise ModelUnavailable(
                 f"The {request.role} model did not answer after {tries}: {failure.message}"

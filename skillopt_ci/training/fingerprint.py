@@ -171,7 +171,7 @@ def keep_secrets(config: Config, root: Path, environ: Mapping[str, str]) -> None
     """See to it that programs which this configuration starts reach no secret of ours."""
     models = config.model
     roles = [one for one in (models.target, models.optimizer, models.judge) if one]
-    withhold(filter(None, (role.key_variable for role in roles)))
+    withhold(name for role in roles for name in role.secret_variables)
     home = Path(environ.get("HOME") or "/nonexistent")
     names = [role.api_key_file for role in roles if role.api_key_file]
     hidden = [home / name[2:] if name.startswith("~/") else root / name for name in names]

@@ -83,6 +83,8 @@ class Equipment:
         self._parts = parts
         self._resources = resources
         self._models: ModelRouter | None = None
+        #: The open store of attempts, once some work has asked for it.
+        self.store: AttemptStore | None = None
         self._opening = asyncio.Lock()
 
     async def router(self) -> ModelRouter:
@@ -105,13 +107,14 @@ class Equipment:
         """The Python functions that grade, each loaded once for all work."""
         return self._resources.enter_context(closing(Functions(self._parts.environ)))
 
-    @cached_property
-    def store(self) -> AttemptStore | None:
-        """The open store of attempts, if they are kept; opening it checks the whole file."""
+    async def _open_store(self) -> AttemptStore | None:
+        """The store of attempts, if they are kept; opening it checks the whole file."""
         path = self._parts.attempts_path
-        if path is None:
-            return None
-        return self._resources.enter_context(closing(AttemptStore(path, self._parts.observer)))
+        async with self._opening:
+            if self.store is None and path is not None:
+                opened = await AttemptStore.opened(path, self._parts.observer)
+                self.store = self._resources.enter_context(closing(opened))
+            return self.store
 
     @asynccontextmanager
     async def models(
@@ -135,8 +138,8 @@ class Equipment:
         async with AsyncExitStack() as resources:
             solver, grading = _solver(run, LimitedClient(client), self.functions)
             cache = None
-            if self.store is not None:
-                cache = AttemptCache(self.store, attempt_facts(run, solver), scope, meter, used)
+            if (store := await self._open_store()) is not None:
+                cache = AttemptCache(store, attempt_facts(run, solver), scope, meter, used)
             attempting = AttemptRunner(
                 solver,
                 grading,

@@ -1,3 +1,4 @@
+import os
 import sqlite3
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from skillopt_ci.errors import InfrastructureError, UsageError
 from skillopt_ci.model.cache import CachedCall, CallCache
@@ -86,6 +88,18 @@ def test_an_unusable_file_is_moved_aside_with_a_warning(path: Path, spoil: Any) 
 def test_a_path_that_is_a_folder_is_the_user_s_mistake(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot be opened.*\n.*cache\.path"):
         CallCache(tmp_path)
+
+
+def test_a_lock_that_is_never_released_ends_the_wait(tmp_path: Path) -> None:
+    with FileLock(tmp_path / "calls.sqlite.lock"), pytest.raises(InfrastructureError) as caught:
+        CallCache(tmp_path / "calls.sqlite", patience=0)
+    assert "calls.sqlite.lock may be suspended" in str(caught.value)
+
+
+def test_a_pipe_is_the_user_s_mistake(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="it is a pipe"):
+        CallCache(tmp_path / "pipe")
 
 
 def test_a_parent_that_is_a_file_is_the_user_s_mistake(tmp_path: Path) -> None:

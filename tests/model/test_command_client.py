@@ -15,7 +15,7 @@ from skillopt_ci.model.build import open_router
 from skillopt_ci.model.cache import call_key
 from skillopt_ci.model.command import CommandClient, rendered
 from skillopt_ci.model.retry import TransientFailure
-from skillopt_ci.model.types import ChatReply, ChatRequest, ModelUnavailable, Role
+from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ModelUnavailable, Role
 
 REQUEST = ChatRequest(
     Role.TARGET, "rollout", (Message("system", "Be brief."), Message("user", "Say hé."))
@@ -90,6 +90,31 @@ def test_a_failed_program_may_be_tried_again(ask: Ask, code: str, told: str) -> 
 def test_a_program_over_its_time_may_be_tried_again(ask: Ask) -> None:
     with pytest.raises(TransientFailure, match=r"no answer within 0\.2 s"):
         ask("import time; time.sleep(60)", timeout=0.2)
+
+
+def test_what_a_failing_program_printed_is_told(ask: Ask) -> None:
+    with pytest.raises(TransientFailure, match=r"exit status 3: on stderr \| on stdout"):
+        ask("import sys; print('on stdout'); print('on stderr', file=sys.stderr); sys.exit(3)")
+
+
+@pytest.mark.parametrize(
+    ("said", "raised", "told"),
+    [
+        ("Not logged in · Please run /login", ModelSetupError, "Claude Code is not logged in"),
+        ("error: unknown option '--tools'", ModelSetupError, "cannot work as it is set up"),
+        ("Prompt is too long", ModelRefusal, "refused the prompt"),
+        ("API Error: 529 Overloaded", TransientFailure, "529 Overloaded"),
+        ("Segmentation fault", TransientFailure, "Segmentation fault"),
+    ],
+)
+def test_an_agents_failure_is_read_from_what_it_says(
+    ask: Ask, said: str, raised: type[Exception], told: str
+) -> None:
+    code = f"print({said!r}); raise SystemExit(1)"
+    with pytest.raises(raised, match=told):
+        ask(code, provider="claude-code")
+    with pytest.raises(TransientFailure):
+        ask(code)
 
 
 @pytest.mark.parametrize("status", [126, 127])

@@ -9,6 +9,7 @@ from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.access import (
     api_key,
+    headers_of,
     redact,
     required_variable,
     resolved_key_values,
@@ -62,6 +63,15 @@ def test_values_to_redact_are_those_in_use() -> None:
     )
     environ = {"OPENAI_API_KEY": "a\n", "OTHER": "b", "UNUSED": "c"}
     assert resolved_key_values(models, environ) == ("a", "b")
+
+
+def test_headers_are_secret_if_a_name_says_so() -> None:
+    headers = {"x-api-key": "${A}", "x-team": "${TEAM}", "x-mode": "${MY_TOKEN} ${MODE}"}
+    role = config(base_url="http://localhost/v1", headers=headers)
+    environ = {"A": "a", "TEAM": "blue", "MY_TOKEN": "t", "MODE": "fast"}
+    assert headers_of("model.target", role, environ)["x-mode"] == "t fast"
+    assert resolved_key_values(Models(target=role, optimizer=role), environ) == ("a", "t")
+    assert role.secret_variables == ("A", "TEAM", "MY_TOKEN", "MODE")
 
 
 def test_a_secret_inside_another_leaves_no_rest() -> None:

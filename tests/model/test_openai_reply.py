@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.config.models import ModelRole
-from skillopt_ci.model.openai_provider import read_reply
+from skillopt_ci.model.openai_provider import read_reply, read_response
 from skillopt_ci.model.providers import ServerError, well_formed
 from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import ChatReply, Usage
@@ -62,7 +62,7 @@ def test_missing_usage_is_estimated_and_says_so(ask: Any, usage: Any) -> None:
 @pytest.mark.parametrize(
     ("message", "text"),
     [
-        ({"content": None}, ""),
+        ({"content": ""}, ""),
         ({"content": None, "refusal": "I will not."}, "I will not."),
         ({"content": [{"type": "thinking"}, {"type": "text", "text": "x"}]}, "x"),
         ({"content": "cut \ud83d"}, "cut ?"),
@@ -81,6 +81,34 @@ def test_text_is_found_where_servers_put_it(ask: Any, message: dict[str, Any], t
 def test_what_is_no_completion_may_pass(ask: Any, content: bytes) -> None:
     with pytest.raises(TransientFailure):
         read(ask, content)
+
+
+@pytest.mark.parametrize(
+    ("more", "kept"),
+    [({}, False), ({"usage": {"prompt_tokens": 9, "completion_tokens": 3}}, True)],
+)
+def test_no_answer_may_pass_and_is_an_empty_one_in_the_end_if_it_was_billed(
+    ask: Any, more: dict[str, Any], kept: bool
+) -> None:
+    with pytest.raises(TransientFailure, match="no answer") as caught:
+        read(ask, body({"content": None}, **more))
+    assert (caught.value.reply is not None) is kept
+    assert read(ask, body({"content": None}, finish="length", **more)).text == ""
+    thought = {"output": [{"type": "reasoning"}], **more}
+    with pytest.raises(TransientFailure, match="no answer"):
+        read_response(json.dumps(thought).encode(), ask(), CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kind"), [(1004, 401, "1004"), (1027, 400, "content_filter"), (1, 502, "1")]
+)
+def test_minimax_says_its_errors_with_status_200(
+    ask: Any, code: int, status: int, kind: str
+) -> None:
+    told = {"choices": None, "base_resp": {"status_code": code, "status_msg": "why"}}
+    answer = read_reply(json.dumps(told).encode(), ask(), CONFIG)
+    assert isinstance(answer, ServerError)
+    assert (answer.status, answer.code, answer.message) == (status, kind, f"why ({code})")
 
 
 @pytest.mark.parametrize(("code", "status"), [(429, 429), ("server_error", 502), (None, 502)])

@@ -60,7 +60,6 @@ def test_a_schema_is_sent_as_the_provider_understands_it(ask: Any) -> None:
 @pytest.mark.parametrize(
     ("provider", "wish", "fields"),
     [
-        ("qwen", True, {"enable_thinking": True}),
         ("qwen", False, {"enable_thinking": False}),
         ("minimax", True, {"thinking": {"type": "adaptive"}, "reasoning_split": True}),
         ("minimax", None, {"reasoning_split": True}),

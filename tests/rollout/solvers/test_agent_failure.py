@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from skillopt_ci.agents.cli_agents import agent_failure, waiting_for_server
@@ -93,3 +95,21 @@ def test_only_the_end_of_a_long_message_is_told_on_one_line() -> None:
     raised = agent_failure("a", "a", 1, "x\n" * 5000 + "the end", worked=True)
     assert str(raised).endswith("x x the end")
     assert len(str(raised)) < 600
+
+
+@pytest.mark.parametrize(
+    ("told", "raised"),
+    [
+        ("stream disconnected before completion", ModelSetupError),
+        ("its time was over", ModelSetupError),
+        ("429 Too Many Requests", ModelUnavailable),
+        ("connect ECONNREFUSED", ModelUnavailable),
+    ],
+)
+def test_an_agent_without_a_key_that_never_answered_is_set_up_wrong(
+    told: str, raised: type[Exception]
+) -> None:
+    how: Any = {"worked": False, "silent": True, "keys": ("A_KEY", "B_KEY")}
+    failure = agent_failure("codex", "codex", 1, told, **how)
+    assert type(failure) is raised
+    assert ("none of A_KEY, B_KEY is set" in str(failure)) is (raised is ModelSetupError)

@@ -278,7 +278,7 @@ FAILURES = [
 @pytest.mark.parametrize(("body", "kind", "told"), FAILURES)
 def test_a_failure_is_told_apart(body: str, kind: type[Exception], told: str) -> None:
     with pytest.raises(kind, match=told):
-        play(external("claude-code"), script=f"#!/bin/sh\n{body}\n")
+        play(external("claude-code", {"ANTHROPIC_API_KEY": "key-1"}), script=f"#!/bin/sh\n{body}\n")
 
 
 def test_an_agent_that_reports_an_error_failed_whatever_its_status() -> None:
@@ -301,7 +301,7 @@ def test_an_agent_that_reports_an_error_failed_whatever_its_status() -> None:
 def test_time_that_a_server_took_is_not_held_against_the_agent(agent: str, script: str) -> None:
     with pytest.raises(ModelUnavailable):
         play(
-            external(agent),
+            external(agent, {"ANTHROPIC_API_KEY": "key-1", "GEMINI_API_KEY": "key-1"}),
             limits={"rollout_seconds": 0.5},
             script=f"#!/bin/sh\n{script}\nsleep 60\n",
         )
