@@ -2,6 +2,7 @@
 
 import ast
 import difflib
+import errno
 import gc
 import hashlib
 import importlib
@@ -9,10 +10,12 @@ import importlib.util
 import inspect
 import json
 import os
+import stat
 import sys
 import tempfile
 import textwrap
 import traceback
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -21,6 +24,44 @@ from pathlib import Path
 from types import ModuleType
 
 from skillopt_ci.errors import SkilloptError, UsageError
+
+#: What a file that Git LFS keeps elsewhere begins with until it is fetched.
+_LFS_POINTER = "version https://git-lfs.github.com/spec/"
+
+
+def read_file(file: Path) -> bytes:
+    """The content of a regular file; raises OSError for a pipe or a device, which may never end."""
+    _refuse_endless(file)
+    return file.read_bytes()
+
+
+def read_text(file: Path, encoding: str = "utf-8") -> str:
+    """The text of a regular file, as :func:`read_file`."""
+    _refuse_endless(file)
+    return file.read_text(encoding=encoding)
+
+
+def _refuse_endless(file: Path) -> None:
+    try:
+        mode = file.stat().st_mode
+    except ValueError as error:  # a zero byte in its name
+        raise OSError(errno.EINVAL, str(error), str(file)) from error
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise OSError(errno.EINVAL, "It is a pipe or a device, not a file", str(file))
+
+
+def is_lfs_pointer(text: str) -> bool:
+    """Whether ``text`` only names the content that Git LFS keeps elsewhere."""
+    return text.startswith(_LFS_POINTER)
+
+
+def stray_character(key: str) -> str:
+    """Where ``key`` holds what no header can carry, or a space; empty if it does not."""
+    for position, character in enumerate(key, start=1):
+        if not "!" <= character <= "~":
+            name = unicodedata.name(character, "a control character")
+            return f"U+{ord(character):04X} ({name}) as character {position} of {len(key)}"
+    return ""
 
 
 def write_atomically(file: Path, text: str) -> None:

@@ -143,7 +143,7 @@ def unconfined_programs(
 def check_computers(splits: Splits, config: Config, pool: ComputerPool | None) -> None:
     """Raise UsageError if tasks, solver or scorers need a computer that is not configured.
 
-    None at all, or a container without an image.
+    None at all, a container without an image, or an image without a container.
     """
 
     def grades_there(scorer: ScorerSpec | None) -> bool:
@@ -166,8 +166,16 @@ def check_computers(splits: Splits, config: Config, pool: ComputerPool | None) -
             needing = f"the scorer of task {task.id!r}"
         if needing and pool is None:
             raise UsageError(f"{needing} needs a computer", hint=NEEDS_COMPUTER)
-        docker = computer is not None and computer.type == "docker"
-        if needing and pool is not None and docker and not pool.spec(task).image:
+        if not needing or pool is None or computer is None:
+            continue
+        image = pool.spec(task).image
+        if image and computer.type != "docker":
+            raise UsageError(
+                f"task {task.id!r} names the image {image}, and `rollout.computer.type: "
+                f"{computer.type}` makes no containers",
+                hint="Set `rollout.computer.type: docker`, or leave out `image`.",
+            )
+        if not image and computer.type == "docker":
             raise UsageError(
                 f"{needing} needs a container, and no image is named for task {task.id!r}",
                 hint="Set `rollout.computer.image`, or `image` in the task's `computer` block.",
@@ -293,7 +301,8 @@ def open_ledger(loaded: Loaded, environ: Mapping[str, str]) -> Ledger:
 
 def skill_path(loaded: Loaded, repository: Path) -> str:
     """The skill's path inside the repository, as git spells it."""
-    file = (loaded.root / loaded.config.skill).resolve()
+    # not by Path.resolve, which fails on links that lead to each other
+    file = Path(os.path.realpath(loaded.root / loaded.config.skill))
     try:
         return file.relative_to(repository.resolve()).as_posix()
     except ValueError:

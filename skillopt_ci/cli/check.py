@@ -46,6 +46,7 @@ from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.text import plural, score_text
 from skillopt_ci.training.plan import total_steps
+from skillopt_ci.util import read_text
 
 #: From this many tasks on, the 95 % interval of a score is no wider than ±0.2.
 _ENOUGH = 20
@@ -324,14 +325,15 @@ def _check_skill(loaded: Loaded) -> Iterator[Finding]:
     name = loaded.config.skill
     file = loaded.root / name
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_text(file)
     except FileNotFoundError:
         other = existing_skill(loaded.root)
         meant = "" if other is None else f"\nDid you mean {other}?"
         yield mend("skill", f"{name}: there is no such file{meant}")
         return
     except (OSError, UnicodeDecodeError) as error:
-        yield mend("skill", f"{name}: {error}")
+        reason = error.strerror if isinstance(error, OSError) else error
+        yield mend("skill", f"{name}: {reason}")
         return
     found = problems(text, file)
     for problem in found:

@@ -39,7 +39,7 @@ from skillopt_ci.training.offline_eval import (
     rescore,
     tasks_of,
 )
-from skillopt_ci.util import did_you_mean, pick
+from skillopt_ci.util import did_you_mean, pick, read_text
 
 
 @command()
@@ -191,7 +191,7 @@ def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> 
 
 def _scorer(file: Path) -> object:
     try:
-        content = load_yaml(file.read_text(encoding="utf-8"))
+        content = load_yaml(read_text(file))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"the scorer cannot be read: {error}", file=file) from error
     if not isinstance(content, dict):

@@ -43,6 +43,7 @@ from skillopt_ci.training.offline_eval import Evaluation, evaluate
 from skillopt_ci.training.prefetcher import prefetching
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.trainer import train
+from skillopt_ci.util import read_text
 
 #: The providers that a configuration can be written for: all but the one that needs a command.
 PRESETS: Mapping[ProviderName, Preset] = MappingProxyType(
@@ -95,7 +96,7 @@ def init_command(
     code = _tell(settings, "", written, files, _next_steps(settings, choices))
     # say at once what a skill of the user's own lacks; that it cannot be read is for `validate`
     with suppress(OSError, UnicodeDecodeError):
-        text = (config.parent / choices.skill).read_text(encoding="utf-8")
+        text = read_text(config.parent / choices.skill)
         reason = unloadable(text, Path(choices.skill))
         if reason and not settings.json:
             click.echo(f"\n! warning: {harmless_line(reason)}", err=True)

@@ -1,5 +1,7 @@
 """The entry point: finds the command, and turns whatever ends it into an exit code."""
 
+import errno
+import io
 import json
 import os
 import platform
@@ -147,6 +149,16 @@ class Failure:
     details: Mapping[str, object] = field(default_factory=dict)
 
 
+#: What an OSError can only mean of its file's name, and what only of the machine.
+_IMPOSSIBLE_NAMES = frozenset((errno.ENAMETOOLONG, errno.ELOOP))
+_OF_THE_MACHINE = frozenset(
+    (
+        *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
+        *(errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM),
+    )
+)
+
+
 def describe(
     error: BaseException,
     words: list[str],
@@ -162,6 +174,12 @@ def describe(
             ctx = getattr(error, "ctx", None)
             hint = f"See `{ctx.command_path} --help`." if ctx is not None else ""
             return Failure("UsageError", error.format_message(), hint, ExitCode.USAGE)
+        case OSError() if error.errno in _IMPOSSIBLE_NAMES | _OF_THE_MACHINE:
+            place = redact(str(error.filename or "standard output or a file"))
+            named = error.errno in _IMPOSSIBLE_NAMES
+            code = ExitCode.USAGE if named else ExitCode.INFRASTRUCTURE
+            hint = "Name another file." if named else "Run it again when that is mended."
+            return Failure(type(error).__name__, f"{place}: {error.strerror}", hint, code)
         case KeyboardInterrupt() | click.Abort():
             hint = "What was done is saved; the same command goes on from there."
             return Failure("Interrupted", "interrupted", hint, ExitCode.INTERRUPTED)
@@ -248,6 +266,7 @@ def main(args: Sequence[str] | None = None, group: click.Group = cli) -> int:
     """Run the command line ``args`` (the process's own by default); return the exit code."""
     if args is None:
         close_process()
+    open_streams()
     words = list(sys.argv[1:] if args is None else args)
     settings = Globals.of_process()
     with redacted_streams(settings.redact):
@@ -262,9 +281,23 @@ def main(args: Sequence[str] | None = None, group: click.Group = cli) -> int:
             try:
                 # not from the parsed options: they may be what is wrong
                 tell(failure, as_json="--json" in words, environ=settings.environ)
-            except BrokenPipeError:
+                sys.stdout.flush()
+            except OSError:
                 _abandon_stdout()
             return failure.exit_code
+
+
+def open_streams() -> None:
+    """Make the standard streams writable: none is closed, and none refuses a character.
+
+    A closed one would also give its number to the next file, and that to programs that we start.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+        elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
 
 
 def invoke(words: list[str], settings: Globals, group: click.Group = cli) -> int:
@@ -283,8 +316,7 @@ def redacted_streams(redact: Redact) -> Iterator[None]:
     """Let nothing be written to the standard streams that ``redact`` would hide."""
     with ExitStack() as streams:
         for stream, redirect in ((sys.stdout, redirect_stdout), (sys.stderr, redirect_stderr)):
-            if stream is not None:
-                streams.enter_context(redirect(RedactedStream(stream, redact)))
+            streams.enter_context(redirect(RedactedStream(stream, redact)))
         yield
 
 

@@ -20,9 +20,10 @@ from skillopt_ci.ledger.ledger import GENERATIONS, Ledger
 from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord
 from skillopt_ci.report.view import EventKind, RunRecords, RunView, StepPlace
 from skillopt_ci.skill.document import sha256
+from skillopt_ci.skill.validation import LFS_REMEDY
 from skillopt_ci.training.offline_eval import NamedSkill
 from skillopt_ci.training.run_context import Run
-from skillopt_ci.util import nearest
+from skillopt_ci.util import is_lfs_pointer, nearest
 
 #: Steps that a view has with their evidence; a comment holds no more of them.
 _NEWEST = 25
@@ -246,6 +247,8 @@ def find_skill(source: Run | RunReader, word: str, cwd: Path) -> NamedSkill:
             f"{source.skill_path}, and not one of {', '.join(_KEPT)}.",
             hint=nearest(word, _KEPT),
         )
+    if is_lfs_pointer(text):
+        raise UsageError(f"{word!r} is a pointer of Git LFS, not the skill.", hint=LFS_REMEDY)
     return NamedSkill(word, text)
 
 

@@ -414,7 +414,7 @@ class LiveAttempts:
                 if not line.endswith(b"\n"):
                     break
                 self._place += len(line)
-                with suppress(ValueError):
+                with suppress(ValueError, RecursionError):
                     event = json.loads(line) if b'"attempt_ended"' in line else None
                     if isinstance(event, dict) and event.get("type") == "attempt_ended":
                         stage = str(event.get("stage"))

@@ -287,4 +287,10 @@ def best_command(settings: Globals, output: Path | None) -> None:
         print_json({**pick(reader.state, facts), "text": text})
     elif output is None:
         # a program gets the text to the last byte, a terminal nothing that it would obey
+        encoding = sys.stdout.encoding or "utf-8"
+        if text.encode(encoding, "replace").decode(encoding) != text:
+            raise UsageError(
+                f"Standard output is {encoding}, which cannot hold this skill.",
+                hint="Write it with --output FILE, or set PYTHONIOENCODING=utf-8.",
+            )
         click.echo(harmless(text) if sys.stdout.isatty() else text, nl=False)

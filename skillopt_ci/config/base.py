@@ -1,13 +1,36 @@
 """The common base of every configuration section."""
 
+import os
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import ModelSchema
 
 from skillopt_ci.util import attribute_docs
+
+#: What Linux allows a name, in bytes.
+_LONGEST_NAME = 255
+
+
+def _without_zero(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("holds a zero byte, which no file name and no argument can")
+    return text
+
+
+def _possible(name: str) -> str:
+    longest = max(len(os.fsencode(part)) for part in name.split("/"))
+    if longest > _LONGEST_NAME:
+        raise ValueError(f"a name of {longest} bytes is too long for a file: at most 255 are")
+    return _without_zero(name)
+
+
+FileName = Annotated[str, Field(min_length=1), AfterValidator(_possible)]
+#: A word of a command line.
+Argument = Annotated[str, AfterValidator(_without_zero)]
 
 
 class Section(BaseModel):

@@ -13,7 +13,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticKnownError
 
-from skillopt_ci.config.base import Section, choose_alternative
+from skillopt_ci.config.base import FileName, Section, choose_alternative
 from skillopt_ci.config.models import Models
 from skillopt_ci.config.rollout import RolloutConfig
 from skillopt_ci.config.scorers import ScorerSpec
@@ -119,9 +119,6 @@ class EnvironmentConfig(Section):
 
 
 EnvironmentSpec = str | EnvironmentConfig
-
-
-FileName = Annotated[str, Field(min_length=1)]
 
 
 class GivenSplits(Section):

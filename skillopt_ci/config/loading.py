@@ -41,6 +41,7 @@ from skillopt_ci.config.yaml import (
     without,
 )
 from skillopt_ci.errors import ConfigError
+from skillopt_ci.util import read_text
 
 
 def read_layers(file: Path) -> tuple[Node, ...]:
@@ -72,7 +73,7 @@ def read_layers(file: Path) -> tuple[Node, ...]:
 
 def _read(file: Path, asked: Mark) -> Node:
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = read_text(file, "utf-8-sig")
     except OSError as error:
         name = f"{file} " if asked.line else ""
         raise _invalid_base(asked, f"{name}cannot be read: {error.strerror}") from error

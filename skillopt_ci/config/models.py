@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AnyUrl, Field, TypeAdapter, field_validator, model_validator
 
-from skillopt_ci.config.base import Section
+from skillopt_ci.config.base import Argument, FileName, Section
 from skillopt_ci.config.yaml import Node, nearest
 
 # The providers: where each is reached, what its key is called and what it understands. A preset
@@ -135,7 +135,7 @@ class ModelRole(Section):
     model: str = Field(min_length=1)
     """The model's name as its server knows it. For a command, a name for reports: answers are kept
     under it, so change it (a version will do) when the program changes."""
-    command: tuple[str, ...] = ()
+    command: tuple[Argument, ...] = ()
     """Program and arguments of `provider: command`; never a shell line. The prompt is on standard
     input, the answer on standard output; the end of standard error is the trace that analysts see.
     It runs in an empty folder of its own; `{root}` names the configuration's, `{model}` the model.
@@ -153,7 +153,7 @@ class ModelRole(Section):
     """Which of OpenAI's interfaces; absent: `responses` for models that have no other."""
     api_key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     """Name of the environment variable that holds the key (never the key itself)."""
-    api_key_file: str | None = Field(default=None, min_length=1)
+    api_key_file: FileName | None = None
     """A file that holds the key and nothing else, such as a mounted secret, instead of a variable.
     A relative path starts at the configuration's folder; `~` is the home folder."""
     temperature: float | None = Field(default=None, ge=0, le=2)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from skillopt_ci.config.base import Section
+from skillopt_ci.config.base import Argument, Section
 from skillopt_ci.config.models import Price
 
 # The `rollout.solver` section: who works on tasks.
@@ -53,14 +53,14 @@ class ExternalConfig(Section):
     type: Literal["external"]
     agent: KnownAgent | Literal["command"]
     """Which agent; `command`: any other program."""
-    command: tuple[str, ...] = ()
+    command: tuple[Argument, ...] = ()
     """For a known agent, what is run in place of its program's bare name (`/opt/node/bin/claude`);
     the arguments it needs are added. For `agent: command`, program and all arguments: `{prompt}`
     and `{model}` are filled in, `{root}` is the configuration's folder. Never a shell line. The
     prompt is on standard input where no argument takes it."""
     model: str = ""
     """The model's name as the agent knows it; empty: the agent's own choice."""
-    arguments: tuple[str, ...] = ()
+    arguments: tuple[Argument, ...] = ()
     """Further arguments for a known agent."""
     env: tuple[str, ...] | None = None
     """Names of our environment variables that the agent may see; absent: those that hold the known
@@ -100,7 +100,7 @@ class ScriptedConfig(Section):
     """
 
     type: Literal["scripted"]
-    commands: tuple[str | tuple[str, ...], ...] = ()
+    commands: tuple[Argument | tuple[Argument, ...], ...] = ()
     """Run one after the other on the task's computer; a plain text is a line for `sh -c`."""
     answer: str = ""
     """The response."""
@@ -154,6 +154,12 @@ class ComputerConfig(Section):
     readable: tuple[Path, ...] = ()
     """Files and folders of this machine that are there as well, read-only, at the same path."""
 
+    @model_validator(mode="after")
+    def _only_containers_have_images(self) -> "ComputerConfig":
+        if self.image and self.type != "docker":
+            raise ValueError(f"`image` is for `type: docker`; a computer of `{self.type}` has none")
+        return self
+
     @field_validator("environ")
     @classmethod
     def _values_can_be_set(cls, environ: dict[str, str]) -> dict[str, str]:
@@ -177,6 +183,9 @@ class ComputerConfig(Section):
 
 
 def _argv(value: object) -> object:
+    # From here on even JSON is Python to pydantic, to which no list is a tuple in strict mode.
+    if isinstance(value, list):
+        return tuple(value)
     return ("sh", "-c", value) if isinstance(value, str) else value
 
 
@@ -191,7 +200,7 @@ def as_files(value: object) -> dict[str, str] | tuple[str, ...]:
 
 
 #: Program and arguments; a plain text is a line for `sh -c`.
-Command = Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_argv)]
+Command = Annotated[tuple[Argument, ...], Field(min_length=1), BeforeValidator(_argv)]
 Files = Annotated[dict[str, str] | tuple[str, ...], BeforeValidator(as_files)]
 
 

@@ -10,7 +10,7 @@ from pydantic import (
     model_validator,
 )
 
-from skillopt_ci.config.base import Section
+from skillopt_ci.config.base import Argument, FileName, Section
 from skillopt_ci.config.rollout import Command
 
 AnswerFrom = Literal["tag", "last_line", "fence", "text"]
@@ -138,7 +138,7 @@ class CommandScorer(AnswerScorer):
     """A command of the repository grades the response, which it finds in files and on stdin."""
 
     type: Literal["command"]
-    command: tuple[str, ...] = Field(min_length=1)
+    command: tuple[Argument, ...] = Field(min_length=1)
     """Program and arguments; never a shell line. `{answer}`, `{task}` and `{dir}` name files."""
     score: Literal["exit_status", "stdout"] = "exit_status"
     """Exit status 0 means right; `stdout`: its last line is a number from 0 to 1."""
@@ -199,7 +199,7 @@ class ComputerScorer(Section):
     """Soft is the share of its tests that passed; solved when all did and there was one."""
     files: dict[str, str] = Field(default_factory=dict)
     """The grader's files: paths in the workspace and their text."""
-    folder: str | None = None
+    folder: FileName | None = None
     """A folder of the repository, relative to the configuration's, whose files are the grader's."""
     run_work: tuple[Command, ...] | None = None
     """Commands that run the work, on a computer without the grader. Grading then has the workspace

@@ -29,6 +29,7 @@ from skillopt_ci.rollout.types import Attempt
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.scorers.code import Functions
 from skillopt_ci.tasks.task import Task
+from skillopt_ci.util import read_text
 
 _PROGRAMS = {".js", ".ts", ".mjs", ".cjs", ".py"}
 
@@ -316,6 +317,6 @@ def _data(path: Path) -> Any:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return read_text(path, "utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: cannot be read as UTF-8 text: {error}") from error

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from skillopt_ci.config.models import PLACEHOLDER, Azure, ModelRole, Models
 from skillopt_ci.errors import ModelSetupError
+from skillopt_ci.util import read_text, stray_character
 
 NO_KEY = "none"
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
@@ -61,14 +62,14 @@ def api_key(
 ) -> str:
     """The role's key; ``section`` (``model.target``) is for the message, ``root`` for its file.
 
-    Raises :class:`ModelSetupError` if variable or file is absent or empty.
+    Raises :class:`ModelSetupError` if variable or file is absent, empty, or holds what no key does.
     """
     if config.api_key_file is not None:
         return _key_in_file(section, config.api_key_file, environ, root)
     variable = config.key_variable
     value = environ.get(variable, "").strip() if variable else NO_KEY
     if value:
-        return value
+        return value if value == NO_KEY else _visible(value, f"the key in {variable}", section)
     if required_variable(config) is None:
         return NO_KEY
     state = "empty" if variable in environ else "not set"
@@ -140,7 +141,7 @@ def _key_in_file(section: str, name: str, environ: Mapping[str, str], root: Path
     home = name.startswith("~/") and environ.get("HOME")
     file = Path(home, name[2:]) if home else root / name
     try:
-        value = file.read_text(encoding="utf-8").strip()
+        value = read_text(file).strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
         raise ModelSetupError(
@@ -148,13 +149,20 @@ def _key_in_file(section: str, name: str, environ: Mapping[str, str], root: Path
             hint="It must hold the key and nothing else; relative paths start at the folder of "
             "the configuration.",
         ) from error
-    if not value or not value.isprintable() or " " in value:
-        state = "is empty" if not value else "holds more than a key"
+    if not value:
         raise ModelSetupError(
-            f"{section}.api_key_file: {name} {state}",
-            hint="It must hold the key and nothing else.",
+            f"{section}.api_key_file: {name} is empty", hint="It must hold the key, nothing else."
         )
-    return value
+    return _visible(value, name, f"{section}.api_key_file")
+
+
+def _visible(key: str, source: str, section: str) -> str:
+    if stray := stray_character(key):
+        raise ModelSetupError(
+            f"{section}: {source} holds {stray}",
+            hint="Copy the key again: it is made of visible ASCII characters alone.",
+        )
+    return key
 
 
 def _missing_key_hint(variable: str, environ: Mapping[str, str], setting: str) -> str:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import fenced
-from skillopt_ci.util import nearest
+from skillopt_ci.util import nearest, read_text
 
 _ANALYSTS = ("analyst_error", "analyst_success")
 _PROPOSING = (*_ANALYSTS, "merge_failure", "merge_success", "merge_final")
@@ -112,7 +112,7 @@ def _overrides(folder: Path) -> dict[str, str]:
 
 def _own_text(file: Path) -> str:
     try:
-        text = file.read_text(encoding="utf-8-sig").strip()
+        text = read_text(file, "utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: cannot be read as UTF-8 text: {error}") from error
     if not text:

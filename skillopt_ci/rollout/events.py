@@ -198,7 +198,7 @@ def read_events(folder: Path) -> Iterator[dict[str, Any]]:
             for line in stream:
                 try:
                     event = json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue
                 if not isinstance(event, dict) or event.get("v") != EVENTS_VERSION:
                     continue

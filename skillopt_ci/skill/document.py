@@ -4,9 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-
-from skillopt_ci.errors import SkillError
+from pathlib import PurePosixPath
 
 _FRONTMATTER = re.compile(r"\A\ufeff?---[ \t]*\r?\n(?:.*?\n)??---(?=[ \t]*\r?(?:\n|\Z))", re.DOTALL)
 
@@ -17,20 +15,6 @@ def sha256(text: str) -> str:
 
 def word_count(text: str) -> int:
     return len(text.split())
-
-
-def decode(data: bytes, path: Path) -> str:
-    """Return the document's text; raises :class:`SkillError` at the first byte not in UTF-8."""
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise SkillError(
-            f"the skill is not UTF-8 text: byte 0x{data[error.start]:02x} at offset {error.start}",
-            file=path,
-            line=line,
-            hint="Save the file as UTF-8.",
-        ) from error
 
 
 def line_ending(text: str) -> str:

@@ -9,6 +9,13 @@ from typing import Literal
 
 from skillopt_ci.skill.document import frontmatter, frontmatter_end, word_count
 from skillopt_ci.skill.regions import REGIONS, markers
+from skillopt_ci.util import is_lfs_pointer
+
+#: Trained is what git holds, and of a file that LFS keeps that is always the pointer.
+LFS_REMEDY = (
+    "Run `git lfs pull`; then take the file out of `.gitattributes`, so that git itself keeps it, "
+    "and commit it."
+)
 
 Severity = Literal["error", "warning"]
 
@@ -114,6 +121,8 @@ def problems(text: str, path: Path) -> tuple[Problem, ...]:
     A `SKILL.md` must also follow the Agent Skills format. Errors come first, then by line. Nothing
     is read from the disk.
     """
+    if is_lfs_pointer(text):
+        return (Problem("error", f"This is a pointer of Git LFS, not the skill. {LFS_REMEDY}"),)
     found = [*_unpaired_markers(text), *_unseen_characters(text)]
     if not text.strip():
         found.append(Problem("warning", "The document is empty: training starts from nothing."))

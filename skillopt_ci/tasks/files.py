@@ -12,6 +12,7 @@ from typing import Any
 from skillopt_ci.config.yaml import InvalidConfigError, Mark, loader_of, parse_yaml, plain
 from skillopt_ci.errors import TaskFileError
 from skillopt_ci.text import plural
+from skillopt_ci.util import is_lfs_pointer, read_file
 
 #: Problems shown in one error: more would hide the first.
 SHOWN = 10
@@ -83,7 +84,7 @@ class SourceText:
 def read_source(file: Path) -> SourceText:
     """Read UTF-8 text, with or without a byte order mark; raises :class:`TaskFileError`."""
     try:
-        data = file.read_bytes().removeprefix(b"\xef\xbb\xbf")
+        data = read_file(file).removeprefix(b"\xef\xbb\xbf")
     except OSError as error:
         raise TaskFileError(f"cannot be read: {error.strerror}", file=file) from error
     try:
@@ -93,6 +94,8 @@ def read_source(file: Path) -> SourceText:
         raise TaskFileError(
             f"byte 0x{data[error.start]:02x} is not UTF-8", file=file, line=line
         ) from error
+    if is_lfs_pointer(text):
+        raise TaskFileError("is a pointer of Git LFS", file=file, hint="Run `git lfs pull`.")
     return SourceText(file, text, tuple(match.start() for match in re.finditer("\n", text)))
 
 

@@ -20,6 +20,7 @@ from skillopt_ci.errors import TaskFileError
 from skillopt_ci.messages import Image, Message
 from skillopt_ci.tasks.files import Problem, Record, read_source
 from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile, TaskImage
+from skillopt_ci.util import read_file
 
 
 def _id_text(value: object) -> object:
@@ -169,7 +170,7 @@ def _read_picture(name: str, file: Path) -> TaskImage:
     try:
         # Looked at before it is read: a task file may name anything.
         size = file.stat().st_size
-        content = file.read_bytes() if size <= MOST_BYTES else b""
+        content = read_file(file) if size <= MOST_BYTES else b""
     except OSError as error:
         raise TaskFileError(f"cannot be read: {error.strerror}", file=file) from error
     if size > MOST_BYTES:

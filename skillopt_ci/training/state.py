@@ -33,7 +33,9 @@ from skillopt_ci.model.types import Account, Accounts, Usage, role_of
 from skillopt_ci.progress import Note
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.skill.regions import reading_sha256
+from skillopt_ci.skill.validation import LFS_REMEDY
 from skillopt_ci.training.run_context import Run
+from skillopt_ci.util import is_lfs_pointer
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,11 @@ def read_checkout(run: Run, commit: str, branch: str | None) -> Checkout:
             f"({run.ledger.base} {commit[:10]}).",
             hint=f"Commit it there first (git add {run.skill_path} && git commit), or mend "
             "`skill` in the configuration if it is to name another file.",
+        )
+    if is_lfs_pointer(skill):
+        raise SkillError(
+            f"{run.skill_path} in commit {commit[:10]} is a pointer of Git LFS, not the skill.",
+            hint=LFS_REMEDY,
         )
     return Checkout(commit, branch, skill, state, folder.read_history(read))
 

@@ -224,6 +224,7 @@ AGENT = "rollout.solver={type: agent}"
 
 
 DOCKER = "rollout.computer={type: docker}"
+UNCONFINED = "rollout.computer={type: unconfined}"
 
 
 @pytest.mark.parametrize(
@@ -236,6 +237,11 @@ DOCKER = "rollout.computer={type: docker}"
         (None, [], None),
         (None, [DOCKER], None),
         (ComputerBlock(image="own:1"), [AGENT, DOCKER], None),
+        (
+            ComputerBlock(image="own:1"),
+            [AGENT, "rollout.computer={type: unconfined}"],
+            "'greet' names the image own:1",
+        ),
         (ComputerBlock(), [AGENT, DOCKER, "rollout.computer.image=all:1"], None),
         (ComputerBlock(), [AGENT, DOCKER, "rollout.task={image: 'all:1'}"], None),
     ],

@@ -40,6 +40,7 @@ def test_only_the_unconfined_kind_always_has_a_caveat() -> None:
 def test_every_limit_reaches_the_computer() -> None:
     settings = ComputerConfig.model_validate(
         {
+            "type": "docker",
             "network": "open",
             "image": "python:3.12",
             "memory_mb": 64,
@@ -68,6 +69,7 @@ def test_every_limit_reaches_the_computer() -> None:
         ("disk_mb", 0),
         ("environ", {"NOT A NAME": ""}),
         ("environ", {"A": "zero\0byte"}),
+        ("image", "python:3.12"),
         ("readable", ["relative"]),
         ("readable", ["/"]),
         ("readable", ["/usr"]),

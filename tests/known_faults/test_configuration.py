@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 COMPUTER = "rollout.computer={type: unconfined}"
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.15: a list is no list")
 @pytest.mark.parametrize(
     "setting",
     [
@@ -33,7 +32,6 @@ def test_a_command_may_be_a_list_in_an_override(checkout: Checkout, setting: str
     assert json.loads(done.stdout)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.15: a list is no list")
 @pytest.mark.parametrize(
     "block",
     [
@@ -48,14 +46,12 @@ def test_a_command_may_be_a_list_in_the_configuration(checkout: Checkout, block:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.15: a list is no list")
 def test_a_command_may_be_a_list_in_the_scorer_to_grade_anew_with(checkout: Checkout) -> None:
     checkout.write("scorer.yaml", 'type: computer\ncommand: ["true"]\n')
     done = in_process(checkout.folder, "rescore", "--scorer", "scorer.yaml", "-o", COMPUTER)
     assert "expected a list" not in done.stderr
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.14: image is ignored")
 @pytest.mark.parametrize("kind", ["sandbox", "unconfined"])
 def test_an_image_is_refused_where_no_container_is_made(checkout: Checkout, kind: str) -> None:
     setting = f"rollout.computer={{type: {kind}, image: python}}"

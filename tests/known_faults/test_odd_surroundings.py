@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from tests.known_faults.conftest import Cli, Done
 
 LONG = "a" * 300
-#: A command that gives up does so at once; one that hangs costs this much. To be raised when none
-#: hangs any more, for the sake of busy machines.
-SECONDS = 2.5
+#: A command that gives up does so at once; one that hangs costs this much.
+SECONDS = 10
 
 
 def started(checkout: Checkout, *words: str) -> subprocess.Popen[str]:
@@ -41,10 +40,12 @@ def started(checkout: Checkout, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def ended(process: subprocess.Popen[str], seconds: float = SECONDS) -> tuple[int, str]:
+def ended(
+    process: subprocess.Popen[str], seconds: float = SECONDS, *, out: bool = False
+) -> tuple[int, str]:
     """How it ended, and what it said; whoever does not end is killed and fails the test."""
     try:
-        _, told = process.communicate(timeout=seconds)
+        told = process.communicate(timeout=seconds)[0 if out else 1]
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
@@ -91,11 +92,6 @@ def test_who_waits_for_the_cache_can_be_stopped(checkout: Checkout) -> None:
 
 
 @pytest.mark.parametrize("key", ["skill", "tasks.train"])
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16.24: a pipe is read until somebody writes into it",
-)
 def test_a_pipe_is_no_file(checkout: Checkout, key: str) -> None:
     name = "pipe.jsonl"
     os.mkfifo(checkout.folder / name)
@@ -103,11 +99,19 @@ def test_a_pipe_is_no_file(checkout: Checkout, key: str) -> None:
     assert is_told(code, told), told
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16.26: /dev/zero is read into memory as a skill",
-)
+def test_a_pipe_is_no_configuration_prompt_or_key(checkout: Checkout) -> None:
+    for name in ("pipe.yaml", "prompts/target.md", "key"):
+        (checkout.folder / name).parent.mkdir(exist_ok=True)
+        os.mkfifo(checkout.folder / name)
+    key = "-o model.target.api_key_env=null -o model.target.api_key_file=key"
+    words = f"validate --quiet -o prompts=prompts {key}"
+    code, told = ended(started(checkout, *words.split()), out=True)
+    assert code == 2
+    assert told.count("It is a pipe or a device, not a file") == 2, told
+    code, told = ended(started(checkout, "validate", "--quiet", "-c", "pipe.yaml"))
+    assert is_told(code, told), told
+
+
 def test_a_device_is_no_skill(checkout: Checkout) -> None:
     limit = 1_000_000_000
     process = subprocess.run(
@@ -128,11 +132,6 @@ def test_a_device_is_no_skill(checkout: Checkout) -> None:
     "stray",
     ["\u200b", "…", "\ufeff", "\n", "ä"],
     ids=["zero-width space", "ellipsis", "byte order mark", "line break", "letter"],
-)
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16.25: a stray character in a key ends as a defect",
 )
 def test_a_stray_character_in_a_key_is_named_with_its_place(
     checkout: Checkout, cli: Cli, monkeypatch: pytest.MonkeyPatch, stray: str
@@ -162,23 +161,25 @@ def printed(checkout: Checkout, words: str, into: str, **env: str) -> tuple[int,
 
 @pytest.mark.parametrize("words", ["config", "--help"])
 @pytest.mark.parametrize("into", [">&-", ">/dev/full"])
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16.26: an output that takes nothing ends as a defect",
-)
 def test_an_output_that_takes_nothing_is_told(checkout: Checkout, words: str, into: str) -> None:
     code, told = printed(checkout, words, into)
     assert is_told(code, told) or (code == 0 and into == ">&-"), told
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 16.26: an output in ASCII ends as a defect"
-)
 def test_an_output_in_ascii_is_written_to(workshop: Workshop) -> None:
     checkout = workshop.checkout()
     code, told = printed(checkout, "validate", "", PYTHONIOENCODING="ascii")
     assert code == 0, told
+
+
+def test_a_skill_that_the_output_cannot_hold_is_not_printed(
+    checkout: Checkout, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout.write("skills/SKILL.md", "# Straße\n")
+    checkout.git("commit", "-aqm", "Umlauts")
+    assert cli(checkout.folder, "step", "-o", "train.batch_size=1").code == 0
+    code, told = printed(checkout, "best", "", PYTHONIOENCODING="ascii")
+    assert (code, "--output FILE" in told) == (2, True), told
 
 
 # --- names ---------------------------------------------------------------------------------------
@@ -199,11 +200,6 @@ def test_an_output_in_ascii_is_written_to(workshop: Workshop) -> None:
     ],
     ids=lambda words: " ".join(words).replace(LONG, "long")[:40].replace("\\", ""),
 )
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16.26: a name that no file can have is a defect",
-)
 def test_a_name_that_no_file_can_have_is_told(
     checkout: Checkout, cli: Cli, words: tuple[str, ...]
 ) -> None:
@@ -215,35 +211,37 @@ def test_a_name_that_no_file_can_have_is_told(
 # --- contents ------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16.28: a pointer of Git LFS is trained as the skill",
-)
+POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 1234\n"
+
+
+def test_a_pointer_of_git_lfs_is_no_task_file(checkout: Checkout, cli: Cli) -> None:
+    checkout.write("more.jsonl", POINTER)
+    done = cli(checkout.folder, "validate", "-o", "tasks.test=more.jsonl")
+    assert done.code == 2, said(done)
+    assert "git lfs pull" in done.out
+
+
+def test_a_pointer_of_git_lfs_is_not_evaluated(checkout: Checkout, cli: Cli) -> None:
+    checkout.write("other.md", POINTER)
+    done = cli(checkout.folder, "eval", "other.md", "--split", "test")
+    assert done.code == 2, said(done)
+    assert "git lfs pull" in done.err
+
+
 def test_a_pointer_of_git_lfs_is_no_skill(workshop: Workshop, cli: Cli) -> None:
-    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 1234\n"
-    checkout = workshop.checkout(skill=pointer)
+    checkout = workshop.checkout(skill=POINTER)
     done = cli(checkout.folder, "validate")
     assert done.code == 2, said(done)
     assert "git lfs pull" in done.out + done.err
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16.28: a pointer of Git LFS is trained as the skill",
-)
 def test_no_step_begins_with_a_pointer_of_git_lfs(workshop: Workshop, cli: Cli) -> None:
-    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 1234\n"
-    checkout = workshop.checkout(skill=pointer)
+    checkout = workshop.checkout(skill=POINTER)
     done = cli(checkout.folder, "step", "-o", "train.batch_size=1", "-o", "tasks.limit=2")
     assert done.code == 2, said(done)
     assert workshop.server.answered.total() == 0
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 16.26: a deeply nested event is a defect"
-)
 def test_a_deeply_nested_event_is_passed_over(checkout: Checkout, cli: Cli) -> None:
     words = ("eval", "skills/SKILL.md", "--split", "test")
     assert cli(checkout.folder, *words).code == 0

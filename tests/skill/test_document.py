@@ -1,13 +1,9 @@
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.errors import SkillError
 from skillopt_ci.skill.document import (
     body,
-    decode,
     documents,
     ended,
     frontmatter,
@@ -28,16 +24,6 @@ def test_sha256_is_that_of_the_utf8_bytes() -> None:
 
 def test_words_are_divided_by_white_space() -> None:
     assert word_count(" one\ttwo\n\nthree-four ") == 3
-
-
-def test_decode_names_the_line_of_the_first_bad_byte() -> None:
-    with pytest.raises(SkillError, match=r"s\.md:2: .*byte 0xff at offset 3"):
-        decode(b"ab\n\xff", Path("s.md"))
-
-
-@given(st.text())
-def test_decode_undoes_encoding(text: str) -> None:
-    assert decode(text.encode(), Path("s.md")) == text
 
 
 @pytest.mark.parametrize(
