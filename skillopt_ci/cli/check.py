@@ -134,10 +134,10 @@ def _print_findings(findings: Sequence[Finding], settings: Globals) -> None:
             text = f"\n{'':<{_TEXT_STARTS}}".join(lines)
             click.echo(f"{mark}  {finding.part:<15}  {text}")
     if settings.verbosity >= 0:
-        click.echo(f"\n{_conclusion(findings)}")
+        click.echo(f"\n{_conclusion(findings, settings.same_run)}")
 
 
-def _conclusion(findings: Sequence[Finding]) -> str:
+def _conclusion(findings: Sequence[Finding], same_run: str) -> str:
     levels = [finding.level for finding in findings]
     errors, warnings = levels.count("error"), levels.count("warning")
     if errors:
@@ -146,7 +146,7 @@ def _conclusion(findings: Sequence[Finding]) -> str:
     blocking = [finding.part for finding in findings if finding.blocks]
     if blocking:
         return f"Nothing else to mend{besides}, but no step can start: see {', '.join(blocking)}."
-    return f"Ready to train{besides}: skillopt-ci step"
+    return f"Ready to train{besides}: skillopt-ci step{same_run}"
 
 
 # The parts of a run. No model is called.
@@ -187,7 +187,7 @@ def _check_tasks(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding
         yield Finding("plan", "ok", f"{steps} in {epochs}")
     except SkilloptError as error:
         yield failed("plan", error)
-    if examples := unchanged_examples(root):
+    if examples := unchanged_examples(root, config.tasks):
         text = f"{', '.join(examples)} still hold the examples of `init`: put your own tasks there"
         yield Finding("tasks", "warning", text)
 

@@ -1,13 +1,15 @@
 """``skillopt-ci init``, ``new-env`` and ``quickstart``: begin with a run of one's own, or look."""
 
 import asyncio
+import os
 import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain, count
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Annotated, Any, cast
@@ -16,13 +18,14 @@ import click
 from pydantic import TypeAdapter, ValidationError
 
 from skillopt_ci.cli.build import opened
+from skillopt_ci.cli.config import survey
 from skillopt_ci.cli.evaluate import print_evaluation
-from skillopt_ci.cli.options import DEFAULT_CONFIG, FILE, Globals, command, print_json
+from skillopt_ci.cli.options import FILE, Globals, command, print_json
 from skillopt_ci.cli.read import find_skill
 from skillopt_ci.cli.scaffold import (
     ENVIRONMENTS,
     Choices,
-    Place,
+    add_run,
     existing_skill,
     scaffold,
     scaffold_environment,
@@ -32,6 +35,7 @@ from skillopt_ci.cli.scaffold import (
 )
 from skillopt_ci.cli.train import print_outcome
 from skillopt_ci.config.config import Config
+from skillopt_ci.config.loading import load, run_names
 from skillopt_ci.config.models import PROVIDERS, Preset, ProviderName
 from skillopt_ci.demo import write_example
 from skillopt_ci.errors import ExitCode, UsageError
@@ -67,37 +71,64 @@ def init_command(
 ) -> ExitCode:
     """Write a configuration, example tasks and a starter skill.
 
-    On a terminal, asks for what is not given. --run names the run; the default is the folder's
-    name. Existing files stay as they are.
+    On a terminal, asks for what is not given. --run names the run; the default is the name of the
+    folder, or of the file that --config names. If the configuration exists, --run or --skill adds
+    a run to it. Existing files stay as they are.
     """
     if pages and not github:
         raise click.UsageError("--pages belongs to --github: a workflow publishes the report.")
     config = settings.cwd / settings.config
+    root = config.parent
     asking = not yes and not settings.json and sys.stdin.isatty() and sys.stderr.isatty()
     named = {"run": None if settings.run is None else run_name(settings.run), **given}
-    choices = choose(config.parent, decider(named, asking=asking))
-    files = scaffold(choices, config.name)
-    written = write_new(config.parent, files)
+    decide = decider(named, asking=asking)
+    top = Git(root).attempt("rev-parse", "--show-toplevel") if root.is_dir() else None
+    repository = Path(top.text).resolve() if top and top.status == 0 else None
+    others = survey(root)[1] if repository else []
+    names = [one.run for one in others]
+    skills = [os.path.relpath((repository or root) / one.skill, root.resolve()) for one in others]
+    if not config.exists():
+        own_name = config.name.partition(".")[0]
+        usual = root.resolve().name if own_name == "skillopt" else own_name
+        choices = choose(root, decide, _free(slug(usual), names), skills)
+        files, added = scaffold(choices, config.name), False
+    else:
+        known = {name: load(config, run=name).config for name in run_names(config)}
+        skill = None if given["skill"] is None else document(root, given["skill"])
+        trained = [one.skill for one in known.values()]
+        added = skill not in (None, *trained) if named["run"] is None else named["run"] not in known
+        if added:
+            usual = PurePosixPath(skill or "skill").parent.name or PurePosixPath(skill or "").stem
+            models = any(value for key, value in given.items() if key != "skill")
+            run = _free(slug(usual), [*names, *known])
+            choices = choose(root, decide, run, [*skills, *trained], models=models)
+            files = add_run(config, choices)
+        else:
+            first = next(iter(known.values()))
+            keys = {"api_key_env": first.model.target.key_variable}
+            choices, files = Choices(first.run, first.skill, keys, {}), {config.name: ""}
+    written = write_new(root, files)
     if github:
-        top = Git(config.parent).attempt("rev-parse", "--show-toplevel")
-        root = Path(top.text).resolve() if top.status == 0 else config.parent.resolve()
-        branch = Git(root).attempt("symbolic-ref", "--quiet", "--short", "HEAD").text
-        folder = PurePosixPath(config.parent.resolve().relative_to(root))
-        key = choices.target.get("api_key_env")
-        place = Place(
-            config=folder / config.name,
-            skill=folder / choices.skill,
+        place = repository or root.resolve()
+        folder = PurePosixPath(root.resolve().relative_to(place))
+        branch = Git(place).attempt("symbolic-ref", "--quiet", "--short", "HEAD").text
+        workflows = workflow_files(
+            folder / config.name,
+            folder / choices.skill,
             branch=branch or "main",
-            key=None if key is None else str(key),
+            key=choices.target.get("api_key_env"),
+            pages=pages,
         )
-        workflows = workflow_files(place, pages=pages)
-        written += write_new(root, workflows)
+        written += write_new(place, workflows)
         files |= workflows
-    code = _tell(settings, "", written, files, _next_steps(settings, choices))
+    changed = [config.name] if added else []
+    steps = _next_steps(settings, choices, in_git=repository is not None, added=added)
+    code = _tell(settings, "", written, files, steps, changed)
+    if not written and not settings.json:
+        click.echo("\nTo add a run: skillopt-ci init --run NAME --skill PATH")
     # say at once what a skill of the user's own lacks; that it cannot be read is for `validate`
     with suppress(OSError, UnicodeDecodeError):
-        text = read_text(config.parent / choices.skill)
-        reason = unloadable(text, Path(choices.skill))
+        reason = unloadable(read_text(root / choices.skill), Path(choices.skill))
         if reason and not settings.json:
             click.echo(f"\n! warning: {harmless_line(reason)}", err=True)
     return code
@@ -112,6 +143,18 @@ def run_name(text: str) -> str:
         raise click.BadParameter(
             f"--run: {text!r} is not made of letters, digits, '.', '_' and '-'"
         ) from None
+
+
+def _free(name: str, taken: Iterable[str]) -> str:
+    """``name``, with a number behind it where a run is called so."""
+    others = {one.casefold() for one in taken}
+    numbered = (f"{name[:60]}-{number}" for number in count(2))
+    return next(one for one in chain([name], numbered) if one not in others)
+
+
+def document(root: Path, skill: str) -> str:
+    """The path of the skill's document, where ``skill`` names its folder."""
+    return (PurePosixPath(skill) / "SKILL.md").as_posix() if (root / skill).is_dir() else skill
 
 
 #: Decides one thing, by key, question and default: by option, by question or by default.
@@ -133,13 +176,18 @@ def decider(given: Mapping[str, str | None], *, asking: bool) -> Decide:
     return decide
 
 
-def choose(root: Path, decide: Decide) -> Choices:
-    """Decide what a run in the folder ``root`` is about."""
-    run = decide("run", "Name of the run", slug(root.resolve().name), run_name)
-    found = existing_skill(root) or f"skills/{slug(run)}/SKILL.md"
-    skill = decide("skill", "Document to train", found)
-    if (root / skill).is_dir():
-        skill = (PurePosixPath(skill) / "SKILL.md").as_posix()
+def choose(
+    root: Path, decide: Decide, usual: str, trained: Collection[str] = (), *, models: bool = True
+) -> Choices:
+    """Decide what a run in the folder ``root`` is about, by default a skill not yet ``trained``.
+
+    Without ``models`` it has those of the other runs.
+    """
+    run = decide("run", "Name of the run", usual, run_name)
+    found = existing_skill(root, trained) or f"skills/{slug(run)}/SKILL.md"
+    skill = document(root, decide("skill", "Document to train", found))
+    if not models:
+        return Choices(run, skill, {}, {})
     asked = decide("provider", "Provider", "openai", click.Choice(list(PRESETS)))
     provider = cast("ProviderName", asked)
     preset = PRESETS[provider]
@@ -149,8 +197,8 @@ def choose(root: Path, decide: Decide) -> Choices:
     if preset.protocol not in ("command", "simulated"):
         place["base_url"] = decide("base_url", "Root of the API", preset.base_url)
         question = f"Environment variable that holds the key, or {_NO_KEY}"
-        usual = _NO_KEY if preset.key_optional or not preset.key else preset.key
-        if (variable := decide("api_key_env", question, usual)) != _NO_KEY:
+        default = _NO_KEY if preset.key_optional or not preset.key else preset.key
+        if (variable := decide("api_key_env", question, default)) != _NO_KEY:
             place["api_key_env"] = variable
     if provider in ("ollama", "llamacpp"):  # small servers
         place |= {"max_concurrency": 2, "timeout": 900}
@@ -162,23 +210,22 @@ def choose(root: Path, decide: Decide) -> Choices:
     )
 
 
-def _next_steps(settings: Globals, choices: Choices) -> list[str]:
+def _next_steps(settings: Globals, choices: Choices, *, in_git: bool, added: bool) -> list[str]:
     folder = settings.config.parent
-    config, tasks, skill = (
-        shlex.quote(str(path))
-        for path in (settings.config, folder / "tasks", folder / choices.skill)
+    tasks = folder / "tasks" / slug(choices.run) if added else folder / "tasks"
+    config, examples, skill = (
+        shlex.quote(str(path)) for path in (settings.config, tasks, folder / choices.skill)
     )
-    option = "" if settings.config == DEFAULT_CONFIG else f" -c {config}"
+    same = replace(settings, run=choices.run if added else None).same_run
     key = choices.target.get("api_key_env")
-    in_git = Git(settings.cwd / folder).attempt("rev-parse", "--git-dir").status == 0
     return [
         *([] if in_git else ["git init   (this folder is in no git repository yet)"]),
-        f"Put tasks of your own into {tasks}, one JSON object a line.",
+        f"Put tasks of your own into {examples}, one JSON object a line.",
         f"Say in {skill} what you know already.",
         *([f"export {key}=…"] if key else []),
-        f"git add {config} {tasks} {skill} && git commit -m 'Set up skill training'",
-        f"skillopt-ci validate{option}",
-        f"skillopt-ci step{option}",
+        f"git add {config} {examples} {skill} && git commit -m 'Set up skill training'",
+        f"skillopt-ci validate{same}",
+        f"skillopt-ci step{same}",
     ]
 
 
@@ -188,21 +235,26 @@ def _tell(
     written: Sequence[str],
     files: Mapping[str, str],
     next_steps: Sequence[str],
+    changed: Sequence[str] = (),
 ) -> ExitCode:
     """Say which of ``files``, by their paths in ``folder``, were written, and what to do next."""
     left = [name for name in files if name not in written]
     if settings.json:
-        print_json({"written": written, "left": left})
+        print_json({"written": written, "changed": changed, "left": left})
     else:
-        for verb, names, note in (("wrote", written, ""), ("left", left, "  (was there already)")):
+        there = "  (was there already)"
+        for verb, names, note in (
+            *(("wrote", written, ""), ("changed", changed, "  (one more run)")),
+            ("left", left, there),
+        ):
             for name in names:
                 path = harmless_line((folder / Path(name)).as_posix())
                 click.echo(f"  {verb:<8}  {path}{note}")
-        if written:
+        if written or changed:
             click.echo("\nNext:")
             for number, text in enumerate(next_steps, 1):
                 click.echo(f"  {number}. {text}")
-    return ExitCode.DONE if written else ExitCode.NOTHING_TO_DO
+    return ExitCode.DONE if written or changed else ExitCode.NOTHING_TO_DO
 
 
 @command()

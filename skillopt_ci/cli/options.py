@@ -1,6 +1,7 @@
 """The options that every command understands, before its name and after it."""
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -42,6 +43,13 @@ class Globals:
     verbosity: int = 0
     progress: bool = True
     redact: Redactor = field(default_factory=Redactor, repr=False)
+
+    @property
+    def same_run(self) -> str:
+        """The options that name this run again to another command, with a space before them."""
+        words = [] if self.config == DEFAULT_CONFIG else ["-c", str(self.config)]
+        words += [] if self.run is None else ["--run", self.run]
+        return "".join(f" {shlex.quote(word)}" for word in words)
 
     @property
     def people(self) -> TextIO:

@@ -4,7 +4,7 @@ import json
 import keyword
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import resources
@@ -12,7 +12,11 @@ from pathlib import Path, PurePosixPath
 from string import Template
 from types import MappingProxyType
 
-from skillopt_ci.errors import UsageError
+import yaml
+
+from skillopt_ci.config.config import Config, GivenSplits
+from skillopt_ci.config.loading import load, run_names
+from skillopt_ci.errors import ConfigError, UsageError
 
 _SKILL_PLACES = (
     "SKILL.md",
@@ -22,10 +26,7 @@ _SKILL_PLACES = (
     "AGENTS.md",
     "CLAUDE.md",
 )
-#: Task files and the templates that they start as.
-_TASK_FILES = MappingProxyType(
-    {f"tasks/{split}.jsonl": f"{split}.jsonl" for split in ("train", "selection", "test")}
-)
+_SPLITS = ("train", "selection", "test")
 
 
 def slug(text: str) -> str:
@@ -33,10 +34,11 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:64].strip("-") or "skill"
 
 
-def existing_skill(root: Path) -> str | None:
+def existing_skill(root: Path, but: Collection[str] = ()) -> str | None:
     """The first document below ``root`` that looks like a skill, as a relative path."""
     found = (file for place in _SKILL_PLACES for file in sorted(root.glob(place)))
-    return next((file.relative_to(root).as_posix() for file in found), None)
+    names = (file.relative_to(root).as_posix() for file in found)
+    return next((name for name in names if name not in but), None)
 
 
 def _template(name: str) -> str:
@@ -73,7 +75,10 @@ def _write(file: Path, text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What the user decided; ``target`` and ``optimizer`` are the keys of each model role."""
+    """What the user decided; ``target`` and ``optimizer`` are the keys of each model role.
+
+    A run that is added to a configuration may have none: it takes those of the others.
+    """
 
     run: str
     skill: str
@@ -86,19 +91,25 @@ def scaffold(choices: Choices, config: str) -> dict[str, str]:
 
     ``config`` is the configuration's own file name.
     """
+    roles = {"target": choices.target, "optimizer": choices.optimizer}
     values = {
-        **{key: _yaml(value) for key, value in (("run", choices.run), ("skill", choices.skill))},
+        "run": json.dumps(choices.run),
+        "skill": _yaml(choices.skill),
         **{
             role: "\n".join(f"    {key}: {_yaml(value)}" for key, value in keys.items())
-            for role, keys in (("target", choices.target), ("optimizer", choices.optimizer))
+            for role, keys in roles.items()
         },
     }
+    text = Template(_template("skillopt.yaml")).substitute(values)
+    return {config: text, **_tasks_and_skill(choices, "tasks")}
+
+
+def _tasks_and_skill(choices: Choices, tasks: str) -> dict[str, str]:
     skill = PurePosixPath(choices.skill)
     starter = "AGENTS.md" if skill.name != "SKILL.md" else "SKILL.md"
     name = slug(skill.parent.name or choices.run)
     return {
-        config: Template(_template("skillopt.yaml")).substitute(values),
-        **{file: _template(source) for file, source in _TASK_FILES.items()},
+        **{f"{tasks}/{split}.jsonl": _template(f"{split}.jsonl") for split in _SPLITS},
         choices.skill: Template(_template(starter)).safe_substitute(name=name),
     }
 
@@ -108,51 +119,105 @@ def _yaml(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def unchanged_examples(root: Path) -> list[str]:
-    """Those task files below ``root`` that are still as :func:`scaffold` wrote them."""
+def unchanged_examples(root: Path, tasks: object) -> list[str]:
+    """Those of a configuration's task files that are still as :func:`scaffold` wrote them."""
     found = []
-    for name, source in _TASK_FILES.items():
+    for split in _SPLITS if isinstance(tasks, GivenSplits) else ():
+        name = getattr(tasks, split)
         with suppress(OSError, UnicodeDecodeError):
-            if (root / name).read_text(encoding="utf-8") == _template(source):
+            if name and (root / name).read_text(encoding="utf-8") == _template(f"{split}.jsonl"):
                 found.append(name)
     return found
+
+
+def add_run(config: Path, choices: Choices) -> dict[str, str]:
+    """List one more run in ``config``; its tasks and skill, as :func:`scaffold` returns them.
+
+    What stands there already keeps its text and its meaning. Raises UsageError where that cannot
+    be, ConfigError where the configuration cannot be read.
+    """
+    before = _runs(config)
+    tasks = f"tasks/{slug(choices.run)}"
+    entry: dict[str, object] = {"run": choices.run, "skill": choices.skill}
+    if any(one.environment is not None for one in before.values()):
+        entry["environment"] = None
+    entry["tasks"] = {split: f"{tasks}/{split}.jsonl" for split in _SPLITS}
+    if choices.target:
+        entry["model"] = {"target": choices.target, "optimizer": choices.optimizer}
+    lines = [f"{key}: {_yaml(value)}" for key, value in entry.items()]
+    new = config.with_name(f".{config.name}.new")
+    try:
+        text = _with_run(config.read_text(encoding="utf-8"), lines, next(iter(before)))
+        new.write_text(text, encoding="utf-8")
+        with suppress(ConfigError):
+            after = _runs(new)
+            added = after.pop(choices.run, None)
+            if added is not None and added.skill == choices.skill and after == before:
+                new.replace(config)
+                return _tasks_and_skill(choices, tasks)
+    finally:
+        new.unlink(missing_ok=True)
+    raise UsageError(
+        f"{config.name} is written in a way that no run can be added to",
+        hint="Add it to `runs:` by hand:\n  - " + "\n    ".join(lines),
+    )
+
+
+def _runs(config: Path) -> dict[str, Config]:
+    return {name: load(config, run=name).config for name in run_names(config)}
+
+
+def _with_run(text: str, entry: list[str], only: str) -> str:
+    """The text of a configuration with one more entry in its list of runs.
+
+    Where it has no list, what it says goes for its ``only`` run and for the new one.
+    """
+    lines, root = text.splitlines(), yaml.compose(text, yaml.SafeLoader)
+    keys = root.value if isinstance(root, yaml.MappingNode) else []
+    listed = next((value for key, value in keys if key.value == "runs"), None)
+    if listed is None:
+        indent, end = "  ", len(lines)
+        lines += ["", "runs: # choose one with --run", f"  - run: {_yaml(only)}"]
+    else:
+        indent, end = " " * listed.start_mark.column, listed.end_mark.line
+    end = len(lines) if listed is None else end
+    while not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#"):
+        end -= 1
+    head, *rest = entry
+    lines[end:end] = [f"{indent}- {head}", *(f"{indent}  {line}" for line in rest)]
+    return "\n".join(lines) + "\n"
 
 
 # The workflow files that `init --github` writes: the examples, fitted to one run.
 
 WORKFLOWS = ("train", "slow-update", "evaluate", "commands")
-#: Only where it is asked for: it shows the run to everybody who can see the site.
-_PAGES = "pages"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a run is; paths are relative to the top of the repository."""
-
-    config: PurePosixPath
-    skill: PurePosixPath
-    branch: str = "main"
-    key: str | None = None
-    """Variable, and secret, that holds the models' key."""
-
-
-def workflow_files(place: Place, *, pages: bool = False) -> dict[str, str]:
+def workflow_files(
+    config: PurePosixPath,
+    skill: PurePosixPath,
+    *,
+    branch: str = "main",
+    key: object = None,
+    pages: bool = False,
+) -> dict[str, str]:
     """The text of each workflow file, by its path in the repository.
 
-    With ``pages`` one of them publishes the report on GitHub Pages.
+    Paths are relative to the repository's top; ``key`` is the variable, and secret, that holds the
+    models' key. With ``pages`` one of them publishes the report on GitHub Pages.
     """
-    tasks = place.config.parent / "tasks" / "**"
-    key = "        env:\n          {0}: ${{{{ secrets.{0} }}}}\n"
+    env = "        env:\n          {0}: ${{{{ secrets.{0} }}}}\n"
+    tasks = config.parent / "tasks" / "**"
     # what the examples say, in the places that differ from run to run
     changes = {
-        key.format("OPENAI_API_KEY"): key.format(place.key) if place.key else "",
-        "config: skillopt.yaml": f"config: {_quoted(place.config)}",
-        "branches: [main]": f"branches: [{_quoted(place.branch)}]",
-        'paths: [skillopt.yaml, "tasks/**"]': f"paths: [{_quoted(place.config)}, {_quoted(tasks)}]",
-        'paths: ["skills/**"]': f"paths: [{_quoted(place.skill)}]",
+        env.format("OPENAI_API_KEY"): env.format(key) if key else "",
+        "config: skillopt.yaml": f"config: {_quoted(config)}",
+        "branches: [main]": f"branches: [{_quoted(branch)}]",
+        'paths: [skillopt.yaml, "tasks/**"]': f"paths: [{_quoted(config)}, {_quoted(tasks)}]",
+        'paths: ["skills/**"]': f"paths: [{_quoted(skill)}]",
     }
     files = {}
-    for name in (*WORKFLOWS, *([_PAGES] if pages else [])):
+    for name in (*WORKFLOWS, *(["pages"] if pages else [])):
         text = _template(f"workflows/{name}.yml")
         for old, new in changes.items():
             text = text.replace(old, new)
@@ -176,9 +241,7 @@ ENVIRONMENTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "test_{module}.py": "class/test_environment.py.template",
         },
         "yaml": {
-            "tasks/train.yaml": "yaml/train.yaml",
-            "tasks/selection.yaml": "yaml/selection.yaml",
-            "tasks/test.yaml": "yaml/test.yaml",
+            **{f"tasks/{split}.yaml": f"yaml/{split}.yaml" for split in _SPLITS},
             "skillopt.yaml": "yaml/skillopt.yaml",
             "test_{module}.py": "yaml/test_environment.py.template",
         },

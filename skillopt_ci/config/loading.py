@@ -93,7 +93,7 @@ def _invalid_base(mark: Mark, text: str) -> InvalidConfigError:
 def runs_of(tree: Node) -> dict[str, Node]:
     """The runs that ``tree`` describes, by name; one without a list is its own only run.
 
-    Raises ConfigError for what is no list, and for a run that is named twice or not at all.
+    Raises ConfigError for what is no list, for a run without a name, and for runs that clash.
     """
     listed = tree.entries.get(RUNS)
     if listed is None:
@@ -102,13 +102,20 @@ def runs_of(tree: Node) -> dict[str, Node]:
         text = "expected a list of runs, each with `run:` and its own settings"
         raise InvalidConfigError([Problem(listed.mark, RUNS, text)])
     problems, runs, common = list[Problem](), dict[str, Node](), without(tree, RUNS)
+    names, skills = dict[str, str](), dict[str, str]()
     for entry in listed.value:
-        name = _name(entry)
+        name, run = _name(entry), merge(common, entry)
+        skill = _skill(run)
         if not name:
             problems.append(Problem(entry.mark, RUNS, "each run of the list needs its `run:`"))
-        elif name in runs:
-            problems.append(Problem(entry.mark, RUNS, f"{name!r} stands here a second time"))
-        runs[name] = merge(common, entry)
+        elif (other := names.get(name.casefold())) is not None:
+            same = "stands here a second time" if other == name else f"and {other!r} differ in case"
+            text = f"{name!r} {same}: their branches would be one"
+            problems.append(Problem(entry.mark, RUNS, text))
+        elif skill and skill in skills:
+            text = f"{skills[skill]!r} and {name!r} both train {skill}: give each its own skill"
+            problems.append(Problem(entry.mark, RUNS, text))
+        names[name.casefold()], skills[skill], runs[name] = name, name, run
     if problems:
         raise InvalidConfigError(problems)
     return runs
@@ -132,6 +139,13 @@ def choose_run(tree: Node, name: str | None) -> Node:
 def _name(tree: Node) -> str:
     value = plain(tree.entries["run"]) if "run" in tree.entries else None
     return "" if value is None else str(value)
+
+
+def _skill(run: Node) -> str:
+    """The skill of ``run``, spelt in one way; empty if it names none yet."""
+    value = plain(run.entries["skill"]) if "skill" in run.entries else ""
+    named = os.path.normpath(str(value)) if value else ""
+    return named.removesuffix("/SKILL.md")
 
 
 def parse_override(text: str) -> Node:

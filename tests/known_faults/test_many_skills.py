@@ -34,9 +34,6 @@ def named(checkout: Checkout, cli: Cli, *words: str) -> str:
 
 
 @pytest.mark.parametrize("words", [("--run", "second"), ()], ids=["named", "unnamed"])
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 16.33: a second init adds no run"
-)
 def test_a_second_init_adds_a_run(checkout: Checkout, cli: Cli, words: tuple[str, ...]) -> None:
     second = "skills/second/SKILL.md"
     assert cli(checkout.folder, "init", "--yes", "--skill", second, *words).code == 0
@@ -46,17 +43,17 @@ def test_a_second_init_adds_a_run(checkout: Checkout, cli: Cli, words: tuple[str
     assert named(checkout, cli, "--run", trained[second]) != "demo"
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16.33: a second file's run collides with the first's",
-)
 def test_a_second_file_names_a_run_of_its_own(checkout: Checkout, cli: Cli) -> None:
     for name in ("one", "two"):
         more = ("-c", f"{name}.yaml", "--skill", f"skills/{name}/SKILL.md")
         assert cli(checkout.folder, "init", "--yes", *more).code == 0
     runs = [named(checkout, cli, "-c", f"{name}.yaml") for name in ("one", "two")]
     assert len(set(runs)) == 2
+
+
+def test_a_file_does_not_take_the_name_of_a_run_elsewhere(checkout: Checkout, cli: Cli) -> None:
+    assert cli(checkout.folder, "init", "--yes", "-c", "demo.yaml", "--skill", "b.md").code == 0
+    assert named(checkout, cli, "-c", "demo.yaml") == "demo-2"
 
 
 CLASHES = {
@@ -67,9 +64,6 @@ CLASHES = {
 
 @pytest.mark.parametrize("command", ["validate", "estimate", "config"])
 @pytest.mark.parametrize("clash", CLASHES)
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 16.33: only `discover` sees that runs clash"
-)
 def test_runs_that_clash_are_refused(
     checkout: Checkout, cli: Cli, clash: str, command: str
 ) -> None:
@@ -80,9 +74,6 @@ def test_runs_that_clash_are_refused(
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [(("--run", "b"), "step --run b"), (("-c", "other.yaml"), "step -c other.yaml")],
-)
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 16.33: the next command does not name the run"
 )
 def test_what_is_said_to_come_next_names_the_run(
     checkout: Checkout, cli: Cli, words: tuple[str, str], wanted: str

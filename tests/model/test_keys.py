@@ -99,7 +99,7 @@ def test_a_key_may_be_in_a_file_of_its_own(tmp_path: Path) -> None:
         (None, r"model\.target\.api_key_file: key cannot be read: No such file"),
         (b" \n", "key is empty"),
         (b"\xff\xfe", "it is no UTF-8 text"),
-        (b"KEY=sk-1\nOTHER=2\n", "holds more than a key"),
+        (b"KEY=sk-1\nOTHER=2\n", "holds U\\+000A"),
     ],
 )
 def test_a_file_without_a_key_is_named(tmp_path: Path, content: bytes | None, words: str) -> None:
