@@ -1,7 +1,7 @@
 """What a run tells while it works: values handed to an observer, which may draw or ignore them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +66,9 @@ StageEvent = StageStarted | StageAdvanced | StageFinished
 Event = StageEvent | Note | StepStarted | CallPaid | TerminalLent
 
 
-class Observer(Protocol):
-    """Receives events in order, in the thread that runs the step."""
-
-    def __call__(self, event: Event) -> None:
-        """Take note of ``event``; must not raise."""
-        ...
+#: Receives events in order, in the thread that runs the step; must not raise.
+Observer = Callable[[Event], None]
 
 
-def silent(event: Event) -> None:
+def silent(_: Event) -> None:
     """Ignore every event."""
-    del event

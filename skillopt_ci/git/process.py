@@ -128,11 +128,8 @@ class BatchProcess:
         self._errors.close()
 
 
-class Lru:
-    """Keeps values while their sizes fit into ``room``; drops the least recently used.
-
-    Several threads may use it.
-    """
+class Cache:
+    """Keeps values while their sizes fit into ``room``, the newest ones. Threads may share it."""
 
     def __init__(self, room: int) -> None:
         self._room = room
@@ -141,19 +138,12 @@ class Lru:
 
     def get(self, key: str) -> Any:
         """The value of ``key``, None if it is not kept."""
-        with self._lock:
-            if (found := self._known.pop(key, None)) is None:
-                return None
-            self._known[key] = found
-            return found[0]
+        return self._known.get(key, (None, 0))[0]
 
     def put(self, key: str, value: object, size: int) -> None:
-        """Keep a value; the first one of a key stays."""
         with self._lock:
-            if key in self._known:
-                return
+            self._room += self._known.pop(key, (None, 0))[1] - size
             self._known[key] = value, size
-            self._room -= size
             while self._room < 0:
                 _, gone = self._known.pop(next(iter(self._known)))
                 self._room += gone
@@ -191,8 +181,8 @@ class Git:
     batches: dict[tuple[str, ...], BatchProcess] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    cache: Lru = field(
-        default_factory=partial(Lru, _CACHE_BYTES), init=False, repr=False, compare=False
+    cache: Cache = field(
+        default_factory=partial(Cache, _CACHE_BYTES), init=False, repr=False, compare=False
     )
     _remembered: dict[tuple[str, ...], Result] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -270,6 +260,5 @@ class Git:
 
 
 def _cannot_start(error: OSError) -> RepositoryError:
-    if isinstance(error, FileNotFoundError):
-        return RepositoryError("git is not installed", hint=str(error))
-    return RepositoryError(f"git cannot be run: {error}")
+    missing = isinstance(error, FileNotFoundError)
+    return RepositoryError(f"git {'is not installed' if missing else 'cannot be run'}: {error}")

@@ -6,6 +6,7 @@ All but :func:`push` raise InfrastructureError if the remote cannot be read.
 import re
 from collections.abc import Sequence
 from time import sleep
+from typing import NamedTuple
 
 from skillopt_ci.errors import (
     InfrastructureError,
@@ -29,73 +30,67 @@ _LOCKED = re.compile(r"(/[^'\n]+(?:\.lock|/packed-refs\.new))'?: File exists")
 _LOCK_PAUSES = (0.5, 1, 2, 4, 8)
 #: Leave alone what else the user's configuration would have a fetch do.
 _FETCH = (
-    "fetch",
-    "--quiet",
-    "--no-tags",
-    "--no-prune",
-    "--no-recurse-submodules",
-    "--no-write-fetch-head",
-    "--no-auto-maintenance",
-)
+    "fetch", "--quiet", "--no-tags", "--no-prune", "--no-recurse-submodules",
+    "--no-write-fetch-head", "--no-auto-maintenance",
+)  # fmt: skip
 _PUSH = ("push", "--porcelain", "--atomic", "--no-follow-tags", "--no-recurse-submodules")
 
-#: A pattern of git's messages, in any case; what it means; what to do about it.
-_Cause = tuple[str, str, str]
+
+class _Cause(NamedTuple):
+    """A pattern of git's messages, in any case; what it means; what to do about it."""
+
+    pattern: str
+    meaning: str
+    hint: str
+
+
 #: The server decided against single refs.
 _DECISIONS: tuple[_Cause, ...] = (
-    (
+    _Cause(
         r"GH006|GH013|protected branch|rule violations|deletion prohibited",
         "a branch protection or ruleset forbids it",
-        (
-            "Let skillopt-ci push to `skillopt/**` and `skillopt-candidate/**` (create, update and "
-            "delete); nothing else is ever pushed."
-        ),
+        "Let skillopt-ci push to `skillopt/**` and `skillopt-candidate/**` (create, update and "
+        "delete); nothing else is ever pushed.",
     ),
-    (
+    _Cause(
         r"missing necessary objects",
         "an object or a ref of it is broken, as after a power loss",
         "Where that repository is kept, `git fsck` tells which.",
     ),
-    (r"hook declined", "a hook on the server declined it", "Its own words are above."),
+    _Cause(r"hook declined", "a hook on the server declined it", "Its own words are above."),
 )
 #: The whole command failed.
 _FAILURES: tuple[_Cause, ...] = (
-    (
+    _Cause(
         r"ref updates aborted by hook",
         "a reference-transaction hook, here or on the server, refused it",
         "Its own words are above.",
     ),
-    (
+    _Cause(
         r"does not support --atomic|dumb http",
         "it cannot take several refs as one transaction, so a step could get lost half-way",
         "Use a git server with the smart protocol, or set `git.remote: null` to stay local.",
     ),
-    (
-        (
-            r"error: 403|write access to repository not granted|marked as read only|denied to "
-            r"|insufficient permission|read-only"
-        ),
+    _Cause(
+        r"error: 403|write access to repository not granted|marked as read only|denied to "
+        r"|insufficient permission|read-only",
         "it may be read but not written",
         "Use credentials with write access (in GitHub Actions: `permissions: contents: write`).",
     ),
-    (
-        (
-            r"authentication failed|could not read (username|password)|permission denied|error: 401"
-            r"|invalid credentials|terminal prompts disabled|host key verification failed"
-        ),
+    _Cause(
+        r"authentication failed|could not read (username|password)|permission denied|error: 401"
+        r"|invalid credentials|terminal prompts disabled|host key verification failed",
         "it does not accept our credentials",
         "Set up git's credentials for it; `git ls-remote` must work without asking.",
     ),
-    (
-        (
-            r"could not resolve|failed to connect|couldn't connect|operation timed out|unreachable"
-            r"|connection (refused|timed out|reset|closed)|no route to host|unexpected disconnect"
-            r"|early eof|hung up unexpectedly|error: 5\d\d|\bssl\b|\btls\b|certificate"
-        ),
+    _Cause(
+        r"could not resolve|failed to connect|couldn't connect|operation timed out|unreachable"
+        r"|connection (refused|timed out|reset|closed)|no route to host|unexpected disconnect"
+        r"|early eof|hung up unexpectedly|error: 5\d\d|\bssl\b|\btls\b|certificate",
         "the network or the server failed",
         "Nothing is lost: run again once it can be reached.",
     ),
-    (
+    _Cause(
         r"not found|does not appear to be a git repository|error: 404|no such file",
         "there is no repository, or none that our credentials may see",
         "Check `git remote -v`.",
@@ -151,12 +146,6 @@ def fetch(git: Git, remote: str, names: Sequence[str], *options: str) -> None:
 def fetch_object(git: Git, remote: str, ref: str) -> None:
     """Fetch what a ref of the remote points at, without a ref of our own for it."""
     _asked(git, remote, *_FETCH, remote, ref)
-
-
-def deepen_clone(git: Git, remote: str, names: Sequence[str], generations: int) -> None:
-    """Fetch that many more generations of a shallow clone's branches; 0 means all there are."""
-    option = f"--deepen={generations}" if generations else "--unshallow"
-    fetch(git, remote, tuple(heads(git, remote, *names)), option)
 
 
 def push(git: Git, remote: str, moves: Sequence[Move], *options: str) -> None:
@@ -221,7 +210,7 @@ def _asked(git: Git, remote: str, *command: str) -> str:
 
 
 def _explain(words: str, causes: tuple[_Cause, ...]) -> tuple[str, str]:
-    for pattern, meaning, hint in causes:
-        if re.search(pattern, words, re.IGNORECASE):
-            return meaning, hint
+    for cause in causes:
+        if re.search(cause.pattern, words, re.IGNORECASE):
+            return cause.meaning, cause.hint
     return "git gives this reason", ""

@@ -1,7 +1,6 @@
 """The run's folder in the tree, ``.skillopt/<run>/``: which file holds what, read and written."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar, cast
 
@@ -14,7 +13,6 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 #: Reads a file of one commit; None if it is not there.
 Reader = Callable[[str], str | None]
-
 
 #: GitHub folds files so marked in reviews and leaves them out of language statistics.
 _ATTRIBUTES = "** linguist-generated=true\n"
@@ -36,31 +34,19 @@ def _validated(model: type[BaseModel], text: str) -> BaseModel:
 _read_line, _read_document = lru_cache(4096)(_validated), lru_cache(128)(_validated)
 
 
-@dataclass(frozen=True, slots=True)
 class RunFolder:
     """Paths of a run's files, relative to the repository's root."""
 
-    run: str
-
-    @property
-    def path(self) -> str:
-        return f".skillopt/{self.run}"
-
-    @property
-    def state(self) -> str:
-        return f"{self.path}/state.json"
-
-    @property
-    def history(self) -> str:
-        return f"{self.path}/history.jsonl"
-
-    @property
-    def best_skill(self) -> str:
-        return f"{self.path}/best_skill.md"
-
-    @property
-    def initial_skill(self) -> str:
-        return f"{self.path}/initial_skill.md"
+    def __init__(self, run: str) -> None:
+        self.run = run
+        self.path = f".skillopt/{run}"
+        self.state = f"{self.path}/state.json"
+        self.history = f"{self.path}/history.jsonl"
+        self.summary = f"{self.path}/summary.json"
+        self.best_skill = f"{self.path}/best_skill.md"
+        self.initial_skill = f"{self.path}/initial_skill.md"
+        self.meta_skill = f"{self.path}/meta_skill.md"
+        """The optimizer's memory of earlier epochs."""
 
     def step(self, number: int) -> str:
         return f"{self.path}/steps/{number:04d}.json"
@@ -72,15 +58,6 @@ class RunFolder:
         """The skill with which an epoch ended."""
         return f"{self.path}/epochs/{epoch:02d}.md"
 
-    @property
-    def meta_skill(self) -> str:
-        """The optimizer's memory of earlier epochs."""
-        return f"{self.path}/meta_skill.md"
-
-    @property
-    def summary(self) -> str:
-        return f"{self.path}/summary.json"
-
     def furniture(self) -> dict[str, str]:
         """Files that explain the folder to people and to GitHub."""
         return {".skillopt/.gitattributes": _ATTRIBUTES, ".skillopt/README.md": _README}
@@ -88,7 +65,7 @@ class RunFolder:
     def read_state(self, read: Reader) -> State | None:
         """The state, or None before the first measurement.
 
-        Raises :class:`RepositoryError` when the file is not one that this version wrote.
+        Like the other readers, raises RepositoryError for what is no record of this version.
         """
         return self._read(read, self.state, State)
 

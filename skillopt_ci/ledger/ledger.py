@@ -308,7 +308,10 @@ class Ledger:
         """Fetch that many more generations of a shallow clone (0: all); False if there are none."""
         if self.remote is None or not (self.common_dir / "shallow").exists():
             return False
-        remote.deepen_clone(self.git, self.remote, self.names, generations)
+        option = f"--deepen={generations}" if generations else "--unshallow"
+        remote.fetch(
+            self.git, self.remote, [*remote.heads(self.git, self.remote, *self.names)], option
+        )
         return True
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
