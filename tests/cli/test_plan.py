@@ -139,7 +139,7 @@ CONFIGS = {
 def foreseen_and_made(cli: Cli, folder: Path, seed: int, options: list[str]) -> tuple[int, int]:
     """The likely calls of a run whose simulated optimizer proposes by ``seed``, and its calls."""
     make_repository(folder)
-    seeded = [*options, "-o", f"model.optimizer.seed={seed}"]
+    seeded = [*options, *("-o", "train.num_epochs=2"), *("-o", f"model.optimizer.seed={seed}")]
     rest = cli(folder, "estimate", "--json", *seeded).json["rest"]
     assert cli(folder, "run", "-q", *seeded).code == 0
     made = calls(cli(folder, "status", "--json", *seeded).json["accounts"])
