@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from bench.world.answering import Oracle
 from bench.world.world import INITIAL_SKILL, SPLITS, Parameters, World, make_world
 from skillopt_ci.cli.build import open_run
 from skillopt_ci.cli.options import Globals
-from skillopt_ci.model import openai_provider
+from skillopt_ci.model.providers import ServerClient
 from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
 from skillopt_ci.progress import silent
 from skillopt_ci.skill.regions import as_read
@@ -94,23 +93,18 @@ async def _train(root: Path) -> None:
 def answered_by(oracle: Oracle) -> Iterator[None]:
     """Within the block, every model of provider ``openai`` is ``oracle``."""
 
-    @dataclass(slots=True)
-    class Answering:
-        def __init__(self, *_: object) -> None:
-            pass
+    async def complete(_: ServerClient, request: ChatRequest) -> ChatReply:
+        messages = [{"role": one.role, "content": one.content} for one in request.messages]
+        said = oracle.answer(messages)
+        usage = Usage(1, said.prompt_tokens, said.completion_tokens)
+        return ChatReply(said.text, "stop", "world", usage)
 
-        async def complete(self, request: ChatRequest) -> ChatReply:
-            messages = [{"role": one.role, "content": one.content} for one in request.messages]
-            said = oracle.answer(messages)
-            usage = Usage(1, said.prompt_tokens, said.completion_tokens)
-            return ChatReply(said.text, "stop", "world", usage)
-
-    real = openai_provider.open_client
-    openai_provider.open_client = Answering  # type: ignore[assignment]
+    real = ServerClient.complete
+    ServerClient.complete = complete  # type: ignore[assignment,method-assign]
     try:
         yield
     finally:
-        openai_provider.open_client = real
+        ServerClient.complete = real  # type: ignore[method-assign]
 
 
 def make_repository(world: World, root: Path, base_url: str, settings: Mapping[str, Any]) -> Path:

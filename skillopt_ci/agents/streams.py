@@ -1,7 +1,6 @@
-"""The streams of events that other people's agents write; facts and sources: docs/agents.md.
+"""The events that other people's agents write; facts and sources: docs/agents.md.
 
-Each reader takes what it knows from a stream and passes over the rest, so that an event of a newer
-version costs nothing.
+A reader passes over what it does not know: newer versions write more.
 """
 
 import json
@@ -267,10 +266,7 @@ def _codex_item(told: AgentTranscript, item: Event, *, ended: bool) -> None:
 
 
 def _copilot(told: AgentTranscript, event: Event) -> None:
-    """`--output-format json`, in either form that GitHub's Copilot CLI writes.
-
-    These are session events (`assistant.message`, …) and flat ones (`message`, `tool_use`, …).
-    """
+    """`--output-format json`: the session's events."""
     data = event.at("data")
     match event.get("type"):
         case "assistant.message":
@@ -294,17 +290,6 @@ def _copilot(told: AgentTranscript, event: Event) -> None:
             told.troubled(failure.strip())
         case "session.error":
             told.error = data.text("message") or "the session failed"
-        case "message" if event.get("role") in ("assistant", None):
-            told.say(event.words("content"))
-        case "tool_use":
-            told.call(event.text("id"), event.text("name"), event.get("input") or {})
-        case "tool_result":
-            output = event.words("content" if event.get("content") else "output")
-            told.result(_text(event.get("tool_use_id") or event.get("id")), output)
-        case "usage":
-            counts = event.at("usage") or event
-            cached = "cache_read_input_tokens"
-            told.spend(counts.usage("input_tokens", completion="output_tokens", cached=cached))
 
 
 def _cursor(told: AgentTranscript, event: Event) -> None:

@@ -1,25 +1,18 @@
-"""Anthropic's Messages API, by the official client."""
+"""Anthropic's Messages API: requests and answers as JSON."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from types import MappingProxyType
-from typing import Any
 
-import anthropic
 from pydantic import BaseModel, ConfigDict
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.access import base_url_of
 from skillopt_ci.model.providers import (
     ReportedUsage,
-    RequestPacer,
-    ServerClient,
-    ServerError,
     Wire,
     Words,
-    called,
     limit_in,
     parsed,
     sent_as,
@@ -29,7 +22,6 @@ from skillopt_ci.model.providers import (
     with_thoughts,
 )
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ReplySchema
-from skillopt_ci.progress import Observer, silent
 
 #: The API wants a limit; this one holds where neither the role nor the stage has any.
 _DEFAULT_LIMIT = 16_384
@@ -187,47 +179,4 @@ def read_message(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRe
     )
 
 
-# The official client.
-
-
-def connection_pool(size: int) -> anthropic.DefaultAsyncHttpxClient:
-    """An HTTP client with at most ``size`` connections, for all roles; the caller closes it."""
-    limits = type(anthropic.DEFAULT_CONNECTION_LIMITS)(
-        max_connections=size, max_keepalive_connections=size
-    )
-    return anthropic.DefaultAsyncHttpxClient(limits=limits)
-
-
-def open_client(
-    section: str,
-    config: ModelRole,
-    key: str,
-    pool: anthropic.DefaultAsyncHttpxClient,
-    observe: Observer = silent,
-    pacer: RequestPacer | None = None,
-    own_headers: Mapping[str, str] = MappingProxyType({}),
-) -> ServerClient:
-    """A client for a role with this API ``key``; ``section`` (``model.target``) is for messages."""
-    sdk = anthropic.AsyncAnthropic(
-        api_key=key,
-        base_url=base_url_of(config),
-        default_headers=own_headers,
-        http_client=pool,
-        max_retries=0,
-        timeout=None,  # `called` has one
-    )
-
-    async def send(body: dict[str, Any]) -> bytes | ServerError:
-        async def speak() -> bytes:
-            answer = await sdk.messages.with_raw_response.create(
-                model=body["model"],
-                max_tokens=body["max_tokens"],
-                messages=body["messages"],
-                extra_body=body,
-            )
-            return await answer.read()
-
-        return await called(speak, anthropic, config, [key, *own_headers.values()])
-
-    wire = Wire(anthropic_body, read_message, WORDS, send)
-    return ServerClient(section, config, wire, observe, pacer or RequestPacer())
+MESSAGES = Wire("/v1/messages", anthropic_body, read_message, WORDS)

@@ -5,7 +5,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -44,10 +44,7 @@ _IN_TABLE = (
 
 @dataclass(frozen=True, slots=True)
 class Tariff:
-    """What a role's calls cost; ``text`` says it for people, ``source`` who said so.
-
-    ``cost_usd`` is the price of one call's usage, None if that is not known.
-    """
+    """What a role's calls cost: None if nobody knows. ``text`` says it for people."""
 
     source: Source
     text: str
@@ -55,7 +52,6 @@ class Tariff:
 
     @property
     def known(self) -> bool:
-        """Whether every call's cost is known."""
         return self.source != "unknown"
 
     def priced(self, usage: Usage) -> float | None:
@@ -64,7 +60,6 @@ class Tariff:
 
 
 def tariff_of(config: ModelRole) -> Tariff:
-    """The tariff of a role."""
     if config.provider == "simulated":
         return Tariff("simulated", "simulated, costs nothing", lambda _: 0.0)
     if (price := config.price) is not None:
@@ -81,7 +76,6 @@ def tariffs(models: Models) -> dict[str, Tariff]:
 
 
 def cost_usd(usage: Usage, price: Price) -> float:
-    """What ``usage`` costs in US dollars at ``price``."""
     cached, written = _cached(usage)
     parts = (
         (usage.prompt_tokens - cached - written, price.input),
@@ -141,37 +135,18 @@ def _from_table(config: ModelRole) -> Tariff | None:
 
 @dataclass(slots=True)
 class Share:
-    """What one piece of work was charged, and how many of its calls cost nothing any more."""
+    """What one piece of work was charged, and how many of its calls came from the cache."""
 
     charged: Usage = field(default_factory=Usage)
     reused: int = 0
 
     @property
     def empty(self) -> bool:
-        """Whether no call was made, nor answered from the cache."""
         return not self.reused and self.charged == Usage()
 
 
 _SHARE: ContextVar[Share | None] = ContextVar("share", default=None)
 _ONE_CALL = Usage(calls=1)
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """A limit, how much of it is used or lent, and how much calls under way may use."""
-
-    scope: str
-    name: str
-    limit: float
-    used: float
-    under_way: float
-
-    def exhausted(self) -> BudgetExhausted:
-        key = f"budget.{self.scope}.{self.name}"
-        return BudgetExhausted(
-            f"{key} is used up: {self.used:.6g} of {self.limit:.6g}",
-            hint=f"All that was paid for is kept. Raise {key} and run again to go on from here.",
-        )
 
 
 class Meter:
@@ -209,14 +184,13 @@ class Meter:
     async def reserve(self, expected: Usage = _ONE_CALL) -> None:
         """Announce a call that will consume ``expected`` at most, as far as one can tell.
 
-        Where a limit leaves no room for that beside the calls under way, it waits for them: what
-        they really consume may leave room, and none that is paid for is broken off. With none
-        under way a limit that is not used up yet allows one more call, so that it is exceeded by
-        no more than that one. Raises :class:`BudgetExhausted` if a limit is used up.
+        Where a limit leaves no room beside the calls under way, it waits for what they really
+        consume. With none under way a limit that is not used up allows one more call, so that it
+        is exceeded by no more than that one. Raises :class:`BudgetExhausted` if one is used up.
         """
         while (full := self._without_room(expected)) is not None:
             if not self._in_flight:
-                raise full.exhausted()
+                raise full
             await self._changed.wait()
         self._in_flight.append(expected)
 
@@ -232,7 +206,7 @@ class Meter:
         self._told(usage)
 
     def charge(self, account: Account, usage: Usage) -> None:
-        """Book a paid call."""
+        """Book a call that was paid for, by whatever process."""
         self._accounts[account] = self._accounts.get(account, Usage()) + usage
         if (share := _SHARE.get()) is not None:
             share.charged += usage
@@ -256,11 +230,10 @@ class Meter:
         least one call is lent. Raises :class:`BudgetExhausted` if a limit forbids that.
         """
         if (full := self._without_room(_ONE_CALL)) is not None:
-            raise full.exhausted()
+            raise full
         rest: dict[str, float] = {}
-        for one in self._readings():
-            left = one.limit - one.used - one.under_way
-            rest[one.name] = min(left, rest.get(one.name, left))
+        for _, name, limit, used, under_way in self._readings():
+            rest[name] = min(limit - used - under_way, rest.get(name, limit))
         share = Limits(
             calls=max(1, int(rest["calls"] / parts)) if "calls" in rest else None,
             tokens=max(1, int(rest["tokens"] / parts)) if "tokens" in rest else None,
@@ -276,10 +249,7 @@ class Meter:
 
     @contextmanager
     def shared(self) -> Iterator[Share]:
-        """Tell apart what the body, and tasks that it starts, are charged.
-
-        It is also a part of what is told apart around the body.
-        """
+        """Tell apart what the body, and tasks that it starts, are charged; it may be nested."""
         whole, share = _SHARE.get(), Share()
         token = _SHARE.set(share)
         try:
@@ -291,18 +261,13 @@ class Meter:
                 whole.reused += share.reused
 
     def accounts(self) -> Accounts:
-        """What this step paid for, by role and stage, in the order of their names.
-
-        The order of first use would tell which of several calls at once was answered first.
-        """
+        """What this step paid for, in an order that does not depend on who answered first."""
         return MappingProxyType(dict(sorted(self._accounts.items())))
 
     def usage_by_stage(self) -> dict[str, Usage]:
-        """What this step paid for, by stage, in the order of the stages' names."""
         return by_stage(self._accounts)
 
     def total(self) -> Usage:
-        """What this step paid for."""
         return total(self._accounts.values())
 
     def require_prices(self, models: Models) -> None:
@@ -324,16 +289,22 @@ class Meter:
                 hint="Limit budget.run.tokens or budget.step.cost_usd instead.",
             )
 
-    def _without_room(self, expected: Usage) -> _Reading | None:
-        """The first limit that leaves no room for a call."""
+    def _without_room(self, expected: Usage) -> BudgetExhausted | None:
+        """What to raise for the first limit that leaves no room for a call."""
         asked = _amounts(expected)
-        for one in self._readings() if self._limited else ():
-            crowded = self._in_flight and one.used + one.under_way + asked[one.name] > one.limit
-            if one.used >= one.limit or crowded:
-                return one
+        for scope, name, limit, used, under_way in self._readings() if self._limited else ():
+            crowded = self._in_flight and used + under_way + asked[name] > limit
+            if used >= limit or crowded:
+                key = f"budget.{scope}.{name}"
+                return BudgetExhausted(
+                    f"{key} is used up: {used:.6g} of {limit:.6g}",
+                    hint=f"All that was paid for is kept. Raise {key} and run again to go on from "
+                    "here.",
+                )
         return None
 
-    def _readings(self) -> Iterator[_Reading]:
+    def _readings(self) -> Iterator[tuple[str, str, float, float, float]]:
+        """Scope and name of each limit, the limit, what is used or lent, and what is under way."""
         lent, under_way = sum(self._lent, Usage()), _amounts(total(self._in_flight))
         for scope, limits in self._limits.items():
             before = Usage() if scope == "step" else self._spent
@@ -341,7 +312,7 @@ class Meter:
             used["minutes"] = (self._clock() - self._started[scope]) / 60
             for name, limit in limits:
                 if limit is not None:
-                    yield _Reading(scope, name, limit, used[name], under_way[name])
+                    yield scope, name, limit, used[name], under_way[name]
 
 
 def _amounts(usage: Usage) -> dict[str, float]:
@@ -400,13 +371,11 @@ def _characters(request: ChatRequest) -> int:
 
 @dataclass(slots=True)
 class BudgetedClient:
-    """Asks each role's client, within the budgets, and books what its calls consume.
+    """Asks each role's client within the budgets of ``meter``, which books what calls consume.
 
-    ``meter`` is asked before each call and told what it consumed; ``tariffs`` price the calls by
-    role. A call that fails without an answer is not counted. Secrets are taken out of what goes to
-    the models and of all that comes from them, which may be cached, recorded and shown to others.
-    Questions to the optimizer keep one of ``questions`` until they are answered; rollouts have
-    slots of their own.
+    ``tariffs`` price the calls by role. A call that fails without an answer is not counted. Secrets
+    are taken out of what goes to the models and of all that comes from them. Questions to the
+    optimizer keep one of ``questions`` until they are answered; rollouts have slots of their own.
     """
 
     clients: Mapping[Role, ChatClient]
@@ -418,9 +387,8 @@ class BudgetedClient:
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer ``request``; raises :class:`~skillopt_ci.errors.BudgetExhausted` before a call."""
-        if self.questions is None or request.role is not Role.OPTIMIZER:
-            return await self._call(request)
-        async with self.questions.slot():
+        slots = self.questions if request.role is Role.OPTIMIZER else None
+        async with slots.slot() if slots else nullcontext():
             return await self._call(request)
 
     async def _call(self, request: ChatRequest) -> ChatReply:

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -12,17 +11,24 @@ from skillopt_ci.aio import Slots
 from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message
-from skillopt_ci.model.access import api_key, headers_of
+from skillopt_ci.model.access import api_key, headers_of, uses_responses
+from skillopt_ci.model.anthropic_provider import MESSAGES
 from skillopt_ci.model.budget import BudgetedClient, Meter, Tariff, tariffs
 from skillopt_ci.model.cache import CachedClient, CallCache, call_key
 from skillopt_ci.model.command import CommandClient
-from skillopt_ci.model.providers import RequestPacer
+from skillopt_ci.model.openai_provider import CHAT, RESPONSES
+from skillopt_ci.model.providers import (
+    RequestPacer,
+    ServerClient,
+    Wire,
+    connection_pool,
+    library_of,
+)
 from skillopt_ci.model.retry import RetryingClient
 from skillopt_ci.model.types import ChatClient, ChatRequest, Role
 from skillopt_ci.progress import Observer, silent
 from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.scorers.base import Judge
-from skillopt_ci.util import lasting_import
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,23 +146,29 @@ async def _open_clients(
         keys[role] = api_key(f"model.{role}", one, environ, root)
         headers[role] = headers_of(f"model.{role}", one, environ)
     pacer = RequestPacer()
-    for protocol, library in (("messages", "anthropic"), ("chat", "openai")):
-        if not (group := remote[protocol]):
-            continue
-        with _extra(library, f"model.{next(iter(group))}"):
-            # Late: these libraries take long to import, and most runs need one.
-            lasting_import(library)
-            provider = import_module(f"skillopt_ci.model.{library}_provider")
+    for group in filter(None, remote.values()):
+        first = next(iter(group))
+        with _extra("anthropic", f"model.{first}"):
+            library = library_of(group[first])
         size = sum(one.max_concurrency for one in group.values())
-        pool = await resources.enter_async_context(provider.connection_pool(size))
+        pool = await resources.enter_async_context(connection_pool(library, size))
         for role, one in group.items():
-            name = f"model.{role}"
-            with _extra("azure", name):
-                client = provider.open_client(
-                    name, one, keys[role], pool, observe, pacer, headers[role]
+            with _extra("azure", f"model.{role}"):
+                client = ServerClient(
+                    *(f"model.{role}", one, wire_of(one), keys[role], pool),
+                    headers=headers[role],
+                    observe=observe,
+                    pacer=pacer,
                 )
             clients[role] = _retrying(client, one)
     return clients
+
+
+def wire_of(config: ModelRole) -> Wire:
+    """The protocol that the role's server speaks."""
+    if config.preset.protocol == "messages":
+        return MESSAGES
+    return RESPONSES if uses_responses(config) else CHAT
 
 
 def _retrying(client: ChatClient, config: ModelRole) -> ChatClient:

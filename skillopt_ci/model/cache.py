@@ -211,7 +211,6 @@ class CacheFile:
         return self._execute(query, scope, key, UNCLAIMED).rowcount > 0
 
     def close(self) -> None:
-        """Release the file."""
         self._connection.close()
 
     def _execute(self, query: str, *values: str | bytes) -> sqlite3.Cursor:
@@ -265,9 +264,7 @@ def _content(outcome: ChatReply | ModelRefusal) -> dict[str, Any]:
     """An answer as JSON, without its usage."""
     if isinstance(outcome, ModelRefusal):
         return {"refusal": outcome.message, "hint": outcome.hint}
-    content = asdict(outcome)
-    del content["usage"]
-    return content
+    return {name: value for name, value in asdict(outcome).items() if name != "usage"}
 
 
 def _outcome(content: dict[str, Any], usage: Usage) -> ChatReply | ModelRefusal:
@@ -284,9 +281,8 @@ class CachedClient:
     ``key_of`` maps a request to its call key and ``scope`` names who pays now. A call that this
     very scope paid for (in a process that died) is charged to ``meter`` once more, so that a
     resumed step accounts for the same usage as an uninterrupted one; so is an answer that another
-    machine obtained and nobody has accounted for. Every other hit is reuse. Identical requests at
-    the same time share one call, also those of other clients with the same ``locks``. ``used``
-    hears the key of every answer that is given.
+    machine obtained and nobody has accounted for. Every other hit is reuse. Clients with the same
+    ``locks`` share one call for identical requests. ``used`` hears the key of every answer.
     """
 
     inner: ChatClient
@@ -303,29 +299,25 @@ class CachedClient:
         key = self.key_of(request)
         async with self.locks.setdefault(key, asyncio.Lock()):
             known = self.cache.get(key)
-            if known is None:
-                return await self._ask(key, request)
+            outcome = await self._ask(key, request) if known is None else known.outcome
         self.used(key)
-        if key not in self._accounted and self._is_ours(key, known):
-            self._accounted.add(key)
-            self.meter.charge(Account(request.role, request.stage), known.outcome.usage)
-        else:
+        if known is not None and (key in self._accounted or not self._is_ours(key, known)):
             self.meter.reuse()
-        if isinstance(known.outcome, ModelRefusal):
-            raise known.outcome
-        return known.outcome
+        else:
+            self._accounted.add(key)
+            if known is not None:
+                self.meter.charge(Account(request.role, request.stage), outcome.usage)
+        if isinstance(outcome, ModelRefusal):
+            raise outcome
+        return outcome
 
-    async def _ask(self, key: str, request: ChatRequest) -> ChatReply:
+    async def _ask(self, key: str, request: ChatRequest) -> ChatReply | ModelRefusal:
         outcome: ChatReply | ModelRefusal
         try:
             outcome = await self.inner.complete(request)
         except ModelRefusal as refusal:
             outcome = refusal
         self.cache.put(key, outcome, paid_by=self.scope)
-        self._accounted.add(key)
-        self.used(key)
-        if isinstance(outcome, ModelRefusal):
-            raise outcome
         return outcome
 
     def _is_ours(self, key: str, known: CachedCall) -> bool:
@@ -395,7 +387,7 @@ def answer_lines(
 def export_answers(
     cache: CallCache, keys: Iterable[str], file: Path, further: Iterable[str] = ()
 ) -> int:
-    """Write such lines to ``file``, all or nothing; return how many there are."""
+    """Write :func:`answer_lines` to ``file``, all or nothing; return how many there are."""
     lines = answer_lines(cache, keys, further)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, "\n".join([*lines, ""]))

@@ -1,7 +1,4 @@
-"""OpenAI's two interfaces, and every server that speaks one of them, by the official client.
-
-Importing this module imports ``openai``, which is slow: it is imported only when a role needs it.
-"""
+"""OpenAI's two interfaces, which most servers speak: requests and answers as JSON."""
 
 import json
 import re
@@ -9,21 +6,16 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 
-import openai
 from pydantic import BaseModel, ConfigDict
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.access import NO_KEY, base_url_of, signed_in, uses_responses
 from skillopt_ci.model.providers import (
     ReportedUsage,
-    RequestPacer,
-    ServerClient,
     ServerError,
     Wire,
     Words,
     as_sent,
-    called,
     data_url,
     limit_in,
     no_answer,
@@ -42,7 +34,6 @@ from skillopt_ci.model.types import (
     ReplySchema,
     Tool,
 )
-from skillopt_ci.progress import Observer, silent
 
 
 class _Part(BaseModel):
@@ -196,6 +187,8 @@ def _tool_calls(message: _Message, carried: Collection[str]) -> tuple[ToolCall, 
     return tuple(calls)
 
 
+CHAT = Wire("/chat/completions", chat_body, read_reply, CHAT_WORDS)
+
 # The newer interface, Responses. Nothing is kept there, so what it reasoned comes back with calls.
 
 RESPONSES_WORDS: Words = MappingProxyType(
@@ -301,64 +294,4 @@ def read_response(body: bytes, request: ChatRequest, config: ModelRole) -> ChatR
     return reply
 
 
-# The official client.
-
-
-def connection_pool(size: int) -> openai.DefaultAioHttpClient:
-    """An HTTP client with at most ``size`` connections, for all roles; the caller closes it."""
-    limits = type(openai.DEFAULT_CONNECTION_LIMITS)(
-        max_connections=size, max_keepalive_connections=size
-    )
-    return openai.DefaultAioHttpClient(limits=limits)
-
-
-def open_client(
-    section: str,
-    config: ModelRole,
-    key: str,
-    pool: openai.DefaultAioHttpClient,
-    observe: Observer = silent,
-    pacer: RequestPacer | None = None,
-    own_headers: Mapping[str, str] = MappingProxyType({}),
-) -> ServerClient:
-    """A client for a role with this API ``key``; ``section`` (``model.target``) is for messages.
-
-    ``own_headers`` are sent besides the client's, or instead of those of the same name. Raises
-    :class:`ModuleNotFoundError` where signing in to Azure needs the extra ``azure``.
-    """
-    # Spelt out and not by the library's own Azure client, which would ask the environment.
-    older = config.azure.api_version if config.azure else None
-    sdk = openai.AsyncOpenAI(
-        api_key=key,
-        base_url=base_url_of(config),
-        default_query={"api-version": older} if older else None,
-        default_headers={
-            **({"api-key": key} if older and key != NO_KEY else {}),
-            **own_headers,
-        },
-        http_client=pool,
-        max_retries=0,
-        timeout=None,  # `called` has one
-    )
-    signs_in = config.azure is not None and config.azure.auth != "key"
-    headers = signed_in(section, config.azure) if config.azure and signs_in else None
-    responses = uses_responses(config)
-    path = "/responses" if responses else "/chat/completions"
-
-    async def send(body: dict[str, object]) -> bytes | ServerError:
-        more = await headers() if headers else {}
-        # Not by `sdk.chat.completions` and the like: they import all that OpenAI has, and go
-        # through the body field by field, which takes longer than sending it.
-        return await called(
-            lambda: sdk.post(path, cast_to=bytes, body=body, options={"headers": more}),
-            openai,
-            config,
-            [key, *own_headers.values()],
-        )
-
-    wire = (
-        Wire(responses_body, read_response, RESPONSES_WORDS, send)
-        if responses
-        else Wire(chat_body, read_reply, CHAT_WORDS, send)
-    )
-    return ServerClient(section, config, wire, observe, pacer or RequestPacer())
+RESPONSES = Wire("/responses", responses_body, read_response, RESPONSES_WORDS)

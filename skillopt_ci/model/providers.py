@@ -3,18 +3,18 @@
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from types import ModuleType
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import AliasChoices, AliasPath, BaseModel, Field, ValidationError
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ModelSetupError, SkilloptError
 from skillopt_ci.messages import Image, Message, ToolCall
-from skillopt_ci.model.access import base_url_of, redact
+from skillopt_ci.model.access import NO_KEY, base_url_of, redact, signed_in
 from skillopt_ci.model.retry import TransientFailure, retry_after_seconds
 from skillopt_ci.model.types import (
     ChatReply,
@@ -25,7 +25,8 @@ from skillopt_ci.model.types import (
     reply_schema,
     token_limit,
 )
-from skillopt_ci.progress import Note, Observer
+from skillopt_ci.progress import Note, Observer, silent
+from skillopt_ci.util import lasting_import
 
 #: What servers call the limit of output tokens.
 _LIMITS = ("max_completion_tokens", "max_tokens")
@@ -293,36 +294,6 @@ def _key_refused(said: str, section: str, config: ModelRole) -> ModelSetupError:
     )
 
 
-async def called(
-    call: Callable[[], Awaitable[bytes]],
-    sdk: ModuleType,
-    config: ModelRole,
-    secrets: Collection[str],
-) -> bytes | ServerError:
-    """The body of the answer to ``call``, or its error, without the ``secrets``.
-
-    ``sdk`` is the library that makes the call; it is to know no timeout of its own: to it, whoever
-    hangs up was too slow. Raises :class:`TransientFailure` if there is no answer in time, or no
-    connection.
-    """
-    try:
-        async with asyncio.timeout(config.timeout):
-            return await call()
-    except sdk.APIStatusError as error:
-        return _server_error(error, secrets)
-    except TimeoutError as error:
-        raise TransientFailure(f"no answer within {config.timeout:g} s") from error
-    except sdk.APIConnectionError as error:
-        where, found = base_url_of(config), redact(_reason(error), secrets)
-        raise TransientFailure(f"the connection failed: {found} ({where})") from error
-
-
-def _reason(error: BaseException) -> str:
-    """What lies behind the library's own words, as far as it says anything."""
-    cause = error.__cause__
-    return str(error) if cause is None else str(cause) or _reason(cause)
-
-
 def _server_error(error: Any, secrets: Collection[str]) -> ServerError:
     body = error.body
     # Google puts its errors into a list of one, Anthropic's library leaves the envelope on.
@@ -342,6 +313,12 @@ def _server_error(error: Any, secrets: Collection[str]) -> ServerError:
         param=str(fields.get("param") or ""),
         retry_after=retry_after_seconds(error.response.headers, datetime.now(UTC)),
     )
+
+
+def _reason(error: BaseException) -> str:
+    """What lies behind the library's own words, as far as it says anything."""
+    cause = error.__cause__
+    return str(error) if cause is None else str(cause) or _reason(cause)
 
 
 # Asking a server.
@@ -412,36 +389,74 @@ def settings_of(
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Wire:
-    """A protocol: how a request is put, how an answer is read, and how one becomes the other.
+class Wire(NamedTuple):
+    """A protocol: where requests go, how one is put, and how an answer is read.
 
-    ``send`` returns the body of an answer or the server's error; a failure of the connection raises
-    :class:`~skillopt_ci.model.retry.TransientFailure`. ``words`` has the settings that the
-    protocol can do without, and what servers call them.
+    ``words`` has the settings that it can do without, and what servers call them.
     """
 
+    path: str
     body: Callable[[ModelRole, ChatRequest, Mapping[str, object]], dict[str, object]]
     read: Callable[[bytes, ChatRequest, ModelRole], ChatReply | ServerError]
     words: Words
-    send: Callable[[dict[str, object]], Awaitable[bytes | ServerError]]
 
 
-@dataclass(slots=True)
+def library_of(config: ModelRole) -> Any:
+    """The official client library for the role's protocol; importing it is slow."""
+    return lasting_import("anthropic" if config.preset.protocol == "messages" else "openai")
+
+
+def connection_pool(library: Any, size: int) -> Any:
+    """An HTTP client with at most ``size`` connections, for all roles; the caller closes it."""
+    limits = type(library.DEFAULT_CONNECTION_LIMITS)(
+        max_connections=size, max_keepalive_connections=size
+    )
+    return library.DefaultAioHttpClient(limits=limits)
+
+
 class ServerClient:
     """Answers a role's requests from a server.
 
-    ``section`` (``model.target``) names the role in messages. A setting that the server does not
-    support is left out (or the token limit renamed) from then on, and ``observe`` is told. Clients
-    that share a ``pacer`` send one request after the other.
+    ``section`` (``model.target``) names the role in messages, ``pool`` is a
+    :func:`connection_pool`. ``headers`` are sent besides the library's, or instead of those of the
+    same name. A setting that the server does not support is left out (or the token limit renamed)
+    from then on, and ``observe`` is told. Clients that share a ``pacer`` send one request after the
+    other. Raises :class:`ModuleNotFoundError` where signing in to Azure needs the extra ``azure``.
     """
 
-    section: str
-    config: ModelRole
-    wire: Wire
-    observe: Observer
-    pacer: RequestPacer
-    _refused: set[str] = field(default_factory=set, init=False)
+    def __init__(
+        self,
+        section: str,
+        config: ModelRole,
+        wire: Wire,
+        key: str,
+        pool: Any,
+        *,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        observe: Observer = silent,
+        pacer: RequestPacer | None = None,
+    ) -> None:
+        self._section, self._config, self._wire = section, config, wire
+        self._observe, self._pacer = observe, pacer or RequestPacer()
+        self._secrets = [key, *headers.values()]
+        self._refused = set[str]()
+        azure, self._library = config.azure, library_of(config)
+        self._signed_in = signed_in(section, azure) if azure and azure.auth != "key" else None
+        # Spelt out and not by OpenAI's own Azure client, which would ask the environment.
+        older = azure.api_version if azure else None
+        by_azure = {"api-key": key} if older and key != NO_KEY else {}
+        is_anthropic = config.preset.protocol == "messages"
+        client = self._library.AsyncAnthropic if is_anthropic else self._library.AsyncOpenAI
+        self._server = client(
+            api_key=key,
+            base_url=base_url_of(config),
+            default_query={"api-version": older} if older else None,
+            default_headers={**by_azure, **headers},
+            http_client=pool,
+            max_retries=0,
+            # There is one in `_send`: to the library, whoever hangs up was too slow.
+            timeout=None,
+        )
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer ``request``.
@@ -449,19 +464,39 @@ class ServerClient:
         Raises :class:`~skillopt_ci.model.retry.TransientFailure` for what may pass, and what
         :meth:`~skillopt_ci.model.types.ChatClient.complete` raises.
         """
-        await self.pacer.turn()
-        require_abilities(self.section, self.config, request)
+        await self._pacer.turn()
+        config, wire = self._config, self._wire
+        require_abilities(self._section, config, request)
         while True:
-            settings = settings_of(self.config, request, self._refused)
+            settings = settings_of(config, request, self._refused)
             answer: bytes | ChatReply | ServerError
-            answer = await self.wire.send(self.wire.body(self.config, request, settings))
+            answer = await self._send(wire.body(config, request, settings))
             if isinstance(answer, bytes):
-                answer = self.wire.read(answer, request, self.config)
+                answer = wire.read(answer, request, config)
             if isinstance(answer, ChatReply):
                 return answer
-            refused = answer.refused_setting(settings, self.wire.words)
+            refused = answer.refused_setting(settings, wire.words)
             if refused is None or not self._can_do_without(refused):
-                raise answer.exception(self.section, self.config)
+                raise answer.exception(self._section, config)
+
+    async def _send(self, body: dict[str, object]) -> bytes | ServerError:
+        config = self._config
+        options = {"headers": await self._signed_in() if self._signed_in else {}}
+        try:
+            async with asyncio.timeout(config.timeout):
+                # Not by the library's methods for this path: they import all that a provider has,
+                # and go through the body field by field, which takes longer than sending it.
+                answer: bytes = await self._server.post(
+                    self._wire.path, cast_to=bytes, body=body, options=options
+                )
+                return answer
+        except self._library.APIStatusError as error:
+            return _server_error(error, self._secrets)
+        except TimeoutError as error:
+            raise TransientFailure(f"no answer within {config.timeout:g} s") from error
+        except self._library.APIConnectionError as error:
+            where, found = base_url_of(config), redact(_reason(error), self._secrets)
+            raise TransientFailure(f"the connection failed: {found} ({where})") from error
 
     def _can_do_without(self, setting: str) -> bool:
         if setting in self._refused:
@@ -472,8 +507,7 @@ class ServerClient:
         self._refused.add(setting)
         other = next(name for name in _LIMITS if name != setting)
         remedy = f"sent as {other}" if is_limit else "left out"
-        refusal = f"{self.config.model} does not support {setting}"
-        self.observe(
-            Note(f"{self.section}: {refusal}; it is {remedy} from now on.", level="warning")
-        )
+        refusal = f"{self._config.model} does not support {setting}"
+        text = f"{self._section}: {refusal}; it is {remedy} from now on."
+        self._observe(Note(text, level="warning"))
         return True

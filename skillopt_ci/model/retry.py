@@ -33,7 +33,6 @@ class Throttle:
 
     @property
     def limit(self) -> int:
-        """Calls that may be under way now."""
         return int(self._window)
 
     @asynccontextmanager
@@ -131,10 +130,8 @@ def backoff(try_number: int, retry_after: float | None, draw: Callable[[], float
 class RetryingClient:
     """Repeats calls that end in :class:`TransientFailure`, at most ``retries`` times each.
 
-    At most ``max_concurrency`` tries are under way at once, fewer after refusals for overload; a
-    call that waits to be tried again does not count. What a server asks to wait holds for all.
-    Any other exception, cancellation included, passes at once. Whoever works against the clock
-    loses no time by queueing, by pauses and by tries that failed.
+    At most ``max_concurrency`` tries are under way at once, fewer after refusals for overload. Any
+    other exception passes at once. Queueing, pauses and failed tries cost no working time.
     """
 
     inner: ChatClient

@@ -8,10 +8,11 @@ where a provider is a server, a program or a simulation. Below the budget each r
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Annotated, ClassVar, Literal, NamedTuple, Protocol
+from typing import Annotated, ClassVar, NamedTuple, Protocol
 
 from pydantic import ConfigDict, Field
 
@@ -46,7 +47,6 @@ class Usage:
 
     @property
     def tokens(self) -> int:
-        """Prompt and completion tokens together."""
         return self.prompt_tokens + self.completion_tokens
 
     def __add__(self, other: "Usage") -> "Usage":
@@ -77,18 +77,17 @@ _TARGET_STAGES = frozenset({"rollout", "selection", "slow_rollout", "test", "tra
 
 
 def total(accounts: Iterable[Usage]) -> Usage:
-    """All of it together."""
     return sum(accounts, Usage())
 
 
 def by_stage(accounts: Accounts) -> dict[str, Usage]:
-    """The same by stage alone, in the order of the stages' names."""
-    return _grouped(accounts, "stage")
+    """The usage of each stage, in the order of their names."""
+    return _grouped((account.stage, usage) for account, usage in accounts.items())
 
 
 def by_role(accounts: Accounts) -> dict[str, Usage]:
-    """The same by role alone, in the order of the roles' names."""
-    return _grouped(accounts, "role")
+    """The usage of each role, in the order of their names."""
+    return _grouped((account.role, usage) for account, usage in accounts.items())
 
 
 def role_of(stage: str) -> str:
@@ -98,11 +97,10 @@ def role_of(stage: str) -> str:
     return "judge" if stage == "judge" else "optimizer"
 
 
-def _grouped(accounts: Accounts, by: Literal["role", "stage"]) -> dict[str, Usage]:
-    groups: dict[str, Usage] = {}
-    for account, usage in accounts.items():
-        name: str = getattr(account, by)
-        groups[name] = groups.get(name, Usage()) + usage
+def _grouped(named: Iterable[tuple[str, Usage]]) -> dict[str, Usage]:
+    groups = defaultdict[str, Usage](Usage)
+    for name, usage in named:
+        groups[name] += usage
     return dict(sorted(groups.items()))
 
 
@@ -165,8 +163,6 @@ class ChatReply:
 
 
 class ChatClient(Protocol):
-    """Anything that answers chat requests."""
-
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer ``request``.
 

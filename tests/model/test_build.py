@@ -231,7 +231,6 @@ print([name for name in ("openai", "anthropic", "azure.identity") if name in sys
 def test_a_missing_package_is_told_with_the_way_to_install_it(
     monkeypatch: pytest.MonkeyPatch, ask: Any, role: dict[str, Any], extra: str, module: str
 ) -> None:
-    monkeypatch.delitem(sys.modules, "skillopt_ci.model.anthropic_provider", raising=False)
     monkeypatch.setitem(sys.modules, module, None)
     config = ModelRole.model_validate({"model": "m", **role})
     with pytest.raises(ModelSetupError, match=rf"skillopt-ci\[{extra}\]"):

@@ -8,8 +8,8 @@ import pytest
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message
-from skillopt_ci.model.openai_provider import connection_pool, open_client
-from skillopt_ci.model.providers import ServerClient
+from skillopt_ci.model.build import wire_of
+from skillopt_ci.model.providers import ServerClient, connection_pool, library_of
 from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import ChatReply, ChatRequest, Role, Usage
 from skillopt_ci.progress import Event, Note, silent
@@ -17,18 +17,16 @@ from skillopt_ci.progress import Event, Note, silent
 KEY = "sk-very-secret"
 
 
-async def no_headers() -> dict[str, str]:
-    return {}
-
-
 def with_client(
     config: ModelRole, work: Callable[[ServerClient], Awaitable[Any]], events: Any = None
 ) -> Any:
     async def run() -> Any:
-        async with connection_pool(4) as pool:
+        async with connection_pool(library_of(config), 4) as pool:
             observe = silent if events is None else events.append
-            client = open_client("model.target", config, KEY, pool, observe)
-            return await work(client)
+            wire = wire_of(config)
+            return await work(
+                ServerClient("model.target", config, wire, KEY, pool, observe=observe)
+            )
 
     return asyncio.run(run())
 

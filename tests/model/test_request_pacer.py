@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.config.models import ModelRole, Models
-from skillopt_ci.model import openai_provider
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import open_router
-from skillopt_ci.model.providers import RequestPacer
+from skillopt_ci.model.providers import RequestPacer, ServerClient
 from skillopt_ci.model.types import Role
 from tests.model.conftest import completion
 
@@ -76,7 +75,7 @@ def test_requests_of_all_roles_leave_one_after_the_other(
 ) -> None:
     seen: list[str] = []
 
-    async def called(*_: object) -> bytes:
+    async def send(*_: object) -> bytes:
         """Go through two stages on the way to the socket, with a turn between them."""
         task = asyncio.current_task()
         assert task is not None
@@ -85,7 +84,7 @@ def test_requests_of_all_roles_leave_one_after_the_other(
         seen.append(f"{task.get_name()} sent")
         return json.dumps(completion()).encode()
 
-    monkeypatch.setattr(openai_provider, "called", called)
+    monkeypatch.setattr(ServerClient, "_send", send)
     one: ModelRole = served()
 
     async def run() -> None:

@@ -325,24 +325,6 @@ def test_copilots_session_events() -> None:
     assert account.usage == Usage(2, 0, 7, cost_usd=None, estimated=True)
 
 
-def test_copilots_flat_events() -> None:
-    account = read(
-        "copilot",
-        {"type": "message", "role": "user", "content": "the prompt"},
-        {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "Look."}]},
-        {"type": "tool_use", "id": "t", "name": "bash", "input": {"command": "ls"}},
-        {"type": "tool_result", "tool_use_id": "t", "content": "a"},
-        {"type": "message", "role": "assistant", "content": "It is a."},
-        {"type": "usage", "input_tokens": 10, "output_tokens": 3},
-    )
-    assert shown(account) == [
-        ("Look.", [("bash", {"command": "ls"})]),
-        ("bash", "a", None),
-        ("It is a.", []),
-    ]
-    assert account.usage == Usage(1, 10, 3, cost_usd=None)
-
-
 def test_plain_text_is_the_answer() -> None:
     assert READERS["text"]("\n the answer\nin two lines \n").response == "the answer\nin two lines"
     assert READERS["text"](" \n").response is None
