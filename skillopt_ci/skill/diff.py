@@ -33,6 +33,8 @@ _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 _CONTEXT = 2
 #: Below this likeness two lines are two lines, not one that was changed.
 _ALIKE = 0.5
+#: So many pairs of lines or words are compared exactly.
+_QUICK = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ def diff_rows(before: str, after: str) -> tuple[DiffRow, ...]:
     """The rows of a diff of two texts with two lines of context; none if they are equal."""
     old, new = _lines(before), _lines(after)
     rows: list[DiffRow] = []
-    for group in SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_CONTEXT):
+    for group in _matcher(old, new).get_grouped_opcodes(_CONTEXT):
         if group[0][1] > 0 or rows:
             rows.append(DiffRow("gap", ()))
         for tag, a, b, c, d in group:
@@ -68,6 +70,11 @@ def diff_rows(before: str, after: str) -> tuple[DiffRow, ...]:
             else:
                 rows += _changed(old[a:b], new[c:d])
     return tuple(rows)
+
+
+def _matcher(old: Sequence[str], new: Sequence[str]) -> SequenceMatcher[str]:
+    # What repeats in long texts is compared with each of its repetitions unless it counts as junk.
+    return SequenceMatcher(None, old, new, autojunk=len(old) * len(new) > _QUICK)
 
 
 def _plain(kind: Literal["same", "removed", "added"], line: str) -> DiffRow:
@@ -84,7 +91,7 @@ def _changed(old: Sequence[str], new: Sequence[str]) -> Iterator[DiffRow]:
 
 def _pair(old: str, new: str) -> tuple[DiffRow, DiffRow]:
     one, other = _WORDS.findall(old), _WORDS.findall(new)
-    matcher = SequenceMatcher(None, one, other, autojunk=False)
+    matcher = _matcher(one, other)
     if matcher.ratio() < _ALIKE:
         return _plain("removed", old), _plain("added", new)
     codes = matcher.get_opcodes()

@@ -52,12 +52,19 @@ class Markers:
 
 def markers(text: str, region: Region) -> Markers:
     """Pair the region's markers: a start marker with the next end marker."""
-    pattern = f"(?P<block>{region.start}.*?{region.end})|{region.start}|{region.end}"
     blocks: list[Span] = []
     orphans: list[Span] = []
-    for match in re.finditer(pattern, text, re.DOTALL):
-        (blocks if match["block"] else orphans).append(Span(*match.span()))
-    return Markers(tuple(blocks), tuple(orphans))
+    starts: list[Span] = []
+    for match in re.finditer(f"{region.start}|{region.end}", text):
+        span = Span(*match.span())
+        if match[0] == region.start:
+            starts.append(span)
+        elif starts:
+            blocks.append(Span(starts[0].start, span.end))
+            starts = []
+        else:
+            orphans.append(span)
+    return Markers(tuple(blocks), (*orphans, *starts))
 
 
 def protected_spans(text: str) -> tuple[Span, ...]:
@@ -132,17 +139,28 @@ def without_region(text: str, region: Region) -> str:
     is returned as it is.
     """
     ending = line_ending(text)
-    part = f"(?:{region.start}.*?{region.end}|{region.start}|{region.end})"
-    removed, count = re.subn(
-        rf"(?<!\n)(\n*)(?:{part}(\n*))+",
-        lambda match: "\n" * min(2, max(len(match[1]), len(match[2]))),
-        text.replace(ending, "\n"),
-        flags=re.DOTALL,
-    )
-    if not count:
-        return text
+    left = text.replace(ending, "\n")
     # Again, for the marker that two ends of removed ones may make together.
-    return without_region(ended(removed).replace("\n", ending), region)
+    while (removed := _without_marked(left, region)) != left:
+        left = ended(removed)
+        text = left.replace("\n", ending)
+    return text
+
+
+def _without_marked(text: str, region: Region) -> str:
+    found = markers(text, region)
+    pieces, position = [], 0
+    for span in sorted((*found.blocks, *found.orphans), key=lambda each: each.start):
+        pieces.append(text[position : span.start])
+        position = span.end
+    if not pieces:
+        return text
+    kept = pieces[:1]
+    for piece in (*(one for one in pieces[1:] if one.strip("\n")), text[position:]):
+        before, after = kept[-1].rstrip("\n"), piece.lstrip("\n")
+        blank = max(len(kept[-1]) - len(before), len(piece) - len(after))
+        kept[-1:] = [before, "\n" * min(2, blank) + after]
+    return "".join(kept)
 
 
 def restore_regions(before: str, after: str) -> str:

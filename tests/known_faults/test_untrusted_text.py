@@ -85,6 +85,28 @@ def test_a_skill_with_a_long_run_of_spaces_is_read_in_time() -> None:
         assert reading(text) == text
 
 
+NESTED = "<!-- SLOW_UPDATE_" * 3_000 + "<!-- SLOW_UPDATE_START -->" + "START -->" * 3_000
+
+
+@pytest.mark.parametrize("text", ["<!-- SLOW_UPDATE_START -->\n" * 8_000, NESTED])
+def test_a_skill_with_many_markers_is_read_in_time(text: str) -> None:
+    from skillopt_ci.skill.regions import protected_parts, reading, unprotected
+
+    with time_limit(5):
+        assert "SLOW_UPDATE_START" not in unprotected(text)
+        assert reading(text) == text.strip()
+        assert protected_parts(text)
+
+
+@pytest.mark.parametrize("line", ["\n", "ab "])
+def test_texts_that_repeat_are_compared_in_time(line: str) -> None:
+    from skillopt_ci.skill.diff import diff_rows
+
+    with time_limit(10):
+        rows = diff_rows("Begin" + line * 30_000, "Begin" + line * 30_000 + "end")
+    assert [row for row in rows if row.kind == "added"]
+
+
 def test_aliases_that_expand_past_a_limit_are_refused(checkout: Checkout) -> None:
     checkout.write("skillopt.yaml", f"{{{LAUGHS}}}")
     with time_limit(5):
