@@ -1,12 +1,13 @@
 """Other people's evaluation code, run in processes of its own.
 
-One process loads it once; each attempt is a fork of that process. So attempts run side by side
-even where the code allows one evaluation per process, cannot change each other's state or ours,
-and can really be ended. The process sees of the environment only what it is allowed to.
+One process loads it once; each attempt is made by a fork of that process. So attempts run side by
+side even where the code allows one evaluation per process, cannot change our state, and can really
+be ended. A fork makes one attempt, or one after the other where the tool does so itself. It sees of
+the environment only what it is allowed to.
 
 The two sides speak lines of JSON. First ``{"options": …, "root": …}`` goes to the worker, and
 ``{"ready": …}`` or ``{"failed": message}`` comes back. Then ``{"attempt": id, "folder": …, "job":
-…}`` starts a fork, ``{"kill": id}`` ends it, and ``{"ended": id}`` tells that it is gone. A fork
+…}`` starts an attempt, ``{"kill": id}`` ends it, and ``{"ended": id}`` tells that it is over. It
 leaves its result in ``result.json`` and what it printed in ``output.txt`` of its folder. At the end
 of the input everything ends.
 """
@@ -18,6 +19,7 @@ import json
 import os
 import selectors
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -26,6 +28,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, Protocol, cast
@@ -223,6 +226,9 @@ class SideError(Exception):
 class Side(Protocol):
     """The other tool, loaded: its tasks, and a way to attempt one."""
 
+    shares_process: bool
+    """Whether a process that made an attempt may make the next, and not only one."""
+
     def tasks(self) -> Any:
         """Return the tasks as JSON."""
 
@@ -265,11 +271,21 @@ def described(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}{where}"
 
 
+@dataclass(slots=True)
+class _Fork:
+    """A process that makes one attempt after the other, and the line over which it gets them."""
+
+    pid: int
+    line: socket.socket
+    attempt: int | None = None
+
+
 class _Server:
     def __init__(self, side: Side, answers: int) -> None:
         self._side = side
         self._answers = answers
-        self._children: dict[int, int] = {}
+        self._forks: list[_Fork] = []
+        self._ready = selectors.DefaultSelector()
         self._wake, wakes = os.pipe()
         for end in (self._wake, wakes):
             os.set_blocking(end, False)
@@ -280,61 +296,99 @@ class _Server:
         try:
             for order in self._orders():
                 if "kill" in order:
-                    self._kill(order["kill"])
+                    for one in self._forks:
+                        if one.attempt == order["kill"]:
+                            _kill(one.pid)
                     continue
-                sys.stdout.flush()  # or what waits to be written would be, in every fork
-                pid = os.fork()
-                if pid == 0:
-                    os.close(self._answers)  # what it runs could answer for the others
-                    _attempt(self._side, order["job"], Path(order["folder"]))
-                self._children[order["attempt"]] = pid
+                idle = (one for one in self._forks if one.attempt is None)
+                fork = next(idle, None) or self._fork()
+                fork.attempt = order["attempt"]
+                with suppress(OSError):  # it has died, and will be reaped
+                    fork.line.sendall(json.dumps(order).encode() + b"\n")
         finally:
-            for name in self._children:
-                self._kill(name)
+            for fork in self._forks:
+                _kill(fork.pid)
+                os.waitpid(fork.pid, 0)
+
+    def _fork(self) -> _Fork:
+        sys.stdout.flush()  # or what waits to be written would be, in every fork
+        ours, its = socket.socketpair()
+        pid = os.fork()
+        if pid == 0:
+            os.close(self._answers)  # what it runs could answer for the others
+            for other in (ours, *(fork.line for fork in self._forks)):
+                other.close()  # or a fork whose server is gone would wait for orders
+            _make_attempts(self._side, its)
+        its.close()
+        fork = _Fork(pid, ours)
+        self._forks.append(fork)
+        self._ready.register(ours, selectors.EVENT_READ, fork)
+        return fork
 
     def _orders(self) -> Iterator[dict[str, Any]]:
         buffer = b""
-        with selectors.DefaultSelector() as ready:
-            ready.register(0, selectors.EVENT_READ)
-            ready.register(self._wake, selectors.EVENT_READ)
-            while True:
-                for key, _ in ready.select():
-                    if key.fd == self._wake:
-                        self._reap()
-                        continue
+        self._ready.register(0, selectors.EVENT_READ)
+        self._ready.register(self._wake, selectors.EVENT_READ)
+        while True:
+            for key, _ in self._ready.select():
+                if key.data is not None:
+                    if not key.data.line.recv(1):
+                        self._ready.unregister(key.data.line)
+                    elif self._side.shares_process and key.data.attempt is not None:
+                        self._ended(key.data)
+                elif key.fd == self._wake:
+                    self._reap()
+                else:
                     chunk = os.read(0, _CHUNK)
                     if not chunk:
                         return
                     *lines, buffer = (buffer + chunk).split(b"\n")
                     yield from map(json.loads, lines)
 
-    def _kill(self, name: int) -> None:
-        if pid := self._children.get(name):
-            _kill_group(pid)
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)  # it may not lead a group of its own yet
-
     def _reap(self) -> None:
         with suppress(BlockingIOError):
             while os.read(self._wake, _CHUNK):
                 pass
-        for name, pid in tuple(self._children.items()):
-            if os.waitpid(pid, os.WNOHANG)[0]:
-                _kill_group(pid)  # what it left running
-                del self._children[name]
-                os.write(self._answers, json.dumps({"ended": name}).encode() + b"\n")
+        for fork in tuple(self._forks):
+            if os.waitpid(fork.pid, os.WNOHANG)[0]:
+                _kill_group(fork.pid)  # what it left running
+                self._forks.remove(fork)
+                with suppress(KeyError):
+                    self._ready.unregister(fork.line)
+                fork.line.close()
+                if fork.attempt is not None:
+                    self._ended(fork)
+
+    def _ended(self, fork: _Fork) -> None:
+        os.write(self._answers, json.dumps({"ended": fork.attempt}).encode() + b"\n")
+        fork.attempt = None
 
 
-def _attempt(side: Side, job: Mapping[str, Any], folder: Path) -> None:
-    """In the fork: do the work, leave the result, and end without anybody's clean-up."""
+def _make_attempts(side: Side, line: socket.socket) -> None:
+    """In the fork: make what is ordered, once unless attempts may share a process; end at once."""
     try:
         os.setsid()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        for order in line.makefile():
+            job = json.loads(order)
+            _attempt(side, job["job"], Path(job["folder"]))
+            if not side.shares_process:
+                break
+            line.sendall(b".")
+    finally:
+        os._exit(0)  # without anybody's clean-up
+
+
+def _attempt(side: Side, job: Mapping[str, Any], folder: Path) -> None:
+    """Do the work and leave the result."""
+    try:
         output = os.open(folder / "output.txt", os.O_WRONLY | os.O_CREAT, 0o600)
-        for old, new in ((nothing, 0), (output, 1), (output, 2)):
-            os.dup2(old, new)
+        for stream in (1, 2):
+            os.dup2(output, stream)
+        os.close(output)
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a real file
         result = {"result": dict(side.attempt(job, folder))}
         text = json.dumps(result, allow_nan=False)
@@ -344,7 +398,12 @@ def _attempt(side: Side, job: Mapping[str, Any], folder: Path) -> None:
     (folder / "result.new").write_text(text, encoding="utf-8")
     (folder / "result.new").rename(folder / "result.json")
     sys.stdout.flush()
-    os._exit(0)
+
+
+def _kill(leader: int) -> None:
+    _kill_group(leader)
+    with suppress(ProcessLookupError):
+        os.kill(leader, signal.SIGKILL)  # it may not lead a group of its own yet
 
 
 def _kill_group(leader: int) -> None:

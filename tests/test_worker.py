@@ -26,6 +26,7 @@ STATE = []
 class Side:
     def __init__(self, options, root):
         self.options, self.root = options, root
+        self.shares_process = "shared" in options
 
     def tasks(self):
         return ["a", "b"]
@@ -100,6 +101,18 @@ def test_attempts_have_a_process_each_and_share_no_state(start: Start) -> None:
     assert [one["sum"] for one in found] == list(range(1, 9))
     assert len({one["pid"] for one in found}) == 8
     assert all(one["state"] == ["add"] for one in found)
+
+
+def test_attempts_of_a_side_that_shares_processes_follow_one_another(start: Start) -> None:
+    worker = start(shared=True)
+    (first,) = attempts(worker, {"do": "add", "x": 1, "y": 1})
+    (second,) = attempts(worker, {"do": "add", "x": 2, "y": 2})
+    assert (second["pid"], second["sum"], second["state"]) == (first["pid"], 4, ["add", "add"])
+    side_by_side = attempts(worker, *[{"do": "add", "x": n, "y": 1} for n in range(3)])
+    assert len({one["pid"] for one in side_by_side}) == 3
+    (died,) = attempts(worker, {"do": "die"})
+    assert isinstance(died, EnvironmentFailure)
+    assert attempts(worker, {"do": "add", "x": 5, "y": 1})[0]["sum"] == 6
 
 
 def test_it_outlives_event_loops(start: Start) -> None:

@@ -3,12 +3,17 @@
 Runs without anything of skillopt-ci's but the worker's protocol.
 """
 
-import importlib
+import gc
+import json
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
+from functools import cache
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import Any
 
 from inspect_ai import (
@@ -17,16 +22,18 @@ from inspect_ai import (
     task_with,
 )
 from inspect_ai._eval.loader import load_tasks
+from inspect_ai._eval.task import log as task_log
+from inspect_ai._util.git import git_context
 from inspect_ai.dataset import MemoryDataset, Sample
-from inspect_ai.log import EvalSample
+from inspect_ai.log import EvalLog, EvalSample
 from inspect_ai.model import ChatMessageSystem, Model, get_model
-from inspect_ai.scorer import value_to_float
-from inspect_ai.solver import Generate, Solver, TaskState, chain, solver
+from inspect_ai.scorer import includes, value_to_float
+from inspect_ai.solver import Generate, Solver, TaskState, chain, generate, solver
+from openai import DefaultAsyncHttpxClient
 from pydantic_core import to_jsonable_python
 
 from skillopt_ci.worker import SideError
 
-_LATE = ("numpy", "rich.markdown", "openai.resources.chat", "anyio._backends._asyncio")
 _ROLES = {"system", "user", "assistant"}
 #: Inspect's limits in our words; others end the sample without being one of ours.
 _LIMITS = {
@@ -43,7 +50,6 @@ def open_side(options: Mapping[str, Any], root: Path) -> "InspectSide":
     """Load the task that ``options`` name; raises SideError if there is not exactly one."""
     sys.path.append(str(root))
     name = options["task"]
-    _import_ahead()
     try:
         found = load_tasks([name], dict(options.get("args") or {}))
     except (LookupError, FileNotFoundError) as error:
@@ -51,19 +57,51 @@ def open_side(options: Mapping[str, Any], root: Path) -> "InspectSide":
     if len(found) != 1:
         names = ", ".join(task.name for task in found) or "none"
         raise SideError(f"{name!r} names {len(found)} tasks ({names}); say which, as file.py@task")
+    _rehearse()
     return InspectSide(found[0])
 
 
-def _import_ahead() -> None:
-    """Import what an evaluation imports late: otherwise every fork would do it anew."""
-    for name in _LATE:
-        with suppress(ImportError):
-            importlib.import_module(name)
-    get_model("openai-api/skillopt-ci/-", base_url="http://-", api_key="-", memoize=False)
+class _Parrot(BaseHTTPRequestHandler):
+    """A model that says nothing but "-"."""
+
+    def do_POST(self) -> None:
+        message = {"role": "assistant", "content": "-"}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        reply = {"id": "-", "object": "chat.completion", "created": 0, "model": "-"}
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps({**reply, "choices": [choice]}).encode())
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing on standard error."""
+
+
+def _rehearse() -> None:
+    """Evaluate a sample of no meaning.
+
+    Inspect imports most of its modules and reads its tables of models during the first evaluation:
+    each attempt is a fork, and would do so again.
+    """
+    known = cache(git_context)  # which starts three programs for each evaluation
+    setattr(task_log, git_context.__name__, known)
+    task = Task([Sample("-", target="-")], solver=generate(), scorer=includes())
+    with TemporaryDirectory() as folder, HTTPServer(("127.0.0.1", 0), _Parrot) as parrot:
+        serving = Thread(target=parrot.serve_forever, kwargs={"poll_interval": 0.01})
+        serving.start()
+        try:
+            url = f"http://127.0.0.1:{parrot.server_port}/v1"
+            _evaluate(task, {"base_url": url, "token": "-", "token_limit": None}, Path(folder))
+        finally:
+            parrot.shutdown()
+            serving.join()
+    gc.freeze()  # collections in forks would copy what was loaded
 
 
 class InspectSide:
     """One loaded task."""
+
+    shares_process = True  # as Inspect's own evaluations do
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -89,25 +127,30 @@ class InspectSide:
             before = self._task.setup
             setup = [*(before if isinstance(before, list) else [before]), *setup]
         task = task_with(self._task, dataset=MemoryDataset([sample]), setup=chain(*setup), epochs=1)
-        (log,) = eval(
-            task,
-            model=_model("target", job),
-            model_roles={"grader": _model("judge", job)},
-            token_limit=job["token_limit"],
-            display="none",
-            acp_server=False,
-            ctl_server=False,
-            log_dir=str(folder / "logs"),
-            log_format="json",
-            log_realtime=False,
-            log_level="error",
-            fail_on_error=False,
-            score_display=False,
-            max_samples=1,
-        )
+        log = _evaluate(task, job, folder)
         if not log.samples:
             return {"failure": log.error.message if log.error else "no sample was evaluated"}
         return _result(log.samples[0])
+
+
+def _evaluate(task: Task, job: Mapping[str, Any], folder: Path) -> EvalLog:
+    (log,) = eval(
+        task,
+        model=_model("target", job),
+        model_roles={"grader": _model("judge", job)},
+        token_limit=job["token_limit"],
+        display="log",  # the one that draws no tables
+        acp_server=False,
+        ctl_server=False,
+        log_dir=str(folder / "logs"),
+        log_format="json",
+        log_realtime=False,
+        log_level="error",
+        fail_on_error=False,
+        score_display=False,
+        max_samples=1,
+    )
+    return log
 
 
 @solver
@@ -128,6 +171,9 @@ def _model(name: str, job: Mapping[str, Any]) -> Model:
         api_key=job["token"],
         responses_api=False,
         stream=False,
+        # what comes over plain HTTP on this machine needs no certificates, which take time to load
+        http_client=DefaultAsyncHttpxClient(verify=False),
+        memoize=False,
     )
 
 

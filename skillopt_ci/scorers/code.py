@@ -192,6 +192,7 @@ class _Side:
     """The worker's side of :class:`Functions`, see :class:`skillopt_ci.worker.Side`."""
 
     function: Callable[..., object]
+    shares_process = False
 
     def tasks(self) -> None:
         return

@@ -119,6 +119,8 @@ def open_side(options: Mapping[str, Any], root: Path) -> "SkillOptSide":
 class SkillOptSide:
     """One adapter, set up; what it generates at set-up goes to a folder that is thrown away."""
 
+    shares_process = False
+
     def __init__(self, adapter: EnvAdapter, config: dict[str, Any]) -> None:
         self._scratch = TemporaryDirectory(prefix="skillopt-adapter-")
         self._adapter = adapter
