@@ -1,14 +1,13 @@
 """Trying a call again while its failures may pass, and how many tries a role has under way."""
 
 import asyncio
+import itertools
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import InitVar, dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt
 
 from skillopt_ci.aio import off_the_clock, refund
 from skillopt_ci.errors import InfrastructureError
@@ -146,22 +145,21 @@ class RetryingClient:
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer ``request``; raises :class:`ModelUnavailable` when the tries ran out."""
-        retrying = AsyncRetrying(
-            sleep=self._pause,
-            stop=stop_after_attempt(self.retries + 1),
-            wait=self._wait,
-            retry=retry_if_exception_type(TransientFailure),
-            reraise=True,
-        )
-        try:
-            return await retrying(self._try, request)
-        except TransientFailure as failure:
-            if failure.reply is not None:
-                return failure.reply
-            tries = "1 try" if self.retries == 0 else f"{self.retries + 1} tries"
-            raise ModelUnavailable(
-                f"The {request.role} model did not answer after {tries}: {failure.message}"
-            ) from failure
+        for number in itertools.count(1):
+            try:
+                return await self._try(request)
+            except TransientFailure as failure:
+                last = failure
+            if number > self.retries:
+                break
+            with off_the_clock():
+                await self.sleep(backoff(number, last.retry_after, self.draw))
+        if last.reply is not None:
+            return last.reply
+        tries = "1 try" if number == 1 else f"{number} tries"
+        raise ModelUnavailable(
+            f"The {request.role} model did not answer after {tries}: {last.message}"
+        ) from last
 
     async def _try(self, request: ChatRequest) -> ChatReply:
         async with AsyncExitStack() as place:
@@ -179,12 +177,3 @@ class RetryingClient:
                 raise
             self._throttle.answered()
             return reply
-
-    async def _pause(self, seconds: float) -> None:
-        with off_the_clock():
-            await self.sleep(seconds)
-
-    def _wait(self, state: RetryCallState) -> float:
-        failure = state.outcome.exception() if state.outcome else None
-        asked = failure.retry_after if isinstance(failure, TransientFailure) else None
-        return backoff(state.attempt_number, asked, self.draw)

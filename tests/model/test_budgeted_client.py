@@ -7,7 +7,6 @@ import pytest
 
 from skillopt_ci.aio import Slots, map_ordered
 from skillopt_ci.config.config import Limits
-from skillopt_ci.errors import BudgetExhausted
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.budget import BudgetedClient, Meter, Tariff
 from skillopt_ci.model.types import (
@@ -46,18 +45,6 @@ class Slow:
         for _ in range(3):
             await asyncio.sleep(0)
         return self.answer
-
-
-async def flood(client: BudgetedClient, ask: Any, calls: int) -> list[Any]:
-    asked = (client.complete(ask(str(i))) for i in range(calls))
-    return await asyncio.gather(*asked, return_exceptions=True)
-
-
-def test_a_budget_of_calls_holds_exactly_among_64_at_once(ask: Any, reply: Any) -> None:
-    inner, meter = Slow(reply()), Meter(step=Limits(calls=40))
-    outcomes = asyncio.run(flood(budgeted(inner, meter), ask, 64))
-    stopped = [outcome for outcome in outcomes if isinstance(outcome, BudgetExhausted)]
-    assert (inner.calls, meter.total().calls, len(stopped)) == (40, 40, 24)
 
 
 def test_a_failed_call_gives_its_reservation_back(ask: Any, reply: Any) -> None:

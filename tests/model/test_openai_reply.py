@@ -66,7 +66,7 @@ def test_missing_usage_is_estimated_and_says_so(ask: Any, usage: Any) -> None:
         ({"content": None, "refusal": "I will not."}, "I will not."),
         ({"content": [{"type": "thinking"}, {"type": "text", "text": "x"}]}, "x"),
         ({"content": "cut \ud83d"}, "cut ?"),
-        ({"content": "<think>hm</think>\n\nx"}, "x"),
+        ({"content": "<think>\nhm <think> again\n</think>\n\nx"}, "x"),
         ({"content": "x <think>hm</think>"}, "x <think>hm</think>"),
         ({"content": "<think>cut off"}, "<think>cut off"),
     ],

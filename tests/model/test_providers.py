@@ -424,12 +424,6 @@ def test_models_that_only_the_newer_interface_serves_are_asked_there(
     assert api.paths == [path]
 
 
-def test_thoughts_in_front_of_an_answer_are_no_part_of_it(api: ModelApi) -> None:
-    api.text = "<think>\nhm, <think> again\n</think>\n\nhello"
-    (reply,) = ask(role(api, FAMILIES[0]), request())
-    assert reply.text == "hello"
-
-
 @pytest.mark.parametrize(
     ("provider", "field"),
     [("deepseek", "reasoning_content"), ("openrouter", "reasoning_details")],

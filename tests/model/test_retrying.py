@@ -52,6 +52,12 @@ def test_tries_run_out_with_the_last_failure_named(scripted: Any, ask: Any) -> N
     assert (len(inner.asked), len(naps.seconds)) == (4, 3)
 
 
+def test_an_empty_answer_counts_when_tries_run_out(scripted: Any, ask: Any, reply: Any) -> None:
+    inner = scripted(TransientFailure("no answer", reply=reply("")))
+    assert asyncio.run(client(inner, Naps()).complete(ask())).text == ""
+    assert len(inner.asked) == 4
+
+
 def test_without_retries_there_is_one_try(scripted: Any, ask: Any) -> None:
     inner = scripted(TransientFailure("boom"))
     with pytest.raises(ModelUnavailable, match="after 1 try: boom"):
@@ -68,36 +74,6 @@ def test_other_failures_pass_at_once(scripted: Any, ask: Any, failure: BaseExcep
 
     asyncio.run(run())
     assert len(inner.asked) == 1
-
-
-class Crowd:
-    """Counts the calls under way at once."""
-
-    def __init__(self, answer: Any, failures: int = 0) -> None:
-        self.now = self.most = 0
-        self.failures = failures
-        self.answer = answer
-
-    async def complete(self, request: Any) -> Any:
-        self.now += 1
-        self.most = max(self.most, self.now)
-        await asyncio.sleep(0)
-        self.now -= 1
-        if self.failures:
-            self.failures -= 1
-            raise TransientFailure("busy")
-        return self.answer
-
-
-def test_concurrency_is_bounded(ask: Any, reply: Any) -> None:
-    crowd = Crowd(reply(), failures=9)
-
-    async def run() -> None:
-        bounded = client(crowd, Naps(), retries=9, at_once=3)
-        await asyncio.gather(*(bounded.complete(ask(str(i))) for i in range(20)))
-
-    asyncio.run(run())
-    assert crowd.most == 3
 
 
 def test_a_call_that_backs_off_leaves_its_slot_to_others(
@@ -142,19 +118,13 @@ def test_waiting_and_failed_tries_take_no_working_time(reply: Any, ask: Any) -> 
 
     slow = RetryingClient(Slow(), retries=5, max_concurrency=1, draw=lambda: 1.0)
 
-    async def work() -> str:
+    async def work(times: int) -> str:
         async with working_time(150):
-            return (await slow.complete(ask())).text
+            return [(await slow.complete(ask())).text for _ in range(times)][-1]
 
-    assert virtual_time.run(work()) == "at last"
+    assert virtual_time.run(work(1)) == "at last"
     with pytest.raises(TimeUp):
-        virtual_time.run(_asked_twice(slow, ask))
-
-
-async def _asked_twice(client: RetryingClient, ask: Any) -> None:
-    async with working_time(150):
-        await client.complete(ask())
-        await client.complete(ask())
+        virtual_time.run(work(2))
 
 
 # How long a server asks to be left alone.

@@ -15,10 +15,11 @@ def meaning(status: int, message: str = "", base_url: str = "", **fields: Any) -
 
 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 529])
-def test_failures_that_may_pass_are_transient(status: int) -> None:
+def test_failures_that_may_pass_are_transient_and_tell_of_overload(status: int) -> None:
     outcome = meaning(status, "busy", retry_after=3.0)
     assert isinstance(outcome, TransientFailure)
     assert (outcome.retry_after, str(outcome)) == (3.0, f"status {status}: busy")
+    assert outcome.overloaded == (status in (429, 503, 529))
 
 
 @pytest.mark.parametrize(
@@ -77,15 +78,6 @@ def test_any_other_refusal_stops_the_run_with_the_server_s_words() -> None:
     outcome = meaning(400, "top_k must be positive", code="invalid_value")
     assert isinstance(outcome, ModelSetupError)
     assert "status 400: top_k must be positive" in str(outcome)
-
-
-@pytest.mark.parametrize(
-    ("status", "busy"), [(429, True), (503, True), (529, True), (500, False), (408, False)]
-)
-def test_only_overload_calls_for_fewer_calls(status: int, busy: bool) -> None:
-    outcome = meaning(status, "no")
-    assert isinstance(outcome, TransientFailure)
-    assert outcome.overloaded == busy
 
 
 def test_who_signed_in_and_is_refused_is_told_which_role_to_be_given() -> None:
