@@ -235,7 +235,7 @@ async def _end(process: Process) -> None:
     if process.returncode is None:
         kill_tree(process.pid)
     else:
-        _signal_group(process.pid, signal.SIGKILL)
+        _signal(-process.pid, signal.SIGKILL)
     await shielded(process.wait())
 
 
@@ -277,22 +277,15 @@ async def pipe_reader(descriptor: int) -> AsyncIterator[asyncio.StreamReader]:
 @contextmanager
 def sealed_file(content: bytes) -> Iterator[int]:
     """Yield a descriptor of a file without a name, which on Linux nobody can change."""
-    if sys.platform != "linux":
-        with TemporaryFile() as file:
-            file.write(content)
-            file.seek(0)
-            yield file.fileno()
-        return
-    descriptor = os.memfd_create("skillopt-ci", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    seals = fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
-    try:
-        with open(descriptor, "wb", closefd=False) as stream:
-            stream.write(content)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    linux = sys.platform == "linux"
+    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING if linux else 0
+    with os.fdopen(os.memfd_create("stdin", flags), "w+b") if linux else TemporaryFile() as file:
+        file.write(content)
+        file.seek(0)
+        if linux:
+            seals = fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+            fcntl.fcntl(file, fcntl.F_ADD_SEALS, seals)
+        yield file.fileno()
 
 
 def kill_tree(root: int) -> None:
@@ -302,7 +295,7 @@ def kill_tree(root: int) -> None:
     stopped first, so that none can start another meanwhile. Without ``/proc`` only the group is
     killed.
     """
-    _signal_group(root, signal.SIGSTOP)
+    _signal(-root, signal.SIGSTOP)
     found: set[int] = set()
     while fresh := _descendants(root) - found:
         for process in fresh:
@@ -310,7 +303,7 @@ def kill_tree(root: int) -> None:
         found |= fresh
     for process in found:
         _signal(process, signal.SIGKILL)
-    _signal_group(root, signal.SIGKILL)
+    _signal(-root, signal.SIGKILL)
 
 
 def kill_marked(name: str, value: str) -> None:
@@ -351,45 +344,23 @@ def _stat(process: Path) -> list[str]:
 
 
 def _signal(process: int, number: int) -> None:
+    """Send a signal to a process, or to the group of which -``process`` is the leader."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(process, number)
 
 
-def _signal_group(leader: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, number)
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessIdentity:
-    """A process told apart from all later ones.
-
-    ``namespace`` says where its number is valid (boot and PID namespace), ``started`` is in ticks
-    since boot. Containers and control groups carry it as text, so that a later run can tell
-    whether their owner is still alive.
-    """
-
-    namespace: str
-    pid: int
-    started: int
-
-    def __str__(self) -> str:
-        return f"{self.namespace}-{self.pid}-{self.started}"
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether it has certainly ended: False for one of another machine or namespace."""
-        return self.namespace == _namespace() and _started(self.pid) != self.started
-
-
-def this_process() -> ProcessIdentity:
+def this_process() -> str:
+    """A name that tells this process apart from all later ones, of this machine and namespace."""
     pid = os.getpid()
-    return ProcessIdentity(_namespace(), pid, _started(pid) or 0)
+    return f"{_namespace()}-{pid}-{_started(pid)}"
 
 
-def parse_identity(text: str) -> ProcessIdentity | None:
-    match = _IDENTITY.fullmatch(text)
-    return ProcessIdentity(match[1], int(match[2]), int(match[3])) if match else None
+def is_gone(name: str) -> bool:
+    """Whether the process that :func:`this_process` named so has certainly ended."""
+    match = _IDENTITY.fullmatch(name)
+    if match is None or match[1] != _namespace():
+        return False
+    return _started(int(match[2])) != int(match[3])
 
 
 def _namespace() -> str:

@@ -232,7 +232,7 @@ _PROBE = ComputerSpec(memory_mb=256, processes=32, disk_mb=32)
 #: The loopback of the computer itself, and tunnels that lead nowhere, which the kernel makes in
 #: every new network namespace.
 _HARMLESS = frozenset(
-    [
+    (
         "lo",
         "sit0",
         "tunl0",
@@ -243,7 +243,7 @@ _HARMLESS = frozenset(
         "ip_vti0",
         "ip6_vti0",
         "ip6gre0",
-    ]
+    )
 )
 
 

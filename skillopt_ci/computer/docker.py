@@ -23,7 +23,7 @@ from skillopt_ci.computer.computer import (
 )
 from skillopt_ci.confinement import without_secrets
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable
-from skillopt_ci.program import CommandResult, execute, parse_identity, this_process
+from skillopt_ci.program import CommandResult, execute, is_gone, this_process
 
 #: Seconds that the engine may take: to answer, and to pull an image.
 _PATIENCE, _PULL_PATIENCE = 120.0, 3600.0
@@ -176,8 +176,7 @@ class Engine:
         listed = await self.call("ps", "--all", "--filter", f"label={LABEL}", "--format", shown)
         for line in listed.splitlines():
             container, _, label = line.partition(" ")
-            owner = parse_identity(label)
-            if owner is not None and owner.is_gone:
+            if is_gone(label):
                 await self.remove(container)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from skillopt_ci.computer.computer import ComputerSpec
 from skillopt_ci.errors import ComputerUnavailable
-from skillopt_ci.program import parse_identity, this_process
+from skillopt_ci.program import is_gone, this_process
 
 CONTROLLERS = frozenset({"cpu", "memory", "pids"})
 _PREFIX = "skillopt-ci_"
@@ -86,7 +86,7 @@ class ControlGroup:
 
 
 def usable_hierarchies(proc: Path = Path("/proc/self")) -> tuple[Hierarchy, ...] | None:
-    """Return where groups with all controllers can be made, None if that is not allowed here."""
+    """Where groups with all controllers can be made, None if that is not allowed here."""
     lines = [line.split(":", 2) for line in (proc / "cgroup").read_text().splitlines()]
     # our own group in each hierarchy, by its controllers: none for version 2
     own = {frozenset(filter(None, names.split(","))): Path(path) for _, names, path in lines}
@@ -187,8 +187,7 @@ def sweep(hierarchies: tuple[Hierarchy, ...]) -> None:
     """Remove the empty groups of processes that have ended without doing so."""
     for one in hierarchies:
         for folder in one.folder.glob(f"{_PREFIX}*"):
-            owner = parse_identity(folder.name.removeprefix(_PREFIX).rpartition("_")[0])
-            if owner is not None and owner.is_gone:
+            if is_gone(folder.name.removeprefix(_PREFIX).rpartition("_")[0]):
                 with contextlib.suppress(OSError):
                     folder.rmdir()
 

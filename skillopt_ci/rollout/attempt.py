@@ -51,16 +51,14 @@ _UNGRADED = {
 
 
 class Grading(Protocol):
-    """Grades attempts."""
-
     async def grade(self, task: Task, attempt: Attempt) -> Score:
-        """Return the score; raises :class:`GraderError` when the grader is at fault."""
+        """The score; raises :class:`GraderError` when the grader is at fault."""
 
     def facts(self, task: Task) -> Mapping[str, object] | None:
-        """Return what a score depends on besides the attempt; None where that is unknown."""
+        """What a score depends on besides the attempt; None where that is unknown."""
 
     def keeps_computer(self, task: Task) -> bool:
-        """Return whether the agent's own computer is graded on."""
+        """Whether the agent's own computer is graded on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +172,7 @@ class AttemptRunner:
             return await self.grading.grade(task, attempt)
 
         place = Workplace(
-            stage=request.stage,
-            attempt=request.attempt,
-            limits=limits,
-            computer=computer,
+            *(request.stage, request.attempt, limits, computer),
             nudges=self.settings.nudges,
             check_submission=check_submission,
             grade_now=grade_now,
@@ -268,7 +263,6 @@ class AttemptRunner:
 
 
 def _without_work(request: AttemptRequest, status: Status, reason: str, retries: int) -> Rollout:
-    """An attempt of which nothing is left, after ``retries`` retries."""
     nothing = Attempt(request.task.messages, "")
     return replace(_rollout(request, nothing, status, Score(0.0, 0.0, reason, "")), retries=retries)
 

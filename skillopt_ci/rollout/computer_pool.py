@@ -48,11 +48,7 @@ class ComputerPool:
 
     @asynccontextmanager
     async def prepared(self, task: Task, seconds: float) -> AsyncIterator[Computer]:
-        """A computer with ``task``'s files on it and its set-up done, within ``seconds``.
-
-        Raises :class:`~skillopt_ci.errors.ComputerFailure` when that fails: it says
-        nothing about the model.
-        """
+        """A computer with ``task``'s files and set-up; ComputerFailure if not in ``seconds``."""
         async with AsyncExitStack() as opened:
             async with _within(seconds, task):
                 computer = await opened.enter_async_context(self.open(task))
@@ -126,13 +122,6 @@ def computers(settings: ComputerConfig, environ: Mapping[str, str]) -> Computers
 
 
 def spec(settings: ComputerConfig) -> ComputerSpec:
-    return ComputerSpec(
-        Network(settings.network),
-        settings.image,
-        settings.memory_mb,
-        settings.cpus,
-        settings.processes,
-        settings.disk_mb,
-        dict(settings.environ),
-        settings.readable,
-    )
+    one = settings
+    limits = (one.memory_mb, one.cpus, one.processes, one.disk_mb)
+    return ComputerSpec(Network(one.network), one.image, *limits, dict(one.environ), one.readable)

@@ -109,8 +109,7 @@ class ComputerGrader:
         """Grade what the attempt left behind.
 
         Raises :class:`GraderError` when the grader's files cannot be read, when no computer could
-        be had, and when set-up, exit status or report show that the grader works on an empty
-        submission no more than on this one. If it fails on this one only, the attempt scores 0.
+        be had, and when the grader fails on an empty submission as well.
         """
         return await blamed(
             lambda: self._score(task, self.attempt, response),

@@ -122,16 +122,15 @@ def paired(
     clusters: Mapping[str, str] | None = None,
 ) -> PairedDifference:
     """Compare scores over the tasks that both measured; ``clusters`` names the group of each."""
-    shared = [task for task in first if task in second]
-    differences = [second[task] - first[task] for task in shared]
-    groups = None if clusters is None else [clusters[task] for task in shared]
-    found = estimate(differences, groups)
+    change = {task: second[task] - first[task] for task in first if task in second}
+    groups = None if clusters is None else [clusters[task] for task in change]
+    found = estimate([*change.values()], groups)
     return PairedDifference(
         mean=found.mean or 0.0,
         standard_error=found.standard_error,
         n=found.n,
-        fixed=tuple(task for task in shared if second[task] > first[task]),
-        broken=tuple(task for task in shared if second[task] < first[task]),
+        fixed=tuple(task for task, gain in change.items() if gain > 0),
+        broken=tuple(task for task, gain in change.items() if gain < 0),
         interval=found.interval,
         clusters=found.clusters,
     )
@@ -156,12 +155,9 @@ class Aggregate:
 def aggregate(rollouts: Sequence[Rollout]) -> Aggregate:
     """Arithmetic means; no measured attempt at all gives zeros with ``n`` 0 (SkillOpt 1.2)."""
     measured = [rollout for rollout in rollouts if rollout.status.measured]
-    return Aggregate(
-        hard=statistics.fmean([one.hard for one in measured]) if measured else 0.0,
-        soft=statistics.fmean([one.soft for one in measured]) if measured else 0.0,
-        n=len(measured),
-        errors=len(rollouts) - len(measured),
-    )
+    hard = statistics.fmean([one.hard for one in measured]) if measured else 0.0
+    soft = statistics.fmean([one.soft for one in measured]) if measured else 0.0
+    return Aggregate(hard, soft, len(measured), len(rollouts) - len(measured))
 
 
 def pass_at_k(attempts: int, solved: int, k: int) -> float | None:
@@ -255,16 +251,9 @@ def outcome_of(rollout: Rollout) -> Outcome:
             f"task {rollout.task_id!r} scored {rollout.hard:g} (hard) and {rollout.soft:g} (soft): "
             "scores are from 0 to 1"
         )
-    return Outcome(
-        task_id=rollout.task_id,
-        task_type=rollout.task_type,
-        status=rollout.status,
-        hard=rollout.hard,
-        soft=rollout.soft,
-        reason=rollout.reason,
-        limit=rollout.limit,
-        length=len(rollout.messages) or None,
-    )
+    one = rollout
+    told = (one.task_id, one.task_type, one.status, one.hard, one.soft, one.reason, one.limit)
+    return Outcome(*told, len(one.messages) or None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,11 +294,6 @@ class Summary:
     lengths: Quartiles | None
     pass_at: Mapping[int, float]
     pass_hat: Mapping[int, float]
-
-    @property
-    def unsolved(self) -> int:
-        """Measured attempts that did not solve their task; errors are not among them."""
-        return self.measured - self.solved
 
 
 def summarise(
@@ -361,10 +345,8 @@ def summarise(
         complete=all(counts[task] >= number for task, number in due.items()),
         missing=tuple(task for task in due if not counts[task]),
         errors=tuple(
-            ErrorCount(status, reason, count)
-            for (status, reason), count in sorted(
-                errors.items(), key=lambda item: (-item[1], item[0])
-            )
+            ErrorCount(*why, count)
+            for why, count in sorted(errors.items(), key=lambda item: (-item[1], item[0]))
         ),
         by_type=tuple(
             Bucket(kind, *_mean_estimates(own, clusters)) for kind, own in sorted(kinds.items())
@@ -387,10 +369,8 @@ def _mean_estimates(
     hard = task_means((one.task_id, one.hard) for one in measured)
     soft = task_means((one.task_id, one.soft) for one in measured)
     groups = None if clusters is None else [clusters[task] for task in hard]
-    return (
-        estimate([*hard.values()], groups, shares=True),
-        estimate([*soft.values()], groups, shares=True),
-    )
+    first, second = (estimate([*each.values()], groups, shares=True) for each in (hard, soft))
+    return first, second
 
 
 def _pessimistic(

@@ -51,7 +51,6 @@ class Runner:
         with each result as it comes. Errors that belong to one task become its outcome; a wrong
         configuration or a used-up budget cancels the rest and is raised.
         """
-
         return await self.carry_out(self._requests(tasks, skill, stage, attempts), done)
 
     async def carry_out(

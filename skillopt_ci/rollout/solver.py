@@ -46,14 +46,14 @@ class Solver(Protocol):
 
     @property
     def name(self) -> str:
-        """Return the solver's name for records: ``chat``, ``agent``, ``claude-code``, …."""
+        """For records: ``chat``, ``agent``, ``claude-code``, …."""
 
     @property
     def needs_computer(self) -> bool:
-        """Return whether every task is worked on with a computer."""
+        """Whether every task is worked on with a computer."""
 
     def identity(self) -> Mapping[str, object]:
-        """Return the JSON facts that determine what it does, never a secret.
+        """The JSON facts that determine what it does, never a secret.
 
         They are part of the keys of stored attempts and of what scores are measured under.
         """

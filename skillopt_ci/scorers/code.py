@@ -59,12 +59,12 @@ async def run_command(
         texts[paths["task"]] = json.dumps(task_data(task), ensure_ascii=False, indent=1)
         for path, text in texts.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8", newline="")
+            path.write_text(text, encoding="utf-8", errors="replace", newline="")
         placeholder = re.compile(rf"\{{({'|'.join(paths)})\}}")
         try:
             done = await run_program(
                 [placeholder.sub(lambda found: str(paths[found[1]]), w) for w in spec.command],
-                stdin=response.encode(),
+                stdin=response.encode("utf-8", "replace"),
                 work=work,
                 cwd=root,
                 environ=visible_environ(environ, spec.env),

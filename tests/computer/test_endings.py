@@ -16,7 +16,7 @@ from computer_kinds import CONFINED, EVERY, SPEC, computers, desk, eventually, p
 
 from skillopt_ci.computer.docker import LABEL
 from skillopt_ci.computer.sandbox_limits import usable_hierarchies
-from skillopt_ci.program import ProcessIdentity, parse_identity, this_process
+from skillopt_ci.program import is_gone, this_process
 
 pytestmark = pytest.mark.integration
 
@@ -182,21 +182,21 @@ def test_closing_is_not_broken_off(kind: str) -> None:
     assert not [*groups_of(os.getpid()), *containers_of(os.getpid())]
 
 
-def test_an_owner_is_gone_when_its_process_is() -> None:
+def test_a_process_is_gone_when_it_has_ended_or_its_number_is_anothers() -> None:
+    space, _, _ = this_process().split("-")
     with subprocess.Popen(["sleep", "600"]) as process:
-        alive = ProcessIdentity(this_process().namespace, process.pid, 1)
-        assert alive.is_gone  # the number is another process' now
+        name = f"{space}-{process.pid}-{_start(process.pid)}"
+        assert not is_gone(name)
+        assert is_gone(f"{space}-{process.pid}-1")  # the number is another process' now
         process.send_signal(signal.SIGKILL)
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert ProcessIdentity(alive.namespace, process.pid, _start(process.pid)).is_gone
-    assert not this_process().is_gone
-    assert not ProcessIdentity("0" * 12, 1, 1).is_gone
+        assert is_gone(name)
+    assert not is_gone(this_process())
 
 
-def test_an_owner_is_known_by_its_text() -> None:
-    assert parse_identity(str(this_process())) == this_process()
-    for text in ("", "x", "0-1-2", f"{'0' * 12}-1", f"{'0' * 12}-1-2-3"):
-        assert parse_identity(text) is None
+@pytest.mark.parametrize("name", ["", "x", "0-1-2", f"{'0' * 12}-1", f"{'0' * 12}-1-1"])
+def test_what_is_no_name_or_another_machines_is_never_gone(name: str) -> None:
+    assert not is_gone(name)
 
 
 def _start(pid: int) -> int:

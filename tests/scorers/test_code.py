@@ -54,6 +54,11 @@ def test_program_runs_in_the_root(grade: Grade, tmp_path: Path):
     assert grade("command", "x", command=python(code)).hard == 1
 
 
+def test_half_of_a_surrogate_pair_is_graded_as_a_question_mark(grade: Grade) -> None:
+    code = "import sys; sys.exit(open(sys.argv[1]).read() != 'x?' or sys.stdin.read() != 'x?')"
+    assert grade("command", "x\ud800", command=python(code, "{answer}")).hard == 1
+
+
 def test_response_is_never_read_by_a_shell(grade: Grade, tmp_path: Path):
     grade(
         "command",
