@@ -32,6 +32,8 @@ class Problem:
     line: int | None = None
 
 
+#: The library that checks front matter takes time that grows with the square of its length.
+_MOST_CHECKED = 10_000
 _LINE = re.compile(r"\bline:? (\d+)")
 _FIELD = re.compile(r"\b(name|description|compatibility)\b", re.IGNORECASE)
 _UNKNOWN_FIELDS = "Unexpected fields"
@@ -51,8 +53,15 @@ def format_problems(text: str, path: Path) -> Iterator[Problem]:
     from skills_ref.parser import parse_frontmatter  # type: ignore[import-untyped]  # noqa: PLC0415
     from skills_ref.validator import validate_metadata  # type: ignore[import-untyped]  # noqa: PLC0415
 
+    if len(frontmatter(text)) > _MOST_CHECKED:
+        told = f"The front matter has more than {_MOST_CHECKED:,} characters and was not checked."
+        yield Problem("warning", told, 1)
+        return
     try:
         metadata, _ = parse_frontmatter(text)
+    except RecursionError:
+        yield Problem("error", "The front matter is nested too deeply to be read.", 1)
+        return
     except ParseError as error:
         metadata = _mapping(frontmatter(text))
         lenient = metadata is not None or str(error).startswith(_MISSING)

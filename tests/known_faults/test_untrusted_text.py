@@ -98,6 +98,25 @@ def test_a_skill_with_many_markers_is_read_in_time(text: str) -> None:
         assert protected_parts(text)
 
 
+@pytest.mark.parametrize(
+    ("front", "told"),
+    [
+        ("".join(f"key{number}: v\n" for number in range(10_000)), "was not checked"),
+        ("? " * 3_000, "nested too deeply"),
+        ("name: " + "[" * 9_000, "Invalid YAML"),
+        ("name: &a [x]\ndescription: *a", "Invalid YAML"),
+    ],
+)
+def test_front_matter_of_strangers_is_checked_in_time(front: str, told: str) -> None:
+    from pathlib import Path
+
+    from skillopt_ci.skill.validation import problems
+
+    with time_limit(10):
+        found = problems(f"---\n{front}\n---\nBody.\n", Path("skills/x/SKILL.md"))
+    assert any(told in problem.message for problem in found)
+
+
 @pytest.mark.parametrize("line", ["\n", "ab "])
 def test_texts_that_repeat_are_compared_in_time(line: str) -> None:
     from skillopt_ci.skill.diff import diff_rows
