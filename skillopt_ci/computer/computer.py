@@ -57,8 +57,6 @@ _UNPACK = "exec tar -xmf -"
 
 
 class Network(StrEnum):
-    """What a computer can reach."""
-
     NONE = "none"
     OPEN = "open"
 
@@ -200,8 +198,6 @@ class Computer:
 
 
 class Computers(Protocol):
-    """A kind of computer."""
-
     @property
     def name(self) -> str:
         """The kind's name in the configuration."""
@@ -300,7 +296,6 @@ def _complete(output: Capture, path: str, max_bytes: int) -> bytes:
 
 
 def _portions(names: Sequence[str]) -> list[list[str]]:
-    """Divide names into command lines."""
     portions: list[list[str]] = []
     size = _LINE_BYTES
     for name in names:

@@ -245,8 +245,6 @@ class Containers:
 
 
 def _host_options(spec: ComputerSpec, agent: int) -> list[str]:
-    """What a container is made with. Nothing that was asked for is left out."""
-
     def tmpfs(folder: str, size_mb: int) -> tuple[str, str]:
         files = max(4096, size_mb * _FILES_PER_MB)
         owner = f"mode=0755,uid={agent},gid={agent}"

@@ -118,7 +118,6 @@ class AttemptRunner:
         return self.cache is not None and bool(key) and self.cache.store.get(key) is not None
 
     def key(self, request: AttemptRequest) -> str:
-        """The key under which the attempt is kept; empty if it is not."""
         if self.cache is None or self._chats:
             return ""
         limits = self._limits(request.task).model_dump(exclude={"grading_seconds"})

@@ -36,7 +36,6 @@ class ComputerPool:
         return self.computers.open(self.spec(task))
 
     def spec(self, task: Task) -> ComputerSpec:
-        """What ``task``'s computer is like."""
         block = self.block(task)
         network = self.base.network if block.network is None else Network(block.network)
         return replace(

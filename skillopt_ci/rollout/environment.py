@@ -75,7 +75,7 @@ class Environment(ABC):
 
     @abstractmethod
     def tasks(self, split: Split) -> Iterable[Task]:
-        """Return the tasks of a split, always the same ones in the same order."""
+        """The tasks of a split, always the same ones in the same order."""
 
     def solver(self, parts: Parts) -> Solver:
         """Return what works on the tasks: by default the configured solver."""
@@ -109,12 +109,11 @@ class Environment(ABC):
     async def reflect(
         self, asked: Reflecting, client: ChatClient
     ) -> Sequence[Mapping[str, object]]:
-        """Return patches as an analyst of SkillOpt's would: what is to change in the skill.
+        """Patches as an analyst of SkillOpt's would return them: what is to change in the skill.
 
         Each is JSON with `patch` (`reasoning`, and `edits` or what the update mode calls them),
-        `source_type` (`failure` or `success`) and what else the analysts' replies may have. Model
-        calls go through ``client``, in the role of the optimizer. Raises
-        :class:`EnvironmentFailure` where its own program fails.
+        `source_type` (`failure` or `success`) and what else the analysts' replies may have.
+        ``client`` calls the optimizer. Raises :class:`EnvironmentFailure`.
         """
         raise NotImplementedError
 

@@ -34,8 +34,6 @@ class AttemptStarted:
 
 @dataclass(frozen=True, slots=True)
 class TryFailed:
-    """Infrastructure spoilt a try."""
-
     reason: str
 
 
@@ -56,8 +54,6 @@ class WorkEnded:
 
 @dataclass(frozen=True, slots=True)
 class AttemptEnded:
-    """What came of the attempt."""
-
     status: Status
     hard: float
     soft: float
@@ -112,7 +108,6 @@ class EventLog:
         self._queue.put(self._line(event))
 
     def close(self) -> None:
-        """Return when everything is on disk."""
         self._queue.put(None)
         self._writer.join()
         if self._failure:

@@ -239,11 +239,10 @@ def _tests_verdict(report: bytes, response: str) -> Score:
 
 
 def read_report(content: bytes) -> tuple[int, list[str]]:
-    """Count the tests that passed in a report in JUnit's XML, and name those that did not.
+    """Count the tests that passed in a JUnit report, and name those that failed; skip the skipped.
 
-    Skipped ones are not counted at all. The report was written where an agent's code ran: document
-    types, with which XML can be made to grow, are refused. Raises
-    :class:`~skillopt_ci.scorers.base.GraderBroke` for what is no report.
+    An agent's code may have written it: document types, with which XML can be made to grow, are
+    refused. Raises :class:`~skillopt_ci.scorers.base.GraderBroke` for what is no report.
     """
     try:
         text = content.decode("utf-8-sig")

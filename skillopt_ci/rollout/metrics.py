@@ -192,8 +192,6 @@ def mean_pass(
 
 @dataclass(frozen=True, slots=True)
 class ErrorCount:
-    """So many attempts ended with this status, for this reason."""
-
     status: Status
     reason: str
     count: int
@@ -210,8 +208,6 @@ class LimitShare:
 
 @dataclass(frozen=True, slots=True)
 class Quartiles:
-    """The 25th, 50th and 75th percentile."""
-
     low: float
     median: float
     high: float

@@ -42,8 +42,6 @@ class Workplace:
 
 
 class Solver(Protocol):
-    """Works on tasks under a skill."""
-
     @property
     def name(self) -> str:
         """For records: ``chat``, ``agent``, ``claude-code``, …."""

@@ -43,8 +43,6 @@ class AttemptLine(_Schema):
 
 
 class GradeLine(_Schema):
-    """A stored grade in a file."""
-
     grade: _Key
     scorer: _Key
     score: Score
@@ -88,8 +86,6 @@ class StoredAttempt:
 
 
 class AttemptStore(CacheFile):
-    """Attempts and grades by key."""
-
     _name = "The attempts in"
     _paid = "attempts"
     _tables = """
@@ -184,9 +180,9 @@ CREATE TABLE IF NOT EXISTS grades (
 class AttemptCache:
     """What was paid for is not done again: the attempts of one ``scope``, kept in ``store``.
 
-    ``facts`` are the JSON facts that determine attempts besides task, skill and number. What this
-    very scope paid for (in a process that died) is charged to ``meter`` once more, and so is what
-    another machine obtained and nobody has accounted for. ``used`` hears the key of every attempt.
+    ``facts`` determine attempts besides task, skill and number, as JSON. ``meter`` is charged once
+    more for what this very scope paid for (in a process that died), and for what another machine
+    obtained and nobody has accounted for. ``used`` is called with the key of every attempt.
     """
 
     store: AttemptStore
@@ -209,7 +205,6 @@ class AttemptCache:
         )
 
     def find(self, key: str, stage: str) -> Attempt | None:
-        """The attempt with this key, if it was made before."""
         known = self.store.get(key)
         if known is None:
             return None
@@ -224,7 +219,6 @@ class AttemptCache:
         return known.attempt
 
     async def keep(self, key: str, attempt: Attempt, usage: Usage) -> None:
-        """Keep an attempt for which ``usage`` was charged."""
         artifacts = attempt.artifacts
         content = await asyncio.to_thread(packed, artifacts) if artifacts else b""
         self.store.put(key, attempt, content, usage=usage, paid_by=self.scope)

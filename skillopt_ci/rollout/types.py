@@ -35,8 +35,6 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class ModelSaid:
-    """The target model answered; ``usage`` is what that call consumed."""
-
     message: Message
     usage: Usage
 
@@ -137,7 +135,6 @@ class Status(StrEnum):
 
     @property
     def measured(self) -> bool:
-        """Whether the attempt has a score."""
         return self in (Status.SCORED, Status.LIMIT, Status.REFUSED, Status.AGENT_ERROR)
 
 
@@ -145,12 +142,10 @@ class Status(StrEnum):
 class Rollout:
     """One attempt at one task; ``hard`` and ``soft`` are 0 unless ``status.measured``.
 
-    ``messages`` is the whole conversation, system prompt first. ``reason`` says in words why the
-    score is what it is, or what failed. ``trace`` is what an agent tells of how it went about it.
-    ``limit`` says which limit ended the work, if one did; ``usage`` is what the attempt consumed,
-    whoever paid for it and when; ``retries`` counts the tries that infrastructure spoilt before
-    this one. ``progress`` holds the scores after each step, where every step is graded.
-    ``artifacts`` is what the work left behind, kept only where an environment reflects on it.
+    Fields that an :class:`Attempt` has as well mean the same. ``reason`` says why the score is what
+    it is, or what failed. ``usage`` is what the attempt consumed, whoever paid for it and when;
+    ``retries`` counts the tries that infrastructure spoilt before this one. ``artifacts`` are kept
+    only where an environment reflects on them.
     """
 
     task_id: str
@@ -172,12 +167,10 @@ class Rollout:
 
     @property
     def failed(self) -> bool:
-        """Whether the model is known to have failed the task."""
         return self.status.measured and self.hard < FAILURE_BELOW
 
     @property
     def succeeded(self) -> bool:
-        """Whether the model is known to have solved the task."""
         return self.status.measured and not self.hard < FAILURE_BELOW
 
 
@@ -199,7 +192,6 @@ Executor = Callable[[AttemptRequest, MakeAttempt], Awaitable[Rollout]]
 
 
 async def run_locally(request: AttemptRequest, here: MakeAttempt) -> Rollout:
-    """Make the attempt in this process."""
     return await here(request)
 
 
@@ -213,7 +205,6 @@ attempt_context = _CONTEXT.get
 
 @contextmanager
 def in_attempt(request: AttemptRequest, retry: int = 0) -> Iterator[None]:
-    """Let the body, and tasks that it starts, belong to ``request``."""
     where = {"stage": request.stage, "task": request.task.id, "attempt": request.attempt}
     token = _CONTEXT.set({**where, "retry": retry})
     try:
