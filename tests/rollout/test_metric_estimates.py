@@ -249,10 +249,8 @@ def test_a_comparison_has_the_error_of_the_paired_t_test(pairs: list[tuple[float
 def test_a_comparison_knows_that_tasks_of_one_source_vary_together() -> None:
     first = dict.fromkeys("abcd", 0.0)
     second = {"a": 1.0, "b": 1.0, "c": 0.0, "d": 0.0}
-    alone, grouped = (
-        paired(first, second),
-        paired(first, second, dict(zip("abcd", "xxyy", strict=True))),
-    )
+    groups = dict(zip("abcd", "xxyy", strict=True))
+    alone, grouped = paired(first, second), paired(first, second, groups)
     assert grouped.clusters == 2
     assert (alone.standard_error or 0) < (grouped.standard_error or 0)
 

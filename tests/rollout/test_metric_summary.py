@@ -73,7 +73,7 @@ def test_nothing_at_all_is_a_summary_of_nothing() -> None:
 def test_a_lost_attempt_makes_it_incomplete_and_counts_for_nothing() -> None:
     found = summed([attempt("q1", 1), broken("q1"), attempt("q2"), attempt("q2")])
     assert (found.hard.mean, found.pessimistic_hard) == (0.5, 0.25)
-    assert (found.solved, found.unsolved, found.measured, found.attempts) == (1, 2, 3, 4)
+    assert (found.solved, found.measured, found.attempts) == (1, 3, 4)
     assert found.errors == (ErrorCount(Status.ERROR, "boom", 1),)
     assert not found.complete
     assert found.missing == ()
@@ -195,7 +195,7 @@ def test_clusters_widen_the_interval() -> None:
 @given(ATTEMPTS)
 def test_counts_add_up_and_no_number_is_not_one(attempts: list[Rollout]) -> None:
     found = summed(attempts)
-    assert found.solved + found.unsolved + sum(row.count for row in found.errors) == len(attempts)
+    assert found.measured + sum(row.count for row in found.errors) == len(attempts)
     assert sum(bucket.hard.n for bucket in found.by_type) >= found.hard.n
     assert all(math.isfinite(number) for number in numbers(found))
     if found.hard.mean is not None:
