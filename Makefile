@@ -2,6 +2,9 @@
 PYTHON ?= python3
 venv := .venv/bin
 
+# Tests start hundreds of Python processes: without bytecode each of them compiles the package.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help quickstart test unit lint format docs lock image check stats setup
 
@@ -14,11 +17,11 @@ quickstart: ## see a whole training run in a minute, without any key or account
 	@$(venv)/skillopt-ci quickstart .quickstart
 
 test: setup node_modules/.package-lock.json ## run all tests, unit and end to end
-	$(venv)/python -m pytest -n auto -m "not cluster"
+	$(venv)/python -m pytest -n auto --dist worksteal -m "not cluster"
 	$(venv)/python -m pytest -m cluster
 
 unit: setup ## run the tests that need no repository, server or process: under a minute
-	$(venv)/python -m pytest -n auto -m "not integration and not end_to_end and not cluster"
+	$(venv)/python -m pytest -n auto --dist worksteal -m "not integration and not end_to_end and not cluster"
 
 lint: setup node_modules/.package-lock.json ## check style, types, workflows and the image's recipe
 	$(venv)/python -m ruff check

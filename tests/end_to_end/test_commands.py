@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import forked
+
 pytestmark = pytest.mark.end_to_end
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -37,9 +39,13 @@ def run(tmp_path: Path) -> Run:
     def start(
         folder: Path, *words: str | Path, code: int = 0, **env: str
     ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            words, cwd=folder, env={**environ, **env}, capture_output=True, text=True, check=False
-        )
+        env = {**environ, **env}
+        if words[0] == "skillopt-ci":
+            done = forked.run(["-m", "skillopt_ci", *words[1:]], cwd=folder, env=env)
+        else:
+            done = subprocess.run(
+                words, cwd=folder, env=env, capture_output=True, text=True, check=False
+            )
         assert done.returncode == code, done.stderr
         return done
 
@@ -59,27 +65,27 @@ def test_what_init_writes_is_valid_and_can_be_trained(run: Run, tmp_path: Path) 
     run(tmp_path, "git", "init", "--quiet", "--initial-branch=main", folder)
     run(folder, "git", "config", "user.name", "Ada")
     run(folder, "git", "config", "user.email", "ada@example.org")
-    run(folder, SCRIPT, "init", "--yes", "--provider", "simulated")
+    run(folder, "skillopt-ci", "init", "--yes", "--provider", "simulated")
     run(folder, "git", "add", ".")
     run(folder, "git", "commit", "--quiet", "-m", "Set up training")
-    assert "Ready to train" in run(folder, SCRIPT, "validate", "--probe").stdout
-    step = json.loads(run(folder, SCRIPT, "step", "--json").stdout)
+    assert "Ready to train" in run(folder, "skillopt-ci", "validate", "--probe").stdout
+    step = json.loads(run(folder, "skillopt-ci", "step", "--json").stdout)
     assert step["commit"] == run(folder, "git", "rev-parse", "skillopt/mine").stdout.strip()
-    assert re.search(r"last step +1 ", run(folder, SCRIPT, "status").stdout)
+    assert re.search(r"last step +1 ", run(folder, "skillopt-ci", "status").stdout)
 
 
 def test_a_bare_clone_elsewhere_reads_the_whole_run(run: Run, tmp_path: Path) -> None:
-    run(tmp_path, SCRIPT, "-q", "quickstart", "made", *SMALL)
+    run(tmp_path, "skillopt-ci", "-q", "quickstart", "made", *SMALL)
     url = (tmp_path / "made").as_uri()
     run(tmp_path, "git", "clone", "--quiet", "--depth=1", "--single-branch", url, "read")
     for name in ("tasks", "skills"):
         shutil.rmtree(tmp_path / "read" / name)
     (tmp_path / "read" / "skillopt.yaml").unlink()
     assert re.search(
-        r"^last step +2 ", run(tmp_path / "read", SCRIPT, "status").stdout, re.MULTILINE
+        r"^last step +2 ", run(tmp_path / "read", "skillopt-ci", "status").stdout, re.MULTILINE
     )
-    assert run(tmp_path / "read", SCRIPT, "log").stdout.count("\n") == 6
-    assert "+++ b/SKILL.md" in run(tmp_path / "read", SCRIPT, "show", "1").stdout
+    assert run(tmp_path / "read", "skillopt-ci", "log").stdout.count("\n") == 6
+    assert "+++ b/SKILL.md" in run(tmp_path / "read", "skillopt-ci", "show", "1").stdout
 
 
 @pytest.mark.skipif(shutil.which("script") is None, reason="needs the script command")

@@ -6,10 +6,11 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support import forked
 
 pytestmark = [
     pytest.mark.end_to_end,
@@ -17,7 +18,6 @@ pytestmark = [
 ]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SCRIPT = Path(sys.executable).parent / "skillopt-ci"
 
 #: A few tasks, and steps large enough to learn from them.
 SMALL = (
@@ -51,9 +51,7 @@ def make(folder: Path, *parts: str) -> Path:
 
 def skillopt(folder: Path, *words: str) -> str:
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder.parent), "LC_ALL": "C.UTF-8"}
-    done = subprocess.run(
-        [SCRIPT, *words], cwd=folder, env=environ, capture_output=True, text=True, check=False
-    )
+    done = forked.run(["-m", "skillopt_ci", *words], cwd=folder, env=environ)
     assert done.returncode in (0, 3), done.stdout + done.stderr
     assert "Warning" not in done.stderr, done.stderr
     return done.stdout + done.stderr

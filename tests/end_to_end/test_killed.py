@@ -39,6 +39,14 @@ STAGES = [
 ]  # fmt: skip
 
 
+#: Those after which a kill leaves something of its own: proposing is alike in both steps.
+TRIED = [
+    number
+    for number, stage in enumerate(STAGES, start=1)
+    if stage not in {f"step 2: {name}" for name in ("reflect", "aggregate", "select", "update")}
+]
+
+
 @dataclass(frozen=True)
 class Twin:
     """What an uninterrupted run left behind, and what each step's analysts were asked."""
@@ -100,7 +108,7 @@ def assert_equal_to(twin: Twin, checkout: Checkout, shared: Workshop) -> None:
     )
 
 
-@pytest.mark.parametrize("stage", range(1, len(STAGES) + 1), ids=STAGES)
+@pytest.mark.parametrize("stage", TRIED, ids=[STAGES[number - 1] for number in TRIED])
 def test_killed_after_a_stage(
     twin: Twin,
     clone: Checkout,

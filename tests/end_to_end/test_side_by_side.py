@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from skillopt_ci.cli.init import make_repository
 from skillopt_ci.git.process import Git
+from tests.support import forked
 
 pytestmark = pytest.mark.end_to_end
 
@@ -51,15 +52,16 @@ def clone(tmp_path: Path) -> Path:
     return folder
 
 
-def begin(folder: Path, word: str, run: str) -> subprocess.Popen[str]:
-    words = [word, "--run", run, "--json", "--no-progress", "-o", "evaluation.eval_test=false"]
-    return subprocess.Popen(
-        [sys.executable, "-m", "skillopt_ci", *words],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def command(folder: Path, word: str, *options: str) -> forked.Finished:
+    words = ["-m", "skillopt_ci", word, *options]
+    return forked.run(words, cwd=folder, env=os.environ)
+
+
+def together(word: str, *asked: tuple[Path, str]) -> list[forked.Finished]:
+    """Run a command at the same time for each folder and run."""
+    options = ("--json", "--no-progress", "-o", "evaluation.eval_test=false")
+    with ThreadPoolExecutor() as pool:
+        return [*pool.map(lambda one: command(one[0], word, "--run", one[1], *options), asked)]
 
 
 def second(clone: Path) -> Path:
@@ -82,10 +84,9 @@ def history(clone: Path, run: str) -> list[tuple[str, int]]:
 
 
 def test_neither_steps_on_the_other(clone: Path) -> None:
-    both = [begin(clone, "step", "left"), begin(clone, "step", "right")]
-    told = [process.communicate() for process in both]
-    assert [process.returncode for process in both] == [0, 0], told
-    commits = [json.loads(out)["commit"] for out, _ in told]
+    both = together("step", (clone, "left"), (clone, "right"))
+    assert [done.returncode for done in both] == [0, 0], both
+    commits = [json.loads(done.stdout)["commit"] for done in both]
     git = Git(clone)
     for name, commit, other in (("left", commits[0], "right"), ("right", commits[1], "left")):
         there = git.text("ls-remote", "origin", f"refs/heads/skillopt/{name}").split()[0]
@@ -99,9 +100,8 @@ def test_neither_steps_on_the_other(clone: Path) -> None:
 def test_whole_runs_end_as_if_each_were_alone(clone: Path, places: str) -> None:
     base = remote_text(clone, "rev-parse", "main")
     there = clone if places == "one clone" else second(clone)
-    both = [begin(clone, "run", "left"), begin(there, "run", "right")]
-    told = [process.communicate() for process in both]
-    assert [process.returncode for process in both] == [0, 0], told
+    both = together("run", (clone, "left"), (there, "right"))
+    assert [done.returncode for done in both] == [0, 0], both
     alone = ["start", "step", "step", "slow_update"]
     for name, other in (("left", "skills/right"), ("right", "skills/ledger")):
         assert [kind for kind, _ in history(clone, name)] == alone
@@ -116,25 +116,23 @@ def test_whole_runs_end_as_if_each_were_alone(clone: Path, places: str) -> None:
 
 
 def test_one_run_from_two_clones_does_each_step_once(clone: Path) -> None:
-    both = [begin(folder, "run", "left") for folder in (clone, second(clone))]
-    told = [process.communicate() for process in both]
+    both = together("run", (clone, "left"), (second(clone), "left"))
+    codes = {done.returncode for done in both}
     # who comes last may find everything done, or give up after races lost one after another
-    assert {process.returncode for process in both} <= {0, 3, 6}, told
-    assert 0 in [process.returncode for process in both], told
+    assert codes <= {0, 3, 6}, both
+    assert 0 in codes, both
     events = history(clone, "left")
     assert [number for kind, number in events if kind == "step"] == [1, 2]
     assert [kind for kind, _ in events].count("slow_update") == 1
     # only who gave up may leave its candidate, and the next run puts that aside
     left = "skillopt-candidate" in remote_text(clone, "for-each-ref")
-    assert not left or 6 in [process.returncode for process in both], told
-    after = begin(clone, "run", "left")
-    told = [after.communicate()]
-    assert after.returncode in (0, 3), told
+    assert not left or 6 in codes, both
+    (after,) = together("run", (clone, "left"))
+    assert after.returncode in (0, 3), after
     assert "skillopt-candidate" not in remote_text(clone, "for-each-ref")
 
 
 def test_a_command_without_a_name_asks_which_run(clone: Path) -> None:
-    words = [sys.executable, "-m", "skillopt_ci", "step"]
-    done = subprocess.run(words, cwd=clone, capture_output=True, text=True, check=False)
+    done = command(clone, "step")
     assert done.returncode == 2
     assert "which run? Name one with --run: left, right" in done.stderr

@@ -7,11 +7,12 @@ import os
 import pty
 import re
 import struct
-import sys
 import termios
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.support import forked
 
 if TYPE_CHECKING:
     from tests.conftest import Checkout
@@ -21,17 +22,17 @@ pytestmark = pytest.mark.end_to_end
 _ESCAPE = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]")
 
 
-def begun(checkout: Checkout, *words: str, columns: int = 80, **env: str) -> tuple[int, int]:
+def begun(
+    checkout: Checkout, *words: str, columns: int = 80, **env: str
+) -> tuple[forked.Process, int]:
     """Start a command on a terminal; return its process and the terminal's other end."""
-    child, screen = pty.fork()
-    if child == 0:
-        os.chdir(checkout.folder)
-        # set here, before the command can ask for it
-        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        settings = {"DEMO_KEY": "sk-demo-key", "TERM": "xterm-256color", **env}
-        command = [sys.executable, "-m", "skillopt_ci", *words]
-        unsized = {k: v for k, v in os.environ.items() if k not in {"COLUMNS", "LINES"}}
-        os.execve(sys.executable, command, {**unsized, **settings})
+    screen, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    unsized = {k: v for k, v in os.environ.items() if k not in {"COLUMNS", "LINES"}}
+    settings = {**unsized, "DEMO_KEY": "sk-demo-key", "TERM": "xterm-256color", **env}
+    command = ["-m", "skillopt_ci", *words]
+    child = forked.Process(command, checkout.folder, settings, [terminal] * 3)
+    os.close(terminal)
     return child, screen
 
 
@@ -49,16 +50,12 @@ def drawn_until(screen: int, end: str | None = None) -> str:
     return drawn.decode(errors="replace")
 
 
-def exit_code(child: int, screen: int) -> int:
-    os.close(screen)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
 def seen(checkout: Checkout, *words: str, columns: int = 80, **env: str) -> str:
     """All that a command draws on a terminal."""
     child, screen = begun(checkout, *words, columns=columns, **env)
     drawn = drawn_until(screen)
-    assert exit_code(child, screen) == 0, drawn
+    os.close(screen)
+    assert child.wait() == 0, drawn
     return drawn
 
 
@@ -85,15 +82,13 @@ def test_a_narrow_terminal_shows_whole_figures(checkout: Checkout) -> None:
     assert max(map(len, told)) <= 60
 
 
-@pytest.mark.parametrize("words", [("status",), ("log",), ("show", "1"), ("diff",)])
-def test_readers_fit_the_terminal_with_and_without_colour(
-    checkout: Checkout, words: tuple[str, ...]
-) -> None:
+def test_readers_fit_the_terminal_with_and_without_colour(checkout: Checkout) -> None:
     checkout.step()
-    coloured, plain = seen(checkout, *words), seen(checkout, *words, NO_COLOR="1")
-    assert all(len(line) <= 80 for line in lines(coloured))
-    assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", plain)
-    assert max(len(line) for line in lines(plain)) <= 80
+    for words in (("status",), ("log",), ("show", "1"), ("diff",)):
+        coloured, plain = seen(checkout, *words), seen(checkout, *words, NO_COLOR="1")
+        assert all(len(line) <= 80 for line in lines(coloured)), words
+        assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", plain), words
+        assert max(len(line) for line in lines(plain)) <= 80, words
 
 
 def test_a_person_types_undisturbed_and_can_leave(checkout: Checkout) -> None:
@@ -109,4 +104,5 @@ def test_a_person_types_undisturbed_and_can_leave(checkout: Checkout) -> None:
     assert "\x1b[?25l" not in drawn  # what is redrawn hides the cursor first
     os.write(screen, b"submit half\x03")
     assert "interrupted" in drawn_until(screen)
-    assert exit_code(child, screen) == 130
+    os.close(screen)
+    assert child.wait() == 130

@@ -15,6 +15,7 @@ from skillopt_ci.errors import LostRace, RepositoryError
 from skillopt_ci.git import refs
 from skillopt_ci.git.locks import STALE_SECONDS, clear_stale_locks, is_held, run_lock
 from skillopt_ci.git.process import Git
+from tests.support import forked
 
 if TYPE_CHECKING:
     from repositories import Bench
@@ -211,8 +212,7 @@ with ledger.lock():
 
 
 def train(folder: Path) -> int:
-    trainer = [sys.executable, "-c", TRAINER, str(folder)]
-    return subprocess.run(trainer, start_new_session=True, check=False).returncode
+    return forked.run(["-c", TRAINER, folder], cwd=folder, env=os.environ).returncode
 
 
 @pytest.mark.end_to_end

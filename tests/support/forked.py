@@ -6,29 +6,60 @@ starts can be killed as any process can. Only the place where the kernel keeps t
 a process began with is the server's; tests of that place start Python themselves.
 
 As a program this file is the server: each connection brings the words, folder and environment of a
-process, and its standard output and error; it is told the process' id, then how it ended.
+process, and its standard input, output and error; it is told the process' id, then how it ended.
 """
 
 from __future__ import annotations
 
 import atexit
+import fcntl
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import termios
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 Finished = subprocess.CompletedProcess[str]
 
 
+class Process:
+    """``python WORDS`` in a session of its own, with the three standard files ``files``.
+
+    If the first of them is a terminal, it is the session's.
+    """
+
+    def __init__(
+        self, words: Sequence[str | Path], cwd: Path, env: Mapping[str, str], files: Sequence[int]
+    ) -> None:
+        self._talk = socket.socket(socket.AF_UNIX)
+        self._talk.connect(_server())
+        asked = {"words": [str(word) for word in words], "cwd": str(cwd), "env": dict(env)}
+        socket.send_fds(self._talk, [json.dumps(asked).encode() + b"\n"], files)
+        self._lines = self._talk.makefile()
+        self.pid = int(self._lines.readline())
+
+    def wait(self, timeout: float = 120) -> int:
+        """Return how it ended; it is killed, and TimeoutError raised, after ``timeout`` seconds."""
+        with self._talk, self._lines:
+            self._talk.settimeout(timeout)
+            try:
+                return int(self._lines.readline())
+            except TimeoutError:
+                os.kill(self.pid, signal.SIGKILL)
+                raise
+
+
 def run(
-    words: list[str],
+    words: Sequence[str | Path],
     *,
     cwd: Path,
-    env: dict[str, str],
+    env: Mapping[str, str],
     timeout: float = 120,
     merged: bool = False,
 ) -> Finished:
@@ -36,20 +67,16 @@ def run(
 
     Its process id is in ``MORTAL``, for hooks that kill it. Raises subprocess.TimeoutExpired.
     """
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        with socket.socket(socket.AF_UNIX) as talk:
-            talk.connect(_server())
-            asked = {"words": [str(word) for word in words], "cwd": str(cwd), "env": env}
-            files = [out.fileno(), (out if merged else err).fileno()]
-            socket.send_fds(talk, [json.dumps(asked).encode() + b"\n"], files)
-            talk.settimeout(timeout)
-            with talk.makefile() as lines:
-                pid = int(lines.readline())
-                try:
-                    code = int(lines.readline())
-                except TimeoutError:
-                    os.kill(pid, 9)
-                    raise subprocess.TimeoutExpired(words, timeout) from None
+    with (
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+        Path(os.devnull).open("rb") as nothing,
+    ):
+        printed = [nothing.fileno(), out.fileno(), (out if merged else err).fileno()]
+        try:
+            code = Process(words, cwd, env, printed).wait(timeout)
+        except TimeoutError:
+            raise subprocess.TimeoutExpired([*map(str, words)], timeout) from None
         texts = []
         for file in (out, err):
             file.seek(0)
@@ -105,7 +132,6 @@ def _serve(path: str) -> None:
     """Fork for each connection; returns only in a child, which is to run what was asked."""
     import gc
     import select
-    import signal
 
     _import_all()
     gc.freeze()
@@ -124,7 +150,7 @@ def _serve(path: str) -> None:
         talk.close()
     listener.close()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    content, files, _, _ = socket.recv_fds(talk, 1 << 20, 2)
+    content, files, _, _ = socket.recv_fds(talk, 1 << 20, 3)
     while not content.endswith(b"\n"):
         content += talk.recv(1 << 20)
     pid = os.fork()
@@ -137,9 +163,12 @@ def _serve(path: str) -> None:
             os._exit(0)
     talk.close()
     asked = json.loads(content)
-    for number, file in enumerate([os.open(os.devnull, os.O_RDONLY), *files]):
+    for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
+    os.setsid()
+    if os.isatty(0):
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.chdir(asked["cwd"])
     os.environ.clear()
     os.environ.update(asked["env"], MORTAL=str(os.getpid()))
