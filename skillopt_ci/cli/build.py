@@ -15,7 +15,7 @@ from skillopt_ci.config.config import Config
 from skillopt_ci.config.loading import Loaded, load, read_layers
 from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.config.reference import config_sha256
-from skillopt_ci.config.rollout import ChatConfig, HumanConfig
+from skillopt_ci.config.rollout import HumanConfig
 from skillopt_ci.config.scorers import CommandScorer, ComputerScorer, PythonScorer, ScorerSpec
 from skillopt_ci.confinement import current
 from skillopt_ci.errors import ConfigError, UsageError
@@ -154,20 +154,18 @@ def check_computers(splits: Splits, config: Config, pool: ComputerPool | None) -
     solver, computer, everywhere = config.rollout.solver, config.rollout.computer, ""
     if config.rollout.task is not None:
         everywhere = "rollout.task"
-    elif not isinstance(solver, ChatConfig) and solver.type in ("agent", "external"):
+    elif solver.type in ("agent", "external"):
         everywhere = f"rollout.solver: {solver.type}"
     elif grades_there(config.scorer):
         everywhere = "scorer: computer"
     for task in all_tasks(splits):
         needing = everywhere
-        if not needing and task.computer is not None:
-            needing = f"task {task.id!r}"
-        elif not needing and grades_there(task.scorer):
-            needing = f"the scorer of task {task.id!r}"
-        if needing and pool is None:
-            raise UsageError(f"{needing} needs a computer", hint=NEEDS_COMPUTER)
-        if not needing or pool is None or computer is None:
+        if not needing and (task.computer is not None or grades_there(task.scorer)):
+            needing = f"task {task.id!r}" if task.computer else f"the scorer of task {task.id!r}"
+        if not needing:
             continue
+        if pool is None or computer is None:
+            raise UsageError(f"{needing} needs a computer", hint=NEEDS_COMPUTER)
         image = pool.spec(task).image
         if image and computer.type != "docker":
             raise UsageError(

@@ -235,26 +235,19 @@ def _few_tasks(train: int, selection: int, test: int) -> Iterator[str]:
 
     if train < _ENOUGH_TO_LEARN:
         yield (
-            f"only {plural(train, 'training task')}: what is learned will fit these and little "
-            f"else; {_ENOUGH_TO_LEARN} or more of different kinds show what they have in common"
+            f"only {plural(train, 'training task')}: the skill will fit these and little else; "
+            f"use {_ENOUGH_TO_LEARN} or more, of different kinds"
         )
     if selection < _ENOUGH:
         yield (
             f"only {plural(selection, 'selection task')}: with so few, the gate decides largely by "
-            f"chance; a score of 0.5 is known to {known_to(selection)} (95 %), with {_ENOUGH} "
-            f"tasks to {known_to(_ENOUGH)}, with {_PLENTY} to {known_to(_PLENTY)}. "
-            "`skillopt-ci calibrate` measures it for your tasks"
+            f"chance; a score of 0.5 is known to {known_to(selection)} (95 %), with {_ENOUGH} to "
+            f"{known_to(_ENOUGH)}, with {_PLENTY} to {known_to(_PLENTY)} (see `calibrate`)"
         )
     if test == 0:
-        yield (
-            "there are no test tasks: the final score will not be checked on unseen ones; give "
-            f"tasks.test a file with {_ENOUGH} or more"
-        )
+        yield f"no test tasks: the final score will be that of no unseen task; {_ENOUGH} would do"
     elif test < _ENOUGH:
-        yield (
-            f"only {plural(test, 'test task')}: the final score will be known to {known_to(test)} "
-            "or so (95 %)"
-        )
+        yield f"only {plural(test, 'test task')}: the final score is known to {known_to(test)}"
 
 
 def _try_graders(

@@ -24,7 +24,6 @@ from skillopt_ci.progress import (
     StageStarted,
     StepStarted,
     TerminalLent,
-    silent,
 )
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.text import plural
@@ -231,9 +230,6 @@ class _Figures(ProgressColumn):
 @contextmanager
 def build_observer(settings: Globals) -> Iterator[Observer]:
     """Show progress on standard error; tidy the terminal at the end."""
-    if sys.stderr is None:
-        yield silent
-        return
     display = ProgressDisplay(sys.stderr, settings)
     try:
         yield display

@@ -5,9 +5,9 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -21,8 +21,6 @@ from skillopt_ci.cli.check import Finding, check_run, failed, mend, report, up_t
 from skillopt_ci.cli.options import Globals, command
 from skillopt_ci.computer.computer import Network
 from skillopt_ci.computer.docker import Engine
-from skillopt_ci.computer.sandbox import find_programs
-from skillopt_ci.computer.sandbox_limits import usable_hierarchies
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.config.rollout import ExternalConfig
@@ -33,17 +31,15 @@ from skillopt_ci.model.access import api_key, base_url_of, headers_of, resolved_
 from skillopt_ci.model.budget import Meter, tariff_of
 from skillopt_ci.model.build import open_router
 from skillopt_ci.model.types import ChatReply, ChatRequest, Role
-from skillopt_ci.program import visible_environ
 from skillopt_ci.redaction import Redact, can_be_hidden
 from skillopt_ci.rollout.computer_pool import ComputerPool, open_computer_pool
 from skillopt_ci.tasks.loading import load_splits
 from skillopt_ci.text import cost_text, plural
 from skillopt_ci.training.replies import RANKING, WireError, parse_ranking
 
-#: Seconds that somebody who asks waits for an answer, a connection, a program's version.
+#: Seconds that somebody who asks waits for an answer, and for a connection.
 _LONGEST_CALL = 120.0
 _LONGEST_CONNECT = 10.0
-_LONGEST_VERSION = 30
 #: The same for an agent: a first start may unpack things.
 _LONGEST_START = 60.0
 _QUESTION = (
@@ -80,7 +76,7 @@ def doctor_command(settings: Globals, offline: bool) -> ExitCode:
 
     Each model role gets one small question in the format that the optimizer must keep to, a few
     hundred tokens. A dry run shows whether git may push. skillopt-ci starts what confines agents,
-    and asks their programs for their version. No secret is printed, only where it comes from.
+    and asks an agent's program for its version. No secret is printed, only where it comes from.
     Ends with 2 if you have something to fix, and with 5 if only a server or a remote failed.
     """
     loaded, checked = check_run(settings)
@@ -150,7 +146,9 @@ async def _ask_role(
     seconds, usage = time.monotonic() - began, reply.usage
     used = f"{plural(usage.tokens, 'token')}, {cost_text(usage.cost_usd)}"
     found = [Finding(part, "ok", f"{reply.model} answered in {seconds:.1f} s ({used})")]
-    structured = config.provider == "simulated" or _is_ranking(reply.text)
+    structured = config.provider == "simulated"
+    with suppress(WireError):
+        structured = structured or bool(parse_ranking(reply.text, 2, 1))
     if not structured:
         found.append(_misfit(part, name, reply))
     if usage.estimated:
@@ -200,14 +198,6 @@ async def _connect(part: str, address: str, environ: Mapping[str, str]) -> None:
             hint=f"Check {part}.base_url, the network and its proxy, and that the server runs.",
         ) from error
     writer.close()
-
-
-def _is_ranking(text: str) -> bool:
-    try:
-        parse_ranking(text, 2, 1)
-    except WireError:
-        return False
-    return True
 
 
 def _misfit(part: str, role: str, reply: ChatReply) -> Finding:
@@ -267,13 +257,12 @@ def check_git(version: str) -> Finding:
 
 def _check_programs(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
     """What the run needs on this machine besides models: computers, agents, programs, secrets."""
-    try:
+    with suppress(SkilloptError):  # an error on this kind of computer is told already
         pool = open_computer_pool(loaded.config, loaded.root, environ)
+        if pool is not None and pool.computers.name == "docker":
+            yield from _check_images(loaded, pool, environ)
         if pool is not None:
-            yield from _check_computers(loaded, pool, environ)
             yield from _check_agent(loaded, pool, environ)
-    except SkilloptError:
-        pass  # an error on this kind of computer is told already
     yield from _check_model_programs(loaded, environ)
     values = resolved_key_values(loaded.config.model, environ, loaded.root)
     if all(map(can_be_hidden, values)):
@@ -286,39 +275,22 @@ def _check_programs(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Find
         yield Finding("secrets", "warning", text)
 
 
-def _check_computers(
+def _check_images(
     loaded: Loaded, pool: ComputerPool, environ: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """What confines agents, in which version; that it works is found out elsewhere."""
-    settings = loaded.config.rollout.computer
-    kind = "" if settings is None else settings.type
-    if kind == "sandbox":
-        version = _version(find_programs(environ.get("PATH", os.defpath))["bwrap"], environ)
-        groups = "control groups limit each as a whole"
-        if usable_hierarchies() is None:
-            groups = "no control groups: each process is limited by itself"
-        text = f"{version}, Linux {platform.release()}, user {os.getuid()}; {groups}"
-        yield Finding("computer", "ok", text)
-    elif kind == "docker":
-        engine = Engine(environ)
-        yield Finding("computer", "ok", f"Docker engine {asyncio.run(engine.check())}")
-        for image in _images(loaded, pool):
-            there = asyncio.run(engine.has(image))
-            state = "is there" if there else "is not there: the first attempt pulls it"
-            text = f"the image {image} {state}"
-            yield Finding("computer", "ok" if there else "warning", text)
-
-
-def _images(loaded: Loaded, pool: ComputerPool) -> list[str]:
-    """The images that the configuration and the tasks of its files name."""
-    config, named = loaded.config, [pool.base.image]
+    """Whether the images that configuration and task files name are there."""
+    config, engine, named = loaded.config, Engine(environ), [pool.base.image]
+    asyncio.run(engine.check())
     if config.tasks is not None:
-        try:
+        with suppress(SkilloptError):  # said of the tasks themselves
             tasks = all_tasks(load_splits(config.tasks, loaded.root, config.train))
-        except SkilloptError:
-            tasks = ()  # said of the tasks themselves
-        named += [pool.spec(task).image for task in tasks]
-    return [image for image in dict.fromkeys(named) if image]
+            named += [pool.spec(task).image for task in tasks]
+    for image in filter(None, dict.fromkeys(named)):
+        if asyncio.run(engine.has(image)):
+            yield Finding("computer", "ok", f"the image {image} is there")
+        else:
+            text = f"the image {image} is not there: the first attempt pulls it"
+            yield Finding("computer", "warning", text)
 
 
 def _check_agent(
@@ -364,14 +336,15 @@ async def _start_agent(settings: ExternalConfig, pool: ComputerPool, root: Path)
         )
         where = f"is not on the task's computer ({pool.computers.name})"
         return mend("agent", f"{program} {where}\n{remedy}")
-    said = _first_line(result.stdout, result.stderr)
+    said = next(filter(str.strip, f"{result.stdout}\n{result.stderr}".splitlines()), "")
+    said = said.strip()[:120]
     if known and (result.exit_code or result.timed_out):
         return mend("agent", f"{program} --version failed: {said}")
     return Finding("agent", "ok", f"{program}: {said}" if known else f"{said} is there")
 
 
 def _check_model_programs(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """The programs that stand for models: where they are, and the versions of those we know."""
+    """Where the programs are that stand for models."""
     for name, role in roles_of(loaded.config.model).items():
         if role.preset.protocol != "command":
             continue
@@ -382,30 +355,4 @@ def _check_model_programs(loaded: Loaded, environ: Mapping[str, str]) -> Iterato
             remedy = f"Install it so that it is in PATH, or name its full path in {part}.command."
             yield mend(part, f"the program {program} is not found\n{remedy}")
             continue
-        # what a program of one's own makes of --version, who knows
-        version = "" if role.provider == "command" else f", version {_version(path, environ)}"
-        yield Finding(part, "ok", f"its program is {path}{version}")
-
-
-def _version(program: str, environ: Mapping[str, str]) -> str:
-    """What the program says of its version, in one line; it sees no key."""
-    try:
-        said = subprocess.run(  # noqa: S603  # a program that is used anyway
-            [program, "--version"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            text=True,
-            errors="replace",
-            timeout=_LONGEST_VERSION,
-            env=visible_environ(environ, ()),
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return "unknown"
-    return _first_line(said.stdout, said.stderr) or "unknown"
-
-
-def _first_line(*texts: str) -> str:
-    """The first line of ``texts`` that says anything, no longer than fits."""
-    lines = (line.strip() for text in texts for line in text.splitlines())
-    return next(filter(None, lines), "")[:120]
+        yield Finding(part, "ok", f"its program is {path}")

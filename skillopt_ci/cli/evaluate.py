@@ -193,7 +193,8 @@ def _scorer(file: Path) -> object:
     try:
         content = load_yaml(read_text(file))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"the scorer cannot be read: {error}", file=file) from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"the scorer cannot be read: {reason}", file=file) from error
     if not isinstance(content, dict):
         raise ConfigError("expected a scorer, such as `type: exact`", file=file)
     return content.get("scorer", content)

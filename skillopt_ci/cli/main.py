@@ -154,7 +154,7 @@ _IMPOSSIBLE_NAMES = frozenset((errno.ENAMETOOLONG, errno.ELOOP))
 _OF_THE_MACHINE = frozenset(
     (
         *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
-        *(errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM),
+        *(errno.EBADF, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM),
     )
 )
 

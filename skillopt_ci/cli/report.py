@@ -21,7 +21,6 @@ from skillopt_ci.cli.build import events_path
 from skillopt_ci.cli.options import FILE, Globals, command
 from skillopt_ci.cli.read import RunReader, gather, open_reader
 from skillopt_ci.errors import SkilloptError, UsageError
-from skillopt_ci.ledger.inspect import newest
 from skillopt_ci.ledger.records import HistoryEntry, StepRecord
 from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.report.html_attempts import Recorded, Trajectory, Turn, recorded, wishes
@@ -323,8 +322,6 @@ class LiveReport:
     def __init__(self, settings: Globals) -> None:
         self._settings = settings
         self._lock = Lock()
-        reader = open_reader(settings)
-        self._attempts = LiveAttempts(events_path(reader.ledger, reader.state.run))
         self._page, self._version = b"", ""
 
     def version(self) -> bytes:
@@ -332,9 +329,9 @@ class LiveReport:
 
         Raises SkilloptError if it cannot be told.
         """
-        commit = newest(open_reader(self._settings).ledger)
-        with self._lock:
-            return f"{commit}\n{self._attempts.told()}".encode()
+        reader = open_reader(self._settings)
+        attempts = at_work(events_path(reader.ledger, reader.state.run))
+        return f"{reader.commit}\n{attempts}".encode()
 
     def page(self) -> bytes:
         """The page of that commit; raises SkilloptError if the run cannot be read."""
@@ -379,44 +376,20 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Print nothing: each second has a request."""
 
 
-class LiveAttempts:
-    """Counts the attempts of the newest file of events.
-
-    Of each file only what is new is read, whole lines alone: the last one may be half written.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._file: Path | None = None
-        self._place = 0
-        self._ended, self._solved = Counter[str](), Counter[str]()
-
-    def told(self) -> str:
-        """What was attempted in the newest piece of work, by stage; empty if nothing was."""
-        newest = max(self._folder.glob("*.jsonl"), default=None)
-        if newest != self._file:
-            self._file, self._place = newest, 0
-            self._ended, self._solved = Counter(), Counter()
-        # the run removes all but the newest files
-        with suppress(OSError):
-            if newest is not None:
-                self._read(newest)
-        return ", ".join(
-            f"{plural(count, 'attempt')} at {_WORDS.get(stage, f'{stage} tasks')} "
-            f"({self._solved[stage]} solved)"
-            for stage, count in self._ended.items()
-        )
-
-    def _read(self, file: Path) -> None:
-        with file.open("rb") as stream:
-            stream.seek(self._place)
-            for line in stream:
-                if not line.endswith(b"\n"):
-                    break
-                self._place += len(line)
-                with suppress(ValueError, RecursionError):
-                    event = json.loads(line) if b'"attempt_ended"' in line else None
-                    if isinstance(event, dict) and event.get("type") == "attempt_ended":
-                        stage = str(event.get("stage"))
-                        self._ended[stage] += 1
-                        self._solved[stage] += event.get("hard") == 1
+def at_work(folder: Path) -> str:
+    """What was attempted in the newest piece of work, by stage; empty if nothing was."""
+    ended, solved, lines = Counter[str](), Counter[str](), list[str]()
+    newest = max(folder.glob("*.jsonl"), default=None)
+    with suppress(OSError):  # the run removes all but the newest files
+        lines = [] if newest is None else newest.read_text("utf-8", "replace").split("\n")
+    for line in lines:
+        with suppress(ValueError, RecursionError):  # the last line may be half written
+            event = json.loads(line) if '"attempt_ended"' in line else None
+            if isinstance(event, dict) and event.get("type") == "attempt_ended":
+                ended[str(event.get("stage"))] += 1
+                solved[str(event.get("stage"))] += event.get("hard") == 1
+    return ", ".join(
+        f"{plural(count, 'attempt')} at {_WORDS.get(stage, f'{stage} tasks')} "
+        f"({solved[stage]} solved)"
+        for stage, count in ended.items()
+    )

@@ -13,12 +13,10 @@ from pydantic import (
 )
 from pydantic_core import PydanticKnownError
 
-from skillopt_ci.config.base import FileName, Section, choose_alternative
+from skillopt_ci.config.base import Argument, FileName, Section, choose_alternative
 from skillopt_ci.config.models import Models
 from skillopt_ci.config.rollout import RolloutConfig
 from skillopt_ci.config.scorers import ScorerSpec
-
-# How it is decided whether a candidate becomes the current skill.
 
 
 class GateConfig(Section):
@@ -52,9 +50,6 @@ class GateConfig(Section):
     """Largest loss of the mean score that an accepted skill may bring to any type of task."""
 
 
-# What is shown on GitHub, and how pull requests are judged and merged.
-
-
 class GitHub(Section):
     """How a run shows itself on GitHub, and how a person's change to the skill is judged."""
 
@@ -82,9 +77,6 @@ class GitHub(Section):
         return "off" if value is False else value
 
 
-# How several candidates of one step are tried against each other.
-
-
 class Race(Section):
     """The race: which of the proposed edits go into the candidate, by what they do on tasks.
 
@@ -104,9 +96,6 @@ class Race(Section):
     prune: float = Field(default=0.8, ge=0.5, le=1)
     """Rules of the document enter the race as deletions when they are harmful with this
     probability, by all that was measured so far; 1 means never."""
-
-
-# The `environment` key: where tasks come from, where that is more than a task file.
 
 
 class EnvironmentConfig(Section):
@@ -352,13 +341,13 @@ class Cache(Section):
 class Git(Section):
     """Where training is recorded."""
 
-    base: str | None = None
+    base: Argument | None = None
     """The branch that people work on; by default the one that the remote (or HEAD) points at."""
-    remote: str | None = "origin"
+    remote: Argument | None = "origin"
     """Where steps are pushed; `null`, or a remote that does not exist, keeps them local."""
-    author_name: str | None = None
+    author_name: Argument | None = None
     """Name on the commits; by default git's own identity."""
-    author_email: str | None = None
+    author_email: Argument | None = None
     """Address on the commits; by default git's own identity."""
     commits: Literal["git", "api"] = "git"
     """`api`: GitHub makes the commits, so that they are signed and count as verified."""

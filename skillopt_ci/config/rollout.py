@@ -8,8 +8,6 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from skillopt_ci.config.base import Argument, Section
 from skillopt_ci.config.models import Price
 
-# The `rollout.solver` section: who works on tasks.
-
 AgentTool = Literal["shell", "read", "write"]
 
 #: The agents whose programs are known, see :mod:`skillopt_ci.agents.cli_agents`.
@@ -122,8 +120,6 @@ SolverConfig = Annotated[
 ]
 
 
-# Where agents work on tasks: the kind of computer, and what it is limited to.
-
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
 
 #: Folders of a computer that nothing of this machine may be put into, or take the place of.
@@ -177,9 +173,6 @@ class ComputerConfig(Section):
             if hides or any(path.is_relative_to(taken) for taken in _TAKEN):
                 raise ValueError(f"{path} would take the place of the computer's own files")
         return paths
-
-
-# What a task needs of the computer that it is worked on with.
 
 
 def _argv(value: object) -> object:

@@ -34,7 +34,7 @@ from skillopt_ci.model.types import (
     token_limit,
 )
 from skillopt_ci.progress import Note, Observer, silent
-from skillopt_ci.util import write_atomically
+from skillopt_ci.util import read_text, write_atomically
 
 # What determines an answer.
 
@@ -406,7 +406,7 @@ def import_answers(cache: CallCache, files: Iterable[Path], take: Take = _nothin
 def _read(file: Path) -> list[str]:
     try:
         # only "\n" ends a line: JSON strings may hold other line breaks
-        return file.read_text(encoding="utf-8").split("\n")
+        return read_text(file).split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"The answers in {file} cannot be read: {error}") from error
 

@@ -11,7 +11,7 @@ from skillopt_ci.errors import UsageError
 from skillopt_ci.ledger.records import ReviewerNoteRecord, State
 from skillopt_ci.prompts import library
 from skillopt_ci.sanitize import one_line
-from skillopt_ci.util import write_atomically
+from skillopt_ci.util import read_file, write_atomically
 
 #: Notes that one step is given; what is left over waits for the next one.
 MOST_NOTES = 20
@@ -88,9 +88,9 @@ def write_notes(notes: Iterable[ReviewerNote], file: Path) -> None:
 def read_notes(file: Path) -> tuple[ReviewerNote, ...]:
     """Read notes, oldest first; raises UsageError if the file is not as it was written."""
     try:
-        content = _Notes.model_validate_json(file.read_bytes())
+        content = _Notes.model_validate_json(read_file(file))
     except OSError as error:
-        raise UsageError(f"The notes in {file} cannot be read: {error}") from error
+        raise UsageError(f"The notes in {file} cannot be read: {error.strerror}") from error
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, first["loc"]))

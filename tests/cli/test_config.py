@@ -34,8 +34,8 @@ def test_json_has_the_defaults_worked_in(cli: Cli, untrained: Path) -> None:
     assert found["evaluation"]["gate_metric"] == "hard"
 
 
-def test_the_schema_is_the_committed_one(cli: Cli, untrained: Path) -> None:
-    printed = json.loads(cli(untrained, "config", "schema").out)
+def test_the_schema_is_the_committed_one(cli: Cli, tmp_path: Path) -> None:
+    printed = json.loads(cli(tmp_path, "config", "schema").out)
     assert printed == json.loads(SCHEMA.read_text(encoding="utf-8"))
 
 

@@ -307,13 +307,10 @@ def test_a_program_of_ones_own_is_looked_for_and_not_started(
     assert look(cli, bare, UNCONFINED, absent).code == 2
 
 
-def test_a_sandbox_is_told_with_its_versions_and_what_an_agent_lacks_in_it(
-    cli: Cli, bare: Path, tmp_path: Path
-) -> None:
+def test_what_an_agent_lacks_in_a_sandbox_is_told(cli: Cli, bare: Path, tmp_path: Path) -> None:
     computers("sandbox")  # or skip
     program = script(tmp_path / "agents/claude", "echo 2.0.1")
     alone = look(cli, bare, "rollout.computer={type: sandbox}", claude(program))
-    assert any(text.startswith("bubblewrap ") for text in found(alone, "computer", "ok"))
     (error,) = found(alone, "agent", "error")
     assert "rollout.computer.readable" in error
     # what is in /tmp cannot be made readable
@@ -334,12 +331,11 @@ def test_an_engine_that_does_not_answer_is_told_once(
     assert done.code in (2, 5)
 
 
-def test_an_engine_is_told_with_its_version_and_the_images_it_lacks(cli: Cli, bare: Path) -> None:
+def test_an_image_that_is_there_is_told(cli: Cli, bare: Path) -> None:
     computers("docker")  # or skip
     there = os.environ["SKILLOPT_CI_TEST_IMAGE"]
     done = look(cli, bare, f"rollout.computer={{type: docker, image: '{there}'}}")
     assert f"the image {there} is there" in found(done, "computer", "ok")
-    assert any(text.startswith("Docker engine ") for text in found(done, "computer", "ok"))
 
 
 @pytest.mark.parametrize(
@@ -352,7 +348,7 @@ def test_a_git_that_is_too_old_is_told(said: str, level: str) -> None:
     assert judged.text.startswith(said)
 
 
-def test_programs_as_models_are_found_with_their_version(
+def test_programs_as_models_are_found(
     cli: Cli, bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = script(tmp_path / "bin/claude", 'echo "2.0.1 $1"')
@@ -362,7 +358,7 @@ def test_programs_as_models_are_found_with_their_version(
         *(f"model.target.{key}=null" for key in ("api_key_env", "base_url")),
     )
     done = look(cli, bare, *role)
-    assert f"its program is {path}, version 2.0.1 --version" in found(done, "model.target", "ok")
+    assert f"its program is {path}" in found(done, "model.target", "ok")
     path.unlink()
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     (error,) = found(look(cli, bare, *role), "model.target", "error")

@@ -193,9 +193,11 @@ def test_it_says_how_often_the_gate_errs_and_what_it_needs(cli: Cli, trained: Pa
     assert "To find a gain of 0.1 with a probability of 80%" in done.out
 
 
-def test_calibrate_json_is_one_object(cli: Cli, trained: Path) -> None:
+def test_calibrate_json_is_one_object_and_can_be_repeated(cli: Cli, trained: Path) -> None:
     gate = ("-o", "evaluation.gate.policy=paired", "-o", "evaluation.gate.confidence=0.9")
-    found = cli(trained, "calibrate", "initial", "--effect", "0.3", "--json", *gate).json
+    words = ("calibrate", "initial", "--effect", "0.3", "--json", *gate)
+    found, again = (cli(trained, *words).json for _ in range(2))
+    assert again == found
     assert (found["tasks"], found["draws"], found["effect"]) == (16, 4, 0.3)
     configured, *others = found["settings"]
     assert (configured["configured"], configured["settings"]["policy"]) == (True, "paired")
@@ -203,8 +205,3 @@ def test_calibrate_json_is_one_object(cli: Cli, trained: Path) -> None:
     assert {one["settings"]["policy"] for one in others} == {"strict", "sequential"}
     assert [need["attempts"] for need in found["needs"]] == [1]
     assert found["same_trials"] == 12
-
-
-def test_it_can_be_repeated(cli: Cli, trained: Path) -> None:
-    first, again = (cli(trained, "calibrate", "--draws", "2", "--json").json for _ in range(2))
-    assert again == first

@@ -17,7 +17,7 @@ from run_views import plain_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader
 from skillopt_ci.cli.report import (
-    LiveAttempts,
+    at_work,
     edit_effects,
     page_evidence,
     recorded_attempts,
@@ -298,22 +298,22 @@ def ended(stage: str, hard: float) -> str:
 
 
 def test_attempts_are_counted_as_they_are_written(tmp_path: Path) -> None:
-    assert LiveAttempts(tmp_path / "none").told() == ""
-    file, live = tmp_path / "1.jsonl", LiveAttempts(tmp_path)
+    assert at_work(tmp_path / "none") == ""
+    file = tmp_path / "1.jsonl"
     file.write_text(ended("rollout", 1.0) + ended("rollout", 0.5), encoding="utf-8")
-    assert live.told() == "2 attempts at training tasks (1 solved)"
+    assert at_work(tmp_path) == "2 attempts at training tasks (1 solved)"
     line = ended("selection", 1.0)
     with file.open("a", encoding="utf-8") as stream:
         stream.write('{"type": "asked"}\n[1, "attempt_ended"]\n{"attempt_ended"\n' + line[:20])
-    assert live.told() == "2 attempts at training tasks (1 solved)"
+    assert at_work(tmp_path) == "2 attempts at training tasks (1 solved)"
     with file.open("a", encoding="utf-8") as stream:
         stream.write(line[20:])
-    assert live.told() == (
+    assert at_work(tmp_path) == (
         "2 attempts at training tasks (1 solved), 1 attempt at selection tasks (1 solved)"
     )
     # the next piece of work is counted from zero
     (tmp_path / "2.jsonl").write_text(ended("race", 0.0), encoding="utf-8")
-    assert live.told() == "1 attempt at races of edits (0 solved)"
+    assert at_work(tmp_path) == "1 attempt at races of edits (0 solved)"
 
 
 RECORD_FIELDS = {

@@ -309,7 +309,7 @@ def test_an_unknown_cost_is_null_and_a_step_without_a_candidate_has_no_score(
     nothing = {"action": "skip_no_patches", "score_after": None, "measurement": None}
     empty = replace(outcome, decision=outcome.decision.model_copy(update=nothing))
     assert outcome_json(empty)["score_after"] is None
-    assert summary(empty).endswith(": nothing proposed, 0.062 → –")
+    assert summary(empty).endswith(": nothing proposed, 0.063 → –")
 
 
 def test_a_hostile_reason_reaches_no_terminal(

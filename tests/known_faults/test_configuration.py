@@ -1,4 +1,4 @@
-"""What the configuration may hold is taken, and what it holds in vain is refused."""
+"""Commands as lists, and images without containers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_command_may_be_a_list_in_the_configuration(checkout: Checkout, block:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_command_may_be_a_list_in_the_scorer_to_grade_anew_with(checkout: Checkout) -> None:
+def test_a_command_may_be_a_list_in_a_scorer_file(checkout: Checkout) -> None:
     checkout.write("scorer.yaml", 'type: computer\ncommand: ["true"]\n')
     done = in_process(checkout.folder, "rescore", "--scorer", "scorer.yaml", "-o", COMPUTER)
     assert "expected a list" not in done.stderr

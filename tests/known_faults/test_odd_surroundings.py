@@ -43,7 +43,7 @@ def started(checkout: Checkout, *words: str) -> subprocess.Popen[str]:
 def ended(
     process: subprocess.Popen[str], seconds: float = SECONDS, *, out: bool = False
 ) -> tuple[int, str]:
-    """How it ended, and what it said; whoever does not end is killed and fails the test."""
+    """How it ended, and what it said; a process that does not end is killed and fails the test."""
     try:
         told = process.communicate(timeout=seconds)[0 if out else 1]
     except subprocess.TimeoutExpired:
@@ -160,7 +160,7 @@ def printed(checkout: Checkout, words: str, into: str, **env: str) -> tuple[int,
 
 
 @pytest.mark.parametrize("words", ["config", "--help"])
-@pytest.mark.parametrize("into", [">&-", ">/dev/full"])
+@pytest.mark.parametrize("into", [">&-", ">/dev/full", "1</dev/null"])
 def test_an_output_that_takes_nothing_is_told(checkout: Checkout, words: str, into: str) -> None:
     code, told = printed(checkout, words, into)
     assert is_told(code, told) or (code == 0 and into == ">&-"), told
@@ -195,7 +195,12 @@ def test_a_skill_that_the_output_cannot_hold_is_not_printed(
         ("-o", r'tasks.train="a\0b.jsonl"', "validate"),
         ("-o", r'cache.path="a\0b"', "eval", "skills/SKILL.md", "--split", "test"),
         ("-o", "skill=loop", "validate"),
+        ("-o", r'git.author_name="a\0b"', "step"),
+        ("-o", r'git.base="a\0b"', "validate"),
+        ("step", "--notes", "/dev/zero"),
+        ("step", "--rollouts", "/dev/zero"),
         ("eval", LONG, "--split", "test"),
+        ("diff", LONG),
         ("export", "--format", "skillopt", LONG),
     ],
     ids=lambda words: " ".join(words).replace(LONG, "long")[:40].replace("\\", ""),
