@@ -104,7 +104,7 @@ def submitted(call: ToolCall) -> str:
 def _read_arguments(call: ToolCall, shape: type[Arguments]) -> Arguments:
     try:
         given = json.loads(call.arguments or "{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadArguments(f"the arguments of {call.name} are not JSON: {error}") from error
     try:
         return shape.model_validate(given)

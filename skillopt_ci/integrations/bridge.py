@@ -346,7 +346,7 @@ def unpacked(artifacts: bytes) -> dict[str, Any]:
     try:
         (member,) = unpack(artifacts)
         found: dict[str, Any] = json.loads(member.content)
-    except (FileRefused, ValueError) as error:
+    except (FileRefused, ValueError, RecursionError) as error:
         raise GraderError(f"the attempt left no readable result: {error}") from error
     return found
 

@@ -285,7 +285,7 @@ def _messages(text: str) -> tuple[Message, ...]:
     """A prompt as messages: a JSON list of them, or the text as one of the user's."""
     try:
         told = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         told = None
     roles = {"system", "user", "assistant"}
     if not (

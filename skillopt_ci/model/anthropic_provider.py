@@ -112,7 +112,7 @@ def _text(text: str) -> Block:
 def _object(arguments: str) -> dict[str, object]:
     try:
         value = json.loads(arguments or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     return value if isinstance(value, dict) else {"arguments": well_formed(arguments)}
 

@@ -110,7 +110,7 @@ def parsed(shape: type[_Shape], body: bytes, name: str) -> _Shape:
     except ValidationError as error:
         detail = error.errors(include_url=False, include_input=False)[0]["msg"]
         raise TransientFailure(f"the response is no {name}: {detail}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         page = "a web page, not a completion: base_url must be the root of an API"
         found = page if body.lstrip()[:1] == b"<" else f"not JSON: {error}"
         raise TransientFailure(f"the response is {found}") from error

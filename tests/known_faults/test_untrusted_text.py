@@ -117,6 +117,21 @@ def test_front_matter_of_strangers_is_checked_in_time(front: str, told: str) -> 
     assert any(told in problem.message for problem in found)
 
 
+def test_json_nested_too_deeply_is_the_fault_of_who_wrote_it() -> None:
+    from pydantic import BaseModel
+
+    from skillopt_ci.agents.builtin import BadArguments, submitted
+    from skillopt_ci.messages import ToolCall
+    from skillopt_ci.model.providers import parsed
+    from skillopt_ci.model.retry import TransientFailure
+
+    deep = "[" * 100_000
+    with pytest.raises(BadArguments, match="not JSON"):
+        submitted(ToolCall("1", "submit", deep))
+    with pytest.raises(TransientFailure):
+        parsed(BaseModel, deep.encode(), "completion")
+
+
 @pytest.mark.parametrize("line", ["\n", "ab "])
 def test_texts_that_repeat_are_compared_in_time(line: str) -> None:
     from skillopt_ci.skill.diff import diff_rows
