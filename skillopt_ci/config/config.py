@@ -137,7 +137,7 @@ class RatioSplit(Section):
 
 
 class SplitDir(Section):
-    """`tasks` as a SkillOpt split folder: `train/`, `val/`, `test/` with one JSON file each."""
+    """`tasks` as a SkillOpt split folder: a JSON or CSV file each in `train/`, `val/`, `test/`."""
 
     split_dir: FileName
     """The folder."""

@@ -163,12 +163,12 @@ def parse_override(text: str) -> Node:
     return nested(path, leaf)
 
 
-def with_skill_file(config: Config, file: Path) -> Config:
-    """``config`` with the path of the skill document, where it names the document's folder.
+def with_skill_file(config: Config, file: Path, root: Path) -> Config:
+    """``config`` of ``file`` with the path of the skill document, where it names its folder.
 
     Raises ConfigError for a folder without one. A file need not exist: it may be in git alone.
     """
-    place = file.absolute().parent / config.skill
+    place = root / config.skill
     if not place.is_dir():
         return config
     if (place / "SKILL.md").is_file():
@@ -344,7 +344,8 @@ class Loaded:
     config: Config
     file: Path
     root: Path
-    """The absolute folder of ``file``, where all relative paths start, a base file's as well."""
+    """Where all relative paths start, a base file's as well: the absolute folder of ``file``, and
+    for a configuration of SkillOpt's the working directory."""
     warnings: tuple[str, ...] = ()
 
 
@@ -355,6 +356,8 @@ class Translation:
     tree: Node
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
+    root: Path | None = None
+    """Where its paths start, if not in the file's folder."""
 
 
 #: Readers of other tools' configuration files, imported only here: each takes the layers, the
@@ -388,11 +391,12 @@ def load(
         chosen = choose_run(reduce(merge, map(with_long_roles, layers)), run)
         tree, retired = without_retired(reduce(merge, map(with_long_roles, [chosen, *above])))
         found = Translation(tree, warnings=retired)
-    config = with_skill_file(validate(found.tree, found.problems), file)
+    root = found.root or file.absolute().parent
+    config = with_skill_file(validate(found.tree, found.problems), file, root)
     return Loaded(
         config,
         file=file,
-        root=file.absolute().parent,
+        root=root,
         warnings=tuple(w.with_place() for w in sorted(set(found.warnings), key=reading_order)),
     )
 

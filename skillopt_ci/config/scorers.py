@@ -21,7 +21,8 @@ class AnswerScorer(Section):
 
     answer: AnswerFrom = "text"
     """Where the answer stands: the last `<answer>` tag, the last non-empty line, the last fenced
-    block, or the whole text. Tag and fence fall back to the last non-empty line."""
+    block, or the whole text. Without a tag the last non-empty line counts, without a fence the
+    whole text."""
     tag: str = "answer"
     """Name of the tag when `answer: tag`."""
 

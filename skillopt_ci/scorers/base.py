@@ -136,15 +136,13 @@ def sentence(parts: Sequence[str]) -> str:
 
 
 def extract(response: str, how: AnswerFrom, tag: str = "answer") -> str:
-    """The answer inside ``response``; the last non-empty line where it has no tag or fence."""
+    """The answer in ``response``: without a tag its last non-empty line, without a fence all."""
     if how == "text":
         return response.strip()
-    found = None
-    if how == "tag":
-        found = last_tagged(response, tag)
-    elif how == "fence":
-        found = last_fenced(response)
-    if found is not None:
+    if how == "fence":
+        fenced = last_fenced(response)
+        return response.strip() if fenced is None else fenced
+    if how == "tag" and (found := last_tagged(response, tag)) is not None:
         return found
     lines = response.strip().splitlines()
     return lines[-1].strip() if lines else ""

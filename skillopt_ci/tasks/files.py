@@ -1,5 +1,7 @@
 """Task files: from bytes to records that know their lines, and problems to tell people."""
 
+import csv
+import io
 import json
 import re
 from bisect import bisect_left
@@ -103,8 +105,8 @@ def read_records(file: Path) -> Iterator[Record | Problem]:
     """The records of a task file in their order, with a problem for each that cannot be read.
 
     JSON is a list, ``{"data": […]}`` or a mapping of records, YAML a list; JSON Lines has a record
-    in each line that is not blank. Raises :class:`TaskFileError` for another kind of file, and for
-    one that cannot be read at all.
+    in each line that is not blank, CSV in each row below the header, less its empty cells. Raises
+    :class:`TaskFileError` for another kind of file, and for one that cannot be read at all.
     """
     reader = READERS.get(file.suffix.lower())
     if reader is None:
@@ -149,6 +151,26 @@ def _jsonl_records(source: SourceText) -> Iterator[Record | Problem]:
                 yield Record(_decoded(line.strip("\r")), source.file, number)
             except TaskFileError as error:
                 yield Problem(source.file, number, error.message)
+
+
+def _csv_records(source: SourceText) -> Iterator[Record | Problem]:
+    rows = csv.reader(io.StringIO(source.text, newline=""), strict=True)
+    line = 1
+    try:
+        header = next(rows, [])
+        if len(set(header)) < len(header):
+            raise TaskFileError("the header names a column twice", line=line)
+        while True:
+            line = rows.line_num + 1  # where the next row begins: cells may hold line feeds
+            if (row := next(rows, None)) is None:
+                return
+            if len(row) > len(header):
+                yield Problem(source.file, line, "more cells than the header has")
+            elif any(row):
+                cells = zip(header, row, strict=False)
+                yield Record({key: cell for key, cell in cells if cell}, source.file, line)
+    except csv.Error as error:
+        raise TaskFileError(f"invalid CSV: {error}", line=line) from error
 
 
 def _decoded(text: str) -> object:
@@ -239,6 +261,7 @@ def _yaml_records(source: SourceText) -> Iterator[Record]:
 
 #: How a task file is read, by the end of its name.
 READERS: Mapping[str, Callable[[SourceText], Iterator[Record | Problem]]] = {
+    ".csv": _csv_records,
     ".jsonl": _jsonl_records,
     ".ndjson": _jsonl_records,
     ".json": _json_records,

@@ -95,9 +95,9 @@ def _split_file(split_dir: Path, name: str) -> Path:
     folder = next((split_dir / f for f in folders if (split_dir / f).is_dir()), None)
     if folder is None:
         raise TaskFileError(f"has no folder {' or '.join(folders)}", file=split_dir)
-    files = sorted(folder.glob("*.json"))
+    files = sorted(folder.glob("*.json")) or sorted(folder.glob("*.csv"))
     if not files:
-        raise TaskFileError("holds no .json file", file=folder)
+        raise TaskFileError("holds no .json or .csv file", file=folder)
     return files[0]
 
 

@@ -1,5 +1,6 @@
 """From a record of a task file to a task: its keys, files and pictures, or what is wrong."""
 
+import ast
 import hashlib
 import json
 import re
@@ -7,6 +8,7 @@ import string
 import unicodedata
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
@@ -182,41 +184,81 @@ def _read_picture(name: str, file: Path) -> TaskImage:
     return TaskImage(name, hashlib.sha256(content).hexdigest(), image)
 
 
-_REFERENCE_KEYS = ("references", "reference", "answers", "answer", "correct_choice")
+_REFERENCE_KEYS = (
+    *("references", "reference", "answers", "answer", "ground_truth", "correct_choice"),
+)
 _OWN_KEYS = ("id", "task_type", "files", "images", "metadata", "scorer", "reference_text")
 _IMAGE = "image_path"
+_RECOGNISED = {*_REFERENCE_KEYS, *_OWN_KEYS, _IMAGE}
+#: The keys that ask, with their headings: those of questions, and those of SpreadsheetBench.
+_ASKING = (
+    {"context": "Context", "question": "Question", "choices": "Choices"},
+    {
+        "instruction": "Instruction",
+        "instruction_type": "Instruction type",
+        "answer_position": "Answer position",
+    },
+)
+#: What the raw data of SkillOpt's benchmarks calls the id of a task, and its type.
+_IDS = ("uid", "questionId")
+_TYPES = ("topic", "category", "difficulty", "theorem_type", "instruction_type")
 _CONTEXT_CHARS = 6000
 _DOCUMENT = "[DOC]"
 
 
 def from_skillopt(value: Mapping[str, object]) -> Mapping[str, object]:
-    """A question-answering item of SkillOpt's split folders, under our keys.
+    """An item of SkillOpt's split folders, or of its benchmarks' raw data, under our keys.
 
-    What has no key here is kept as metadata. A record that does not ask through ``question``, or
-    has keys of our own that ask, is returned as it is.
+    What has no key here is kept as metadata. A record that does not ask through ``question`` or
+    ``instruction``, or has keys of our own that ask, is returned as it is.
     """
-    if not isinstance(value.get("question"), str) or value.keys() & {"prompt", "messages"}:
+    if isinstance(inner := value.get("mcq"), Mapping):
+        value = {**{key: one for key, one in value.items() if key != "mcq"}, **inner}
+        if {"month", "no"} <= value.keys():
+            value = {"id": f"{value['month']}:{value['no']}", "task_type": _kind(value), **value}
+    headings = next((one for one in _ASKING if any(_is_asked(value, key) for key in one)), None)
+    if headings is None or value.keys() & {"prompt", "messages"}:
         return value
     choices = _labelled(value.get("choices"))
-    sections = [
-        ("Context", _clipped(str(value.get("context") or "").strip())),
-        ("Question", str(value["question"]).strip()),
-        ("Choices", "\n".join(f"{label}. {text}" for label, text in choices.items())),
-    ]
+    asked = {key: str(value.get(key) or "").strip() for key in headings}
+    if "question" in headings:
+        asked["context"] = _clipped(asked["context"])
+        asked["choices"] = "\n".join(f"{label}. {text}" for label, text in choices.items())
     entry = {key: value[key] for key in _OWN_KEYS if key in value}
-    entry["prompt"] = "\n\n".join(f"## {title}\n{text}" for title, text in sections if text)
-    answer = next((value[key] for key in _REFERENCE_KEYS if key in value), ())
-    entry["references"] = answer.get("label", answer) if isinstance(answer, Mapping) else answer
+    entry["prompt"] = "\n\n".join(f"## {headings[key]}\n{one}" for key, one in asked.items() if one)
+    raw_id = next((value[key] for key in _IDS if key in value), None)
+    if raw_id is not None or "instruction" in headings:
+        entry = {"id": raw_id, "task_type": _kind(value), **entry}
+    entry["references"] = _golds(next((value[key] for key in _REFERENCE_KEYS if key in value), ()))
     if isinstance(value.get(_IMAGE), str):
         entry.setdefault("images", [value[_IMAGE]])
     metadata = entry.get("metadata", {})
     if isinstance(metadata, Mapping):
-        rest = {key: value[key] for key in value if key not in _KNOWN_KEYS}
+        rest = {key: value[key] for key in value if key not in {*headings, *_RECOGNISED}}
         entry["metadata"] = {**rest, **({"choices": choices} if choices else {}), **metadata}
     return entry
 
 
-_KNOWN_KEYS = {"question", "context", "choices", _IMAGE, *_REFERENCE_KEYS, *_OWN_KEYS}
+def _is_asked(value: Mapping[str, object], key: str) -> bool:
+    return key in ("question", "instruction") and isinstance(value.get(key), str)
+
+
+def _kind(value: Mapping[str, object]) -> str:
+    stated = next((value[key] for key in _TYPES if value.get(key)), "")
+    return str(stated[0] if isinstance(stated, list) else stated)
+
+
+def _golds(value: object) -> object:
+    """The accepted answers: the label of a choice, the texts of a list that is written as text."""
+    if isinstance(value, Mapping):
+        return value.get("label", value)
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        for read in (json.loads, ast.literal_eval):
+            with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+                listed = read(value.strip())
+                if listed and isinstance(listed, list) and all(isinstance(x, str) for x in listed):
+                    return listed
+    return value
 
 
 def _labelled(choices: object) -> dict[str, str]:
@@ -255,6 +297,9 @@ def to_task(record: Record) -> Task | list[Problem]:
     """The task that ``record`` describes, or everything that is wrong with it."""
     if fault := _unwritable(record.value):
         return [Problem(record.file, record.line, fault)]
+    if "gamefile" in record.value and "prompt" not in record.value:
+        text = "a game of ALFWorld needs `environment: {type: skillopt, adapter: alfworld}`"
+        return [Problem(record.file, record.line_of("gamefile"), text)]
     named = {} if record.name is None else {"id": record.name}
     try:
         entry = TaskEntry.model_validate(from_skillopt({**named, **record.value}))

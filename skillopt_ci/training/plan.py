@@ -79,7 +79,7 @@ def plan_step(
     The epoch's order is a shuffle by ``seed + epoch * 1000``; batch k (from 0) of the epoch takes
     the k-th slice of ``batch_size`` tasks and has the seed ``seed + epoch * 1000 + k + 1``. The
     last slice may be short; where nothing is left (few tasks, much accumulation) the batch is drawn
-    from all tasks by its own seed. Generated tasks are batches from the start, made with
+    from the epoch's order by its own seed. Generated tasks are batches from the start, made with
     ``first_seed`` and the seeds after it: these are shuffled and stay as they are. Raises
     ValueError for a step outside the run.
     """
@@ -102,7 +102,7 @@ def plan_step(
         if first_seed is not None:
             return shuffled[k]
         own = seed + k + 1
-        drawn = order[k * size : (k + 1) * size] or _shuffled(tasks, own)[:size]
+        drawn = order[k * size : (k + 1) * size] or _shuffled(order, own)[:size]
         return Batch(own, tuple(drawn))
 
     first = position * train.accumulation

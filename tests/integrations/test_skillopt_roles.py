@@ -230,7 +230,10 @@ def test_only_the_target_of_codex_may_write_and_only_below_its_folder(read: Read
     models = read("backend: codex_exec")
     assert options(models.target.command, "--sandbox") == ["workspace-write"]
     assert options(models.optimizer.command, "--sandbox") == ["read-only"]
-    assert options(models.target.command, "-c") == ["approval_policy=never"]
+    assert options(models.target.command, "-c") == [
+        "approval_policy=never",
+        "model_reasoning_effort=medium",
+    ]
 
 
 def test_every_setting_of_codex_is_passed_on(read: Read) -> None:

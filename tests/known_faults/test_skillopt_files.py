@@ -51,7 +51,7 @@ env:
   max_turns: 1
   workers: 24
 """
-ITEM = {"question": "Which?", "context": "[DOC] It is a.", "answers": ["a"]}
+ITEM = {"context": "[DOC] It is a.", "answers": ["a"]}
 SCORER = "scorer: {type: exact, answer: tag}\n"
 NAMED = "searchqa/default.yaml"
 
@@ -108,7 +108,10 @@ def tree(workshop: Workshop, cli: Cli) -> Tree:
     made.write("configs/_base_/default.yaml", BASE)
     made.write(f"configs/{NAMED}", CHILD)
     made.write("skillopt/envs/searchqa/skills/initial.md", "# Answer\n")
-    made.items("data/searchqa_split", lambda split, n: {"id": f"{split}{n}", **ITEM})
+    made.items(
+        "data/searchqa_split",
+        lambda split, n: {"id": f"{split}{n}", "question": f"{split} {n}?", **ITEM},
+    )
     made.commit()
     return made
 
@@ -124,18 +127,10 @@ def plain(workshop: Workshop, cli: Cli) -> Tree:
 # --- configurations -----------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16.17: paths start at the configuration's folder",
-)
 def test_paths_start_at_the_working_directory(tree: Tree) -> None:
     assert tree.errors(f"configs/{NAMED}", "tasks", "skill") == []
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 16.17: an environment's name brings no scorer"
-)
 def test_searchqa_brings_its_own_scorer(tree: Tree) -> None:
     # At the top, the two places that paths can start from are one.
     tree.write("top.yaml", CHILD.replace("../_base_", "configs/_base_"))
@@ -151,11 +146,6 @@ def test_searchqa_brings_its_own_scorer(tree: Tree) -> None:
         ),
     ],
 )
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16.17: a part is told as three missing keys",
-)
 def test_what_is_but_a_part_says_so(tree: Tree, fragment: str) -> None:
     tree.write("configs/features/part.yaml", fragment)
     (said,) = tree.errors("configs/features/part.yaml")
@@ -168,9 +158,6 @@ def test_what_is_but_a_part_says_so(tree: Tree, fragment: str) -> None:
         ("gradient", "minibatch_size", 8),
         ("optimizer", "lr_scheduler", "cosine"),
     ],
-)
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 16.17: unstated keys have our defaults"
 )
 def test_what_is_not_stated_has_skillopts_default(
     plain: Tree, section: str, key: str, default: object
@@ -189,16 +176,74 @@ def test_what_is_not_stated_has_skillopts_default(
         ("optimizer: {use_meta_skill: 0}", "optimizer", "use_meta_skill", False),
     ],
 )
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16.17: SkillOpt's spellings of values are refused",
-)
 def test_its_spellings_of_values_are_taken(
     plain: Tree, lines: str, section: str, key: str, value: object
 ) -> None:
     plain.write("c.yaml", f"env: {{name: a, skill_init: skill.md, split_dir: d}}\n{SCORER}{lines}")
     assert plain.config("c.yaml")[section][key] == value
+
+
+@pytest.mark.parametrize("kept", ["here", "beside the file"])
+def test_each_path_starts_at_the_working_directory_or_else_at_the_file(
+    plain: Tree, kept: str
+) -> None:
+    plain.write("configs/notes.md", "# Notes\n")
+    folder = plain.folder / ("data" if kept == "here" else "configs/data")
+    folder.mkdir(parents=True)
+    plain.write("configs/c.yaml", "env: {name: searchqa, skill_init: skill.md, split_dir: data}\n")
+    loaded = plain.config("configs/c.yaml")
+    assert loaded["skill"] == "skill.md"
+    assert loaded["tasks"]["split_dir"] == folder.relative_to(plain.folder).as_posix()
+
+
+def test_what_is_spelt_in_another_way_is_told(plain: Tree) -> None:
+    plain.write(
+        "c.yaml",
+        "env: {name: searchqa, skill_init: skill.md, split_dir: d, workers: '24'}\n"
+        "train: {batch_size: '40', num_epochs: 4}\n",
+    )
+    done = plain.cli(plain.folder, "-c", "c.yaml", "config")
+    assert "c.yaml:1: env.workers: '24' is read as 24" in done.err
+    assert "c.yaml:2: train.batch_size: '40' is read as 40" in done.err
+    assert "num_epochs" not in done.err
+
+
+@pytest.mark.parametrize(
+    "spelling", ["train: {num_epochs: true}", "train: {num_epochs: 1.5}", "train: {seed: four}"]
+)
+def test_a_value_that_is_no_spelling_is_refused(plain: Tree, spelling: str) -> None:
+    plain.write("c.yaml", f"env: {{name: a, skill_init: skill.md, split_dir: d}}\n{spelling}\n")
+    assert plain.cli(plain.folder, "-c", "c.yaml", "config").code == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "scorer"),
+    [("searchqa", "f1"), ("docvqa", "anls"), ("livemathematicianbench", "choice")],
+)
+def test_a_benchmark_brings_its_scorer(tree: Tree, name: str, scorer: str) -> None:
+    tree.write("c.yaml", CHILD.replace("../_base_", "configs/_base_").replace("searchqa", name, 1))
+    loaded = tree.config("c.yaml")["scorer"]
+    assert (loaded["type"], loaded["answer"]) == (scorer, "tag")
+
+
+@pytest.mark.parametrize("name", ["alfworld", "officeqa", "spreadsheetbench"])
+def test_a_benchmark_that_needs_its_own_code_gets_its_adapter(tree: Tree, name: str) -> None:
+    text = CHILD.replace("../_base_", "configs/_base_").replace("searchqa", name, 1)
+    tree.write("c.yaml", f"{text}  max_steps: 50\n")
+    loaded = tree.config("c.yaml")
+    environment = loaded["environment"]
+    assert (environment["type"], environment["adapter"]) == ("skillopt", name)
+    assert environment["config"]["env"]["max_steps"] == 50
+    assert "tasks" not in loaded
+    tree.write("c.yaml", f"{text}scorer: {{type: exact}}\n")
+    assert tree.config("c.yaml")["tasks"] == {"split_dir": "data/searchqa_split", "limit": 0}
+
+
+def test_calls_of_the_target_have_skillopts_limits(plain: Tree) -> None:
+    plain.write("c.yaml", "env: {name: searchqa, skill_init: skill.md, split_dir: d}\n")
+    model = plain.config("c.yaml")["model"]
+    assert (model["target"]["timeout"], model["target"]["max_output_tokens"]) == (120, 16384)
+    assert model["optimizer"]["reasoning_effort"] == "medium"
 
 
 # --- items --------------------------------------------------------------------------------------
@@ -264,14 +309,40 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 16.18: a form of SkillOpt's items is not read"
-)
 def test_its_items_are_read(plain: Tree, form: str) -> None:
     name, row = FORMS[form]
     plain.items("data", row, name)
     plain.write("c.yaml", f"env: {{name: a, skill_init: skill.md, split_dir: data}}\n{SCORER}")
     assert plain.errors("c.yaml", "tasks", "scorers") == []
+
+
+@pytest.mark.parametrize(
+    ("form", "id_", "kind", "references", "said"),
+    [
+        ("OfficeQA's CSV", "train1", "lookup", ("12",), "How much in train 1?"),
+        ("DocVQA's CSV", "train1", "form", ("12", "twelve"), "What stands in train 1?"),
+        ("mcq", "train:1", "bound", ("B",), "## Choices\nA. 1\nB. 2"),
+        ("instruction", "train1", "Cell-Level Manipulation", ("12",), "Sum the column"),
+    ],
+)
+def test_the_parts_of_an_item_go_where_they_belong(
+    tmp_path: Path, form: str, id_: str, kind: str, references: tuple[str, ...], said: str
+) -> None:
+    from skillopt_ci.tasks.files import Record
+    from skillopt_ci.tasks.records import to_task
+    from skillopt_ci.tasks.task import Task
+
+    task = to_task(Record(FORMS[form][1]("train", 1), tmp_path / "t.json", 1))
+    assert isinstance(task, Task)
+    assert (task.id, task.task_type, task.references) == (id_, kind, references)
+    assert said in task.messages[0].content
+
+
+def test_an_item_of_a_simulator_names_the_way_to_play_it(plain: Tree) -> None:
+    game = {"gamefile": "json_2.1.1/train/game.tw-pddl", "task_type": "pick"}
+    plain.items("data", lambda split, n: {"id": f"{split}{n}", **game})
+    plain.write("c.yaml", f"env: {{name: a, skill_init: skill.md, split_dir: data}}\n{SCORER}")
+    assert "adapter: alfworld" in plain.errors("c.yaml", "tasks")[0]
 
 
 # --- Codex's switches ----------------------------------------------------------------------------
@@ -303,11 +374,6 @@ def test_a_quoted_false_keeps_the_network_off(plain: Tree) -> None:
 @pytest.mark.parametrize(
     "key", ["codex_exec_network_access", "codex_exec_web_search", "codex_exec_sandbox"]
 )
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16.19: values of Codex's switches are unchecked",
-)
 def test_a_value_that_means_nothing_is_refused(plain: Tree, key: str) -> None:
     plain.write("c.yaml", _codex(f", {key}: maybe"))
     done = plain.cli(plain.folder, "-c", "c.yaml", "config")
@@ -315,9 +381,16 @@ def test_a_value_that_means_nothing_is_refused(plain: Tree, key: str) -> None:
     assert "maybe" in done.err
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 16.19: CODEX_SANDBOX_MODE is ignored"
-)
+def test_a_variable_that_means_nothing_is_named(
+    plain: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CODEX_SANDBOX_MODE", "none")
+    plain.write("c.yaml", _codex())
+    done = plain.cli(plain.folder, "-c", "c.yaml", "config")
+    assert done.code == 2
+    assert "'none' in the variable CODEX_SANDBOX_MODE is not one of read-only" in done.err
+
+
 def test_the_variable_of_the_optimizers_sandbox_is_read(
     plain: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,22 +402,6 @@ def test_the_variable_of_the_optimizers_sandbox_is_read(
 
 
 # --- what is called the same as SkillOpt's -------------------------------------------------------
-
-
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 16.20: a refill draws from the file's order"
-)
-def test_a_batch_with_nothing_left_is_drawn_from_the_epochs_order() -> None:
-    from skillopt_ci.config.config import Train
-    from skillopt_ci.messages import Message
-    from skillopt_ci.tasks.task import Task
-    from skillopt_ci.training.plan import plan_step
-
-    tasks = [Task(str(number), (Message("user", "?"),)) for number in range(5)]
-    train = Train(batch_size=2, accumulation=2, num_epochs=1, seed=42)
-    refilled = plan_step(tasks, train, 2).batches[1]
-    # What SkillOpt's `plan_train_epoch` gives for these.
-    assert [task.id for task in refilled.tasks] == ["3", "0"]
 
 
 @pytest.mark.xfail(
@@ -375,22 +432,12 @@ def _hard(workshop: Workshop, cli: Cli, answer: str, scorer: str, task: dict[str
 
 
 @pytest.mark.parametrize("golds", ["['12','twelve']", '["12", "twelve"]'])
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16.20: a list of golds in a text is matched as text",
-)
 def test_a_list_of_golds_may_be_written_as_text(workshop: Workshop, cli: Cli, golds: str) -> None:
     task: dict[str, object] = {"question": "How many?", "answer": golds}
     answer, scorer = "<answer>twelve</answer>", "{type: exact, answer: tag}"
     assert _hard(workshop, cli, answer, scorer, task) == 1
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16.20: without a fence the last line is the answer",
-)
 def test_without_a_fence_the_whole_answer_counts(workshop: Workshop, cli: Cli) -> None:
     answer, scorer = "first = 1\nsecond = 2", "{type: exact, answer: fence}"
     task: dict[str, object] = {"prompt": "Which lines?", "references": [answer]}
@@ -410,20 +457,12 @@ def _exported(workshop: Workshop, cli: Cli, provider: str) -> Path:
     return out
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16.20: a number where SkillOpt lists the steps",
-)
 def test_the_exported_epochs_list_their_steps(workshop: Workshop, cli: Cli) -> None:
     out = _exported(workshop, cli, "openai")
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     assert [one["steps"] for one in summary["epoch_stats"]] == [[1]]
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 16.20: providers have our names in the export"
-)
 def test_the_export_names_backends_as_skillopt_does(workshop: Workshop, cli: Cli) -> None:
     out = _exported(workshop, cli, "compatible")
     config = json.loads((out / "config.json").read_text(encoding="utf-8"))

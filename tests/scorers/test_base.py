@@ -84,7 +84,7 @@ def test_tag_name_is_taken_literally():
         ("```py\nnever closed", "never closed"),
         ("- item\n  ```\n  a\n    b\n  ```", "a\n  b"),
         ("inline ```code``` only", "inline ```code``` only"),
-        ("```code``` on its own line\nend", "end"),
+        ("```code``` on its own line\nend", "```code``` on its own line\nend"),
     ],
 )
 def test_fence(response: str, answer: str):

@@ -140,3 +140,25 @@ def test_yaml_anchors_and_merge_keys_work(write: Write):
 
 def test_empty_yaml_has_no_records(write: Write):
     assert records(write("t.yaml", "# nothing yet\n")) == []
+
+
+def test_csv_records_have_the_headers_keys_and_their_lines(write: Write):
+    file = write("t.csv", 'id,question,answer\r\na,"one\ntwo",x\r\n\r\nb,three,\r\n')
+    first, second = records(file)
+    assert first.value == {"id": "a", "question": "one\ntwo", "answer": "x"}
+    assert second.value == {"id": "b", "question": "three"}
+    assert (first.line, second.line) == (2, 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "fault"),
+    [
+        ("id,question,id\n", 1, "the header names a column twice"),
+        ("id,question\na,b,c\n", 2, "more cells than the header has"),
+        ('id,question\na,"b\n', 2, "invalid CSV: unexpected end of data"),
+    ],
+)
+def test_csv_that_cannot_be_read_is_refused(write: Write, text: str, line: int, fault: str):
+    (found,) = read_records(write("t.csv", text))
+    assert isinstance(found, Problem)
+    assert (found.line, found.message) == (line, fault)

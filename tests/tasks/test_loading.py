@@ -155,9 +155,9 @@ def test_incomplete_split_dir_is_refused(
 
 
 def test_unknown_suffix_is_refused(tmp_path: Path, write: Write):
-    write("t.csv", "")
-    with pytest.raises(TaskFileError, match=r"t.csv: expected a file ending in .jsonl"):
-        load_splits(RatioSplit(path="t.csv"), tmp_path)
+    write("t.txt", "")
+    with pytest.raises(TaskFileError, match=r"t.txt: expected a file ending in .csv"):
+        load_splits(RatioSplit(path="t.txt"), tmp_path)
 
 
 def test_yaml_is_read(tmp_path: Path, write: Write, write_splits: WriteSplits):

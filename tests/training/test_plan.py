@@ -68,11 +68,18 @@ def test_the_last_batch_of_an_epoch_may_be_short() -> None:
     assert len(plan_step(TASKS, Train(batch_size=4), 3).batches[0].tasks) == 2
 
 
-def test_a_batch_with_nothing_left_is_drawn_anew_by_its_own_seed() -> None:
+def test_a_batch_with_nothing_left_is_drawn_from_the_epochs_order() -> None:
     train = Train(batch_size=6, accumulation=3, seed=1)
     again = list(TASKS)
+    random.Random(1 + 1000).shuffle(again)
     random.Random(1 + 1000 + 3).shuffle(again)
     assert plan_step(TASKS, train, 1).batches[2].tasks == tuple(again[:6])
+
+
+def test_a_refill_has_the_tasks_of_skillopts_plan() -> None:
+    train = Train(batch_size=2, accumulation=2, num_epochs=1, seed=42)
+    refilled = plan_step(TASKS[:5], train, 2).batches[1].tasks
+    assert [TASKS.index(task) for task in refilled] == [3, 0]
 
 
 @pytest.mark.parametrize("step", [0, -1, 4])

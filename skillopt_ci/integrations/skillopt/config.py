@@ -1,17 +1,32 @@
 """Read SkillOpt's configuration files as skillopt-ci's own form."""
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from skillopt_ci.config.base import Section
 from skillopt_ci.config.config import Config, Evaluation, Gradient, Optimizer, Train
 from skillopt_ci.config.loading import Translation
 from skillopt_ci.config.models import PROVIDERS
 from skillopt_ci.config.reference import fields, homes
-from skillopt_ci.config.yaml import Mark, Node, Problem, Scalar, merge, nearest, nested, without
+from skillopt_ci.config.yaml import (
+    InvalidConfigError,
+    Mark,
+    Node,
+    Problem,
+    Scalar,
+    lookup,
+    merge,
+    nearest,
+    nested,
+    without,
+)
 
 #: Sections that have the same keys in both forms.
 SHARED: Mapping[str, type[Section]] = {
@@ -40,6 +55,7 @@ _COMMON_KEYS = _prefixed(
     {
         "azure": "endpoint api_version",
         "claude_code_exec": "path effort max_thinking_tokens",
+        "codex": "sandbox_mode",
         "codex_exec": "path sandbox profile reasoning_effort network_access web_search "
         "approval_policy",
         "copilot_chat": "optimizer_model target_model timeout",
@@ -158,6 +174,24 @@ _VARIABLES: Mapping[str, tuple[str, ...]] = {
         for key in _AZURE_KEYS.split()
     },
 }
+#: SkillOpt's own defaults, where ours differ.
+_DEFAULTS: Mapping[str, Mapping[str, Scalar]] = {
+    "gradient": {"minibatch_size": 8},
+    "optimizer": {"lr_scheduler": "cosine"},
+    "model": {"reasoning_effort": "medium"},
+}
+_CALL_DEFAULTS = {"exec_timeout": 120, "max_completion_tokens": 16_384}
+#: Keys of `env` that are whole numbers.
+_NUMBERS = ("limit", "split_seed", "workers", *_CALL_DEFAULTS)
+#: What the code of each benchmark grades with.
+_SCORERS = {"searchqa": "f1", "docvqa": "anls", "livemathematicianbench": "choice"}
+#: Benchmarks whose rollout needs SkillOpt's own code (a simulator, a document search, workbooks),
+#: with the variables that it reads.
+_BRIDGED: Mapping[Scalar, tuple[str, ...]] = {
+    "alfworld": ("ALFWORLD_DATA",),
+    "officeqa": ("OFFICEQA_DOCS_DIR",),
+    "spreadsheetbench": (),
+}
 _SURELY_MISSPELT = 0.85
 _LONGEST_RUN = 64
 
@@ -173,21 +207,86 @@ def translated(
     flat = any(_flat_home(name) for name in names - fields(Config).keys())
     if "env" not in names and not (flat and names.isdisjoint({"run", "skill", "tasks"})):
         return None
-    tree = reduce(merge, map(_structured, [*layers, *overrides]))
-    env, model = _part(tree, "env"), _part(tree, "model")
-    problems, warnings = _remarks(tree)
+    tree = _with_defaults(reduce(merge, map(_structured, [*layers, *overrides])))
+    _refuse_fragment(tree)
+    bridged = _bridged(tree)
+    problems, warnings = _remarks(tree, bridged)
+    env, model = _typed("env", _part(tree, "env"), warnings), _part(tree, "model")
     nodes = {key: node for key, node in model.entries.items() if key == "judge"}
     settings = _settings(model, environ)
     for name in ("target", "optimizer"):
         role = _Role(name, model, settings, environ, problems, warnings)
         nodes[name] = role.translated(_set(env) if name == "target" else {})
-    derived = {**_run_skill_tasks(env), "model": Node(nodes, model.mark)}
+    derived = {**_run_skill_tasks(env, bridged), "model": Node(nodes, model.mark)}
     own = {
-        key: _effective(key, node) if key in SHARED else node
+        key: _effective(key, node, warnings) if key in SHARED else node
         for key, node in without(tree, "env", "model").entries.items()
     }
     result = merge(Node(derived, tree.mark), Node(own, tree.mark))
-    return Translation(result, tuple(problems), tuple(warnings))
+    file = next((layer.mark.file for layer in reversed(layers) if layer.mark.file), Path())
+    result, root = _rooted(result, file.absolute().parent)
+    return Translation(result, tuple(dict.fromkeys(problems)), tuple(warnings), root)
+
+
+def _with_defaults(tree: Node) -> Node:
+    """``tree`` with SkillOpt's defaults for the keys that it does not state."""
+    found = {}
+    for section, defaults in _DEFAULTS.items():
+        node = _part(tree, section)
+        stated = {key for key, one in node.entries.items() if one.value is not None}
+        values = {key: Node(one, node.mark) for key, one in defaults.items() if key not in stated}
+        found[section] = Node(values, node.mark)
+    return merge(tree, Node(found, tree.mark))
+
+
+def _refuse_fragment(tree: Node) -> None:
+    """Raise ConfigError for a file of common settings, which needs another one that builds on it.
+
+    SkillOpt's `_base_/default.yaml` and `features/soft_gate.yaml` are such files.
+    """
+    named = _set(_part(tree, "env")).keys() | tree.entries.keys()
+    if named.isdisjoint({"name", "skill_init", "split_dir", "data_path", "run", "skill", "tasks"}):
+        text = (
+            "this file is a fragment, which names no environment, skill or tasks; use a file that "
+            "builds on it (`_base_: FILE`), or state env.name, env.skill_init and env.split_dir"
+        )
+        raise InvalidConfigError([Problem(tree.mark, "", text)])
+
+
+def _bridged(tree: Node) -> bool:
+    """Whether the benchmark's own adapter does the work: the file names no other way."""
+    name = _part(tree, "env").entries.get("name")
+    given = tree.entries.keys() & {"tasks", "environment", "scorer"}
+    return name is not None and name.value in _BRIDGED and not given
+
+
+#: Where paths stand in the translated tree.
+_PATHS = (
+    *(("skill",), ("prompts",)),
+    *(("tasks", key) for key in ("split_dir", "path", "train", "selection", "test")),
+)
+
+
+def _rooted(tree: Node, folder: Path) -> tuple[Node, Path]:
+    """``tree`` and the folder in which its paths start: the working directory, as with SkillOpt.
+
+    A path that leads nowhere from there starts in ``folder``, that of the file; if all of them do,
+    that is the folder.
+    """
+    here, elsewhere = Path.cwd(), list[tuple[tuple[str, ...], Node]]()
+    found = False
+    for path in _PATHS:
+        node = lookup(tree, path)
+        if isinstance(node.value, str) and not Path(node.value).is_absolute():
+            found = found or (here / node.value).exists()
+            if not (here / node.value).exists() and (folder / node.value).exists():
+                elsewhere.append((path, node))
+    if not found:
+        return tree, folder
+    for path, node in elsewhere:
+        name = Path(os.path.relpath(folder / str(node.value), here)).as_posix()
+        tree = merge(tree, nested(path, replace(node, value=name)))
+    return tree, here
 
 
 def _part(tree: Node, section: str) -> Node:
@@ -224,8 +323,11 @@ def _structured(layer: Node) -> Node:
     return reduce(merge, [*older, replace(tree, value={**tree.entries, "model": rest})])
 
 
-def _remarks(tree: Node) -> tuple[list[Problem], list[Problem]]:
-    """Problems with API keys in the file, and warnings of keys that have no effect here."""
+def _remarks(tree: Node, bridged: bool) -> tuple[list[Problem], list[Problem]]:
+    """Problems with API keys in the file, and warnings of keys that have no effect here.
+
+    The keys of `env` are the adapter's where the tasks are ``bridged``.
+    """
     problems, warnings = [], []
     for section, known in _KEYS.items():
         without_effect = _WITHOUT_COUNTERPART.get(section, {})
@@ -237,6 +339,8 @@ def _remarks(tree: Node) -> tuple[list[Problem], list[Problem]]:
                     f"environment variable {variable}"
                 )
                 problems.append(Problem(node.mark, f"{section}.{name}", text))
+            elif bridged and section == "env":
+                continue
             elif name not in known and node.value not in without_effect.get(name, ()):
                 text = "has no meaning here and is ignored"
                 if name not in without_effect:
@@ -245,7 +349,7 @@ def _remarks(tree: Node) -> tuple[list[Problem], list[Problem]]:
     return problems, warnings
 
 
-def _effective(section: str, node: Node) -> Node:
+def _effective(section: str, node: Node, warnings: list[Problem]) -> Node:
     """A shared section's keys that mean something, with their values as they are spelt here."""
     kept = {key: one for key, one in _set(node).items() if key in _KEYS[section]}
     for key, child in kept.items():
@@ -254,17 +358,45 @@ def _effective(section: str, node: Node) -> Node:
             kept[key] = _node(tuple(words), child.mark)
         elif word := _WORDS.get(key, {}).get(str(child.value)):
             kept[key] = replace(child, value=word)
-    return Node(kept, node.mark)
+    return _typed(section, Node(kept, node.mark), warnings)
 
 
-def _run_skill_tasks(env: Node) -> dict[str, Node]:
-    keys, found = _set(env), {}
+def _typed(section: str, node: Node, warnings: list[Problem]) -> Node:
+    """``node`` with numbers and booleans where SkillOpt takes a text (or a number) for one."""
+    if section == "env":
+        kinds: dict[str, Any] = dict.fromkeys(_NUMBERS, int)
+    else:
+        kinds = {key: one.annotation for key, one in SHARED[section].model_fields.items()}
+    typed = dict(node.entries)
+    for key, child in node.entries.items():
+        kind, value = kinds.get(key), child.value
+        if kind not in (int, float, bool) or isinstance(value, (kind, bool)) or value in (None, ""):
+            continue
+        try:
+            read = TypeAdapter(kind).validate_python(value)
+        except ValidationError:
+            continue  # refused with all other problems
+        typed[key] = replace(child, value=read)
+        if not (kind is float and isinstance(value, int)):
+            text = f"{value!r} is read as {str(read).lower()}; write it without quotes or point"
+            warnings.append(Problem(child.mark, f"{section}.{key}", text))
+    return Node(typed, node.mark)
+
+
+def _run_skill_tasks(env: Node, bridged: bool) -> dict[str, Node]:
+    keys, found = _set(env), dict[str, Node]()
     if run := keys.get("out_root") or keys.get("name"):
         last = str(run.value).replace("\\", "/").rstrip("/").rpartition("/")[2]
         slug = re.sub(r"[^A-Za-z0-9_]+", "-", last).strip("-_")[:_LONGEST_RUN]
         found["run"] = Node(slug, run.mark)
     if "skill_init" in keys:
         found["skill"] = keys["skill_init"]
+    if bridged:
+        name, variables = keys["name"], _BRIDGED[str(keys["name"].value)]
+        options = {"type": "skillopt", "adapter": name, "config": {"env": keys}, "env": variables}
+        return {**found, "environment": _node(options, env.mark)}
+    if scorer := _SCORERS.get(str(keys["name"].value) if "name" in keys else ""):
+        found["scorer"] = _node({"type": scorer, "answer": "tag"}, keys["name"].mark)
     # What `split_mode` says if that can be, else what is there.
     wants_ratio = "split_mode" in keys and keys["split_mode"].value != "split_dir"
     if "data_path" in keys and (wants_ratio or "split_dir" not in keys):
@@ -331,8 +463,11 @@ def _number(node: Node | None, default: float | None) -> Node | float | None:
     return replace(node, value=int(number) if number.is_integer() else number)
 
 
-def _is_yes(node: Node | None) -> bool:
-    return node is not None and str(node.value).lower() in ("true", "1", "yes", "on")
+_SWITCHES = {
+    **dict.fromkeys(("true", "1", "yes", "on"), True),
+    **dict.fromkeys(("false", "0", "no", "off"), False),
+}
+_SANDBOXES = ("read-only", "workspace-write", "danger-full-access")
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,6 +493,9 @@ class _Role:
         limits = dict(_CALL_LIMITS)
         if "command" not in result:  # which knows no limit of tokens
             limits["max_completion_tokens"] = "max_output_tokens"
+        if self.name == "target":
+            usual = {limits[key]: one for key, one in _CALL_DEFAULTS.items() if key in limits}
+            result = {**usual, **result}
         result |= {own: calls[key] for key, own in limits.items() if key in calls}
         return _node(result, self.mark)
 
@@ -381,6 +519,21 @@ class _Role:
         """The first of ``keys`` that is set, as text."""
         node = self.get(*keys)
         return str(node.value) if node else default
+
+    def switch(self, key: str) -> bool | None:
+        """Whether ``key`` is on, in any of SkillOpt's words; None if it is not set."""
+        return _SWITCHES.get(self.choice(key, tuple(_SWITCHES), ""))
+
+    def choice(self, key: str, known: Sequence[str], default: str) -> str:
+        """The value of ``key``, which must be one of the ``known`` ones."""
+        word = self.text(key, default=default)
+        if word == default or word.lower() in known:
+            return word.lower()
+        name = next(one for one in (f"{self.name}_{key}", key) if one in self.settings)
+        variable = "" if name in self.section.entries else f" in the variable {name.upper()}"
+        text = f"{word!r}{variable} is not one of {', '.join(known)}"
+        self.problems.append(Problem(self.settings[name].mark, f"model.{name}", text))
+        return default
 
     def chosen(self, default: str = _DEFAULT_MODEL) -> Node:
         """The model's name; ``default`` if none is given, or a mere placeholder."""
@@ -440,16 +593,18 @@ def _claude(role: _Role, effort: str, *more: str) -> _Fields:
 
 def _codex(role: _Role) -> _Fields:
     model = role.chosen()
-    # An optimizer answers from its prompt alone.
-    sandbox = "workspace-write" if role.name == "target" else "read-only"
+    if role.name == "target":
+        sandbox = role.choice("codex_exec_sandbox", _SANDBOXES, "workspace-write")
+    else:  # which answers from its prompt alone, and has a variable of its own
+        sandbox = role.choice("codex_sandbox_mode", _SANDBOXES, "read-only")
     profile = role.text("codex_exec_profile")
     effort = role.text("codex_exec_reasoning_effort", "reasoning_effort")
-    network, search = (role.get(f"codex_exec_{key}") for key in ("network_access", "web_search"))
+    network, search = map(role.switch, ("codex_exec_network_access", "codex_exec_web_search"))
     settings = {
         "approval_policy": role.text("codex_exec_approval_policy", default="never"),
         "model_reasoning_effort": "xhigh" if effort == "max" else effort,
-        "sandbox_workspace_write.network_access": network and str(_is_yes(network)).lower(),
-        "web_search": search and ("live" if _is_yes(search) else "disabled"),
+        "sandbox_workspace_write.network_access": "" if network is None else str(network).lower(),
+        "web_search": {None: "", True: "live", False: "disabled"}[search],
     }
     given = [f"{key}={value}" for key, value in settings.items() if value]
     return _command(
@@ -457,7 +612,7 @@ def _codex(role: _Role) -> _Fields:
         "OPENAI_API_KEY CODEX_API_KEY CODEX_HOME",
         role.text("codex_exec_path", default="codex"),
         *("exec", "--ephemeral", "--skip-git-repo-check", "--color", "never"),
-        *("--sandbox", role.text("codex_exec_sandbox", default=sandbox)),
+        *("--sandbox", sandbox),
         *(("-p", profile) if profile else ()),
         *(part for setting in given for part in ("-c", setting)),
         *("-m", str(model.value), "-"),
@@ -471,7 +626,7 @@ def _cursor(role: _Role) -> _Fields:
         "CURSOR_API_KEY",
         role.text("cursor_exec_path", default="cursor-agent"),
         *("-p", "--output-format", "text", "--trust", "--mode", "ask"),
-        *("--sandbox", role.text("cursor_exec_sandbox", default="enabled")),
+        *("--sandbox", role.choice("cursor_exec_sandbox", ("enabled", "disabled"), "enabled")),
         *("--model", str(model.value)),
     )
 
@@ -488,7 +643,7 @@ def _copilot(role: _Role) -> _Fields:
 
 def _copilot_agent(role: _Role) -> _Fields:
     """Copilot at work, with the tools that it may use without asking, as nobody is there to ask."""
-    free = ("--allow-all-tools",) if _is_yes(role.get("copilot_exec_allow_all_tools")) else ()
+    free = ("--allow-all-tools",) if role.switch("copilot_exec_allow_all_tools") else ()
     command = (
         role.text("copilot_exec_path", default="copilot"),
         *("-s", "--no-ask-user", "--no-color", "--no-custom-instructions"),
@@ -560,7 +715,7 @@ def _compatible(role: _Role) -> _Fields:
 
 
 def _qwen(role: _Role) -> _Fields:
-    newer = _is_yes(role.get("qwen_chat_use_max_completion_tokens"))
+    newer = role.switch("qwen_chat_use_max_completion_tokens")
     result: _Fields = {
         "provider": "vllm",
         "model": role.chosen("Qwen/Qwen3.5-4B"),
@@ -572,9 +727,12 @@ def _qwen(role: _Role) -> _Fields:
     # A server of one's own needs no key; only where there is one it is named.
     if name := next(filter(role.environ.get, names), None):
         result["api_key_env"] = name
-    wish = role.get("qwen_chat_thinking_mode", "qwen_chat_enable_thinking")
-    if wish and (wish.value in {"disabled", "enabled"} or _is_yes(wish)):
-        result["thinking"] = replace(wish, value=wish.value != "disabled")
+    modes = ("server_default", "enabled", "disabled")
+    mode = role.choice("qwen_chat_thinking_mode", modes, "")
+    if not mode and role.switch("qwen_chat_enable_thinking"):
+        mode = "enabled"  # as false it was the server's default
+    if mode in ("enabled", "disabled"):
+        result["thinking"] = mode == "enabled"
     return result
 
 
@@ -590,9 +748,8 @@ def _minimax(role: _Role) -> _Fields:
     elif region := role.get("minimax_region"):
         names = {"cn_zh": "cn", "global_en": "intl"}
         result["region"] = replace(region, value=names.get(str(region.value), region.value))
-    if wish := role.get("minimax_enable_thinking"):
-        result["thinking"] = replace(wish, value=_is_yes(wish))
-    return result
+    thinking = role.switch("minimax_enable_thinking")
+    return result if thinking is None else {**result, "thinking": thinking}
 
 
 _BACKENDS: Mapping[str, Callable[[_Role], _Fields]] = {

@@ -27,7 +27,19 @@ _PAYLOAD: Mapping[str, str] = {
     "rewrite_from_suggestions": "revise_suggestions",
 }
 _FLAT = {key: flat for flat, (home, key) in {**FLAT_NAMES, **MOVED}.items() if home in SHARED}
-_BACKENDS: Mapping[str, str] = {"openai": "openai_chat"}
+#: By provider; to SkillOpt, the others speak OpenAI's protocol.
+_BACKENDS: Mapping[str, str] = {
+    **dict.fromkeys(("openai", "azure"), "openai_chat"),
+    "anthropic": "claude_chat",
+    "claude-code": "claude_code_exec",
+    "codex": "codex_exec",
+    "command": "command",
+    "copilot": "copilot_chat",
+    "cursor": "cursor_exec",
+    "minimax": "minimax_chat",
+    "simulated": "simulated",
+    "vllm": "qwen_chat",
+}
 _COUNTS = "calls prompt_tokens completion_tokens"
 
 #: Names in the run folder, each with its text, JSON, or (``.jsonl``) rows of JSON.
@@ -100,7 +112,7 @@ def flat_config(evidence: RunRecords) -> dict[str, object]:
         if isinstance(settings, Mapping):
             provider = str(settings["provider"])
             flat[f"{role}_model"] = settings["model"]
-            flat[f"{role}_backend"] = _BACKENDS.get(provider, provider)
+            flat[f"{role}_backend"] = _BACKENDS.get(provider, "openai_compatible")
     batch, accumulation = (int(str(parts["train"][key])) for key in ("batch_size", "accumulation"))
     steps = math.ceil(basis.train_size / (batch * accumulation))
     return {
@@ -334,9 +346,13 @@ def _run_summary(evidence: RunRecords, summary: Summary) -> dict[str, object]:
     took = [evidence.place(record.step).seconds for record in evidence.steps]
     epochs, seconds = summary.epochs, [one for one in took if one is not None]
     epoch_names = (
-        "epoch steps accepts rejects skips best_score_at_epoch_end=best_score "
+        "epoch accepts rejects skips best_score_at_epoch_end=best_score "
         "current_score_at_epoch_end=current_score"
     )
+    steps = {epoch.epoch: list[int]() for epoch in epochs}
+    for moment in evidence.moments:
+        if moment.entry.kind == "step":
+            steps.setdefault(moment.entry.epoch, []).append(moment.entry.step)
     return _known(
         {
             "version": f"skillopt-ci-{__version__}",
@@ -353,7 +369,9 @@ def _run_summary(evidence: RunRecords, summary: Summary) -> dict[str, object]:
             "total_accepts": sum(epoch.accepts for epoch in epochs),
             "total_rejects": sum(epoch.rejects for epoch in epochs),
             "total_skips": sum(epoch.skips for epoch in epochs),
-            "epoch_stats": [pick(epoch, epoch_names) for epoch in epochs],
+            "epoch_stats": [
+                {**pick(epoch, epoch_names), "steps": steps[epoch.epoch]} for epoch in epochs
+            ],
             **pick(
                 summary,
                 "baseline_test_hard=initial.test.hard baseline_test_soft=initial.test.soft "
