@@ -77,61 +77,85 @@ def init_command(
     """
     if pages and not github:
         raise click.UsageError("--pages belongs to --github: a workflow publishes the report.")
-    config = settings.cwd / settings.config
-    root = config.parent
+    config, root = settings.cwd / settings.config, (settings.cwd / settings.config).parent
     asking = not yes and not settings.json and sys.stdin.isatty() and sys.stderr.isatty()
-    named = {"run": None if settings.run is None else run_name(settings.run), **given}
-    decide = decider(named, asking=asking)
-    top = Git(root).attempt("rev-parse", "--show-toplevel") if root.is_dir() else None
-    repository = Path(top.text).resolve() if top and top.status == 0 else None
-    others = survey(root)[1] if repository else []
-    names = [one.run for one in others]
-    skills = [os.path.relpath((repository or root) / one.skill, root.resolve()) for one in others]
+    given["run"] = None if settings.run is None else run_name(settings.run)
+    repository = _repository(root)
+    names, trained = _known_runs(root, repository)
+    changed = []
     if not config.exists():
         own_name = config.name.partition(".")[0]
         usual = root.resolve().name if own_name == "skillopt" else own_name
-        choices = choose(root, decide, _free(slug(usual), names), skills)
-        files, added = scaffold(choices, config.name), False
+        choices = choose(root, decider(given, asking=asking), _free(usual, names), trained)
+        files = scaffold(choices, config.name)
+    elif (more := _another_run(config, given, names)) is not None:
+        models = any(given[key] for key in given.keys() - {"run", "skill"})
+        choices = choose(root, decider(given, asking=asking), more, trained, models=models)
+        files, changed = add_run(config, choices), [config.name]
     else:
-        known = {name: load(config, run=name).config for name in run_names(config)}
-        skill = None if given["skill"] is None else document(root, given["skill"])
-        trained = [one.skill for one in known.values()]
-        added = skill not in (None, *trained) if named["run"] is None else named["run"] not in known
-        if added:
-            usual = PurePosixPath(skill or "skill").parent.name or PurePosixPath(skill or "").stem
-            models = any(value for key, value in given.items() if key != "skill")
-            run = _free(slug(usual), [*names, *known])
-            choices = choose(root, decide, run, [*skills, *trained], models=models)
-            files = add_run(config, choices)
-        else:
-            first = next(iter(known.values()))
-            keys = {"api_key_env": first.model.target.key_variable}
-            choices, files = Choices(first.run, first.skill, keys, {}), {config.name: ""}
+        run = run_names(config)[0]
+        model = load(config, run=run).config.model.target
+        skill = load(config, run=run).config.skill
+        choices = Choices(run, skill, {"api_key_env": model.key_variable}, {})
+        files = {config.name: ""}
     written = write_new(root, files)
     if github:
         place = repository or root.resolve()
-        folder = PurePosixPath(root.resolve().relative_to(place))
-        branch = Git(place).attempt("symbolic-ref", "--quiet", "--short", "HEAD").text
-        workflows = workflow_files(
-            folder / config.name,
-            folder / choices.skill,
-            branch=branch or "main",
-            key=choices.target.get("api_key_env"),
-            pages=pages,
-        )
+        workflows = _workflows(place, config, choices, pages=pages)
         written += write_new(place, workflows)
         files |= workflows
-    changed = [config.name] if added else []
-    steps = _next_steps(settings, choices, in_git=repository is not None, added=added)
+    steps = _next_steps(settings, choices, in_git=repository is not None, added=bool(changed))
     code = _tell(settings, "", written, files, steps, changed)
-    if not written and not settings.json:
-        click.echo("\nTo add a run: skillopt-ci init --run NAME --skill PATH")
-    # say at once what a skill of the user's own lacks; that it cannot be read is for `validate`
-    with suppress(OSError, UnicodeDecodeError):
-        reason = unloadable(read_text(root / choices.skill), Path(choices.skill))
-        if reason and not settings.json:
-            click.echo(f"\n! warning: {harmless_line(reason)}", err=True)
+    if not settings.json:
+        if code is ExitCode.NOTHING_TO_DO:
+            click.echo("\nTo add a run: skillopt-ci init --run NAME --skill PATH")
+        # say at once what the skill lacks; that it cannot be read is for `validate`
+        with suppress(OSError, UnicodeDecodeError):
+            reason = unloadable(read_text(root / choices.skill), Path(choices.skill))
+            if reason:
+                click.echo(f"\n! warning: {harmless_line(reason)}", err=True)
     return code
+
+
+def _repository(folder: Path) -> Path | None:
+    """The top of the repository that holds ``folder``."""
+    if not folder.is_dir():
+        return None
+    top = Git(folder).attempt("rev-parse", "--show-toplevel")
+    return Path(top.text).resolve() if top.status == 0 else None
+
+
+def _known_runs(root: Path, repository: Path | None) -> tuple[list[str], list[str]]:
+    """The names of the repository's runs, and their skills as seen from ``root``."""
+    if repository is None:
+        return [], []
+    runs = survey(root)[1]
+    skills = [os.path.relpath(repository / one.skill, root.resolve()) for one in runs]
+    return [one.run for one in runs], skills
+
+
+def _another_run(config: Path, given: Mapping[str, str | None], names: Iterable[str]) -> str | None:
+    """The usual name of the run that the options add to ``config``; None if they add none."""
+    known = {name: load(config, run=name).config.skill for name in run_names(config)}
+    run = given["run"]
+    skill = None if given["skill"] is None else document(config.parent, given["skill"])
+    if run in known or (run is None and skill in (None, *known.values())):
+        return None
+    path = PurePosixPath(skill or "skill")
+    return _free(path.parent.name or path.stem, [*names, *known])
+
+
+def _workflows(place: Path, config: Path, choices: Choices, *, pages: bool) -> dict[str, str]:
+    """The workflow files for a run whose repository, or folder, is ``place``."""
+    folder = PurePosixPath(config.parent.resolve().relative_to(place))
+    branch = Git(place).attempt("symbolic-ref", "--quiet", "--short", "HEAD").text
+    return workflow_files(
+        folder / config.name,
+        folder / choices.skill,
+        branch=branch or "main",
+        key=choices.target.get("api_key_env"),
+        pages=pages,
+    )
 
 
 def run_name(text: str) -> str:
@@ -146,10 +170,10 @@ def run_name(text: str) -> str:
 
 
 def _free(name: str, taken: Iterable[str]) -> str:
-    """``name``, with a number behind it where a run is called so."""
-    others = {one.casefold() for one in taken}
-    numbered = (f"{name[:60]}-{number}" for number in count(2))
-    return next(one for one in chain([name], numbered) if one not in others)
+    """``name`` as a slug, with a number behind it where a run is called so."""
+    others, own = {one.casefold() for one in taken}, slug(name)
+    numbered = (f"{own[:60]}-{number}" for number in count(2))
+    return next(one for one in chain([own], numbered) if one not in others)
 
 
 def document(root: Path, skill: str) -> str:

@@ -66,22 +66,20 @@ def base_url(server: subprocess.Popen[str]) -> str:
     return server.stdout.readline().strip()
 
 
-def test_the_first_line_is_the_address_of_a_server_that_answers(
-    server: subprocess.Popen[str],
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_address_of_a_server_that_answers_is_printed_until_a_signal_ends_it(
+    server: subprocess.Popen[str], number: signal.Signals
 ) -> None:
+    address = base_url(server)
+    assert address.startswith("http://127.0.0.1:")
     body = {"model": "simulated-target", "messages": [{"role": "user", "content": "ready?"}]}
     request = Request(
-        f"{base_url(server)}/chat/completions",
+        f"{address}/chat/completions",
         json.dumps(body).encode(),
         {"Content-Type": "application/json"},
     )
     with urlopen(request, timeout=10) as reply:
         assert json.load(reply)["model"] == "simulated-target"
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_in_peace(server: subprocess.Popen[str], number: signal.Signals) -> None:
-    assert base_url(server).startswith("http://127.0.0.1:")
     server.send_signal(number)
     _, err = server.communicate(timeout=10)
     assert (server.returncode, err) == (0, "")

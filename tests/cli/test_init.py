@@ -146,15 +146,6 @@ def test_a_wrong_answer_is_asked_again(tmp_path: Path) -> None:
     assert "api_key_env" not in last
 
 
-def test_away_from_a_terminal_nothing_is_asked(tmp_path: Path) -> None:
-    command_line = [sys.executable, "-m", "skillopt_ci", "init", "--run", "notes"]
-    done = subprocess.run(
-        command_line, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, check=True
-    )
-    assert done.stderr == b""
-    assert (tmp_path / "skillopt.yaml").is_file()
-
-
 def test_github_writes_workflows_that_fit_the_run(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", "-b", "trunk", tmp_path], check=True)
     folder = tmp_path / "bots"

@@ -267,22 +267,18 @@ def test_the_served_page_follows_the_run(served: int, done: Path, git: Callable[
     assert page.count('class="card ') == 1
 
 
-def test_nobody_else_is_answered(served: int) -> None:
+def test_the_server_refuses_what_it_cannot_or_must_not_answer(
+    cli: Cli, served: int, done: Path
+) -> None:
     assert ask(served, "/", host="evil.example")[0] == 403
     assert ask(served, "/../../etc/passwd")[0] == 404
-
-
-def test_a_run_that_cannot_be_read_for_a_moment_is_told(served: int, done: Path) -> None:
+    told = cli(done, "report", "--serve", "--port", str(served))
+    assert told.code == 2
+    assert "--port 0" in told.err
     shutil.move(done / ".git", done / "elsewhere")
     assert ask(served, "/version")[0] == 503
     shutil.move(done / "elsewhere", done / ".git")
     assert ask(served, "/version")[0] == 200
-
-
-def test_a_port_that_is_taken_is_told(cli: Cli, done: Path, served: int) -> None:
-    told = cli(done, "report", "--serve", "--port", str(served))
-    assert told.code == 2
-    assert "--port 0" in told.err
 
 
 def test_the_json_of_the_page_is_whole(cli: Cli, done: Path) -> None:

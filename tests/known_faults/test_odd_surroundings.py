@@ -91,23 +91,17 @@ def test_who_waits_for_the_cache_can_be_stopped(checkout: Checkout) -> None:
     assert code in (2, 5, 6, 130), told
 
 
-@pytest.mark.parametrize("key", ["skill", "tasks.train"])
-def test_a_pipe_is_no_file(checkout: Checkout, key: str) -> None:
-    name = "pipe.jsonl"
-    os.mkfifo(checkout.folder / name)
-    code, told = ended(started(checkout, "validate", "--quiet", "-o", f"{key}={name}"))
-    assert is_told(code, told), told
-
-
-def test_a_pipe_is_no_configuration_prompt_or_key(checkout: Checkout) -> None:
-    for name in ("pipe.yaml", "prompts/target.md", "key"):
+def test_a_pipe_is_no_file(checkout: Checkout) -> None:
+    names = ("pipe.yaml", "pipe.jsonl", "prompts/target.md", "key")
+    for name in names:
         (checkout.folder / name).parent.mkdir(exist_ok=True)
         os.mkfifo(checkout.folder / name)
-    key = "-o model.target.api_key_env=null -o model.target.api_key_file=key"
-    words = f"validate --quiet -o prompts=prompts {key}"
-    code, told = ended(started(checkout, *words.split()), out=True)
+    settings = ("skill=key", "tasks.train=pipe.jsonl", "prompts=prompts")
+    key = ("model.target.api_key_env=null", "model.target.api_key_file=key")
+    words = [word for one in (*settings, *key) for word in ("-o", one)]
+    code, told = ended(started(checkout, "validate", "--quiet", *words), out=True)
     assert code == 2
-    assert told.count("It is a pipe or a device, not a file") == 2, told
+    assert told.count("It is a pipe or a device, not a file") == 4, told
     code, told = ended(started(checkout, "validate", "--quiet", "-c", "pipe.yaml"))
     assert is_told(code, told), told
 
@@ -159,8 +153,10 @@ def printed(checkout: Checkout, words: str, into: str, **env: str) -> tuple[int,
     return done.returncode, done.stderr.decode("utf-8", errors="replace")
 
 
-@pytest.mark.parametrize("words", ["config", "--help"])
-@pytest.mark.parametrize("into", [">&-", ">/dev/full", "1</dev/null"])
+@pytest.mark.parametrize(
+    ("words", "into"),
+    [("config", ">&-"), ("config", ">/dev/full"), ("config", "1</dev/null"), ("--help", ">&-")],
+)
 def test_an_output_that_takes_nothing_is_told(checkout: Checkout, words: str, into: str) -> None:
     code, told = printed(checkout, words, into)
     assert is_told(code, told) or (code == 0 and into == ">&-"), told

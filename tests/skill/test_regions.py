@@ -354,31 +354,22 @@ def test_a_reading_reads_as_itself(text: str) -> None:
 # The share of leading words.
 
 
-@pytest.mark.parametrize("text", ["", "  \n", "— … !"])
-def test_text_without_words_has_none(text: str) -> None:
-    assert semantic_density(text) == 0.0
-
-
-def test_density_is_the_share_of_leading_words_in_any_case() -> None:
-    assert semantic_density("You must NEVER do it, only that.") == 3 / 7
-
-
-def test_regions_do_not_count() -> None:
-    text = "Always so\n\n<!-- SLOW_UPDATE_START -->\nMUST MUST\n<!-- SLOW_UPDATE_END -->\n"
-    assert semantic_density(text) == 1 / 2
-
-
-def test_a_lone_marker_is_removed_by_itself() -> None:
-    assert semantic_density("<!-- APPENDIX_START -->\nMUST do") == 1 / 2
-
-
-def test_words_can_be_chosen() -> None:
-    assert semantic_density("Check it. Never.", ["CHECK"]) == 1 / 3
-
-
-def test_every_default_word_counts() -> None:
-    assert semantic_density(" ".join(LEADING_WORDS)) == 1.0
-
-
-def test_parts_of_words_do_not_count() -> None:
-    assert semantic_density("mustard onlyness") == 0.0
+@pytest.mark.parametrize(
+    ("text", "words", "share"),
+    [
+        ("", (), 0),
+        ("  \n", (), 0),
+        ("— … !", (), 0),
+        ("You must NEVER do it, only that.", (), 3 / 7),
+        ("mustard onlyness", (), 0),
+        (" ".join(LEADING_WORDS), (), 1),
+        ("Check it. Never.", ("CHECK",), 1 / 3),
+        (f"Always so\n\n{S}\nMUST MUST\n{E}\n", (), 1 / 2),
+        (f"{APPENDIX.start}\nMUST do", (), 1 / 2),
+    ],
+    ids=["empty", "blank", "no word", "any case", "parts", "all", "own", "region", "lone marker"],
+)
+def test_density_is_the_share_of_leading_words(
+    text: str, words: tuple[str, ...], share: float
+) -> None:
+    assert semantic_density(text, words) == share
