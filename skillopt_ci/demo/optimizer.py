@@ -6,8 +6,7 @@ An analyst sees what goes wrong by comparing answers with references, or by what
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -18,7 +17,6 @@ from skillopt_ci.demo.prompt_reader import (
     first_prompt,
     read_analyst_brief,
     read_comparison_brief,
-    read_pool,
     read_proposals,
     read_ranking,
     read_section,
@@ -51,9 +49,6 @@ RATES = MappingProxyType(
         "link": 0.05,  # … a web page
         "malformed": 0.06,  # the reply is not what was asked for
         "gullible": 0.6,  # a merge keeps an edit that a single patch proposes without any evidence
-        "forgetful": 0.1,  # whoever writes a whole document loses one of its rules
-        "meddlesome": 0.25,  # … changes what is not theirs to change
-        "rash": 0.1,  # the chosen learning rate is higher than the number of changes
     }
 )
 #: What analysts propose when they err, in the order in which it is tried.
@@ -79,7 +74,7 @@ def propose(messages: Sequence[Message], dice: Dice) -> str:
     stage, prompt = stage_of(messages), first_prompt(messages)
     if not stage and any(re.search(r"[\"'`]score[\"'`]", one.content) for one in messages):
         return grade(prompt, dice)
-    reply = _STAGES[stage](prompt, dice) if stage in _STAGES else {}
+    reply = STAGES[stage](prompt, dice) if stage in STAGES else {}
     if stage.startswith("analyst_error") and any(
         "appendix_notes" in one.content for one in messages if one.role == "system"
     ):
@@ -98,79 +93,6 @@ def _malformed(reply: Reply, dice: Dice) -> str:
     prose = "The answers look mostly fine; a few rules about formatting would help."
     types = json.dumps({"patch": "see above", "edits": 3, "selected_indices": "all"})
     return dice.pick("malformation", (truncated, prose, types))
-
-
-# Whole documents: lines that go and lines that come.
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """The line ``old`` becomes the lines ``new``; either may be empty, ``old`` may be unknown."""
-
-    old: str = ""
-    new: str = ""
-
-    @classmethod
-    def of(cls, edit: Edit) -> "Change":
-        """Return what an edit would do to the lines of the document."""
-        old = edit.get("target") if edit["op"] in ("replace", "delete") else ""
-        return cls(str(old or ""), str(edit.get("content") or ""))
-
-    @classmethod
-    def told(cls, instruction: str) -> "Change":
-        """Return the change that :attr:`instruction` puts into words."""
-        if not instruction.startswith("Remove: "):
-            return cls(new=instruction)
-        old, _, new = instruction.removeprefix("Remove: ").partition("\nWrite instead: ")
-        return cls(old, new)
-
-    @property
-    def instruction(self) -> str:
-        if not self.old:
-            return self.new
-        return f"Remove: {self.old}" + (f"\nWrite instead: {self.new}" if self.new else "")
-
-    @property
-    def summary(self) -> str:
-        """The change in one line."""
-        new = " ".join(self.new.removeprefix("- ").split())
-        if not self.old:
-            return f"Add: {new}"
-        return f"Replace by: {new}" if new else f"Drop: {self.old.removeprefix('- ')}"
-
-
-def revised(document: str, changes: Iterable[Change], dice: Dice) -> str:
-    """Return the document with ``changes``; a rule may get lost and frontmatter be reworded."""
-    lines = document.splitlines()
-    start = next((i for i, line in enumerate(lines) if line.startswith("<!-- ")), len(lines))
-    body, tail = lines[:start], lines[start:]
-
-    def rules() -> list[int]:
-        return [place for place, line in enumerate(body) if line.startswith("- ")]
-
-    for change in changes:
-        new = change.new.splitlines()
-        if change.old and change.old in body:
-            place = body.index(change.old)
-            body[place : place + 1] = new
-        elif known := rules():
-            body[known[-1] + 1 : known[-1] + 1] = new
-        else:
-            body += [*([""] if body and body[-1] else []), *new]
-    if dice.chance("forgetful", RATES["forgetful"]) and (known := rules()):
-        del body[dice.pick("lost rule", known)]
-    if dice.chance("meddlesome", RATES["meddlesome"]):
-        return "\n".join(line.replace("description:", "about:") for line in body)
-    return "\n".join([*body, *tail])
-
-
-def _document(skill: str, changes: Sequence[Change], support: int, dice: Dice) -> Reply:
-    return {
-        "title": f"Revise {len(changes)} rules",
-        "change_summary": [change.summary for change in changes],
-        "new_skill": revised(skill, changes, dice),
-        "support_count": support,
-    }
 
 
 # Analysts.
@@ -320,7 +242,7 @@ def merged(edits: Sequence[Edit], dice: Dice) -> tuple[list[Edit], str]:
     groups: dict[str, Edit] = {}
     for edit in edits:
         own_words = f"{edit['op']} {edit['target']} {edit['content']}".casefold()
-        key = _topic(edit["content"] or edit["target"], own_words)
+        key = topic(edit["content"] or edit["target"], own_words)
         groups[key] = _settled(groups[key], edit) if key in groups else edit
     kept = [
         edit
@@ -332,7 +254,7 @@ def merged(edits: Sequence[Edit], dice: Dice) -> tuple[list[Edit], str]:
     return kept, f"{len(edits)} proposed edits name {len(groups)} things; {len(kept)} stay."
 
 
-def _topic(text: str, otherwise: str) -> str:
+def topic(text: str, otherwise: str) -> str:
     """The convention that ``text`` is about, if it is about one."""
     about = subject(text)
     return about[0] if about else otherwise
@@ -344,7 +266,11 @@ def _settled(first: Edit, second: Edit) -> Edit:
     support = "support_count"
     if stances[0] == stances[1]:
         notes = dict.fromkeys([*first.get("note_ids", ()), *second.get("note_ids", ())])
-        return {**first, support: first[support] + second[support], **_notes([*notes])}
+        return {
+            **first,
+            support: first[support] + second[support],
+            **({"note_ids": [*notes]} if notes else {}),
+        }
     if ("note_ids" in first) != ("note_ids" in second):
         return first if "note_ids" in first else second
     return first if first[support] >= second[support] else second
@@ -353,44 +279,6 @@ def _settled(first: Edit, second: Edit) -> Edit:
 def merge_edits(prompt: str, dice: Dice) -> Reply:
     kept, reasoning = merged(read_proposals(prompt, "content"), dice)
     return {"reasoning": reasoning, "edits": kept}
-
-
-def merge_suggestions(prompt: str, dice: Dice) -> Reply:
-    kept, reasoning = merged(read_proposals(prompt, "instruction"), dice)
-    suggestions = [
-        {
-            **_suggestion(Change.told(one["content"]), one),
-            "type": one["op"],
-            "source_type": one["source_type"],
-            **_notes(one.get("note_ids")),
-        }
-        for one in kept
-    ]
-    return {"reasoning": reasoning, "revise_suggestions": suggestions}
-
-
-def merge_documents(prompt: str, dice: Dice) -> Reply:
-    """Return one document with the rules that are new in some of the given ones.
-
-    Of one subject the first rule counts; rules that most documents have dropped go.
-    """
-    skill, proposals = read_section(prompt, "Current Skill"), read_proposals(prompt, "new_skill")
-    known = [line for line in skill.splitlines() if line.startswith("- ")]
-    added: dict[str, str] = {}
-    dropped: Counter[str] = Counter()
-    for one in proposals:
-        rules = [line for line in one["content"].splitlines() if line.startswith("- ")]
-        dropped.update(set(known).difference(rules))
-        for rule in rules:
-            if rule not in known:
-                added.setdefault(_topic(rule, rule), rule)
-    gone = [rule for rule in known if dropped[rule] * 2 > len(proposals)]
-    changes = [*(Change(old=rule) for rule in gone), *(Change(new=rule) for rule in added.values())]
-    support = sum(one["support_count"] for one in proposals)
-    return {
-        "reasoning": f"{len(proposals)} documents change {len(changes)} things.",
-        "skill_candidates": [_document(skill, changes, support, dice)],
-    }
 
 
 def rank(prompt: str, dice: Dice) -> Reply:
@@ -404,41 +292,11 @@ def rank(prompt: str, dice: Dice) -> Reply:
     }
 
 
-def rewrite(prompt: str, dice: Dice) -> Reply:
-    """Return the document that the prompt shows, with the suggestions carried out."""
-    changes = [Change.told(one["content"]) for one in read_proposals(prompt, "instruction")]
-    return {
-        "reasoning": "The suggestions were carried out where they belong.",
-        "change_summary": [change.summary for change in changes],
-        "new_skill": revised(read_section(prompt, "Current Skill"), changes, dice),
-    }
-
-
-def choose_learning_rate(prompt: str, dice: Dice) -> Reply:
-    """Return how many of the proposed items to apply, now and then in words or too many.
-
-    Once most tasks are solved, the steps are small.
-    """
-    pool = read_pool(prompt, "Proposed items")
-    backed = sum(support > 1 for support in pool.values())
-    found = re.search(r"rollout_hard: ([01]\.\d+)", prompt)
-    mostly_solved = found is not None and float(found[1]) >= 0.5  # noqa: PLR2004
-    number = min(backed, 2) if mostly_solved else backed
-    if dice.chance("rash", RATES["rash"]):
-        number = len(pool) + 1
-    return {
-        "learning_rate": dice.pick("spelling", (number, float(number), f"{number} of them")),
-        "reasoning": f"{backed} of the changes are backed by more than one trajectory.",
-        "confidence": "high" if mostly_solved else "medium",
-        "risk_notes": ["Several changes at once hide which of them helped."],
-    }
-
-
 def condense(prompt: str) -> Reply:
     """Return the reminders that the prompt lists, one for each subject."""
     kept: dict[str, str] = {}
     for note in re.findall(r"^- (.*\S)", read_section(prompt, "Reminders"), re.MULTILINE):
-        kept.setdefault(_topic(note, note), note.removeprefix("Before you answer, look again: "))
+        kept.setdefault(topic(note, note), note.removeprefix("Before you answer, look again: "))
     return {"appendix_notes": list(kept.values())}
 
 
@@ -495,59 +353,23 @@ def grade(prompt: str, dice: Dice) -> str:
     return json.dumps({"score": round(shared, 2), "reason": reason})
 
 
-# The stages, and the form that each update mode wants proposals in.
+# The stages.
 
 Analysis = Callable[[AnalystBrief, Dice], tuple[Reply, str, list[Edit]]]
 
 
-def _notes(note_ids: object) -> Reply:
-    return {"note_ids": note_ids} if note_ids else {}
+def _analyst(analyse: Analysis, prompt: str, dice: Dice) -> Reply:
+    found, reasoning, edits = analyse(read_analyst_brief(prompt), dice)
+    return {**found, "patch": {"reasoning": reasoning, "edits": edits}}
 
 
-def _suggestion(change: Change, edit: Edit) -> Reply:
-    kind = "add_rule" if not change.old else "clarify" if change.new else "remove_rule"
-    return {
-        "type": kind,
-        "title": change.summary[:60],
-        "motivation": "Answers differ from their references here.",
-        "instruction": change.instruction,
-        "priority_hint": "high" if edit["support_count"] > 1 else "low",
-        "support_count": edit["support_count"],
-    }
-
-
-def _spelt(mode: str, skill: str, edits: Sequence[Edit], dice: Dice) -> Reply:
-    """Return the edits in the form that the update mode wants."""
-    changes = [Change.of(edit) for edit in edits]
-    match mode:
-        case "_rewrite":
-            told = zip(changes, edits, strict=True)
-            suggestions = [{**_suggestion(*one), **_notes(one[1].get("note_ids"))} for one in told]
-            return {"revise_suggestions": suggestions}
-        case "_full_rewrite":
-            written = [_document(skill, changes, len(edits), dice)] if edits else []
-            return {"skill_candidates": written}
-        case _:
-            return {"edits": edits}
-
-
-def _analyst(analyse: Analysis, mode: str, prompt: str, dice: Dice) -> Reply:
-    brief = read_analyst_brief(prompt)
-    found, reasoning, edits = analyse(brief, dice)
-    return {**found, "patch": {"reasoning": reasoning, **_spelt(mode, brief.skill, edits, dice)}}
-
-
-_MERGES = {"": merge_edits, "_rewrite": merge_suggestions, "_full_rewrite": merge_documents}
-_STAGES: dict[str, Callable[[str, Dice], Reply]] = {
+#: What the optimizer knows to answer; tests add the other update modes.
+STAGES: dict[str, Callable[[str, Dice], Reply]] = {
+    "analyst_error": partial(_analyst, analyse_failures),
+    "analyst_success": partial(_analyst, analyse_successes),
+    **dict.fromkeys(("merge_failure", "merge_success", "merge_final"), merge_edits),
     "ranking": rank,
-    "ranking_rewrite": rank,
-    "rewrite": rewrite,
-    "lr_autonomous": choose_learning_rate,
     "appendix_consolidate": lambda prompt, _: condense(prompt),
     "slow_update": slow_update,
     "meta_skill": lambda prompt, _: meta_skill(prompt),
 }
-for _mode, _merge in _MERGES.items():
-    _STAGES[f"analyst_error{_mode}"] = partial(_analyst, analyse_failures, _mode)
-    _STAGES[f"analyst_success{_mode}"] = partial(_analyst, analyse_successes, _mode)
-    _STAGES |= {f"merge_{group}{_mode}": _merge for group in ("failure", "success", "final")}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from skillopt_ci.cli.init import make_repository
+from tests.support import simulated_modes  # noqa: F401 - teaches the simulated optimizer
 
 if TYPE_CHECKING:
     from pathlib import Path

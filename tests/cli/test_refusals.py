@@ -43,7 +43,6 @@ NO_REPOSITORY = "not inside a git repository"
         ("untrained", "rollout --shard 5/4", "5/4"),
         ("untrained", "rollout", "--shard"),
         ("tmp_path", "simulate --port 70000", "--port"),
-        ("tmp_path", "simulate --fault-rate 2", "--fault-rate"),
         ("tmp_path", "simulate --latency -1", "--latency"),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 from skillopt_ci.demo import client, optimizer
 from skillopt_ci.demo.world import Dice
 from skillopt_ci.messages import Message
+from tests.support import simulated_modes
 
 SetRates = Callable[..., None]
 
@@ -21,7 +22,7 @@ def rates(monkeypatch: pytest.MonkeyPatch) -> SetRates:
     """Set rates of the target and the optimizer by name."""
 
     def put(**changed: float) -> None:
-        for module in (client, optimizer):
+        for module in (client, optimizer, simulated_modes):
             own = {name: rate for name, rate in changed.items() if name in module.RATES}
             monkeypatch.setattr(module, "RATES", {**module.RATES, **own})
 
@@ -31,7 +32,8 @@ def rates(monkeypatch: pytest.MonkeyPatch) -> SetRates:
 @pytest.fixture
 def careful(rates: SetRates) -> None:
     """An optimizer that sees everything and never errs."""
-    rates(**dict.fromkeys(optimizer.RATES, 0.0) | {"insight": 1.0, "vigilance": 1.0})
+    none = dict.fromkeys((*optimizer.RATES, *simulated_modes.RATES), 0.0)
+    rates(**none | {"insight": 1.0, "vigilance": 1.0})
 
 
 def asked(system: str, user: str) -> tuple[Message, ...]:

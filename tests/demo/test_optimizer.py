@@ -10,27 +10,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from skillopt_ci.config.config import Gradient
-from skillopt_ci.demo import optimizer
 from skillopt_ci.demo.client import answer
 from skillopt_ci.demo.optimizer import (
     MISHAPS,
     MOST_CAUSES,
-    Change,
     Edit,
     analyse_failures,
     analyse_successes,
     broken_conventions,
-    choose_learning_rate,
     condense,
     lapse_notes,
-    merge_documents,
     merge_edits,
-    merge_suggestions,
     meta_skill,
     mishap,
     propose,
-    revised,
-    rewrite,
     slow_update,
 )
 from skillopt_ci.demo.prompt_reader import AnalystBrief, Trajectory, read_comparison_brief
@@ -44,6 +37,15 @@ from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.slow_update import Pair, Side, render_pairs
 from tests.demo.conftest import SetRates, asked
 from tests.support.office_tasks import ledger_tasks
+from tests.support.simulated_modes import (
+    Change,
+    choose_learning_rate,
+    merge_documents,
+    merge_suggestions,
+    revised,
+    rewrite,
+    spelt,
+)
 
 PROMPTS = Prompts.load()
 FIRST, SECOND = CONVENTIONS["date"].rules
@@ -263,7 +265,7 @@ EDITS: list[Edit] = [
 
 
 def suggestions(dice: Dice, *edits: Edit) -> list[dict[str, Any]]:
-    found = optimizer._spelt("_rewrite", "", edits, dice)["revise_suggestions"]
+    found = spelt("_rewrite", "", edits, dice)["revise_suggestions"]
     assert isinstance(found, list)
     return found
 
@@ -331,16 +333,14 @@ MODE = "_full_rewrite"
 
 
 def test_analyst_writes_a_document_only_with_edits(dice: Dice) -> None:
-    (candidate,) = optimizer._spelt("_full_rewrite", "# S\n\n- old", [edit("- new")], dice)[
-        "skill_candidates"
-    ]  # type: ignore[misc]
+    (candidate,) = spelt("_full_rewrite", "# S\n\n- old", [edit("- new")], dice)["skill_candidates"]  # type: ignore[misc]
     assert candidate == {
         "title": "Revise 1 rules",
         "change_summary": ["Add: new"],
         "new_skill": "# S\n\n- old\n- new",
         "support_count": 1,
     }
-    assert optimizer._spelt(MODE, "# S", [], dice)["skill_candidates"] == []
+    assert spelt(MODE, "# S", [], dice)["skill_candidates"] == []
 
 
 @pytest.mark.parametrize(

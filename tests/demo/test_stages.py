@@ -30,6 +30,7 @@ from skillopt_ci.training.plan import decide_learning_rate
 from skillopt_ci.training.reflect import Analysts
 from skillopt_ci.training.replies import Patch, Reflection
 from skillopt_ci.training.update import UpdateMode, update
+from tests.support import simulated_modes  # noqa: F401 - teaches the simulated optimizer
 from tests.support.office_tasks import ledger_tasks
 from tests.support.update_modes import FULL_REWRITE, PATCH, REWRITE
 

@@ -1,35 +1,22 @@
-"""A separate server that fails in a fifth of all tries changes nothing but the time it takes."""
+"""A server that fails in a fifth of all tries changes nothing but the time it takes."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import urllib.request
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from skillopt_ci.cli.init import make_repository
+from skillopt_ci.demo.server import SimulatedServer
+from tests.support.faulty_server import FAULTS, FaultyServer
+from tests.support.serving import running
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.conftest import Checkout, Workshop
     from tests.end_to_end.conftest import Command
 
 pytestmark = pytest.mark.end_to_end
-
-
-@contextmanager
-def serving(*options: str) -> Iterator[str]:
-    """Run simulated models in a process of their own and give their address."""
-    words = [sys.executable, "-m", "skillopt_ci", "simulate", "--port", "0", *options]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-        process.terminate()
 
 
 def train(command: Command, checkout: Checkout, url: str) -> list[dict[str, object]]:
@@ -44,22 +31,14 @@ def train(command: Command, checkout: Checkout, url: str) -> list[dict[str, obje
     return [{**step, "seconds": None, "commit": None} for step in steps]
 
 
-def faults(url: str) -> dict[str, int]:
-    with urllib.request.urlopen(url.replace("/v1", "/stats")) as reply:
-        found: dict[str, int] = json.load(reply)["faults"]
-    return found
-
-
 def test_verdicts_and_trees_are_those_of_a_run_without_faults(
     workshop: Workshop, command: Command
 ) -> None:
     calm, stormy = workshop.place("calm"), workshop.place("stormy")
-    with serving() as url:
+    with running(SimulatedServer()) as url:
         expected = train(command, calm, url)
-    port = url.rpartition(":")[2].removesuffix("/v1")
-    with serving("--port", port, "--fault-rate", "0.2") as url:
+    faulty = FaultyServer(rate=0.2)
+    with running(faulty, int(url.rpartition(":")[2].removesuffix("/v1"))) as url:
         assert train(command, stormy, url) == expected
-        assert set(faults(url)) == {
-            "rate_limited", "server_error", "cut_connection", "truncated_json"
-        }  # fmt: skip
+    assert set(faulty.faults) == set(FAULTS)
     assert stormy.trees("skillopt/quickstart") == calm.trees("skillopt/quickstart")

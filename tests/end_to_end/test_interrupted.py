@@ -16,7 +16,10 @@ import pytest
 
 from skillopt_ci.cli.init import make_repository
 from skillopt_ci.demo.server import SimulatedServer
-from tests.support import forked
+from tests.support import (
+    forked,
+    simulated_modes,  # noqa: F401 - teaches the simulated optimizer
+)
 from tests.support.serving import running
 
 if TYPE_CHECKING:

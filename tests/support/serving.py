@@ -8,16 +8,17 @@ from threading import Thread
 
 from skillopt_ci.demo.server import SimulatedServer
 from skillopt_ci.model.chat_server import listening
+from tests.support.faulty_server import FaultyServer
 
 
 @contextmanager
-def running(server: SimulatedServer) -> Iterator[str]:
-    """Let ``server`` answer on a free port until the end of the block; give the base URL."""
+def running(server: SimulatedServer | FaultyServer, port: int = 0) -> Iterator[str]:
+    """Let ``server`` answer until the end of the block; give the base URL. Port 0: a free one."""
     begun: SimpleQueue[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]] = SimpleQueue()
 
     async def serve() -> None:
         end = asyncio.Event()
-        async with listening(server.respond) as url:
+        async with listening(server.respond, port=port) as url:
             begun.put((url, asyncio.get_running_loop(), end))
             await end.wait()
 

@@ -18,6 +18,7 @@ from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.progress import silent
 from skillopt_ci.skill.regions import protected_parts
+from tests.support import simulated_modes  # noqa: F401 - teaches the simulated optimizer
 
 if TYPE_CHECKING:
     from pathlib import Path
