@@ -3,18 +3,19 @@
 import asyncio
 import atexit
 import hashlib
-import json
 import logging
+import math
 import os
+import secrets
 import shutil
-import signal
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from skillopt_ci.agents.builtin import AgentSolver
 from skillopt_ci.config.config import Config, Limits
@@ -28,12 +29,9 @@ from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redactor, named_secrets
 from skillopt_ci.rollout.attempt import AttemptRunner
 from skillopt_ci.rollout.computer_pool import open_computer_pool
-from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.solver import ChatSolver, chat_request, conversation
 from skillopt_ci.rollout.store import AttemptStore
 from skillopt_ci.rollout.types import AttemptRequest, Executor, MakeAttempt, Rollout
-from skillopt_ci.skill.regions import as_read
-from skillopt_ci.tasks.task import task_sha256
 from skillopt_ci.training.fingerprint import keep_secrets, run_secrets, working_facts
 from skillopt_ci.training.run_context import Equipment, RunnerParts
 
@@ -83,11 +81,9 @@ class Parcel:
     """One order with all that a worker needs for it, but no secret: those it has by itself.
 
     ``config`` is the configuration as JSON, ``root`` its folder, which every node must see under
-    this path. ``name`` is the same for the same order: a worker that takes it up again after
-    another one died finds what that one had paid for. ``limits`` are what the budgets allow it.
+    this path. ``limits`` are what the budgets allow it.
     """
 
-    name: str
     config: str
     root: str
     order: AttemptRequest
@@ -110,6 +106,73 @@ class Handover:
 _STOP_SECONDS = 30.0
 
 
+class Workers:
+    """The processes that the cluster runs for one event loop, at most ``most``, started as needed.
+
+    A process takes ``at_once`` attempts.
+    """
+
+    def __init__(self, settings: RayExecutor, at_once: int, most: int) -> None:
+        self._settings, self._at_once, self._most = settings, at_once, most
+        self._starts: list[asyncio.Task[None]] = []
+        self._processes: list[Any] = []
+        self._free = asyncio.Queue[Any]()
+        self._joining = asyncio.Lock()
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[Any]:
+        """A process with room for an attempt."""
+        async with self._joining:
+            await asyncio.to_thread(join, self._settings)
+            if self._free.empty() and len(self._starts) < self._room():
+                self._starts.append(asyncio.create_task(self._start()))
+        worker = await self._free.get()
+        try:
+            yield worker
+        finally:
+            self._free.put_nowait(worker)
+
+    def _room(self) -> int:
+        """How many processes the cluster has cores for: one that waits would take the place of one
+        that died, which takes up its work as soon as it runs again.
+        """
+        import ray  # noqa: PLC0415
+
+        cores = ray.cluster_resources().get("CPU", 0)  # type: ignore[no-untyped-call]
+        return max(1, min(self._most, int(cores / (self._at_once * self._settings.cpus))))
+
+    async def _start(self) -> None:
+        import ray  # noqa: PLC0415 - large; by now it is loaded
+
+        worker: Any = (
+            ray.remote(Worker)
+            .options(
+                num_cpus=self._at_once * self._settings.cpus,
+                max_concurrency=self._at_once,
+                max_restarts=-1,
+                max_task_retries=self._settings.restarts,
+            )
+            .remote(secrets.token_hex(8))
+        )
+        self._processes.append(worker)
+        with suppress(ray.exceptions.RayError):  # what it is asked to do will say why
+            await worker.ready.remote()
+        for _ in range(self._at_once):
+            self._free.put_nowait(worker)
+
+    def end(self) -> None:
+        """Give back what the cluster set apart for the processes."""
+        import ray  # noqa: PLC0415
+
+        for worker in self._processes:
+            with suppress(ValueError, ray.exceptions.RayError):  # it is gone, or its cluster
+                ray.kill(worker)
+
+
+_Known = dict[tuple[str, int, int], Workers]
+_WORKERS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Known] = WeakKeyDictionary()
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterExecutor:
     """Sends orders whose answers are not in ``cache`` to the cluster, which the first one joins."""
@@ -120,8 +183,6 @@ class ClusterExecutor:
     meter: Meter
     store: AttemptStore
     cache: CallCache
-    _joining: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
-    _tasks: list[Any] = field(default_factory=list, init=False, repr=False)
     _told: set[str] = field(default_factory=set, init=False, repr=False)
 
     async def __call__(self, order: AttemptRequest, here: MakeAttempt) -> Rollout:
@@ -154,46 +215,48 @@ class ClusterExecutor:
         config, root = self.parts.config, str(self.parts.root.resolve())
         rollout = config.rollout.model_copy(update={"executor": LocalExecutor()})
         text = config.model_copy(update={"rollout": rollout}).model_dump_json()
-        facts = [text, root, task_sha256(order.task), as_read(order.skill), order.attempt]
-        name = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
-        return Parcel(name, text, root, order, limits)
+        return Parcel(text, root, order, limits)
 
     async def _elsewhere(self, parcel: Parcel) -> Handover:
-        task = await self._joined()
-        import ray  # noqa: PLC0415 - large; by now it is loaded
+        async with self._workers().one() as worker:
+            import ray  # noqa: PLC0415 - large; by now it is loaded
 
-        name = f"skillopt-ci {parcel.order.task.id[:80]}"
-        try:
-            reference = task.options(name=name).remote(parcel)
-        except ConnectionError as error:
-            return Handover(trouble=str(error))
-        done: asyncio.Future[Handover] = asyncio.wrap_future(reference.future())
-        try:
-            await asyncio.wait({done})
-        except asyncio.CancelledError:
-            ray.cancel(reference)
-            # whoever goes on must find nothing running that was started for this
-            await asyncio.wait({done}, timeout=_STOP_SECONDS)
-            if done.done() and not done.cancelled():
-                done.exception()  # nobody else will look at it
-            raise
-        try:
-            return done.result()
-        except ray.exceptions.RayError as error:
-            reason = (str(error).strip() or "no reason").splitlines()[-1].strip()
-            return Handover(trouble=f"{type(error).__name__}: {reason}")
+            name = f"skillopt-ci {parcel.order.task.id[:80]}"
+            try:
+                reference = worker.make.options(name=name).remote(parcel)
+            except ConnectionError as error:
+                return Handover(trouble=str(error))
+            done: asyncio.Future[Handover] = asyncio.wrap_future(reference.future())
+            try:
+                await asyncio.wait({done})
+            except asyncio.CancelledError:
+                ray.cancel(reference)
+                # whoever goes on must find nothing running that was started for this
+                await asyncio.wait({done}, timeout=_STOP_SECONDS)
+                if done.done() and not done.cancelled():
+                    done.exception()  # nobody else will look at it
+                raise
+            try:
+                return done.result()
+            except ray.exceptions.RayActorError:
+                return Handover(trouble="its process died")
+            except ray.exceptions.RayError as error:
+                reason = (str(error).strip() or "no reason").splitlines()[-1].strip()
+                return Handover(trouble=f"{type(error).__name__}: {reason}")
 
-    async def _joined(self) -> Any:
-        """The work as the cluster knows it, which joins that when asked first."""
-        async with self._joining:
-            if not self._tasks:
-                await asyncio.to_thread(join, self.settings)
-                import ray  # noqa: PLC0415
-
-                cpus, restarts = self.settings.cpus, self.settings.restarts
-                as_task = ray.remote(num_cpus=cpus, max_retries=restarts, retry_exceptions=False)
-                self._tasks.append(as_task(make))
-        return self._tasks[0]
+    def _workers(self) -> Workers:
+        """Those of this event loop: a run's pieces of work have an executor each."""
+        chats = isinstance(self.attempting.solver, ChatSolver)
+        at_once = max(1, int(1 / self.settings.cpus)) if chats else 1
+        most = math.ceil(self.parts.config.model.target.max_concurrency / at_once)
+        for loop in [one for one in _WORKERS if one.is_closed()]:
+            for workers in _WORKERS.pop(loop).values():
+                workers.end()
+        known = _WORKERS.setdefault(asyncio.get_running_loop(), {})
+        key = (self.settings.model_dump_json(), at_once, most)
+        if key not in known:
+            known[key] = Workers(self.settings, at_once, most)
+        return known[key]
 
     def _take_in(self, handover: Handover) -> None:
         trouble = handover.trouble
@@ -210,57 +273,90 @@ class ClusterExecutor:
             self.parts.observer(Note(text, "warning"))
 
 
-# A worker's part: one attempt, made on a machine of the cluster with what that machine has.
+# A worker's part: attempts, made on a machine of the cluster with what that machine has.
 
 
-def make(parcel: Parcel) -> Handover:
-    """Make the attempt that ``parcel`` asks for; hand over what was paid for, however it ended."""
-    try:
-        folder = _folder(parcel.name)
-    except (InfrastructureError, OSError) as error:
-        return Handover(trouble=str(error))
-    try:
-        handover = asyncio.run(attempt(parcel, folder, dict(os.environ)))
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None  # what Ray takes for the end of a cancelled task
-    shutil.rmtree(folder, ignore_errors=True)
-    return handover
+@dataclass(slots=True)
+class Shop:
+    """What the attempts of one configuration share while there are any: models and answers.
+
+    ``folder`` has what was paid for and not handed over yet.
+    """
+
+    folder: Path
+    parts: RunnerParts
+    equipment: Equipment
+    cache: CallCache
+    redact: Redactor
+    stack: AsyncExitStack
+    attempts: int = 0
+
+    async def attempt(self, parcel: Parcel) -> Handover:
+        """Make the attempt; hand over what was paid for, however it ended."""
+        parts, meter = self.parts, Meter(step=parcel.limits)
+        task, keys, trouble = parcel.order.task, list[str](), ""
+        self.redact.learn(run_secrets(parts.config, parts.root, parts.environ, [task]))
+        try:
+            async with self.equipment.models(parts, UNCLAIMED, meter, keys.append) as models:
+                rollout = await models.runner.attempting(parcel.order)
+            trouble = "" if rollout.status.measured else rollout.reason
+        except BudgetExhausted:
+            pass  # its share was: the attempt goes on where the whole budget is known
+        except SkilloptError as error:
+            trouble = error.message
+        kept = self.equipment.store.lines(keys) if self.equipment.store else ()
+        return Handover(answer_lines(self.cache, keys, kept), self.redact(trouble))
+
+    async def close(self) -> None:
+        await self.stack.aclose()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
-async def attempt(parcel: Parcel, folder: Path, environ: Mapping[str, str]) -> Handover:
-    """Make the attempt, with what was paid for so far in ``folder``, and hand that over."""
-    task = asyncio.current_task()
-    assert task is not None  # noqa: S101 - a coroutine runs in one
-    # Ray interrupts the main thread; a loop that waits would sleep through that by default
-    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
-    redact, keys, trouble = Redactor(named_secrets(environ)), list[str](), ""
-    try:
-        async with _runner(parcel, folder, environ, redact, keys.append) as runner:
-            rollout = await runner.attempting(parcel.order)
-        trouble = "" if rollout.status.measured else rollout.reason
-    except BudgetExhausted:
-        pass  # its share was: the attempt goes on where the whole budget is known
-    except SkilloptError as error:
-        trouble = error.message
-    with (
-        closing(CallCache(folder / "calls.sqlite")) as cache,
-        closing(AttemptStore(folder / "calls-attempts.sqlite")) as store,
-    ):
-        return Handover(answer_lines(cache, keys, store.lines(keys)), redact(trouble))
+class Worker:
+    """A process of the cluster that makes attempts, side by side.
+
+    ``name`` is that of the process, and of the one that Ray starts after its death.
+    """
+
+    def __init__(self, name: str = "") -> None:
+        self._name = name
+        self._shops: dict[tuple[str, str], Shop] = {}
+        self._changing = asyncio.Lock()
+
+    async def ready(self) -> None:
+        """Return as soon as the process runs."""
+
+    async def make(self, parcel: Parcel) -> Handover:
+        """Make the attempt that ``parcel`` asks for; hand over what was paid for."""
+        key = (parcel.config, parcel.root)
+        try:
+            async with self._changing:
+                if key not in self._shops:
+                    self._shops[key] = await open_shop(parcel, self._name)
+                shop = self._shops[key]
+                shop.attempts += 1
+        except (SkilloptError, OSError) as error:
+            return Handover(trouble=Redactor(named_secrets(os.environ))(str(error)))
+        try:
+            return await shop.attempt(parcel)
+        finally:
+            async with self._changing:
+                shop.attempts -= 1
+                if not shop.attempts:
+                    del self._shops[key]
+                    await shop.close()
 
 
-@asynccontextmanager
-async def _runner(
-    parcel: Parcel,
-    folder: Path,
-    environ: Mapping[str, str],
-    redact: Redactor,
-    used: Callable[[str], object],
-) -> AsyncIterator[Runner]:
+async def open_shop(parcel: Parcel, worker: str = "") -> Shop:
+    """Open what attempts like ``parcel`` need, with what ``worker`` had paid for when it died."""
     config, root = Config.model_validate_json(parcel.config), Path(parcel.root)
+    environ = dict(os.environ)
+    folder = _folder(hashlib.sha256(f"{worker}\0{parcel.config}\0{root}".encode()).hexdigest())
+    redact = Redactor(named_secrets(environ))
     redact.learn(run_secrets(config, root, environ, [parcel.order.task]))
     keep_secrets(config, root, environ)
-    async with AsyncExitStack() as stack:
+    stack = AsyncExitStack()
+    try:
         environment = None
         if config.environment is not None:
             environment = open_environment(config.environment, root, environ)
@@ -281,9 +377,11 @@ async def _runner(
                 config, root, environ, prompts=prompts, environment=environment, places=places
             ),
         )
-        equipment, meter = Equipment(parts, stack), Meter(step=parcel.limits)
-        opened = equipment.models(parts, UNCLAIMED, meter, used)
-        yield (await stack.enter_async_context(opened)).runner
+        cache = stack.enter_context(closing(CallCache(folder / "calls.sqlite")))
+        return Shop(folder, parts, Equipment(parts, stack), cache, redact, stack)
+    except BaseException:
+        await stack.aclose()
+        raise
 
 
 def _folder(name: str) -> Path:

@@ -23,7 +23,7 @@ from skillopt_ci.config.config import Config, Limits
 from skillopt_ci.config.rollout import RayExecutor
 from skillopt_ci.errors import BudgetExhausted, ExitCode, UsageError
 from skillopt_ci.integrations import ray_executor
-from skillopt_ci.integrations.ray_executor import Parcel, join
+from skillopt_ci.integrations.ray_executor import Handover, Parcel, Worker, join
 from skillopt_ci.progress import Event, Note
 from skillopt_ci.redaction import HIDDEN
 from skillopt_ci.rollout.types import AttemptRequest
@@ -174,7 +174,7 @@ def test_what_no_worker_survives_is_done_here(with_agents: Callable[..., Checkou
     assert _measured(checkout.session(*settings, observer=notes.append)) == (2, 2)
     assert len(shell_agent.made(checkout.folder)) == 2
     (trouble,) = _troubles(notes)
-    assert "WorkerCrashed" in trouble
+    assert "its process died" in trouble
 
 
 @pytest.mark.usefixtures("cluster")
@@ -262,9 +262,25 @@ class TestWorker:
     def test_answers_are_handed_over_and_nothing_stays(
         self, checkout: Checkout, tmp_path: Path
     ) -> None:
-        handover = ray_executor.make(_parcel(checkout))
+        handover = _made(_parcel(checkout))
         assert handover.trouble == ""
         assert [json.loads(line).get("paid_by") for line in handover.answers] == [None, ""]
+        assert list((tmp_path / f"skillopt-ci-{os.getuid()}").iterdir()) == []
+
+    def test_attempts_side_by_side_hand_over_their_own_answers(
+        self, checkout: Checkout, tmp_path: Path
+    ) -> None:
+        tasks = checkout.session().selection[:3]
+        parcel = _parcel(checkout)
+        parcels = [replace(parcel, order=replace(parcel.order, task=task)) for task in tasks]
+
+        async def all_at_once() -> list[Handover]:
+            worker = Worker()
+            return await asyncio.gather(*map(worker.make, parcels))
+
+        handovers = asyncio.run(all_at_once())
+        assert [len(one.answers) for one in handovers] == [2, 2, 2]
+        assert len({one.answers[1] for one in handovers}) == 3
         assert list((tmp_path / f"skillopt-ci-{os.getuid()}").iterdir()) == []
 
     def test_what_was_paid_for_is_handed_over_after_a_failure_too(
@@ -272,7 +288,7 @@ class TestWorker:
     ) -> None:
         model_server.trouble = lambda prompt: (503, "busy") if "rubric" in prompt.lower() else None
         rubric = "scorer={type: rubric, rubric: 'The rubric: is it right?'}"
-        handover = ray_executor.make(_parcel(checkout, rubric))
+        handover = _made(_parcel(checkout, rubric))
         assert len(handover.answers) == 2
         assert "busy" in handover.trouble
 
@@ -280,36 +296,45 @@ class TestWorker:
         self, checkout: Checkout, model_server: ModelServer
     ) -> None:
         parcel = _parcel(checkout)
-        folder = ray_executor._folder(parcel.name)
-        died = asyncio.run(ray_executor.attempt(parcel, folder, dict(os.environ)))
-        assert ray_executor.make(parcel) == died
+
+        async def die_before_the_end() -> Handover:
+            shop = await ray_executor.open_shop(parcel, "worker")
+            return await shop.attempt(parcel)
+
+        died = asyncio.run(die_before_the_end())
+        assert _made(parcel, "worker") == died
         assert model_server.answered.total() == 1
 
     def test_no_secret_of_the_worker_is_handed_over(
         self, checkout: Checkout, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(model_server, "answer", lambda *_: f"I know {WORKERS_KEY}")
-        handover = ray_executor.make(_parcel(checkout))
+        handover = _made(_parcel(checkout))
         assert HIDDEN in "".join(handover.answers)
         assert WORKERS_KEY not in "".join(handover.answers)
         model_server.trouble = lambda prompt: (400, f"no model for {WORKERS_KEY}")
-        other = replace(_parcel(checkout), name="another")
-        assert WORKERS_KEY not in ray_executor.make(other).trouble
+        assert WORKERS_KEY not in _made(_parcel(checkout)).trouble
 
     def test_its_share_of_the_budget_ends_it_without_a_word(self, checkout: Checkout) -> None:
-        handover = ray_executor.make(_parcel(checkout, limits=Limits(calls=0)))
+        handover = _made(_parcel(checkout, limits=Limits(calls=0)))
         assert (len(handover.answers), handover.trouble) == (1, "")
 
     def test_a_folder_that_is_not_there_is_its_trouble(self, checkout: Checkout) -> None:
-        handover = ray_executor.make(_parcel(checkout, "prompts=nowhere"))
-        assert "nowhere" in handover.trouble
+        assert "nowhere" in _made(_parcel(checkout, "prompts=nowhere")).trouble
 
     def test_a_folder_of_somebody_elses_is_not_used(
         self, checkout: Checkout, tmp_path: Path
     ) -> None:
         (tmp_path / f"skillopt-ci-{os.getuid()}").mkdir(mode=0o777)
         (tmp_path / f"skillopt-ci-{os.getuid()}").chmod(0o777)
-        assert "somebody else" in ray_executor.make(_parcel(checkout)).trouble
+        assert "somebody else" in _made(_parcel(checkout)).trouble
+
+
+def _made(parcel: Parcel, name: str = "") -> Handover:
+    async def make() -> Handover:
+        return await Worker(name).make(parcel)
+
+    return asyncio.run(make())
 
 
 def _measured(session: Run, scope: str = "scope") -> tuple[int, int]:
@@ -332,7 +357,7 @@ def _parcel(checkout: Checkout, *overrides: str, limits: Limits | None = None) -
     config = Config.model_validate_json(_loaded(checkout, overrides))
     order = AttemptRequest(checkout.session().selection[0], "# Items\n", "evaluate")
     root = str(checkout.folder)
-    return Parcel("name", config.model_dump_json(), root, order, limits or Limits())
+    return Parcel(config.model_dump_json(), root, order, limits or Limits())
 
 
 def _loaded(checkout: Checkout, overrides: tuple[str, ...]) -> str:
