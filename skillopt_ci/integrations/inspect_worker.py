@@ -7,6 +7,7 @@ import gc
 import json
 import sys
 from collections.abc import Mapping
+from copy import copy
 from functools import cache
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -121,12 +122,15 @@ class InspectSide:
 
     def attempt(self, job: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         """Evaluate one sample: with its own solver and scorer, and the skill before them."""
-        sample = self._samples[job["sample"]]
+        # both are changed by an evaluation, and other attempts follow in this process
+        sample = self._samples[job["sample"]].model_copy(deep=True)
         setup: list[Solver] = [_read_skill(job["skill"])]
         if self._task.setup is not None:
             before = self._task.setup
             setup = [*(before if isinstance(before, list) else [before]), *setup]
-        task = task_with(self._task, dataset=MemoryDataset([sample]), setup=chain(*setup), epochs=1)
+        task = task_with(
+            copy(self._task), dataset=MemoryDataset([sample]), setup=chain(*setup), epochs=1
+        )
         log = _evaluate(task, job, folder)
         if not log.samples:
             return {"failure": log.error.message if log.error else "no sample was evaluated"}

@@ -148,6 +148,15 @@ def test_solver_tools_and_scorer_are_inspects_and_the_model_is_ours(
     )
 
 
+def test_attempts_that_follow_one_another_share_nothing(opened: OpenEnvironment) -> None:
+    found = opened(options())
+    task = next(iter(found.tasks("train")))
+    for skill in ("# One", "# Two"):
+        made = attempt_now(found, task, answer, skill)
+        asked = [(one.role, one.content) for one in made.attempt.messages[:2]]
+        assert asked == [("system", skill), ("user", task.messages[0].content)]
+
+
 def test_a_wrong_answer_scores_nothing(opened: OpenEnvironment) -> None:
     found = opened(options())
     made = attempt_now(found, next(iter(found.tasks("test"))), lambda _: "no idea", stage="test")
