@@ -30,7 +30,7 @@ from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.solver import ChatSolver, conversation
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.measure import Scores, measurement_from
+from skillopt_ci.training.measure import Scores
 
 LATENCY = 0.02
 
@@ -71,7 +71,7 @@ async def layer(tasks: int, concurrency: int, size: int, events: Path | None) ->
         if log is not None:
             with closing(log):
                 pass
-    return measurement_from(scores, Evaluation()).hard
+    return scores.measurement(Evaluation()).hard
 
 
 async def plain(tasks: int, concurrency: int, size: int) -> float:

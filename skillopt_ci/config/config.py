@@ -42,10 +42,6 @@ class GateConfig(Section):
     (`model.target.max_concurrency`), fewer to save calls, more to save time."""
     remeasure: bool = False
     """Measure an accepted skill again, so that later candidates need not beat a lucky draw."""
-    subset: int = Field(default=0, ge=0)
-    """Selection tasks that a candidate is compared on, other ones in each step; 0 means all."""
-    max_consultations: int = Field(default=0, ge=0)
-    """Candidates that may be measured on the selection tasks in a run; 0 means no limit."""
     max_type_loss: float | None = Field(default=None, ge=0, le=1)
     """Largest loss of the mean score that an accepted skill may bring to any type of task."""
 

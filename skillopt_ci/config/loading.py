@@ -317,6 +317,8 @@ def validate(tree: Node, known: tuple[Problem, ...] = ()) -> Config:
 
 #: Keys that did not pay and are gone: people still have them in their files.
 _RETIRED = {
+    ("evaluation", "gate", "subset"): "every candidate is compared on all selection tasks",
+    ("evaluation", "gate", "max_consultations"): "the number of candidates is not limited",
     ("train", "staleness"): "it lowered the score; batches are attempted under the current skill",
     ("schedule", "ahead"): "`likely` wasted calls; `sure` is used instead",
 }
@@ -325,15 +327,18 @@ _RETIRED = {
 def without_retired(tree: Node) -> tuple[Node, tuple[Problem, ...]]:
     """``tree`` without retired keys and values, and a warning for each."""
     warnings = []
-    for (section, key), why in _RETIRED.items():
-        around = tree.entries.get(section)
-        if around is None or key not in around.entries:
+    for (*above, key), why in _RETIRED.items():
+        around = [tree]
+        for section in above:
+            around.append(around[-1].entries.get(section) or Node({}, tree.mark))
+        node = around[-1].entries.get(key)
+        if node is None or (key == "ahead" and node.value != "likely"):
             continue
-        node = around.entries[key]
-        if key == "ahead" and node.value != "likely":
-            continue
-        tree = replace(tree, value={**tree.entries, section: without(around, key)})
-        warnings.append(Problem(node.mark, f"{section}.{key}", f"retired and ignored: {why}"))
+        tree = without(around.pop(), key)
+        for section, outer in zip(reversed(above), reversed(around), strict=True):
+            tree = replace(outer, value={**outer.entries, section: tree})
+        path = ".".join((*above, key))
+        warnings.append(Problem(node.mark, path, f"retired and ignored: {why}"))
     return tree, tuple(warnings)
 
 

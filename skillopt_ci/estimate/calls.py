@@ -263,8 +263,8 @@ class Forecast:
 
         It becomes the current skill if it is accepted, with ``tried`` tasks attempted before.
         """
-        gate, total = self.config.evaluation.gate, self.situation.selection
-        planned = tasks = self._planned()
+        gate = self.config.evaluation.gate
+        planned = tasks = self.situation.selection
         # both skills meet the undecided tasks again, in each round that the gate may still call for
         rounds = gate.attempts - 1 if gated and gate.policy == "sequential" else 0
         again = 2 * _UNDECIDED * planned * rounds
@@ -274,7 +274,7 @@ class Forecast:
             tasks = min(planned, looks * gate.look_every)
         rejected = tasks + again + planned * bool(notes_from(self.config.optimizer))
         # whoever is accepted is measured on all tasks
-        kept = total + again + total * (gate.remeasure and gated)
+        kept = planned + again + planned * (gate.remeasure and gated)
         share = self.assumed.accepted if gated else 1.0
         changed = proposed * share
         self._solved += changed * _GAIN * (1 - self._solved)
@@ -289,18 +289,13 @@ class Forecast:
 
     def _selection(self, attempts: float) -> Range:
         """A candidate is measured, unless its text was; rejected edits leave notes to measure."""
-        evaluation, count = self.config.evaluation, self.situation.selection
-        gate, planned = evaluation.gate, self._planned()
+        evaluation, planned = self.config.evaluation, self.situation.selection
+        gate = evaluation.gate
         rounds = gate.attempts if evaluation.use_gate and gate.policy == "sequential" else 1
-        most = count + planned * 2 * (rounds - 1)
-        most += count * (gate.remeasure and evaluation.use_gate)
+        most = planned + planned * 2 * (rounds - 1)
+        most += planned * (gate.remeasure and evaluation.use_gate)
         most += planned * bool(notes_from(self.config.optimizer))
         return _between(0, attempts, most * self.config.rollout.attempts)
-
-    def _planned(self) -> int:
-        """Selection tasks that a candidate is measured on before it is accepted."""
-        evaluation, count = self.config.evaluation, self.situation.selection
-        return min(evaluation.gate.subset or count, count) if evaluation.use_gate else count
 
 
 def _between(low: int, likely: float, high: int) -> Range:

@@ -21,7 +21,7 @@ from skillopt_ci.model.budget import Tariff, tariffs
 from skillopt_ci.model.types import Account, Accounts, Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.memory import all_steps
+from skillopt_ci.training.memory import step_records
 from skillopt_ci.training.plan import plan_step, total_steps
 from skillopt_ci.training.rollout_stage import attempts_so_far
 from skillopt_ci.training.run_context import Run
@@ -101,7 +101,7 @@ def estimate(run: Run, checkout: Checkout) -> Estimate:
     if state is None:
         supposed, made, first, done = assumed(config, None, (), ()), 0, 1, 0
     else:
-        solved, records = state.current.measurement.hard, all_steps(run, checkout)
+        solved, records = state.current.measurement.hard, step_records(run, checkout)
         supposed = assumed(config, solved, checkout.history, records)
         made, first, done = len(attempts_so_far(run, checkout)), state.step + 1, state.boundary
     situation = Situation(

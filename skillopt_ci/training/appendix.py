@@ -38,9 +38,8 @@ async def take_notes(
 ) -> NotesRecord | None:
     """Return what the analysts' notes add to the appendix; None if they wrote none.
 
-    ``before`` is the current skill and ``body`` the same after its update. More notes than
-    ``threshold`` (0: any number) are condensed by the optimizer; if it gives no shorter list,
-    all of them stay.
+    ``body`` is the skill ``before`` after its update. More notes than ``threshold`` (0: any number)
+    are condensed by the optimizer.
     """
     proposed = [note for reflection in reflections for note in reflection.notes]
     if not proposed:

@@ -40,8 +40,7 @@ class Lost:
 class OptimizerChat:
     """The optimizer at work in one step, and what it is told of earlier steps and epochs.
 
-    ``guidance`` is what reviewers ask for, as a section of a prompt.
-    ``refuse`` is the guard: why a document may not follow another.
+    ``guidance`` is what reviewers ask for; ``refuse`` is the guard.
     """
 
     client: ChatClient
@@ -68,13 +67,10 @@ class OptimizerChat:
         """Put ``user`` to the optimizer, and return what ``parse`` makes of the reply.
 
         The system prompts are ``prompt``, after which the ``stage`` is called if it has no other
-        name, and ``supplement``. ``schema`` is told to servers that hold a reply to one.
-
-        When ``parse`` raises :class:`WireError` the model is shown its reply and the error, once. A
-        second bad reply, a refusal and a model that stays unavailable are noted, with ``what`` as
-        the name of the question, and come back as :class:`Lost`. A wrong setup and a used-up budget
-        are raised. So is :class:`~skillopt_ci.model.types.ModelUnavailable` for a ``vital``
-        question: an outage ends the step before anything is recorded of it.
+        name, and ``supplement``. When ``parse`` raises :class:`WireError` the model is shown its
+        reply and the error, once. A second bad reply, a refusal and an outage are noted and come
+        back as :class:`Lost`; an outage is raised for a ``vital`` question, and so is a wrong setup
+        or a used-up budget always.
         """
         system = "\n\n".join(self.prompts.text(name) for name in (prompt, supplement) if name)
         messages = (Message("system", system), Message("user", user))

@@ -31,10 +31,9 @@ from skillopt_ci.training.sequential_test import (
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A way to decide: how often it errs, and the attempts that one verdict takes.
+    """A way to decide: the shares accepted of skills as good, worse and better by the effect.
 
-    The shares of accepted skills are of those as good as the current one, worse by the effect, and
-    better by it (``found``).
+    ``attempts`` is what one verdict takes.
     """
 
     settings: GateConfig
@@ -58,8 +57,7 @@ class Need:
 class Calibration:
     """The gate on a run's own tasks, for gains of ``effect``, by ``draws`` measurements.
 
-    ``undecided`` is the share of tasks that were solved in some draws and not in others. Of
-    ``same_trials`` comparisons of the skill with itself, ``same_accepted`` were taken for a gain.
+    ``undecided`` is the share of tasks that were solved in some draws and not in others;
     ``rehearsals`` were simulated for each rate of a setting.
     """
 

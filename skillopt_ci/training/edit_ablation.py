@@ -35,7 +35,7 @@ from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import one_line, plural
 from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.measure import Scores, Tally, worth_in
-from skillopt_ci.training.memory import all_steps
+from skillopt_ci.training.memory import step_records
 from skillopt_ci.training.plan import StepPlan
 from skillopt_ci.training.replies import Patch
 from skillopt_ci.training.run_context import OpenModels, Run
@@ -282,7 +282,7 @@ async def try_edits(
     """The patch with doubtful rules put up for removal, and how its edits fared in a race."""
     if not races(run.config):
         return patch, None
-    records = all_steps(run, checkout)
+    records = step_records(run, checkout)
     past, settings = list(compared_in(records)), run.config.evaluation.race
     gone = removals(checkout.skill, records, past, settings.prune)
     touched = {edit.target.strip() for edit in patch.edits}
@@ -325,7 +325,7 @@ async def _attempt(
         refuse_too_many_errors(rollouts, evaluation.max_error_rate, STAGE)
         return {
             name: float(worth(Tally(hard, soft)))
-            for name, (hard, soft) in Scores.of(rollouts).means().items()
+            for name, (hard, soft) in Scores(rollouts=rollouts).means().items()
         }
 
     return await map_ordered(one, skills, limit=max(1, len(skills)))

@@ -1,11 +1,9 @@
 """Evaluate: candidate against incumbent on the selection tasks, until the gate can decide."""
 
-from collections.abc import Collection
 from dataclasses import replace
 
 from skillopt_ci.aio import Begun, map_ordered
 from skillopt_ci.config.config import Evaluation
-from skillopt_ci.errors import BudgetExhausted
 from skillopt_ci.ledger.records import (
     Action,
     BoundaryRecord,
@@ -21,12 +19,10 @@ from skillopt_ci.text import plural
 from skillopt_ci.training.gate import decide
 from skillopt_ci.training.measure import (
     Scores,
-    Tallies,
     measure,
     measurement_of,
     rounds,
     tallies,
-    with_reservations,
 )
 from skillopt_ci.training.memory import measured_before, past_tallies
 from skillopt_ci.training.run_context import OpenModels, Run
@@ -38,11 +34,10 @@ from skillopt_ci.training.sequential_test import (
     Outcome,
     Setup,
     Test,
-    rotated,
     sequential_test,
     setup,
 )
-from skillopt_ci.training.state import Candidate, Checkout, ScoredCheckout
+from skillopt_ci.training.state import Candidate, ScoredCheckout
 
 STAGE = "selection"
 
@@ -137,12 +132,6 @@ async def evaluate_text(
     which they arrive. Raises TooManyErrors when too many tasks fail.
     """
     reused, known = known_measurement(run, checkout, skill) or (None, None)
-    if known is None and overused(run, checkout):
-        raise BudgetExhausted(
-            f"{_consultations(checkout)} candidates were measured on the selection tasks, which is "
-            "all that evaluation.gate.max_consultations allows.",
-            hint="Add new selection tasks (and raise the limit), or finish the run.",
-        )
     terms = _setup(run, checkout, skill, evaluation, notes_only=notes_only)
     if known is not None and known.asked >= set(terms.order):
         whole = terms.settings.model_copy(update={"early_stop": False})
@@ -151,14 +140,22 @@ async def evaluate_text(
     first = 0 if known is None else known.first_attempt
     sides = ((skill, first), (checkout.skill, before.first_attempt))
     test = sequential_test(terms, tallies(before), {} if known is None else tallies(known))
-    outcome, scores = await _roll_out(run, models, test, sides, len(terms.order))
+    planned = len(terms.order)
+    outcome, scores = await _roll_out(run, models, test, sides, planned)
     measured = outcome.measured
-    found = _in_order(
-        run, measured.asked, measured.candidate, evaluation, sides[0], len(terms.order)
+    asked, tallied = set(measured.asked), measured.candidate
+    names = [task.id for task in run.selection if task.id in asked]
+    found = measurement_of(
+        {name: tallied[name] for name in names if name in tallied},
+        [name for name in names if name not in tallied],
+        evaluation,
+        skill,
+        planned if len(names) < planned else 0,
+        first,
     )
-    if scores.total:
-        found = with_reservations(found, scores, models.runner.caveat)
-    incumbent = _of_current(measured, before, sides[1], evaluation)
+    if scores.made:
+        found = scores.described(found, models.runner.caveat)
+    incumbent = _of_current(measured, before, evaluation, checkout.skill)
     flips = paired((incumbent or before).hard_scores, found.hard_scores)
     types = {task.id: task.task_type for task in run.selection}
     decision = decide(
@@ -175,7 +172,7 @@ async def evaluate_text(
         }
     )
     run.observer(StageFinished("gate", decision.verdict))
-    return await _finish_baseline(run, decision, skill, models, evaluation)
+    return await _remeasured(run, decision, skill, models, evaluation)
 
 
 def known_measurement(
@@ -185,17 +182,6 @@ def known_measurement(
     if reading(skill) == reading(checkout.skill):
         return checkout.state.current.step, checkout.state.current.measurement
     return measured_before(run, checkout, skill)
-
-
-def overused(run: Run, checkout: Checkout) -> bool:
-    """Whether the selection tasks decided on so many candidates that skills may overfit to them."""
-    most = run.config.evaluation.gate.max_consultations
-    return bool(most) and _consultations(checkout) >= most
-
-
-def _consultations(checkout: Checkout) -> int:
-    kinds = ("step", "slow_update")
-    return sum(entry.kind in kinds and entry.tasks > 0 for entry in checkout.history)
 
 
 def _setup(
@@ -208,7 +194,7 @@ def _setup(
 ) -> Setup:
     return setup(
         skill,
-        planned_tasks(run, checkout, evaluation),
+        [task.id for task in run.selection],
         checkout.state.current.measurement,
         checkout.state.best.measurement,
         past_tallies(run, checkout),
@@ -220,18 +206,11 @@ def _setup(
 # -- the rollouts that the sequential test asks for ----------------------------------------------
 
 
-def planned_tasks(run: Run, checkout: ScoredCheckout, evaluation: Evaluation) -> tuple[str, ...]:
-    """The selection tasks on which the next candidate is compared."""
-    names = [task.id for task in run.selection]
-    size = evaluation.gate.subset if evaluation.use_gate else 0
-    return rotated(names, size, checkout.state.step)
-
-
 def first_attempts(
     run: Run, checkout: ScoredCheckout, skill: str, evaluation: Evaluation
 ) -> tuple[AttemptRequest, ...]:
     """The attempts with which a comparison begins, if nothing is known of the candidate yet."""
-    if known_measurement(run, checkout, skill) is not None or overused(run, checkout):
+    if known_measurement(run, checkout, skill) is not None:
         return ()
     current = checkout.state.current.measurement
     first = next(sequential_test(_setup(run, checkout, skill, evaluation), tallies(current), {}))
@@ -283,9 +262,8 @@ async def _roll_out(
     def look() -> None:
         # each look costs as much as some answers: it is worth it where few answers are out
         tasks = [task for task, _ in ask.candidate]
-        if arrived.lacks(tasks, each) in {
-            len(tasks) >> n for n in range(1, len(tasks).bit_length())
-        }:
+        missing = sum(arrived.made[task] < each for task in tasks)
+        if missing in {len(tasks) >> n for n in range(1, len(tasks).bit_length())}:
             begin_sure()
 
     async with Begun(put) as under_way:
@@ -297,9 +275,9 @@ async def _roll_out(
                 sides_made = await under_way.result(ask)
                 for rollout in (one for side in sides_made for one in side):
                     made.add(rollout)
-                if made.errors > limit * max(planned, made.total):
+                if made.failed.total() > limit * max(planned, made.made.total()):
                     made.refuse_errors(limit, STAGE)
-                ask = test.send(Answer(*(Scores.of(side).means() for side in sides_made)))
+                ask = test.send(Answer(*(Scores(rollouts=side).means() for side in sides_made)))
         except StopIteration as done:
             outcome: Outcome = done.value
     made.refuse_errors(limit, STAGE)
@@ -309,63 +287,30 @@ async def _roll_out(
     return outcome, arrived
 
 
-def _in_order(
-    run: Run,
-    asked: Collection[str],
-    found: Tallies,
-    evaluation: Evaluation,
-    side: Side,
-    planned: int = 0,
-) -> Measurement:
-    """The measurement of the tasks ``asked``, in their own order; those not ``found`` failed."""
-    skill, first = side
-    names = [task.id for task in run.selection if task.id in asked]
-    return measurement_of(
-        {name: found[name] for name in names if name in found},
-        [name for name in names if name not in found],
-        evaluation,
-        skill,
-        planned if len(names) < planned else 0,
-        first,
-    )
-
-
 def _of_current(
-    measured: Measured, before: Measurement, side: Side, evaluation: Evaluation
+    measured: Measured, before: Measurement, evaluation: Evaluation, skill: str
 ) -> Measurement | None:
     """The current skill's measurement with the attempts that were added, if there are any."""
     if not measured.current_attempts:
         return None
     ordered = {name: measured.current[name] for name in (*before.tasks, *measured.current)}
     errors = [name for name in before.errors if name not in ordered]
-    skill, first = side
-    return measurement_of(ordered, errors, evaluation, skill, 0, first)
+    return measurement_of(ordered, errors, evaluation, skill, 0, before.first_attempt)
 
 
-async def _finish_baseline(
+async def _remeasured(
     run: Run, decision: Decision, skill: str, models: OpenModels, evaluation: Evaluation
 ) -> Decision:
-    """Measure what is missing of an accepted ``skill``, or all of it afresh.
+    """With ``evaluation.gate.remeasure``, measure an accepted ``skill`` on fresh attempts.
 
     A score that won a comparison is on average too high (the winner's curse), so that candidates
-    as good as the skill, or a little better, would be turned away. With
-    ``evaluation.gate.remeasure`` the winning attempts are put aside and new ones count.
+    as good as the skill, or a little better, would be turned away.
     """
-    found = decision.measurement
-    if found is None or decision.gate is None or not decision.stays:
+    found, gate = decision.measurement, decision.gate
+    wanted = evaluation.gate.remeasure and evaluation.use_gate
+    if not (wanted and decision.stays and found is not None and gate is not None):
         return decision
-    afresh = evaluation.gate.remeasure and evaluation.use_gate
-    missing = [task for task in run.selection if afresh or task.id not in found.asked]
-    if not missing:
-        return decision
-    attempt = found.first_attempt
-    if afresh:
-        attempt += max(found.attempts.values(), default=1)
-    baseline = await measure(run, models, skill, missing, attempt=attempt)
-    attempts = len(baseline.asked)
-    if not afresh:
-        both = {**tallies(found), **tallies(baseline)}
-        asked = found.asked | baseline.asked
-        baseline = _in_order(run, asked, both, evaluation, (skill, attempt))
-    record = decision.gate.model_copy(update={"baseline_attempts": attempts})
-    return decision.model_copy(update={"baseline": baseline, "gate": record})
+    attempt = found.first_attempt + max(found.attempts.values(), default=1)
+    baseline = await measure(run, models, skill, run.selection, attempt=attempt)
+    gate = gate.model_copy(update={"baseline_attempts": len(baseline.asked)})
+    return decision.model_copy(update={"baseline": baseline, "gate": gate})

@@ -4,7 +4,7 @@ A run that goes on afterwards can be finished again; what was measured is not me
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import partial
 
 from skillopt_ci.aio import map_ordered
@@ -32,10 +32,11 @@ from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.fingerprint import grader_folders, measurement_fingerprint
 from skillopt_ci.training.measure import measure
+from skillopt_ci.training.memory import record_of
 from skillopt_ci.training.offline_eval import by_type
 from skillopt_ci.training.plan import last_step
 from skillopt_ci.training.run_context import OpenModels, Run
-from skillopt_ci.training.state import Event, ScoredCheckout, charged, history_entry, record_events
+from skillopt_ci.training.state import Event, charged, history_entry, record_events
 from skillopt_ci.training.trainer import prepare
 
 # The test at the end of a run: initial, best and last skill on tasks that training never used.
@@ -122,35 +123,28 @@ def usage_by_stage(
     """
     totals: dict[str, Usage] = {}
     for entry, record in rows:
-        booked = _stages(record)
-        rest = _less(entry.usage, total(booked.values()))
-        stages = [*booked.items()]
+        stages: dict[str, Usage] = {}
+        if record is not None:
+            older = record.proposal.usage if isinstance(record, StepRecord) else record.stages
+            stages = dict(by_stage(record.accounts) or older)
+        rest = _less(entry.usage, total(stages.values()))
         if rest.calls:
-            stages.append(("test" if entry.kind == "finish" else "selection", rest))
-        for stage, used in stages:
+            last = "test" if entry.kind == "finish" else "selection"
+            stages[last] = stages.get(last, Usage()) + rest
+        for stage, used in stages.items():
             totals[stage] = totals.get(stage, Usage()) + used
     return {stage: rounded(used) for stage, used in totals.items()}
 
 
-def _stages(record: StepRecord | BoundaryRecord | None) -> Mapping[str, Usage]:
-    if record is None:
-        return {}
-    older = record.proposal.usage if isinstance(record, StepRecord) else record.stages
-    return by_stage(record.accounts) or older
+_COUNTS = [one.name for one in fields(Usage) if one.name not in ("cost_usd", "estimated")]
 
 
 def _less(whole: Usage, part: Usage) -> Usage:
-    unknown = whole.cost_usd is None or part.cost_usd is None
-    return Usage(
-        calls=whole.calls - part.calls,
-        prompt_tokens=whole.prompt_tokens - part.prompt_tokens,
-        completion_tokens=whole.completion_tokens - part.completion_tokens,
-        cached_tokens=whole.cached_tokens - part.cached_tokens,
-        reasoning_tokens=whole.reasoning_tokens - part.reasoning_tokens,
-        cost_usd=None if unknown else max(0.0, (whole.cost_usd or 0) - (part.cost_usd or 0)),
-        estimated=whole.estimated,
-        cache_write_tokens=whole.cache_write_tokens - part.cache_write_tokens,
-    )
+    cost, known = None, whole.cost_usd is not None and part.cost_usd is not None
+    if known:
+        cost = max(0.0, (whole.cost_usd or 0.0) - (part.cost_usd or 0.0))
+    counts = {name: getattr(whole, name) - getattr(part, name) for name in _COUNTS}
+    return replace(whole, **counts, cost_usd=cost)
 
 
 #: Below this a difference of scores is rounding.
@@ -240,7 +234,9 @@ async def finish(run: Run) -> FinishOutcome | None:
         best_gain=gain(initial, best),
         last_gain=gain(initial, last),
         epochs=tuple(epoch_summaries(history)),
-        stages=usage_by_stage((one, _record(run, checkout, one)) for one in history),
+        stages=usage_by_stage(
+            (one, None if one.kind == "notes" else record_of(run, checkout, one)) for one in history
+        ),
         usage=state.usage,
         accounts=state.accounts,
         tested_under=under,
@@ -258,15 +254,6 @@ async def finish(run: Run) -> FinishOutcome | None:
 def _final(skill: Snapshot) -> FinalSkill:
     score = skill.measurement.score
     return FinalSkill(sha256=skill.sha256, step=skill.step, origin=skill.origin, score=score)
-
-
-def _record(
-    run: Run, checkout: ScoredCheckout, entry: HistoryEntry
-) -> StepRecord | BoundaryRecord | None:
-    read = partial(run.ledger.read, checkout.commit)
-    if entry.kind == "step":
-        return run.folder.read_step(read, entry.step)
-    return run.folder.read_boundary(read, entry.epoch) if entry.kind == "slow_update" else None
 
 
 def beats(last: Snapshot, best: Snapshot) -> bool:

@@ -60,8 +60,7 @@ def compare(
     """Judge the candidate by its scores and those of the current and best skill.
 
     Only a mean strictly above the current skill's is accepted: a tie would change the document
-    without evidence. The configuration may prefer the shorter document of two that tie, or open
-    the gate. A candidate that adds ``notes_only`` stays unless it scores lower.
+    without evidence. What adds ``notes_only`` stays unless it scores lower.
     """
     ours, theirs, record = scores(candidate, current, best, evaluation)
     told = _told(ours, theirs, len(_shared(candidate, current, best)))

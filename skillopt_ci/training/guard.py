@@ -257,8 +257,7 @@ _HOST = re.compile(
 def hidden_character(text: str, known: str) -> str:
     """Return the first character of ``text`` that people do not see and models read, by name.
 
-    Empty if there is none, or if ``known`` has them too. Joiners and emoji styles pass where
-    they do their work.
+    Joiners and emoji styles pass where they do their work, and so does what ``known`` has.
     """
     familiar = set(known)
     for position, character in enumerate(text):
@@ -362,8 +361,8 @@ _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
 def guard_context(run: Run, checkout: Checkout) -> GuardContext:
     """The context for changes of the skill at ``checkout``.
 
-    Known is what stands in the initial, the best or the current skill. Guarded are the answers of
-    all splits: the optimizer sees only those of training tasks, but may know or guess others.
+    Guarded are the answers of all splits: the optimizer sees those of training tasks alone, but may
+    know or guess others.
     """
     read, folder = partial(run.ledger.read, checkout.commit), run.folder
     earlier = (read(path) or "" for path in (folder.initial_skill, folder.best_skill))

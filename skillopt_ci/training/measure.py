@@ -47,11 +47,6 @@ def gate_score(hard: Number, soft: Number, metric: Metric, weight: Number) -> Nu
 # Attempts are rollouts that are told apart by their number, so that none is made twice unawares.
 
 
-def round_of(number: int, each: int) -> range:
-    """The numbers of the attempts in round ``number``, if a round has ``each`` of them."""
-    return range(number * each, (number + 1) * each)
-
-
 def rounds(
     tasks: Iterable[tuple[Task, int]], skill: str, stage: str, each: int
 ) -> tuple[AttemptRequest, ...]:
@@ -59,17 +54,14 @@ def rounds(
     return tuple(
         AttemptRequest(task, skill, stage, attempt)
         for task, number in tasks
-        for attempt in round_of(number, each)
+        for attempt in range(number * each, (number + 1) * each)
     )
 
 
 def made_under(
     skill_sha256: str, basis: str | None, records: Iterable[StepRecord]
 ) -> list[tuple[str, int]]:
-    """The training attempts under this skill that ``records`` tell of, oldest first.
-
-    Given a ``basis``, only those whose configuration and tasks were the same.
-    """
+    """The training attempts under this skill that ``records`` tell of, under ``basis`` if given."""
     return [
         (task.id, task.attempt)
         for record in records
@@ -145,15 +137,14 @@ async def measure(
     """Roll out ``tasks`` under ``skill`` and return the scores per task and in the mean.
 
     ``attempt`` is the number of the round: another number means fresh answers. ``seen`` hears of
-    every attempt as it comes; none of them is kept. Raises
-    :class:`~skillopt_ci.errors.TooManyErrors` when too many could not be measured.
+    every attempt; none is kept. Raises TooManyErrors when too many could not be measured.
     """
     runner, evaluation = models.runner, run.config.evaluation
     run.observer(StageStarted(stage, len(tasks) * runner.attempts))
     scores, empty = Scores(task.id for task in tasks), Counter[bool]()
-    numbers = round_of(attempt, runner.attempts)
-    stream = runner.stream(tasks, skill, stage=stage, attempts=numbers)
-    async with aclosing(stream) as rollouts:
+    each = runner.attempts
+    numbers = range(attempt * each, (attempt + 1) * each)
+    async with aclosing(runner.stream(tasks, skill, stage=stage, attempts=numbers)) as rollouts:
         async for one in rollouts:
             scores.add(one)
             seen(one)
@@ -163,7 +154,7 @@ async def measure(
     scores.refuse_errors(evaluation.max_error_rate, stage)
     if (note := all_empty(empty[True], empty.total())) is not None:
         run.observer(note)
-    found = measurement_from(scores, evaluation, skill, runner.caveat)
+    found = scores.measurement(evaluation, skill, runner.caveat)
     run.observer(StageFinished(stage, score_text(found.score, found.n)))
     return found.model_copy(update={"first_attempt": attempt})
 
@@ -173,106 +164,67 @@ _REASONS = 20
 
 
 class Scores:
-    """What is kept of attempts at the tasks ``ids``: sums, in the order of the ids."""
+    """What is kept of ``rollouts`` at the tasks ``ids``: sums, in the order of the ids."""
 
-    def __init__(self, ids: Iterable[str] = ()) -> None:
+    def __init__(self, ids: Iterable[str] = (), rollouts: Iterable[Rollout] = ()) -> None:
+        self.made: Counter[str] = Counter()
+        self.failed: Counter[tuple[Status, str]] = Counter()
         self._measured: dict[str, list[tuple[float, float]]] = {task: [] for task in ids}
-        self._made: Counter[str] = Counter()
-        self._failed: Counter[tuple[Status, str]] = Counter()
-        self.limits: Counter[str] = Counter()
-
-    @classmethod
-    def of(cls, rollouts: Iterable[Rollout]) -> "Scores":
-        scores = cls()
+        self._limits: Counter[str] = Counter()
         for rollout in rollouts:
-            scores.add(rollout)
-        return scores
+            self.add(rollout)
 
     def add(self, rollout: Rollout) -> None:
-        self._made[rollout.task_id] += 1
+        self.made[rollout.task_id] += 1
         measured = self._measured.setdefault(rollout.task_id, [])
         if rollout.status.measured:
             measured.append((rollout.hard, rollout.soft))
         else:
-            self._failed[rollout.status, rollout.reason] += 1
+            self.failed[rollout.status, rollout.reason] += 1
         if rollout.limit is not None:
-            self.limits[rollout.limit.value] += 1
-
-    @property
-    def total(self) -> int:
-        return self._made.total()
-
-    @property
-    def errors(self) -> int:
-        return self._failed.total()
-
-    @property
-    def attempts(self) -> int:
-        """The attempts at each task; the most, where infrastructure lost some."""
-        return max(self._made.values(), default=1)
+            self._limits[rollout.limit.value] += 1
 
     def refuse_errors(self, limit: float, stage: str) -> None:
         """Raise TooManyErrors when more than the share ``limit`` is unmeasured."""
         reasons: Counter[str] = Counter()
-        for (_, reason), count in self._failed.items():
+        for (_, reason), count in self.failed.items():
             reasons[reason] += count
-        refuse_errors(reasons, self.total, limit, stage)
-
-    def unmeasured(self) -> dict[str, int]:
-        """Why attempts were not measured, each kind of error on a line, the commonest first."""
-        rows = sorted(self._failed.items(), key=lambda row: (-row[1], row[0]))
-        return {f"{status}: {one_line(why)}": count for (status, why), count in rows[:_REASONS]}
+        refuse_errors(reasons, self.made.total(), limit, stage)
 
     def means(self, each: int = 1) -> dict[str, tuple[float, float]]:
         """Mean (hard, soft) of the measured tasks of which ``each`` attempts were made."""
         return {
             task: _means(scores)
             for task, scores in self._measured.items()
-            if scores and self._made[task] >= each
+            if scores and self.made[task] >= each
         }
 
-    def lacks(self, tasks: Iterable[str], each: int) -> int:
-        """At how many of ``tasks`` attempts are still to come, if ``each`` are made."""
-        return sum(self._made[task] < each for task in tasks)
+    def measurement(self, evaluation: Evaluation, skill: str = "", caveat: str = "") -> Measurement:
+        """The measurement of ``skill`` that the attempts amount to."""
+        found = {task: Tally(*means) for task, means in self.means().items()}
+        errors = tuple(task for task, scores in self._measured.items() if not scores)
+        return self.described(measurement_of(found, errors, evaluation, skill), caveat)
 
-    def missing(self) -> tuple[str, ...]:
-        """The tasks of which no attempt was measured."""
-        return tuple(task for task, scores in self._measured.items() if not scores)
-
-    def pessimistic(self) -> tuple[float | None, float | None]:
-        """The means over all tasks if what was not measured had failed; None if all was."""
-        if not self._failed:
-            return None, None
+    def described(self, found: Measurement, caveat: str) -> Measurement:
+        """``found`` with what is to be said of the attempts that it stands on."""
         rows = [
-            _means([*scores, *[(0.0, 0.0)] * (self._made[task] - len(scores))])
+            _means([*scores, *[(0.0, 0.0)] * (self.made[task] - len(scores))])
             for task, scores in self._measured.items()
-            if self._made[task]
+            if self.made[task]
         ]
-        return _means(rows)
-
-
-def measurement_from(
-    scores: Scores, evaluation: Evaluation, skill: str = "", caveat: str = ""
-) -> Measurement:
-    """The measurement of ``skill`` that ``scores`` amount to."""
-    found = {task: Tally(*means) for task, means in scores.means().items()}
-    measurement = measurement_of(found, scores.missing(), evaluation, skill)
-    return with_reservations(measurement, scores, caveat)
-
-
-def with_reservations(found: Measurement, scores: Scores, caveat: str = "") -> Measurement:
-    """The measurement with what is to be said of the attempts that it stands on."""
-    pessimistic_hard, pessimistic_soft = scores.pessimistic()
-    return found.model_copy(
-        update={
-            "attempts_each": scores.attempts,
-            "pessimistic_hard": pessimistic_hard,
-            "pessimistic_soft": pessimistic_soft,
-            "unmeasured": scores.unmeasured(),
-            "limits": dict(sorted(scores.limits.items())),
-            "caveat": caveat,
-        }
-    )
+        hard, soft = _means(rows) if self.failed else (None, None)
+        reasons = sorted(self.failed.items(), key=lambda row: (-row[1], row[0]))[:_REASONS]
+        return found.model_copy(
+            update={
+                # the most, where infrastructure lost some
+                "attempts_each": max(self.made.values(), default=1),
+                "pessimistic_hard": hard,
+                "pessimistic_soft": soft,
+                "unmeasured": {f"{status}: {one_line(why)}": n for (status, why), n in reasons},
+                "limits": dict(sorted(self._limits.items())),
+                "caveat": caveat,
+            }
+        )
 
 
 def measurement_of(
@@ -284,10 +236,8 @@ def measurement_of(
     first_attempt: int = 0,
 ) -> Measurement:
     """The measurement of ``skill`` that ``tallies`` amount to, its score in the gate's metric."""
-    (density, words), rows = (
-        text_of(skill, evaluation),
-        [(t.hard, t.soft) for t in tallies.values()],
-    )
+    density, words = text_of(skill, evaluation)
+    rows = [(one.hard, one.soft) for one in tallies.values()]
     hard, soft = _means(rows)
     mean = gate_score(hard, soft, evaluation.gate_metric, evaluation.gate_mixed_weight)
     pessimistic = _means([*rows, *[(0.0, 0.0)] * len(errors)]) if errors else (None, None)

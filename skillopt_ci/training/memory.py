@@ -82,21 +82,16 @@ _REMEMBERED = 8
 _REMEMBERED_STEPS = 60
 
 
-def steps_of_epoch(run: Run, checkout: Checkout, epoch: int) -> tuple[StepRecord, ...]:
-    """The evidence of the epoch's steps so far, read from the tree: it survives any restart."""
-    steps = [one.step for one in checkout.history if one.kind == "step" and one.epoch == epoch]
-    return _records(run, checkout, steps)
-
-
-def all_steps(run: Run, checkout: Checkout) -> tuple[StepRecord, ...]:
-    """The evidence of the latest steps that were decided under what counts today."""
-    steps = [one.step for one in checkout.history if one.kind == "step"]
-    return _records(run, checkout, steps[-_REMEMBERED_STEPS:])
-
-
-def _records(run: Run, checkout: Checkout, steps: Iterable[int]) -> tuple[StepRecord, ...]:
+def step_records(
+    run: Run, checkout: Checkout, *, epoch: int | None = None
+) -> tuple[StepRecord, ...]:
+    """The evidence of the latest steps (of ``epoch``), from the tree: it survives any restart."""
+    steps = [
+        one.step for one in checkout.history if one.kind == "step" and epoch in (None, one.epoch)
+    ]
     read = partial(run.ledger.read, checkout.commit)
-    records = (run.folder.read_step(read, step) for step in steps)
+    latest = steps if epoch is not None else steps[-_REMEMBERED_STEPS:]
+    records = (run.folder.read_step(read, step) for step in latest)
     return tuple(record for record in records if record is not None)
 
 
@@ -138,14 +133,19 @@ def past_tallies(run: Run, checkout: Checkout) -> list[dict[str, Tally]]:
     ]
 
 
+def record_of(
+    run: Run, checkout: Checkout, entry: HistoryEntry
+) -> StepRecord | BoundaryRecord | None:
+    """The evidence of what ``entry`` tells of; a measurement and the end of a run have none."""
+    read = partial(run.ledger.read, checkout.commit)
+    if entry.kind == "slow_update":
+        return run.folder.read_boundary(read, entry.epoch)
+    return run.folder.read_step(read, entry.step) if entry.kind in ("step", "notes") else None
+
+
 def _valid(run: Run, checkout: Checkout, entry: HistoryEntry) -> Decision | None:
     """The decision that ``entry`` tells of, if its scores still compare."""
-    read, folder = partial(run.ledger.read, checkout.commit), run.folder
-    record: StepRecord | BoundaryRecord | None = (
-        folder.read_boundary(read, entry.epoch)
-        if entry.kind == "slow_update"
-        else folder.read_step(read, entry.step)
-    )
+    record = record_of(run, checkout, entry)
     decision = None if record is None else record.decision
     if decision is not None and entry.kind == "notes":
         decision = decision.notes

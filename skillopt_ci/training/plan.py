@@ -76,12 +76,10 @@ def plan_step(
 ) -> StepPlan:
     """Plan step number ``step`` (1 to :func:`total_steps`) over the training ``tasks``.
 
-    The epoch's order is a shuffle by ``seed + epoch * 1000``; batch k (from 0) of the epoch takes
-    the k-th slice of ``batch_size`` tasks and has the seed ``seed + epoch * 1000 + k + 1``. The
-    last slice may be short; where nothing is left (few tasks, much accumulation) the batch is drawn
-    from the epoch's order by its own seed. Generated tasks are batches from the start, made with
-    ``first_seed`` and the seeds after it: these are shuffled and stay as they are. Raises
-    ValueError for a step outside the run.
+    The epoch's order is a shuffle by ``seed + epoch * 1000``; batch k (from 0) takes the k-th slice
+    and has the seed ``seed + epoch * 1000 + k + 1``. Where nothing is left (few tasks, much
+    accumulation) the batch is drawn from its order by its own seed. Generated tasks are batches
+    from the start, made with ``first_seed`` and the seeds after it: these are shuffled as they are.
     """
     last = total_steps(len(tasks), train)
     if not 1 <= step <= last:
@@ -158,8 +156,8 @@ def analyst_budget(optimizer: Optimizer) -> int | None:
 def edit_budget(optimizer: Optimizer, step: int, total: int) -> int:
     """Most edits that step ``step`` of ``total`` may apply, where the schedule is in control.
 
-    Falls from ``learning_rate`` to ``min_learning_rate`` (never above the former) along a line or
-    half a cosine, and is at the bottom in the last step. A run of one step keeps the maximum.
+    Falls from ``learning_rate`` to ``min_learning_rate`` along a line or half a cosine, and is at
+    the bottom in the last step. A run of one step keeps the maximum.
     """
     top = optimizer.learning_rate
     bottom = min(optimizer.min_learning_rate, top)

@@ -26,10 +26,9 @@ from skillopt_ci.training.baseline import as_scored, best_text, learns_nothing, 
 from skillopt_ci.training.evaluate import (
     first_attempts,
     known_measurement,
-    planned_tasks,
 )
 from skillopt_ci.training.measure import made_under, next_rounds, rounds
-from skillopt_ci.training.memory import all_steps
+from skillopt_ci.training.memory import step_records
 from skillopt_ci.training.plan import boundary_due, last_step, plan_step
 from skillopt_ci.training.rollout_stage import attempts_so_far
 from skillopt_ci.training.run_context import OpenModels, Run, equipped
@@ -115,7 +114,7 @@ def hear(run: Run, prefetcher: "Prefetcher", event: object) -> None:
         case Decided(checkout, after, record):
             # which no commit has yet
             latest = (record,) if isinstance(record, StepRecord) else ()
-            made = made_under(sha256(after.skill), None, (*all_steps(run, checkout), *latest))
+            made = made_under(sha256(after.skill), None, (*step_records(run, checkout), *latest))
             outlook = look_beyond(run, after, made)
             prefetcher.expect(() if outlook is None else outlook.attempts, sure=True)
 
@@ -129,10 +128,9 @@ class _Early:
 
 
 class Prefetcher:
-    """Makes attempts early, by ``make``.
+    """Makes attempts early, by ``make``, each when there is a place for it.
 
-    Whether one is begun is decided when there is a place for it. One under way is never broken off:
-    it is paid for.
+    One under way is never broken off: it is paid for.
     """
 
     def __init__(
@@ -146,8 +144,7 @@ class Prefetcher:
     def expect(self, orders: Iterable[AttemptRequest], *, sure: bool) -> None:
         """Make ``orders`` from now on; what was expected and is not begun is forgotten.
 
-        Those that are not ``sure`` are made in places that stay empty, beside what is expected
-        already.
+        Those that are not ``sure`` are made beside the others, in places that stay empty.
         """
         wanted = {self._key(order): order for order in orders}
         for key, early in list(self._known.items()):
@@ -160,10 +157,7 @@ class Prefetcher:
                 early.task = asyncio.create_task(self._work(order, early, sure=sure))
 
     async def begun(self, order: AttemptRequest) -> None:
-        """Return when ``order`` is not under way: it was made, or the caller is to make it.
-
-        Raises what went wrong with it.
-        """
+        """Wait for ``order`` if it is under way, and raise what went wrong with it."""
         key = self._key(order)
         early = self._known.get(key)
         if early is None:
@@ -273,11 +267,9 @@ def _to_measure(run: Run, checkout: Checkout) -> tuple[AttemptRequest, ...]:
 
 
 def _evaluation(run: Run, checkout: ScoredCheckout, candidate: Candidate) -> Outlook:
-    planned = set(planned_tasks(run, checkout, run.config.evaluation))
     known = known_measurement(run, checkout, candidate.skill)
-    if known is not None:
-        planned -= known[1].asked
-    tasks = [task for task in run.selection if task.id in planned]
+    asked = frozenset[str]() if known is None else known[1].asked
+    tasks = [task for task in run.selection if task.id not in asked]
     attempts = _attempts(run, tasks, candidate.skill, "selection")
     return Outlook("evaluation", candidate.record.step, attempts, checkout.spent)
 

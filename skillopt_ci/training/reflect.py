@@ -41,8 +41,8 @@ class Minibatch:
 class Dealer:
     """Deals measured trajectories to minibatches of failures and of successes, as they come.
 
-    Attempts that ended in an error, or of which there is no conversation, belong to neither. A
-    minibatch is complete when it is full, or when the next trajectory would make it too long.
+    Errors and attempts without a conversation belong to neither. A minibatch is complete when it is
+    full, or when the next trajectory would make it too long.
     """
 
     def __init__(self, gradient: Gradient) -> None:
@@ -114,10 +114,8 @@ def render_trajectories(
 ) -> str:
     """Return one block for each of ``rollouts``, in order, numbered from 1.
 
-    ``tasks`` must be training tasks: their reference answers are shown. A document that the prompt
-    has ``shown`` already is not repeated: what it is called stands there. With ``traces`` what an
-    agent told of its work stands before the conversation. Of each part that is longer than
-    ``max_chars`` characters (conversation, references, trace) the head and the tail stay.
+    ``tasks`` must be training tasks: their references are shown. Documents that were ``shown``
+    already go by their names. Of each part longer than ``max_chars`` head and tail stay.
     """
     return "\n\n---\n\n".join(
         _trajectory(number, rollout, tasks[rollout.task_id], shown, max_chars, traces)
@@ -128,7 +126,7 @@ def render_trajectories(
 def keep_ends(texts: Sequence[str], limit: int) -> list[str]:
     """Leave out the middle of ``texts``, taken as one, so that ``limit`` characters remain.
 
-    Returns as many texts; a note in the first one that lost something says how much is missing.
+    Returns as many texts; the first that lost something says how much is missing.
     """
     total = sum(map(len, texts))
     if total <= limit:
@@ -182,10 +180,10 @@ def _facts(rollout: Rollout, max_chars: int) -> Iterator[str]:
 def conversation(
     messages: Sequence[Message], shown: Mapping[str, str], max_chars: int
 ) -> Iterable[str]:
-    """Return the messages as ``[role] content``; skills that were ``shown`` go by their names.
+    """Return the messages as ``[role] content``, each for a fence of its own.
 
-    Of all together ``max_chars`` characters stay, head and tail; a message wholly left out is no
-    entry. Each entry gets a fence of its own, so that no message can pass for the next one.
+    Skills that were ``shown`` go by their names. Of all together ``max_chars`` characters stay,
+    head and tail; a message wholly left out is no entry.
     """
     documents = [(as_read(text).strip(), name) for text, name in shown.items()]
     # a longer text first: it may hold a shorter one
@@ -219,9 +217,8 @@ _HEADING: Mapping[Source, str] = {"failure": "Failed", "success": "Successful"}
 class Analysts(Generic[Item]):
     """Whoever reads the rollouts of a batch, and what all of them are told.
 
-    Each proposes at most ``learning_rate`` edits (None: as many as it likes); with 0 nobody is
-    asked. What an edit is, the update ``mode`` says. Of the minibatches ``notes_from`` reminders
-    for the appendix are asked for too.
+    Each proposes at most ``learning_rate`` edits (None: any number); with 0 nobody is asked. Of the
+    minibatches ``notes_from`` reminders for the appendix are asked for too.
     """
 
     mode: UpdateMode[Item]
@@ -237,12 +234,9 @@ class Analysts(Generic[Item]):
     ) -> tuple[Reflection[Item] | Lost, ...]:
         """Let the optimizer read ``rollouts``; results are in minibatch order, failures first.
 
-        A minibatch is read as soon as its last rollout came, while others are still awaited. Once
-        one could not be measured, the rest waits for the end, which may be that there are too many
-        errors. With reviewers' guidance an analyst is asked even without a failure.
-
-        Raises :class:`~skillopt_ci.model.types.ModelUnavailable` when the model could be reached
-        for no minibatch: that says nothing about the skill.
+        A minibatch is read as soon as its last rollout came. Once one could not be measured, the
+        rest waits for the end, which may be that there are too many errors. Raises ModelUnavailable
+        when the model could be reached for no minibatch: that says nothing about the skill.
         """
         async with Begun(self._read) as reading:
             work = await self._begin(rollouts, reading)
@@ -340,9 +334,8 @@ class Analysts(Generic[Item]):
     ) -> tuple[Reflection[Item] | Lost, ...]:
         """Let the ``environment`` read the ``rollouts`` of one batch in the analysts' place.
 
-        All of the batch goes into one call, and the patches come back in its order. A patch that
-        cannot be used is noted and lost. Where the optimizer cannot be reached, that is raised:
-        what it had answered by then is in the cache.
+        All of them go into one call. A patch that cannot be used is noted and lost. Where the
+        optimizer cannot be reached, that is raised: what it had answered by then is in the cache.
         """
         chat = self.chat
         shown = [one for one in rollouts if one.messages and (one.failed or one.succeeded)]

@@ -53,11 +53,10 @@ class WireError(SkilloptError):
 
 
 def extract_json(text: str) -> dict[str, object]:
-    """Return the one JSON object that ``text`` holds.
+    """Return the one JSON object that ``text`` holds; raises :class:`WireError`.
 
     Of several different ones the one that alone stands in a fence counts. Where all there is was
-    cut off, its whole parts count, and no text without its end. Raises :class:`WireError` if there
-    is none, or none that can be told to be the answer.
+    cut off, its whole parts count, and no text without its end.
     """
     thought = _THOUGHT.match(text)
     body = text[thought.end() :] if thought else text
@@ -94,10 +93,9 @@ def _objects(text: str) -> Iterator[tuple[int, dict[str, object]]]:
 
 
 def _broken_object(text: str, start: int, failure: int) -> tuple[object, int]:
-    """Repair the object at ``start``, which is no JSON from ``failure`` on.
+    """Repair the object at ``start``, which is no JSON from ``failure`` on; say where to read on.
 
-    Returns it, or None, and where to read on. Its braces must close before the next fence: what is
-    cut off is never completed.
+    Its braces must close before the next fence: what is cut off is never completed.
     """
     fence = _FENCE.search(text, start)
     limit = fence.start() if fence else len(text)
@@ -269,11 +267,7 @@ def _explained(error: ValidationError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A revision in words, for whoever rewrites the document.
-
-    ``type`` (such as ``add_rule``) and ``priority_hint`` are kept as the model wrote them. As in
-    every edit, ``note_ids`` names the reviewers' notes that it follows.
-    """
+    """A revision in words, for whoever rewrites the document."""
 
     type: _Note
     title: _Note
@@ -319,8 +313,8 @@ class Reflection(Generic[Item]):
     """An analyst's answer about one minibatch.
 
     ``batch_size`` is the number of trajectories that it really saw, ``task_ids`` whose they were.
-    ``notes`` are reminders of rules that the skill has and that were not followed. ``refused``
-    tells why the guard dropped proposals.
+    ``notes`` are reminders of rules that were not followed. ``refused`` tells why the guard dropped
+    proposals.
     """
 
     source_type: Source
@@ -416,9 +410,8 @@ def parse_analyst(
 ) -> Reflection[Item]:
     """Read an analyst's reply on ``shown`` trajectories (at least 1) of unnamed tasks.
 
-    No count exceeds ``shown``; an edit that states no ``support_count`` is taken to be backed by
-    all of them. Where ``notes`` were asked for too, a reply may consist of them alone. Raises
-    :class:`WireError`.
+    No count exceeds ``shown``, and a missing ``support_count`` is ``shown``. Where ``notes`` were
+    asked for, a reply may consist of them alone. Raises :class:`WireError`.
     """
     reply = _reply(text, payload.key, carries_notes=notes)
     patterns = (_pattern(one, shown) for one in reply.failure_summary if isinstance(one, dict))
@@ -440,10 +433,7 @@ def _pattern(entry: Mapping[str, object], shown: int) -> PatternRecord:
 
 
 def parse_merge(payload: Payload[Item], text: str, source: Source = "failure") -> Patch[Item]:
-    """Read the reply to a merge; ``source`` is the origin of edits that state none.
-
-    Raises :class:`WireError`.
-    """
+    """Read a merge's reply; ``source`` is that of edits that state none. Raises WireError."""
     patch = _reply(text, payload.key).patch
     return _patch(payload, patch, source, default_support=1, max_support=MAX_COUNT)
 
@@ -451,8 +441,7 @@ def parse_merge(payload: Payload[Item], text: str, source: Source = "failure") -
 def parse_ranking(text: str, pool_size: int, limit: int) -> Ranking:
     """Read the choice of at most ``limit`` among ``pool_size`` edits (0-based positions).
 
-    Positions that do not exist and repetitions are left out. Raises :class:`WireError` if nothing
-    valid is chosen.
+    Positions that do not exist and repetitions are left out. Raises :class:`WireError` for none.
     """
     reply = parse_as(_RankingShape, text)
     numbers = (whole_number(entry) for entry in reply.selected_indices)
@@ -537,10 +526,7 @@ WRITTEN = {
 
 
 def analyst(payload: Payload[Any], source: Source, *, notes: bool, wishes: bool) -> ReplySchema:
-    """An analyst's reply.
-
-    With ``notes`` there are reminders in it; with ``wishes`` entries name the notes they follow.
-    """
+    """An analyst's reply, with reminders for ``notes``; for ``wishes`` entries name the notes."""
     seen = (
         {"failure_summary": _list(_object(failure_type=_TEXT, count=_COUNT, description=_TEXT))}
         if source == "failure"

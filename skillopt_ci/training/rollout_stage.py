@@ -35,7 +35,7 @@ from skillopt_ci.training.appendix import notes_from
 from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.guard import screened
 from skillopt_ci.training.measure import made_under, next_rounds, rounds
-from skillopt_ci.training.memory import all_steps
+from skillopt_ci.training.memory import step_records
 from skillopt_ci.training.plan import Batch, analyst_budget
 from skillopt_ci.training.reflect import Analysts
 from skillopt_ci.training.replies import Reflection
@@ -54,12 +54,11 @@ def attempts_so_far(
 ) -> Made:
     """The training attempts that earlier steps made under ``skill``, by default as it stands.
 
-    Numbers go on from all of them: a number that was used is answered from the cache. Only those
-    that are ``comparable`` were made under the same configuration and tasks.
+    Only those that are ``comparable`` were made under the same configuration and tasks.
     """
     name = sha256(checkout.skill if skill is None else skill)
     basis = basis_sha256(basis_of(run)) if comparable else None
-    return made_under(name, basis, all_steps(run, checkout))
+    return made_under(name, basis, step_records(run, checkout))
 
 
 class Arrivals:
@@ -120,9 +119,9 @@ async def learn(
 ) -> WorkedBatch:
     """Attempt the tasks of ``batch`` and reflect on them; the attempts are in its order.
 
-    Analysts read the attempts in an order that the batch's seed gives, in which they begin as
-    well: so the first minibatch is complete long before the last attempt. With ``recalls`` they
-    read earlier attempts too, before these.
+    Attempts begin in the order in which analysts read them, which the batch's seed gives: so the
+    first minibatch is complete long before the last attempt. With ``recalls`` analysts read earlier
+    attempts first.
     """
     config, skill, observer, runner = run.config, checkout.skill, chat.observer, models.runner
     each, tasks = runner.attempts, {task.id: task for task in run.splits.train}
@@ -211,10 +210,7 @@ Work = Callable[[Batch, Observer], Awaitable[WorkedBatch]]
 
 
 async def work_on(batches: Sequence[Batch], work: Work, observer: Observer) -> list[WorkedBatch]:
-    """Roll out and reflect on all ``batches`` at once; the results are in the batches' order.
-
-    Of several batches each reports its stages under a number of its own.
-    """
+    """Roll out and reflect on all ``batches`` at once; each reports under its number."""
 
     async def one(numbered: tuple[int, Batch]) -> WorkedBatch:
         number, batch = numbered

@@ -47,9 +47,8 @@ from skillopt_ci.training.review_comments import ReviewerNote
 class RunnerParts:
     """What attempts are made from, in a run and on a worker that makes a single one.
 
-    Paths of the configuration start from ``root``. ``rollout_facts`` say how attempts are made, as
-    far as scores depend on it; ``events`` is the folder of their events. ``redact`` takes secrets
-    out of what goes to models, comes from them and is kept.
+    Paths of the configuration start from ``root``. Scores depend on ``rollout_facts``; ``events``
+    is the folder of attempts' events; ``redact`` takes secrets out of all that goes in and out.
     """
 
     config: Config
@@ -74,7 +73,7 @@ class RunnerParts:
 class Equipment:
     """One pool of connections, one cache, one store and one scheduler, closed with ``resources``.
 
-    All is opened by the first work that needs it: a run with nothing to do needs no key.
+    Each is opened when it is first needed: a run with nothing to do needs no key.
     """
 
     def __init__(self, parts: RunnerParts, resources: AsyncExitStack) -> None:
@@ -163,8 +162,6 @@ class Equipment:
 
 @dataclass(frozen=True, slots=True)
 class OpenModels:
-    """Open models: a client, a runner on it, and the meter that both are charged to."""
-
     client: ChatClient
     runner: Runner
     meter: Meter
@@ -245,10 +242,7 @@ def _recorder(run: RunnerParts, scope: str, resources: AsyncExitStack) -> Record
 
 
 class Render(Protocol):
-    """The messages of commits: training knows no wording, the command line hands it in.
-
-    ``candidate`` is the commit that an event decides on.
-    """
+    """The messages of commits: training knows no wording, the command line hands it in."""
 
     def event(self, event: Any, candidate: str | None) -> CommitText: ...
     def candidate(self, record: StepRecord | BoundaryRecord) -> CommitText: ...
@@ -259,11 +253,9 @@ class Render(Protocol):
 class Run(RunnerParts):
     """One run on one repository, with the skill at ``skill_path`` in it.
 
-    ``measured_under`` fingerprints what scores depend on besides the skill. ``clock`` counts
-    seconds, from any zero; ``command_started`` is its reading when the command began. ``notes`` are
-    what reviewers said, oldest first. ``listen`` hears what the trainer does; ``begun`` waits for
-    an attempt that is being made early. ``equipment`` is shared by all work within
-    :func:`equipped`.
+    ``measured_under`` fingerprints what scores depend on besides the skill. ``command_started`` is
+    a reading of ``clock``, which counts seconds. ``notes`` are reviewers', oldest first. ``listen``
+    hears what the trainer does; ``begun`` waits for an attempt that is being made early.
     """
 
     skill_path: str
@@ -328,8 +320,8 @@ class Run(RunnerParts):
         """Make ready for one durable piece of work; on the equipment of the run, if it has one.
 
         Answers kept under ``scope`` count as that work's own when it is resumed. ``used`` hears the
-        cache's key of every answer and of every stored attempt. Without another ``meter`` the
-        budgets hold, of which the run has ``spent`` this much.
+        keys of answers and stored attempts. Without a ``meter`` the budgets hold, less what was
+        ``spent``.
         """
         meter = meter or Meter(
             step=self.config.budget.step,

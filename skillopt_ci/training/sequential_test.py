@@ -46,7 +46,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a test is about: the tasks in ``order``, of which those that all skills measured count.
+    """What a test is about: the tasks in ``order``, of which the ``eligible`` ones count.
 
     ``rates`` is how often each task was solved so far, ``bonus`` what the candidate is ahead by
     besides tasks. If ``tie_wins``, an equal mean is accepted.
@@ -97,10 +97,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a test ended; ``convincing`` says whether the sign-flip test was passed.
-
-    ``p_value`` is that of the last round, None where none was completed.
-    """
+    """How a test ended; ``convincing`` says whether the sign-flip test was passed."""
 
     end: End
     measured: Measured
@@ -115,8 +112,8 @@ Test = Generator[Ask, Answer, Outcome]
 def sequential_test(setup: Setup, current: Tallies, known: Tallies) -> Test:
     """Compare a candidate with the ``current`` skill's tallies; ``known`` are some of its own.
 
-    Known results are used in place of attempts, in the same order. After each round the sign-flip
-    test says whether the candidate is better; close tasks are attempted again.
+    After each round the sign-flip test says whether the candidate is better; close tasks are
+    attempted again.
     """
     state, end = yield from _Round(setup, known).measure(Measured({}, current), setup.order)
     if setup.settings.policy == "strict" or end is not None:
@@ -308,8 +305,7 @@ def setup(
     """The setup on which the candidate ``skill`` meets the ``current`` one on ``planned`` tasks.
 
     Tasks that the skills so far solve least come first: there a candidate shows soonest that it
-    gains nothing. ``past`` are the tallies of earlier candidates. A candidate that adds
-    ``notes_only`` stays unless they do harm, and an open gate wants to know the whole score.
+    gains nothing. ``notes_only`` needs to do no harm; an open gate wants to know the whole score.
     """
     worth, (density, words) = worth_in(evaluation), text_of(skill, evaluation)
     known = tallies(current)
@@ -339,11 +335,3 @@ def setup(
         bonus=exact(dense) * (exact(density) - exact(current.density)),
         tie_wins=shorter or notes_only,
     )
-
-
-def rotated(tasks: Sequence[str], size: int, turn: int) -> tuple[str, ...]:
-    """The ``turn``-th part of ``size`` tasks, starting over at the end; all of them for 0."""
-    if not 0 < size < len(tasks):
-        return tuple(tasks)
-    start = turn * size % len(tasks)
-    return tuple((*tasks, *tasks)[start : start + size])

@@ -107,8 +107,8 @@ def pair_up(
 ) -> tuple[Pair, ...]:
     """Pair the results by task, in task order.
 
-    A task of which infrastructure kept every attempt from being measured, on either side, says
-    nothing about the skills and is left out (SkillOpt counts it as failed).
+    A task without a measured attempt on either side says nothing about the skills and is left out
+    (SkillOpt counts it as failed).
     """
     earlier, later = _measured(before), _measured(after)
     return tuple(
@@ -123,9 +123,8 @@ async def sample_pairs(
 ) -> tuple[Pair, ...]:
     """Compare the skills on ``size`` training tasks, drawn by a shuffle with ``seed``.
 
-    ``changed`` keeps tasks whose outcome changed and goes on through the shuffled rest, ``size``
-    tasks at a time, until ``size`` of them are found or none is left. ``unchanged`` keeps the
-    others. ``mixed`` keeps all.
+    ``changed`` keeps tasks whose outcome changed and goes on through the shuffle, ``size`` tasks at
+    a time, until ``size`` are found. ``unchanged`` keeps the others, ``mixed`` all.
     """
     order = sampling_order(train, seed)
     found: list[Pair] = []
@@ -171,9 +170,8 @@ def render_pairs(
 ) -> str:
     """Return the comparison section: counts, then the pairs by category.
 
-    All but stable successes come with both conversations, each of at most
-    ``gradient.max_trajectory_chars`` characters. The tasks must be training tasks: their reference
-    answers are shown.
+    All but stable successes come with both conversations and the hidden references of the tasks,
+    which must be training tasks.
     """
     groups = {kind: [pair for pair in pairs if pair.category is kind] for kind in _TITLES}
     counts = ", ".join(f"{len(group)} {_words(kind)}" for kind, group in groups.items())
@@ -260,12 +258,10 @@ async def write(
     chat: OptimizerChat,
     gradient: Gradient,
 ) -> Written:
-    """Ask for the guidance or the memory that is to replace ``before``.
+    """Ask for the guidance or the memory that is to replace ``before``; nothing for no answer.
 
-    ``skills`` are the earlier and the current one; ``gradient`` says what is shown of the
-    conversations. Without pairs there is no evidence: nobody is asked, and nothing is written. The
-    same comes of a reply that cannot be used. A model that is unavailable raises
-    :class:`~skillopt_ci.model.types.ModelUnavailable`, so that an outage costs no epoch its end.
+    ``skills`` are the earlier and the current one. Without pairs there is no evidence, and nobody
+    is asked. An outage is raised: it must not cost an epoch its end.
     """
     if not pairs:
         return Written()

@@ -42,8 +42,8 @@ from skillopt_ci.util import is_lfs_pointer
 class Checkout:
     """The commit that the next one is built on, and what its tree says.
 
-    ``branch`` is where the skills branch points (None while it does not exist), which must still
-    hold when it is moved. ``state`` is None before the first measurement.
+    ``branch`` is where the skills branch points, which must still hold when it is moved. ``state``
+    is None before the first measurement.
     """
 
     commit: str
@@ -71,11 +71,9 @@ class ScoredCheckout(Checkout):
 def find_checkout(run: Run, position: Position, *, publish: bool = True) -> Checkout:
     """The checkout to build on, after taking in what happened to the branches meanwhile.
 
-    - No skills branch: the base branch, which remembers the run if it was merged before.
-    - The skills branch is merged into base: base, which is a fast-forward of it.
+    - No skills branch, or one that is merged into base: base, which remembers the run.
     - Base changed the skill (or the run's folder, by a squash merge): a merge of base into the
-      skills branch, published at once. Without ``publish``, ``commit`` and ``branch`` are only the
-      merged tree.
+      skills branch, published at once; without ``publish`` only its tree.
     - Otherwise the skills branch; base may have moved on in other files.
     """
     ledger, tip, base = run.ledger, position.tip, position.base
@@ -100,10 +98,7 @@ def find_checkout(run: Run, position: Position, *, publish: bool = True) -> Chec
 
 
 def read_checkout(run: Run, commit: str, branch: str | None) -> Checkout:
-    """What the tree of ``commit`` says.
-
-    Raises RepositoryError if the run trains another skill, SkillError if the skill is not there.
-    """
+    """What the tree of ``commit`` says; raises for another skill, or where there is none."""
     read, folder = partial(run.ledger.read, commit), run.folder
     state, skill = folder.read_state(read), read(run.skill_path)
     if state is not None and state.skill != run.skill_path:
@@ -215,8 +210,8 @@ def decided_snapshots(
 class Event:
     """What one commit on the skills branch records; ``state`` and ``skill`` are those after it.
 
-    ``record`` is the evidence of the event, ``files`` are what the commit adds besides state,
-    history and summary. ``seconds`` stand in the message alone: trees must not depend on the clock.
+    ``files`` are added to state, history and summary. ``seconds`` stand in the message alone: trees
+    must not depend on the clock.
     """
 
     entry: HistoryEntry
@@ -278,9 +273,9 @@ def record_events(
 ) -> ScoredCheckout:
     """Commit ``events`` on top of ``checkout`` and move the skills branch there in one push.
 
-    The first event decides on the commit ``candidate``, if there is one: it is merged, truly
-    reverted, or set aside (reachable, without its files). Its ref ends with the same push.
-    Raises LostRace if another run was first, PushRefused if the remote will not have it.
+    The first one decides on the commit ``candidate``, if any: it is merged, reverted, or set aside
+    (reachable, without its files), and its ref ends with the same push. Raises LostRace if another
+    run was first, PushRefused if the remote will not have it.
     """
     ledger, folder, history = run.ledger, run.folder, checkout.history
     tip = tree = checkout.commit
@@ -306,10 +301,7 @@ def record_events(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A text that may become the skill, and the record of how a step or an epoch's end made it.
-
-    ``commit`` is None as long as it is not pushed.
-    """
+    """A text that may become the skill, and the record of how it was made; pushed as ``commit``."""
 
     record: StepRecord | BoundaryRecord
     skill: str
@@ -329,10 +321,7 @@ class Candidate:
 
 
 def push_candidate(run: Run, checkout: ScoredCheckout, candidate: Candidate) -> Candidate:
-    """Commit and push a candidate, so that a dead runner loses no optimizer work.
-
-    Raises LostRace if another one is in flight, PushRefused if the remote will not have it.
-    """
+    """Commit and push a candidate; raises LostRace if another one is in flight."""
     record, folder = candidate.record, run.folder
     is_step = isinstance(record, StepRecord)
     path = folder.step(record.step) if is_step else folder.boundary(record.epoch)
@@ -348,8 +337,7 @@ def find_candidate(
 ) -> tuple[ScoredCheckout, Candidate | None]:
     """The candidate that an earlier run left at ``commit``, if it still fits the state.
 
-    One that is already part of the branch is only tidied away. One made for another skill or
-    history is set aside: it stays reachable, and the work is done again.
+    One made for another skill or history is set aside: it stays reachable, the work is done again.
     """
     if commit is None:
         return checkout, None

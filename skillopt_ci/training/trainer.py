@@ -34,7 +34,7 @@ from skillopt_ci.training.baseline import (
     refuse_to_learn_nothing,
 )
 from skillopt_ci.training.evaluate import evaluate, evaluation_at_epoch_end
-from skillopt_ci.training.memory import all_steps
+from skillopt_ci.training.memory import step_records
 from skillopt_ci.training.plan import (
     StepPlan,
     boundary_due,
@@ -75,10 +75,7 @@ MOST_UNUSABLE = 3
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
-    """What a step did: its whole record, the commit on the skills branch, the state after it.
-
-    ``total`` is the number of the run's last step.
-    """
+    """What a step did: its record, the commit and the state after it, the run's last step."""
 
     record: StepRecord
     decision: Decision
@@ -90,7 +87,7 @@ class StepOutcome:
 
 @dataclass(frozen=True, slots=True)
 class BoundaryOutcome:
-    """What an epoch's end did: its whole record, the commit, the state after it."""
+    """What an epoch's end did: its record, the commit and the state after it."""
 
     record: BoundaryRecord
     commit: str
@@ -106,8 +103,8 @@ async def train(
 ) -> AsyncIterator[Outcome]:
     """Train until nothing is left, or ``steps`` steps were done; yield what each piece of work did.
 
-    When another run moved the skills branch first, this one reloads; after ``patience`` such races
-    in a row it raises LostRace.
+    After ``patience`` lost races in a row LostRace is raised, after useless replies
+    OptimizerUnusable.
     """
     async with equipped(run) as ready:
         while steps is None or steps > 0:
@@ -129,7 +126,7 @@ def refuse_unusable_optimizer(run: Run, outcome: Outcome) -> None:
     if last is None or not last.all:
         return
     count = 0
-    for record in reversed(all_steps(run, read_checkout(run, outcome.commit, branch=None))):
+    for record in reversed(step_records(run, read_checkout(run, outcome.commit, branch=None))):
         lost = record.proposal.unusable
         if lost is None or not lost.all:
             break
@@ -195,7 +192,7 @@ def _spent(meter: Meter) -> dict[str, object]:
 async def advance_to_candidate(run: Run) -> Outcome | Candidate | None:
     """Do the next piece of work up to its pushed candidate, for many machines to evaluate.
 
-    An epoch's end is done wholly, and so is a step that comes to no candidate.
+    An epoch's end, and a step that comes to no candidate, are done wholly.
     """
     checkout, candidate = await prepare(run)
     work = next_work(run, checkout, candidate)
@@ -467,10 +464,9 @@ NextWork = Literal["step", "epoch_end", "finish", "done", "nothing_to_learn"]
 
 @dataclass(frozen=True, slots=True)
 class Upcoming:
-    """What is next in a run of ``total`` steps.
+    """What is next in a run of ``total`` steps: a ``step``, an ``epoch_end``, both or neither.
 
-    ``step`` is the step to come, ``epoch_end`` the epoch whose end is due, each None if there is
-    none; with ``scheduled`` that end waits for `slow-update`.
+    With ``scheduled`` the epoch's end waits for `slow-update`.
     """
 
     work: NextWork

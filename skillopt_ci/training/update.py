@@ -31,7 +31,6 @@ from skillopt_ci.training.replies import (
 class Updated:
     """The document after an update, and how it came about.
 
-    ``reports`` tell the fate of single edits, ``change_summary`` what a rewrite says of itself.
     ``skip_no_rewrite`` means that nobody wrote a usable document: the old one stays. So it does
     where ``refused`` says what the guard has against the new one.
     """
@@ -48,9 +47,7 @@ class Updated:
 class UpdateMode(Generic[Item]):
     """One way to propose changes and to carry them out, in all that the stages need of it.
 
-    Prompts' names end in ``prompt_suffix``; ``noun`` is what one proposed change is called. Replies
-    of analysts and merges have at most ``reply_tokens`` tokens. ``carry_out`` makes the next
-    document of a skill; protected parts are not its business.
+    Prompts' names end in ``prompt_suffix``; ``noun`` is what one proposed change is called.
     """
 
     name: Literal["patch", "rewrite_from_suggestions", "full_rewrite_minibatch"]
@@ -98,10 +95,7 @@ async def _taken_over(skill: str, edits: Sequence[SkillCandidate], _: OptimizerC
 async def _rewritten(
     tokens: int, skill: str, edits: Sequence[Suggestion], chat: OptimizerChat
 ) -> Updated:
-    """Let the optimizer rewrite the skill by suggestions in words; without any nobody is asked.
-
-    Raises :class:`~skillopt_ci.model.types.ModelUnavailable`: that says nothing about them.
-    """
+    """Let the optimizer rewrite the skill by suggestions in words; raises for an outage."""
     if not edits:
         return Updated(skill)
     listed = json.dumps([as_json(edit) for edit in edits], ensure_ascii=False, indent=2)
@@ -145,8 +139,8 @@ async def update(
 ) -> Updated:
     """Return ``skill`` with ``edits`` carried out, its protected parts byte for byte as before.
 
-    ``keep`` are the numbers of the edits that a race left over (None: there was none); the others
-    are reported as raced out. A document that the guard refuses as a whole is given up.
+    ``keep`` are the numbers of the edits that a race left over; the others are reported as raced
+    out. A document that the guard refuses as a whole is given up.
     """
     kept = range(len(edits)) if keep is None else keep
     updated = await mode.carry_out(skill, [edits[n] for n in kept], chat)

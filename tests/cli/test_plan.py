@@ -132,7 +132,6 @@ CONFIGS = {
     "sequential": ("evaluation.gate.policy=sequential",),
     "paired": ("evaluation.gate.policy=paired",),
     "measured to the end": ("evaluation.gate.early_stop=false",),
-    "subset": ("evaluation.gate.subset=20",),
     "rewrite": ("optimizer.skill_update_mode=rewrite_from_suggestions",),
 }
 

@@ -173,7 +173,9 @@ def test_what_does_not_leaves_it(load_with: Load, override: str) -> None:
     assert config_sha256(load_with("", override).config) == config_sha256(load_with().config)
 
 
-@pytest.mark.parametrize("override", ["train.staleness=1", "schedule.ahead=likely"])
+@pytest.mark.parametrize(
+    "override", ["train.staleness=1", "schedule.ahead=likely", "evaluation.gate.subset=4"]
+)
 def test_retired_keys_warn_and_do_nothing(load_with: Load, override: str) -> None:
     loaded = load_with("", override)
     assert loaded.config == load_with().config

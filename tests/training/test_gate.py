@@ -8,7 +8,7 @@ from skillopt_ci.config.config import Evaluation, GateConfig
 from skillopt_ci.ledger.records import Decision, Measurement
 from skillopt_ci.training.gate import compare, losses
 from skillopt_ci.training.measure import Tally, gate_score, worth_in
-from skillopt_ci.training.sequential_test import Measured, Setup, rotated, setup
+from skillopt_ci.training.sequential_test import Measured, Setup, setup
 
 HARD = Evaluation(gate_metric="hard")
 SOFT = Evaluation(gate_metric="soft")
@@ -260,17 +260,3 @@ def test_density_puts_a_candidate_ahead() -> None:
     evaluation = Evaluation(use_semantic_density=True, semantic_density_weight=0.5)
     terms = setup("ALWAYS verify", PLANNED, CURRENT, CURRENT, (), evaluation)
     assert terms.bonus == pytest.approx(0.5)
-
-
-@given(count=st.integers(1, 30), size=st.integers(1, 40), turns=st.integers(1, 12))
-def test_rotation_asks_all_tasks_equally_often(count: int, size: int, turns: int) -> None:
-    tasks = [str(number) for number in range(count)]
-    parts = [rotated(tasks, size, turn) for turn in range(turns)]
-    assert all(len(set(part)) == len(part) == min(size, count) for part in parts)
-    asked = [sum(task in part for part in parts) for task in tasks]
-    assert max(asked) - min(asked) <= 1
-
-
-def test_all_tasks_are_taken_unless_a_part_is_asked_for() -> None:
-    assert rotated(PLANNED, 0, 3) == PLANNED
-    assert rotated(PLANNED, 3, 1) == ("d", "a", "b")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.errors import BudgetExhausted, TooManyErrors
+from skillopt_ci.errors import TooManyErrors
 
 if TYPE_CHECKING:
     from tests.conftest import Checkout, ModelServer, Workshop
@@ -158,43 +158,6 @@ def test_close_cases_are_attempted_again_under_both_skills(checkout: Checkout) -
     assert outcome.state.current.measurement == decision.incumbent
 
 
-def test_a_part_of_the_tasks_decides_and_the_rest_is_measured_after_acceptance(
-    checkout: Checkout,
-) -> None:
-    outcome = checkout.done("evaluation.gate.subset=4")
-    decision = outcome.decision
-    assert (decision.action, decision.compared, decision.score_after) == (
-        "accept_new_best",
-        4,
-        0.25,
-    )
-    assert decision.gate is not None
-    assert decision.gate.baseline_attempts == 4
-    assert outcome.state.current.measurement.n == 8
-
-
-def test_each_step_asks_another_part_of_the_tasks(checkout: Checkout) -> None:
-    part = "evaluation.gate.subset=4"
-    first, second = checkout.step(part), checkout.step(part, "evaluation.gate.early_stop=false")
-    assert first is not None
-    assert second is not None
-    measured = [one.decision.measurement for one in (first, second)]
-    assert measured[0] is not None
-    assert measured[1] is not None
-    assert not set(measured[0].tasks) & set(measured[1].tasks)
-
-
-def test_the_selection_tasks_are_not_asked_more_often_than_allowed(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
-    limit = "evaluation.gate.max_consultations=1"
-    checkout.done(limit)
-    with pytest.raises(BudgetExhausted, match="1 candidates were measured"):
-        checkout.step(limit)
-    checkout.done("evaluation.gate.max_consultations=2")
-    assert model_server.most_answers == 1
-
-
 @pytest.fixture
 def broad(model_server: ModelServer) -> ModelServer:
     """Analysts who propose all rules at once, with a harmful one among them."""
@@ -235,8 +198,8 @@ def test_a_race_keeps_the_edits_that_help(checkout: Checkout, broad: ModelServer
 
 @pytest.mark.parametrize(
     "overrides",
-    [PAIRED, (*SEQUENTIAL, AFRESH), (*RACE, SOON), ("evaluation.gate.subset=4", AFRESH)],
-    ids=["paired", "sequential", "race", "subset"],
+    [PAIRED, (*SEQUENTIAL, AFRESH), (*RACE, SOON)],
+    ids=["paired", "sequential", "race"],
 )
 def test_an_interrupted_run_ends_with_the_trees_of_an_uninterrupted_one(
     workshop: Workshop, overrides: tuple[str, ...]

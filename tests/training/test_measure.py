@@ -9,7 +9,7 @@ import pytest
 from skillopt_ci.config.config import Evaluation
 from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.rollout.types import Limit, Status
-from skillopt_ci.training.measure import Scores, measurement_from, next_rounds, rounds
+from skillopt_ci.training.measure import Scores, next_rounds, rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def measurement(rollouts: list[Rollout], evaluation: Evaluation) -> Measurement:
-    return measurement_from(Scores.of(rollouts), evaluation)
+    return Scores(rollouts=rollouts).measurement(evaluation)
 
 
 def test_errors_are_named_and_not_averaged(make_rollout: Callable[..., Rollout]) -> None:
@@ -102,16 +102,10 @@ def test_what_is_written_is_read_back(make_rollout: Callable[..., Rollout]) -> N
     assert Measurement.model_validate_json(found.model_dump_json()) == found
 
 
-def test_tasks_that_lack_an_attempt_are_counted(make_rollout: Callable[..., Rollout]) -> None:
-    scores = Scores.of(map(make_rollout, "aba"))
-    assert scores.lacks("a", 2) == 0
-    assert scores.lacks("abc", 2) == 2
-
-
 def test_tasks_without_all_their_attempts_have_no_score_yet(
     make_rollout: Callable[..., Rollout],
 ) -> None:
-    scores = Scores.of(make_rollout(task, 1.0) for task in "ab")
+    scores = Scores(rollouts=[make_rollout(task, 1.0) for task in "ab"])
     assert scores.means(2) == {}
     scores.add(make_rollout("a", soft=0.5))
     assert scores.means(2) == {"a": (0.5, 0.75)}
@@ -120,8 +114,8 @@ def test_tasks_without_all_their_attempts_have_no_score_yet(
 def test_what_could_not_be_measured_has_come_and_has_no_score(
     make_rollout: Callable[..., Rollout],
 ) -> None:
-    scores = Scores.of([make_rollout("a", status=Status.ERROR)])
-    assert (scores.lacks("a", 1), scores.means()) == (0, {})
+    scores = Scores(rollouts=[make_rollout("a", status=Status.ERROR)])
+    assert (scores.made["a"], scores.means()) == (1, {})
 
 
 def test_a_task_that_was_attempted_gets_the_next_number(make_task: Callable[..., Task]) -> None:
