@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Generic, Literal
 
 from skillopt_ci.aio import map_ordered, siblings
@@ -63,60 +64,50 @@ class _Merger(Generic[Item]):
 
     async def side(self, patches: Sequence[Patch[Item]], source: Source) -> Patch[Item]:
         """Merge patches of one source, ``batch_size`` at a time, until one is left."""
-        level = 0
+        level, size = 0, self.batch_size
         while len(patches) > 1:
             level += 1
-            patches = await self._round(patches, source, level)
+            chunks = [patches[start : start + size] for start in range(0, len(patches), size)]
+            work = partial(self._chunk, source, level)
+            merged = await map_ordered(work, chunks, limit=len(chunks))
+            patches = [patch for patch in merged if patch.edits]
         return patches[0] if patches else Patch()
 
-    async def _round(
-        self, patches: Sequence[Patch[Item]], source: Source, level: int
-    ) -> list[Patch[Item]]:
-        async def one(chunk: Sequence[Patch[Item]]) -> Patch[Item]:
-            return chunk[0] if len(chunk) == 1 else await self._chunk(chunk, source, level)
-
-        size = self.batch_size
-        chunks = [patches[start : start + size] for start in range(0, len(patches), size)]
-        merged = await map_ordered(one, chunks, limit=len(chunks))
-        return [patch for patch in merged if patch.edits]
-
-    async def _chunk(self, chunk: Sequence[Patch[Item]], source: Source, level: int) -> Patch[Item]:
+    async def _chunk(self, source: Source, level: int, chunk: Sequence[Patch[Item]]) -> Patch[Item]:
+        if len(chunk) == 1:
+            return chunk[0]
+        edits, key = _all_edits(chunk), self.mode.payload.key
         heading = f"Patches to merge ({len(chunk)} total, merge level {level})"
-        shown = [
-            {self.mode.payload.key: list(map(as_json, one.edits)), "reasoning": one.reasoning}
-            for one in chunk
-        ]
+        shown = [{key: list(map(as_json, one.edits)), "reasoning": one.reasoning} for one in chunk]
         patch = await self._merged(
             _PROMPT[source],
-            _all_edits(chunk),
+            edits,
             library.section(heading, _as_json(shown)),
             what=f"{source} merge, level {level}",
             source=source,
         )
         if patch is None:
-            kept = (replace(one, merge_level=one.merge_level or level) for one in _all_edits(chunk))
+            kept = (replace(one, merge_level=one.merge_level or level) for one in edits)
             return Patch(tuple(kept), "fallback concatenation")
-        edits = (replace(edit, merge_level=level, source_type=source) for edit in patch.edits)
-        return Patch(tuple(edits), patch.reasoning)
+        merged = (replace(edit, merge_level=level, source_type=source) for edit in patch.edits)
+        return Patch(tuple(merged), patch.reasoning)
 
     async def final(self, failure: Patch[Item], success: Patch[Item]) -> Patch[Item]:
         """Merge the two sides, failures before successes; an empty side leaves the other alone."""
         if not (failure.edits and success.edits):
             return failure if failure.edits else success
-        both = _all_edits((failure, success))
-        patch = await self._merged(
-            _FINAL,
-            both,
-            self._group("1 (failure-driven, HIGH priority)", failure.edits),
-            self._group("2 (success-driven, lower priority)", success.edits),
-            what="final merge",
-            source="failure",
+        both, noun = _all_edits((failure, success)), self.mode.noun
+        named = {"1 (failure-driven, HIGH priority)": failure}
+        named["2 (success-driven, lower priority)"] = success
+        groups = (
+            library.section(
+                f"Group {title}: {len(patch.edits)} {noun}s",
+                _as_json([as_json(edit) for edit in patch.edits]),
+            )
+            for title, patch in named.items()
         )
+        patch = await self._merged(_FINAL, both, *groups, what="final merge", source="failure")
         return patch or Patch(both, "fallback: failure first, then success")
-
-    def _group(self, title: str, edits: Sequence[Item]) -> str:
-        heading = f"Group {title}: {len(edits)} {self.mode.noun}s"
-        return library.section(heading, _as_json([as_json(edit) for edit in edits]))
 
     async def _merged(
         self, prompt: str, edits: Sequence[Item], *parts: str, what: str, source: Source
@@ -128,7 +119,7 @@ class _Merger(Generic[Item]):
         reply = await chat.ask(
             what,
             user,
-            lambda text: parse_merge(self.mode.payload, text, source),
+            partial(parse_merge, self.mode.payload, source=source),
             replies.merge(self.mode.payload, final=prompt == _FINAL, wishes=followed),
             prompt=prompt + self.mode.prompt_suffix,
             stage="merge",
@@ -140,15 +131,12 @@ class _Merger(Generic[Item]):
 
 def _attributed(merged: Patch[Item], edits: Iterable[Item]) -> Patch[Item]:
     """The patch, in which edits that were taken over as they were follow the same notes."""
-    notes = {_bare(edit): edit.note_ids for edit in edits}
+    bare = partial(replace, source_type="failure", support_count=1, merge_level=0, note_ids=())
+    notes = {bare(edit): edit.note_ids for edit in edits}
     found = (
-        replace(edit, note_ids=edit.note_ids or notes.get(_bare(edit), ())) for edit in merged.edits
+        replace(edit, note_ids=edit.note_ids or notes.get(bare(edit), ())) for edit in merged.edits
     )
     return Patch(tuple(found), merged.reasoning)
-
-
-def _bare(edit: Item) -> Item:
-    return replace(edit, source_type="failure", support_count=1, merge_level=0, note_ids=())
 
 
 def _all_edits(patches: Iterable[Patch[Item]]) -> tuple[Item, ...]:
@@ -203,7 +191,7 @@ async def select(
         ranking = await chat.ask(
             "ranking",
             user,
-            lambda text: parse_ranking(text, len(pool), budget),
+            partial(parse_ranking, pool_size=len(pool), limit=budget),
             RANKING,
             prompt=f"ranking{mode.prompt_suffix}",
             stage="ranking",

@@ -75,11 +75,7 @@ class OptimizerChat:
         system = "\n\n".join(self.prompts.text(name) for name in (prompt, supplement) if name)
         messages = (Message("system", system), Message("user", user))
         request = ChatRequest(
-            Role.OPTIMIZER,
-            stage or prompt,
-            messages,
-            max_output_tokens=tokens,
-            reply_schema=schema,
+            Role.OPTIMIZER, stage or prompt, messages, max_output_tokens=tokens, reply_schema=schema
         )
         text = ""
         try:

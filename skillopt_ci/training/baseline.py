@@ -10,12 +10,7 @@ from typing import Literal
 
 from skillopt_ci.config.config import Config
 from skillopt_ci.errors import NothingToLearn
-from skillopt_ci.ledger.records import (
-    Measurement,
-    Snapshot,
-    State,
-    rounded,
-)
+from skillopt_ci.ledger.records import Measurement, Snapshot, State, rounded
 from skillopt_ci.progress import Note
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.document import sha256

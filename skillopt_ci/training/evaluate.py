@@ -4,26 +4,14 @@ from dataclasses import replace
 
 from skillopt_ci.aio import Begun, map_ordered
 from skillopt_ci.config.config import Evaluation
-from skillopt_ci.ledger.records import (
-    Action,
-    BoundaryRecord,
-    Decision,
-    Measurement,
-    ProposalRecord,
-)
+from skillopt_ci.ledger.records import Action, BoundaryRecord, Decision, Measurement, ProposalRecord
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.metrics import paired
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.regions import reading, with_notes
 from skillopt_ci.text import plural
 from skillopt_ci.training.gate import decide
-from skillopt_ci.training.measure import (
-    Scores,
-    measure,
-    measurement_of,
-    rounds,
-    tallies,
-)
+from skillopt_ci.training.measure import Scores, measure, measurement_of, rounds, tallies
 from skillopt_ci.training.memory import measured_before, past_tallies
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.sequential_test import (

@@ -11,11 +11,7 @@ from skillopt_ci.agents.cli_agents import visible_names
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.config.rollout import ChatConfig, ExternalConfig
-from skillopt_ci.config.scorers import (
-    CommandScorer,
-    ComputerScorer,
-    ScorerSpec,
-)
+from skillopt_ci.config.scorers import CommandScorer, ComputerScorer, ScorerSpec
 from skillopt_ci.confinement import confine, withhold
 from skillopt_ci.model.access import resolved_key_values, secret_values
 from skillopt_ci.model.types import ChatReply, ChatRequest

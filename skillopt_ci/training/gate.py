@@ -87,7 +87,7 @@ def compare(
         return decision("reject")
     if ours > record or (ours == record and wins_tie(best)):
         return decision("accept_new_best", shorter, beats_best=True)
-    below = f"{shorter}, but not above the best skill's {_digits(record)}"
+    below = f"{shorter}, but not above the best skill's {float(record):.4f}"
     return decision("accept", below)
 
 
@@ -142,13 +142,11 @@ def _decision(
 def _told(ours: Fraction, theirs: Fraction, count: int) -> str:
     tasks = plural(count, "task")
     if ours == theirs:
-        return f"{_digits(ours)} is the same as the current skill's score on {tasks}"
+        return f"{float(ours):.4f} is the same as the current skill's score on {tasks}"
     word, gain = "above" if ours > theirs else "below", abs(float(ours - theirs))
-    return f"{_digits(ours)} is {gain:.4g} {word} the current skill's {_digits(theirs)} on {tasks}"
-
-
-def _digits(score: Fraction) -> str:
-    return f"{float(score):.4f}"
+    return (
+        f"{float(ours):.4f} is {gain:.4g} {word} the current skill's {float(theirs):.4f} on {tasks}"
+    )
 
 
 _ENDS = {"futile": "a gain was unlikely to be shown by the rest", "certain": "no gain was in reach"}
@@ -167,7 +165,7 @@ def _partial_rejection(
     gain = total / max(1, len(setup.eligible)) + setup.bonus
     told = (
         f"after {len(differences)} of {len(setup.eligible)} tasks "
-        f"({_signed(total)} in sum) {_ENDS[outcome.end]}"
+        f"({float(total):+.4g} in sum) {_ENDS[outcome.end]}"
     )
     return _decision(evaluation, "reject", told, before, before + gain)
 
@@ -190,7 +188,7 @@ def _tested(
     p_value = 1.0 if outcome.p_value is None else outcome.p_value
     rounds = "" if outcome.rounds == 1 else f" after {outcome.rounds} rounds of attempts"
     told = (
-        f"the difference of {_signed(gain)} on {plural(len(differences), 'task')}{rounds} is "
+        f"the difference of {float(gain):+.4g} on {plural(len(differences), 'task')}{rounds} is "
         f"{sure}{over} (p = {p_value:.3f}, accepted at {setup.alpha:.3g} or less)"
     )
     beats_best = beats_best and outcome.convincing
@@ -250,7 +248,3 @@ def _mean_worth(tallies: Tallies, setup: Setup, among: Tallies | None = None) ->
     return _mean(
         [setup.worth(tallies[task]) for task in counting if among is None or task in among]
     )
-
-
-def _signed(value: Fraction) -> str:
-    return f"{float(value):+.4g}"

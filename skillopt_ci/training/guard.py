@@ -188,10 +188,7 @@ _SHORTEST_KEY = 8
 
 def secret_in(text: str, known: str, keys: Iterable[str] = ()) -> str:
     """Return what kind of secret ``text`` holds that ``known`` does not, empty for none."""
-    for kind, found in _secrets(text, keys):
-        if found not in known:
-            return kind
-    return ""
+    return next((kind for kind, found in _secrets(text, keys) if found not in known), "")
 
 
 def without_secrets(text: str, keys: Iterable[str] = ()) -> str:
@@ -259,9 +256,19 @@ def hidden_character(text: str, known: str) -> str:
 
     Joiners and emoji styles pass where they do their work, and so does what ``known`` has.
     """
-    familiar = set(known)
+    familiar = set(known + _PLAIN_CONTROLS)
     for position, character in enumerate(text):
-        if character not in familiar and _hides(text, position):
+        blank = _BLANK.match(character)
+        if character in familiar or (character.isprintable() and not blank):
+            continue
+        before, after = text[max(0, position - 1) : position], text[position + 1 : position + 2]
+        if character in _JOINERS:
+            hides = not (_joinable(before) and _joinable(after))
+        elif character == _EMOJI_STYLE:
+            hides = not before or not (_joinable(before) or before in "#*0123456789")
+        else:
+            hides = blank is not None or unicodedata.category(character) in _UNSEEN
+        if hides:
             return f"U+{ord(character):04X} {unicodedata.name(character, '')}".strip()
     return ""
 
@@ -279,22 +286,9 @@ def new_address(text: str, known: str) -> str:
     return ""
 
 
-def _hides(text: str, position: int) -> bool:
-    character = text[position]
-    if character in _PLAIN_CONTROLS or (character.isprintable() and not _BLANK.match(character)):
-        return False
-    around = text[max(0, position - 1) : position], text[position + 1 : position + 2]
-    if character in _JOINERS:
-        return not all(map(_joinable, around))
-    if character == _EMOJI_STYLE:
-        return not (around[0] and (_joinable(around[0]) or around[0] in "#*0123456789"))
-    return bool(_BLANK.match(character)) or unicodedata.category(character) in _UNSEEN
-
-
 def _joinable(character: str) -> bool:
     """Whether the character is one that joiners stand beside: a letter, mark or pictogram."""
-    pictogram = character == _EMOJI_STYLE
-    return character > "\x7f" and (pictogram or character.isprintable())
+    return character > "\x7f" and (character == _EMOJI_STYLE or character.isprintable())
 
 
 def _canonical(address: str) -> str:
@@ -387,26 +381,21 @@ def screened(
     reflections: Iterable[Reflection[Item]], skill: str, refuse: Refuse, observer: Observer
 ) -> tuple[Reflection[Item], ...]:
     """Return the reflections without refused suggestions and documents, but with the reasons."""
-    return tuple(_screened(one, skill, refuse, observer) for one in reflections)
-
-
-def _screened(
-    reflection: Reflection[Item], skill: str, refuse: Refuse, observer: Observer
-) -> Reflection[Item]:
-    kept: list[Item] = []
-    reasons: list[str] = []
-    for item in reflection.patch.edits:
-        reason = None
-        if isinstance(item, Suggestion):
-            reason = refuse(skill, f"{item.title}\n{item.instruction}")
-        elif isinstance(item, SkillCandidate):
-            reason = refuse(skill, item.new_skill)
-        if reason is None:
-            kept.append(item)
-        else:
-            observer(Note(f"A proposal is refused: {reason}.", level="warning"))
-            reasons.append(reason)
-    if not reasons:
-        return reflection
-    patch = Patch(tuple(kept), reflection.patch.reasoning)
-    return replace(reflection, patch=patch, refused=tuple(reasons))
+    found = []
+    for one in reflections:
+        kept, reasons = list[Item](), list[str]()
+        for item in one.patch.edits:
+            text = ""
+            if isinstance(item, Suggestion):
+                text = f"{item.title}\n{item.instruction}"
+            elif isinstance(item, SkillCandidate):
+                text = item.new_skill
+            reason = refuse(skill, text) if text else None  # single edits are judged when applied
+            if reason is None:
+                kept.append(item)
+            else:
+                observer(Note(f"A proposal is refused: {reason}.", level="warning"))
+                reasons.append(reason)
+        patch = Patch(tuple(kept), one.patch.reasoning)
+        found.append(replace(one, patch=patch, refused=tuple(reasons)) if reasons else one)
+    return tuple(found)

@@ -23,10 +23,7 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import reading_sha256
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.baseline import as_scored, best_text, learns_nothing, unscored
-from skillopt_ci.training.evaluate import (
-    first_attempts,
-    known_measurement,
-)
+from skillopt_ci.training.evaluate import first_attempts, known_measurement
 from skillopt_ci.training.measure import made_under, next_rounds, rounds
 from skillopt_ci.training.memory import step_records
 from skillopt_ci.training.plan import boundary_due, last_step, plan_step

@@ -29,7 +29,7 @@ from skillopt_ci.training.appendix import take_notes
 from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.baseline import all_solved
 from skillopt_ci.training.edit_ablation import pool_size, try_edits
-from skillopt_ci.training.guard import GuardContext, guard_context, refuse_document, without_secrets
+from skillopt_ci.training.guard import guard_context, refuse_document, without_secrets
 from skillopt_ci.training.memory import meta_skill, step_records
 from skillopt_ci.training.memory import render as render_buffer
 from skillopt_ci.training.plan import (
@@ -140,15 +140,11 @@ async def propose(
         config_sha256=run.config_sha256,
         usage={stage: rounded(one) for stage, one in models.meter.usage_by_stage().items()},
     )
-    return Proposal(after, publishable(record, guard))
-
-
-def publishable(record: ProposalRecord, guard: GuardContext) -> ProposalRecord:
-    """Return the record without secrets: what the guard refused must not enter git beside it."""
-    if not guard.rules.secrets:
-        return record
-    clean = partial(without_secrets, keys=guard.keys)
-    return ProposalRecord.model_validate(redacted_values(record.model_dump(mode="json"), clean))
+    if guard.rules.secrets:  # what the guard refused must not enter git beside it
+        clean = partial(without_secrets, keys=guard.keys)
+        facts = redacted_values(record.model_dump(mode="json"), clean)
+        record = ProposalRecord.model_validate(facts)
+    return Proposal(after, record)
 
 
 def _rollout_record(rollouts: Sequence[Rollout]) -> RolloutRecord:

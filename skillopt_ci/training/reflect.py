@@ -6,6 +6,8 @@ from base64 import b64decode
 from collections import Counter
 from collections.abc import AsyncIterable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
 from typing import Generic
 
 from skillopt_ci.aio import Begun
@@ -56,7 +58,9 @@ class Dealer:
         source = self._source(rollout)
         if source is None:
             return
-        size = _shown_chars(rollout, self._gradient)
+        # about how much of a prompt it takes up; the system prompt is shown only once
+        said = sum(len(one.content) for one in rollout.messages if one.role != "system")
+        size = min(said + len(rollout.trace), self._gradient.max_trajectory_chars)
         if size > self._room[source]:
             yield from self._closed(source)
         self._open[source].append(rollout)
@@ -89,13 +93,7 @@ def minibatches(rollouts: Iterable[Rollout], gradient: Gradient) -> list[Minibat
     """The minibatches of ``rollouts``, failures first."""
     dealer = Dealer(gradient)
     work = [complete for rollout in rollouts for complete in dealer.deal(rollout)]
-    return sorted((*work, *dealer.rest()), key=lambda one: one.source_type)
-
-
-def _shown_chars(rollout: Rollout, gradient: Gradient) -> int:
-    """About how much of a prompt a trajectory takes up; the system prompt is shown only once."""
-    said = sum(len(one.content) for one in rollout.messages if one.role != "system")
-    return min(said + len(rollout.trace), gradient.max_trajectory_chars)
+    return sorted((*work, *dealer.rest()), key=attrgetter("source_type"))
 
 
 # Trajectories as text for the analysts: everything that is not ours stands in a fence, as data.
@@ -272,7 +270,7 @@ class Analysts(Generic[Item]):
             observer(StageStarted("reflect", len(work)))
         for minibatch in work:
             reading.begin(minibatch)
-        return sorted(work, key=lambda one: one.source_type)
+        return sorted(work, key=attrgetter("source_type"))
 
     async def _read(self, minibatch: Minibatch) -> Reflection[Item] | Lost:
         source, mode, chat, gradient = minibatch.source_type, self.mode, self.chat, self.gradient
@@ -298,7 +296,7 @@ class Analysts(Generic[Item]):
         reply = await chat.ask(
             minibatch.name,
             user,
-            lambda text: parse_analyst(mode.payload, text, source, len(rollouts), notes=notes),
+            partial(parse_analyst, mode.payload, source=source, shown=len(rollouts), notes=notes),
             replies.analyst(mode.payload, source, notes=notes, wishes=bool(chat.guidance)),
             prompt=_PROMPT[source] + mode.prompt_suffix,
             supplement=f"{_PROMPT[source]}_skill_aware" if notes else "",

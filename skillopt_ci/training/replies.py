@@ -376,10 +376,7 @@ def _edit(entry: object, read: ValidatorFunctionWrapHandler) -> Edit:
     return edit
 
 
-_OPERATIONS: _Schema = {
-    "type": "string",
-    "enum": ["append", "insert_after", "replace", "delete"],
-}
+_OPERATIONS: _Schema = {"type": "string", "enum": ["append", "insert_after", "replace", "delete"]}
 EDITS = Payload(
     "edits",
     TypeAdapter[Edit](Annotated[Edit, WrapValidator(_edit)]),

@@ -13,6 +13,7 @@ from collections.abc import (
 )
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from skillopt_ci.aio import Begun, map_ordered
@@ -211,12 +212,13 @@ Work = Callable[[Batch, Observer], Awaitable[WorkedBatch]]
 
 async def work_on(batches: Sequence[Batch], work: Work, observer: Observer) -> list[WorkedBatch]:
     """Roll out and reflect on all ``batches`` at once; each reports under its number."""
+    many = len(batches)
+    observers = [partial(_numbered, observer, f"{n}/{many}") for n in range(1, many + 1)]
 
-    async def one(numbered: tuple[int, Batch]) -> WorkedBatch:
-        number, batch = numbered
-        return await work(batch, _numbered(observer, number, len(batches)))
+    async def one(number: int) -> WorkedBatch:
+        return await work(batches[number], observers[number] if many > 1 else observer)
 
-    return await map_ordered(one, enumerate(batches, start=1), limit=len(batches))
+    return await map_ordered(one, range(many), limit=many)
 
 
 def batch_record(worked: WorkedBatch) -> BatchRecord:
@@ -232,14 +234,7 @@ def batch_record(worked: WorkedBatch) -> BatchRecord:
     )
 
 
-def _numbered(observer: Observer, number: int, count: int) -> Observer:
-    if count == 1:
-        return observer
-
-    def observe(event: Event) -> None:
-        if isinstance(event, StageEvent):
-            observer(replace(event, stage=f"{event.stage} {number}/{count}"))
-        else:
-            observer(event)
-
-    return observe
+def _numbered(observer: Observer, number: str, event: Event) -> None:
+    if isinstance(event, StageEvent):
+        event = replace(event, stage=f"{event.stage} {number}")
+    observer(event)

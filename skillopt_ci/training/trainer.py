@@ -28,11 +28,7 @@ from skillopt_ci.progress import Note, StageFinished, StepStarted
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import with_notes
-from skillopt_ci.training.baseline import (
-    ensure_scored,
-    no_score_is_higher,
-    refuse_to_learn_nothing,
-)
+from skillopt_ci.training.baseline import ensure_scored, no_score_is_higher, refuse_to_learn_nothing
 from skillopt_ci.training.evaluate import evaluate, evaluation_at_epoch_end
 from skillopt_ci.training.memory import step_records
 from skillopt_ci.training.plan import (
@@ -218,11 +214,7 @@ async def prepare(run: Run) -> tuple[ScoredCheckout, Candidate | None]:
 
 
 def next_work(
-    run: Run,
-    checkout: ScoredCheckout,
-    candidate: Candidate | None,
-    *,
-    only_epoch_end: bool = False,
+    run: Run, checkout: ScoredCheckout, candidate: Candidate | None, *, only_epoch_end: bool = False
 ) -> StepPlan | int | None:
     """The next step, or the epoch whose end comes first; None if nothing is left.
 

@@ -210,9 +210,7 @@ def test_suggestions_are_merged_under_their_own_key_and_prompts(
     client = scripted(lambda request: json.dumps({"revise_suggestions": [said]}))
     patches = (Patch((Suggestion("add_rule", name, f"write {name}"),)) for name in "ab")
     patch = merged(
-        client,
-        [Reflection("failure", patch, ("t",), 1) for patch in patches],
-        mode=REWRITE,
+        client, [Reflection("failure", patch, ("t",), 1) for patch in patches], mode=REWRITE
     )
     assert patch.edits == (Suggestion("add_rule", "t", "both", merge_level=1),)
     assert client.requests[0].messages[0].content == prompts.text("merge_failure_rewrite")

@@ -107,10 +107,7 @@ def test_no_document_is_tried_twice_on_a_task() -> None:
 
 
 def test_edits_that_are_decided_by_the_past_cost_nothing() -> None:
-    past = [
-        Comparison({"Help much.": 1.0}, 0.5, 0.0001),
-        Comparison({"Harm.": 1.0}, -0.5, 0.0001),
-    ]
+    past = [Comparison({"Help much.": 1.0}, 0.5, 0.0001), Comparison({"Harm.": 1.0}, -0.5, 0.0001)]
     record, tasks = raced(Race(arms=8, tasks=4), {"Help much.": 0.3, "Harm.": -0.2}, past)
     assert (kept(record), tasks.tried, record.attempts) == ([True, False], [], 0)
 

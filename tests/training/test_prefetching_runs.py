@@ -82,9 +82,7 @@ def task_of(prompt: str) -> str:
     return prompt.rsplit("\n\n", maxsplit=1)[-1]
 
 
-def test_nothing_is_begun_ahead_of_a_step_that_is_done_alone(
-    workshop: Workshop,
-) -> None:
+def test_nothing_is_begun_ahead_of_a_step_that_is_done_alone(workshop: Workshop) -> None:
     checkout, server = workshop.checkout(), workshop.server
     checkout.step(SURE, WIDE)
     outlook = look_ahead(checkout.session())
@@ -96,8 +94,7 @@ def test_nothing_is_begun_ahead_of_a_step_that_is_done_alone(
 
 
 @pytest.mark.parametrize(
-    "holds",
-    ["budget.run.calls=500", "budget.step.tokens=900000", "cache.enabled=false"],
+    "holds", ["budget.run.calls=500", "budget.step.tokens=900000", "cache.enabled=false"]
 )
 def test_nothing_is_made_ahead_where_each_call_is_weighed_or_none_is_kept(
     workshop: Workshop, holds: str

@@ -76,9 +76,7 @@ def reflected(prompts: Prompts, observer: Observer, rollouts: list[Rollout]) -> 
     return run
 
 
-def test_failures_and_successes_are_dealt_apart_in_the_order_given(
-    rollouts: list[Rollout],
-) -> None:
+def test_failures_and_successes_are_dealt_apart_in_the_order_given(rollouts: list[Rollout]) -> None:
     random.Random(5).shuffle(rollouts)
     found = minibatches(rollouts, Gradient(minibatch_size=4))
     failed, solved = (

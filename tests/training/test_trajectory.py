@@ -8,11 +8,7 @@ from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.rollout.types import Limit, Rollout, Status
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.reflect import (
-    SKILL_REFERENCE,
-    keep_ends,
-    render_trajectories,
-)
+from skillopt_ci.training.reflect import SKILL_REFERENCE, keep_ends, render_trajectories
 
 Make = Callable[..., Rollout]
 
@@ -161,9 +157,7 @@ def test_tools_are_shown_with_what_they_were_given_and_said(make_rollout: Make) 
     messages = (
         Message("user", "Count the lines."),
         Message(
-            "assistant",
-            "I look.",
-            tool_calls=(ToolCall("1", "shell", '{"command": "wc -l a"}'),),
+            "assistant", "I look.", tool_calls=(ToolCall("1", "shell", '{"command": "wc -l a"}'),)
         ),
         Message("tool", "```\n7 a\n```", tool_call_id="1"),
         Message("user", "There is no answer yet."),

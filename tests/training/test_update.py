@@ -10,13 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.messages import Message
-from skillopt_ci.model.types import (
-    ChatReply,
-    ChatRequest,
-    ModelRefusal,
-    ModelUnavailable,
-    Usage,
-)
+from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ModelUnavailable, Usage
 from skillopt_ci.progress import Observer, silent
 from skillopt_ci.prompts.library import NAMES, Prompts
 from skillopt_ci.skill.edits import Edit, EditStatus

@@ -26,12 +26,7 @@ if TYPE_CHECKING:
 FOLDER = RunFolder("quickstart")
 SKILL = "skills/ledger/SKILL.md"
 GUIDANCE = "<!-- SLOW_UPDATE_START -->\nMind the refunds.\n<!-- SLOW_UPDATE_END -->"
-QUICK = (
-    "train.num_epochs=2",
-    "tasks.limit=12",
-    "train.batch_size=6",
-    "gradient.minibatch_size=2",
-)
+QUICK = ("train.num_epochs=2", "tasks.limit=12", "train.batch_size=6", "gradient.minibatch_size=2")
 MODES = ["patch", "rewrite_from_suggestions", "full_rewrite_minibatch"]
 
 
@@ -137,9 +132,7 @@ def test_subjects_say_in_words_what_a_rewrite_changed(office: Office, name: str)
     assert all(first in subject for subject in office.log("%s")[:2])
 
 
-def test_autonomous_learning_rate_is_decided_and_recorded(
-    office: Office,
-) -> None:
+def test_autonomous_learning_rate_is_decided_and_recorded(office: Office) -> None:
     office.train("optimizer.lr_control_mode=autonomous", *mode("patch"))
     rates = [(one.proposal.learning_rate, one.proposal) for one in office.records()]
     decided = [(rate, proposal) for rate, proposal in rates if rate is not None]
@@ -150,9 +143,7 @@ def test_autonomous_learning_rate_is_decided_and_recorded(
         assert len(proposal.edits) == min(rate.learning_rate, rate.available)
 
 
-def test_without_a_learning_rate_nothing_is_ranked_away(
-    office: Office,
-) -> None:
+def test_without_a_learning_rate_nothing_is_ranked_away(office: Office) -> None:
     office.train("optimizer.lr_control_mode=none", "optimizer.learning_rate=1", *mode("patch"))
     proposals = [record.proposal for record in office.records()]
     assert {proposal.edit_budget for proposal in proposals} == {None}
@@ -182,9 +173,7 @@ def test_without_a_rewrite_the_step_is_one_plain_commit(office: Office) -> None:
     assert office.log("%s")[0] == "Step 1: nobody wrote a usable document"
 
 
-def test_without_a_usable_learning_rate_nothing_is_applied(
-    office: Office,
-) -> None:
+def test_without_a_usable_learning_rate_nothing_is_applied(office: Office) -> None:
     rate = (dumb(office, "lr_autonomous"), "optimizer.lr_scheduler=autonomous")
     office.train(*rate, *mode("patch"), once=True)
     (record,) = office.records()
