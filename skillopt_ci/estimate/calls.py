@@ -13,9 +13,9 @@ from skillopt_ci.config.config import Config, Gradient
 from skillopt_ci.config.rollout import ChatConfig, HumanConfig, ScriptedConfig
 from skillopt_ci.ledger.records import HistoryEntry, StepRecord
 from skillopt_ci.model.types import Account
-from skillopt_ci.training.appendix import notes_from
 from skillopt_ci.training.edit_ablation import races
 from skillopt_ci.training.plan import StepPlan, analyst_budget, edit_budget, lr_control
+from skillopt_ci.training.update import notes_from
 
 ATTEMPTS = [
     Account("target", stage) for stage in ("rollout", "selection", "race", "slow_rollout", "test")

@@ -1,8 +1,8 @@
 """The trainer. Start reading in ``trainer``; the stages, in order:
 
 - where training stands: ``trainer``, ``state``, ``baseline``
-- a step: ``plan``, ``rollout_stage``, ``reflect``, ``aggregate`` (and select), ``update`` and
-  ``appendix``, all called by ``propose``; then ``evaluate`` with ``sequential_test`` and ``gate``
+- a step: ``plan``, ``rollout_stage``, ``reflect``, ``aggregate`` (and select), ``update``, all
+  called by ``propose``; then ``evaluate`` with ``sequential_test`` and ``gate``
 - an epoch's end: ``slow_update``; the end of a run: ``final_evaluation``
 - beside them: ``prefetcher``, ``edit_ablation``, ``guard``, ``shard``
 - without training: ``offline_eval``, ``calibrate``

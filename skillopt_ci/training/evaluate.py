@@ -243,23 +243,20 @@ async def _roll_out(
         work = zip(sides, (asked.candidate, asked.current), strict=True)
         return await map_ordered(attempt, work, limit=2)
 
-    def begin_sure() -> None:
-        for one in ask.sure(arrived.means(each)):
-            under_way.begin(one)
-
-    def look() -> None:
+    def look(*, first: bool = False) -> None:
         # each look costs as much as some answers: it is worth it where few answers are out
         tasks = [task for task, _ in ask.candidate]
         missing = sum(arrived.made[task] < each for task in tasks)
-        if missing in {len(tasks) >> n for n in range(1, len(tasks).bit_length())}:
-            begin_sure()
+        if first or missing in {len(tasks) >> n for n in range(1, len(tasks).bit_length())}:
+            for one in ask.sure(arrived.means(each)):
+                under_way.begin(one)
 
     async with Begun(put) as under_way:
         try:
             ask = next(test)
             while True:
                 under_way.begin(ask)
-                begin_sure()
+                look(first=True)
                 sides_made = await under_way.result(ask)
                 for rollout in (one for side in sides_made for one in side):
                     made.add(rollout)

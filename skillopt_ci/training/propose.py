@@ -25,7 +25,6 @@ from skillopt_ci.skill.edits import EditReport
 from skillopt_ci.skill.regions import with_notes
 from skillopt_ci.text import plural
 from skillopt_ci.training.aggregate import merge, select
-from skillopt_ci.training.appendix import take_notes
 from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.baseline import all_solved
 from skillopt_ci.training.edit_ablation import pool_size, try_edits
@@ -45,7 +44,7 @@ from skillopt_ci.training.review_comments import note_records, render, unheard
 from skillopt_ci.training.rollout_stage import WorkedBatch, batch_record, learn, work_on
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import Checkout
-from skillopt_ci.training.update import Updated, update, update_mode
+from skillopt_ci.training.update import Updated, take_notes, update, update_mode
 
 
 @dataclass(frozen=True, slots=True)

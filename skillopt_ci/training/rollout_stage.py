@@ -32,7 +32,6 @@ from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural, score_text
-from skillopt_ci.training.appendix import notes_from
 from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.guard import screened
 from skillopt_ci.training.measure import made_under, next_rounds, rounds
@@ -42,7 +41,7 @@ from skillopt_ci.training.reflect import Analysts
 from skillopt_ci.training.replies import Reflection
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import Checkout, basis_of, basis_sha256
-from skillopt_ci.training.update import UpdateMode
+from skillopt_ci.training.update import UpdateMode, notes_from
 
 # Evidence: earlier attempts under the same skill, which analysts look at beside a step's own.
 

@@ -75,22 +75,23 @@ def test_the_same_skill_is_not_measured_again(with_agents: Callable[[str], Check
     assert len(shell_agent.made(checkout.folder)) == before
 
 
-@pytest.mark.parametrize("done", [0, 3, 9, 14])
 def test_a_killed_process_loses_no_attempt_that_was_made(
-    with_agents: Callable[[str], Checkout], done: int
+    with_agents: Callable[[str], Checkout],
 ) -> None:
-    checkout, whole = with_agents("killed"), with_agents("whole")
-    alone = ("model.target.max_concurrency=1",)
-    (checkout.folder.parent / "kill").write_text(str(done), encoding="utf-8")
-    assert _step_in_a_process(checkout) == -signal.SIGKILL
-    assert len(shell_agent.made(checkout.folder)) == done
-    checkout.step(*alone)
+    """Killed before the first attempt, in the baseline, in the batch and in the evaluation."""
+    whole, alone = with_agents("whole"), ("model.target.max_concurrency=1",)
     whole.step(*alone)
-    counts = Counter(shell_agent.made(checkout.folder))
-    assert counts == Counter(shell_agent.made(whole.folder))
-    assert checkout.record(1) == whole.record(1)
-    assert checkout.trees()[1:] != []
-    assert checkout.state().usage == whole.state().usage
+    for done in (0, 3, 9, 14):
+        checkout = with_agents(f"killed-{done}")
+        (checkout.folder.parent / "kill").write_text(str(done), encoding="utf-8")
+        assert _step_in_a_process(checkout) == -signal.SIGKILL
+        assert len(shell_agent.made(checkout.folder)) == done
+        checkout.step(*alone)
+        counts = Counter(shell_agent.made(checkout.folder))
+        assert counts == Counter(shell_agent.made(whole.folder))
+        assert checkout.record(1) == whole.record(1)
+        assert checkout.trees()[1:] != []
+        assert checkout.state().usage == whole.state().usage
 
 
 def _step_in_a_process(checkout: Checkout) -> int:

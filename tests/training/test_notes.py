@@ -11,9 +11,9 @@ from skillopt_ci.model.types import ChatRequest, ModelUnavailable
 from skillopt_ci.progress import Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.regions import with_notes
-from skillopt_ci.training.appendix import notes_from, take_notes
 from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.replies import Patch, Reflection
+from skillopt_ci.training.update import notes_from, take_notes
 
 BODY = "# Skill\n\n- A rule.\n"
 EDITED = "# Skill\n\n- A rule.\n\n- Another.\n"
