@@ -37,10 +37,7 @@ async def merge(
     gradient: Gradient,
     chat: OptimizerChat,
 ) -> Patch[Item]:
-    """Return the one patch that the patches of ``reflections`` amount to; it may be empty.
-
-    Where the model gives no usable answer, edits are put one after the other, failures first.
-    """
+    """Return one patch for those of ``reflections``; without a usable answer all of their edits."""
     stable = library.joined(library.meta_skill(chat.meta_skill), library.current_skill(skill))
     merger = _Merger(mode, chat, stable, gradient.merge_batch_size)
     chat.observer(StageStarted("aggregate"))

@@ -38,10 +38,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerChat:
-    """The optimizer at work in one step, and what it is told of earlier steps and epochs.
-
-    ``guidance`` is what reviewers ask for; ``refuse`` is the guard.
-    """
+    """The optimizer at work in one step, with earlier steps, reviewers' guidance and the guard."""
 
     client: ChatClient
     prompts: Prompts

@@ -36,10 +36,7 @@ _ALL = 1 - 1e-9
 
 
 def learns_nothing(run: Run, checkout: ScoredCheckout) -> bool:
-    """Whether no candidate can stay: the gate wants a higher score, and there is none.
-
-    Only before the first step, and if no reviewer asks for anything.
-    """
+    """Whether no candidate of a first step can stay, and no reviewer asks for anything."""
     untouched = checkout.state.step == 0 and not unheard(run.notes, checkout.state)
     return untouched and no_score_is_higher(run.config, checkout.state.current)
 

@@ -177,10 +177,7 @@ def _needs(rates: Sequence[float], configured: GateConfig, effect: float) -> Ite
 def rehearse(
     rates: Sequence[float], lift: float, settings: GateConfig, trials: int, seed: int
 ) -> tuple[float, float]:
-    """Let a candidate that is better by ``lift`` meet a skill that solves tasks at ``rates``.
-
-    Returns the share of tests that was accepted, and the attempts that one took.
-    """
+    """The share accepted of tests of a candidate better by ``lift``, and the attempts each took."""
     known = {str(number): rate for number, rate in enumerate(rates)}
     better = dict(zip(known, lifted(rates, lift), strict=True))
     setup = Setup(

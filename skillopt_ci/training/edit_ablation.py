@@ -233,8 +233,7 @@ def removals(
 ) -> tuple[Edit, ...]:
     """Deletions of rules that are harmful with a probability of at least ``sure``, worst first.
 
-    Only texts that an edit of this run brought in, and that stand in ``skill`` as they were
-    written, are proposed: nothing else was ever measured alone.
+    Only texts that an edit of this run brought in are proposed: nothing else was measured alone.
     """
     if sure >= 1:
         return ()

@@ -116,8 +116,7 @@ async def evaluate_text(
 ) -> Decision:
     """Roll out the text ``skill`` as far as the decision needs it, and decide.
 
-    Results are looked at together and in a fixed order, so that nothing depends on the order in
-    which they arrive. Raises TooManyErrors when too many tasks fail.
+    Nothing depends on the order in which results arrive. Raises TooManyErrors.
     """
     reused, known = known_measurement(run, checkout, skill) or (None, None)
     terms = _setup(run, checkout, skill, evaluation, notes_only=notes_only)
@@ -220,10 +219,7 @@ def _requests(run: Run, side: Side, lot: Lot) -> tuple[AttemptRequest, ...]:
 async def _roll_out(
     run: Run, models: OpenModels, test: Test, sides: tuple[Side, Side], planned: int
 ) -> tuple[Outcome, Scores]:
-    """Make the attempts that ``test`` asks for until it ends; also return the candidate's scores.
-
-    Lots that are sure to be asked next begin as soon as that is sure.
-    """
+    """Make what ``test`` asks for until it ends, and early what it is sure to ask for next."""
     run.observer(StageStarted(STAGE, planned))
     limit, each = run.config.evaluation.max_error_rate, models.runner.attempts
     made, arrived = Scores(), Scores()
@@ -288,8 +284,7 @@ async def _remeasured(
 ) -> Decision:
     """With ``evaluation.gate.remeasure``, measure an accepted ``skill`` on fresh attempts.
 
-    A score that won a comparison is on average too high (the winner's curse), so that candidates
-    as good as the skill, or a little better, would be turned away.
+    A score that won a comparison is on average too high (the winner's curse).
     """
     found, gate = decision.measurement, decision.gate
     wanted = evaluation.gate.remeasure and evaluation.use_gate

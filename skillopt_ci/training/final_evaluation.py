@@ -257,9 +257,6 @@ def _final(skill: Snapshot) -> FinalSkill:
 
 
 def beats(last: Snapshot, best: Snapshot) -> bool:
-    """Whether the last skill scored strictly higher than the best one, on the same tasks.
-
-    Rolling the last one out again, as SkillOpt does, would be a second draw of a noisy number.
-    """
+    """Whether the last skill scored higher on the same tasks; another draw would only add noise."""
     same_tasks = last.measurement.tasks.keys() == best.measurement.tasks.keys()
     return same_tasks and last.measurement.score > best.measurement.score + _ROUNDING

@@ -69,10 +69,7 @@ def measurement_fingerprint(
 
 
 def grader_folders(config: Config, tasks: Iterable[Task], root: Path) -> Mapping[str, str]:
-    """SHA-256 over the files of each folder that the scorers of ``tasks`` grade with.
-
-    Compiled Python files do not count. Raises GraderError if a folder cannot be read.
-    """
+    """SHA-256 over the files of each folder that the scorers of ``tasks`` grade with."""
     folders = {
         part.folder: part.model_copy(update={"files": {}})
         for spec in _specs(config, tasks)

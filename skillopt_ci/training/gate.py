@@ -23,10 +23,7 @@ def decide(
     *,
     notes_only: bool = False,
 ) -> Decision:
-    """The verdict on a candidate after a test; ``types`` are those of the tasks.
-
-    Raises TooManyErrors when no task was measured under all skills.
-    """
+    """The verdict after a test; TooManyErrors when no task was measured under all skills."""
     current, best = state.current.measurement, state.best.measurement
     if not _shared(candidate, current, best):
         raise TooManyErrors("No selection task was measured under both skills.")
@@ -155,10 +152,7 @@ _ENDS = {"futile": "a gain was unlikely to be shown by the rest", "certain": "no
 def _partial_rejection(
     outcome: Outcome, setup: Setup, current: Measurement, evaluation: Evaluation
 ) -> Decision:
-    """The verdict on a candidate of which not all tasks were measured.
-
-    Its score is an estimate: where it was not tried, it is taken to do as the current skill does.
-    """
+    """The verdict where tasks were left out: there it is taken to do as the current skill does."""
     before = _mean_worth(outcome.measured.current, setup) + _bonus(current, evaluation)
     differences = outcome.measured.differences(setup)
     total = sum(differences, Fraction())

@@ -142,10 +142,7 @@ _ORDERS: Mapping[str, re.Pattern[str]] = {
 
 
 def order_to_the_optimizer(text: str, known: str) -> str:
-    """Return how ``text`` speaks to the optimizer, empty if it does not.
-
-    Words that ``known`` has as well are the skill's own business, such as an analyst's handbook.
-    """
+    """Return how ``text`` speaks to the optimizer, in words that ``known`` does not have."""
     familiar = " ".join(known.casefold().split())
     for what, pattern in _ORDERS.items():
         phrases = {" ".join(found[0].casefold().split()) for found in pattern.finditer(text)}
@@ -299,10 +296,7 @@ def _canonical(address: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GuardContext:
-    """What the guard knows of a run: ``known`` joins the skills that it had before.
-
-    ``keys`` are secret values that this process can see.
-    """
+    """What the guard knows of a run: earlier skills, answers, and secret values that it can see."""
 
     rules: Guard = field(default_factory=Guard)
     known: str = ""
@@ -311,10 +305,7 @@ class GuardContext:
 
 
 def refuse_document(before: str, after: str, context: GuardContext) -> str | None:
-    """Return why ``after`` may not take the place of ``before``, or None.
-
-    A change that only takes away is always allowed.
-    """
+    """Return why ``after`` may not follow ``before``, or None: taking away is always allowed."""
     added = added_text(before, after)
     if reason := next(_complaints(added, f"{context.known}\n{before}", context), None):
         return reason
@@ -353,11 +344,7 @@ _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
 
 
 def guard_context(run: Run, checkout: Checkout) -> GuardContext:
-    """The context for changes of the skill at ``checkout``.
-
-    Guarded are the answers of all splits: the optimizer sees those of training tasks alone, but may
-    know or guess others.
-    """
+    """The context for changes of the skill at ``checkout``, with the answers of all splits."""
     read, folder = partial(run.ledger.read, checkout.commit), run.folder
     earlier = (read(path) or "" for path in (folder.initial_skill, folder.best_skill))
     splits, models = run.splits, run.config.model

@@ -33,10 +33,7 @@ _INTRODUCTION = (
 
 
 def render(steps: Iterable[StepRecord]) -> str:
-    """Return the text on ``steps`` for a prompt, the remembered part as data.
-
-    Steps that proposed nothing are left out; it is empty if there are no others.
-    """
+    """Return the text on ``steps`` for a prompt, less those that proposed nothing, as data."""
     blocks = [
         _block(step, step.decision)
         for step in steps
@@ -105,10 +102,7 @@ def meta_skill(run: Run, checkout: Checkout) -> str:
 def measured_before(
     run: Run, checkout: ScoredCheckout, candidate: str
 ) -> tuple[int, Measurement] | None:
-    """The step that measured this text under the same conditions, and what it found.
-
-    A text that reads the same counts as this text; what was found may be partial.
-    """
+    """The step that measured a text that reads the same, and what it found, maybe in part."""
     state, name, read_as = checkout.state, sha256(candidate), reading_sha256(candidate)
     if state.measured_under == run.measured_under:
         for snapshot in (state.current, state.best):

@@ -51,10 +51,7 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One or two skills on the same tasks; ``difference`` is the second minus the first (hard).
-
-    It is ``simulated`` if the model that works or the one that grades is.
-    """
+    """One or two skills on the same tasks; ``difference`` is the second minus the first (hard)."""
 
     split: str
     skills: tuple[Evaluated, ...]
@@ -141,10 +138,7 @@ _GRADED = (Status.SCORED, Status.LIMIT, Status.GRADER_ERROR)
 
 @dataclass(frozen=True, slots=True)
 class Regraded:
-    """An attempt with its score then and now; either is None where the grader failed.
-
-    ``reason`` says why the score is what it is now, or why there is none.
-    """
+    """An attempt with its score then and now, each None where the grader failed, and the reason."""
 
     course: AttemptTrace
     before: Score | None
@@ -162,10 +156,9 @@ class Rescored:
 
 
 async def rescore(run: Run, *, stage: str | None = None, own_scorers: bool = True) -> Rescored:
-    """Grade the recorded attempts at the run's tasks with the scorers of ``run``.
+    """Grade the latest recorded attempts at the run's tasks with the scorers of ``run``.
 
-    Of each attempt at a task under a skill the latest one counts. Without ``own_scorers`` the run's
-    scorer grades tasks that have one of their own too. Raises UsageError if nothing is recorded.
+    Without ``own_scorers`` the run's scorer grades tasks that have one of their own too.
     """
     tasks = {
         task.id: task if own_scorers else replace(task, scorer=None)

@@ -182,10 +182,7 @@ async def decide_learning_rate(
     mode: UpdateMode[replies_Item],
     chat: OptimizerChat,
 ) -> LearningRateRecord:
-    """Let the optimizer choose how many of ``edits`` are applied; without a usable answer none is.
-
-    Raises ModelUnavailable, which says nothing about the edits.
-    """
+    """Let the optimizer choose how many of ``edits`` are applied; none without a usable answer."""
     chat.observer(StageStarted("step size"))
     user = library.joined(
         library.meta_skill(chat.meta_skill),

@@ -125,10 +125,7 @@ class _Early:
 
 
 class Prefetcher:
-    """Makes attempts early, by ``make``, each when there is a place for it.
-
-    One under way is never broken off: it is paid for.
-    """
+    """Makes attempts early; one under way is never broken off, since it is paid for."""
 
     def __init__(
         self, make: Callable[[AttemptRequest], Awaitable[None]], scheduler: Scheduler

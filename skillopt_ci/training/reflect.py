@@ -122,10 +122,7 @@ def render_trajectories(
 
 
 def keep_ends(texts: Sequence[str], limit: int) -> list[str]:
-    """Leave out the middle of ``texts``, taken as one, so that ``limit`` characters remain.
-
-    Returns as many texts; the first that lost something says how much is missing.
-    """
+    """Leave out the middle of ``texts``, taken as one, and say there how much is missing."""
     total = sum(map(len, texts))
     if total <= limit:
         return list(texts)
@@ -213,9 +210,9 @@ _HEADING: Mapping[Source, str] = {"failure": "Failed", "success": "Successful"}
 
 @dataclass(frozen=True, slots=True)
 class Analysts(Generic[Item]):
-    """Whoever reads the rollouts of a batch, and what all of them are told.
+    """The analysts of a batch, and what all of them are told.
 
-    Each proposes at most ``learning_rate`` edits (None: any number); with 0 nobody is asked. Of the
+    Each proposes at most ``learning_rate`` edits (None: any number); with 0 none is asked. Of the
     minibatches ``notes_from`` reminders for the appendix are asked for too.
     """
 

@@ -267,7 +267,7 @@ def _explained(error: ValidationError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A revision in words, for whoever rewrites the document."""
+    """A revision in words, for the rewriter of the document."""
 
     type: _Note
     title: _Note
@@ -310,10 +310,9 @@ class Patch(Generic[Item]):
 
 @dataclass(frozen=True, slots=True)
 class Reflection(Generic[Item]):
-    """An analyst's answer about one minibatch.
+    """An analyst's answer about one minibatch of ``batch_size`` trajectories of ``task_ids``.
 
-    ``batch_size`` is the number of trajectories that it really saw, ``task_ids`` whose they were.
-    ``notes`` are reminders of rules that were not followed. ``refused`` tells why the guard dropped
+    ``notes`` are reminders of rules that were not followed; ``refused`` tells why the guard dropped
     proposals.
     """
 

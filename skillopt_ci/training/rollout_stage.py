@@ -52,10 +52,7 @@ Made = Sequence[tuple[str, int]]
 def attempts_so_far(
     run: Run, checkout: Checkout, skill: str | None = None, *, comparable: bool = False
 ) -> Made:
-    """The training attempts that earlier steps made under ``skill``, by default as it stands.
-
-    Only those that are ``comparable`` were made under the same configuration and tasks.
-    """
+    """The training attempts of earlier steps under ``skill``; ``comparable`` ones if asked for."""
     name = sha256(checkout.skill if skill is None else skill)
     basis = basis_sha256(basis_of(run)) if comparable else None
     return made_under(name, basis, step_records(run, checkout))

@@ -71,10 +71,7 @@ class RunnerParts:
 
 
 class Equipment:
-    """One pool of connections, one cache, one store and one scheduler, closed with ``resources``.
-
-    Each is opened when it is first needed: a run with nothing to do needs no key.
-    """
+    """What all work of a run shares, opened when it is first needed, closed with ``resources``."""
 
     def __init__(self, parts: RunnerParts, resources: AsyncExitStack) -> None:
         model, gradient = parts.config.model, parts.config.gradient
@@ -124,10 +121,7 @@ class Equipment:
         used: Callable[[str], object] = lambda _: None,
         begun: Callable[[AttemptRequest], Awaitable[None]] | None = None,
     ) -> AsyncIterator["OpenModels"]:
-        """A client and a runner for one piece of work of ``run``: see :meth:`Run.models`.
-
-        Raises ComputerUnavailable before anything is paid for.
-        """
+        """See :meth:`Run.models`; raises ComputerUnavailable before anything is paid for."""
         client = (await self.router()).for_work(scope, meter, used, self.scheduler.questions)
         if run.places is not None:
             # it may run programs, and takes as long as they do

@@ -244,10 +244,9 @@ def _end_before(setup: Setup, state: Measured, tasks: Sequence[str]) -> End | No
 
 
 def _out_of_reach(setup: Setup, seen: Sequence[Fraction], room: Sequence[Fraction]) -> bool:
-    """Whether no higher mean is possible, whatever the tasks that are left come to.
+    """Whether no higher mean is possible, with ``room`` for each task that is left.
 
-    ``room`` is the most that each of them can add to the differences ``seen``. Any of them may
-    also end in an error and count for neither side.
+    Any of them may also end in an error and count for neither side.
     """
     best = accumulate(sorted(room, reverse=True), initial=sum(seen, Fraction()))
     # the sign of gain / count + bonus, without dividing fractions

@@ -59,10 +59,7 @@ def shards(outlook: Outlook, most: int) -> tuple[Shard, ...]:
 
 
 async def roll_out_shard(run: Run, outlook: Outlook, shard: Shard, file: Path) -> ShardOutcome:
-    """Make the attempts of ``shard`` and leave the answers in ``file``, whatever ends it.
-
-    A shard has its share of what the budgets leave. Attempts that fail are left to the step.
-    """
+    """Make the attempts of ``shard`` on its share of the budgets; leave the answers in ``file``."""
     mine = sorted(outlook.attempts[shard.number - 1 :: shard.of], key=lambda one: one.attempt)
     meter, keys = _meter(run, shard.of, outlook.spent), list[str]()
     answers = 0

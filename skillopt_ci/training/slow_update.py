@@ -105,11 +105,7 @@ class Pair:
 def pair_up(
     tasks: Sequence[Task], before: Iterable[Rollout], after: Iterable[Rollout]
 ) -> tuple[Pair, ...]:
-    """Pair the results by task, in task order.
-
-    A task without a measured attempt on either side says nothing about the skills and is left out
-    (SkillOpt counts it as failed).
-    """
+    """Pair the results by task, in task order, less tasks without a measured attempt on a side."""
     earlier, later = _measured(before), _measured(after)
     return tuple(
         Pair(task, earlier[task.id], later[task.id])
@@ -362,10 +358,7 @@ def earlier_skill(run: Run, checkout: ScoredCheckout, epoch: int) -> str:
 async def compare_epochs(
     run: Run, earlier: str, current: str, epoch: int, models: OpenModels
 ) -> tuple[Pair, ...]:
-    """Roll a sample of the training tasks out under both skills and pair the results.
-
-    Raises :class:`~skillopt_ci.errors.TooManyErrors` when too many attempts were not measured.
-    """
+    """Roll a sample of the training tasks out under both skills; may raise TooManyErrors."""
     optimizer, train = run.config.optimizer, run.splits.train
     observer, limit = run.observer, run.config.evaluation.max_error_rate
     sample = min(optimizer.slow_update_samples, len(train))
@@ -411,10 +404,7 @@ def first_epoch(run: Run, checkout: ScoredCheckout) -> tuple[str, BoundaryRecord
 async def later_epoch(
     run: Run, checkout: ScoredCheckout, epoch: int, models: OpenModels
 ) -> tuple[str, BoundaryRecord]:
-    """Compare the epochs' skills on the same tasks, and write new guidance and memory.
-
-    Both are asked for at once, and read the skill as it is before the guidance.
-    """
+    """Compare the epochs' skills on the same tasks, and ask for guidance and memory at once."""
     optimizer, skill = run.config.optimizer, checkout.skill
     earlier = earlier_skill(run, checkout, epoch)
     pairs = await compare_epochs(run, earlier, skill, epoch, models)

@@ -188,10 +188,7 @@ def charged(checkout: Checkout, usage: Usage, accounts: Accounts) -> dict[str, o
 def decided_snapshots(
     state: State, decision: Decision | None, skill: str, step: int, origin: str
 ) -> dict[str, object]:
-    """What a decision changes in the state: the current skill, and the best one if it is beaten.
-
-    Where the current skill stays, attempts that were added to its measurement count from now on.
-    """
+    """What a decision changes in the state, attempts added to the current measurement included."""
     if decision is None:
         return {}
     if not decision.stays:
@@ -335,10 +332,7 @@ def push_candidate(run: Run, checkout: ScoredCheckout, candidate: Candidate) -> 
 def find_candidate(
     run: Run, checkout: ScoredCheckout, commit: str | None
 ) -> tuple[ScoredCheckout, Candidate | None]:
-    """The candidate that an earlier run left at ``commit``, if it still fits the state.
-
-    One made for another skill or history is set aside: it stays reachable, the work is done again.
-    """
+    """The candidate left at ``commit``; one made for another skill or history is set aside."""
     if commit is None:
         return checkout, None
     if run.ledger.is_ancestor(commit, checkout.commit):

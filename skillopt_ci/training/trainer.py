@@ -99,8 +99,7 @@ async def train(
 ) -> AsyncIterator[Outcome]:
     """Train until nothing is left, or ``steps`` steps were done; yield what each piece of work did.
 
-    After ``patience`` lost races in a row LostRace is raised, after useless replies
-    OptimizerUnusable.
+    Raises LostRace after ``patience`` in a row, and OptimizerUnusable.
     """
     async with equipped(run) as ready:
         while steps is None or steps > 0:
@@ -186,10 +185,7 @@ def _spent(meter: Meter) -> dict[str, object]:
 
 
 async def advance_to_candidate(run: Run) -> Outcome | Candidate | None:
-    """Do the next piece of work up to its pushed candidate, for many machines to evaluate.
-
-    An epoch's end, and a step that comes to no candidate, are done wholly.
-    """
+    """Do the next work up to its pushed candidate, or wholly if it is not a step with one."""
     checkout, candidate = await prepare(run)
     work = next_work(run, checkout, candidate)
     if candidate is None and isinstance(work, StepPlan):
@@ -216,10 +212,7 @@ async def prepare(run: Run) -> tuple[ScoredCheckout, Candidate | None]:
 def next_work(
     run: Run, checkout: ScoredCheckout, candidate: Candidate | None, *, only_epoch_end: bool = False
 ) -> StepPlan | int | None:
-    """The next step, or the epoch whose end comes first; None if nothing is left.
-
-    Scheduled ends of epochs come only with ``only_epoch_end``, or when one is in flight.
-    """
+    """The next step, or the epoch whose end comes first (unless it is scheduled); None for none."""
     due = boundary_due(run, checkout)
     ends = only_epoch_end or run.config.schedule.slow_update == "inline"
     if candidate is not None and isinstance(candidate.record, BoundaryRecord):

@@ -35,11 +35,7 @@ from skillopt_ci.training.replies import (
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """The document after an update, and how it came about.
-
-    ``skip_no_rewrite`` means that nobody wrote a usable document: the old one stays. So it does
-    where ``refused`` says what the guard has against the new one.
-    """
+    """The document after an update; the old one if none was usable, or the guard ``refused`` it."""
 
     skill: str
     outcome: Literal["updated", "skip_no_rewrite"] = "updated"
@@ -51,10 +47,7 @@ class Updated:
 
 @dataclass(frozen=True, slots=True)
 class UpdateMode(Generic[Item]):
-    """One way to propose changes and to carry them out, in all that the stages need of it.
-
-    Prompts' names end in ``prompt_suffix``; ``noun`` is what one proposed change is called.
-    """
+    """One way to propose changes and to carry them out, in all that the stages need of it."""
 
     name: Literal["patch", "rewrite_from_suggestions", "full_rewrite_minibatch"]
     prompt_suffix: str
