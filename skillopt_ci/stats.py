@@ -2,9 +2,10 @@
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 from statistics import NormalDist
 
 
@@ -44,9 +45,9 @@ def balanced_subsets(items: int, runs: int, seed: int) -> tuple[frozenset[int], 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """``value`` is the sum of weighted effects, measured with the given ``variance``."""
+    """``value`` is the sum of effects in their weights, measured with the given ``variance``."""
 
-    weights: Sequence[float]
+    weights: Mapping[str, float]
     value: float
     variance: float
 
@@ -66,33 +67,41 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """A joint normal distribution of effects: means, and the root of the precision."""
+    """A joint normal distribution of named effects: means, and the root of the precision."""
 
-    means: Sequence[float]
+    means: Mapping[str, float]
     root: Sequence[Sequence[float]]
 
-    def effect(self, weights: Sequence[float]) -> Effect:
-        mean = sum(a * b for a, b in zip(weights, self.means, strict=True))
-        half = _forward(self.root, weights)
+    def effect(self, weights: Mapping[str, float]) -> Effect:
+        """That of all effects in their ``weights``; unknown ones count nothing."""
+        row = [weights.get(name, 0.0) for name in self.means]
+        mean = sum(a * b for a, b in zip(row, self.means.values(), strict=True))
+        half = _forward(self.root, row)
         return Effect(mean, math.sqrt(sum(value * value for value in half)))
 
 
-def believe(observations: Sequence[Observation], size: int, prior_sd: float) -> Belief:
-    """The posterior of ``size`` effects that are each thought to be about 0, give or take.
+def believe(
+    observations: Sequence[Observation], prior_sd: float, names: Iterable[str] = ()
+) -> Belief:
+    """The posterior of effects (``names`` too) with a normal prior around 0.
 
     The conjugate update of normal beliefs by normal measurements (Bishop, Pattern Recognition and
     Machine Learning, 2006, 3.3).
     """
+    seen_names = chain.from_iterable(one.weights for one in observations)
+    places = {name: n for n, name in enumerate(dict.fromkeys(chain(seen_names, names)))}
+    size = len(places)
     precision = [[float(i == j) / prior_sd**2 for j in range(size)] for i in range(size)]
     pull = [0.0] * size
     for seen in observations:
-        told = [(i, weight) for i, weight in enumerate(seen.weights) if weight]
+        told = [(places[name], weight) for name, weight in seen.weights.items() if weight]
         for i, weight in told:
             pull[i] += weight * seen.value / seen.variance
             for j, other in told:
                 precision[i][j] += weight * other / seen.variance
     root = _cholesky(precision)
-    return Belief(_backward(root, _forward(root, pull)), root)
+    means = _backward(root, _forward(root, pull))
+    return Belief(dict(zip(places, means, strict=True)), root)
 
 
 def _cholesky(matrix: Sequence[Sequence[float]]) -> list[list[float]]:

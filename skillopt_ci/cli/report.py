@@ -31,9 +31,9 @@ from skillopt_ci.report.terminal import course_lines, shortened
 from skillopt_ci.report.view import RunRecords, RunView
 from skillopt_ci.rollout.events import AttemptTrace, attempt_traces, read_events
 from skillopt_ci.rollout.types import Status
-from skillopt_ci.stats import Effect
+from skillopt_ci.stats import Effect, believe
 from skillopt_ci.text import plural, score
-from skillopt_ci.training.edit_ablation import attribute, compared_in, rules_of
+from skillopt_ci.training.edit_ablation import PRIOR_SD, compared_in, rules_of
 from skillopt_ci.util import write_atomically
 
 #: Writers of other programs' run folders, imported only by the export.
@@ -279,10 +279,10 @@ def edit_effects(steps: Sequence[StepRecord]) -> Effects:
     moments = {-(-len(newest) * part // _MOMENTS) for part in range(1, _MOMENTS + 1)}
     for end in sorted(moments - {0}):
         seen = newest[:end]
-        known = attribute(list(compared_in(seen)))
+        known = believe(list(compared_in(seen)), PRIOR_SD)
         for record in seen:
             for number, edit in enumerate(record.proposal.edits):
-                if any(rule in known.rules for rule in rules_of(edit)):
+                if any(rule in known.means for rule in rules_of(edit)):
                     effect = known.effect(rules_of(edit))
                     found[record.step, number].append((seen[-1].step, effect))
     return {place: tuple(effects) for place, effects in found.items()}

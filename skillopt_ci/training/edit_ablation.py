@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from statistics import fmean
 from typing import Any
 
@@ -30,7 +29,7 @@ from skillopt_ci.ledger.records import (
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.runner import refuse_too_many_errors
 from skillopt_ci.skill.edits import Edit, apply_edits
-from skillopt_ci.stats import Belief, Effect, Observation, balanced_subsets, believe
+from skillopt_ci.stats import Effect, Observation, balanced_subsets, believe
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import one_line, plural
 from skillopt_ci.training.ask import OptimizerChat
@@ -50,37 +49,6 @@ PRIOR_SD = 0.08
 _LEAST_VARIANCE = 0.04
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """A measured difference of scores, and how much more of each rule was in force."""
-
-    rules: Mapping[str, float]
-    difference: float
-    variance: float
-
-
-@dataclass(frozen=True, slots=True)
-class Attribution:
-    """What is believed of all rules that were ever tried."""
-
-    rules: tuple[str, ...]
-    belief: Belief
-
-    def effect(self, rules: Mapping[str, float]) -> Effect:
-        """What the change does that brings ``rules`` in (1) and takes them out (-1)."""
-        return self.belief.effect([rules.get(rule, 0.0) for rule in self.rules])
-
-
-def attribute(comparisons: Sequence[Comparison], rules: Iterable[str] = ()) -> Attribution:
-    """The belief that follows from ``comparisons``; it also covers ``rules``."""
-    names = tuple(dict.fromkeys(chain((rule for one in comparisons for rule in one.rules), rules)))
-    seen = [
-        Observation([one.rules.get(name, 0.0) for name in names], one.difference, one.variance)
-        for one in comparisons
-    ]
-    return Attribution(names, believe(seen, len(names), PRIOR_SD))
-
-
 def rules_of(edit: Edit | EditRecord) -> dict[str, float]:
     """What an edit brings in and takes out; a rule is called by its text, spacing apart."""
     op, rules = edit.op.strip().lower(), dict[str, float]()
@@ -91,7 +59,7 @@ def rules_of(edit: Edit | EditRecord) -> dict[str, float]:
     return rules
 
 
-def compared_in(records: Iterable[StepRecord]) -> Iterator[Comparison]:
+def compared_in(records: Iterable[StepRecord]) -> Iterator[Observation]:
     """What the steps' races and verdicts tell."""
     for record in records:
         edits = record.proposal.edits
@@ -105,7 +73,7 @@ def compared_in(records: Iterable[StepRecord]) -> Iterator[Comparison]:
 
 def compared_in_heat(
     heat: HeatRecord, rules: Sequence[Mapping[str, float]]
-) -> Iterator[Comparison]:
+) -> Iterator[Observation]:
     """Each subset against the mean of all subsets, on the tasks that both were tried on."""
     arms = [arm for arm in heat.arms if arm.scores]
     if not arms:
@@ -123,18 +91,19 @@ def compared_in_heat(
     for arm in arms:
         gains = [score - means[task] for task, score in arm.scores.items()]
         present = {n: (n in arm.edits) - share for n, share in usual.items()}
-        yield Comparison(
+        yield Observation(
             _summed((rules[n], weight) for n, weight in present.items() if weight),
             fmean(gains),
             variance / len(gains),
         )
 
 
-def _compared_at_gate(gate: GateRecord, edits: Sequence[EditRecord]) -> Iterator[Comparison]:
+def _compared_at_gate(gate: GateRecord, edits: Sequence[EditRecord]) -> Iterator[Observation]:
     rules = _summed((rules_of(edit), 1.0) for edit in edits if edit.applied)
     if rules and gate.compared:
         error = gate.standard_error or 0.0
-        yield Comparison(rules, gate.difference, max(error**2, 2 * _LEAST_VARIANCE / gate.compared))
+        variance = max(error**2, 2 * _LEAST_VARIANCE / gate.compared)
+        yield Observation(rules, gate.difference, variance)
 
 
 def _summed(parts: Iterable[tuple[Mapping[str, float], float]]) -> dict[str, float]:
@@ -164,7 +133,7 @@ class Field:
     edits: Sequence[Edit]
     apply: Apply
     tasks: Sequence[str]
-    past: Sequence[Comparison]
+    past: Sequence[Observation]
     seed: int
 
 
@@ -211,7 +180,7 @@ def _effects(
     field: Field, rules: Sequence[Mapping[str, float]], heats: Sequence[HeatRecord]
 ) -> list[Effect]:
     seen = [*field.past, *(one for heat in heats for one in compared_in_heat(heat, rules))]
-    known = attribute(seen, (rule for one in rules for rule in one))
+    known = believe(seen, PRIOR_SD, (rule for one in rules for rule in one))
     return [known.effect(one) for one in rules]
 
 
@@ -229,7 +198,7 @@ _MOST = 4
 
 
 def removals(
-    skill: str, records: Sequence[StepRecord], past: Sequence[Comparison], sure: float
+    skill: str, records: Sequence[StepRecord], past: Sequence[Observation], sure: float
 ) -> tuple[Edit, ...]:
     """Deletions of rules that are harmful with a probability of at least ``sure``, worst first.
 
@@ -239,11 +208,11 @@ def removals(
         return ()
     applied = (edit for one in records for edit in one.proposal.edits if edit.applied)
     brought = {one_line(edit.content): edit.content.strip() for edit in applied}
-    known = attribute(past)
+    known = believe(past, PRIOR_SD)
     doubtful = [
         (effect.helpful, text)
         for rule, text in brought.items()
-        if rule and text in skill and rule in known.rules
+        if rule and text in skill and rule in known.means
         for effect in (known.effect({rule: 1.0}),)
         if 1 - effect.helpful >= sure
     ]

@@ -23,10 +23,10 @@ from skillopt_ci.ledger.records import (
     StepRecord,
 )
 from skillopt_ci.skill.edits import Edit, apply_edits
+from skillopt_ci.stats import Observation, believe
 from skillopt_ci.training.edit_ablation import (
-    Comparison,
+    PRIOR_SD,
     Field,
-    attribute,
     compared_in,
     compared_in_heat,
     race,
@@ -64,7 +64,7 @@ class Tasks:
 def raced(
     settings: Race,
     effects: Mapping[str, float] = EFFECTS,
-    past: Sequence[Comparison] = (),
+    past: Sequence[Observation] = (),
     lost: Callable[[str], bool] = lambda name: False,
 ) -> tuple[RaceRecord, Tasks]:
     edits = [Edit("append", content=line) for line in effects]
@@ -107,7 +107,10 @@ def test_no_document_is_tried_twice_on_a_task() -> None:
 
 
 def test_edits_that_are_decided_by_the_past_cost_nothing() -> None:
-    past = [Comparison({"Help much.": 1.0}, 0.5, 0.0001), Comparison({"Harm.": 1.0}, -0.5, 0.0001)]
+    past = [
+        Observation({"Help much.": 1.0}, 0.5, 0.0001),
+        Observation({"Harm.": 1.0}, -0.5, 0.0001),
+    ]
     record, tasks = raced(Race(arms=8, tasks=4), {"Help much.": 0.3, "Harm.": -0.2}, past)
     assert (kept(record), tasks.tried, record.attempts) == ([True, False], [], 0)
 
@@ -196,7 +199,7 @@ def test_an_edit_brings_rules_in_and_takes_them_out(edit: Edit, rules: dict[str,
 
 def test_a_candidate_tells_of_the_sum_of_its_edits() -> None:
     (found,) = compared_in([step(edit(GOOD), edit(BAD), edit("x", status="skipped_race"))])
-    assert found.rules == {GOOD: 1.0, BAD: 1.0}
+    assert found.weights == {GOOD: 1.0, BAD: 1.0}
 
 
 def test_a_partial_score_tells_nothing() -> None:
@@ -209,8 +212,8 @@ def test_a_heat_compares_each_subset_with_the_mean_of_all() -> None:
         ArmRecord(edits=(), scores={"a": 0.0, "b": 1.0}),
     )
     one, other = compared_in_heat(HeatRecord(arms=arms), [{GOOD: 1.0}])
-    assert (one.rules, one.difference) == ({GOOD: 0.5}, 0.25)
-    assert (other.rules, other.difference) == ({GOOD: -0.5}, -0.25)
+    assert (one.weights, one.value) == ({GOOD: 0.5}, 0.25)
+    assert (other.weights, other.value) == ({GOOD: -0.5}, -0.25)
 
 
 def test_a_subset_is_compared_on_the_tasks_that_it_was_measured_on() -> None:
@@ -219,7 +222,7 @@ def test_a_subset_is_compared_on_the_tasks_that_it_was_measured_on() -> None:
         ArmRecord(edits=(), scores={"hard": 0.0, "easy": 1.0}),
     )
     found = list(compared_in_heat(HeatRecord(arms=arms), [{GOOD: 1.0}]))
-    assert [one.difference for one in found] == [0.0, 0.0]
+    assert [one.value for one in found] == [0.0, 0.0]
 
 
 def test_steps_that_disagree_on_a_bundle_single_out_the_culprit() -> None:
@@ -228,7 +231,7 @@ def test_steps_that_disagree_on_a_bundle_single_out_the_culprit() -> None:
         step(edit(GOOD), difference=0.2),
         step(edit("Other."), edit(BAD), difference=-0.2),
     ]
-    known = attribute(list(compared_in(records)))
+    known = believe(list(compared_in(records)), PRIOR_SD)
     good, bad = known.effect({GOOD: 1.0}), known.effect({BAD: 1.0})
     assert good.mean > 0.03 > -0.03 > bad.mean
     assert good.helpful > 0.75
@@ -236,7 +239,7 @@ def test_steps_that_disagree_on_a_bundle_single_out_the_culprit() -> None:
 
 
 def test_what_was_never_tried_is_anybodys_guess() -> None:
-    assert attribute([], [GOOD]).effect({GOOD: 1.0}).helpful == 0.5
+    assert believe([], PRIOR_SD, [GOOD]).effect({GOOD: 1.0}).helpful == 0.5
 
 
 def race_record(dice: random.Random) -> RaceRecord:
