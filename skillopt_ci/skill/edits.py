@@ -195,8 +195,8 @@ def _locate(text: str, target: str) -> Span | Literal[EditStatus.PROTECTED] | No
     touches a protected part.
     """
     bare = strip_markers(target)
-    left = r"(?<!\w)" if re.match(r"\s+\w", bare) else ""
-    right = r"(?!\w)" if re.search(r"\w\s+\Z", bare) else ""
+    left = r"(?<!\w)" if re.match(r"\s*\w", bare) else ""
+    right = r"(?!\w)" if re.search(r"\w\s*\Z", bare) else ""
     alone = f"{left}{re.escape(bare.strip())}{right}"
     for pattern in (re.escape(target), re.escape(bare), alone):
         wanted = re.compile(pattern)

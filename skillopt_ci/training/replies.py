@@ -43,6 +43,8 @@ _TOKEN = re.compile(r"""\"(?:[^"\\]|\\.)*+(?:"|(?P<open>\\?\Z))|[{}\[\],]""", re
 _FENCE = re.compile(r"\n[ \t]*```")
 _FENCE_BEFORE = re.compile(r"```[ \t]*\w*\s*\Z")
 _FENCE_CHARS = 80
+_MOST_INDENT = 80
+_REST = re.compile(r"[`\s]*\Z")
 _THOUGHT = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
 #: Raw line breaks inside strings are the commonest slip: ``strict=False`` reads them.
 _DECODER = json.JSONDecoder(strict=False)
@@ -79,33 +81,56 @@ def extract_json(text: str) -> dict[str, object]:
 
 def _objects(text: str) -> Iterator[tuple[int, dict[str, object]]]:
     """Yield where the outermost non-empty objects of ``text`` begin, and what they are."""
-    position = broken = 0
-    while broken < MAX_BROKEN_OBJECTS and (opening := _OPENING.search(text, position)):
+    position, tries = 0, MAX_BROKEN_OBJECTS
+    while tries > 0 and (opening := _OPENING.search(text, position)):
         start = opening.start()
         value: object
         try:
             value, position = _DECODER.raw_decode(text, start)
         except (ValueError, RecursionError) as error:
-            broken += 1
-            value, position = _broken_object(text, start, getattr(error, "pos", len(text)))
+            failure = getattr(error, "pos", len(text))
+            value, position, tries = _broken_object(text, start, failure, tries - 1)
         if isinstance(value, dict) and value:
             yield start, value
 
 
-def _broken_object(text: str, start: int, failure: int) -> tuple[object, int]:
-    """Repair the object at ``start``, which is no JSON from ``failure`` on; say where to read on.
+def _broken_object(text: str, start: int, failure: int, tries: int) -> tuple[object, int, int]:
+    """Repair the object at ``start``, which is no JSON from ``failure`` on.
 
-    Its braces must close before the next fence: what is cut off is never completed.
+    Returns it, or None, where to read on, and how many ``tries`` are left. Its braces must close
+    before the next fence, and not within another object: what is cut off is never completed.
     """
     fence = _FENCE.search(text, start)
     limit = fence.start() if fence else len(text)
-    depth, in_string = 0, False
+    depth, in_string, closed = 0, False, False
+    end = limit
     for token in _TOKEN.finditer(text, start, limit):
         depth += {"{": 1, "}": -1}.get(token[0], 0)
         in_string = token["open"] is not None
         if depth == 0:
-            return _repaired(text[start : token.end()]), token.end()
-    return None, limit if fence or in_string else max(failure, start + 1)
+            end, closed = token.end(), True
+            break
+    # another object that is whole, although this one's text would run into it
+    position = start + 1
+    while tries > 0 and (opening := _OPENING.search(text, position, end)):
+        inner = opening.start()
+        try:
+            _, position = _DECODER.raw_decode(text, inner)
+        except (ValueError, RecursionError):
+            position, tries = inner + 1, tries - 1
+            continue
+        if closed:
+            alone = position >= end
+        else:
+            line = text.rfind("\n", max(start, inner - _MOST_INDENT), inner)
+            indented = line >= 0 and not text[line + 1 : inner].strip()
+            last = line == inner - 1 and _REST.match(text, position) is not None
+            alone = last or (indented and inner > failure)
+        if alone or inner < failure < position:
+            return None, inner, tries
+    if closed:
+        return _repaired(text[start:end]), end, tries
+    return None, limit if fence or in_string else max(failure, start + 1), tries
 
 
 def _whole_parts(text: str) -> dict[str, object]:

@@ -118,7 +118,6 @@ def test_a_race_is_counted_and_may_foresee_rollouts() -> None:
         ({}, 10),
         ({"policy": "sequential", "attempts": 3}, 50),
         ({"remeasure": True}, 20),
-        ({"subset": 4, "policy": "sequential", "attempts": 2}, 18),
     ],
 )
 def test_a_gate_says_how_much_a_candidate_is_measured(gate: Any, most: int) -> None:
@@ -261,8 +260,6 @@ def test_rejections_are_told_early_where_little_is_to_gain() -> None:
     assert measured(0.5, 0.0) == 24
     assert measured(0.5, 1.0) == measured(0.5, 0.0, early_stop=False) == 40
     assert measured(0.5, 1.0, remeasure=True) == 80
-    assert measured(0.5, 1.0, subset=10) == 40
-    assert measured(0.5, 0.0, subset=10) == 8
     assert measured(0.5, 1.0, policy="sequential") > 40
 
 

@@ -93,6 +93,23 @@ def test_of_a_cut_off_draft_and_an_object_the_object_counts(reply: str, last: st
     assert extract_json(reply) == json.loads(last)
 
 
+@pytest.mark.parametrize("between", ["\n", "\nNo, rather:\n", '\n\nHere is "the" final one:\n'])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_wherever_a_draft_is_cut_off_the_object_after_it_counts(
+    indent: int | None, between: str
+) -> None:
+    said = ['say "hi", then {go}', "line\nbreak [x]"]
+    edits = [{"op": "append", "content": text} for text in said]
+    draft = json.dumps({"patch": {"reasoning": "a, b: c", "edits": edits}}, indent=indent)
+    final = {"patch": {"reasoning": 'so "it" is', "edits": edits[:1]}}
+    answer = json.dumps(final, indent=indent)
+    for cut in range(1, len(draft)):
+        for opening, end in (("", ""), ("```json\n", ""), ("```json\n", "\n```")):
+            for last in (answer, f"```json\n{answer}\n```"):
+                text = f"{opening}{draft[:cut]}{end}{between}{last}"
+                assert extract_json(text) == final, text
+
+
 @pytest.mark.parametrize("end", ["}", "}\n```"], ids=["plain", "in a fence"])
 def test_a_text_without_its_end_becomes_no_edit(end: str) -> None:
     opening = "```json\n" if "```" in end else ""
@@ -111,6 +128,13 @@ def test_a_target_that_stands_alone_is_not_found_inside_a_word(op: str, target: 
     assert not (report.status.applied and changed.startswith(("Alphata", "Alphanewta")))
     assert "Alphabeta" in changed
     assert str(report.status) != "applied_insert_after"
+
+
+@pytest.mark.parametrize("target", ["be ", "\tbe", "Al ", "\tAl"])
+def test_a_target_with_other_space_around_it_is_not_found_in_a_part_of_a_word(target: str) -> None:
+    text = "Alphabe\nBetabe\n"
+    changed, (report,) = apply_edits(text, [Edit(op="delete", target=target)])
+    assert (changed, report.status.applied) == (text, False)
 
 
 def test_a_line_that_stands_alone_is_found_though_a_word_holds_it() -> None:
