@@ -158,7 +158,8 @@ def _shown(value: object) -> str:
 
 #: What only decides where results are kept, how fast they come, what they may cost and who pays.
 _OF_A_ROLE: IncEx = {
-    *("api_key_env", "api_key_file", "env", "timeout", "retries", "max_concurrency", "price")
+    *("api_key_env", "api_key_file", "env", "timeout", "retries", "max_concurrency", "price"),
+    "headers",
 }
 #: Where people put keys although `api_key_env` and `env` are there for them.
 _PERHAPS_SECRET = ("command", "extra_body")
@@ -177,9 +178,18 @@ _WITHOUT_INFLUENCE: dict[str, IncEx | bool] = {
 def influences(config: Config) -> dict[str, Any]:
     """What of ``config`` influences training, as JSON: not where, how fast and at whose cost.
 
-    Sections that came later are left out where they have their defaults: older hashes stay.
+    Sections that came later are left out where they have their defaults, and retired settings have
+    the values that hold for all runs now: older hashes stay.
     """
     facts = config.model_dump(mode="json", by_alias=True, exclude=_WITHOUT_INFLUENCE)
+    gate = facts["evaluation"]["gate"]
+    # where they stood: a basis is hashed in the order of its keys
+    facts["evaluation"]["gate"] = {
+        **{key: gate[key] for key in gate if key != "max_type_loss"},
+        "subset": 0,
+        "max_consultations": 0,
+        "max_type_loss": gate["max_type_loss"],
+    }
     usual = RolloutConfig().model_dump(mode="json", exclude=_OF_ROLLOUTS)
     if facts["rollout"] == usual:
         del facts["rollout"]

@@ -33,6 +33,7 @@ _TRANSPORT = {
     "price",
     "token_limit_field",
     "structured_output",
+    "headers",
 }
 #: Settings that roles once did not have: scores of that time still compare with those without them.
 _LATER = ("region", "azure", "api", "thinking")
