@@ -9,8 +9,10 @@ from skillopt_ci.ledger.records import (
     Decision,
     HistoryEntry,
     Measurement,
+    PatternRecord,
     ProposalRecord,
     StepRecord,
+    TaskOutcome,
 )
 from skillopt_ci.messages import fenced
 from skillopt_ci.prompts import library
@@ -46,7 +48,7 @@ def _block(step: StepRecord, decision: Decision) -> str:
     rollout, before, after = step.proposal.rollout, decision.score_before, decision.score_after
     failed = sum(task.failed for task in rollout.tasks)
     lines = [f"### Step {step.step} — {decision.action.upper()} ({failed}/{rollout.n} failed)"]
-    for pattern in step.proposal.patterns:
+    for pattern in step.proposal.patterns or _reasons(rollout.tasks):
         tasks = f", tasks: {', '.join(pattern.task_ids)}" if pattern.task_ids else ""
         lines.append(f"- {_quoted(pattern.description)} (×{pattern.count}{tasks})")
     tried = [] if step.merged else list(_tried(step.proposal))
@@ -54,6 +56,20 @@ def _block(step: StepRecord, decision: Decision) -> str:
         scores = "" if after is None else f" (score {before:.4g} → {after:.4g})"
         lines.append(f"Rejected edits{scores}:")
     return "\n".join([*lines, *(f"{number}. {told}" for number, told in enumerate(tried, start=1))])
+
+
+def _reasons(tasks: Iterable[TaskOutcome]) -> list[PatternRecord]:
+    """Failures by the reason up to its first colon, for where no analyst named a pattern."""
+    groups: dict[str, list[str]] = {}
+    for task in tasks:
+        if task.failed:
+            groups.setdefault(task.reason.partition(":")[0].strip() or "unknown", []).append(
+                task.id
+            )
+    return [
+        PatternRecord(description=reason, count=len(ids), task_ids=tuple(dict.fromkeys(ids)))
+        for reason, ids in groups.items()
+    ]
 
 
 def _tried(proposal: ProposalRecord) -> Iterator[str]:

@@ -404,9 +404,6 @@ def test_the_variable_of_the_optimizers_sandbox_is_read(
 # --- what is called the same as SkillOpt's -------------------------------------------------------
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 16.20: no failure summary, no patterns"
-)
 def test_without_a_failure_summary_reasons_of_failure_are_remembered(workshop: Workshop) -> None:
     checkout = workshop.checkout()
     checkout.step()

@@ -133,6 +133,17 @@ def test_a_pattern_of_no_task_is_told_without_tasks() -> None:
     assert '- "slow" (×1)\n' in render([step(patterns=[slow])])
 
 
+def test_without_patterns_failures_are_told_by_their_reasons() -> None:
+    failed = [
+        TaskOutcome(id=name, status=Status.SCORED, hard=0, soft=0, reason=reason)
+        for name, reason in (("a", "no tag: 1"), ("b", ""), ("c", "no tag: 2"))
+    ]
+    rollout = RolloutRecord(hard=0, soft=0, n=3, errors=0, tasks=(*failed, TASKS[-1]))
+    proposal = REJECTED.proposal.model_copy(update={"rollout": rollout, "patterns": ()})
+    text = render([REJECTED.model_copy(update={"proposal": proposal})])
+    assert '\n- "no tag" (×2, tasks: a, c)\n- "unknown" (×1, tasks: b)\n' in text
+
+
 def test_rejected_edits_are_numbered_with_the_scores() -> None:
     lines = render([REJECTED]).splitlines()
     start = lines.index("Rejected edits (score 0.5 → 0.475):")
