@@ -35,6 +35,7 @@ from skillopt_ci.computer.sandbox_limits import (
     control_group,
     seccomp_filter,
     sweep,
+    times_exceeded,
     usable_hierarchies,
 )
 from skillopt_ci.confinement import FIRST_USER, USERS, system_view
@@ -260,9 +261,8 @@ class SandboxShell:
         return replace(done, exit_code=status or 0, limit=limit)
 
     def _counts(self) -> dict[str, int]:
-        if self.group is None:
-            return {}
-        return {limit: self.group.count(limit) for limit in ("memory", "processes")}
+        group = self.group or ()
+        return {limit: times_exceeded(group, limit) for limit in ("memory", "processes")}
 
     def _disk_is_full(self) -> bool:
         stage = os.statvfs(f"/proc/{self.holder}/root{_STAGE}")
@@ -300,7 +300,7 @@ class SandboxShell:
     def _arguments(self, options_fd: int, command: Command) -> tuple[str, ...]:
         """Join the groups, then the holder's namespaces as the agent, then run bubblewrap."""
         programs, spaces = self.programs, f"/proc/{self.holder}/ns"
-        folders = () if self.group is None else self.group.folders
+        folders = self.group or ()
         as_root = self.user is not None
         user = () if as_root else (f"--user={spaces}/user", "--preserve-credentials")
         become = (programs["setpriv"], f"--reuid={self.user}", f"--regid={self.user}")

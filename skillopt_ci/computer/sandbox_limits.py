@@ -71,18 +71,16 @@ class Hierarchy:
     controllers: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class ControlGroup:
-    """The limits of one computer, in force for every process that joins."""
+#: The folders of one computer's control group; its limits hold for every process that joins.
+ControlGroup = tuple[Path, ...]
 
-    folders: tuple[Path, ...]
 
-    def count(self, limit: str) -> int:
-        """Return how often "memory" or "processes" was asked for beyond the limit."""
-        files, key = _COUNTS[limit]
-        paths = [folder / name for folder in self.folders for name in files]
-        lines = [line for path in paths if path.exists() for line in path.read_text().splitlines()]
-        return sum(int(line.split()[1]) for line in lines if line.split()[0] == key)
+def times_exceeded(group: ControlGroup, limit: str) -> int:
+    """How often "memory" or "processes" was asked for beyond the limit."""
+    files, key = _COUNTS[limit]
+    paths = [folder / name for folder in group for name in files]
+    lines = [line for path in paths if path.exists() for line in path.read_text().splitlines()]
+    return sum(int(line.split()[1]) for line in lines if line.split()[0] == key)
 
 
 def usable_hierarchies(proc: Path = Path("/proc/self")) -> tuple[Hierarchy, ...] | None:
@@ -146,10 +144,10 @@ def control_group(hierarchies: tuple[Hierarchy, ...], spec: ComputerSpec) -> Ite
     ComputerUnavailable if a limit cannot be set.
     """
     name = _name()
-    group = ControlGroup(tuple(one.folder / name for one in hierarchies))
+    group = tuple(one.folder / name for one in hierarchies)
     try:
         try:
-            for one, folder in zip(hierarchies, group.folders, strict=True):
+            for one, folder in zip(hierarchies, group, strict=True):
                 folder.mkdir()
                 for file, value, needed in _limits(one, spec):
                     if needed or (folder / file).exists():
@@ -160,7 +158,7 @@ def control_group(hierarchies: tuple[Hierarchy, ...], spec: ComputerSpec) -> Ite
             ) from error
         yield group
     finally:
-        for folder in group.folders:
+        for folder in group:
             with contextlib.suppress(OSError):  # the next sweep gets what is still busy
                 folder.rmdir()
 

@@ -17,6 +17,7 @@ from skillopt_ci.computer.sandbox_limits import (
     CONTROLLERS,
     Hierarchy,
     control_group,
+    times_exceeded,
     usable_hierarchies,
 )
 from skillopt_ci.errors import ComputerUnavailable
@@ -165,7 +166,7 @@ def test_version_2_limits(tmp_path: Path) -> None:
     at = (Hierarchy(2, tmp_path, CONTROLLERS),)
     spec = ComputerSpec(memory_mb=100, disk_mb=28, cpus=0.5, processes=10)
     with control_group(at, spec) as group:
-        (folder,) = group.folders
+        (folder,) = group
         written = {file.name: file.read_text() for file in folder.iterdir()}
         assert written == {
             "memory.max": str(128 << 20),
@@ -173,7 +174,7 @@ def test_version_2_limits(tmp_path: Path) -> None:
             "pids.max": "14",
         }
         write(folder, memory__events="low 0\noom 2\noom_kill 1\n", pids__events="max 7\n")
-        assert (group.count("memory"), group.count("processes")) == (1, 7)
+        assert [times_exceeded(group, limit) for limit in ("memory", "processes")] == [1, 7]
 
 
 def test_a_limit_that_cannot_be_set_is_refused(tmp_path: Path) -> None:
