@@ -167,9 +167,12 @@ class Cell:
         if self.confinement.kind == "none":
             return tuple(arguments), dict(environ)
         if self.user is not None:
-            own = {} if Path(environ.get("HOME", "/")).is_relative_to(self.folder) else {"HOME"}
-            home = {"HOME": str(self.folder)} if own else {}
-            return (*_becoming(self.user), *arguments), {**environ, **home}
+            kept = Path(environ.get("HOME", "/")).is_relative_to(self.folder)
+            home = {} if kept else {"HOME": str(self.folder)}
+            number = str(self.user)
+            who = ("--reuid", number, "--regid", number, "--clear-groups", "--no-new-privs")
+            become = ("setpriv", *who, "--inh-caps=-all", "--bounding-set=-all", "--")
+            return (*become, *arguments), {**environ, **home}
         view = self.confinement.view(
             self.folder, environ, needs or arguments[:1], keeps_home=keeps_home
         )
@@ -410,12 +413,6 @@ def _reopen(taken: Iterable[tuple[Path, int]]) -> None:
             path.chmod(mode)
 
 
-def _becoming(user: int) -> tuple[str, ...]:
-    number = str(user)
-    who = ("--reuid", number, "--regid", number, "--clear-groups", "--no-new-privs")
-    return ("setpriv", *who, "--inh-caps=-all", "--bounding-set=-all", "--")
-
-
 def system_view(*settings: str) -> Iterator[str]:
     """The words of bubblewrap that show the programs of this system, and what they need of /etc."""
     for folder in _PROGRAMS:
@@ -441,7 +438,8 @@ def _installed(words: Iterable[str], environ: Mapping[str, str], home: Path) -> 
 
 def _prefix(folder: Path, home: Path) -> Iterator[Path]:
     """A folder of programs, with the libraries that are installed beside them."""
-    if not folder.is_absolute() or not folder.is_dir() or _is_system(folder):
+    system = any(folder.is_relative_to(one) for one in _PROGRAMS)
+    if not folder.is_absolute() or not folder.is_dir() or system:
         return
     beside = [folder.parent / name for name in ("lib", "lib64", "libexec", "pyvenv.cfg")]
     installed = folder.parent.name == "node_modules" or any(one.exists() for one in beside)
@@ -450,7 +448,3 @@ def _prefix(folder: Path, home: Path) -> Iterator[Path]:
     else:
         yield folder
         yield from (one for one in beside[:2] if one.is_dir())
-
-
-def _is_system(folder: Path) -> bool:
-    return any(folder.is_relative_to(one) for one in _PROGRAMS)
