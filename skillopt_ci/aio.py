@@ -72,10 +72,7 @@ class Begun(Generic[Item, Result]):
 async def map_ordered(
     work: Callable[[Item], Awaitable[Result]], items: Iterable[Item], *, limit: int
 ) -> list[Result]:
-    """Apply ``work`` to every item, ``limit`` at a time, and return the results in item order.
-
-    Failures are as with :func:`stream`.
-    """
+    """The results of ``work`` in item order, otherwise as :func:`stream` gives them."""
 
     async def numbered(drawn: tuple[int, Item]) -> tuple[int, Result]:
         return drawn[0], await work(drawn[1])
@@ -157,7 +154,6 @@ class Slots:
 
     @property
     def free(self) -> bool:
-        """Whether there is a slot that nobody waits for."""
         return not self._slots.locked()
 
     @asynccontextmanager

@@ -45,10 +45,7 @@ def redacted_values(value: object, redact: Redact) -> object:
 
 
 def redacted_line(line: str, redact: Redact) -> str:
-    """JSON of ``json.dumps`` with the secrets taken out of every text in it.
-
-    Text by text: the end of a line is not where one was cut off.
-    """
+    """JSON of ``json.dumps`` with the secrets taken out of every text in it, each by itself."""
     if redact is unchanged or (isinstance(redact, Redactor) and not redact.may_change(line)):
         return line
     return json.dumps(redacted_values(json.loads(line), redact))

@@ -25,11 +25,10 @@ from skillopt_ci.rollout.solver import ChatSolver, Solver
 def build_solver(
     config: Config, client: ChatClient, prompts: Prompts, root: Path, environ: Mapping[str, str]
 ) -> Solver:
-    """Return the solver of ``config.rollout``.
+    """Return the solver of ``config.rollout``; ``root`` is the configuration's folder.
 
-    ``root`` is the configuration's folder. Raises
-    :class:`~skillopt_ci.errors.ModelSetupError` for a model that cannot be one, and
-    :class:`~skillopt_ci.errors.SkillError` for a skill's folder that cannot be handed out.
+    Raises ModelSetupError for a model that cannot be one, and SkillError for a skill's folder that
+    cannot be handed out.
     """
     match config.rollout.solver:
         case ChatConfig():

@@ -142,16 +142,12 @@ _WAITING = re.compile(r"Attempt \d+ failed(?: with status \d+)?\.[^\n]*")
 
 
 def visible_names(settings: ExternalConfig) -> tuple[str, ...]:
-    """Return the names of our variables that the agent may see."""
     facts = AGENTS[settings.agent]
     return (*facts.keys, *facts.passed_on) if settings.env is None else settings.env
 
 
 def lacks_key(settings: ExternalConfig, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the variables that could hold the agent's key, if none of them is set.
-
-    A program that nothing is known of may need none.
-    """
+    """Return the variables that could hold a known agent's key, if none of them is set."""
     if settings.agent == "command":
         return ()
     passed_on = AGENTS[settings.agent].passed_on
@@ -221,11 +217,10 @@ def agent_failure(
 ) -> Exception:
     """Return what to raise for a program that ended with ``status`` and said ``told``.
 
-    It was set up wrong, its server is in trouble, or it is at fault itself. ``worked``: it has
-    answered or used a tool before. Then a program that could not be found is one of the agent's
-    own. ``silent``: it would have told of answers, and there was none, so that neither the model
-    nor the skill can be the cause, unless the server refuses the prompt itself. ``keys`` are the
-    variables of which none is set, though one is to hold its key.
+    ``worked``: it has answered or used a tool before, so that what could not be found is the
+    work's own fault. ``silent``: it would have told of answers, and there was none, so that neither
+    model nor skill is the cause. ``keys`` are the variables of which one should hold its key, if
+    none is set.
     """
     said = " ".join(told.split())[-_SHOWN:] or "it said nothing"
     if status in _CANNOT_RUN and not worked:
@@ -273,11 +268,7 @@ def waiting_for_server(stderr: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ExternalSolver:
-    """Runs an agent once for each attempt, and reads what it tells of its work.
-
-    ``folder`` is what lies beside the skill document, ``environ`` the environment out of which the
-    agent sees what the settings name.
-    """
+    """Runs an agent once for each attempt, and reads what it tells of its work."""
 
     settings: ExternalConfig
     prompts: Prompts
@@ -379,11 +370,7 @@ class ExternalSolver:
     def _refuse_failure(
         self, result: CommandResult, transcript: AgentTranscript, limit: Limit | None
     ) -> None:
-        """Raise unless the agent answered, or a limit ended it.
-
-        Where time ran out while the model's server was in trouble, or never answered, that is the
-        server's fault.
-        """
+        """Raise unless the agent answered, or a limit ended it through no fault of its server."""
         silent = self._format != "text" and not transcript.turns
         error, trouble = transcript.error, transcript.trouble
         if result.timed_out:

@@ -25,10 +25,10 @@ _AT_ONCE = 65536
 
 @dataclass(frozen=True, slots=True)
 class StreamTerminal:
-    """Reads lines from one stream and writes to another, standard error by custom.
+    """Reads lines from one stream and writes to another.
 
-    Nothing is read before somebody asks, and an `ask` that is cancelled leaves nothing behind that
-    the process would have to wait for, as a thread in `readline` would be.
+    A cancelled `ask` leaves nothing behind, as a thread in `readline` would, that the process has
+    to wait for at its end.
     """
 
     source: TextIO

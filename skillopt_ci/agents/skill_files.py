@@ -47,11 +47,7 @@ class SkillFolder:
         return plain[:64].strip("-") or "skill"
 
     def path_for(self, skill: str, skill_as: str, skills: str, instructions: str) -> str:
-        """The path in the workspace where an agent finds ``skill``; none for an empty one.
-
-        The agent looks for skills in the folder ``skills``, and reads the file ``instructions`` in
-        any case.
-        """
+        """The path in the workspace where an agent finds ``skill``; none for an empty one."""
         if not skill:
             return ""
         if skill_as == "auto":
@@ -80,9 +76,7 @@ class SkillFolder:
 def read_skill_folder(path: Path) -> SkillFolder:
     """Read what lies beside the skill document ``path``, if that is a SKILL.md in its own folder.
 
-    Symbolic links and hidden files are left out. Raises
-    :class:`~skillopt_ci.errors.SkillError` for more than an agent could read, and for what we
-    cannot read.
+    Symbolic links and hidden files are left out. Raises SkillError for what cannot be handed out.
     """
     alone = path.name != "SKILL.md" or (path.parent / ".git").exists()
     if alone or not path.parent.is_dir():

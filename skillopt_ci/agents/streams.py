@@ -24,14 +24,12 @@ class Event(dict[str, object]):
     """An object of a stream. What is not there, or is something else, counts as empty."""
 
     def at(self, *path: str) -> "Event":
-        """The object at ``path``."""
         value: object = self
         for key in path:
             value = value.get(key) if isinstance(value, dict) else None
         return Event(value) if isinstance(value, dict) else Event()
 
     def each(self, key: str) -> list["Event"]:
-        """The objects of a list."""
         value = self.get(key)
         listed = value if isinstance(value, list) else []
         return [Event(one) for one in listed if isinstance(one, dict)]

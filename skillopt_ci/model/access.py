@@ -22,10 +22,7 @@ _SECRET_HEADER = re.compile(r"KEY|TOKEN|SECRET|AUTH|COOKIE", re.IGNORECASE)
 
 
 def base_url_of(config: ModelRole) -> str:
-    """Root of the API that the role calls.
-
-    Azure's is the v1 address of a resource, or that of the deployment for an older version.
-    """
+    """Root of the API that the role calls: for older Azure interfaces, of the deployment."""
     preset = config.preset
     url = config.base_url or preset.regions.get(config.region or "") or preset.base_url
     url = url.rstrip("/")
@@ -41,7 +38,6 @@ def base_url_of(config: ModelRole) -> str:
 
 
 def uses_responses(config: ModelRole) -> bool:
-    """Whether the role's calls go to OpenAI's newer interface."""
     if config.api is not None:
         return config.api == "responses"
     return config.provider in ("openai", "azure") and bool(_RESPONSES_ONLY.fullmatch(config.model))
@@ -67,16 +63,10 @@ def api_key(
     if config.api_key_file is not None:
         return _key_in_file(section, config.api_key_file, environ, root)
     variable = config.key_variable
-    value = environ.get(variable, "").strip() if variable else NO_KEY
-    if value:
-        return value if value == NO_KEY else _visible(value, f"the key in {variable}", section)
-    if required_variable(config) is None:
+    if variable is None or not (environ.get(variable, "").strip() or required_variable(config)):
         return NO_KEY
-    state = "empty" if variable in environ else "not set"
-    raise ModelSetupError(
-        f"{section} needs an API key in the environment variable {variable}, which is {state}",
-        hint=_missing_key_hint(str(variable), environ, "api_key_env: %s"),
-    )
+    key = _value_of(variable, environ, f"{section} needs an API key in", "api_key_env: %s")
+    return _visible(key, f"the key in {variable}", section)
 
 
 def headers_of(section: str, config: ModelRole, environ: Mapping[str, str]) -> dict[str, str]:
@@ -86,13 +76,7 @@ def headers_of(section: str, config: ModelRole, environ: Mapping[str, str]) -> d
     """
 
     def value_of(found: re.Match[str]) -> str:
-        value = environ.get(found[1], "").strip()
-        if not value:
-            raise ModelSetupError(
-                f"{section}.headers needs the environment variable {found[1]}, which is "
-                + ("empty" if found[1] in environ else "not set"),
-                hint=_missing_key_hint(found[1], environ, "${%s}"),
-            )
+        value = _value_of(found[1], environ, f"{section}.headers needs", "${%s}")
         if not value.isascii() or not value.isprintable():
             raise ModelSetupError(
                 f"{section}.headers: the value of {found[1]} holds a character that no header can",
@@ -165,14 +149,20 @@ def _visible(key: str, source: str, section: str) -> str:
     return key
 
 
-def _missing_key_hint(variable: str, environ: Mapping[str, str], setting: str) -> str:
+def _value_of(variable: str, environ: Mapping[str, str], needs: str, setting: str) -> str:
+    """The variable's value; ``needs`` begins the error without one, ``setting`` names another."""
+    if value := environ.get(variable, "").strip():
+        return value
     present = [name for name in environ if name != variable and environ[name]]
-    similar = difflib.get_close_matches(variable, present, n=1, cutoff=0.8)
-    if similar:
-        return f"{similar[0]} is set: did you mean `{setting % similar[0]}`?"
-    return (
+    hint = (
         f"Export {variable}; in GitHub Actions add a secret of that name and pass it with `env:` "
         "(a secret that does not exist reads as empty, as all do for pull requests from forks)."
+    )
+    if similar := difflib.get_close_matches(variable, present, n=1, cutoff=0.8):
+        hint = f"{similar[0]} is set: did you mean `{setting % similar[0]}`?"
+    state = "empty" if variable in environ else "not set"
+    raise ModelSetupError(
+        f"{needs} the environment variable {variable}, which is {state}", hint=hint
     )
 
 

@@ -152,11 +152,7 @@ class _Message(BaseModel):
 
 
 def read_message(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply:
-    """The reply in ``body``.
-
-    Raises :class:`~skillopt_ci.model.retry.TransientFailure` for a body that is no message and
-    :class:`ModelRefusal` if the model's guard ended the answer.
-    """
+    """The reply in ``body``; raises :class:`ModelRefusal` if the model's guard ended the answer."""
     message = parsed(_Message, body, "message")
     text = "".join(block.text for block in message.content if block.type == "text")
     usage = usage_of(message.usage, request, text)

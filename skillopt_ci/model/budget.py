@@ -354,7 +354,6 @@ class Forecast:
         )
 
     def learn(self, request: ChatRequest, usage: Usage) -> None:
-        """Take a call's true usage into account."""
         account = Account(request.role, request.stage)
         longest = self._longest.get(account, 0)
         self._longest[account] = max(longest, usage.completion_tokens)

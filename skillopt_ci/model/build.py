@@ -105,10 +105,7 @@ async def open_router(
 
 
 def judge_with(client: ChatClient) -> Judge:
-    """The judge as scorers ask it: a question in, a text out.
-
-    It raises what :meth:`~skillopt_ci.model.types.ChatClient.complete` raises.
-    """
+    """The judge as scorers ask it; raises what a :class:`ChatClient`'s ``complete`` raises."""
 
     async def ask(prompt: str) -> str:
         request = ChatRequest(Role.JUDGE, "judge", (Message("user", prompt),))
@@ -165,7 +162,6 @@ async def _open_clients(
 
 
 def wire_of(config: ModelRole) -> Wire:
-    """The protocol that the role's server speaks."""
     if config.preset.protocol == "messages":
         return MESSAGES
     return RESPONSES if uses_responses(config) else CHAT

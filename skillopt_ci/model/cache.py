@@ -178,8 +178,7 @@ UNCLAIMED = ""
 class CacheFile:
     """A SQLite file of what was paid for; what is written to it survives the process's death.
 
-    Opened as :func:`_opened` says, with its errors; raises :class:`InfrastructureError` if the file
-    fails later.
+    Raises :class:`InfrastructureError` if the file fails after it was opened.
     """
 
     #: What the file is called in messages, its tables, and the one whose rows somebody paid for.
@@ -244,7 +243,6 @@ CREATE TABLE IF NOT EXISTS calls (
 """
 
     def get(self, key: str) -> CachedCall | None:
-        """The answered call with this key, if there is one."""
         query = "SELECT reply, usage, paid_by FROM calls WHERE key = ?"
         row = self._execute(query, key).fetchone()
         if row is None:
@@ -399,7 +397,7 @@ def _nothing_else(line: str) -> Callable[[], None]:
 
 
 def import_answers(cache: CallCache, files: Iterable[Path], take: Take = _nothing_else) -> int:
-    """Put the answers of ``files`` into ``cache``, as :func:`import_lines` does."""
+    """As :func:`import_lines`, from files."""
     return import_lines(cache, {file: _read(file) for file in files}, take)
 
 

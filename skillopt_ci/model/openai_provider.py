@@ -140,8 +140,7 @@ class _Completion(BaseModel):
 def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply | ServerError:
     """The reply in ``body``, or the error that some servers put into a body of status 200.
 
-    Raises :class:`TransientFailure` for a body that is no completion (cut off, not JSON, without
-    choices) and :class:`ModelRefusal` if a content filter ended the answer.
+    Raises :class:`ModelRefusal` if a content filter ended the answer.
     """
     completion = parsed(_Completion, body, "chat completion")
     message = completion.message
@@ -264,11 +263,7 @@ class _Response(BaseModel):
 
 
 def read_response(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply | ServerError:
-    """The reply in ``body``, or the error with which the server ended it.
-
-    Raises :class:`TransientFailure` for a body that is no response and :class:`ModelRefusal` if a
-    content filter ended the answer.
-    """
+    """The reply in ``body``, or the error with which the server ended it; else as above."""
     response = parsed(_Response, body, "response")
     if response.error is not None:
         code = str(response.error.code or "")

@@ -52,10 +52,7 @@ def state_of(call: ToolCall) -> Iterator[dict[str, object]]:
 
 
 def with_thoughts(calls: Iterable[ToolCall], thoughts: Iterable[Any]) -> tuple[ToolCall, ...]:
-    """``calls``; what was thought before them, items of pydantic models, is the first one's state.
-
-    :func:`state_of` gives it back.
-    """
+    """``calls``, of which the first keeps what was thought before them for :func:`state_of`."""
     items = [{"type": item.type, **(item.model_extra or {})} for item in thoughts]
     found = list(calls)
     if items and found:
@@ -99,10 +96,7 @@ def limit_in(settings: Mapping[str, object]) -> object:
 
 
 def parsed(shape: type[_Shape], body: bytes, name: str) -> _Shape:
-    """``body`` as ``shape``, which is called ``name`` in messages.
-
-    Raises :class:`TransientFailure` for what is cut off, not JSON or of another shape.
-    """
+    """``body`` as ``shape``, called ``name`` in messages, or a :class:`TransientFailure`."""
     try:
         # By way of text, because pydantic refuses the lone surrogates of a text cut in an escape.
         document = well_formed(json.dumps(json.loads(body), ensure_ascii=False))
@@ -260,8 +254,7 @@ class ServerError:
     def refused_setting(self, sent: Collection[str], words: Words) -> str | None:
         """The setting among ``sent`` that the server says it does not support, if that is it.
 
-        ``words`` has the settings that can be done without. A schema that is not understood
-        counts, whatever is wrong with it.
+        A schema that is not understood counts, whatever is wrong with it.
         """
         if self.status not in {400, 422}:
             return None
@@ -330,10 +323,9 @@ def _reason(error: BaseException) -> str:
 class RequestPacer:
     """Lets requests that are made at once leave one after the other.
 
-    Without it the loop takes them through each stage side by side: the first leaves when the last
-    is ready. The server idles meanwhile, and their answers come all at once as well, so that the
-    next requests are late again. Each caller goes on alone for some ``turns`` of the event loop,
-    in which its request gets to its socket. A pacer belongs to one loop.
+    Otherwise the loop takes them through each stage side by side, and the server idles until the
+    last is ready. Each caller goes on alone for some ``turns`` of the event loop, in which its
+    request gets to its socket. A pacer belongs to one loop.
     """
 
     def __init__(self, turns: int = 2) -> None:
@@ -341,7 +333,6 @@ class RequestPacer:
         self._lock = asyncio.Lock()
 
     async def turn(self) -> None:
-        """Return when it is the caller's turn."""
         await self._lock.acquire()
         self._leave(self._turns)
 
@@ -354,10 +345,7 @@ class RequestPacer:
 
 
 def require_abilities(section: str, config: ModelRole, request: ChatRequest) -> None:
-    """Raise :class:`ModelSetupError` for pictures or tools that the provider knows nothing of.
-
-    ``section`` (``model.target``) names the role in the message.
-    """
+    """Raise :class:`ModelSetupError` for pictures or tools that the provider knows nothing of."""
     preset = config.preset
     if not preset.images and any(message.images for message in request.messages):
         raise ModelSetupError(

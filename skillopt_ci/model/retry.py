@@ -93,10 +93,7 @@ class TransientFailure(InfrastructureError):
 
 
 def retry_after_seconds(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Seconds that a response's headers (names in lower case) ask to wait, None without a wish.
-
-    ``now`` must be aware: it turns an HTTP date into a distance, never below 0.
-    """
+    """Seconds that a response's headers (names in lower case) ask to wait, from ``now`` on."""
     for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
         with suppress(ValueError):
             if 0 <= (number := float(headers.get(name, ""))) < float("inf"):
