@@ -89,10 +89,7 @@ __all__ = [
 
 
 def task_of(entry: Mapping[str, object], folder: Path) -> Task:
-    """Make a task of a mapping with the keys of a task file; its paths start at ``folder``.
-
-    Raises :class:`TaskFileError` that names every key at fault.
-    """
+    """Make a task of a mapping with the keys of a task file; its paths start at ``folder``."""
     made = to_task(Record(dict(entry), folder / "(an environment)", 1))
     if isinstance(made, Task):
         return made
@@ -100,10 +97,7 @@ def task_of(entry: Mapping[str, object], folder: Path) -> Task:
 
 
 def divided(tasks: Sequence[Task], split: str, seed: int = 42) -> Mapping[Split, tuple[Task, ...]]:
-    """Divide ``tasks`` into train, selection and test by shares such as ``2:1:7``.
-
-    The same tasks are always divided the same way. Raises UsageError if a split stays empty.
-    """
+    """Divide ``tasks`` into train, selection and test by shares, always the same way."""
     return Division(split=split, seed=seed).divided(tasks)
 
 
@@ -121,11 +115,7 @@ def split_tasks(environment: Environment, split: Split) -> tuple[Task, ...]:
 
 
 async def grade(environment: Environment, task: Task, attempt: Attempt, parts: Parts) -> Score:
-    """The environment's grade of an attempt.
-
-    Where it raises anything unforeseen, or returns what is no score, an empty attempt is graded:
-    raises GraderError if that ends so too, otherwise the attempt scores 0.
-    """
+    """The environment's grade of an attempt, which may be to blame that there is none."""
     empty = replace(
         attempt, messages=(), response="", n_turns=0, trace="", artifacts=b"", computer=None
     )
@@ -184,10 +174,7 @@ Options = TypeVar("Options", bound=Section)
 
 
 def read_options(shape: type[Options], given: Mapping[str, object]) -> Options:
-    """Read ``given``, the options of an environment.
-
-    Raises UsageError with a line for each key that is wrong: what it is, and what was expected.
-    """
+    """Read the options of an environment; UsageError has a line for each key that is wrong."""
     try:
         return shape.model_validate(given)
     except ValidationError as error:
@@ -207,9 +194,8 @@ def try_solutions(
 ) -> dict[str, Rollout]:
     """What comes of each task, by its id, if the commands that ``solutions`` has for it are run.
 
-    A task without a solution is graded as it is given out. Works on the configuration's computers;
-    raises :class:`~skillopt_ci.errors.ComputerUnavailable` where there can be none,
-    UsageError where none is configured.
+    A task without a solution is graded as it is given out. Raises
+    :class:`~skillopt_ci.errors.ComputerUnavailable`, or UsageError where no computer is configured.
     """
     settings = loaded.config.rollout
     places = open_computer_pool(loaded.config, loaded.root, environ)

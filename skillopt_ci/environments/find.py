@@ -29,9 +29,7 @@ BUILT_IN: Mapping[str, str] = {
 def open_environment(spec: EnvironmentSpec, root: Path, environ: Mapping[str, str]) -> Environment:
     """Build the environment that ``spec`` describes for the configuration in ``root``.
 
-    ``environ`` is for bridges to programs of their own, which see what they are allowed to.
-    Raises UsageError for a name that nothing answers to, a class that cannot be imported or is no
-    environment, and options that it does not accept.
+    Raises UsageError for a name, a class or options that cannot be used.
     """
     name = spec if isinstance(spec, str) else spec.type
     options = spec.model_extra or {} if isinstance(spec, EnvironmentConfig) else {}

@@ -22,10 +22,7 @@ _FENCE = re.compile(r"^(?P<indent>[ \t]*)(?P<mark>`{3,}|~{3,})(?P<info>.*)$")
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """``hard`` is 1 for solved and 0 otherwise, ``soft`` is partial credit from 0 to 1.
-
-    ``reason`` says in words why; ``answer`` is what was taken out of the response.
-    """
+    """``hard`` is 1 for solved, ``soft`` partial credit; ``answer`` was found in the response."""
 
     hard: Annotated[float, Field(ge=0, le=1)]
     soft: Annotated[float, Field(ge=0, le=1)]
@@ -48,23 +45,20 @@ Judge = Callable[[str], Awaitable[str]]
 
 
 def verdict(solved: bool, reason: str, answer: str, *, soft: float | None = None) -> Score:
-    """A score with ``hard`` from ``solved``, and ``soft`` the same unless it is given."""
     hard = float(solved)
     return Score(hard, hard if soft is None else soft, reason, answer)
 
 
 def reaches(soft: float, threshold: float) -> bool:
-    """Whether ``soft`` is at least ``threshold``, rounding errors aside."""
     return soft >= threshold - _ROUNDING
 
 
 async def blamed(
     work: Callable[[], Awaitable[Score]], empty: Callable[[], Awaitable[Score]], answer: str
 ) -> Score:
-    """The score that ``work`` gives, or 0 if the work made the grader fail.
+    """The score that ``work`` gives, or 0 if the work is to blame that the grader fails.
 
-    The work is to blame if the grader fails on it, grades an empty submission (``empty``), and then
-    fails on the work once more. Raises :class:`GraderError` when the grader fails on both.
+    That is where it fails twice, but not on an ``empty`` submission; else :class:`GraderError`.
     """
     try:
         return await work()
@@ -84,11 +78,7 @@ async def blamed(
 
 @dataclass(frozen=True, slots=True)
 class FallibleScorer:
-    """Grades with ``once``, given task, response and answer, which may fail on some work.
-
-    The work is to blame then, and scores 0. Raises :class:`GraderError` if ``once`` cannot start,
-    and if it fails on an empty answer as well: takes too long, dies, raises or gives no score.
-    """
+    """Grades with ``once`` (task, response, answer), which may fail; see :func:`blamed`."""
 
     spec: AnswerScorer | CommandScorer
     once: Callable[[Task, str, str], Awaitable[Score]]
@@ -100,7 +90,6 @@ class FallibleScorer:
         )
 
     async def score_empty(self, task: Task) -> Score:
-        """Grade an empty answer."""
         return await self.once(task, "", "")
 
 
@@ -117,12 +106,10 @@ def last_words(text: str, limit: int = REASON_CHARS) -> str:
 
 
 def quote(text: str) -> str:
-    """``text`` in quotes on one line, shortened if long."""
     return f"'{one_line(text, _QUOTE_CHARS)}'"
 
 
 def mismatch(references: Sequence[str], answer: str) -> str:
-    """Say what was expected and what was got."""
     others = len(references) - 1
     more = f" (or one of {others} others)" if others > 1 else " (or 1 other)" if others else ""
     got = quote(answer) if answer.strip() else "an empty answer"
@@ -151,10 +138,9 @@ def extract(response: str, how: AnswerFrom, tag: str = "answer") -> str:
 def program_verdict(
     program: str, status: int, said: tuple[str, str], answer: str, hard_at: float | None
 ) -> Score:
-    """The score that a program gave which ``said`` something on standard output and error.
+    """The score of a program by its exit status or, with ``hard_at``, by the last line printed.
 
-    By its exit status or, with ``hard_at``, by a number in the last line of its output; raises
-    :class:`GraderBroke` if there is none.
+    ``said`` is its output and its errors. Raises :class:`GraderBroke` if that line is no number.
     """
     output, errors = said
     if hard_at is None:
@@ -184,10 +170,10 @@ def last_tagged(text: str, tag: str) -> str | None:
 
 
 def last_fenced(text: str) -> str | None:
-    """Content of the last block between fences of backticks or tildes; None without one.
+    """Content of the last block between fences; None without one.
 
-    A block that is never closed reaches to the end of the text, as in CommonMark; fences may be
-    indented, as they are in lists, and their indentation is taken off the content.
+    As in CommonMark, one that is never closed reaches to the end of the text, and the indentation
+    of a fence is taken off its content.
     """
     last: list[str] | None = None
     opening: re.Match[str] | None = None

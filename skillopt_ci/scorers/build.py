@@ -50,12 +50,10 @@ def build_scorer(
     functions: Functions,
     on_computer: Callable[[specs.ComputerScorer], Scorer],
 ) -> Scorer:
-    """The scorer that ``spec`` describes, for repositories at ``root``.
+    """The scorer that ``spec`` describes; its commands run in ``root``.
 
-    Commands run in ``root`` and see of ``environ`` what they are allowed to; Python functions are
-    among ``functions``. ``on_computer`` gives the scorer of what one attempt left behind. Raises
-    :class:`UsageError` for a rubric without a judge and for a Python function that cannot be
-    imported.
+    ``on_computer`` gives the scorer of what one attempt left behind. Raises :class:`UsageError` for
+    a rubric without a judge and a Python function that cannot be imported.
     """
 
     def build(part: specs.ScorerSpec) -> Scorer:
@@ -90,7 +88,6 @@ async def grade_parts(
 
 
 def combined(spec: specs.Combination, scores: Sequence[Score]) -> Score:
-    """One score of the parts' scores."""
     answer = scores[0].answer
     match spec:
         case specs.AllScorer():
@@ -114,10 +111,9 @@ def combined(spec: specs.Combination, scores: Sequence[Score]) -> Score:
 def check_scorers(
     splits: Splits, default: specs.ScorerSpec | None, *, root: Path, environ: Mapping[str, str]
 ) -> None:
-    """Refuse scorers that cannot grade their tasks, with ``default`` for tasks that bring none.
+    """Refuse scorers that cannot grade their tasks; ``default`` is for tasks that bring none.
 
-    Raises :class:`UsageError` when ``default`` cannot work at all, and
-    :class:`~skillopt_ci.errors.TaskFileError` that names the tasks for which a scorer cannot.
+    Raises :class:`UsageError` or, naming the tasks, :class:`~skillopt_ci.errors.TaskFileError`.
     """
     if default is not None and (fault := check_spec(default, root, environ)):
         raise UsageError(f"scorer: {fault}")

@@ -101,10 +101,9 @@ def check_command(spec: CommandScorer, root: Path, environ: Mapping[str, str]) -
 
 
 class Functions:
-    """The repositories' Python functions that a run calls, each in a worker of its own.
+    """The Python functions that a run calls, each in a worker that its first call starts.
 
-    Loading a function may take long: that happens once, with the first call. :meth:`close` ends the
-    workers. They see the variables of ``environ`` that are no secrets.
+    :meth:`close` ends the workers. They see the variables of ``environ`` that are no secrets.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -214,5 +213,4 @@ class _Side:
 
 
 def open_side(options: Mapping[str, Any], root: Path) -> _Side:
-    """The function, loaded; see :class:`skillopt_ci.worker.Side`."""
     return _Side(load_function(options["entry"], root))

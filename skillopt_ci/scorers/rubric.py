@@ -26,18 +26,13 @@ _PLACEHOLDER = re.compile(r"\{(task|references|rubric|answer)\}")
 
 
 def rubric_scorer(spec: RubricScorer, judge: Judge) -> Scorer:
-    """The scorer that puts task, rubric and answer before ``judge``."""
     return FallibleScorer(spec, partial(_ask_judge, spec, judge))
 
 
 async def _ask_judge(
     spec: RubricScorer, judge: Judge, task: Task, _response: str, answer: str
 ) -> Score:
-    """The judge's score of ``answer``; a reply that is none costs one more question.
-
-    Raises :class:`GraderBroke` if the second reply is none either, and :class:`GraderError` when
-    the judge could not be asked; errors that end the step (budget, set-up) pass.
-    """
+    """The judge's score of ``answer``; a reply that is none costs one more question."""
     if fault := check_rubric_task(spec, task):
         raise GraderError(f"task {task.id!r} cannot be graded: {fault}")
     prompt = rubric_prompt(spec, task, answer)

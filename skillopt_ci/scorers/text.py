@@ -38,23 +38,19 @@ _DROP_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def grade_exact(_spec: specs.ExactScorer, task: Task, answer: str) -> Score:
-    """Solved when a reference equals the answer, surrounding space aside."""
     return _graded(answer.strip() in {each.strip() for each in task.references}, task, answer)
 
 
 def grade_normalized(_spec: specs.NormalizedScorer, task: Task, answer: str) -> Score:
-    """Solved when a reference equals the answer after SQuAD's normalisation."""
     return _graded(_equal_normalized(task, answer), task, answer)
 
 
 def grade_f1(_spec: specs.F1Scorer, task: Task, answer: str) -> Score:
-    """Soft is the best F1 over the references, hard asks for normalised equality."""
     best = max(token_f1(answer, reference) for reference in task.references)
     return _graded(_equal_normalized(task, answer), task, answer, best, "F1")
 
 
 def grade_anls(spec: specs.AnlsScorer, task: Task, answer: str) -> Score:
-    """Soft is the best similarity over the references."""
     best = max(anls(answer, reference, spec.threshold) for reference in task.references)
     return _graded(reaches(best, spec.hard_at), task, answer, best, "ANLS")
 
@@ -97,7 +93,6 @@ def _graded(
 
 
 def grade_contains(spec: specs.ContainsScorer, task: Task, answer: str) -> Score:
-    """Hard when all conditions hold; soft is the share that does."""
     # silence is not what keeps a forbidden text away
     if not answer.strip():
         return verdict(False, "the answer is empty", answer)
@@ -122,7 +117,6 @@ def grade_contains(spec: specs.ContainsScorer, task: Task, answer: str) -> Score
 
 
 def check_contains_task(spec: specs.ContainsScorer, task: Task) -> str | None:
-    """Why ``task`` leaves nothing to search for; None if it does."""
     if not (spec.contains or task.references or spec.not_contains):
         return "neither the scorer nor the task's references say what the answer must contain"
     if not spec.contains and "" in task.references:
@@ -177,7 +171,6 @@ _ARTICLE_FIRST = re.compile(r"\s*[AI]\s+[^\W\d]", re.IGNORECASE)
 
 
 def grade_choice(spec: specs.ChoiceScorer, task: Task, answer: str) -> Score:
-    """Solved when the answer's label is that of a reference."""
     choices = choices_of(spec, task)
     chosen = parse_choice(answer, choices)
     expected = [parse_choice(reference, choices) for reference in task.references]
@@ -235,7 +228,6 @@ def _named(said: str, choices: Mapping[str, str]) -> str:
 
 
 def check_choice_references(spec: specs.ChoiceScorer, task: Task) -> str | None:
-    """Why a reference is none of the choices; None if each is."""
     choices = choices_of(spec, task)
     for reference in task.references:
         label = parse_choice(reference, choices)
@@ -277,11 +269,7 @@ class Number(NamedTuple):
 
 
 def find_numbers(text: str) -> list[Number]:
-    """All finite numbers in ``text``, in order.
-
-    Thousands may be grouped by commas, apostrophes or narrow spaces, the decimal sign is a point;
-    currency, exponents, fractions and the typographic minus are understood.
-    """
+    """All finite numbers in ``text``: with grouped thousands, currency, exponents, fractions."""
     numbers = []
     for match in _NUMBER.finditer(text):
         digits = re.sub(r"[^\d.]", "", match["digits"])
@@ -297,7 +285,6 @@ def find_numbers(text: str) -> list[Number]:
 
 
 def grade_number(spec: specs.NumberScorer, task: Task, answer: str) -> Score:
-    """Solved when the answer's last number is within tolerance of a reference."""
     found = find_numbers(answer)
     if not found:
         return verdict(False, f"there is no number in {quote(answer)}", answer)
@@ -309,7 +296,6 @@ def grade_number(spec: specs.NumberScorer, task: Task, answer: str) -> Score:
 
 
 def check_number_references(spec: specs.NumberScorer, task: Task) -> str | None:
-    """Why the references cannot be compared with a number; None if they can."""
     odd = [reference for reference in task.references if len(find_numbers(reference)) != 1]
     if odd:
         return f"the reference {quote(odd[0])} is not one number"
@@ -436,7 +422,6 @@ def same_json(left: object, right: object) -> bool:
 
 
 def check_json_references(spec: specs.JsonScorer, task: Task) -> str | None:
-    """Why the references cannot be compared with JSON; None if they can."""
     if spec.schema_ is not None:
         return None
     for reference in task.references:

@@ -23,10 +23,9 @@ _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One value of a task file, which should be a mapping, as it was written.
+    """One value of a task file, as it was written, with the lines of its keys.
 
-    ``key_lines`` tells the lines of its keys; ``name`` is the key under which the record itself
-    stands, where the file is a mapping of records.
+    ``name`` is its own key, where the file is a mapping of records.
     """
 
     value: Any

@@ -44,9 +44,7 @@ def tasks_of(splits: Splits, name: str) -> tuple[Task, ...]:
 def load_splits(spec: TasksSpec, root: Path, train: Train | None = None) -> Splits:
     """Read the tasks that ``spec`` names, relative to ``root``; or make them, for ``train``.
 
-    Raises :class:`TaskFileError` with up to ten problems at once: unreadable or malformed files,
-    keys that no task has, ids used twice, splits that are empty or ask the same. Whether the
-    scorers can work is asked by :func:`~skillopt_ci.scorers.build.check_scorers`.
+    Raises :class:`TaskFileError` with up to ten problems at once.
     """
     match spec:
         case GivenSplits():
@@ -115,10 +113,7 @@ def _divided(spec: RatioSplit, file: Path) -> NamedSplits:
 
 
 def divide(items: Sequence[Item], ratio: str, seed: int) -> dict[SplitName, tuple[Item, ...]]:
-    """Shuffle ``items`` with ``seed`` and cut them by ``ratio`` (``a:b:c``), in shuffled order.
-
-    Raises :class:`ValueError` if a split stays empty.
-    """
+    """Shuffle ``items`` with ``seed`` and cut them by ``ratio`` (``a:b:c``); none may be empty."""
     shuffled = list(items)
     Random(seed).shuffle(shuffled)
     rest = iter(shuffled)
@@ -174,8 +169,7 @@ def _repeats(
 def generate_splits(spec: GeneratedTasks, train: Train, root: Path) -> NamedSplits:
     """Make the three splits; an epoch's training batches stand one after another, by their seeds.
 
-    Raises :class:`~skillopt_ci.errors.UsageError` for a function that cannot be found, and
-    :class:`TaskFileError` for one that raises, is not deterministic or returns anything but tasks.
+    The function must return tasks, and the same ones for the same arguments.
     """
     function = load_function(spec.generator, root)
     file = root / spec.generator.rpartition(":")[0]

@@ -95,11 +95,9 @@ class TaskEntry(Section):
 
 
 def task_files(files: Iterable[str] | Mapping[str, str], folder: Path) -> tuple[TaskFile, ...]:
-    """The files named by a task whose own file lies in ``folder``, in the given order.
+    """The files named by a task whose own file lies in ``folder``, which no name may leave.
 
-    Names are relative POSIX paths. Raises :class:`ValueError` for a name that leaves ``folder``
-    (symbolic links followed), for two names of which one would be the folder of the other, and
-    :class:`~skillopt_ci.errors.TaskFileError` for a file that is missing or not UTF-8.
+    Raises :class:`ValueError` for a name, and :class:`TaskFileError` for a file, that cannot be.
     """
     names = _checked(files)
     for name in names:
@@ -113,7 +111,6 @@ def task_files(files: Iterable[str] | Mapping[str, str], folder: Path) -> tuple[
 
 
 def _checked(names: Iterable[str]) -> list[str]:
-    """``names`` as relative POSIX paths; raises :class:`ValueError` if they cannot be such."""
     checked: list[str] = []
     for name in names:
         path = PurePosixPath(name)
@@ -149,11 +146,7 @@ MOST_PICTURES = 20
 
 
 def task_images(names: Iterable[str], folder: Path) -> tuple[TaskImage, ...]:
-    """The pictures named by a task whose own file lies in ``folder``, in the given order.
-
-    Raises :class:`ValueError` for a name that leaves ``folder`` or stands twice and for too many,
-    and :class:`TaskFileError` for a file that is missing, too large or no picture.
-    """
+    """The pictures named by a task whose own file lies in ``folder``; raises as above."""
     paths = _checked(names)
     if len(paths) > MOST_PICTURES:
         raise ValueError(
@@ -201,7 +194,7 @@ _ASKING = (
 )
 #: What the raw data of SkillOpt's benchmarks calls the id of a task, and its type.
 _IDS = ("uid", "questionId")
-_TYPES = ("topic", "category", "difficulty", "theorem_type", "instruction_type")
+_TYPES = ("task_type", "topic", "category", "difficulty", "theorem_type", "instruction_type")
 _CONTEXT_CHARS = 6000
 _DOCUMENT = "[DOC]"
 
@@ -215,7 +208,7 @@ def from_skillopt(value: Mapping[str, object]) -> Mapping[str, object]:
     if isinstance(inner := value.get("mcq"), Mapping):
         value = {**{key: one for key, one in value.items() if key != "mcq"}, **inner}
         if {"month", "no"} <= value.keys():
-            value = {"id": f"{value['month']}:{value['no']}", "task_type": _kind(value), **value}
+            value = {"id": f"{value['month']}:{value['no']}", "task_type": kind_of(value), **value}
     headings = next((one for one in _ASKING if any(_is_asked(value, key) for key in one)), None)
     if headings is None or value.keys() & {"prompt", "messages"}:
         return value
@@ -228,7 +221,7 @@ def from_skillopt(value: Mapping[str, object]) -> Mapping[str, object]:
     entry["prompt"] = "\n\n".join(f"## {headings[key]}\n{one}" for key, one in asked.items() if one)
     raw_id = next((value[key] for key in _IDS if key in value), None)
     if raw_id is not None or "instruction" in headings:
-        entry = {"id": raw_id, "task_type": _kind(value), **entry}
+        entry = {"id": raw_id, "task_type": kind_of(value), **entry}
     entry["references"] = _golds(next((value[key] for key in _REFERENCE_KEYS if key in value), ()))
     if isinstance(value.get(_IMAGE), str):
         entry.setdefault("images", [value[_IMAGE]])
@@ -243,7 +236,8 @@ def _is_asked(value: Mapping[str, object], key: str) -> bool:
     return key in ("question", "instruction") and isinstance(value.get(key), str)
 
 
-def _kind(value: Mapping[str, object]) -> str:
+def kind_of(value: Mapping[str, object]) -> str:
+    """The type that an item of SkillOpt's states under one of the names for it, else empty."""
     stated = next((value[key] for key in _TYPES if value.get(key)), "")
     return str(stated[0] if isinstance(stated, list) else stated)
 

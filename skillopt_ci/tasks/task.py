@@ -14,7 +14,7 @@ from skillopt_ci.util import sha256_of_json
 
 @dataclass(frozen=True, slots=True)
 class TaskFile:
-    """A text file that belongs to a task: ``name`` is a relative POSIX path."""
+    """A text file of a task: ``name`` is a relative POSIX path."""
 
     name: str
     content: str
@@ -39,12 +39,11 @@ class ComputerTask:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One scoreable question.
+    """One scoreable question, defined in ``line`` of ``file``.
 
-    ``references`` are the accepted answers: shown to the optimizer for training tasks, never for
-    selection or test tasks. So is ``reference_text``, a worked solution or source that no scorer
-    looks at. ``scorer`` is None where the run's own scorer applies, ``computer`` where the task
-    says nothing of one. ``file`` and ``line`` say where the task was defined.
+    Of training tasks alone the optimizer is shown ``references``, the accepted answers, and
+    ``reference_text``, a worked solution that no scorer looks at. ``scorer`` is None where the
+    run's own applies.
     """
 
     id: str
@@ -74,10 +73,7 @@ class Splits:
 
 
 def content_key(task: Task) -> str:
-    """SHA-256 over what the model is asked, blind to letter case, spacing and Unicode variants.
-
-    Two tasks with equal keys ask the same thing: seen in training, the other is no longer unseen.
-    """
+    """SHA-256 over what the model is asked, blind to letter case, spacing and Unicode variants."""
     asked = [[message.role, _normalized(message.content)] for message in task.messages]
     files = sorted(_normalized(file.content) for file in task.files)
     images = sorted(image.sha256 for image in task.images)
@@ -104,10 +100,7 @@ def task_sha256(task: Task) -> str:
 
 
 def lessons_sha256(tasks: Iterable[Task]) -> str:
-    """SHA-256 over everything about training ``tasks`` that can change what is learned from them.
-
-    The reference text changes no score, but it changes what is proposed.
-    """
+    """SHA-256 over everything about training ``tasks`` that can change what is learned."""
     hashes = "\n".join(task_sha256(task) + task.reference_text for task in tasks)
     return hashlib.sha256(hashes.encode("utf-8")).hexdigest()
 

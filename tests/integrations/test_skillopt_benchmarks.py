@@ -94,8 +94,8 @@ def spreadsheets(folder: Path, n: int) -> None:
 
 
 def alfworld(folder: Path, n: int) -> None:
-    kind = ["pick_and_place_simple-Mug", "pick_heat_then_place_in_recep-Egg"][n % 2]
-    item = {"id": f"a{n}", "gamefile": f"games/{kind}/trial_{n}/game.tw-pddl"}
+    kind = ["pick_and_place", "pick_heat_then_place_in_recep"][n % 2]
+    item = {"id": f"a{n}", "gamefile": f"games/{n}/game.tw-pddl", "task_type": kind}
     (folder / "items.json").write_text(json.dumps([item]), encoding="utf-8")
 
 

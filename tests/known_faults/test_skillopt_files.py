@@ -404,17 +404,6 @@ def test_the_variable_of_the_optimizers_sandbox_is_read(
 # --- what is called the same as SkillOpt's -------------------------------------------------------
 
 
-def test_without_a_failure_summary_reasons_of_failure_are_remembered(workshop: Workshop) -> None:
-    checkout = workshop.checkout()
-    checkout.step()
-    workshop.server.prompts.clear()
-    checkout.step()
-    told = [prompt for prompt in workshop.server.prompts if "### Step 1 — " in prompt]
-    assert told
-    # A bullet of the buffer: what it is about, how often, and in which tasks.
-    assert all(re.search(r'### Step 1 — .*\n- ".+" \(×\d', prompt) for prompt in told)
-
-
 def _hard(workshop: Workshop, cli: Cli, answer: str, scorer: str, task: dict[str, object]) -> float:
     """The score of one test task whose answer this is."""
     checkout = workshop.checkout()

@@ -13,7 +13,14 @@ from skillopt_ci.messages import Message
 from skillopt_ci.tasks import records
 from skillopt_ci.tasks.files import Record
 from skillopt_ci.tasks.loading import load_tasks
-from skillopt_ci.tasks.records import from_skillopt, media_type, task_files, task_images, to_task
+from skillopt_ci.tasks.records import (
+    from_skillopt,
+    kind_of,
+    media_type,
+    task_files,
+    task_images,
+    to_task,
+)
 from skillopt_ci.tasks.task import Task, TaskFile, content_key, task_sha256
 
 
@@ -359,3 +366,17 @@ def test_choices_are_shown_and_kept_for_the_scorer(choices: object):
 )
 def test_own_records_are_left_alone(value: dict[str, object]):
     assert from_skillopt(value) == value
+
+
+@pytest.mark.parametrize(
+    ("item", "kind"),
+    [
+        ({"task_type": "a", "topic": "b"}, "a"),
+        ({"topic": "", "category": "b"}, "b"),
+        ({"theorem_type": ["Uniqueness", "Existence"]}, "Uniqueness"),
+        ({"instruction_type": "Cell-Level Manipulation"}, "Cell-Level Manipulation"),
+        ({"question": "Is topic a type?"}, ""),
+    ],
+)
+def test_the_type_of_an_item_of_skillopts(item: dict[str, object], kind: str):
+    assert kind_of(item) == kind

@@ -16,7 +16,8 @@ from skillopt.envs.base import EnvAdapter
 from skillopt.optimizer.skill_aware import configure_skill_aware_reflection
 from skillopt.prompts import load_prompt
 
-from skillopt_ci.integrations.skillopt.adapter import files_below, kind_of, lay_out
+from skillopt_ci.integrations.skillopt.adapter import files_below, lay_out
+from skillopt_ci.tasks.records import kind_of
 from skillopt_ci.util import user_module
 from skillopt_ci.worker import SideError
 
@@ -186,11 +187,12 @@ class SkillOptSide:
         hidden = {"id", "task_type", "reference_text", *_REFERENCES}
         asked = {key: value for key, value in item.items() if key not in hidden}
         text = json.dumps(asked, indent=1, ensure_ascii=False, default=str)
+        kinds = self._adapter.get_task_types()
         return {
             "id": str(item["id"]),
             "messages": [{"role": "user", "content": text}],
             "references": [str(one) for one in listed],
-            "type": kind_of(item, self._adapter.get_task_types()),
+            "type": kind_of(item) or (kinds[0] if len(kinds) == 1 else ""),
             "metadata": {"item": [split, number]},
             "reference_text": self._adapter.build_reference_text(dict(item)),
         }
