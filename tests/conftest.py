@@ -33,8 +33,9 @@ from skillopt_ci.training.trainer import BoundaryOutcome, Outcome, StepOutcome, 
 pytest_plugins = ("github_server.fixtures",)
 
 #: Fixtures that build repositories, servers or whole runs, and folders whose tests do so alone.
-_WORLDS = {"workshop", "open_workshop", "github_hub", "untrained", "trained", "finished"}
-_WORLDLY = {"ledger", "rendering", "packaging"}
+_WORLDS = {"workshop", "open_workshop", "github_hub", "world"}
+_WORLDS |= {"untrained", "trained", "finished"}
+_WORLDLY = {"git", "ledger", "rendering", "packaging"}
 
 
 def pytest_configure() -> None:

@@ -146,6 +146,7 @@ def test_a_wrong_answer_is_asked_again(tmp_path: Path) -> None:
     assert "api_key_env" not in last
 
 
+@pytest.mark.integration
 def test_github_writes_workflows_that_fit_the_run(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", "-b", "trunk", tmp_path], check=True)
     folder = tmp_path / "bots"
@@ -181,6 +182,7 @@ def passes(folder: Path, *places: str) -> bool:
     return True
 
 
+@pytest.mark.integration
 def test_the_environment_passes_its_test_and_validates_at_once(cli: Cli, tmp_path: Path) -> None:
     done = cli(tmp_path, "new-env", "Number words")
     assert "wrote     number-words/environment.py" in done.out
@@ -196,6 +198,7 @@ def test_the_environment_passes_its_test_and_validates_at_once(cli: Cli, tmp_pat
         assert all(one["part"].startswith(("model", "computer")) for one in wrong), wrong
 
 
+@pytest.mark.integration
 def test_a_change_of_the_grading_fails_the_test(cli: Cli, tmp_path: Path) -> None:
     cli(tmp_path, "new-env", "words")
     file = tmp_path / "words" / "environment.py"
@@ -204,6 +207,7 @@ def test_a_change_of_the_grading_fails_the_test(cli: Cli, tmp_path: Path) -> Non
         passes(tmp_path, "words")
 
 
+@pytest.mark.integration
 def test_a_change_of_what_a_computer_grades_fails_the_test(cli: Cli, tmp_path: Path) -> None:
     cli(tmp_path, "new-env", "jobs", "--kind", "yaml")
     config = tmp_path / "jobs" / "skillopt.yaml"
