@@ -24,7 +24,7 @@ from inspect_ai import (
 )
 from inspect_ai._eval.loader import load_tasks
 from inspect_ai._eval.task import log as task_log
-from inspect_ai._util.git import git_context
+from inspect_ai._util import version as inspect_version
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.log import EvalLog, EvalSample
 from inspect_ai.model import ChatMessageSystem, Model, get_model
@@ -35,6 +35,8 @@ from pydantic_core import to_jsonable_python
 
 from skillopt_ci.worker import SideError
 
+#: What every evaluation asks programs and package metadata for, with one answer for all.
+_ASKED_AGAIN = ((task_log, "git_context"), (inspect_version, "_installed_version"))
 _ROLES = {"system", "user", "assistant"}
 #: Inspect's limits in our words; others end the sample without being one of ours.
 _LIMITS = {
@@ -84,8 +86,9 @@ def _rehearse() -> None:
     Inspect imports most of its modules and reads its tables of models during the first evaluation:
     each attempt is a fork, and would do so again.
     """
-    known = cache(git_context)  # which starts three programs for each evaluation
-    setattr(task_log, git_context.__name__, known)
+    for module, name in _ASKED_AGAIN:
+        if hasattr(module, name):  # they are Inspect's own
+            setattr(module, name, cache(getattr(module, name)))
     task = Task([Sample("-", target="-")], solver=generate(), scorer=includes())
     with TemporaryDirectory() as folder, HTTPServer(("127.0.0.1", 0), _Parrot) as parrot:
         serving = Thread(target=parrot.serve_forever, kwargs={"poll_interval": 0.01})
