@@ -7,7 +7,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
 
@@ -16,24 +16,28 @@ from skillopt_ci.errors import UsageError
 
 #: What people may ask for in a comment.
 REQUESTS = ("step", "eval", "slow-update", "status", "note")
+#: What :func:`requested` returns for a command that is none of them.
+UNKNOWN = "unknown"
 
 # From the very first character: a quotation or a code block is no command.
+_ADDRESSED = re.compile(r"/skillopt(?!\S)")
 _REQUEST = re.compile(r"/skillopt[ \t]+([a-z-]+)(?:[ \t]+(\S.*))?[ \t]*", re.ASCII)
 
 
 def requested(comment: str) -> str:
-    """Return the word after `/skillopt`, one of :data:`REQUESTS`; empty if there is no command.
+    """Return the word after `/skillopt`: one of :data:`REQUESTS`, or else :data:`UNKNOWN`.
 
-    All but a note stand alone in their line, and a note says something.
+    All but a note stand alone in their line, and a note says something. Empty if the comment does
+    not begin with `/skillopt`.
     """
     first, *rest = comment.splitlines() or [""]
-    found = _REQUEST.fullmatch(first)
-    if found is None or found[1] not in REQUESTS:
+    if not _ADDRESSED.match(first):
         return ""
-    said = found[2] or ""
-    if found[1] == "note":
-        return "note" if said or any(line.strip() for line in rest) else ""
-    return "" if said else found[1]
+    found = _REQUEST.fullmatch(first)
+    word, said = (found[1], bool(found[2])) if found else ("", False)
+    if word == "note":
+        return word if said or any(line.strip() for line in rest) else UNKNOWN
+    return word if word in REQUESTS and not said else UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ class Comment:
     request: str
     on_pull_request: bool
     open: bool
+    created_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,8 @@ class Event:
     label: str = ""
     pull: Pull | None = None
     comment: Comment | None = None
+    group_sha: str = ""
+    """Head of a merge group."""
 
 
 def _at(*path: str, default: Any = ...) -> Any:
@@ -97,6 +104,7 @@ class _Issue(_Part):
 class _Comment(_Part):
     id: int
     body: str | None = None
+    created_at: str = ""
 
 
 class _Payload(_Part):
@@ -109,6 +117,7 @@ class _Payload(_Part):
     pull_request: _Pull | None = None
     issue: _Issue | None = None
     comment: _Comment | None = None
+    group_sha: str = _at("merge_group", "head_sha", default="")
 
 
 def read_event(name: str, file: Path) -> Event:
@@ -133,6 +142,7 @@ def read_event(name: str, file: Path) -> Event:
         actor=payload.actor,
         actor_is_bot=payload.actor_type == "Bot",
         label=payload.label,
+        group_sha=payload.group_sha,
         pull=None
         if pull is None
         else Pull(
@@ -150,6 +160,7 @@ def read_event(name: str, file: Path) -> Event:
             requested(comment.body or ""),
             on_pull_request=issue.pull_request is not None,
             open=issue.state == "open",
+            created_at=comment.created_at,
         ),
     )
 
@@ -163,6 +174,8 @@ class Facts:
     keys_missing: tuple[str, ...] = ()
     #: True where it cannot be told.
     skill_changed: bool = True
+    #: The pull request's head when the comment was made; None where GitHub cannot tell.
+    head_then: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +188,31 @@ class Perform:
 
 @dataclass(frozen=True, slots=True)
 class Evaluate:
-    """Compare a pull request's skill with its base; ``head_sha`` is None if head was not pinned."""
+    """Compare a pull request's skill with its base."""
 
     number: int
-    head_sha: str | None
+    head_sha: str
     comment: Comment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Conclude:
+    """Post the evaluation's check, which may be required, on a commit that is not evaluated.
+
+    Without a conclusion it goes on waiting.
+    """
+
+    head_sha: str
+    conclusion: Literal["success", "neutral"] | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Say below a comment why what it asks for is not done."""
+
+    comment: Comment
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +230,7 @@ class Nothing:
     refused: Comment | None = None
 
 
-Activity = Perform | Evaluate | Acknowledge | Nothing
+Activity = Perform | Evaluate | Conclude | Answer | Acknowledge | Nothing
 
 #: Events by which a repository's own people or its clock start a job on its own code.
 _OWN_EVENTS = ("push", "schedule", "workflow_dispatch", "repository_dispatch")
@@ -212,7 +245,10 @@ def decide(event: Event, inputs: Inputs, facts: Facts) -> Activity:
     if event.name == "workflow_run" and inputs.command is Command.REPORT:
         return Perform(Command.REPORT)
     if event.comment is not None and event.name == "issue_comment":
-        return _commented(event, event.comment, facts)
+        return _commented(event, event.comment, inputs, facts)
+    if event.name == "merge_group" and event.action == "checks_requested":
+        why = "every pull request of a merge group has had this check already"
+        return Conclude(event.group_sha, "success", why)
     if event.pull is not None and event.name == "pull_request":
         return _proposed(event, event.pull, inputs, facts)
     if event.pull is not None and event.name == "pull_request_target":
@@ -247,11 +283,16 @@ def _proposed(event: Event, pull: Pull, inputs: Inputs, facts: Facts) -> Activit
 
 
 def _labelled(event: Event, pull: Pull, inputs: Inputs, facts: Facts) -> Activity:
-    # The label is the consent of a person who looked, to this very head: a later push has none.
-    if event.action != "labeled" or event.label != inputs.label:
-        return Nothing(f"waiting for the label {inputs.label!r}")
     if inputs.command not in (None, Command.EVAL):
         return Nothing("on pull_request_target only `eval` is safe")
+    if event.action in _CHANGED and not facts.skill_changed:
+        return _evaluation(pull, facts)
+    # The label is the consent of a person who looked, to this very head: a later push has none.
+    if event.action != "labeled" or event.label != inputs.label:
+        why = f"waiting for the label {inputs.label!r}, which somebody with write access can add"
+        if pull.from_fork and event.action in ("opened", "synchronize"):
+            return Conclude(pull.head_sha, None, why)
+        return Nothing(why)
     if not facts.actor_may_write:
         return Nothing(f"@{event.actor} labelled it without write access")
     return _evaluation(pull, facts)
@@ -259,24 +300,42 @@ def _labelled(event: Event, pull: Pull, inputs: Inputs, facts: Facts) -> Activit
 
 def _evaluation(pull: Pull, facts: Facts) -> Activity:
     if not pull.from_fork and pull.head_ref.startswith(_OWN_BRANCHES):
-        return Nothing("training measured and gated every commit of this branch already")
+        why = "training measured and gated every commit of this branch already"
+        return Conclude(pull.head_sha, "success", why)
     if not facts.skill_changed:
-        return Nothing(f"pull request #{pull.number} does not touch the skill")
+        why = f"pull request #{pull.number} does not touch the skill"
+        return Conclude(pull.head_sha, "success", why)
     if facts.keys_missing:
         names = ", ".join(facts.keys_missing)
-        return Nothing(f"this job has no {names}: nothing was evaluated and nothing spent")
+        why = f"this job has no {names}: nothing was evaluated and nothing spent"
+        return Conclude(pull.head_sha, "neutral", why)
     return Evaluate(pull.number, pull.head_sha)
 
 
-def _commented(event: Event, comment: Comment, facts: Facts) -> Activity:
+_COMMANDS = (
+    "That is no command. `/skillopt` takes one of these words, alone in the comment's first line: "
+    "`step`, `eval`, `slow-update`, `status`; or `note`, followed by what you have to say."
+)
+
+
+def _commented(event: Event, comment: Comment, inputs: Inputs, facts: Facts) -> Activity:
     if event.action != "created" or not comment.request:
         return Nothing("the comment holds no command")
     if event.actor_is_bot or not comment.on_pull_request or not comment.open:
         return Nothing("commands are taken from people, on open pull requests")
     if not facts.actor_may_write:
         return Nothing(f"@{event.actor} may not write to this repository", refused=comment)
+    if comment.request == UNKNOWN:
+        return Answer(comment, _COMMANDS)
     if comment.request == "note":
         return Acknowledge(comment)
     if comment.request == "eval":
-        return Evaluate(comment.number, None, comment)
+        if facts.head_then is not None:
+            return Evaluate(comment.number, facts.head_then, comment)
+        why = (
+            "Nothing was evaluated: GitHub does not tell which commit was this pull request's head "
+            "when you commented, and a later one is not what you asked for. Add the label "
+            f"`{inputs.label}` instead: it applies to the commit that it is added to."
+        )
+        return Answer(comment, why)
     return Perform(Command(comment.request), comment)

@@ -20,7 +20,7 @@ from skillopt_ci.config.config import Config
 from skillopt_ci.confinement import close_process, keep_back, whole_environment
 from skillopt_ci.git.process import Git
 from skillopt_ci.github.client import Access, connect
-from skillopt_ci.github.pull_requests import changed_paths
+from skillopt_ci.github.pull_requests import changed_paths, head_before
 from skillopt_ci.model.access import required_variable
 from skillopt_ci.redaction import Redactor, named_secrets
 
@@ -88,9 +88,12 @@ def gather(job: Job, event: Event) -> Facts:
 
     Raises the errors of GitHub if it cannot tell who may write.
     """
-    if event.name == "issue_comment" and event.comment is not None:
-        asks = bool(event.comment.request)
-        return Facts(actor_may_write=asks and _may_write(job, event.actor))
+    if event.name == "issue_comment" and (said := event.comment) is not None:
+        may = bool(said.request) and _may_write(job, event.actor)
+        head = None
+        if may and said.request == "eval" and said.on_pull_request and job.client is not None:
+            head = head_before(job.client, said.number, said.created_at)
+        return Facts(may, head_then=head)
     if event.pull is None:
         return Facts()
     labelled = event.action == "labeled" and event.label == job.inputs.label

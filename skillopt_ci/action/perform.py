@@ -4,20 +4,32 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from skillopt_ci.action.event import Acknowledge, Activity, Comment, Evaluate, Nothing, Perform
+from skillopt_ci.action.event import (
+    Acknowledge,
+    Activity,
+    Answer,
+    Comment,
+    Conclude,
+    Evaluate,
+    Nothing,
+    Perform,
+)
 from skillopt_ci.action.inputs import Command
 from skillopt_ci.action.job import Ended, Job, Outcome, announce, command_line, execute, meaning
 from skillopt_ci.action.outputs import Outputs, Result, fold
 from skillopt_ci.action.review import review_pull_request
 from skillopt_ci.cli.build import learn_secrets, load_configured, skill_path
-from skillopt_ci.cli.comment import links_of, note_id, publish_run
+from skillopt_ci.cli.comment import links_of, note_id, noting, publish_run
 from skillopt_ci.errors import SkilloptError, UsageError
 from skillopt_ci.git.process import Git
+from skillopt_ci.github.checks import keep_check
 from skillopt_ci.github.client import Client
-from skillopt_ci.github.comments import react, review_notes
+from skillopt_ci.github.comments import keep_comment, react, review_notes
 from skillopt_ci.github.pull_requests import find_open
 from skillopt_ci.github.types import CommentRef, Reaction
 from skillopt_ci.ledger.ledger import Ledger
+from skillopt_ci.report.comment import marker
+from skillopt_ci.report.evaluation import unevaluated_check
 from skillopt_ci.report.markdown import code, inline, join, table
 from skillopt_ci.sanitize import harmless, one_line
 from skillopt_ci.training.review_comments import ReviewerNote, write_notes
@@ -27,25 +39,27 @@ def perform(job: Job, activity: Activity) -> Outcome:
     """Do ``activity``. Raises UsageError if it needs a token and there is none."""
     match activity:
         case Nothing(reason, refused):
-            if refused is not None:
-                _react(job, refused, "-1")
-            return _skipped(job, reason)
+            _react(job, refused, "-1")
+            outcome = _skipped(job, reason)
         case Acknowledge(comment):
             _react(job, comment, "eyes")
-            return _skipped(job, "the note is read by the next training step")
+            outcome = _skipped(job, "the note is read by the next training step")
+        case Answer(comment, text):
+            _react(job, comment, "confused")
+            outcome = _answer(job, comment, text)
+        case Conclude():
+            outcome = _conclude(job, activity)
         case Evaluate(comment=comment) | Perform(comment=comment):
-            if comment is not None:
-                _react(job, comment, "eyes")
+            _react(job, comment, "eyes")
             if isinstance(activity, Evaluate):
                 outcome = _evaluate(job, activity)
             else:
                 outcome = _command(job, activity.command)
-            if comment is not None:
-                _react(job, comment, "confused" if outcome.exit_code else "rocket")
-            for note in outcome.notes:
-                title = "Not everything could be published"
-                job.log.annotate("warning", harmless(note), title=title)
-            return outcome
+            _react(job, comment, "confused" if outcome.exit_code else "rocket")
+    for note in outcome.notes:
+        title = "Not everything could be published"
+        job.log.annotate("warning", harmless(note), title=title)
+    return outcome
 
 
 def _skipped(job: Job, reason: str) -> Outcome:
@@ -54,11 +68,32 @@ def _skipped(job: Job, reason: str) -> Outcome:
     return Outcome(Outputs(result="skipped"), f"**skillopt-ci did nothing:** {inline(text, 500)}\n")
 
 
-def _react(job: Job, comment: Comment, reaction: Reaction) -> None:
+def _react(job: Job, comment: Comment | None, reaction: Reaction) -> None:
     # a reaction is a courtesy: no job fails for want of it
     with suppress(SkilloptError):
-        if job.client is not None:
+        if job.client is not None and comment is not None:
             react(job.client, CommentRef("issue", comment.id), reaction)
+
+
+def _answer(job: Job, comment: Comment, text: str) -> Outcome:
+    outcome, notes = _skipped(job, text), list[str]()
+    with noting(notes):
+        if job.client is not None:
+            answer = f"{marker('answer', str(comment.id))}\n\n{text}"
+            keep_comment(job.client, comment.number, answer)
+    return replace(outcome, notes=tuple(notes))
+
+
+def _conclude(job: Job, asked: Conclude) -> Outcome:
+    """Post the check where nothing is evaluated. Raises UsageError without a configuration."""
+    run = load_configured(job.settings).config.run
+    outcome, notes = _skipped(job, asked.reason), list[str]()
+    links = links_of(job.environ)
+    check = unevaluated_check(run, asked.head_sha, asked.conclusion, asked.reason, links)
+    with noting(notes):
+        if job.client is not None:
+            keep_check(job.client, check)
+    return replace(outcome, notes=tuple(notes))
 
 
 def _command(job: Job, command: Command) -> Outcome:
@@ -174,7 +209,7 @@ def _evaluate(job: Job, pull: Evaluate) -> Outcome:
     git = Git(job.folder)
     head = git.attempt("rev-parse", "HEAD").text
     commit = git.attempt("cat-file", "-p", "HEAD").text
-    if pull.head_sha is not None and (pull.head_sha == head or f"parent {pull.head_sha}" in commit):
+    if pull.head_sha == head or f"parent {pull.head_sha}" in commit:
         raise UsageError(
             f"the checkout has pull request #{pull.number} in it, and only base can judge it",
             hint="Check out with `ref: ${{ github.event.pull_request.base.sha }}`.",

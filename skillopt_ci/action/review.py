@@ -5,7 +5,6 @@ request only the skill's text is read, over the API and as data; nothing of it i
 """
 
 import asyncio
-from contextlib import suppress
 from dataclasses import replace
 
 from skillopt_ci.action.event import Evaluate
@@ -24,7 +23,7 @@ from skillopt_ci.errors import (
 from skillopt_ci.github.checks import keep_check
 from skillopt_ci.github.client import Client
 from skillopt_ci.github.comments import keep_comment
-from skillopt_ci.github.pull_requests import file_at, get_pull_request
+from skillopt_ci.github.pull_requests import file_at
 from skillopt_ci.ledger.inspect import resolve
 from skillopt_ci.report.evaluation import (
     EvaluationView,
@@ -47,16 +46,12 @@ def review_pull_request(job: Job, client: Client, pull: Evaluate) -> Outcome:
     A budget's end and failed infrastructure are shown as no finding. Raises UsageError where the
     checkout cannot be evaluated at all.
     """
-    head = pull.head_sha or get_pull_request(client, pull.number).head_sha
-    settings = job.settings
+    head, settings = pull.head_sha, job.settings
     with build_observer(settings) as observer:
         run = open_run(settings, observer)
         _refuse_unconfined(run)
-        content, after = file_at(client, run.skill_path, head), None
-        if content is not None and len(content) <= _MOST_BYTES:
-            with suppress(UnicodeDecodeError):
-                after = content.decode("utf-8")
-        view, outputs, exit_code = _compare(run, head, after)
+        after, missing = _skill_of(client, run.skill_path, head)
+        view, outputs, exit_code = _compare(run, head, after, missing)
     links, wishes, notes = links_of(job.environ), run.config.github, list[str]()
     report = evaluation_comment(view, links)
     loaded = job.configured
@@ -69,6 +64,22 @@ def review_pull_request(job: Job, client: Client, pull: Evaluate) -> Outcome:
         keep_check(client, check)
     outputs = replace(outputs, finding=str(view.finding), pull_request=str(pull.number))
     return Outcome(outputs, report, exit_code, tuple(notes))
+
+
+def _skill_of(client: Client, path: str, head: str) -> tuple[str, str]:
+    """The skill's text at head, and what is wrong with it: empty if nothing is."""
+    content = file_at(client, path, head)
+    if content is None:
+        return "", f"The head of this pull request has no file {path}"
+    if len(content) > _MOST_BYTES:
+        return (
+            "",
+            f"At head, {path} has {len(content):,} bytes; a skill has {_MOST_BYTES:,} at most",
+        )
+    try:
+        return content.decode("utf-8"), ""
+    except UnicodeDecodeError as error:
+        return "", f"At head, {path} is not UTF-8 text (byte {error.start})"
 
 
 def _refuse_unconfined(run: Run) -> None:
@@ -89,8 +100,11 @@ def _refuse_unconfined(run: Run) -> None:
         )
 
 
-def _compare(run: Run, head: str, after: str | None) -> tuple[EvaluationView, Outputs, int]:
-    """What the comparison of base with the text ``after`` found, and the exit code it ends with."""
+def _compare(run: Run, head: str, after: str, missing: str) -> tuple[EvaluationView, Outputs, int]:
+    """What the comparison of base with the text ``after`` found, and the exit code it ends with.
+
+    ``missing`` says why head has no skill, if it has none: agents would be without it.
+    """
     wishes = run.config.github
     view = EvaluationView(
         run=run.config.run,
@@ -104,9 +118,9 @@ def _compare(run: Run, head: str, after: str | None) -> tuple[EvaluationView, Ou
     before = None if base is None else run.ledger.read(base, run.skill_path)
     if base is None or before is None:
         raise RepositoryError(f"{run.skill_path} is not in the commit that is checked out.")
-    if after is None:
-        why = f"at head, {run.skill_path} is no readable text of at most {_MOST_BYTES:,} bytes"
-        return replace(view, why=why), Outputs(), ExitCode.DONE
+    if missing:
+        gone = replace(view, finding=Finding.REGRESSION, why=missing)
+        return gone, Outputs(improved="false"), ExitCode.DONE
     skills = (NamedSkill("base", before), NamedSkill("head", after))
     try:
         result = asyncio.run(evaluate(run, skills, _SPLIT))

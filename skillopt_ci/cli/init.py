@@ -151,7 +151,6 @@ def _workflows(place: Path, config: Path, choices: Choices, *, pages: bool) -> d
     branch = Git(place).attempt("symbolic-ref", "--quiet", "--short", "HEAD").text
     return workflow_files(
         folder / config.name,
-        folder / choices.skill,
         branch=branch or "main",
         key=choices.target.get("api_key_env"),
         pages=pages,

@@ -195,7 +195,6 @@ WORKFLOWS = ("train", "slow-update", "evaluate", "commands")
 
 def workflow_files(
     config: PurePosixPath,
-    skill: PurePosixPath,
     *,
     branch: str = "main",
     key: object = None,
@@ -214,7 +213,6 @@ def workflow_files(
         "config: skillopt.yaml": f"config: {_quoted(config)}",
         "branches: [main]": f"branches: [{_quoted(branch)}]",
         'paths: [skillopt.yaml, "tasks/**"]': f"paths: [{_quoted(config)}, {_quoted(tasks)}]",
-        'paths: ["skills/**"]': f"paths: [{_quoted(skill)}]",
     }
     files = {}
     for name in (*WORKFLOWS, *(["pages"] if pages else [])):

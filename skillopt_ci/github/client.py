@@ -150,10 +150,11 @@ class Client:
         )
         return answer
 
-    def listing(self, path: str) -> Iterator[Any]:
-        """Yield what a list below the repository has, over all pages."""
-        url: str | None = self.repo.url + path
-        parameters: dict[str, object] | None = {"per_page": 100}
+    def listing(self, path: str, repository: str = "", **wanted: str) -> Iterator[Any]:
+        """Yield what a list below the repository, or another one, has, over all pages."""
+        other = self.repo.url.removesuffix(self.name) + repository
+        url: str | None = (other if repository else self.repo.url) + path
+        parameters: dict[str, object] | None = {"per_page": 100, **wanted}
         while url is not None:
             headers, page = self.repo.requester.requestJsonAndCheck("GET", url, parameters)
             yield from page

@@ -52,6 +52,28 @@ def get_pull_request(client: Client, number: int) -> PullRequest:
     return _value(_read(client, number))
 
 
+def head_before(client: Client, number: int, moment: str) -> str | None:
+    """Return the head that a pull request had just before ``moment`` (UTC, ISO 8601).
+
+    GitHub's own log of pushes tells it: the dates in commits are whatever their author wants.
+    None where that log does not reach: the branch's repository is gone or not ours to read, or the
+    branch was not there yet.
+    """
+    head = _read(client, number).raw_data["head"]
+    repository, ref = (head["repo"] or {}).get("full_name"), f"refs/heads/{head['ref']}"
+    if not repository:
+        return None
+    try:
+        with asking(f"list the pushes to {head['ref']}", "contents: read"):
+            for push in client.listing("/activity", repository, ref=ref):
+                # in the same second nobody knows which was first
+                if push["timestamp"] < moment:
+                    return None if push["activity_type"] == "branch_deletion" else push["after"]
+    except Refused:
+        return None
+    return None
+
+
 def find_open(client: Client, head: str, base: str) -> PullRequest | None:
     """Return the open pull request of our branch ``head``, preferably that into ``base``."""
     found = _open_one(_of_branch(client, head, base))

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import comb
+from typing import Literal
 
 from skillopt_ci.github.types import Conclusion, WantedCheck
 from skillopt_ci.ledger.records import Measurement
@@ -80,10 +81,12 @@ def chance(fixed: int, broken: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationView:
-    """What an evaluation found, and what kept it from a finding, if something did (``why``).
+    """What an evaluation found.
 
-    ``sides`` are commit and measurement of base and of head, none where nothing could be measured;
-    ``difference`` is head minus base over the tasks that both measured.
+    ``why`` says what kept it from measuring, if something did: with a regression, that head has no
+    skill any more. ``sides`` are commit and measurement of base and of head,
+    none where nothing could be measured; ``difference`` is head minus base over the tasks that both
+    measured.
     """
 
     run: str
@@ -101,6 +104,8 @@ class EvaluationView:
     def headline(self) -> str:
         """The finding in a line."""
         found = self.difference
+        if self.why and self.finding is Finding.REGRESSION:
+            return f"{self.finding} (head has no skill to evaluate)"
         if found is None or not found.n:
             return f"{self.finding}"
         gain = difference_text(found.mean, found.standard_error, found.clusters or found.n)
@@ -131,7 +136,7 @@ def evaluation_check(
     broken = () if view.difference is None else view.difference.broken
     remarks = ((task, "broken", "solved with the skill at base, not at head") for task in broken)
     return WantedCheck(
-        name=f"skillopt-ci / {view.run} evaluation",
+        name=_check_name(view.run),
         head_sha=head_sha,
         title=clip(single_line(view.headline[:1].upper() + view.headline[1:]), 200),
         summary=cut(join(*_parts(view, links)), COMMENT_BYTES),
@@ -141,8 +146,33 @@ def evaluation_check(
     )
 
 
+def unevaluated_check(
+    run: str,
+    head_sha: str,
+    conclusion: Literal["success", "neutral"] | None,
+    why: str,
+    links: Links,
+) -> WantedCheck:
+    """The same check on a commit that is not evaluated; without a conclusion it goes on waiting."""
+    titles = {"success": "Nothing to evaluate", "neutral": "Not evaluated"}
+    return WantedCheck(
+        name=_check_name(run),
+        head_sha=head_sha,
+        title=titles.get(conclusion or "", "Waiting"),
+        summary=inline(f"{why[:1].upper()}{why[1:]}.", 500),
+        conclusion=conclusion,
+        details_url=links.workflow_run,
+    )
+
+
+def _check_name(run: str) -> str:
+    return f"skillopt-ci / {run} evaluation"
+
+
 def _parts(view: EvaluationView, links: Links) -> Iterator[str]:
-    if view.why or view.finding is Finding.INCONCLUSIVE:
+    if view.why and view.finding is Finding.REGRESSION:
+        yield f"> [!CAUTION]\n> {inline(view.why, 500)}. Nothing was evaluated and nothing spent."
+    elif view.why or view.finding is Finding.INCONCLUSIVE:
         why = inline(view.why, 500) or "no task was measured on both sides"
         yield (
             f"> [!NOTE]\n> **Not measured:** {why}. "

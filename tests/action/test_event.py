@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 
 from skillopt_ci.action.event import (
     REQUESTS,
+    UNKNOWN,
     Acknowledge,
     Activity,
+    Answer,
     Comment,
+    Conclude,
     Evaluate,
     Event,
     Facts,
@@ -124,29 +127,41 @@ TABLE: list[tuple[Event, str, Facts, Activity | str]] = [
     (pull(OWN), "", Facts(), Evaluate(7, "head")),
     (pull(OWN, "synchronize"), "eval", Facts(), Evaluate(7, "head")),
     (pull(OWN, "closed"), "", Facts(), NOTHING),
-    (pull(OWN), "", Facts(skill_changed=False), NOTHING),
-    (pull(OWN), "", Facts(keys_missing=("KEY",)), NOTHING),
+    (pull(OWN), "", Facts(skill_changed=False), "success"),
+    (pull(OWN), "", Facts(keys_missing=("KEY",)), "neutral"),
     (pull(OWN), "step", WRITER, NOTHING),
     (pull(OWN), "rollout", WRITER, NOTHING),
     (pull(OWN), "propose", WRITER, NOTHING),
     (target(OWN), "propose", WRITER, NOTHING),
     (pull(OWN), "comment", WRITER, NOTHING),
     (pull(OWN), "validate", Facts(), Perform(Command.VALIDATE)),
-    (pull(TRAINED), "", Facts(), NOTHING),
+    (pull(TRAINED), "", Facts(), "success"),
     (pull(FORK), "", WRITER, NOTHING),
+    (pull(FORK), "", Facts(skill_changed=False), NOTHING),
     (pull(replace(TRAINED, from_fork=True)), "", WRITER, NOTHING),
     (target(FORK), "", WRITER, Evaluate(7, "head")),
     (target(OWN), "eval", WRITER, Evaluate(7, "head")),
     (target(FORK), "", Facts(), NOTHING),
     (target(FORK, label="docs"), "", WRITER, NOTHING),
-    (target(FORK, action="synchronize"), "", WRITER, NOTHING),
+    (target(FORK, action="synchronize"), "", WRITER, "waits"),
+    (target(FORK, action="opened", label=""), "", Facts(), "waits"),
+    (target(FORK, action="reopened", label=""), "", Facts(), NOTHING),
+    (target(FORK, action="reopened", label=""), "", Facts(skill_changed=False), "success"),
+    (target(FORK, action="closed", label=""), "", Facts(skill_changed=False), NOTHING),
+    (target(OWN, action="opened", label=""), "", Facts(), NOTHING),
+    (target(OWN, action="opened", label=""), "", Facts(skill_changed=False), "success"),
+    (target(FORK, label="docs"), "", Facts(skill_changed=False), NOTHING),
     (target(FORK), "step", WRITER, NOTHING),
     (target(FORK), "validate", WRITER, NOTHING),
     (target(replace(TRAINED, from_fork=True)), "", WRITER, Evaluate(7, "head")),
     (said(asking("step")), "", WRITER, Perform(Command.STEP, asking("step"))),
     (said(asking("slow-update")), "", WRITER, Perform(Command.SLOW_UPDATE, asking("slow-update"))),
     (said(asking("status")), "", WRITER, Perform(Command.STATUS, asking("status"))),
-    (said(asking("eval")), "", WRITER, Evaluate(7, None, asking("eval"))),
+    (said(asking("eval")), "", replace(WRITER, head_then="h"), Evaluate(7, "h", asking("eval"))),
+    (said(asking("eval")), "", WRITER, "answer"),
+    (said(asking("unknown")), "", WRITER, "answer"),
+    (said(asking("unknown")), "", Facts(), NOTHING),
+    (said(asking("unknown"), actor_is_bot=True), "", WRITER, NOTHING),
     (said(asking("note")), "", WRITER, Acknowledge(asking("note"))),
     (said(asking("")), "", WRITER, NOTHING),
     (said(action="edited"), "", WRITER, NOTHING),
@@ -155,7 +170,8 @@ TABLE: list[tuple[Event, str, Facts, Activity | str]] = [
     (said(replace(SAID, on_pull_request=False)), "", WRITER, NOTHING),
     (Event("pull_request_review_comment", "created", pull=OWN), "", WRITER, NOTHING),
     (Event("release", "published"), "step", WRITER, NOTHING),
-    (Event("merge_group"), "", Facts(), NOTHING),
+    (Event("merge_group", "checks_requested", group_sha="h"), "", Facts(), "success"),
+    (Event("merge_group", "destroyed"), "", Facts(), NOTHING),
     (Event("workflow_run"), "step", WRITER, NOTHING),
     (Event("workflow_run"), "report", WRITER, Perform(Command.REPORT)),
 ]
@@ -166,7 +182,15 @@ def test_what_an_event_asks_for(
     event: Event, command: str, facts: Facts, expected: Activity | str
 ) -> None:
     found = decide(event, Inputs(command=Command(command) if command else None), facts)
-    assert isinstance(found, Nothing) if expected == NOTHING else found == expected
+    match found:
+        case Nothing():
+            assert expected == NOTHING
+        case Answer(comment=comment):
+            assert (expected, comment) == ("answer", event.comment)
+        case Conclude(head_sha=head, conclusion=conclusion):
+            assert (conclusion or "waits", head in ("h", "head")) == (expected, True)
+        case _:
+            assert found == expected
 
 
 @pytest.mark.parametrize("word", ["step", "eval", "slow-update", "status", "note"])
@@ -187,7 +211,7 @@ def test_a_fork_is_told_what_starts_its_evaluation() -> None:
 
 def test_missing_keys_are_named() -> None:
     found = decide(pull(OWN), Inputs(), Facts(keys_missing=("A_KEY", "B_KEY")))
-    assert isinstance(found, Nothing)
+    assert isinstance(found, Conclude)
     assert "A_KEY, B_KEY" in found.reason
 
 
@@ -206,14 +230,6 @@ def test_a_note_says_something(comment: str) -> None:
     "comment",
     [
         "",
-        "/skillopt",
-        "/skillopt ",
-        "/skillopt note",
-        "/skillopt note \n\t\n",
-        "/skillopt steps",
-        "/skillopt step now",
-        "/skillopt Step",
-        "/skillopt finish",
         "/skillopt-ci step",
         "/skilloptstep",
         " /skillopt step",
@@ -223,14 +239,31 @@ def test_a_note_says_something(comment: str) -> None:
         "```\n/skillopt step\n```",
         "Please\n/skillopt step",
         "\n/skillopt step",
-        "/skillopt\nstep",
-        "/skillopt\u00a0step",
     ],
 )
 def test_everything_else_is_talk(comment: str) -> None:
     assert requested(comment) == ""
 
 
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "/skillopt",
+        "/skillopt ",
+        "/skillopt note",
+        "/skillopt note \n\t\n",
+        "/skillopt steps",
+        "/skillopt step now",
+        "/skillopt Step",
+        "/skillopt finish",
+        "/skillopt\nstep",
+        "/skillopt\u00a0step",
+    ],
+)
+def test_a_command_that_does_not_exist_is_told_from_talk(comment: str) -> None:
+    assert requested(comment) == UNKNOWN
+
+
 @given(st.text())
 def test_any_comment_can_be_read(comment: str) -> None:
-    assert requested(comment) in ("", *REQUESTS)
+    assert requested(comment) in ("", UNKNOWN, *REQUESTS)

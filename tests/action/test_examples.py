@@ -109,4 +109,14 @@ def test_a_pull_requests_head_is_never_checked_out() -> None:
     for file in EXAMPLES:
         assert "head.sha" not in file.read_text(encoding="utf-8")
     evaluate = steps(ROOT / "examples" / "workflows" / "evaluate.yml")
-    assert evaluate[0]["with"]["ref"] == "${{ github.event.pull_request.base.sha }}"
+    assert evaluate[0]["with"]["ref"] == (
+        "${{ github.event.pull_request.base.sha || github.event.merge_group.base_sha }}"
+    )
+
+
+def test_every_pull_request_and_merge_group_gets_the_check_that_is_required() -> None:
+    file = ROOT / "examples" / "workflows" / "evaluate.yml"
+    # YAML 1.1 takes `on` for a boolean
+    events = yaml.safe_load(file.read_text(encoding="utf-8"))[True]
+    assert events["pull_request"] is events["merge_group"] is None
+    assert {"opened", "synchronize", "labeled"} <= set(events["pull_request_target"]["types"])

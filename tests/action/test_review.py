@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -131,14 +132,18 @@ def test_failed_infrastructure_is_no_finding(desk: Desk, model_server: ModelServ
 @pytest.mark.parametrize("text", ["caf\udce9", "x" * 500_001])
 def test_what_is_no_skill_is_not_measured(desk: Desk, model_server: ModelServer, text: str) -> None:
     head = save_bytes(desk, text.encode("utf-8", "surrogateescape"))
-    assert "is no readable text" in desk.evaluate(head).report
+    shown = desk.evaluate(head)
+    assert re.search("is not UTF-8 text .byte 3|has 500,001 bytes; a skill has", shown.report)
+    assert (shown.exit_code, shown.outputs.finding) == (0, "regression")
+    assert desk.conclusion() == (head, "failure")
     assert model_server.prompts == []
 
 
 def test_a_skill_that_head_deletes_is_not_measured(desk: Desk) -> None:
     tree = desk.hub.bare.git("mktree", stdin=b"")
     head = desk.hub.bare.git("commit-tree", tree, "-p", "main", "-m", "Delete")
-    assert "is no readable text" in desk.evaluate(head).report
+    assert "has no file skills/SKILL.md" in desk.evaluate(head).report
+    assert desk.conclusion() == (head, "failure")
 
 
 def test_what_github_refuses_is_a_note(desk: Desk) -> None:

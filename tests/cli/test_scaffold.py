@@ -91,12 +91,12 @@ def test_a_slug_is_always_a_name(text: str) -> None:
 EXAMPLES = Path(__file__).parents[2] / "examples" / "workflows"
 
 
-PLACE = (PurePosixPath("skillopt.yaml"), PurePosixPath("skills/a/SKILL.md"))
+CONFIG = PurePosixPath("skillopt.yaml")
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
 def test_every_workflow_is_an_example_with_other_values(name: str) -> None:
-    text = workflow_files(*PLACE, key="A_KEY")[f".github/workflows/skillopt-{name}.yml"]
+    text = workflow_files(CONFIG, key="A_KEY")[f".github/workflows/skillopt-{name}.yml"]
     example = (EXAMPLES / f"{name}.yml").read_text(encoding="utf-8")
     assert yaml.safe_load(text)["jobs"].keys() == yaml.safe_load(example)["jobs"].keys()
     assert len(text.splitlines()) == len(example.splitlines())
@@ -105,16 +105,15 @@ def test_every_workflow_is_an_example_with_other_values(name: str) -> None:
 
 
 def test_a_model_without_a_key_needs_no_secret() -> None:
-    for text in workflow_files(*PLACE).values():
+    for text in workflow_files(CONFIG).values():
         assert "secrets." not in text
         yaml.safe_load(text)
 
 
 def test_the_report_is_published_only_where_that_is_asked_for() -> None:
     name = ".github/workflows/skillopt-pages.yml"
-    assert name not in workflow_files(*PLACE)
-    place = (PurePosixPath("a/skillopt.yaml"), PurePosixPath("SKILL.md"))
-    files = workflow_files(*place, key="A_KEY", pages=True)
+    assert name not in workflow_files(CONFIG)
+    files = workflow_files(PurePosixPath("a/skillopt.yaml"), key="A_KEY", pages=True)
     jobs = yaml.safe_load(files[name])["jobs"]
     assert "secrets." not in files[name]
     assert jobs["report"]["steps"][2]["with"] == {"config": "a/skillopt.yaml", "command": "report"}
@@ -124,9 +123,9 @@ def test_the_report_is_published_only_where_that_is_asked_for() -> None:
 
 
 def test_names_with_quotes_stay_one_value() -> None:
-    place = (PurePosixPath("it's/skillopt.yaml"), PurePosixPath("it's/SKILL.md"))
+    config = PurePosixPath("it's/skillopt.yaml")
     train = yaml.safe_load(
-        workflow_files(*place, branch="o'clock")[".github/workflows/skillopt-train.yml"]
+        workflow_files(config, branch="o'clock")[".github/workflows/skillopt-train.yml"]
     )
     push = train[True]["push"]  # YAML 1.1 reads the key `on` as true
     assert push == {"branches": ["o'clock"], "paths": ["it's/skillopt.yaml", "it's/tasks/**"]}

@@ -143,24 +143,47 @@ def test_the_state_of_a_run_counts_what_was_merged_already() -> None:
     assert status_json(run, {})["merged"] == 3
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.12: whatever is head now")
-def test_a_comment_asks_for_what_was_head_when_it_was_made(world: World) -> None:
-    propose(world, world.hub.bare.save("better", SKILL, "# Ledger\n\nAs it was.\n"))
+@pytest.mark.parametrize("repository", [OURS, FORK])
+def test_a_comment_asks_for_what_was_head_when_it_was_made(
+    world: World, repository: dict[str, str]
+) -> None:
+    name = repository["full_name"]
+    first = world.hub.bare.save("better", SKILL, "# Ledger\n\nAs it was.\n")
+    propose(world, first, repository)
+    world.hub.push("better", first, "2020-01-01T00:00:00Z", name, "branch_creation")
     later = world.hub.bare.save("better", SKILL, "# Ledger\n\nPushed after the comment.\n")
-    before = {"created_at": "2020-01-01T00:00:00Z", "updated_at": "2020-01-01T00:00:00Z"}
-    done = world.start("issue_comment", commented("/skillopt eval", **before), overrides=TINY)
-    assert "eval" in done.log
+    world.hub.push("better", later, "2020-01-01T00:00:05Z", name)
+    at = {"created_at": "2020-01-01T00:00:05Z"}
+    done = world.start("issue_comment", commented("/skillopt eval", **at), overrides=TINY)
+    assert done.outputs["result"] == "done", done.log
+    assert len(conclusions(world, first)) == 1
     assert conclusions(world, later) == []
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.12: the check is neutral")
+@pytest.mark.parametrize("trouble", ["", "nothing known", "deleted", "no fork"])
+def test_a_comment_is_answered_where_nobody_knows_what_was_head(world: World, trouble: str) -> None:
+    head = world.hub.bare.save("better", SKILL, "# Ledger\n\nAs it was.\n")
+    propose(world, head)
+    if trouble == "deleted":
+        world.hub.push("better", "0" * 40, "2020-01-01T00:00:00Z", kind="branch_deletion")
+    elif trouble == "no fork":
+        world.hub.pulls[1]["head_repo"] = None
+    elif not trouble:
+        world.hub.fail("GET /activity", 404, "Not Found", times=9)
+    at = {"created_at": "2020-01-01T00:00:05Z"}
+    done = world.start("issue_comment", commented("/skillopt eval", **at), overrides=TINY)
+    assert done.outputs["result"] == "skipped"
+    assert world.hub.checks == {}
+    (answer,) = world.hub.own_comments()
+    assert "Add the label `skillopt-eval`" in answer
+
+
 def test_the_check_of_a_change_that_deletes_the_skill_fails(world: World) -> None:
     head = without_skill(world)
     world.start("pull_request", propose(world, head))
     assert conclusions(world, head) == ["failure"]
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.12: the check is neutral")
 def test_the_check_of_a_change_that_makes_the_skill_unreadable_fails(world: World) -> None:
     bare = world.hub.bare
     oid = bare.git("hash-object", "-w", "--stdin", stdin=b"caf\xe9")
@@ -171,7 +194,6 @@ def test_the_check_of_a_change_that_makes_the_skill_unreadable_fails(world: Worl
     assert conclusions(world, head) == ["failure"]
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.12: a check is missing")
 @pytest.mark.parametrize(
     ("event", "repository"), [("pull_request", OURS), ("pull_request_target", FORK)]
 )
@@ -183,7 +205,6 @@ def test_a_change_without_the_skill_gets_the_check_too(
     assert conclusions(world, head) == ["success"]
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.12: a check is missing")
 def test_a_group_to_merge_gets_the_check_too(world: World) -> None:
     ref = "gh-readonly-queue/main/pr-1"
     head = world.hub.bare.save(ref, "README.md", "Nothing about the skill.\n")
@@ -199,9 +220,36 @@ def test_a_group_to_merge_gets_the_check_too(world: World) -> None:
     assert conclusions(world, head) == ["success"]
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16.12: no answer")
 @pytest.mark.parametrize("body", ["/skillopt finish", "/skillopt steps"])
 def test_an_unknown_command_in_a_comment_is_answered(world: World, body: str) -> None:
     propose(world, world.hub.bare.save("better", SKILL, "# Ledger\n"))
-    world.start("issue_comment", commented(body))
-    assert world.hub.reactions or world.hub.own_comments()
+    payload = commented(body)
+    payload["comment"]["id"] = world.hub.say("ada", body)
+    world.start("issue_comment", payload)
+    world.start("issue_comment", payload)
+    (answer,) = world.hub.own_comments()
+    assert "`slow-update`" in answer
+    assert [content for _, _, content in world.hub.reactions] == ["confused"]
+
+
+def test_who_may_not_write_gets_no_comment_for_a_command(world: World) -> None:
+    propose(world, world.hub.bare.save("better", SKILL, "# Ledger\n"))
+    world.start("issue_comment", {**commented("/skillopt steps"), "sender": {"login": "bob"}})
+    assert world.hub.own_comments() == []
+
+
+def test_a_fork_that_changes_the_skill_waits_for_the_label(world: World) -> None:
+    head = world.hub.bare.save("better", SKILL, "# Ledger\n")
+    world.start("pull_request_target", propose(world, head, FORK))
+    (check,) = world.hub.checks.values()
+    assert (check["name"], check["head_sha"], check["status"]) == (CHECK, head, "in_progress")
+    assert "skillopt-eval" in check["output"]["summary"]
+
+
+def test_a_change_that_has_no_skill_is_refused_unless_nothing_fails(world: World) -> None:
+    head = without_skill(world)
+    done = world.start("pull_request", propose(world, head), overrides="github.fail_on=never")
+    assert conclusions(world, head) == ["neutral"]
+    assert (done.outputs["finding"], done.outputs["improved"]) == ("regression", "false")
+    (comment,) = world.hub.own_comments()
+    assert "The head of this pull request has no file skills/ledger/SKILL.md" in comment

@@ -149,7 +149,16 @@ def events(request: Request) -> Answer:
     return Answer(200, [each for each in request.hub.events if each["issue"] == number])
 
 
+def activity(request: Request) -> Answer:
+    name, ref = f"{request.params['owner']}/{request.params['repo']}", request.query.get("ref")
+    there = [
+        each for each in request.hub.pushes if (each["repository"], each["ref"]) == (name, ref)
+    ]
+    return Answer(200, [{**each, "node_id": "A", "before": "0" * 40} for each in there[::-1]])
+
+
 ROUTES = {
+    "GET /activity": activity,
     "GET /pulls": list_pulls,
     "POST /pulls": open_pull,
     "GET /pulls/{pull_number}": show,

@@ -74,7 +74,8 @@ class _Handler(Handler):
 
     def _run(self, operation: Operation, login: str, query: dict[str, str], body: Any) -> Answer:
         owner, repo = operation.params.get("owner"), operation.params.get("repo")
-        if owner is not None and f"{owner}/{repo}" != self.hub.name:
+        forks = {each["head_repo"] for each in self.hub.pulls.values()}
+        if owner is not None and f"{owner}/{repo}" not in (self.hub.name, *forks):
             raise Refusal(404, "Not Found")
         run = _ROUTES[operation.name.replace("/repos/{owner}/{repo}", "")]
         with self.hub.lock:

@@ -42,6 +42,7 @@ class Hub:
     checks: dict[int, Json] = field(default_factory=dict)
     statuses: list[Json] = field(default_factory=list)
     reactions: list[tuple[int, str, str]] = field(default_factory=list)
+    pushes: list[Json] = field(default_factory=list)
     dispatched: list[Json] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
@@ -71,6 +72,13 @@ class Hub:
 
     def event(self, number: int, kind: str) -> None:
         self.events.append({"id": next(self.ids), "issue": number, "event": kind})
+
+    def push(self, branch: str, after: str, at: str, name: str = "", kind: str = "push") -> None:
+        """Enter what the log of activity says, oldest first."""
+        self.pushes.append(
+            {"id": next(self.ids), "repository": name or self.name, "ref": f"refs/heads/{branch}",
+             "after": after, "timestamp": at, "activity_type": kind}
+        )  # fmt: skip
 
     def fail(self, operation: str, status: int, message: str = "trouble", **more: Any) -> None:
         self.faults.append(Fault(operation, status, message, **more))
