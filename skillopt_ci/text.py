@@ -34,7 +34,7 @@ def difference_text(mean: float, error: float | None, n: int) -> str:
     That is the only meaning of ``±`` wherever people read it. ``error`` is the standard error,
     ``n`` the number of values (or clusters) behind it.
     """
-    if error is None:
+    if error is None or n < 2:  # noqa: PLR2004 - one value has no spread
         return _signed(mean)
     return f"{_signed(mean)} ± {rounded(t_quantile(0.95, n - 1) * error)} (95 %)"
 

@@ -239,7 +239,6 @@ _OWN_BRANCHES = ("skillopt/", "skillopt-candidate/")
 
 
 def decide(event: Event, inputs: Inputs, facts: Facts) -> Activity:
-    """Say what ``event`` asks for."""
     if event.name in _OWN_EVENTS:
         return _trusted(event, inputs)
     if event.name == "workflow_run" and inputs.command is Command.REPORT:

@@ -28,7 +28,6 @@ def authorize(server_url: str, token: str) -> list[tuple[str, str]]:
 
 
 def identify(name: str = BOT_NAME, email: str = BOT_EMAIL) -> list[tuple[str, str]]:
-    """Settings that say who commits."""
     return [("user.name", name), ("user.email", email)]
 
 

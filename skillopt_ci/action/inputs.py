@@ -11,8 +11,6 @@ from skillopt_ci.util import nearest
 
 
 class Command(StrEnum):
-    """What the action can be told to do."""
-
     STEP = "step"
     PROPOSE = "propose"
     RUN = "run"
@@ -70,8 +68,6 @@ def _input(value: Any, text: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The inputs' values."""
-
     command: Command | None = field(default=None, metadata={"default": "", "text": _COMMANDS})
     config: str = _input("skillopt.yaml", "Configuration of the run, relative to `directory`.")
     run: str = _input("", "Name of the run, where the configuration holds several.")

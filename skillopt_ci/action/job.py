@@ -121,7 +121,6 @@ class Outcome:
 
 
 def command_line(job: Job, command: Command) -> list[str]:
-    """The command line that does what the job's inputs ask for."""
     inputs, workspace = job.inputs, job.runner.workspace
     found = {file for pattern in inputs.rollouts for file in workspace.glob(pattern)}
     taken = [word for file in sorted(map(str, found)) for word in ("--rollouts", file)]
@@ -221,7 +220,6 @@ _DEFECT = Meaning("failed", "error", "A defect of skillopt-ci")
 
 
 def meaning(exit_code: int) -> Meaning:
-    """What an exit code of the command line means for a job."""
     return _MEANINGS.get(exit_code, _DEFECT)
 
 

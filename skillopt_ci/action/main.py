@@ -117,7 +117,6 @@ def _may_write(job: Job, login: str) -> bool:
 
 
 def _model_keys(config: Config) -> tuple[str, ...]:
-    """The variables that hold the models' keys."""
     models = config.model
     roles = [role for role in (models.target, models.optimizer, models.judge) if role is not None]
     names = (required_variable(role) for role in roles)

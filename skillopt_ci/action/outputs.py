@@ -60,12 +60,10 @@ class Outputs:
         return cls(**{name: _text(value) for name, value in values.items()})
 
     def by_name(self) -> dict[str, str]:
-        """Each output's value by its name in ``action.yml``."""
         return {_name(entry.name): getattr(self, entry.name) for entry in fields(self)}
 
 
 def output_texts() -> dict[str, str]:
-    """Each output's description by its name in ``action.yml``."""
     return {_name(entry.name): entry.metadata["text"] for entry in fields(Outputs)}
 
 

@@ -10,8 +10,6 @@ MergeMethod = Literal["merge", "squash", "rebase"]
 
 
 class Change(StrEnum):
-    """What keeping something came to."""
-
     CREATED = "created"
     UPDATED = "updated"
     UNCHANGED = "unchanged"
@@ -73,8 +71,6 @@ class Merging(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MergeOutcome:
-    """The answer to a request to merge, with GitHub's reason if it was withheld."""
-
     merging: Merging
     note: str = ""
 
@@ -108,8 +104,6 @@ class Comment:
 
 @dataclass(frozen=True, slots=True)
 class KeptComment:
-    """A comment of our own after it was kept."""
-
     id: int
     change: Change
 

@@ -107,7 +107,6 @@ def step_comment(run: RunView, links: Links, *, inconclusive: str = "") -> str:
 
 
 def title(run: RunView) -> str:
-    """The pull request's title: where training stands, as plain text of one line."""
     current = run.state.current.measurement
     name = single_line(run.skill_name).replace("@", "").replace("#", "")
     scores = f"{rounded(run.first_score, 2)} → {rounded(current.score, 2)}"
@@ -173,7 +172,6 @@ def interruption(why: str) -> str:
 
 
 def dashboard(run: RunView) -> str:
-    """The run at a glance."""
     roles = by_role(run.state.accounts)
     used = (Fact(f"↳ {role}", detailed(usage)) for role, usage in roles.items())
     rescaled = "<sub>The way of measuring changed under way; scores are shown since.</sub>"
@@ -211,7 +209,6 @@ def chart(run: RunView) -> str:
 
 
 def footer(run: RunView, links: Links) -> str:
-    """Where this comes from."""
     parts = (
         f"as of {links.commit(run.commit)}" if run.commit else "",
         links.run("workflow run"),

@@ -71,7 +71,6 @@ def event(event: Event, candidate: str | None) -> CommitText:
 
 
 def candidate(record: StepRecord | BoundaryRecord) -> CommitText:
-    """The message of a candidate's commit, before it is measured."""
     facts = {"Skillopt-Action": "proposed"}
     if isinstance(record, BoundaryRecord):
         words = _said(f"End of epoch {record.epoch}: {record.gist}", *_evidence(record))
@@ -191,7 +190,6 @@ def _step(record: StepRecord, candidate: str | None) -> _Words:
 
 
 def _notes(record: StepRecord) -> _Words:
-    """Reminders that stay although the edits of their step were reverted."""
     decision = record.decision and (record.decision.notes or record.decision)
     assert decision is not None  # noqa: S101 - see above
     return _said(
@@ -241,7 +239,6 @@ def _evidence(record: BoundaryRecord) -> Iterator[str]:
 
 
 def _finished(summary: Summary, seconds: float) -> tuple[_Words, dict[str, str]]:
-    """The words of the end of a run, and its scores."""
     initial, best = (
         one.score if one.test is None else one.test.hard for one in (summary.initial, summary.best)
     )
@@ -314,7 +311,6 @@ def _names(tasks: Sequence[str]) -> str:
 
 
 def _guidance(record: StepRecord) -> str:
-    """Who asked for what, and what became of it."""
     told = (
         f"{one_line(one.note.author, 60)} ({one.note.id}): “{one_line(one.note.text, 200)}” "
         f"({one.fate})"

@@ -33,8 +33,6 @@ _Scores = Mapping[str, tuple[float, float]]
 
 
 class Finding(StrEnum):
-    """What a comparison found."""
-
     IMPROVEMENT = "improvement"
     REGRESSION = "regression"
     UNCLEAR = "no clear difference"
@@ -102,7 +100,6 @@ class EvaluationView:
 
     @property
     def headline(self) -> str:
-        """The finding in a line."""
         found = self.difference
         if self.why and self.finding is Finding.REGRESSION:
             return f"{self.finding} (head has no skill to evaluate)"
@@ -113,7 +110,6 @@ class EvaluationView:
 
 
 def evaluation_comment(view: EvaluationView, links: Links) -> str:
-    """The comment's whole text, within GitHub's limit."""
     head = f"### {_ICONS[view.finding]} {code(view.skill, 120)}: {inline(view.headline)}"
     text = join(marker(view.run, "evaluation"), head, *_parts(view, links))
     return cut(text, COMMENT_BYTES)

@@ -36,7 +36,6 @@ class Trajectory(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Characters that it takes up."""
         return sum(len(turn.text) for turn in self.turns)
 
 
@@ -154,7 +153,6 @@ class Shown:
 
     @property
     def kind(self) -> Outcome:
-        """How the attempt ended, in a word of the outcome map's."""
         if self.attempt.solved is None:
             return "unknown"
         if self.attempt.solved:

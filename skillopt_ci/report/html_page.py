@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from importlib import resources
 from statistics import fmean
-from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from skillopt_ci import __version__
-from skillopt_ci.ledger.records import ArmRecord, Decision, StepRecord
+from skillopt_ci.ledger.records import ArmRecord, StepRecord
 from skillopt_ci.report.html_attempts import Viewer, section_name, viewer
 from skillopt_ci.report.html_charts import Column, OutcomeMap, anchor, curve, outcome_map
 from skillopt_ci.report.html_skill import Evidence, Version, blame
@@ -27,10 +26,7 @@ from skillopt_ci.report.words import (
 )
 from skillopt_ci.sanitize import visible
 from skillopt_ci.skill.diff import diff_rows
-from skillopt_ci.stats import t_quantile
 from skillopt_ci.text import cost_text, plural, score
-
-_HALF = 110
 
 
 def build_page(evidence: Evidence, *, live: bool = False) -> str:
@@ -91,7 +87,7 @@ def _environment() -> Environment:
     )
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     shown = (score, plural, cost_text, section_name, failures, edit_evidence, edit_fate)
-    told = (effect_text, follows, race_text, wishes, ranked, draw_gain, diff_rows)
+    told = (effect_text, follows, race_text, wishes, ranked, diff_rows)
     environment.filters.update({one.__name__: one for one in (*shown, *told)})
     return environment
 
@@ -153,30 +149,6 @@ def _data(versions: Sequence[Version], drawn: OutcomeMap, shown: Viewer) -> dict
 
 
 # What a card shows besides the record and its view.
-
-
-class Gain(NamedTuple):
-    """A difference with its 95 % interval, in units of a drawing whose zero is at ``zero``."""
-
-    middle: float
-    low: float
-    high: float
-    edge: str
-    zero: int = _HALF
-    width: int = 2 * _HALF
-
-
-def draw_gain(decision: Decision | None) -> Gain | None:
-    """The drawing of the difference; None where no uncertainty is recorded."""
-    gate = None if decision is None else decision.gate
-    if gate is None or gate.standard_error is None or not gate.compared:
-        return None
-    spread = t_quantile(0.95, gate.compared - 1) * gate.standard_error
-    values = (gate.difference, gate.difference - spread, gate.difference + spread)
-    edge = max(0.05, *map(abs, values))
-    scale = (_HALF - 6) / edge
-    middle, low, high = (round(_HALF + value * scale, 1) for value in values)
-    return Gain(middle, low, high, f"{edge:.2f}")
 
 
 def ranked(arms: Iterable[ArmRecord]) -> list[tuple[ArmRecord, float | None]]:

@@ -110,7 +110,6 @@ def passages(texts: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
 
 
 def _support(counts: Sequence[int]) -> str:
-    """On how many attempts edits stand."""
     if not counts:
         return ""
     most, least = max(counts), min(counts)

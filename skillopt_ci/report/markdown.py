@@ -83,7 +83,6 @@ def block(text: str, info: str = "", *, lines: int = 60, width: int = 300) -> st
 
 
 def details(summary: str, body: str) -> str:
-    """A folded section. ``summary`` and ``body`` are ours or inert already."""
     return f"<details>\n<summary>{summary}</summary>\n\n{body.strip()}\n\n</details>"
 
 
@@ -155,7 +154,6 @@ class Links:
         return f"[{words or sha[:7]}]({self.repository}/commit/{sha})"
 
     def compare(self, base: str, head: str, words: str) -> str:
-        """The difference between two branches or commits."""
         both = "...".join(parse_quote(name, safe="") for name in (base, head))
         return f"[{words}]({self.repository}/compare/{both})" if self.repository else words
 
@@ -166,7 +164,6 @@ class Links:
         return f"[{words}]({address})" if inside and _PLAIN.fullmatch(rest) else words
 
     def run(self, words: str) -> str:
-        """The workflow run; nothing where there is none."""
         return f"[{words}]({self.workflow_run})" if self.workflow_run else ""
 
 
@@ -187,7 +184,6 @@ class Section:
 
 
 def size(text: str) -> int:
-    """Bytes that ``text`` takes."""
     return len(text.encode("utf-8"))
 
 

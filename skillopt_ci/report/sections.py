@@ -68,14 +68,12 @@ def event_section(run: RunView, links: Links, entry: HistoryEntry) -> Section:
 
 
 def event_line(entry: HistoryEntry) -> str:
-    """Something that is no step, in a line."""
     why = inline(entry.reason, 160)
     found = f" · {_after(entry)} on {plural(entry.tasks, 'task')}" if entry.tasks else ""
     return f"{icon(entry)} {event_name(entry)}{f': {why}' if why else ''}{found}"
 
 
 def icon(entry: HistoryEntry) -> str:
-    """What became of it, at a glance."""
     if entry.kind not in ("step", "notes", "slow_update"):
         return "▫️"
     if entry.score_after is None:
@@ -88,7 +86,6 @@ def _after(entry: HistoryEntry) -> str:
 
 
 def event_body(view: EventView, links: Links) -> str:
-    """All that there is to say about a step or an epoch's end."""
     record, why = view.record, "\n\n".join(view.reasoning)
     return join(
         _fact_table(view, links),

@@ -85,7 +85,6 @@ def rows_at_a_glance(view: EventView, state: State) -> Rows:
 
 
 def rows_in_full(view: EventView) -> Rows:
-    """All of a step or an epoch's end, for `show`."""
     record = view.record
     own = _step_rows(record) if isinstance(record, StepRecord) else _epoch_rows(record)
     return (
@@ -145,7 +144,6 @@ def status_rows(run: RunView, coming: Iterable[tuple[str, str]] = ()) -> Rows:
 
 
 def status_json(run: RunView, coming: Mapping[str, object]) -> dict[str, object]:
-    """The same as one object, with ``coming`` at its end."""
     return {
         **pick(run, "run=state.run skill=state.skill commit step=state.step epoch=state.epoch"),
         **pick(run, "epoch_end=state.boundary score_initial=start.score_after"),
@@ -169,7 +167,6 @@ def _snapshot(snapshot: Snapshot) -> str:
 
 
 def log_row(entry: HistoryEntry) -> tuple[str, ...]:
-    """One event as a row below :data:`LOG_HEADINGS`."""
     step = entry.kind == "step"
     if step:
         what = entry.reason if entry.action.startswith("skip") else entry.verdict
@@ -309,7 +306,6 @@ def remarks(summary: Summary, *, all_of_them: bool = False) -> Iterator[str]:
 
 
 def as_values(summary: Summary) -> dict[str, object]:
-    """The summary as JSON."""
     lengths = summary.lengths
     return {
         **pick(summary, "attempts measured solved complete"),
@@ -334,13 +330,11 @@ def as_values(summary: Summary) -> dict[str, object]:
 
 
 def estimate_values(found: Estimate) -> dict[str, object]:
-    """An estimate as JSON."""
     spread = {"interval": interval_values(found.interval)}
     return {**pick(found, "mean standard_error"), **spread, **pick(found, "tasks=n clusters")}
 
 
 def interval_values(interval: Interval | None) -> list[float] | None:
-    """An interval as JSON."""
     return None if interval is None else [interval.low, interval.high]
 
 

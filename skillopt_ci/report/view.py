@@ -92,7 +92,6 @@ class EventView:
 
     @property
     def headline(self) -> str:
-        """All of it in a few words of plain text."""
         decision = self.record.decision
         if decision is None or decision.score_after is None:
             return f"{self.name}: {self.verdict}"
@@ -100,7 +99,6 @@ class EventView:
 
     @property
     def fate(self) -> Literal["merged", "reverted", "none", "flight"]:
-        """What became of the candidate, if there was one."""
         decision = self.record.decision
         if decision is None:
             return "flight" if self.verdict == "in flight" else "none"
@@ -110,7 +108,6 @@ class EventView:
 
     @property
     def gate(self) -> Iterator[Fact]:
-        """The verdict, and all that it stands on."""
         decision = self.record.decision
         yield Fact("verdict", self.verdict)
         if self.reason:
@@ -127,7 +124,6 @@ class EventView:
 
     @property
     def used(self) -> Fact:
-        """What it consumed."""
         took = "" if self.place.seconds is None else f", {self.place.seconds:,.1f} s"
         return Fact("used", usage_text(self.record.usage) + took)
 
@@ -136,7 +132,6 @@ def event_view(
     record: StepRecord | BoundaryRecord,
     place: StepPlace = StepPlace(),
 ) -> EventView:
-    """Work out what there is to tell of a step or an epoch's end."""
     decision = record.decision
     if isinstance(record, StepRecord):
         proposal = record.proposal
@@ -292,7 +287,6 @@ class RunView:
 
     @property
     def start(self) -> HistoryEntry | None:
-        """The first measurement."""
         return next((entry for entry in self.history if entry.kind == "start"), None)
 
     @property
@@ -338,7 +332,6 @@ class RunView:
 
     @property
     def newest(self) -> EventView | None:
-        """The last step, if its evidence is there."""
         return event_view(self.steps[-1], self.place(self.steps[-1].step)) if self.steps else None
 
     def place(self, number: int, kind: EventKind = "step") -> StepPlace:
@@ -369,12 +362,10 @@ class RunRecords(RunView):
 
     @property
     def moments(self) -> tuple[Moment, ...]:
-        """How things stood after each event."""
         return tuple(timeline(self.history))
 
     @property
     def config(self) -> Mapping[str, object]:
-        """The configuration of the last step, without what may hold a secret."""
         return {} if self.state.basis is None else self.state.basis.config
 
     def skills(self) -> dict[int, str]:
@@ -384,7 +375,6 @@ class RunRecords(RunView):
 
 
 def run_facts(run: RunView) -> Iterator[Fact]:
-    """A run at a glance."""
     state, first, since = run.state, run.origin, run.base_events
     current, best = state.current.measurement, state.best.measurement
     started = "–" if first is None else score_text(run.first_score, first.tasks)

@@ -57,7 +57,6 @@ _EVENTS = {
 
 
 def event_name(entry: HistoryEntry) -> str:
-    """What happened, in a word or two."""
     return _EVENTS[entry.kind].format(entry)
 
 
@@ -65,14 +64,12 @@ def event_name(entry: HistoryEntry) -> str:
 
 
 def usage_text(usage: Usage) -> str:
-    """Calls, tokens and cost on one line."""
     about = "about " if usage.estimated else ""
     calls, tokens = plural(usage.calls, "call"), plural(usage.tokens, "token")
     return f"{calls}, {about}{tokens}, cost {cost_text(usage.cost_usd)}"
 
 
 def detailed(usage: Usage) -> str:
-    """Calls, tokens, what of them was cached or thought, and cost."""
     parts = {
         "cached": usage.cached_tokens,
         "written to the cache": usage.cache_write_tokens,
@@ -118,7 +115,6 @@ def stage_gist(accounts: Accounts) -> str:
 
 
 def after_text(decision: Decision) -> str:
-    """The candidate's score: with its interval, or called an estimate where it is one."""
     measured = decision.measurement
     if measured is None:
         return "not measured"
@@ -220,7 +216,6 @@ def quoted(text: str, limit: int) -> str:
 
 
 def gist(edits: Sequence[EditRecord]) -> str:
-    """What the edits say, in a few words of the model's own."""
     told = (
         f"drop “{quoted(edit.target, 60)}”"
         if edit.op == "delete"
@@ -231,7 +226,6 @@ def gist(edits: Sequence[EditRecord]) -> str:
 
 
 def edit_text(edit: EditRecord) -> str:
-    """What an edit does, and on how much evidence, in one line."""
     content, target = quoted(edit.content, 200), quoted(edit.target, 100)
     words = {
         "append": f"add “{content}”",
@@ -252,7 +246,6 @@ def edit_evidence(edit: EditRecord) -> str:
 
 
 def edit_fate(edit: EditRecord) -> str:
-    """What became of an edit before its candidate was measured."""
     if edit.reason:
         return f"refused because {edit.reason}"
     if edit.status == "skipped_race":
@@ -278,7 +271,6 @@ def rewriting(proposal: ProposalRecord) -> tuple[str, ...]:
 
 
 def suggestion_rows(proposal: ProposalRecord) -> Iterator[tuple[str, str]]:
-    """The suggestions that the optimizer was given, label and value."""
     for number, one in enumerate(proposal.suggestions, start=1):
         kind = one_line(one.type, 20) or "change"
         name = quoted(one.title or one.instruction, 80)
@@ -357,8 +349,6 @@ def unusable_lines(proposal: ProposalRecord) -> Iterator[str]:
 
 
 class Fate(StrEnum):
-    """What became of a reviewer's note."""
-
     MERGED = "merged"
     REVERTED = "reverted"
     IN_FLIGHT = "in flight"
@@ -407,13 +397,11 @@ def follows(edit: EditRecord, proposal: ProposalRecord) -> str:
 
 
 def boundary_verdict(record: BoundaryRecord) -> str:
-    """Whether the skill changed, in a word or two."""
     if record.decision is None:
         return "in flight" if record.changed else "nothing changed"
     return record.decision.verdict
 
 
 def categories(record: BoundaryRecord) -> str:
-    """How many of the compared tasks fell into each category."""
     counts = Counter(pair.category for pair in record.pairs)
     return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.most_common())

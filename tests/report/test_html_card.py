@@ -20,7 +20,7 @@ from skillopt_ci.ledger.records import (
     StepRecord,
 )
 from skillopt_ci.model.types import Account, Usage
-from skillopt_ci.report.html_page import build_page, draw_gain, ranked, wishes
+from skillopt_ci.report.html_page import build_page, ranked, wishes
 from skillopt_ci.report.html_skill import Effects, Evidence, Version
 from skillopt_ci.report.view import Fact, event_view
 from skillopt_ci.report.words import effect_text, race_text
@@ -117,14 +117,6 @@ def test_a_verdict_on_reminders_alone_has_its_own_arithmetic() -> None:
 def test_a_candidate_in_flight_is_not_yet_judged() -> None:
     waiting = judged().model_copy(update={"decision": None})
     assert facts(event_view(waiting).gate) == {"verdict": "in flight"}
-    assert draw_gain(None) is None
-
-
-def test_the_gain_is_drawn_to_scale_around_zero() -> None:
-    drawn = draw_gain(judged(gate=GATE).decision)
-    assert drawn is not None
-    assert 0 < drawn.low < drawn.middle < drawn.high < drawn.zero < drawn.width
-    assert abs((drawn.low + drawn.high) / 2 - drawn.middle) < 0.1
 
 
 def test_a_race_shows_what_each_edit_is_worth_and_the_best_subset_first() -> None:
