@@ -107,7 +107,7 @@ ANSWERED: dict[str, Case] = {
     "docvqa": ("letters", docvqa, {}),
     "livemathematicianbench": ("Existence", livemath, {}),
     "officeqa": ("easy", officeqa, {"use_local_tools": False, "data_dirs": "ROOT/docs"}),
-    "spreadsheetbench": ("cell_level", spreadsheets, {"data_root": "."}),
+    "spreadsheetbench": ("Cell-Level Manipulation", spreadsheets, {"data_root": "."}),
 }
 
 
