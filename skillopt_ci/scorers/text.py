@@ -168,6 +168,9 @@ _DECLARED = re.compile(
 _BETWEEN_LABELS = re.compile(r"[\s,;/&+]+(?:(?:and|or)\s+)?", re.IGNORECASE)
 #: "A good reason …", "I think …": a word of the language, not a label.
 _ARTICLE_FIRST = re.compile(r"\s*[AI]\s+[^\W\d]", re.IGNORECASE)
+#: What sets a label off from its explanation, which may name others: "B) …", "**B** …", "B: …".
+_SET_OFF = re.compile(r"\W+\w|\w+[*_]*[.):\]}\n]")
+_WORD = re.compile(r"\b(?!A\s+[a-z])\w+\b")
 
 
 def grade_choice(spec: specs.ChoiceScorer, task: Task, answer: str) -> Score:
@@ -220,11 +223,12 @@ def _named(said: str, choices: Mapping[str, str]) -> str:
         if text in (meaning, f"{key.casefold()} {meaning}"):
             return key
     labels = {_label(word) for word in _BETWEEN_LABELS.split(said.strip())} - {""}
-    several = len(labels) > 1 and labels <= choices.keys()
+    several = len(labels) > 1 and all(len(one) == 1 or one in choices for one in labels)
     if several or not text or _ARTICLE_FIRST.match(said) or _DECLARED.search(said):
         return ""
     first = _label(said.split(maxsplit=1)[0])
-    return first if first in choices else ""
+    others = () if _SET_OFF.match(said.strip()) else _WORD.findall(said)
+    return first if first in choices and not choices.keys() & {*others} - {first} else ""
 
 
 def check_choice_references(spec: specs.ChoiceScorer, task: Task) -> str | None:

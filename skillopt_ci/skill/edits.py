@@ -21,6 +21,10 @@ from skillopt_ci.skill.regions import (
 _LINE_BREAK = re.compile(r"\r\n?")
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
+#: Of what words consist, accents of their own included, and what joins their parts: don't, 12.50.
+_IN_WORD = r"[\w\u0300-\u036f]"
+_JOINS = r"['’.,-]"
+
 
 def clean(text: str) -> str:
     """Return ``text`` with plain line breaks and no control characters but these and tabs."""
@@ -195,8 +199,8 @@ def _locate(text: str, target: str) -> Span | Literal[EditStatus.PROTECTED] | No
     touches a protected part.
     """
     bare = strip_markers(target)
-    left = r"(?<!\w)" if re.match(r"\s*\w", bare) else ""
-    right = r"(?!\w)" if re.search(r"\w\s*\Z", bare) else ""
+    left = rf"(?<!{_IN_WORD})(?<!\w{_JOINS})" if re.match(r"\s*\w", bare) else ""
+    right = rf"(?!{_JOINS}?{_IN_WORD})" if re.search(r"\w\s*\Z", bare) else ""
     alone = f"{left}{re.escape(bare.strip())}{right}"
     for pattern in (re.escape(target), re.escape(bare), alone):
         wanted = re.compile(pattern)

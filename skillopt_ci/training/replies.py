@@ -44,7 +44,9 @@ _FENCE = re.compile(r"\n[ \t]*```")
 _FENCE_BEFORE = re.compile(r"```[ \t]*\w*\s*\Z")
 _FENCE_CHARS = 80
 _MOST_INDENT = 80
-_REST = re.compile(r"[`\s]*\Z")
+#: Nothing but prose: neither the rest of an object around what it follows nor another one.
+_REST = re.compile(r"\s*(?:[^\s,{}\[\]][^{}\[\]]*)?\Z")
+_NO_VALUE = re.compile(r"""["']\s*+:\s*+[,}\]]""")
 _THOUGHT = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
 #: Raw line breaks inside strings are the commonest slip: ``strict=False`` reads them.
 _DECODER = json.JSONDecoder(strict=False)
@@ -154,7 +156,7 @@ def _whole_parts(text: str) -> dict[str, object]:
 
 
 def _repaired(span: str) -> object:
-    if len(span) > MAX_REPAIRED_CHARS:
+    if len(span) > MAX_REPAIRED_CHARS or _NO_VALUE.search(span):
         return None
     import json_repair  # noqa: PLC0415 - most replies need no repair
 

@@ -86,8 +86,9 @@ def test_one_usable_reply_is_enough(checkout: Checkout, model_server: ModelServe
         (f'```json\n{{"edits": [{DRAFT},\n```\nAgain:\n```json\n{FINAL}\n```', FINAL),
         (f'{{"edits": [{DRAFT},\nNo, rather:\n{FINAL}', FINAL),
         ('```json\n{"a":\n```\n{"b": 1}', '{"b": 1}'),
+        ('{"a":\n{"b": 1}\nThat is all.', '{"b": 1}'),
     ],
-    ids=["string in a fence", "array in a fence", "array", "value in a fence"],
+    ids=["string in a fence", "array in a fence", "array", "value in a fence", "value"],
 )
 def test_of_a_cut_off_draft_and_an_object_the_object_counts(reply: str, last: str) -> None:
     assert extract_json(reply) == json.loads(last)
@@ -105,7 +106,7 @@ def test_wherever_a_draft_is_cut_off_the_object_after_it_counts(
     answer = json.dumps(final, indent=indent)
     for cut in range(1, len(draft)):
         for opening, end in (("", ""), ("```json\n", ""), ("```json\n", "\n```")):
-            for last in (answer, f"```json\n{answer}\n```"):
+            for last in (answer, f"```json\n{answer}\n```", f"{answer}\nI hope this helps."):
                 text = f"{opening}{draft[:cut]}{end}{between}{last}"
                 assert extract_json(text) == final, text
 
@@ -128,6 +129,21 @@ def test_a_target_that_stands_alone_is_not_found_inside_a_word(op: str, target: 
     assert not (report.status.applied and changed.startswith(("Alphata", "Alphanewta")))
     assert "Alphabeta" in changed
     assert str(report.status) != "applied_insert_after"
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [("don't", " t "), ("12.50", " 50"), ("cafe\u0301s", "cafe "), ("12.50", "12 ")],
+)
+def test_accents_apostrophes_and_decimals_belong_to_words(text: str, target: str) -> None:
+    changed, _ = apply_edits(text, [Edit(op="delete", target=target)])
+    assert changed == text
+
+
+@pytest.mark.parametrize("gap", ["", " ", "\n"])
+def test_a_value_that_is_missing_is_not_made_up(gap: str) -> None:
+    with pytest.raises(WireError):
+        extract_json(f'{{"edits": [{{"op": "replace", "target": "t", "content":{gap}}}]}}')
 
 
 @pytest.mark.parametrize("target", ["be ", "\tbe", "Al ", "\tAl"])
