@@ -309,10 +309,10 @@ class UnusableReply(Record):
 
 
 class UnusableReplies(Record):
-    """The questions about minibatches that got no usable reply."""
+    """Questions about minibatches, a learning rate or a new document without a usable reply."""
 
     asked: int
-    """Questions about minibatches, all together."""
+    """Questions about minibatches, all together, and others that got no usable reply."""
     replies: tuple[UnusableReply, ...]
     """One for each question without a usable reply."""
 

@@ -181,7 +181,7 @@ async def decide_learning_rate(
     *,
     mode: UpdateMode[replies_Item],
     chat: OptimizerChat,
-) -> LearningRateRecord:
+) -> tuple[LearningRateRecord, Lost | None]:
     """Let the optimizer choose how many of ``edits`` are applied; none without a usable answer."""
     chat.observer(StageStarted("step size"))
     user = library.joined(
@@ -192,7 +192,7 @@ async def decide_learning_rate(
         library.previous_steps(chat.step_buffer),
     )
     available = len(edits)
-    record = await chat.ask(
+    reply = await chat.ask(
         "learning rate",
         user,
         partial(_parse, available),
@@ -200,13 +200,14 @@ async def decide_learning_rate(
         prompt="lr_autonomous",
         vital=True,
     )
-    if isinstance(record, Lost):
-        why = f"no usable answer: {record.error.message}"
-        record = LearningRateRecord(
+    lost = reply if isinstance(reply, Lost) else None
+    if isinstance(reply, Lost):
+        why = f"no usable answer: {reply.error.message}"
+        reply = LearningRateRecord(
             learning_rate=0, available=available, fallback=True, reasoning=why
         )
-    chat.observer(StageFinished("step size", str(record.learning_rate)))
-    return record
+    chat.observer(StageFinished("step size", str(reply.learning_rate)))
+    return reply, lost
 
 
 def _evidence(means: Aggregate, count: int, noun: str) -> str:

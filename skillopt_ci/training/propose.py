@@ -25,7 +25,7 @@ from skillopt_ci.skill.edits import EditReport
 from skillopt_ci.skill.regions import with_notes
 from skillopt_ci.text import plural
 from skillopt_ci.training.aggregate import merge, select
-from skillopt_ci.training.ask import OptimizerChat
+from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.baseline import all_solved
 from skillopt_ci.training.edit_ablation import pool_size, try_edits
 from skillopt_ci.training.guard import guard_context, refuse_document, without_secrets
@@ -83,10 +83,12 @@ async def propose(
         run.observer(note)
     merged = await merge(skill, reflections, mode=mode, gradient=run.config.gradient, chat=chat)
     run.observer(StageFinished("aggregate", f"{plural(len(merged.edits), mode.noun)} left"))
-    control, rate, limit = lr_control(optimizer), None, None
+    control, rate, limit, undecided = lr_control(optimizer), None, None, None
     if control == "autonomous" and merged.edits:
         means = mean_of(rollouts)
-        rate = await decide_learning_rate(skill, merged.edits, means, mode=mode, chat=chat)
+        rate, undecided = await decide_learning_rate(
+            skill, merged.edits, means, mode=mode, chat=chat
+        )
         limit = rate.learning_rate
     else:
         if control == "fixed":
@@ -132,7 +134,7 @@ async def propose(
         outcome=updated.outcome,
         refused=updated.refused,
         screened=tuple(reason for one in reflections for reason in one.refused),
-        unusable=_unusable(worked),
+        unusable=_unusable(worked, undecided, updated.lost),
         diff=unified_diff(skill, after),
         skill_before=sha256(skill),
         skill_after=sha256(after),
@@ -162,11 +164,11 @@ def _rollout_record(rollouts: Sequence[Rollout]) -> RolloutRecord:
     return RolloutRecord(**asdict(mean_of(rollouts)), tasks=tuple(tasks))
 
 
-def _unusable(worked: Sequence[WorkedBatch]) -> UnusableReplies | None:
+def _unusable(worked: Sequence[WorkedBatch], *later: Lost | None) -> UnusableReplies | None:
+    vain = [*(lost for one in worked for lost in one.lost), *filter(None, later)]
     replies = tuple(
         UnusableReply(reason=lost.error.message, beginning=lost.reply.strip()[:300])
-        for one in worked
-        for lost in one.lost
+        for lost in vain
     )
     usable = sum(len(one.reflections) for one in worked)
     return UnusableReplies(asked=len(replies) + usable, replies=replies) if replies else None

@@ -8,6 +8,7 @@ last push and finds every answered call in the cache.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Literal, TypeVar
 
 from skillopt_ci.config.config import Config, Evaluation
@@ -18,6 +19,7 @@ from skillopt_ci.ledger.records import (
     BoundaryRecord,
     Decision,
     HistoryEntry,
+    ProposalRecord,
     State,
     StepRecord,
     booked,
@@ -118,14 +120,10 @@ def refuse_unusable_optimizer(run: Run, outcome: Outcome) -> None:
     The next command goes on with another step: what was wrong may not be in the configuration.
     """
     last = outcome.record.proposal.unusable if isinstance(outcome, StepOutcome) else None
-    if last is None or not last.all:
+    if last is None:
         return
-    count = 0
-    for record in reversed(step_records(run, read_checkout(run, outcome.commit, branch=None))):
-        lost = record.proposal.unusable
-        if lost is None or not lost.all:
-            break
-        count += lost.asked
+    records = step_records(run, read_checkout(run, outcome.commit, branch=None))
+    count = sum(takewhile(bool, (_asked_in_vain(one.proposal) for one in reversed(records))))
     if count >= MOST_UNUSABLE:
         reply = last.replies[-1]
         began = f" The last reply begins: {one_line(reply.beginning, 200)}" * bool(reply.beginning)
@@ -135,6 +133,16 @@ def refuse_unusable_optimizer(run: Run, outcome: Outcome) -> None:
             hint="See that model.optimizer names a model that follows instructions and that "
             "max_output_tokens lets it finish, then run the command again.",
         )
+
+
+def _asked_in_vain(proposal: ProposalRecord) -> int:
+    """How many questions got no usable reply, if nothing came of the step for that; else 0."""
+    lost = proposal.unusable
+    if lost is not None and lost.all:
+        return lost.asked
+    no_rate = proposal.learning_rate is not None and proposal.learning_rate.fallback
+    no_document = proposal.outcome == "skip_no_rewrite"
+    return int(no_rate or (no_document and proposal.mode == "rewrite_from_suggestions"))
 
 
 async def patiently(

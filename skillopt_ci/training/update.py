@@ -35,7 +35,10 @@ from skillopt_ci.training.replies import (
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """The document after an update; the old one if none was usable, or the guard ``refused`` it."""
+    """The document after an update; the old one if none was usable, or the guard ``refused`` it.
+
+    ``lost`` is what the optimizer was asked to write in vain.
+    """
 
     skill: str
     outcome: Literal["updated", "skip_no_rewrite"] = "updated"
@@ -43,6 +46,7 @@ class Updated:
     change_summary: tuple[str, ...] = ()
     reasoning: str = ""
     refused: str = ""
+    lost: Lost | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ async def _rewritten(
         "rewrite", user, parse, REWRITE, prompt="rewrite", tokens=tokens, vital=True
     )
     if isinstance(reply, Lost):
-        return Updated(skill, "skip_no_rewrite", reasoning=reply.error.message)
+        return Updated(skill, "skip_no_rewrite", reasoning=reply.error.message, lost=reply)
     return Updated(
         f"{reply.new_skill}\n", change_summary=reply.change_summary, reasoning=reply.reasoning
     )

@@ -164,7 +164,7 @@ def test_the_learning_rate_is_chosen_from_what_is_shown(optimizer: Overheard) ->
     pool = tuple(Edit("append", content=str(n), support_count=n) for n in range(1, 4))
     means = Aggregate(hard=0.1, soft=0.1, n=16, errors=0)
     chat = OptimizerChat(optimizer, PROMPTS, silent)
-    rate = _run(decide_learning_rate(SKILL, pool, means, mode=PATCH, chat=chat))
+    rate, _ = _run(decide_learning_rate(SKILL, pool, means, mode=PATCH, chat=chat))
     assert (rate.fallback, rate.available) == (False, 3)
     assert rate.reasoning == "2 of the changes are backed by more than one trajectory."
 

@@ -62,6 +62,34 @@ def test_steps_end_like_that_one_by_one_as_well(checkout: Checkout) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("setting", "asked"),
+    [
+        ("optimizer.skill_update_mode=rewrite_from_suggestions", "Suggestions to carry out"),
+        ("optimizer.lr_scheduler=autonomous", "Proposed items"),
+    ],
+)
+def test_a_run_ends_when_no_later_question_gets_a_usable_reply(
+    checkout: Checkout, model_server: ModelServer, setting: str, asked: str
+) -> None:
+    answer = model_server.answer
+    proposed = {"edits": [{"op": "append", "content": "x"}]}
+    proposed["revise_suggestions"] = [{"instruction": "Do x."}]
+
+    def half_words(system: str, prompt: str) -> str:
+        if prompt.startswith("Item"):
+            return answer(system, prompt)
+        again = prompt.startswith("Your reply could not be used")
+        return WORDS if again or asked in prompt else json.dumps({"patch": proposed})
+
+    model_server.answer = half_words  # type: ignore[method-assign]
+    done = in_process(checkout.folder, "run", *overrides(setting, "evaluation.eval_test=false"))
+    assert done.returncode == 5, done.stdout
+    assert WORDS in done.stderr
+    assert done.stderr.count(" of 4, epoch ") == 3
+    assert WORDS in checkout.git("log", "-1", "--format=%B", "skillopt/demo")
+
+
 def test_one_usable_reply_is_enough(checkout: Checkout, model_server: ModelServer) -> None:
     answer, asked = model_server.answer, list[str]()
 
