@@ -195,6 +195,8 @@ _ASKING = (
 #: What the raw data of SkillOpt's benchmarks calls the id of a task, and its type.
 _IDS = ("uid", "questionId")
 _TYPES = ("task_type", "topic", "category", "difficulty", "theorem_type", "instruction_type")
+#: Keys that tell an item of a benchmark from a record of somebody's own.
+_RAW = (*_IDS, _IMAGE, "source_files", "source_docs", "theorem_type", "instruction")
 _CONTEXT_CHARS = 6000
 _DOCUMENT = "[DOC]"
 
@@ -207,8 +209,8 @@ def from_skillopt(value: Mapping[str, object]) -> Mapping[str, object]:
     """
     if isinstance(inner := value.get("mcq"), Mapping):
         value = {**{key: one for key, one in value.items() if key != "mcq"}, **inner}
-        if {"month", "no"} <= value.keys():
-            value = {"id": f"{value['month']}:{value['no']}", "task_type": kind_of(value), **value}
+    if {"month", "no"} <= value.keys():
+        value = {"id": f"{value['month']}:{value['no']}", **value}
     headings = next((one for one in _ASKING if any(_is_asked(value, key) for key in one)), None)
     if headings is None or value.keys() & {"prompt", "messages"}:
         return value
@@ -220,10 +222,12 @@ def from_skillopt(value: Mapping[str, object]) -> Mapping[str, object]:
     entry = {key: value[key] for key in _OWN_KEYS if key in value}
     entry["prompt"] = "\n\n".join(f"## {headings[key]}\n{one}" for key, one in asked.items() if one)
     raw_id = next((value[key] for key in _IDS if key in value), None)
-    if raw_id is not None or "instruction" in headings:
-        entry = {"id": raw_id, "task_type": kind_of(value), **entry}
-    entry["references"] = _golds(next((value[key] for key in _REFERENCE_KEYS if key in value), ()))
-    if isinstance(value.get(_IMAGE), str):
+    if raw_id is not None:
+        entry = {"id": raw_id, **entry}
+    if not value.keys().isdisjoint(_RAW):
+        entry = {"task_type": kind_of(value), **entry}
+    entry["references"] = _golds(next((value[key] for key in _REFERENCE_KEYS if key in value), []))
+    if value.get(_IMAGE) and isinstance(value[_IMAGE], str):
         entry.setdefault("images", [value[_IMAGE]])
     metadata = entry.get("metadata", {})
     if isinstance(metadata, Mapping):
@@ -245,7 +249,12 @@ def kind_of(value: Mapping[str, object]) -> str:
 def _golds(value: object) -> object:
     """The accepted answers: the label of a choice, the texts of a list that is written as text."""
     if isinstance(value, Mapping):
-        return value.get("label", value)
+        keys = ("label", "answers", "ground_truth", "answer", "text", "value")
+        found = next((value[key] for key in keys if key in value), None)
+        return value if found is None or isinstance(found, Mapping) else _golds(found)
+    if isinstance(value, list):
+        golds = [_golds(one) if isinstance(one, Mapping) else one for one in value]
+        return [one for gold in golds for one in (gold if isinstance(gold, list) else [gold])]
     if isinstance(value, str) and value.lstrip().startswith("["):
         for read in (json.loads, ast.literal_eval):
             with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
@@ -263,7 +272,8 @@ def _labelled(choices: object) -> dict[str, str]:
     labelled = {}
     for letter, choice in zip(string.ascii_uppercase, choices, strict=False):
         parts = choice if isinstance(choice, Mapping) else {"text": choice}
-        labelled[str(parts.get("label", letter))] = str(parts.get("text", ""))
+        text = parts.get("text") or parts.get("content") or ""
+        labelled[str(parts.get("label") or letter)] = str(text)
     return labelled
 
 

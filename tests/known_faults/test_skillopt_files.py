@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 if TYPE_CHECKING:
+    from skillopt_ci.tasks.task import Task
     from tests.conftest import Workshop
     from tests.known_faults.conftest import Cli
 
@@ -336,6 +337,66 @@ def test_the_parts_of_an_item_go_where_they_belong(
     assert isinstance(task, Task)
     assert (task.id, task.task_type, task.references) == (id_, kind, references)
     assert said in task.messages[0].content
+
+
+@pytest.mark.parametrize(
+    ("section", "keys"), [("env", "name: {a: 1}"), ("model", "codex_exec_web_search: [true]")]
+)
+def test_a_list_or_mapping_for_one_value_is_refused(plain: Tree, section: str, keys: str) -> None:
+    plain.items("data", FORMS["uid"][1])
+    more = {"env": "name: a", "model": "backend: codex_exec"} | {section: keys}
+    plain.write(
+        "c.yaml",
+        f"env: {{{more['env']}, skill_init: skill.md, split_dir: data}}\n"
+        f"model: {{{more['model']}}}\n{SCORER}",
+    )
+    key, kind = keys.partition(":")[0], "list" if "[" in keys else "mapping"
+    (error,) = plain.errors("c.yaml", "config")
+    assert error.endswith(f"{section}.{key}: expected one value, found a {kind}")
+
+
+def _read(item: dict[str, object], folder: Path) -> Task:
+    from skillopt_ci.tasks.files import Record
+    from skillopt_ci.tasks.records import to_task
+    from skillopt_ci.tasks.task import Task
+
+    task = to_task(Record(item, folder / "t.json", 1))
+    assert isinstance(task, Task), task
+    return task
+
+
+@pytest.mark.parametrize("key", ["question", "instruction"])
+def test_an_item_without_an_answer_is_a_task(tmp_path: Path, key: str) -> None:
+    assert _read({"id": "a", key: "What is it?"}, tmp_path).references == ()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{"answers": ["a", "b"]}, [{"text": "a"}, {"value": "b"}], {"ground_truth": "['a', 'b']"}],
+)
+def test_golds_may_stand_in_mappings(tmp_path: Path, answer: object) -> None:
+    item = {"questionId": 7, "question": "What is it?", "answer": answer}
+    assert _read(item, tmp_path).references == ("a", "b")
+
+
+def test_a_monthly_item_may_be_flat(tmp_path: Path) -> None:
+    item = _monthly("2026", 3)
+    inner = item.pop("mcq")
+    assert isinstance(inner, dict)
+    task = _read({**item, **inner}, tmp_path)
+    assert (task.id, task.task_type, task.references) == ("2026:3", "bound", ("B",))
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"topic": "kind", "image_path": ""},
+        {"category": "kind", "source_files": "a.txt"},
+        {"theorem_type": ["kind", "other"]},
+    ],
+)
+def test_a_raw_item_with_an_id_has_its_type(tmp_path: Path, keys: dict[str, object]) -> None:
+    assert _read({"id": "a", "question": "?", **keys}, tmp_path).task_type == "kind"
 
 
 def test_an_item_of_a_simulator_names_the_way_to_play_it(plain: Tree) -> None:

@@ -192,6 +192,8 @@ _BRIDGED: Mapping[Scalar, tuple[str, ...]] = {
     "officeqa": ("OFFICEQA_DOCS_DIR",),
     "spreadsheetbench": (),
 }
+#: The keys of `model` that may be mappings, in our own form.
+_ROLES = {("model", role) for role in ("target", "optimizer", "judge")}
 _SURELY_MISSPELT = 0.85
 _LONGEST_RUN = 64
 
@@ -209,6 +211,7 @@ def translated(
         return None
     tree = _with_defaults(reduce(merge, map(_structured, [*layers, *overrides])))
     _refuse_fragment(tree)
+    _refuse_structures(tree)
     bridged = _bridged(tree)
     problems, warnings = _remarks(tree, bridged)
     env, model = _typed("env", _part(tree, "env"), warnings), _part(tree, "model")
@@ -251,6 +254,20 @@ def _refuse_fragment(tree: Node) -> None:
             "builds on it (`_base_: FILE`), or state env.name, env.skill_init and env.split_dir"
         )
         raise InvalidConfigError([Problem(tree.mark, "", text)])
+
+
+def _refuse_structures(tree: Node) -> None:
+    """Raise ConfigError for lists and mappings where SkillOpt has one value."""
+    problems = [
+        Problem(node.mark, f"{section}.{key}", f"expected one value, found a {kind}")
+        for section in ("env", "model")
+        for key, node in _part(tree, section).entries.items()
+        for form, kind in ((Mapping, "mapping"), (tuple, "list"))
+        if isinstance(node.value, form)
+        if key in _KEYS[section] and (section, key) not in _ROLES
+    ]
+    if problems:
+        raise InvalidConfigError(problems)
 
 
 def _bridged(tree: Node) -> bool:
