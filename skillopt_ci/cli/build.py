@@ -207,6 +207,13 @@ def _uncommitted(run: Run, config_file: Path) -> Iterator[str]:
     if config.environment is not None:
         environment = config.environment
         named.append(environment if isinstance(environment, str) else environment.type)
+    for part in () if config.scorer is None else parts_of(config.scorer):
+        if isinstance(part, PythonScorer):
+            named.append(part.entry)
+        elif isinstance(part, ComputerScorer):
+            named.append(part.folder or "")
+        elif isinstance(part, CommandScorer):
+            named += [word for word in part.command if os.path.isfile(run.root / word)]  # noqa: PTH113 - any text
     # of `file.py:function`, the file
     files = [name.partition(":")[0] for name in (*named, config.prompts or "") if name]
     used = [

@@ -26,7 +26,7 @@ from skillopt_ci.progress import (
     TerminalLent,
 )
 from skillopt_ci.sanitize import harmless, harmless_line
-from skillopt_ci.text import plural
+from skillopt_ci.text import plural, rounded
 
 _NAME_WIDTH = 11
 _THOUSAND, _MILLION = 1_000, 1_000_000
@@ -174,7 +174,7 @@ class ProgressDisplay:
         parts: dict[str, str] = {}
         if (step := self._step) is not None:
             parts["place"] = f"step {step.step}/{step.total} epoch {step.epoch}"
-            parts["skill"] = f"skill {step.score:.3f}"
+            parts["skill"] = f"skill {rounded(step.score)}"
             if step.last:
                 # the first words of the verdict: the figures after it have to fit in 80 columns
                 parts["last"] = f"last {harmless_line(step.last).partition(',')[0]}"
@@ -198,7 +198,7 @@ class ProgressDisplay:
 def _step_text(step: StepStarted) -> str:
     last = f", the last step {harmless_line(step.last)}" if step.last else ""
     return (
-        f"{step.step} of {step.total}, epoch {step.epoch}: the skill scores {step.score:.3f} "
+        f"{step.step} of {step.total}, epoch {step.epoch}: the skill scores {rounded(step.score)} "
         f"on {plural(step.tasks, 'task')}{last}"
     )
 

@@ -30,7 +30,7 @@ from skillopt_ci.report.words import usage_text
 from skillopt_ci.rollout.events import attempt_traces, read_events
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.scorers.base import Score
-from skillopt_ci.text import difference_text, plural, score
+from skillopt_ci.text import difference_text, percent, plural, rounded, score
 from skillopt_ci.training.calibrate import POWER, Calibration, calibrate
 from skillopt_ci.training.offline_eval import (
     Evaluated,
@@ -299,8 +299,8 @@ def _print_calibration(found: Calibration, settings: Globals) -> None:
     note = " (simulated models)" if found.simulated else ""
     click.echo(
         f"Calibration on {plural(found.tasks, 'selection task')}{note}: each attempted "
-        f"{found.draws} times under the same skill, mean score {found.mean:.3f}. "
-        f"{found.undecided:.0%} of the tasks were solved in some attempts and not in others.\n"
+        f"{found.draws} times under the same skill, mean score {rounded(found.mean)}. "
+        f"{percent(found.undecided)} of the tasks were solved in some attempts and not in others.\n"
         f"Of {plural(found.same_trials, 'comparison')} of the skill with itself the configured "
         f"gate took {found.same_accepted} for a gain.\n"
     )

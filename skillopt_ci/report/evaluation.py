@@ -200,7 +200,7 @@ def _flips(difference: PairedDifference, confidence: float) -> str:
         told = (
             f"If the change made no difference, {plural(changed, 'changed task')} would split as "
             f"unevenly as {len(fixed)} : {len(broken)} in {percent(share)} of "
-            f"all cases; below {1 - confidence:.0%} counts as clear."
+            f"all cases; below {100 * (1 - confidence):g}% counts as clear."
         )
     return (
         f"- **Fixed ({len(fixed)}):** {codes(fixed)}\n"

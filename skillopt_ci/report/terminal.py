@@ -34,7 +34,7 @@ from skillopt_ci.report.words import (
 from skillopt_ci.rollout.events import AttemptTrace
 from skillopt_ci.rollout.metrics import Estimate, Summary
 from skillopt_ci.stats import Interval
-from skillopt_ci.text import cost_text, names_text, percent, plural, score, score_text
+from skillopt_ci.text import cost_text, names_text, percent, plural, rounded, score, score_text
 from skillopt_ci.util import pick
 
 Rows = tuple[tuple[str, str], ...]
@@ -339,7 +339,7 @@ def interval_values(interval: Interval | None) -> list[float] | None:
 
 
 def _by_k(values: Mapping[int, float]) -> str:
-    return ", ".join(f"{k}: {value:.3f}" for k, value in values.items())
+    return ", ".join(f"{k}: {rounded(value)}" for k, value in values.items())
 
 
 # An estimate of cost.

@@ -150,7 +150,7 @@ def arithmetic(decision: Decision) -> str:
 
 
 def _sentences(gate: GateRecord) -> Iterator[str]:
-    sure = "" if gate.confidence is None else f" at {gate.confidence:.0%} confidence"
+    sure = "" if gate.confidence is None else f" at {100 * gate.confidence:g}% confidence"
     difference = difference_text(gate.difference, gate.standard_error, gate.compared)
     over = f"{gate.compared} of {plural(gate.planned, 'task')}"
     yield f"Policy {gate.policy}{sure}: {difference} over {over}."

@@ -15,6 +15,7 @@ from skillopt_ci.progress import Note
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.validation import unloadable
+from skillopt_ci.text import score
 from skillopt_ci.training.measure import measure
 from skillopt_ci.training.review_comments import unheard
 from skillopt_ci.training.run_context import OpenModels, Run
@@ -74,7 +75,7 @@ def first_impression(current: Measurement) -> Note | None:
         return None
     if current.score >= NEARLY:
         return Note(
-            f"The skill scores {current.score:.3f} before any training: there is little left to "
+            f"The skill scores {score(current.score)} before any training: there is little left to "
             "gain on these selection tasks. Harder tasks would show more.",
             level="warning",
         )

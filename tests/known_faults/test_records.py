@@ -98,7 +98,7 @@ def test_what_is_rare_is_not_said_to_happen_in_no_case() -> None:
     assert "in 0% of" not in text
 
 
-def compared(broken: int) -> str:
+def compared(broken: int, confidence: float = 0.95) -> str:
     """The comment on a change that fails so many of sixteen tasks which were solved."""
     from run_views import REPOSITORY, SHA
 
@@ -123,8 +123,14 @@ def compared(broken: int) -> str:
         finding=Finding.REGRESSION,
         sides=(before, after),
         difference=paired(base, head),
+        confidence=confidence,
     )
     return evaluation_comment(view, Links(REPOSITORY, f"{REPOSITORY}/actions/runs/7"))
+
+
+def test_a_confidence_close_to_one_is_not_said_to_be_certain() -> None:
+    text = compared(broken=12, confidence=0.999)
+    assert "below 0.1% counts as clear" in text
 
 
 def test_the_title_of_a_pull_request_rounds_half_up() -> None:
@@ -212,8 +218,14 @@ def make(split, seed, count):
             TASKS_MODULE,
             "tasks: {generator: tasks.py:make, selection: 4}\ntrain: {train_size: 40}",
         ),
+        (
+            "grade.py",
+            "def grade(task, answer):\n    return float(answer in task['references'])\n",
+            "scorer: {type: python, entry: grade.py:grade, answer: tag}",
+        ),
+        ("grade.sh", "exit 1\n", "scorer: {type: command, command: [sh, grade.sh]}"),
     ],
-    ids=["base", "prompts", "generator"],
+    ids=["base", "prompts", "generator", "scorer", "command"],
 )
 def test_step_names_what_was_never_committed(
     checkout: Checkout, file: str, text: str, setting: str
