@@ -55,10 +55,10 @@ def is_lfs_pointer(text: str) -> bool:
     return text.startswith(_LFS_POINTER)
 
 
-def stray_character(key: str) -> str:
+def stray_character(key: str, *, allowed: str = "") -> str:
     """Where ``key`` holds what no header can carry, or a space; empty if it does not."""
     for position, character in enumerate(key, start=1):
-        if not "!" <= character <= "~":
+        if not "!" <= character <= "~" and character not in allowed:
             name = unicodedata.name(character, "a control character")
             return f"U+{ord(character):04X} ({name}) as character {position} of {len(key)}"
     return ""

@@ -15,7 +15,7 @@ UNLIMITED = 1_000
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _HEADING = re.compile(r"#{2,6} +(.*\S)")
-_STAGE = re.compile(r"^\W*Stage:\W*(\w+)", re.MULTILINE)
+_STAGE = re.compile(r"^[^\w\n]*Stage:\W*(\w+)", re.MULTILINE)
 _LIMIT = re.compile(r"at most (?:L\s*=\s*)?(\d+)", re.IGNORECASE)
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 _TURN = re.compile(r"^\[(system|user|assistant|agent|tool)\][ \t]*", re.MULTILINE)

@@ -63,6 +63,10 @@ def find(start: Path, settings: config.Git) -> tuple[Git, Path]:
             hint=f"git config --global --add safe.directory {folder}",
         )
     if head.status != 0:
+        # git itself names no branch whose ref is broken
+        current = (git_dir / "HEAD").read_text(errors="replace").removeprefix("ref: ").strip()
+        if (common_dir / current).is_file():
+            raise _broken_here(current)
         raise RepositoryError(
             f"{git.folder}: {head.stderr.strip() or 'the current branch has no commit yet'}",
             hint="" if head.stderr.strip() else "Commit the skill and its tasks first.",
@@ -165,12 +169,16 @@ def _list(git: Git, *patterns: str) -> dict[str, tuple[str, str]]:
     how = "--format=%(refname) %(objectname) %(if)%(worktreepath)%(then)*%(end)"
     result = git.run("for-each-ref", how, *patterns)
     for name in _broken(result, patterns):
-        raise RepositoryError(
-            f"{name} is broken in this repository: its file names no commit, as after a power loss",
-            hint=HOW_TO_REPAIR,
-        )
+        raise _broken_here(name)
     lines = (line.split(" ") for line in result.text.splitlines())
     return {name: (oid, mark) for name, oid, mark in lines}
+
+
+def _broken_here(name: str) -> RepositoryError:
+    return RepositoryError(
+        f"{name} is broken in this repository: its file names no commit, as after a power loss",
+        hint=HOW_TO_REPAIR,
+    )
 
 
 def _broken(listed: Result, names: Sequence[str]) -> list[str]:

@@ -20,6 +20,7 @@ from skillopt_ci import __version__
 from skillopt_ci.errors import UsageError
 from skillopt_ci.github.errors import AnswerLost, NotFound, PermissionMissing, Refused, asking
 from skillopt_ci.redaction import Redact, unchanged
+from skillopt_ci.util import stray_character
 
 T = TypeVar("T")
 
@@ -38,9 +39,10 @@ class Access:
         owner, slash, name = self.repository.partition("/")
         if not (owner and slash and name) or "/" in name:
             raise UsageError(f"expected a repository as owner/name, not {self.repository!r}")
-        if not self.token or not self.token.isascii() or not self.token.isprintable():
+        stray = stray_character(self.token)
+        if stray or not self.token:
             raise UsageError(
-                "the GitHub token is empty or has characters that no token has",
+                f"the GitHub token {f'holds {stray}' if stray else 'is empty'}",
                 hint="Pass it as it is: token: ${{ github.token }}",
             )
         if not self.api_url.startswith(("https://", "http://")):

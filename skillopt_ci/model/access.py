@@ -77,9 +77,9 @@ def headers_of(section: str, config: ModelRole, environ: Mapping[str, str]) -> d
 
     def value_of(found: re.Match[str]) -> str:
         value = _value_of(found[1], environ, f"{section}.headers needs", "${%s}")
-        if not value.isascii() or not value.isprintable():
+        if stray := stray_character(value, allowed=" "):
             raise ModelSetupError(
-                f"{section}.headers: the value of {found[1]} holds a character that no header can",
+                f"{section}.headers: the value of {found[1]} holds {stray}",
                 hint="Only printable ASCII characters can be sent.",
             )
         return value

@@ -144,7 +144,8 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
     """
     completion = parsed(_Completion, body, "chat completion")
     message = completion.message
-    if message is None and (code := completion.base_code):
+    said_nothing = message is None or not (message.content or message.tool_calls)
+    if said_nothing and (code := completion.base_code):
         kind = "content_filter" if code in _SENSITIVE else str(code)
         said = f"{completion.base_message} ({code})"
         return ServerError(_STATUS_OF.get(code, _BAD_GATEWAY), said, code=kind)

@@ -1,8 +1,10 @@
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.demo.prompt_reader import sections
-from skillopt_ci.messages import fenced
+from skillopt_ci.demo.prompt_reader import sections, stage_of
+from skillopt_ci.messages import Message, fenced
 
 
 def test_section_ends_at_the_next_heading_of_any_level() -> None:
@@ -37,3 +39,9 @@ def test_block_comes_with_the_line_that_introduces_it() -> None:
         "## Notes\n\nSome.\n\nOne:\n\n```\na\n\nb\n```\n\nTwo:\n\n~~~~\n```\n~~~~\n"
     )
     assert found.blocks == [("One:", ["a", "", "b"]), ("Two:", ["```"])]
+
+
+def test_a_stage_is_looked_for_in_linear_time() -> None:
+    began = time.process_time()
+    assert stage_of([Message("system", "\n" * 50_000 + "## **Stage: rank** ##")]) == "rank"
+    assert time.process_time() - began < 1

@@ -174,6 +174,15 @@ def test_broken_ref_is_neither_absent_nor_a_lost_race(
         ledger.sync()
 
 
+@pytest.mark.parametrize("content", BROKEN)
+def test_a_broken_current_branch_is_not_one_without_commits(
+    bench: Bench, repository: Path, content: bytes
+) -> None:
+    (repository / ".git/refs/heads/main").write_bytes(content)
+    with pytest.raises(RepositoryError, match="refs/heads/main is broken in this repository"):
+        bench.open(repository)
+
+
 def test_move_of_a_broken_ref_is_not_a_lost_race(repository: Path, git: Git, head: str) -> None:
     (repository / ".git/refs/heads/new").touch()
     with pytest.raises(RepositoryError, match="a ref of this run is broken"):

@@ -54,6 +54,11 @@ def test_what_cannot_be_is_refused_without_showing_the_token(environ: dict[str, 
     assert "töken" not in str(caught.value)
 
 
+def test_a_stray_character_in_the_token_is_named_with_its_place() -> None:
+    with pytest.raises(UsageError, match=r"U\+200B \(ZERO WIDTH SPACE\) as character 3 of 4"):
+        from_environ(ENVIRON | {"GITHUB_TOKEN": "gh\u200bp"})
+
+
 def test_the_token_is_never_shown() -> None:
     assert "job" not in repr(from_environ(ENVIRON))
 

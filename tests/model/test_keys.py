@@ -74,6 +74,13 @@ def test_headers_are_secret_if_a_name_says_so() -> None:
     assert role.secret_variables == ("A", "TEAM", "MY_TOKEN", "MODE")
 
 
+def test_a_stray_character_in_a_header_is_named_with_its_place() -> None:
+    role = config(base_url="http://localhost/v1", headers={"x-api-key": "Key ${A}"})
+    words = r"value of A holds U\+200B \(ZERO WIDTH SPACE\) as character 5 of 6"
+    with pytest.raises(ModelSetupError, match=words):
+        headers_of("model.target", role, {"A": "a b \u200bc"})
+
+
 def test_a_secret_inside_another_leaves_no_rest() -> None:
     assert redact("key abcdef and abc", ["abc", "abcdef", ""]) == "key *** and ***"
 

@@ -111,6 +111,18 @@ def test_minimax_says_its_errors_with_status_200(
     assert (answer.status, answer.code, answer.message) == (status, kind, f"why ({code})")
 
 
+@pytest.mark.parametrize("content", [None, "", []])
+def test_minimax_error_beside_an_empty_message_is_an_error(ask: Any, content: Any) -> None:
+    choice = {"message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
+    told = {"choices": [choice], "base_resp": {"status_code": 1004, "status_msg": "login fail"}}
+    answer = read_reply(json.dumps(told).encode(), ask(), CONFIG)
+    assert isinstance(answer, ServerError)
+    assert answer.status == 401
+    choice["message"] = {"role": "assistant", "content": "said all the same"}
+    answer = read_reply(json.dumps(told).encode(), ask(), CONFIG)
+    assert isinstance(answer, ChatReply)
+
+
 @pytest.mark.parametrize(("code", "status"), [(429, 429), ("server_error", 502), (None, 502)])
 def test_an_error_in_a_good_status_is_an_error(ask: Any, code: Any, status: int) -> None:
     content = json.dumps({"error": {"message": "overloaded", "code": code}}).encode()
