@@ -41,12 +41,12 @@ from skillopt_ci.sanitize import harmless
 from skillopt_ci.scorers.base import GraderError
 from skillopt_ci.scorers.build import check_scorers
 from skillopt_ci.scorers.code import Functions
-from skillopt_ci.skill.validation import problems
+from skillopt_ci.skill.validation import LFS_REMEDY, problems
 from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.text import plural, score_text
 from skillopt_ci.training.plan import total_steps
-from skillopt_ci.util import read_text
+from skillopt_ci.util import is_lfs_pointer, read_text
 
 #: From this many tasks on, the 95 % interval of a score is no wider than ±0.2.
 _ENOUGH = 20
@@ -356,6 +356,10 @@ def _check_repository(loaded: Loaded) -> Iterator[Finding]:
         if file.exists():  # else it is said of the skill itself
             text = f"{path} is not committed on {ledger.base}: git add {path} && git commit"
             yield mend("git", text)
+    elif committed is not None and is_lfs_pointer(committed) and file.is_file():
+        if not is_lfs_pointer(file.read_text(encoding="utf-8", errors="replace")):
+            text = f"{path} is kept by Git LFS on {ledger.base}: training needs it in git"
+            yield mend("git", f"{text}\n{LFS_REMEDY}")
     elif committed is not None and file.is_file() and committed.encode() != file.read_bytes():
         text = f"{path} here differs from {ledger.base}: training starts from what is committed"
         yield Finding("git", "warning", text)

@@ -236,6 +236,17 @@ def test_a_pointer_of_git_lfs_is_no_skill(workshop: Workshop, cli: Cli) -> None:
     assert "git lfs pull" in done.out + done.err
 
 
+def test_a_skill_that_git_lfs_keeps_is_told_where_it_was_fetched(
+    workshop: Workshop, cli: Cli
+) -> None:
+    checkout = workshop.checkout(skill=POINTER)
+    checkout.write("skills/SKILL.md", "# The skill\n")
+    done = cli(checkout.folder, "validate")
+    assert done.code == 2, said(done)
+    assert "kept by Git LFS" in done.out
+    assert ".gitattributes" in done.out
+
+
 def test_no_step_begins_with_a_pointer_of_git_lfs(workshop: Workshop, cli: Cli) -> None:
     checkout = workshop.checkout(skill=POINTER)
     done = cli(checkout.folder, "step", "-o", "train.batch_size=1", "-o", "tasks.limit=2")
