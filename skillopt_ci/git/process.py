@@ -192,8 +192,11 @@ class Git:
         """Return the same command with more environment variables."""
         return Git(self.folder, {**self.env, **env})
 
-    def attempt(self, *args: str, stdin: bytes = b"") -> Result:
-        """Run ``git <args>``, whatever its exit status; RepositoryError if git is missing."""
+    def attempt(self, *args: str, stdin: bytes = b"", seconds: float | None = None) -> Result:
+        """Run ``git <args>``, whatever its exit status; RepositoryError if git is missing.
+
+        After ``seconds`` it is ended: only for what leaves no locks behind.
+        """
         pipe = subprocess.PIPE
         try:
             # not `run`, which kills git on Ctrl-C before it can remove its locks
@@ -204,7 +207,11 @@ class Git:
                 stdout=pipe,
                 stderr=pipe,
             ) as process:
-                stdout, stderr = process.communicate(stdin)
+                try:
+                    stdout, stderr = process.communicate(stdin, timeout=seconds)
+                except subprocess.TimeoutExpired:
+                    process.terminate()
+                    return Result(process.wait(), b"", f"no answer within {seconds:g} seconds")
         except OSError as error:
             raise _cannot_start(error) from error
         return Result(process.returncode, stdout, redact(stderr.decode("utf-8", "surrogateescape")))

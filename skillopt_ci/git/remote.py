@@ -29,6 +29,8 @@ _LOCKED = re.compile(r"(/[^'\n]+(?:\.lock|/packed-refs\.new))'?: File exists")
 #: Seconds between tries of a push that met a lock: a living git gives it up long before the last.
 _LOCK_PAUSES = (0.5, 1, 2, 4, 8)
 #: Leave alone what else the user's configuration would have a fetch do.
+#: A remote that has not listed its refs by then is as good as out of reach.
+ANSWER_SECONDS = 30.0
 _FETCH = (
     "fetch", "--quiet", "--no-tags", "--no-prune", "--no-recurse-submodules",
     "--no-write-fetch-head", "--no-auto-maintenance",
@@ -100,8 +102,10 @@ _FAILURES: tuple[_Cause, ...] = (
 
 def heads(git: Git, remote: str, *patterns: str) -> dict[str, str]:
     """Ask the remote for the refs that match ``patterns``: full name to object."""
-    listed = _asked(git, remote, "ls-remote", "--refs", remote, *patterns)
-    found = {name: oid for oid, name in (line.split("\t") for line in listed.splitlines())}
+    listed = _listed(git, "--refs", remote, *patterns)
+    if listed.status != 0:
+        raise fetch_error(remote, listed)
+    found = {name: oid for oid, name in (line.split("\t") for line in listed.text.splitlines())}
     for name in (name for name, oid in found.items() if not oid.strip("0")):
         known = read(git, tracked := tracking(remote, name)).get(tracked, "COMMIT")
         raise InfrastructureError(
@@ -123,7 +127,7 @@ def choose_base(git: Git, remote: str | None, configured: str | None, *, guess: 
         known = git.attempt("symbolic-ref", "--quiet", f"refs/remotes/{remote}/HEAD").text
         if known:
             return known.removeprefix(f"refs/remotes/{remote}/")
-        listed = git.attempt("ls-remote", "--symref", remote, "HEAD")
+        listed = _listed(git, "--symref", remote, "HEAD")
         if listed.status != 0 and not guess:
             raise fetch_error(remote, listed)
         _, is_branch, rest = listed.text.partition("ref: refs/heads/")
@@ -200,6 +204,11 @@ def fetch_error(remote: str, result: Result) -> SkilloptError:
         )
     meaning, hint = _explain(words, _FAILURES)
     return InfrastructureError(f"cannot read from {remote!r}: {meaning}\n{words}", hint=hint)
+
+
+def _listed(git: Git, *words: str) -> Result:
+    """What a remote says of its refs: all that we do there begins with that."""
+    return git.attempt("ls-remote", *words, seconds=ANSWER_SECONDS)
 
 
 def _asked(git: Git, remote: str, *command: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,20 @@ def test_a_run_is_read_without_origin(
     assert done.returncode == 0, done.stderr
     told = done.stdout + done.stderr
     assert "origin" in told, "it does not say that this may be old"
+
+
+def test_a_run_is_read_though_origin_never_answers(
+    merged: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skillopt_ci.git.remote.ANSWER_SECONDS", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"git://127.0.0.1:{silent.getsockname()[1]}/x.git"
+        merged.git("remote", "set-url", "origin", url)
+        read, trained = in_process(merged.folder, "log"), in_process(merged.folder, "step")
+    assert read.returncode == 0, read.stderr
+    assert "origin cannot be read: this is from main as of" in read.stderr
+    assert trained.returncode == 5
+    assert "no answer within 0.3 seconds" in trained.stderr
 
 
 def test_report_of_a_shallow_clone_is_written_without_origin(workshop: Workshop) -> None:
