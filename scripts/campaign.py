@@ -47,6 +47,8 @@ PATIENCE = 120.0
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 #: The most calls that can be under way at a kill, and so be paid twice.
 CALLS_AT_ONCE = 16
+#: How often a failed call is tried again.
+RETRIES = 3
 
 NASTY = (
     *(
@@ -91,13 +93,22 @@ class Trouble:
     fault_rate: float = 0.0
     damage_rate: float = 0.0
     answered: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def fault(self) -> str:
-        """Draw what befalls a call; empty for nothing."""
+    def fault(self, body: str) -> str:
+        """Draw what befalls a call; empty for nothing.
+
+        Below a rate of 1 the last try succeeds: a call that fails for good costs its task, and
+        the records say so, which the undisturbed twin's do not.
+        """
         with self.lock:
-            faults = ("429", "500", "503", "cut", "half", "garbage", "null")
-            return self.dice.choice(faults) if self.dice.random() < self.fault_rate else ""
+            if self.dice.random() >= self.fault_rate or (
+                self.fault_rate < 1 and self.failed[body] == RETRIES
+            ):
+                return ""
+            self.failed[body] += 1
+            return self.dice.choice(("429", "500", "503", "cut", "half", "garbage", "null"))
 
     def damaged(self, text: str) -> str:
         """Return an answer, damaged now and then."""
@@ -112,7 +123,7 @@ class Disturbed(Models):
         """Answer a chat completion, or fail to."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         trouble = TROUBLES[self.headers["Authorization"].removeprefix("Bearer ")]
-        fault = trouble.fault()
+        fault = trouble.fault(body.decode())
         if fault == "cut":
             self.connection.close()
             self.close_connection = True
@@ -322,8 +333,8 @@ def race(trial: Trial, twin: Twin) -> None:
 
 
 def failing_models(trial: Trial) -> None:
-    """Every third call fails in one of seven ways."""
-    trial.trouble.fault_rate = trial.dice.choice((0.1, 0.3, 0.9))
+    """Calls fail in one of seven ways: some, most, or all of them."""
+    trial.trouble.fault_rate = trial.dice.choice((0.1, 0.3, 0.9, 1.0))
     trial.run("run")
 
 
@@ -528,7 +539,7 @@ class Campaign:
 def make_repository_once(folder: Path, url: str) -> None:
     """Commit the material, with retries as a user has them, only quicker."""
     folder.mkdir()
-    config = CONFIG.replace("retries: 0", "retries: 3")
+    config = CONFIG.replace("retries: 0", f"retries: {RETRIES}")
     os.environ.update(environment(folder.parent))
     make_repository(folder, url, config)
 

@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path, PurePosixPath
@@ -349,8 +349,9 @@ def make_repository(target: Path) -> None:
 
 async def _train(run: Run, settings: Globals) -> None:
     async with prefetching(run) as ready:
-        async for outcome in train(ready):
-            print_outcome(outcome, settings)
+        async with aclosing(train(ready)) as outcomes:
+            async for outcome in outcomes:
+                print_outcome(outcome, settings)
 
 
 def _print_result(run: Run, result: Evaluation, settings: Globals, target: Path) -> None:

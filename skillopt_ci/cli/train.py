@@ -5,6 +5,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import aclosing
 from pathlib import Path
 from types import MappingProxyType
 
@@ -103,8 +104,9 @@ async def _step(
     run: Run, tell: Callable[[Outcome], None], *, until_candidate: bool
 ) -> Candidate | None:
     if not until_candidate:
-        async for outcome in train(run, steps=1, patience=0):
-            tell(outcome)
+        async with aclosing(train(run, steps=1, patience=0)) as outcomes:
+            async for outcome in outcomes:
+                tell(outcome)
         return None
     while (found := await advance_to_candidate(run)) is not None:
         if isinstance(found, Candidate):
@@ -141,8 +143,9 @@ def run_command(settings: Globals, notes: Path | None) -> None:
 
 async def _train(run: Run, tell: Callable[[Outcome], None]) -> FinishOutcome | None:
     async with prefetching(run) as ready:
-        async for outcome in train(ready):
-            tell(outcome)
+        async with aclosing(train(ready)) as outcomes:
+            async for outcome in outcomes:
+                tell(outcome)
         if not run.config.evaluation.eval_test:
             return None
         return await patiently(ready, lambda: finish(ready))

@@ -155,7 +155,13 @@ def printed(checkout: Checkout, words: str, into: str, **env: str) -> tuple[int,
 
 @pytest.mark.parametrize(
     ("words", "into"),
-    [("config", ">&-"), ("config", ">/dev/full"), ("config", "1</dev/null"), ("--help", ">&-")],
+    [
+        ("config", ">&-"),
+        ("config", ">/dev/full"),
+        ("config", "1</dev/null"),
+        ("step", ">/dev/full"),
+        ("--help", ">&-"),
+    ],
 )
 def test_an_output_that_takes_nothing_is_told(checkout: Checkout, words: str, into: str) -> None:
     code, told = printed(checkout, words, into)
