@@ -332,6 +332,8 @@ class _Server:
         while True:
             for key, _ in self._ready.select():
                 if key.data is not None:
+                    if key.data not in self._forks:
+                        continue  # reaped for an earlier one of these events
                     if not key.data.line.recv(1):
                         self._ready.unregister(key.data.line)
                     elif self._side.shares_process and key.data.attempt is not None:

@@ -103,6 +103,13 @@ def test_attempts_have_a_process_each_and_share_no_state(start: Start) -> None:
     assert all(one["state"] == ["add"] for one in found)
 
 
+def test_forks_that_end_at_one_moment_do_not_end_the_worker(start: Start) -> None:
+    worker = start()
+    for _ in range(10):
+        found = attempts(worker, *({"do": "add", "x": n, "y": 1} for n in range(8)))
+        assert [one["sum"] for one in found] == list(range(1, 9))
+
+
 def test_attempts_of_a_side_that_shares_processes_follow_one_another(start: Start) -> None:
     worker = start(shared=True)
     (first,) = attempts(worker, {"do": "add", "x": 1, "y": 1})

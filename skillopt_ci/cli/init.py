@@ -348,10 +348,9 @@ def make_repository(target: Path) -> None:
 
 
 async def _train(run: Run, settings: Globals) -> None:
-    async with prefetching(run) as ready:
-        async with aclosing(train(ready)) as outcomes:
-            async for outcome in outcomes:
-                print_outcome(outcome, settings)
+    async with prefetching(run) as ready, aclosing(train(ready)) as outcomes:
+        async for outcome in outcomes:
+            print_outcome(outcome, settings)
 
 
 def _print_result(run: Run, result: Evaluation, settings: Globals, target: Path) -> None:

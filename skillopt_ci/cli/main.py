@@ -180,6 +180,9 @@ def describe(
             code = ExitCode.USAGE if named else ExitCode.INFRASTRUCTURE
             hint = "Name another file." if named else "Run it again when that is mended."
             return Failure(type(error).__name__, f"{place}: {error.strerror}", hint, code)
+        case FileNotFoundError(filename=None):  # tempfile found no folder that can be written
+            hint = "Make room, or set TMPDIR to a folder that can be written."
+            return Failure("NoTemporaryFolder", str(error.strerror), hint, ExitCode.INFRASTRUCTURE)
         case KeyboardInterrupt() | click.Abort():
             hint = "What was done is saved; the same command goes on from there."
             return Failure("Interrupted", "interrupted", hint, ExitCode.INTERRUPTED)

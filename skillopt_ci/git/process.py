@@ -70,9 +70,9 @@ class BatchProcess:
     def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
         self._command, self._environ = command, environ
         self.process: subprocess.Popen[bytes] | None = None
+        self._lock = Lock()
         # a file, since a pipe that nobody reads fills up
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this object
-        self._lock = Lock()
 
     def ask(self, request: bytes, read: Callable[[IO[bytes]], Answer]) -> Answer:
         """Send ``request`` and return what ``read`` reads, which must be the whole answer.
@@ -125,7 +125,8 @@ class BatchProcess:
 
     def __del__(self) -> None:
         self._end()
-        self._errors.close()
+        if hasattr(self, "_errors"):  # none was made where the disk is full
+            self._errors.close()
 
 
 class Cache:

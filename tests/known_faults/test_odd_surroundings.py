@@ -168,6 +168,22 @@ def test_an_output_that_takes_nothing_is_told(checkout: Checkout, words: str, in
     assert is_told(code, told) or (code == 0 and into == ">&-"), told
 
 
+def test_a_disk_without_room_for_temporary_files_is_told(checkout: Checkout) -> None:
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -f 0; exec "$0" -m skillopt_ci step', sys.executable],
+        cwd=checkout.folder,
+        env={**os.environ, "DEMO_KEY": "sk-demo-key"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 5, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    assert "temporary directory" in done.stderr
+    assert "TMPDIR" in done.stderr
+
+
 def test_an_output_in_ascii_is_written_to(workshop: Workshop) -> None:
     checkout = workshop.checkout()
     code, told = printed(checkout, "validate", "", PYTHONIOENCODING="ascii")
