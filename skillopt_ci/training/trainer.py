@@ -6,7 +6,7 @@ last push and finds every answered call in the cache.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Literal, TypeVar
@@ -98,7 +98,7 @@ Outcome = StepOutcome | BoundaryOutcome
 
 async def train(
     run: Run, steps: int | None = None, *, patience: int = PATIENCE
-) -> AsyncIterator[Outcome]:
+) -> AsyncGenerator[Outcome, None]:
     """Train until nothing is left, or ``steps`` steps were done; yield what each piece of work did.
 
     Raises LostRace after ``patience`` in a row, and OptimizerUnusable.
