@@ -40,6 +40,11 @@ class Side:
         match job["do"]:
             case "add":
                 return {"sum": job["x"] + job["y"], "pid": os.getpid(), "state": STATE}
+            case "meet":
+                Path(job["place"], str(os.getpid())).touch()
+                while len(os.listdir(job["place"])) < 3:
+                    time.sleep(0.01)
+                return {}
             case "raise":
                 raise RuntimeError("something\\nbroke")
             case "die":
@@ -110,13 +115,16 @@ def test_forks_that_end_at_one_moment_do_not_end_the_worker(start: Start) -> Non
         assert [one["sum"] for one in found] == list(range(1, 9))
 
 
-def test_attempts_of_a_side_that_shares_processes_follow_one_another(start: Start) -> None:
+def test_attempts_of_a_side_that_shares_processes_follow_one_another(
+    start: Start, tmp_path: Path
+) -> None:
     worker = start(shared=True)
     (first,) = attempts(worker, {"do": "add", "x": 1, "y": 1})
     (second,) = attempts(worker, {"do": "add", "x": 2, "y": 2})
     assert (second["pid"], second["sum"], second["state"]) == (first["pid"], 4, ["add", "add"])
-    side_by_side = attempts(worker, *[{"do": "add", "x": n, "y": 1} for n in range(3)])
-    assert len({one["pid"] for one in side_by_side}) == 3
+    (tmp_path / "place").mkdir()
+    meeting = {"do": "meet", "place": str(tmp_path / "place")}
+    assert attempts(worker, meeting, meeting, meeting) == [{}, {}, {}]
     (died,) = attempts(worker, {"do": "die"})
     assert isinstance(died, EnvironmentFailure)
     assert attempts(worker, {"do": "add", "x": 5, "y": 1})[0]["sum"] == 6
