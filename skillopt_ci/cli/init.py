@@ -382,6 +382,8 @@ def _where_next(run: str, environ: Mapping[str, str], target: Path) -> Iterator[
         ("skillopt-ci init", "in a repository of your own"),
     ):
         yield f"{command_line:<43} # {what}"
+    if shutil.which("bwrap", path=environ.get("PATH")) is None:
+        yield "left out: what runs in a sandbox, which needs bubblewrap"
 
 
 @command()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -283,6 +284,19 @@ def test_a_whole_run_is_done_and_explained(
         assert not re.search(r"[ \t\r]$|\n\n\n|\x1b", text, re.MULTILINE)
     lines = [line for line in done.out.splitlines() if not re.search(f"{tmp_path}|PATH", line)]
     assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("programs", [("git",), ("git", "bwrap")])
+def test_what_needs_bubblewrap_is_said_to_be_left_out_without_it(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, programs: tuple[str, ...]
+) -> None:
+    (tmp_path / "bin").mkdir()
+    for program in programs:
+        (tmp_path / "bin" / program).symlink_to(shutil.which(program) or "/bin/true")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    done = cli(tmp_path, "quickstart", "place", *SMALL)
+    assert done.code == 0, done.err
+    assert ("left out: what runs in a sandbox" in done.out) == ("bwrap" not in programs)
 
 
 def test_with_json_stdout_has_steps_and_epoch_ends_alone(cli: Cli, tmp_path: Path) -> None:
