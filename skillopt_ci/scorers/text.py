@@ -6,6 +6,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from skillopt_ci.config import scorers as specs
@@ -370,7 +371,14 @@ def _bounded(kind: Any) -> dict[str, Any]:
 
     Those with patterns search in bounded time, `uniqueItems` in time that grows with the answer.
     """
-    from jsonschema import ValidationError  # noqa: PLC0415
+    from jsonschema import ValidationError, _legacy_keywords, _utils  # noqa: PLC0415
+
+    def found(wanted: str, name: str) -> bool:
+        return search_pattern(wanted, name) is not None
+
+    # `unevaluatedProperties` searches with what these modules call `re`.
+    for module in (_utils, _legacy_keywords):
+        vars(module)["re"] = SimpleNamespace(search=found)
 
     def pattern(_: Any, wanted: str, value: Any, _schema: Any) -> Iterator[Any]:
         if isinstance(value, str) and search_pattern(wanted, value) is None:

@@ -400,3 +400,17 @@ def test_anls_near_miss_is_soft_and_explained(grade: Grade):
     score = grade("anls", "abcdefghiX", "abcdefghij")
     assert (score.hard, score.soft, score.answer) == (0, 0.9, "abcdefghiX")
     assert score.reason == "expected 'abcdefghij', got 'abcdefghiX'; ANLS 0.90"
+
+
+@pytest.mark.parametrize("draft", ["2019-09", "2020-12"])
+def test_a_schema_s_unevaluated_properties_are_found_in_bounded_time(
+    grade: Grade, draft: str
+) -> None:
+    schema = {
+        "$schema": f"https://json-schema.org/draft/{draft}/schema",
+        "unevaluatedProperties": False,
+        "patternProperties": {"^(a+)+$": {}, "x*": {}},
+    }
+    assert grade("json", '{"b": 1}', schema=schema).hard == 1  # by an empty match
+    schema["patternProperties"] = {"^(a+)+$": {}}
+    assert grade("json", '{"%s!": 1}' % ("a" * 50_000), schema=schema).hard == 0
