@@ -148,6 +148,8 @@ def compare(samples: int, repeats: int) -> bool:
             )
             found[kind] = (many - few) / samples
             print(f"{kind:<8}{found[kind]:>8.4f} s CPU per sample", flush=True)
+    if found["native"] <= 0:
+        sys.exit("too few samples for this machine's noise: raise --samples")
     ratio = found["ours"] / found["native"]
     print(f"ratio   {ratio:>8.2f} (limit {LIMIT:g})")
     return ratio <= LIMIT

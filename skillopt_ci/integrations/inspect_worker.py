@@ -7,10 +7,12 @@ import gc
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from copy import copy
 from functools import cache
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,8 +25,6 @@ from inspect_ai import (
     task_with,
 )
 from inspect_ai._eval.loader import load_tasks
-from inspect_ai._eval.task import log as task_log
-from inspect_ai._util import version as inspect_version
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.log import EvalLog, EvalSample
 from inspect_ai.model import ChatMessageSystem, Model, get_model
@@ -35,8 +35,12 @@ from pydantic_core import to_jsonable_python
 
 from skillopt_ci.worker import SideError
 
-#: What every evaluation asks programs and package metadata for, with one answer for all.
-_ASKED_AGAIN = ((task_log, "git_context"), (inspect_version, "_installed_version"))
+#: What every evaluation asks programs, package metadata and OpenSSL for, with one answer for all.
+_ASKED_AGAIN = (
+    ("inspect_ai._eval.task.log", "git_context"),
+    ("inspect_ai._util.version", "_installed_version"),
+    ("inspect_ai._util.http_defaults_httpx2", "_default_ssl_context"),
+)
 _ROLES = {"system", "user", "assistant"}
 #: Inspect's limits in our words; others end the sample without being one of ours.
 _LIMITS = {
@@ -86,8 +90,9 @@ def _rehearse() -> None:
     Inspect imports most of its modules and reads its tables of models during the first evaluation:
     each attempt is a fork, and would do so again.
     """
-    for module, name in _ASKED_AGAIN:
-        if hasattr(module, name):  # they are Inspect's own
+    for place, name in _ASKED_AGAIN:
+        with suppress(ImportError, AttributeError):  # they are Inspect's own
+            module = import_module(place)
             setattr(module, name, cache(getattr(module, name)))
     task = Task([Sample("-", target="-")], solver=generate(), scorer=includes())
     with TemporaryDirectory() as folder, HTTPServer(("127.0.0.1", 0), _Parrot) as parrot:
