@@ -295,15 +295,17 @@ def kill_tree(root: int) -> None:
     stopped first, so that none can start another meanwhile. Without ``/proc`` only the group is
     killed.
     """
-    _signal(-root, signal.SIGSTOP)
     found: set[int] = set()
-    while fresh := _descendants(root) - found:
-        for process in fresh:
-            _signal(process, signal.SIGSTOP)
-        found |= fresh
-    for process in found:
-        _signal(process, signal.SIGKILL)
-    _signal(-root, signal.SIGKILL)
+    try:
+        _signal(-root, signal.SIGSTOP)
+        while fresh := _descendants(root) - found:
+            found |= fresh
+            for process in fresh:
+                _signal(process, signal.SIGSTOP)
+    finally:  # a second Ctrl-C must not leave what is stopped behind
+        for process in found:
+            _signal(process, signal.SIGKILL)
+        _signal(-root, signal.SIGKILL)
 
 
 def kill_marked(name: str, value: str) -> None:

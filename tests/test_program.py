@@ -1,4 +1,6 @@
 import asyncio
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -7,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci import program
 from skillopt_ci.program import Capture, CommandResult, run_program, signal_name
 
 
@@ -47,6 +50,19 @@ def test_grandchildren_end_with_the_program(tmp_path: Path) -> None:
     assert run(tmp_path, code).exit_code == 0
     assert time.monotonic() - began < 1
     assert not (tmp_path / "alive").exists()
+
+
+def test_a_tree_is_killed_though_an_interrupt_comes_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(_: int) -> set[int]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(program, "_descendants", interrupted)
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as child:
+        with pytest.raises(KeyboardInterrupt):
+            program.kill_tree(child.pid)
+        assert child.wait(10) == -signal.SIGKILL
 
 
 def test_a_program_over_its_time_is_killed(tmp_path: Path) -> None:

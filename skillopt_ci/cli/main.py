@@ -333,11 +333,20 @@ def terminate_is_interrupt() -> Iterator[None]:
             raise KeyboardInterrupt
         on_interrupt(number, frame)
 
+    # A background job ignores Ctrl-C. It still does, but has a handler for asyncio to replace with
+    # one that cancels: an exception raised wherever a signal strikes may be lost in a callback.
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    if ignored:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     previous = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, previous)
+        if ignored:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def _abandon_stdout() -> None:

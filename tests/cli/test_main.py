@@ -1,3 +1,4 @@
+import asyncio
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from skillopt_ci.cli.main import (
     cli,
     crash_report,
     main,
+    terminate_is_interrupt,
     without_secrets,
     write_report,
 )
@@ -102,6 +104,27 @@ def test_sigterm_ends_like_ctrl_c_and_says_that_work_is_saved(
     assert main(["terminate"], group=app) == 130
     assert "saved" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_sigterm_cancels_what_runs_in_a_background_job() -> None:
+    seen: list[type[BaseException]] = []
+
+    async def work() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            await asyncio.sleep(60)
+        except BaseException as error:
+            seen.append(type(error))
+            raise
+
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(KeyboardInterrupt), terminate_is_interrupt():
+            asyncio.run(work())
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert seen == [asyncio.CancelledError]
 
 
 def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
