@@ -34,6 +34,8 @@ class AttemptStarted:
 
 @dataclass(frozen=True, slots=True)
 class TryFailed:
+    """A try ended in an infrastructure error; the attempt may be tried again."""
+
     reason: str
 
 
@@ -54,6 +56,8 @@ class WorkEnded:
 
 @dataclass(frozen=True, slots=True)
 class AttemptEnded:
+    """How the attempt ended, and what it took."""
+
     status: Status
     hard: float
     soft: float

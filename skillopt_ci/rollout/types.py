@@ -35,6 +35,8 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class ModelSaid:
+    """The model answered."""
+
     message: Message
     usage: Usage
 
