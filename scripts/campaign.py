@@ -415,7 +415,7 @@ def odd_terminal(trial: Trial) -> None:
         process = trial.begin("run")
         with process.stdout or nullcontext():
             process.stdout = None
-        ended(process)
+        ended(process, also={128 + signal.SIGPIPE})
 
 
 def interrupted(trial: Trial) -> None:

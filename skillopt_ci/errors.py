@@ -16,6 +16,7 @@ class ExitCode(IntEnum):
     INFRASTRUCTURE = 5
     LOST_RACE = 6
     INTERRUPTED = 130
+    CLOSED_PIPE = 141
 
 
 class SkilloptError(Exception):

@@ -20,6 +20,7 @@ _OTHERS = {
     ExitCode.DEFECT: "A defect of skillopt-ci, with a report to send.",
     ExitCode.NOTHING_TO_DO: "Nothing left to do.",
     ExitCode.INTERRUPTED: "Interrupted; the same command goes on from there.",
+    ExitCode.CLOSED_PIPE: "Standard output was closed, as by `| head`; the record is not affected.",
 }
 
 

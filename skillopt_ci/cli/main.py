@@ -244,7 +244,6 @@ COMMANDS = {
         ("simulate", "init", "Serve a simulated model over HTTP."),
     )
 }
-CLOSED_PIPE = 128 + signal.SIGPIPE
 
 
 @command(
@@ -278,7 +277,7 @@ def main(args: Sequence[str] | None = None, group: click.Group = cli) -> int:
                 return invoke(words, settings, group)
         except BrokenPipeError:
             _abandon_stdout()
-            return CLOSED_PIPE
+            return ExitCode.CLOSED_PIPE
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost layer
             failure = describe(error, words, settings.environ, settings.redact)
             try:

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.cli.main import (
-    CLOSED_PIPE,
     COMMANDS,
     LazyGroup,
     cli,
@@ -138,7 +137,7 @@ def test_a_closed_stdout_is_quiet() -> None:
     command = [sys.executable, "-m", "skillopt_ci", "--help"]
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)
-    assert done.returncode == CLOSED_PIPE
+    assert done.returncode == ExitCode.CLOSED_PIPE
     assert done.stderr == b""
 
 

@@ -53,7 +53,7 @@ def test_every_command_line_names_a_command() -> None:
 
 def test_the_table_of_exit_codes_is_complete() -> None:
     table = README[README.index("| exit code |") : README.index("## Scorers")]
-    listed = re.findall(r"(?:^\| | )(\d+) (?=\||int)", table, re.MULTILINE)
+    listed = re.findall(r"(?:^\| | )(\d+) (?=\||int|output)", table, re.MULTILINE)
     assert {int(code) for code in listed} == {int(code) for code in ExitCode}
 
 
