@@ -245,7 +245,8 @@ def _few_tasks(train: int, selection: int, test: int) -> Iterator[str]:
             f"{known_to(_ENOUGH)}, with {_PLENTY} to {known_to(_PLENTY)} (see `calibrate`)"
         )
     if test == 0:
-        yield f"no test tasks: the final score will be that of no unseen task; {_ENOUGH} would do"
+        text = "no test tasks: nothing checks the final score on unseen tasks"
+        yield f"{text}; add {_ENOUGH} or more"
     elif test < _ENOUGH:
         yield f"only {plural(test, 'test task')}: the final score is known to {known_to(test)}"
 

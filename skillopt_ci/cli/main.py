@@ -178,7 +178,7 @@ def describe(
             place = redact(str(error.filename or "standard output or a file"))
             named = error.errno in _IMPOSSIBLE_NAMES
             code = ExitCode.USAGE if named else ExitCode.INFRASTRUCTURE
-            hint = "Name another file." if named else "Run it again when that is mended."
+            hint = "Name another file." if named else "Fix that, then rerun."
             return Failure(type(error).__name__, f"{place}: {error.strerror}", hint, code)
         case FileNotFoundError(filename=None):  # tempfile found no folder that can be written
             hint = "Make room, or set TMPDIR to a folder that can be written."

@@ -17,7 +17,7 @@ _LONGEST_NAME = 255
 
 def _without_zero(text: str) -> str:
     if "\0" in text:
-        raise ValueError("holds a zero byte, which no file name and no argument can")
+        raise ValueError("contains a zero byte, which file names and arguments cannot")
     return text
 
 

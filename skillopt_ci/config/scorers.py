@@ -124,14 +124,14 @@ class JsonScorer(AnswerScorer):
     @field_validator("schema_")
     @classmethod
     def _is_json_schema(cls, value: dict[str, object] | None) -> dict[str, object] | None:
-        # Only a configuration with a schema pays for these.
-        from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415
-        from jsonschema.validators import validator_for  # noqa: PLC0415
+        import jsonschema_rs  # noqa: PLC0415 - only a configuration with a schema pays for it
 
         try:
-            validator_for(value or {}, default=Draft202012Validator).check_schema(value or {})
-        except SchemaError as error:
+            jsonschema_rs.meta.validate(value or {})
+        except jsonschema_rs.ValidationError as error:
             raise ValueError(f"not a JSON Schema: {error.message}") from error
+        except jsonschema_rs.ReferencingError as error:
+            raise ValueError(f"not a JSON Schema: {error}") from error
         return value
 
 

@@ -5,8 +5,8 @@ import math
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from types import SimpleNamespace
+from collections.abc import Callable, Mapping
+from types import NoneType
 from typing import Any, NamedTuple
 
 from skillopt_ci.config import scorers as specs
@@ -127,6 +127,11 @@ def check_contains_task(spec: specs.ContainsScorer, task: Task) -> str | None:
 
 #: A pattern that backtracks without end is given up after this time.
 PATTERN_SECONDS = 1.0
+#: Steps back that a pattern of a JSON Schema may take; most patterns take none.
+_MOST_BACKTRACKING = 100_000
+#: Levels of JSON that a schema is held against: the library ends the process where its stack ends.
+_MOST_NESTED = 500
+_FLAT = (str, int, float, NoneType)
 
 
 def search_pattern(
@@ -328,10 +333,7 @@ def grade_json(spec: specs.JsonScorer, task: Task, answer: str) -> Score:
     except (ValueError, RecursionError) as error:
         return verdict(False, one_line(f"{quote(answer)} is not JSON: {error}"), answer)
     if spec.schema_ is not None:
-        try:
-            fault = schema_fault(spec.schema_, value)
-        except TimeoutError as error:
-            fault = str(error)
+        fault = schema_fault(spec.schema_, value)
         return verdict(not fault, fault or "satisfies the schema", answer)
     solved = any(same_json(value, _parse(reference)) for reference in task.references)
     reason = "equals a reference" if solved else mismatch(task.references, answer)
@@ -341,85 +343,38 @@ def grade_json(spec: specs.JsonScorer, task: Task, answer: str) -> Score:
 def schema_fault(schema: Any, value: Any, draft: str = "Draft202012Validator") -> str:
     """Where ``value`` breaks a JSON Schema, of ``draft`` unless it says which; empty if nowhere.
 
-    Raises :class:`GraderError` when the schema is none, or refers to something that is not in it,
-    and TimeoutError for a pattern that takes too long.
+    Raises :class:`GraderError` when the schema is none, or refers to something that is not in it.
     """
-    # Only a scorer with a schema pays for these.
-    from jsonschema import exceptions, validators  # noqa: PLC0415
-    from referencing import Registry  # noqa: PLC0415
-    from referencing.exceptions import Unresolvable  # noqa: PLC0415
+    # Only a scorer with a schema pays for this one.
+    import jsonschema_rs  # noqa: PLC0415
 
-    kind = validators.validator_for(schema, default=getattr(validators, draft))
+    stated = isinstance(schema, dict) and "$schema" in schema
+    build = jsonschema_rs.validator_for if stated else getattr(jsonschema_rs, draft)
     try:
-        kind.check_schema(schema)
-        # An empty registry: a schema must not make the grader fetch anything.
-        bounded = validators.extend(kind, _bounded(kind))  # type: ignore[no-untyped-call]
-        validator = bounded(schema, registry=Registry())
-        broken = exceptions.best_match(validator.iter_errors(value))
-    except exceptions.SchemaError as error:
+        # Offline: a schema must not make the grader fetch anything. No pattern backtracks for long.
+        options = jsonschema_rs.FancyRegexOptions(backtrack_limit=_MOST_BACKTRACKING)
+        validator = build(schema, offline=True, pattern_options=options)
+    except jsonschema_rs.ValidationError as error:
+        if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
+            text = f"the JSON Schema refers to something that is not in it: {error.message}"
+            raise GraderError(text) from None
         raise GraderError(f"not a JSON Schema: {error.message}") from error
-    except Unresolvable as unresolvable:
-        text = f"the JSON Schema refers to {unresolvable}, which is not in it"
-        raise GraderError(text) from None
-    except RecursionError:
+    if _depth(value) > _MOST_NESTED:
         return "the answer is nested too deeply"
-    return one_line(f"{broken.json_path}: {broken.message}") if broken else ""
+    broken = next(validator.iter_errors(value), None)
+    if broken is None:
+        return ""
+    path = (f"[{one}]" if isinstance(one, int) else f".{one}" for one in broken.instance_path)
+    return one_line(f"${''.join(path)}: {broken.message}")
 
 
-def _bounded(kind: Any) -> dict[str, Any]:
-    """Keywords of JSON Schema that would take jsonschema's own functions for ever on some answers.
-
-    Those with patterns search in bounded time, `uniqueItems` in time that grows with the answer.
-    """
-    from jsonschema import ValidationError, _legacy_keywords, _utils  # noqa: PLC0415
-
-    def found(wanted: str, name: str) -> bool:
-        return search_pattern(wanted, name) is not None
-
-    # `unevaluatedProperties` searches with what these modules call `re`.
-    for module in (_utils, _legacy_keywords):
-        vars(module)["re"] = SimpleNamespace(search=found)
-
-    def pattern(_: Any, wanted: str, value: Any, _schema: Any) -> Iterator[Any]:
-        if isinstance(value, str) and search_pattern(wanted, value) is None:
-            yield ValidationError(f"{value!r} does not match {wanted!r}")
-
-    def by_pattern(validator: Any, patterns: Any, value: Any, _schema: Any) -> Iterator[Any]:
-        for wanted, schema in patterns.items():
-            for name, member in value.items() if isinstance(value, dict) else ():
-                if search_pattern(wanted, name) is not None:
-                    yield from validator.descend(member, schema, path=name, schema_path=wanted)
-
-    def additional(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
-        patterns = schema.get("patternProperties", ())
-        if isinstance(value, dict) and patterns:
-
-            def named(name: str) -> bool:
-                return any(search_pattern(one, name) is not None for one in patterns)
-
-            value = {name: member for name, member in value.items() if not named(name)}
-            schema = {key: schema[key] for key in schema if key != "patternProperties"}
-        yield from kind.VALIDATORS["additionalProperties"](validator, wanted, value, schema)
-
-    def unique(_: Any, wanted: bool, value: Any, _schema: Any) -> Iterator[Any]:
-        if wanted and isinstance(value, list) and len(set(map(_frozen, value))) < len(value):
-            yield ValidationError(f"{value!r} has non-unique elements")
-
-    return {
-        "pattern": pattern,
-        "patternProperties": by_pattern,
-        "additionalProperties": additional,
-        "uniqueItems": unique,
-    }
-
-
-def _frozen(value: Any) -> object:
-    """A JSON value as one that can be hashed, equal where :func:`same_json` says so."""
-    if isinstance(value, dict):
-        return frozenset((key, _frozen(one)) for key, one in value.items())
-    if isinstance(value, list):
-        return tuple(map(_frozen, value))
-    return (bool, value) if isinstance(value, bool) else value  # true is not 1
+def _depth(value: Any) -> int:
+    depth, level = 0, [value]
+    while level:
+        depth += 1
+        inner = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [part for one in inner if not isinstance(one, _FLAT) for part in one]
+    return depth
 
 
 def same_json(left: object, right: object) -> bool:

@@ -168,7 +168,10 @@ def test_three_tasks_only(checkout: Checkout, command: Command) -> None:
 def test_no_test_split(checkout: Checkout, command: Command) -> None:
     config = (checkout.folder / "skillopt.yaml").read_text()
     checkout.write("skillopt.yaml", config.replace(", test: tasks/test.jsonl", ""))
-    assert "no test tasks" in command(checkout, "validate").stdout
+    assert (
+        "no test tasks: nothing checks the final score on unseen tasks; add 20 or more"
+        in command(checkout, "validate").stdout
+    )
 
 
 @pytest.mark.parametrize("word", ["step", "run", "until-candidate"])

@@ -88,26 +88,29 @@ def test_equality_is_symmetric(left: object, right: object):
 
 
 def test_schema_never_fetches_anything(grade: Grade):
-    with pytest.raises(GraderError, match="which is not in it"):
+    with pytest.raises(GraderError, match=r"refers to .*127\.0\.0\.1:1/schema.json"):
         grade("json", "{}", schema={"$ref": "http://127.0.0.1:1/schema.json"})
 
 
 @pytest.mark.parametrize(
-    ("schema", "answer"),
+    ("schema", "answer", "solved"),
     [
-        ({"pattern": "^(a|aa)+$"}, "a" * 80 + "!"),
-        ({"patternProperties": {"^(a|aa)+$": {}}}, {"a" * 80 + "!": 1}),
+        ({"pattern": "^(a|aa)+$"}, "a" * 80 + "!", False),
+        ({"pattern": "^(?=a)(a|aa)+$"}, "a" * 80 + "!", False),
+        ({"patternProperties": {"^(a|aa)+$": {"type": "null"}}}, {"a" * 80 + "!": 1}, True),
         (
             {"additionalProperties": False, "patternProperties": {"^(a|aa)+$": {}}},
             {"a" * 80 + "!": 1},
+            False,
         ),
     ],
 )
-def test_a_pathological_pattern_of_a_schema_ends_in_time(
-    grade: Grade, schema: dict[str, object], answer: object
+def test_a_pathological_pattern_of_a_schema_is_decided_in_time(
+    grade: Grade, schema: dict[str, object], answer: object, solved: bool
 ) -> None:
-    score = grade("json", json.dumps(answer), schema=schema)
-    assert (score.hard, "takes more than 1 s" in score.reason) == (0, True)
+    begin = time.process_time()
+    assert grade("json", json.dumps(answer), schema=schema).hard == solved
+    assert time.process_time() - begin < 5
 
 
 @pytest.mark.parametrize(
@@ -368,7 +371,7 @@ def test_contains(grade: Grade, keys: dict[str, object], response: str, hard: fl
             {"schema": SCHEMA, "answer": "fence"},
             '```\n{"a": "1"}\n```',
             [],
-            "$.a: '1' is not of type 'integer'",
+            '$.a: "1" is not of type "integer"',
         ),
         (
             "exact",
