@@ -44,7 +44,6 @@ _WORDS = MappingProxyType(
         "rollout": "training tasks",
         "selection": "selection tasks",
         "slow_rollout": "training tasks at the end of the epoch",
-        "race": "races of edits",
     }
 )
 #: Only this machine may ask: the page shows tasks and models' words.

@@ -5,12 +5,11 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from importlib import resources
-from statistics import fmean
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from skillopt_ci import __version__
-from skillopt_ci.ledger.records import ArmRecord, StepRecord
+from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.report.html_attempts import Viewer, section_name, viewer
 from skillopt_ci.report.html_charts import Column, OutcomeMap, anchor, curve, outcome_map
 from skillopt_ci.report.html_skill import Evidence, Version, blame
@@ -22,7 +21,6 @@ from skillopt_ci.report.words import (
     event_name,
     follows,
     note_outcomes,
-    race_text,
 )
 from skillopt_ci.sanitize import visible
 from skillopt_ci.skill.diff import diff_rows
@@ -87,7 +85,7 @@ def _environment() -> Environment:
     )
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     shown = (score, plural, cost_text, section_name, failures, edit_evidence, edit_fate)
-    told = (effect_text, follows, race_text, wishes, ranked, diff_rows)
+    told = (effect_text, follows, wishes, diff_rows)
     environment.filters.update({one.__name__: one for one in (*shown, *told)})
     return environment
 
@@ -149,12 +147,6 @@ def _data(versions: Sequence[Version], drawn: OutcomeMap, shown: Viewer) -> dict
 
 
 # What a card shows besides the record and its view.
-
-
-def ranked(arms: Iterable[ArmRecord]) -> list[tuple[ArmRecord, float | None]]:
-    """The subsets of a heat with their mean scores, the best first."""
-    means = [(arm, fmean(arm.scores.values()) if arm.scores else None) for arm in arms]
-    return sorted(means, key=lambda one: -1.0 if one[1] is None else one[1], reverse=True)
 
 
 def wishes(record: StepRecord) -> Iterator[str]:

@@ -27,7 +27,6 @@ from skillopt_ci.report.words import (
     arrow,
     boundary_verdict,
     categories,
-    race_text,
     refusal_lines,
     reminders,
     reservations,
@@ -204,8 +203,6 @@ def _step_work(record: StepRecord) -> Iterator[Fact]:
         told = f"{rate.learning_rate} of {rate.available}{sure}: {rate.reasoning}"
         yield Fact("step size", told)
         yield from (Fact("risk", risk) for risk in rate.risk_notes)
-    if raced := race_text(proposal):
-        yield Fact("race", raced)
     if record.changes:
         yield Fact("changed since", ", ".join(record.changes))
 

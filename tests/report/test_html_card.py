@@ -6,24 +6,19 @@ from html import unescape
 from run_views import plain_run
 
 from skillopt_ci.ledger.records import (
-    ArmRecord,
     BoundaryRecord,
     EditRecord,
-    EffectRecord,
     GateRecord,
-    HeatRecord,
     Measurement,
     PairRecord,
     PairSide,
-    RaceRecord,
     ReviewerNoteRecord,
     StepRecord,
 )
 from skillopt_ci.model.types import Account, Usage
-from skillopt_ci.report.html_page import build_page, ranked, wishes
+from skillopt_ci.report.html_page import build_page, wishes
 from skillopt_ci.report.html_skill import Effects, Evidence, Version
 from skillopt_ci.report.view import Fact, event_view
-from skillopt_ci.report.words import effect_text, race_text
 from skillopt_ci.stats import Effect
 
 GATE = GateRecord(
@@ -43,22 +38,6 @@ GATE = GateRecord(
     baseline_attempts=4,
     saved=24,
     losses={"refund": 0.25},
-)
-
-RACE = RaceRecord(
-    heats=(
-        HeatRecord(
-            arms=(
-                ArmRecord(edits=(0,), scores={"a": 0.0, "b": 1.0}),
-                ArmRecord(edits=(0, 1), scores={"a": 1.0, "b": 1.0}),
-            ),
-            errors=1,
-        ),
-    ),
-    effects=(
-        EffectRecord(mean=0.1, sd=0.04, helpful=0.99, kept=True),
-        EffectRecord(mean=-0.1, sd=0.04, helpful=0.01, kept=False),
-    ),
 )
 
 
@@ -117,25 +96,6 @@ def test_a_verdict_on_reminders_alone_has_its_own_arithmetic() -> None:
 def test_a_candidate_in_flight_is_not_yet_judged() -> None:
     waiting = judged().model_copy(update={"decision": None})
     assert facts(event_view(waiting).gate) == {"verdict": "in flight"}
-
-
-def test_a_race_shows_what_each_edit_is_worth_and_the_best_subset_first() -> None:
-    assert [effect_text(one) for one in RACE.effects] == [
-        "+0.100 ± 0.078 (95 %), helps with 99%",
-        "-0.100 ± 0.078 (95 %), helps with 1%",
-    ]
-    assert [(arm.edits, mean) for arm, mean in ranked(RACE.heats[0].arms)] == [
-        ((0, 1), 1.0),
-        ((0,), 0.5),
-    ]
-    told = card(step(race=RACE))
-    assert "1 of 2 edits kept" in told
-    assert re.search(r"helps with 99%kept.*helps with 1%left out", told)
-    assert re.search(
-        r"Heat 1, 1 attempt without a score.*●●1.0002 tasks●–0.5002 tasks", told, re.DOTALL
-    )
-    assert "Race of the edits" not in card(step())
-    assert race_text(step().proposal) == ""
 
 
 def test_an_edit_says_what_it_is_believed_to_add_by_now() -> None:
