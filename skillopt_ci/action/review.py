@@ -32,7 +32,7 @@ from skillopt_ci.report.evaluation import (
     evaluation_comment,
     judge,
 )
-from skillopt_ci.training.offline_eval import NamedSkill, evaluate
+from skillopt_ci.training.offline_eval import NO_SKILL, NamedSkill, evaluate
 from skillopt_ci.training.run_context import Run
 
 _SPLIT = "selection"
@@ -123,7 +123,7 @@ def _compare(run: Run, head: str, after: str, missing: str) -> tuple[EvaluationV
         return gone, Outputs(improved="false"), ExitCode.DONE
     skills = (NamedSkill("base", before), NamedSkill("head", after))
     try:
-        result = asyncio.run(evaluate(run, skills, _SPLIT))
+        result = asyncio.run(evaluate(run, skills, _SPLIT, NO_SKILL if wishes.baseline else None))
     except (BudgetExhausted, InfrastructureError) as failure:
         return replace(view, why=failure.message), Outputs(), failure.exit_code
     old, new = (one.measurement for one in result.skills)
@@ -135,6 +135,8 @@ def _compare(run: Run, head: str, after: str, missing: str) -> tuple[EvaluationV
         finding=finding,
         sides=((base, old), (head, new)),
         difference=difference,
+        baseline=None if result.baseline is None else result.baseline.measurement,
+        worth=result.worth,
         usage=result.usage,
     )
     outputs = Outputs.of(

@@ -93,7 +93,8 @@ class HumanSolver:
     ) -> AsyncIterator[Step | Attempt]:
         """Show task and skill, run commands until `submit`. Raises AgentError if input ends."""
         async with self.turn:
-            talk = Transcript((Message("system", skill), *task.messages))
+            read = (Message("system", skill),) if skill.strip() else ()
+            talk = Transcript((*read, *task.messages))
             yield Asked(talk.opening)
             self._show(f"── Task {task.id} ──", skill, *(m.content for m in task.messages), _HELP)
             nudges, answer = place.nudges, None

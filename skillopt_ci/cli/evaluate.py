@@ -28,11 +28,13 @@ from skillopt_ci.report.terminal import (
 )
 from skillopt_ci.report.words import usage_text
 from skillopt_ci.rollout.events import attempt_traces, read_events
+from skillopt_ci.rollout.metrics import PairedDifference
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.text import difference_text, percent, plural, rounded, score
 from skillopt_ci.training.calibrate import POWER, Calibration, calibrate
 from skillopt_ci.training.offline_eval import (
+    NO_SKILL,
     Evaluated,
     Evaluation,
     evaluate,
@@ -50,7 +52,14 @@ from skillopt_ci.util import did_you_mean, pick, read_text
     default="test",
     help="Tasks to evaluate on.",
 )
-def eval_command(settings: Globals, skills: tuple[str, ...], split: str) -> None:
+@click.option(
+    "--baseline",
+    type=click.Choice(["none"]),
+    help="Also evaluate without any skill, and say what the last SKILL adds to that.",
+)
+def eval_command(
+    settings: Globals, skills: tuple[str, ...], split: str, baseline: str | None
+) -> None:
     """Evaluate a skill on a split, or compare two skills task by task.
 
     SKILL is `best`, `current` or `initial` of the run, a file, a git ref, or REF:path. Without
@@ -64,7 +73,7 @@ def eval_command(settings: Globals, skills: tuple[str, ...], split: str) -> None
             raise click.UsageError(f"The configuration names no {split} tasks.")
         run.ledger.sync()
         named = [find_skill(run, word, settings.cwd) for word in words]
-        result = asyncio.run(evaluate(run, named, split))
+        result = asyncio.run(evaluate(run, named, split, NO_SKILL if baseline else None))
     if settings.json:
         print_json(evaluation_json(result))
     else:
@@ -73,30 +82,42 @@ def eval_command(settings: Globals, skills: tuple[str, ...], split: str) -> None
 
 def evaluation_json(result: Evaluation) -> dict[str, object]:
     """The evaluation as one object."""
-    difference, measured = result.difference, "hard=measurement.hard soft=measurement.soft"
+    worth = {}
+    if result.baseline is not None:
+        worth = {
+            "baseline": _skill_json(result.baseline),
+            "worth": _difference_json(result.worth),
+        }
     return {
         **pick(result, "split simulated"),
-        "skills": [
-            {
-                **pick(one, f"name=skill.name sha256=skill.sha256 {measured} tasks=measurement.n"),
-                "errors": len(one.measurement.errors),
-                "scores": {
-                    task: {"hard": hard, "soft": soft}
-                    for task, (hard, soft) in one.measurement.tasks.items()
-                },
-                "unmeasured": list(one.measurement.errors),
-                **as_values(one.summary),
-            }
-            for one in result.skills
-        ],
-        "difference": None
-        if difference is None
-        else {
-            **pick(difference, "hard=mean standard_error"),
-            "interval": interval_values(difference.interval),
-            **pick(difference, "clusters tasks=n fixed broken"),
-        },
+        "skills": [_skill_json(one) for one in result.skills],
+        "difference": _difference_json(result.difference),
+        **worth,
         **pick(result.usage, "calls tokens cost_usd"),
+    }
+
+
+def _skill_json(one: Evaluated) -> dict[str, object]:
+    measured = "hard=measurement.hard soft=measurement.soft tasks=measurement.n"
+    return {
+        **pick(one, f"name=skill.name sha256=skill.sha256 {measured}"),
+        "errors": len(one.measurement.errors),
+        "scores": {
+            task: {"hard": hard, "soft": soft}
+            for task, (hard, soft) in one.measurement.tasks.items()
+        },
+        "unmeasured": list(one.measurement.errors),
+        **as_values(one.summary),
+    }
+
+
+def _difference_json(found: PairedDifference | None) -> dict[str, object] | None:
+    if found is None:
+        return None
+    return {
+        **pick(found, "hard=mean standard_error"),
+        "interval": interval_values(found.interval),
+        **pick(found, "clusters tasks=n fixed broken"),
     }
 
 
@@ -107,22 +128,23 @@ def print_evaluation(result: Evaluation, settings: Globals) -> None:
     """
     verbose = settings.verbosity > 0
     note = " (simulated models)" if result.simulated else ""
-    rows = [row for one in result.skills for row in _rows(one, types=verbose)]
+    arms = (*filter(None, [result.baseline]), *result.skills)
+    rows = [row for one in arms for row in _rows(one, types=verbose)]
     headings = ("skill", "solved (95 % interval)", "soft")
     print_table(settings, headings, rows, f"{result.split} tasks{note}")
-    names = [harmless_line(one.skill.name) for one in result.skills]
-    for name, one in zip(names, result.skills, strict=True):
+    names = [harmless_line(one.skill.name) for one in arms]
+    for name, one in zip(names, arms, strict=True):
         for line in remarks(one.summary, all_of_them=verbose):
             click.echo(f"{name}: {harmless_line(line)}", file=settings.people)
-    if (difference := result.difference) is not None:
-        n = difference.clusters or difference.n
-        gain = difference_text(difference.mean, difference.standard_error, n)
-        click.echo(
-            f"{names[1]} minus {names[0]}, on the same {plural(difference.n, 'task')}: "
-            f"{gain}.\n"
-            f"{len(difference.fixed)} fixed, {len(difference.broken)} broken.",
-            file=settings.people,
-        )
+    first = harmless_line(result.skills[0].skill.name)
+    for other, found in ((first, result.difference), (names[0], result.worth)):
+        if found is not None:
+            gain = difference_text(found.mean, found.standard_error, found.clusters or found.n)
+            click.echo(
+                f"{names[-1]} minus {other}, on the same {plural(found.n, 'task')}: {gain}.\n"
+                f"{len(found.fixed)} fixed, {len(found.broken)} broken.",
+                file=settings.people,
+            )
 
 
 def _rows(one: Evaluated, *, types: bool) -> Iterator[tuple[str, ...]]:

@@ -65,6 +65,9 @@ class GitHub(Section):
     """How sure one must be that it was not chance to call a change better or worse."""
     threshold: float = Field(default=0.0, ge=0, le=1)
     """Smallest change of the mean score that is called better or worse."""
+    baseline: Literal["none"] | None = None
+    """`none`: an evaluation also works on the tasks without any skill, and says what head's adds.
+    The answers are kept in the cache: later evaluations pay for them again only if it is lost."""
 
     @field_validator("comments", mode="before")
     @classmethod

@@ -84,7 +84,7 @@ class EvaluationView:
     ``why`` says what kept it from measuring, if something did: with a regression, that head has no
     skill any more. ``sides`` are commit and measurement of base and of head,
     none where nothing could be measured; ``difference`` is head minus base over the tasks that both
-    measured.
+    measured. ``worth`` is head minus ``baseline``, the work without any skill, if that was wanted.
     """
 
     run: str
@@ -93,6 +93,8 @@ class EvaluationView:
     finding: Finding
     sides: tuple[tuple[str, Measurement], ...] = ()
     difference: PairedDifference | None = None
+    baseline: Measurement | None = None
+    worth: PairedDifference | None = None
     confidence: float = 0.95
     usage: Usage = field(default_factory=Usage)
     simulated: bool = False
@@ -175,15 +177,24 @@ def _parts(view: EvaluationView, links: Links) -> Iterator[str]:
             "This says nothing about the change, neither for nor against it."
         )
     rows, caveats = [], []
-    for name, (commit, found) in zip(("base", "head"), view.sides, strict=False):
+    measured = [
+        (name, links.commit(commit), found)
+        for name, (commit, found) in zip(("base", "head"), view.sides, strict=False)
+    ]
+    if view.baseline is not None:
+        measured.append(("no skill", "", view.baseline))
+    for name, commit, found in measured:
         solved = inline(with_pessimistic(score_text(found.hard, found.n), found))
-        rows.append((f"{name} {links.commit(commit)}", solved, score(found.soft)))
+        rows.append((f"{name} {commit}".strip(), solved, score(found.soft)))
         caveats += [f"- {name}: {inline(one, 900)}" for one in reservations(found)]
     if rows:
         yield table((f"{inline(view.split, 20)} tasks", "solved (95 % interval)", "soft"), rows)
         yield "\n".join(caveats)
     if view.difference is not None:
         yield _flips(view.difference, view.confidence)
+    if (worth := view.worth) is not None and worth.n:
+        gain = difference_text(worth.mean, worth.standard_error, worth.clusters or worth.n)
+        yield f"Against no skill at all, head is worth {gain} on {plural(worth.n, 'task')}."
     if view.simulated:
         yield SIMULATED
     if view.sides:

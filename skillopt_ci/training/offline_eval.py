@@ -40,6 +40,10 @@ class NamedSkill:
         return sha256(self.text)
 
 
+#: The target on its own: its prompt loses the part about a skill, and no file is installed.
+NO_SKILL = NamedSkill("no skill", "")
+
+
 @dataclass(frozen=True, slots=True)
 class Evaluated:
     """A skill with its measurement, and all that its attempts amount to."""
@@ -51,16 +55,23 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One or two skills on the same tasks; ``difference`` is the second minus the first (hard)."""
+    """One or two skills on the same tasks; ``difference`` is the second minus the first (hard).
+
+    ``worth`` is the last one minus the ``baseline``, if there is one.
+    """
 
     split: str
     skills: tuple[Evaluated, ...]
     difference: PairedDifference | None
     usage: Usage
     simulated: bool
+    baseline: Evaluated | None = None
+    worth: PairedDifference | None = None
 
 
-async def evaluate(run: Run, skills: Sequence[NamedSkill], split: str) -> Evaluation:
+async def evaluate(
+    run: Run, skills: Sequence[NamedSkill], split: str, baseline: NamedSkill | None = None
+) -> Evaluation:
     """Roll out the tasks of ``split`` under each skill; equal texts are measured once.
 
     Raises TooManyErrors, whose ``details`` count what was measured, when that is too little.
@@ -69,17 +80,22 @@ async def evaluate(run: Run, skills: Sequence[NamedSkill], split: str) -> Evalua
     clusters = clusters_of(tasks)
     measured: dict[str, Evaluated] = {}
     async with run.models("eval") as models:
-        for skill in skills:
+        for skill in (*skills, *filter(None, [baseline])):
             if skill.sha256 not in measured:
                 measured[skill.sha256] = await _evaluate(run, models, skill, split, tasks)
     each = tuple(replace(measured[skill.sha256], skill=skill) for skill in skills)
-    difference = None
-    if len(each) > 1:
-        one, other = (found.measurement.hard_scores for found in each[:2])
-        difference = paired(one, other, clusters)
+    none = None
+    if baseline is not None:
+        none = replace(measured[baseline.sha256], skill=baseline)
+
+    def gain(one: Evaluated, other: Evaluated) -> PairedDifference:
+        return paired(one.measurement.hard_scores, other.measurement.hard_scores, clusters)
+
+    difference = gain(each[0], each[1]) if len(each) > 1 else None
+    worth = gain(none, each[-1]) if none else None
     roles = (run.config.model.target, run.config.model.judge)
     simulated = any(role is not None and role.provider == "simulated" for role in roles)
-    return Evaluation(split, each, difference, models.meter.total(), simulated)
+    return Evaluation(split, each, difference, models.meter.total(), simulated, none, worth)
 
 
 async def _evaluate(

@@ -65,6 +65,17 @@ def test_a_better_skill_is_an_improvement(desk: Desk) -> None:
     assert "improvement" in shown.report
 
 
+def test_the_worth_against_no_skill_is_told_where_it_is_wanted(
+    desk: Desk, model_server: ModelServer
+) -> None:
+    shown = desk.evaluate(desk.propose(KNOWN), "github.baseline=none")
+    assert "| no skill | 0.000" in shown.report
+    assert "Against no skill at all, head is worth +1.000" in shown.report
+    assert len(model_server.prompts) == 24
+    desk.evaluate(desk.propose(KNOWN + "\nOr so.\n"), "github.baseline=none")
+    assert len(model_server.prompts) == 32
+
+
 def test_a_worse_skill_turns_the_check_red_unless_it_never_may(desk: Desk) -> None:
     desk.checkout.write(SKILL, KNOWN)
     desk.checkout.git("commit", "--quiet", "--all", "--message", "Know")

@@ -82,6 +82,17 @@ def test_json_says_how_sure_it_is_and_whether_anything_is_missing(cli: Cli, trai
     assert low <= found["difference"]["hard"] <= high
 
 
+def test_no_skill_at_all_is_an_arm_of_its_own(cli: Cli, trained: Path) -> None:
+    lines = cli(trained, "eval", "--baseline", "none").out.splitlines()
+    assert [line[:8].strip() for line in lines[2:5]] == ["no skill", "initial", "best"]
+    assert lines[5].startswith("best minus initial, on the same 16 tasks: ")
+    assert lines[7].startswith("best minus no skill, on the same 16 tasks: +")
+    found = cli(trained, "eval", "best", "--baseline", "none", "--json").json
+    (best,), none = found["skills"], found["baseline"]
+    assert (none["name"], none["tasks"], found["difference"]) == ("no skill", 16, None)
+    assert found["worth"]["hard"] == pytest.approx(best["hard"] - none["hard"])
+
+
 def test_several_attempts_say_how_often_a_task_is_solved_at_all(cli: Cli, trained: Path) -> None:
     thrice = ("-o", "rollout.attempts=3")
     found = cli(trained, "eval", "best", "--json", *thrice).json["skills"][0]

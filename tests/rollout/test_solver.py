@@ -3,11 +3,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+import pytest
 from rollout_values import ScriptedModel, make_task
 
 from skillopt_ci.messages import Image, Message
 from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, Role, Usage
-from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.prompts.library import FOR_THE_TARGET, Prompts
 from skillopt_ci.rollout.solver import ChatSolver, Workplace, conversation
 from skillopt_ci.rollout.types import Asked, Attempt, ModelSaid, Step
 from skillopt_ci.tasks.task import Task, TaskFile, TaskImage
@@ -19,6 +20,16 @@ def test_the_skill_stands_in_the_one_system_message() -> None:
     system, question = conversation(make_task("2 + 2?"), "Be exact.", PROMPTS)
     assert (system.role, question) == ("system", Message("user", "2 + 2?"))
     assert "Be exact." in system.content
+
+
+@pytest.mark.parametrize("prompt", FOR_THE_TARGET)
+def test_without_a_skill_the_prompt_speaks_of_the_work_alone(prompt: str) -> None:
+    work, _, about_the_skill = PROMPTS.text(prompt).partition("\n\n# Your skill\n")
+    assert "{skill}" in about_the_skill
+    task = make_task("2 + 2?")
+    for nothing in ("", "\n<!-- APPENDIX_START -->\n<!-- APPENDIX_END -->\n"):
+        found = conversation(task, nothing, PROMPTS, prompt)
+        assert found == (Message("system", work), *task.messages)
 
 
 def test_a_system_message_of_the_task_joins_ours() -> None:

@@ -10,7 +10,7 @@ from skillopt_ci.agents.manual import HumanSolver, StreamTerminal
 from skillopt_ci.config.rollout import HumanConfig
 from skillopt_ci.messages import Message
 from skillopt_ci.rollout.solver import Workplace
-from skillopt_ci.rollout.types import AgentError, Nudged, ToolUsed
+from skillopt_ci.rollout.types import AgentError, Asked, Nudged, ToolUsed
 from skillopt_ci.tasks.task import Task
 
 
@@ -29,6 +29,13 @@ def test_a_person_reads_runs_and_submits() -> None:
     assert "Be brief." in shown.getvalue()
     assert "hi\n" in shown.getvalue()
     assert "[exit code 1]" in shown.getvalue()
+
+
+def test_without_a_skill_a_person_reads_the_task_alone() -> None:
+    solver, shown = at_terminal("submit x\n")
+    (asked,) = play(solver, "Say hi.", skill="").of(Asked)
+    assert asked.messages == (Message("user", "Say hi."),)
+    assert shown.getvalue().startswith("── Task t ──\nSay hi.\n")
 
 
 def test_what_is_shown_cannot_steer_the_terminal() -> None:
