@@ -1,0 +1,445 @@
+"""SkillOpt's backends as model roles of ours: servers, and programs with their arguments."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from skillopt_ci.config.models import PROVIDERS
+from skillopt_ci.config.yaml import Mark, Node, Problem
+
+SERVER_KEYS = "base_url temperature max_tokens timeout_seconds"
+AZURE_KEYS = "endpoint api_version auth_mode ad_scope managed_identity_client_id"
+CALL_DEFAULTS = {"exec_timeout": 120, "max_completion_tokens": 16_384}
+
+
+def spellings(**words: str) -> dict[str, str]:
+    """Each of SkillOpt's ``words`` for one of ours, with that."""
+    return {word: ours for ours, said in words.items() for word in said.split()}
+
+
+def prefixed(**keys: str) -> tuple[str, ...]:
+    return tuple(f"{prefix}_{key}" for prefix, names in keys.items() for key in names.split())
+
+
+#: Keys of `model` that stand for both roles, or for one with its name in front.
+_EITHER = prefixed(
+    azure_openai=AZURE_KEYS,
+    openai_compatible=SERVER_KEYS,
+    qwen_chat=f"{SERVER_KEYS} enable_thinking thinking_mode use_max_completion_tokens",
+)
+#: The keys of `model` that mean something here.
+MODEL_KEYS = (
+    *("backend", "optimizer", "target", "judge", "optimizer_backend", "target_backend"),
+    *("reasoning_effort", *_EITHER),
+    *(f"{role}_{key}" for role in ("optimizer", "target") for key in _EITHER),
+    *prefixed(
+        azure="endpoint api_version",
+        claude_code_exec="path effort max_thinking_tokens",
+        codex="sandbox_mode",
+        codex_exec="path sandbox profile reasoning_effort network_access web_search "
+        "approval_policy",
+        copilot_chat="optimizer_model target_model timeout",
+        copilot_exec="path allow_all_tools",
+        cursor_exec="path sandbox",
+        minimax=f"{SERVER_KEYS} region model enable_thinking",
+    ),
+)
+#: Variables of keys that are not simply the keys in capitals.
+_VARIABLES: Mapping[str, tuple[str, ...]] = {
+    "optimizer": ("OPTIMIZER_DEPLOYMENT",),
+    "target": ("TARGET_DEPLOYMENT",),
+    "codex_exec_path": ("CODEX_EXEC_PATH", "CODEX_CLI_BIN"),
+    "codex_exec_profile": ("CODEX_EXEC_PROFILE", "CODEX_PROFILE"),
+    "claude_code_exec_path": ("CLAUDE_CODE_EXEC_PATH", "CLAUDE_CLI_BIN"),
+    # as short as these keys are, their variables could be anybody's
+    **dict.fromkeys(("backend", "judge", "reasoning_effort", "azure_endpoint"), ()),
+    **{
+        f"{role}_azure_openai_{key}": (
+            f"{role}_azure_openai_{key}".upper(),
+            f"AZURE_OPENAI_{role}_{key}".upper(),
+        )
+        for role in ("optimizer", "target")
+        for key in AZURE_KEYS.split()
+    },
+}
+_BACKEND_WORDS = spellings(
+    openai_chat="azure azure-openai azure_openai openai",
+    openai_compatible="compat openai-compatible openai_compatible_chat",
+    claude_chat="claude anthropic",
+    codex_exec="codex",
+    cursor_exec="cursor cursor_agent",
+    copilot_chat="copilot copilot_cli github_copilot",
+    qwen_chat="qwen",
+    minimax_chat="minimax",
+)
+_SIGN_IN_WORDS = spellings(key="api_key", managed_identity="aad azure_ad")
+_SWITCHES = {
+    **dict.fromkeys(("true", "1", "yes", "on"), True),
+    **dict.fromkeys(("false", "0", "no", "off"), False),
+}
+_EFFORTS = spellings(low="low", high="high", max="max xhigh") | dict.fromkeys(
+    ("", "none", "off"), ""
+)
+_SANDBOXES = ("read-only", "workspace-write", "danger-full-access")
+_DEFAULT_MODEL = "gpt-5.5"
+#: Names that stand for no choice with a backend that has none of OpenAI's models.
+_PLACEHOLDERS = ("gpt-5.4", _DEFAULT_MODEL)
+_FOR_BOTH_ROLES = ("openai_compatible", "claude_chat", "copilot_chat", "codex_exec")
+_Fields = dict[str, Any]
+
+
+def as_node(value: Any, mark: Mark) -> Node:
+    """``value`` as a node; what has no place of its own is at ``mark``."""
+    match value:
+        case Node():
+            return value
+        case dict():
+            return Node({key: as_node(child, mark) for key, child in value.items()}, mark)
+        case tuple():
+            return Node(tuple(as_node(child, mark) for child in value), mark)
+    return Node(value, mark)
+
+
+def model_roles(
+    stated: Mapping[str, Node],
+    env: Mapping[str, Node],
+    mark: Mark,
+    environ: Mapping[str, str],
+    problems: list[Problem],
+    warnings: list[Problem],
+) -> dict[str, Node]:
+    """The roles in our form; ``stated`` is what the files' section `model`, at ``mark``, sets.
+
+    ``env`` says how many calls to the target may be under way, how long and how large. SkillOpt's
+    variables in ``environ`` stand in for what is not stated.
+    """
+    settings = dict[str, Node]()
+    for key in MODEL_KEYS:
+        variables = _VARIABLES.get(key, (key.upper(),))
+        if value := next((environ[name] for name in variables if environ.get(name)), None):
+            settings[key] = Node(value, mark)
+    settings |= stated
+    found = {key: node for key, node in stated.items() if key == "judge"}
+    for name in ("target", "optimizer"):
+        place = stated[name].mark if name in stated else mark
+        role = _Role(name, settings, stated.keys(), place, environ, problems, warnings)
+        calls = env if name == "target" else {}
+        found[name] = role.translated(calls)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Role:
+    """The `model` section as one role sees it, which is mentioned at ``mark``.
+
+    ``stated`` are the keys of ``settings`` that no variable gave; ``environ`` tells which API keys
+    there are.
+    """
+
+    name: str
+    settings: Mapping[str, Node]
+    stated: Collection[str]
+    mark: Mark
+    environ: Mapping[str, str]
+    problems: list[Problem]
+    warnings: list[Problem]
+
+    def translated(self, calls: Mapping[str, Node]) -> Node:
+        """The role in skillopt-ci's form; one that is a mapping already stays as it is.
+
+        ``calls`` says how many calls may be under way, how long and how large.
+        """
+        current = self.settings.get(self.name)
+        if current and current.entries:
+            return current
+        result = _BACKENDS.get(self.backend, _unavailable)(self)
+        limits = {"exec_timeout": "timeout", "workers": "max_concurrency"}
+        if "command" not in result:  # which knows no limit of tokens
+            limits["max_completion_tokens"] = "max_output_tokens"
+        if self.name == "target":
+            usual = {limits[key]: one for key, one in CALL_DEFAULTS.items() if key in limits}
+            result = {**usual, **result}
+        result |= {own: calls[key] for key, own in limits.items() if key in calls}
+        return as_node({key: one for key, one in result.items() if one is not None}, self.mark)
+
+    @property
+    def backend(self) -> str:
+        """SkillOpt's name for what answers."""
+        keys = (f"{self.name}_backend", "backend")
+        words = (
+            str(self.settings[key].value) if key in self.settings else "openai" for key in keys
+        )
+        own, shared = (_BACKEND_WORDS.get(word, word) for word in words)
+        for_us = self.name == "target" or shared in _FOR_BOTH_ROLES
+        return shared if own == "openai_chat" and for_us else own
+
+    def get(self, *keys: str) -> Node | None:
+        """The first of ``keys`` that is set, each for this role or else for both."""
+        names = (name for key in keys for name in (f"{self.name}_{key}", key))
+        return next((self.settings[name] for name in names if name in self.settings), None)
+
+    def text(self, *keys: str, default: str = "") -> str:
+        """The first of ``keys`` that is set, as text."""
+        node = self.get(*keys)
+        return str(node.value) if node else default
+
+    def number(self, key: str, default: float | None) -> Node | float | None:
+        """A number that may be written as text; `none`, `off` and `null` mean: leave it out."""
+        node = self.get(key)
+        if node is None or not isinstance(node.value, str):
+            return node or default
+        if node.value.lower() in ("none", "off", "null"):
+            return replace(node, value=None)
+        try:
+            number = float(node.value)
+        except ValueError:
+            return node
+        return replace(node, value=int(number) if number.is_integer() else number)
+
+    def switch(self, key: str) -> bool | None:
+        """Whether ``key`` is on, in any of SkillOpt's words; None if it is not set."""
+        return _SWITCHES.get(self.choice(key, _SWITCHES, ""))
+
+    def choice(self, key: str, known: Collection[str], default: str) -> str:
+        """The value of ``key``, which must be one of the ``known`` ones."""
+        word = self.text(key, default=default)
+        if word == default or word.lower() in known:
+            return word.lower()
+        name = next(one for one in (f"{self.name}_{key}", key) if one in self.settings)
+        variable = "" if name in self.stated else f" in the variable {name.upper()}"
+        text = f"{word!r}{variable} is not one of {', '.join(known)}"
+        self.problems.append(Problem(self.settings[name].mark, f"model.{name}", text))
+        return default
+
+    def chosen(self, default: str = _DEFAULT_MODEL) -> Node:
+        """The model's name; ``default`` if none is given, or a mere placeholder."""
+        node = self.settings.get(self.name)
+        if node is None or (default != _DEFAULT_MODEL and node.value in _PLACEHOLDERS):
+            return Node(default, self.mark)
+        return node
+
+    def remark(self, text: str) -> Problem:
+        """Something to say about the role as a whole."""
+        return Problem(self.mark, f"model.{self.name}", text)
+
+
+def _unavailable(role: _Role) -> _Fields:
+    text = (
+        f"the backend {role.backend!r} is not available; give a mapping instead: provider: openai "
+        "with model, base_url and api_key_env, or provider: command with a command that reads the "
+        "prompt on standard input and prints the answer"
+    )
+    role.problems.append(role.remark(text))
+    return {"provider": "openai", "model": role.chosen()}
+
+
+# Programs.
+
+
+def _command(model: Node, env: str, *command: str) -> _Fields:
+    """A role that is a ``command``, which sees the variables ``env``."""
+    return {"provider": "command", "model": model, "command": command, "env": tuple(env.split())}
+
+
+def _options(*options: tuple[str, str]) -> list[str]:
+    """The words of those options that have a value."""
+    return [word for option, value in options if value for word in (option, value)]
+
+
+def _claude_chat(role: _Role) -> _Fields:
+    return _claude(role, role.text("reasoning_effort"))
+
+
+def _claude_code(role: _Role) -> _Fields:
+    thinking = role.text("claude_code_exec_max_thinking_tokens", default="16384")
+    # Whatever else it would like to use is denied, for there is nobody to ask.
+    tools = ("--tools", "Read,Bash", "--allowedTools", "Read,Bash")
+    effort = role.text("claude_code_exec_effort", default="medium")
+    return _claude(role, effort, *tools, "--max-thinking-tokens", thinking)
+
+
+def _claude(role: _Role, effort: str, *more: str) -> _Fields:
+    model = role.chosen("claude-sonnet-4-6")
+    return _command(
+        model,
+        "ANTHROPIC_API_KEY ANTHROPIC_BASE_URL CLAUDE_CODE_OAUTH_TOKEN",
+        role.text("claude_code_exec_path", default="claude"),
+        *("-p", "--output-format", "text"),
+        # The project is an empty folder; the user's own settings must not colour the answers.
+        *("--permission-mode", "dontAsk", "--setting-sources", "project"),
+        *_options(("--model", str(model.value)), ("--effort", _EFFORTS.get(effort, "medium"))),
+        *more,
+    )
+
+
+def _codex(role: _Role) -> _Fields:
+    model = role.chosen()
+    if role.name == "target":
+        sandbox = role.choice("codex_exec_sandbox", _SANDBOXES, "workspace-write")
+    else:  # which answers from its prompt alone, and has a variable of its own
+        sandbox = role.choice("codex_sandbox_mode", _SANDBOXES, "read-only")
+    effort = role.text("codex_exec_reasoning_effort", "reasoning_effort")
+    network, search = map(role.switch, ("codex_exec_network_access", "codex_exec_web_search"))
+    settings = {
+        "approval_policy": role.text("codex_exec_approval_policy", default="never"),
+        "model_reasoning_effort": "xhigh" if effort == "max" else effort,
+        "sandbox_workspace_write.network_access": "" if network is None else str(network).lower(),
+        "web_search": {None: "", True: "live", False: "disabled"}[search],
+    }
+    given = [f"{key}={value}" for key, value in settings.items() if value]
+    return _command(
+        model,
+        "OPENAI_API_KEY CODEX_API_KEY CODEX_HOME",
+        role.text("codex_exec_path", default="codex"),
+        *("exec", "--ephemeral", "--skip-git-repo-check", "--color", "never"),
+        *_options(("--sandbox", sandbox), ("-p", role.text("codex_exec_profile"))),
+        *_options(*(("-c", setting) for setting in given), ("-m", str(model.value))),
+        "-",
+    )
+
+
+def _cursor(role: _Role) -> _Fields:
+    model = role.chosen("composer-2.5")
+    return _command(
+        model,
+        "CURSOR_API_KEY",
+        role.text("cursor_exec_path", default="cursor-agent"),
+        *("-p", "--output-format", "text", "--trust", "--mode", "ask"),
+        *("--sandbox", role.choice("cursor_exec_sandbox", ("enabled", "disabled"), "enabled")),
+        *("--model", str(model.value)),
+    )
+
+
+def _copilot(role: _Role) -> _Fields:
+    program, *arguments = PROVIDERS["copilot"].program
+    return {
+        "provider": "copilot",
+        "model": role.get(f"copilot_chat_{role.name}_model") or role.chosen(),
+        "timeout": role.number("copilot_chat_timeout", 600),
+        "command": (role.text("copilot_exec_path", default=program), *arguments),
+    }
+
+
+def _copilot_agent(role: _Role) -> _Fields:
+    """Copilot at work, with the tools that it may use without asking, as nobody is there to ask."""
+    free = ("--allow-all-tools",) if role.switch("copilot_exec_allow_all_tools") else ()
+    command = (
+        role.text("copilot_exec_path", default="copilot"),
+        *("-s", "--no-ask-user", "--no-color", "--no-custom-instructions"),
+        *("--disable-builtin-mcps", *free, "--model", "{model}"),
+    )
+    model = role.get("copilot_chat_target_model") or role.chosen()
+    return {**_copilot(role), "model": model, "command": command}
+
+
+# Servers.
+
+
+def _openai(role: _Role) -> _Fields:
+    named = role.settings.get(f"{role.name}_azure_openai_endpoint")
+    endpoint = named or role.get("azure_openai_endpoint", "azure_endpoint")
+    result: _Fields = {"model": role.chosen(), "reasoning_effort": role.get("reasoning_effort")}
+    if endpoint is None:
+        text = (
+            "there is neither azure_openai_endpoint nor AZURE_OPENAI_ENDPOINT, so OpenAI itself is "
+            "called with OPENAI_API_KEY"
+        )
+        role.warnings.append(role.remark(text))
+        return {**result, "provider": "openai", "api_key_env": "OPENAI_API_KEY"}
+    address = str(endpoint.value).rstrip("/")
+    variable = f"{role.name.upper()}_AZURE_OPENAI_API_KEY" if named else "AZURE_OPENAI_API_KEY"
+    result["base_url"] = replace(endpoint, value=address)
+    key = {"api_key_env": Node(variable, endpoint.mark)}
+    # Whoever states no way to sign in has a key, or else is signed in already.
+    usual = "key" if role.environ.get(variable) else "azure_cli"
+    mode = role.get("azure_openai_auth_mode") or Node(usual, endpoint.mark)
+    if mode.value in ("openai_compatible", "compat", "openai"):
+        return {**result, **key, "provider": "openai"}
+    auth = _SIGN_IN_WORDS.get(str(mode.value), str(mode.value))
+    azure = {
+        "auth": replace(mode, value=auth),
+        # The v1 address knows no versions.
+        "api_version": None
+        if address.endswith("/v1")
+        else role.get("azure_openai_api_version", "azure_api_version"),
+        "scope": role.get("azure_openai_ad_scope"),
+        "client_id": role.get("azure_openai_managed_identity_client_id"),
+    }
+    given = {name: node for name, node in azure.items() if node is not None}
+    result |= {"provider": "azure", "azure": as_node(given, endpoint.mark)}
+    return {**result, **(key if auth == "key" else {})}
+
+
+def _served(role: _Role, prefix: str, temperature: float | None, **fields: Any) -> _Fields:
+    """A server with settings of its own, all of which begin with ``prefix``."""
+    return {
+        **fields,
+        "temperature": role.number(f"{prefix}_temperature", temperature),
+        "max_output_tokens": role.number(f"{prefix}_max_tokens", 8000),
+        "timeout": role.number(f"{prefix}_timeout_seconds", 300),
+    }
+
+
+def _compatible(role: _Role) -> _Fields:
+    url = role.get("openai_compatible_base_url")
+    if url is None:
+        text = "OPENAI_COMPATIBLE_BASE_URL is not set, so https://api.openai.com/v1 is called"
+        role.warnings.append(role.remark(text))
+    name = "OPENAI_COMPATIBLE_API_KEY"
+    own = f"{role.name.upper()}_{name}"
+    return _served(
+        *(role, "openai_compatible", None),
+        provider="compatible",
+        model=role.chosen(),
+        base_url=url or "https://api.openai.com/v1",
+        api_key_env=own if role.environ.get(own) else name,
+        token_limit_field="max_tokens",  # noqa: S106 - no password
+    )
+
+
+def _qwen(role: _Role) -> _Fields:
+    newer = role.switch("qwen_chat_use_max_completion_tokens")
+    names = (f"{role.name.upper()}_QWEN_CHAT_API_KEY", "QWEN_CHAT_API_KEY")
+    mode = role.choice("qwen_chat_thinking_mode", ("server_default", "enabled", "disabled"), "")
+    if not mode and role.switch("qwen_chat_enable_thinking"):
+        mode = "enabled"  # as false it was the server's default
+    return _served(
+        *(role, "qwen_chat", 0.7),
+        provider="vllm",
+        model=role.chosen("Qwen/Qwen3.5-4B"),
+        base_url=role.get("qwen_chat_base_url") or "http://localhost:8000/v1",
+        token_limit_field="max_completion_tokens" if newer else "max_tokens",
+        # A server of one's own needs no key; only where there is one it is named.
+        api_key_env=next(filter(role.environ.get, names), None),
+        thinking={"enabled": True, "disabled": False}.get(mode),
+    )
+
+
+def _minimax(role: _Role) -> _Fields:
+    url, region = role.get("minimax_base_url"), role.get("minimax_region")
+    if region is not None:
+        names = {"cn_zh": "cn", "global_en": "intl"}
+        region = replace(region, value=names.get(str(region.value), region.value))
+    return _served(
+        *(role, "minimax", 0.7),
+        provider="minimax",
+        model=role.get("minimax_model") or role.chosen("MiniMax-M3"),
+        api_key_env="MINIMAX_API_KEY",
+        base_url=url,
+        region=None if url else region,
+        thinking=role.switch("minimax_enable_thinking"),
+    )
+
+
+_BACKENDS: Mapping[str, Callable[[_Role], _Fields]] = {
+    "claude_chat": _claude_chat,
+    "claude_code_exec": _claude_code,
+    "codex_exec": _codex,
+    "copilot_chat": _copilot,
+    "copilot_exec": _copilot_agent,
+    "cursor_exec": _cursor,
+    "minimax_chat": _minimax,
+    "openai_chat": _openai,
+    "openai_compatible": _compatible,
+    "qwen_chat": _qwen,
+}
