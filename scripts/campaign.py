@@ -451,7 +451,7 @@ def fuzz(trial: Trial, _: Twin) -> None:
         before = path.read_bytes()
         path.write_text(damaged(trial.dice, before.decode()), encoding="utf-8", errors="replace")
         kept = path.read_bytes()
-        command = trial.dice.choice(("validate", "status", "estimate", "config"))
+        command = trial.dice.choice(("check", "status", "estimate", "config"))
         try:
             ended(trial.begin(command), seconds=30)
         except Failed as failure:

@@ -20,7 +20,7 @@ class Command(StrEnum):
     PLAN = "plan"
     ROLLOUT = "rollout"
     COMMENT = "comment"
-    VALIDATE = "validate"
+    CHECK = "check"
     STATUS = "status"
     DISCOVER = "discover"
     REPORT = "report"
@@ -53,7 +53,7 @@ class Command(StrEnum):
 
 _COMMANDS = (
     "What to do: `step`, `propose` (a step up to its candidate, which the next `plan` shares "
-    "out), `run`, `eval`, `slow-update`, `finish`, `plan`, `rollout`, `comment`, `validate`, "
+    "out), `run`, `eval`, `slow-update`, `finish`, `plan`, `rollout`, `comment`, `check`, "
     "`status`, `discover` or `report` (the run as a page). Empty: what the event asks for, "
     "which is a training step on schedules, pushes and manual starts, an evaluation on pull "
     "requests, and what the comment says on comments."
@@ -119,7 +119,9 @@ def read_inputs(environ: Mapping[str, str]) -> Inputs:
         default = "" if entry.default.startswith("${{") else entry.default
         given[entry.name] = environ.get(f"INPUT_{entry.name.upper()}", "").strip() or default
     problems = []
-    word, shards, folder = given["command"], given["shards"], PurePosixPath(given["directory"])
+    # the former name, for one release more
+    word = "check" if given["command"] == "validate" else given["command"]
+    shards, folder = given["shards"], PurePosixPath(given["directory"])
     if word and word not in list(Command):
         meant = nearest(word, map(str, Command))
         problems.append(f"input command: there is no command {word!r}. {meant}".rstrip())

@@ -1,17 +1,20 @@
-"""Checks of each part of a run by itself, before anything is paid for, and how they are printed."""
+"""``skillopt-ci check``: is everything ready to train? Files first, then the machine."""
 
 import asyncio
+import os
+import platform
+import re
 import shutil
-import sys
-import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
-from typing import Literal
+from pathlib import Path
 
 import click
 
+from skillopt_ci import __version__
+from skillopt_ci.agents.cli_agents import agent_environ, agent_program, lacks_key
 from skillopt_ci.aio import map_ordered
 from skillopt_ci.cli.build import (
     all_tasks,
@@ -23,21 +26,35 @@ from skillopt_ci.cli.build import (
     skill_path,
     unconfined_programs,
 )
-from skillopt_ci.cli.options import Globals, print_json, wants_colour
+from skillopt_ci.cli.findings import (
+    Finding,
+    exit_code,
+    failed,
+    mend,
+    print_findings,
+    up_to_error,
+)
+from skillopt_ci.cli.options import Globals, command, print_json
+from skillopt_ci.cli.probe import Answer, ask_models, key_source
 from skillopt_ci.cli.scaffold import existing_skill, slug, unchanged_examples
+from skillopt_ci.computer.computer import Network
+from skillopt_ci.computer.docker import Engine
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.config.models import ModelRole
+from skillopt_ci.config.rollout import ExternalConfig
 from skillopt_ci.config.scorers import ScorerSpec
 from skillopt_ci.confinement import current
 from skillopt_ci.errors import ExitCode, SkilloptError
+from skillopt_ci.git.process import Git
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.model.access import api_key, headers_of
-from skillopt_ci.model.budget import Meter
+from skillopt_ci.model.access import api_key, headers_of, resolved_key_values
+from skillopt_ci.model.budget import Meter, tariff_of
 from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.redaction import can_be_hidden
 from skillopt_ci.rollout.computer_pool import ComputerPool, open_computer_pool
+from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.graders import TaskScorers
-from skillopt_ci.sanitize import harmless
 from skillopt_ci.scorers.base import GraderError
 from skillopt_ci.scorers.build import check_scorers
 from skillopt_ci.scorers.code import Functions
@@ -56,173 +73,115 @@ _PLENTY = 100
 #: A run's graders are mostly one and the same; where each task has its own, these stand for all.
 _MOST_TRIED = 16
 _TRIED_AT_A_TIME = 4
-_COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
-_TEXT_STARTS = 26
-_NARROWEST = 30
+#: Seconds for an agent to say its version: a first start may unpack things.
+_LONGEST_START = 60.0
+#: The first git that fetches without a trace of its own, as the ledger does.
+_OLDEST_GIT = (2, 29)
+_NOT_FOUND = (126, 127)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of the report; ``exit_code`` is what an error of its kind ends a command with."""
+@command()
+@click.option("--probe", is_flag=True, help="Also call each model once, with a small question.")
+@click.option("--offline", is_flag=True, hidden=True)  # of `doctor`, for one release more
+def check_command(settings: Globals, probe: bool, offline: bool) -> ExitCode:
+    """Check that everything is ready to train, and say what to fix.
 
-    part: str
-    level: Literal["ok", "warning", "error"]
-    text: str
-    exit_code: ExitCode = ExitCode.DONE
-    blocks: bool = False
-    """A warning that validation gets over and a training step does not: a key that is missing."""
-
-
-def failed(part: str, error: SkilloptError) -> Finding:
-    """The finding that ``error`` amounts to."""
-    return Finding(part, "error", str(error), error.exit_code)
-
-
-def mend(part: str, text: str) -> Finding:
-    """An error that the user can mend."""
-    return Finding(part, "error", text, ExitCode.USAGE)
-
-
-def _found(part: str, text: str, check: Callable[[], object]) -> Finding:
-    """That all is well, as ``text`` says, or the finding that the error of ``check`` amounts to."""
-    try:
-        check()
-    except SkilloptError as error:
-        return failed(part, error)
-    return Finding(part, "ok", text)
-
-
-def up_to_error(part: str, findings: Iterator[Finding]) -> Iterator[Finding]:
-    """The findings; an error that ends them is the last one."""
-    try:
-        yield from findings
-    except SkilloptError as error:
-        yield failed(part, error)
-
-
-def report(verdict: str, found: Sequence[Finding], settings: Globals, **more: object) -> ExitCode:
-    """Print the findings; ``verdict`` names the key that says whether nothing is wrong."""
-    code = exit_code(found)
+    Files come first: configuration, tasks, scorers, skill. Then the machine: git and whether the
+    remote would accept a push, sandbox or containers, graders (each tried on an empty answer),
+    keys, prices and the agent's program. No model is called without --probe, nothing is changed,
+    and no secret is printed. Ends with 2 if you have something to fix, and with 5 if only a server
+    or a remote failed.
+    """
+    told, answers = check_run(settings, probe=probe and not offline)
+    code = exit_code(told)
     if settings.json:
-        rows = [{"part": f.part, "level": f.level, "text": f.text} for f in found]
-        print_json({verdict: code is ExitCode.DONE, "findings": rows, **more})
+        # `validate` goes on calling it as it did
+        verdict = "valid" if click.get_current_context().info_name == "validate" else "ready"
+        rows = [{"part": one.part, "level": one.level, "text": one.text} for one in told]
+        roles = {one.role: one.facts for one in answers}
+        print_json({verdict: code is ExitCode.DONE, "findings": rows, "roles": roles})
     else:
-        _print_findings(found, settings)
+        print_findings(told, settings)
     return code
 
 
-def exit_code(findings: Sequence[Finding]) -> ExitCode:
-    """What the command ends with: the user's own errors go before those of the world."""
-    codes = {finding.exit_code for finding in findings}
-    return min(codes - {ExitCode.DONE}, default=ExitCode.DONE)
-
-
-def _print_findings(findings: Sequence[Finding], settings: Globals) -> None:
-    """Print a line for each finding, coloured by its level, and a conclusion."""
-    colour, wrapper = wants_colour(sys.stdout, settings.environ), None
-    if sys.stdout.isatty():
-        width = max(shutil.get_terminal_size().columns - _TEXT_STARTS, _NARROWEST)
-        # paths and addresses stay whole, to be copied
-        wrapper = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
-    for finding in findings:
-        if settings.verbosity >= 0 or finding.level != "ok":
-            mark = f"{finding.level:<7}"
-            mark = click.style(mark, fg=_COLOURS[finding.level]) if colour else mark
-            lines = harmless(finding.text).split("\n")
-            if wrapper is not None:
-                lines = [part for line in lines for part in wrapper.wrap(line) or [""]]
-            text = f"\n{'':<{_TEXT_STARTS}}".join(lines)
-            click.echo(f"{mark}  {finding.part:<15}  {text}")
-    if settings.verbosity >= 0:
-        click.echo(f"\n{_conclusion(findings, settings.same_run)}")
-
-
-def _conclusion(findings: Sequence[Finding], same_run: str) -> str:
-    levels = [finding.level for finding in findings]
-    errors, warnings = levels.count("error"), levels.count("warning")
-    if errors:
-        return f"{plural(errors, 'error')}, {plural(warnings, 'warning')}."
-    besides = f" ({plural(warnings, 'warning')})" if warnings else ""
-    blocking = [finding.part for finding in findings if finding.blocks]
-    if blocking:
-        return f"Nothing else to mend{besides}, but no step can start: see {', '.join(blocking)}."
-    return f"Ready to train{besides}: skillopt-ci step{same_run}"
-
-
-# The parts of a run. No model is called.
-
-
-def check_run(settings: Globals) -> tuple[Loaded | None, list[Finding]]:
-    """Check every part of the run; None for a configuration that cannot be used."""
+def check_run(settings: Globals, *, probe: bool = False) -> tuple[list[Finding], list[Answer]]:
+    """Everything there is to say of the run, and how its models answered if they were asked."""
+    environ = settings.environ
     try:
         loaded = load_configured(settings)
     except SkilloptError as error:
-        return None, [failed("config", error)]
-    learn_secrets(settings.redact, loaded, settings.environ)
-    config = loaded.config
-    found = [Finding("config", "ok", f"{settings.config}: run {config.run!r}")]
-    found += [Finding("config", "warning", warning) for warning in loaded.warnings]
-    found += up_to_error("tasks", _check_tasks(loaded, settings.environ))
-    if (folder := config.prompts) is not None:
-        found.append(_found("prompts", folder, lambda: Prompts.load(loaded.root / folder)))
-    found += _check_models(loaded, settings.environ)
-    found += _check_skill(loaded)
-    found += up_to_error("git", _check_repository(loaded))
-    return loaded, found
-
-
-def _check_tasks(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
+        return [failed("config", error)], []
     config, root = loaded.config, loaded.root
-    splits, environment = read_tasks(loaded, environ)
-    train, selection, test = map(len, (splits.train, splits.selection, splits.test))
+    learn_secrets(settings.redact, loaded, environ)
+    told = [Finding("config", "ok", f"{settings.config}: run {config.run!r}")]
+    told += [Finding("config", "warning", warning) for warning in loaded.warnings]
+
+    def check(part: str, findings: Iterable[Finding]) -> None:
+        told.extend(up_to_error(part, findings))
+
+    # Files and configuration: nothing is started but an environment, and nobody is asked.
+    tasks, environment = None, None
+    try:
+        tasks, environment = read_tasks(loaded, environ)
+    except SkilloptError as error:
+        told.append(failed("tasks", error))
+    if tasks is not None:
+        check("tasks", _check_tasks(loaded, tasks))
+    if (folder := config.prompts) is not None:
+        check("prompts", _ok("prompts", folder, lambda: Prompts.load(root / folder)))
+    graded = environment is not None and environment.grades
+    if graded:
+        told.append(Finding("scorers", "ok", "the environment grades"))
+    elif tasks is not None:
+        grade = partial(check_scorers, tasks, config.scorer, root=root, environ=environ)
+        check("scorers", _ok("scorers", "every task has one that can grade it", grade))
+    meter = Meter(step=config.budget.step, run=config.budget.run)
+    check("budget", _ok("budget", "", lambda: meter.require_prices(config.model)))
+    check("skill", _check_skill(loaded))
+
+    # The machine: git and its remote, computers, programs, keys.
+    check("git", _check_tools(settings.cwd))
+    check("git", _check_repository(loaded))
+    wrong = any(one.part == "scorers" and one.level == "error" for one in told)
+    computers = _check_computers(loaded, tasks, environ, try_graders=not (graded or wrong))
+    check("computer", computers)
+    if tasks is not None:
+        check("programs", _check_programs(loaded, tasks, environment))
+    for name, role in roles_of(config.model).items():
+        check(f"model.{name}", _check_model(name, role, root, environ, asked=probe))
+    check("secrets", _check_secrets(loaded, environ))
+    if not probe:
+        return told, []
+    answers = asyncio.run(ask_models(config.model, environ, root, settings.redact))
+    return told + [one for answer in answers for one in answer.findings], answers
+
+
+def _ok(part: str, text: str, check: Callable[[], object]) -> Iterator[Finding]:
+    check()
+    if text:
+        yield Finding(part, "ok", text)
+
+
+# Files and configuration.
+
+
+def _check_tasks(loaded: Loaded, tasks: Splits) -> Iterator[Finding]:
+    train, selection, test = map(len, (tasks.train, tasks.selection, tasks.test))
     sizes = f"{train} train, {selection} selection, {test} test"
     yield Finding("tasks", "ok", f"{sizes}; no task stands in two splits")
-    for text in _few_tasks(
-        train, len(splits.selection[: config.evaluation.sel_env_num or None]), test
-    ):
+    used = len(tasks.selection[: loaded.config.evaluation.sel_env_num or None])
+    for text in _few_tasks(train, used, test):
         yield Finding("tasks", "warning", text)
+    if examples := unchanged_examples(loaded.root, loaded.config.tasks):
+        text = f"{', '.join(examples)} still hold the examples of `init`: put your own tasks there"
+        yield Finding("tasks", "warning", text)
+    plan = loaded.config.train
     try:
-        steps = plural(total_steps(train, config.train), "step")
-        epochs = plural(config.train.num_epochs, "epoch")
+        steps, epochs = plural(total_steps(train, plan), "step"), plural(plan.num_epochs, "epoch")
         yield Finding("plan", "ok", f"{steps} in {epochs}")
     except SkilloptError as error:
         yield failed("plan", error)
-    if examples := unchanged_examples(root, config.tasks):
-        text = f"{', '.join(examples)} still hold the examples of `init`: put your own tasks there"
-        yield Finding("tasks", "warning", text)
-
-    pool, computers = None, list[Finding]()
-    try:
-        pool = open_computer_pool(config, root, environ)
-        check_computers(splits, config, pool)
-        if pool is not None:
-            pool.computers.check()
-            computers = [Finding("computer", "ok", f"{pool.computers.name} works here")]
-            if pool.computers.caveat:
-                computers.append(Finding("computer", "warning", pool.computers.caveat))
-    except SkilloptError as error:
-        computers = [failed("computer", error)]
-    if environment is not None and environment.grades:
-        yield Finding("scorers", "ok", "the environment grades")
-    else:
-        check = partial(check_scorers, splits, config.scorer, root=root, environ=environ)
-        scorers = _found("scorers", "every task has one that can grade it", check)
-        yield scorers
-        if not any(one.level == "error" for one in (scorers, *computers)):
-            yield from _try_graders(splits, loaded, environ, pool)
-    yield from computers
-
-    starts, left = unconfined_programs(config, all_tasks(splits), environment)
-    if left:
-        text = (
-            f"not kept from secrets: {'; '.join(left)}\nThey can read your files and what other "
-            "programs of yours hold, such as the shell that exported a key. Pull requests are not "
-            "evaluated here unless `rollout.programs_can_read_secrets` is set."
-        )
-        yield Finding("programs", "warning", text)
-    elif starts:
-        kind = {"sandbox": "in a sandbox", "user": "as another user"}[current().kind]
-        yield Finding("programs", "ok", f"run {kind}, away from keys, tokens and .git")
 
 
 def _few_tasks(train: int, selection: int, test: int) -> Iterator[str]:
@@ -249,6 +208,115 @@ def _few_tasks(train: int, selection: int, test: int) -> Iterator[str]:
         yield f"{text}; add {_ENOUGH} or more"
     elif test < _ENOUGH:
         yield f"only {plural(test, 'test task')}: the final score is known to {known_to(test)}"
+
+
+def _check_skill(loaded: Loaded) -> Iterator[Finding]:
+    name = loaded.config.skill
+    file = loaded.root / name
+    try:
+        text = read_text(file)
+    except FileNotFoundError:
+        other = existing_skill(loaded.root)
+        meant = "" if other is None else f"\nDid you mean {other}?"
+        yield mend("skill", f"{name}: there is no such file{meant}")
+        return
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        yield mend("skill", f"{name}: {reason}")
+        return
+    faults = problems(text, file)
+    for problem in faults:
+        line = "" if problem.line is None else f":{problem.line}"
+        told = f"{name}{line}: {problem.message}"
+        if problem.message.startswith("SKILL.md must start with YAML frontmatter"):
+            told += (
+                "\nAgents load it by its first lines. Begin the file with these:\n---\n"
+                f"name: {slug(file.parent.name)}\ndescription: what for, and when\n---"
+            )
+        code = ExitCode.USAGE if problem.severity == "error" else ExitCode.DONE
+        yield Finding("skill", problem.severity, told, code)
+    if not faults:
+        yield Finding("skill", "ok", name)
+
+
+# The machine.
+
+
+def _check_tools(cwd: Path) -> Iterator[Finding]:
+    python = f"Python {platform.python_version()} on {platform.platform(terse=True)}"
+    yield Finding("program", "ok", f"skillopt-ci {__version__}, {python}")
+    yield check_git(Git(cwd).text("--version"))
+
+
+def check_git(version: str) -> Finding:
+    """Whether a git that says this of its version knows what the ledger asks of it."""
+    numbers = re.search(r"(\d+)\.(\d+)", version)
+    if numbers is not None and tuple(map(int, numbers.groups())) < _OLDEST_GIT:
+        oldest = ".".join(map(str, _OLDEST_GIT))
+        return mend("git", f"{version} is too old\nInstall git {oldest} or newer.")
+    return Finding("git", "ok", version)
+
+
+def _check_repository(loaded: Loaded) -> Iterator[Finding]:
+    config = loaded.config
+    ledger = Ledger.open(loaded.root, config.run, config.git)
+    path, position = skill_path(loaded, ledger.root), ledger.sync()
+    committed, file = ledger.read(position.base, path), loaded.root / config.skill
+    if ledger.read(position.head, path) is None:
+        if file.exists():  # else it is said of the skill itself
+            text = f"{path} is not committed on {ledger.base}: git add {path} && git commit"
+            yield mend("git", text)
+    elif committed is not None and is_lfs_pointer(committed) and file.is_file():
+        if not is_lfs_pointer(file.read_text(encoding="utf-8", errors="replace")):
+            text = f"{path} is kept by Git LFS on {ledger.base}: training needs it in git"
+            yield mend("git", f"{text}\n{LFS_REMEDY}")
+    elif committed is not None and file.is_file() and committed.encode() != file.read_bytes():
+        text = f"{path} here differs from {ledger.base}: training starts from what is committed"
+        yield Finding("git", "warning", text)
+    state = RunFolder(config.run).read_state(partial(ledger.read, position.head))
+    ledger.preflight(position)
+    where = f"pushed to {ledger.remote}" if ledger.remote else "kept local (no remote)"
+    yield Finding("git", "ok", f"base {ledger.base}; steps are {where}")
+    if state is not None:
+        measured = state.current.measurement
+        now = f"{plural(state.step, 'step')} done, now at {score_text(measured.score, measured.n)}"
+        yield Finding("run", "ok", now)
+
+
+def _check_computers(
+    loaded: Loaded, tasks: Splits | None, environ: Mapping[str, str], *, try_graders: bool
+) -> Iterator[Finding]:
+    """Whether agents can work here: computers, their images, graders, the agent's program."""
+    config, root = loaded.config, loaded.root
+    pool = open_computer_pool(config, root, environ)
+    if tasks is not None:
+        check_computers(tasks, config, pool)
+    if pool is not None:
+        pool.computers.check()
+        yield Finding("computer", "ok", f"{pool.computers.name} works here")
+        if pool.computers.caveat:
+            yield Finding("computer", "warning", pool.computers.caveat)
+        if pool.computers.name == "docker":
+            yield from _check_images(pool, tasks, environ)
+    if tasks is not None and try_graders:
+        yield from _try_graders(tasks, loaded, environ, pool)
+    solver = config.rollout.solver
+    if pool is not None and isinstance(solver, ExternalConfig):
+        yield from _check_agent(solver, pool, root, environ)
+
+
+def _check_images(
+    pool: ComputerPool, tasks: Splits | None, environ: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Whether the images that configuration and tasks name are there."""
+    engine, named = Engine(environ), [pool.base.image]
+    named += [pool.spec(task).image for task in (() if tasks is None else all_tasks(tasks))]
+    for image in filter(None, dict.fromkeys(named)):
+        if asyncio.run(engine.has(image)):
+            yield Finding("computer", "ok", f"the image {image} is there")
+        else:
+            text = f"the image {image} is not there: the first attempt pulls it"
+            yield Finding("computer", "warning", text)
 
 
 def _try_graders(
@@ -289,83 +357,105 @@ def _try_graders(
         yield Finding("scorers", "ok", text)
 
 
-def _check_models(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
-    config = loaded.config
-    try:
-        Meter(step=config.budget.step, run=config.budget.run).require_prices(config.model)
-    except SkilloptError as error:
-        yield failed("budget", error)
-    for name, role in roles_of(config.model).items():
-        try:
-            api_key(f"model.{name}", role, environ, loaded.root)
-            headers_of(f"model.{name}", role, environ)
-        except SkilloptError as error:
-            # whoever checks a pull request from a fork has no keys, and needs none
-            yield Finding(f"model.{name}", "warning", str(error), blocks=True)
-        else:
-            text = f"{role.model} ({role.provider})"
-            yield _found(f"model.{name}", text, partial(_check_simulated, name, role))
+def _check_agent(
+    solver: ExternalConfig, pool: ComputerPool, root: Path, environ: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Whether the agent's program is on the computer, in which version, with a key and a network.
+
+    The program is started without any key.
+    """
+    yield asyncio.run(_start_agent(solver, pool, root.resolve()))
+    if solver.agent == "command":
+        return  # a program of one's own may need neither key nor network
+    if names := lacks_key(solver, environ):
+        text = f"it has no key: none of {', '.join(names)} is set"
+        yield Finding("agent", "warning", text, blocks=True)
+    if pool.base.network is Network.NONE and pool.computers.name != "unconfined":
+        text = "it can reach no server: rollout.computer.network is none\nSet it to open."
+        yield Finding("agent", "warning", text, blocks=True)
 
 
-def _check_simulated(name: str, role: ModelRole) -> None:
+async def _start_agent(solver: ExternalConfig, pool: ComputerPool, root: Path) -> Finding:
+    known = solver.agent != "command"
+    program = agent_program(solver, root)
+    # what a program of one's own makes of --version, who knows
+    asked = (program, "--version") if known else ("sh", "-c", 'command -v "$1"', "sh", program)
+    spec = pool.base
+    if pool.computers.name == "unconfined" and Path(program).is_file():
+        # a command that is run by its name sees its own file; `command -v` has to be shown it
+        spec = replace(spec, readable=(*spec.readable, Path(program)))
+    async with pool.computers.open(spec) as computer:
+        result = await computer.run(
+            asked, timeout=_LONGEST_START, environ=agent_environ(solver, root, {})
+        )
+    if result.exit_code in _NOT_FOUND if known else result.exit_code:
+        remedy = (
+            "Build an image that has it, and set rollout.computer.image."
+            if pool.computers.name == "docker"
+            else "Install it below /usr, or set rollout.solver.command to its full path and add "
+            "its folder to rollout.computer.readable."
+        )
+        where = f"is not on the task's computer ({pool.computers.name})"
+        return mend("agent", f"{program} {where}\n{remedy}")
+    said = next(filter(str.strip, f"{result.stdout}\n{result.stderr}".splitlines()), "")
+    said = said.strip()[:120]
+    if known and (result.exit_code or result.timed_out):
+        return mend("agent", f"{program} --version failed: {said}")
+    return Finding("agent", "ok", f"{program}: {said}" if known else f"{said} is there")
+
+
+def _check_programs(
+    loaded: Loaded, tasks: Splits, environment: Environment | None
+) -> Iterator[Finding]:
+    starts, left = unconfined_programs(loaded.config, all_tasks(tasks), environment)
+    if left:
+        text = (
+            f"not kept from secrets: {'; '.join(left)}\nThey can read your files and what other "
+            "programs of yours hold, such as the shell that exported a key. Pull requests are not "
+            "evaluated here unless `rollout.programs_can_read_secrets` is set."
+        )
+        yield Finding("programs", "warning", text)
+    elif starts:
+        kind = {"sandbox": "in a sandbox", "user": "as another user"}[current().kind]
+        yield Finding("programs", "ok", f"run {kind}, away from keys, tokens and .git")
+
+
+def _check_model(
+    name: str, role: ModelRole, root: Path, environ: Mapping[str, str], *, asked: bool
+) -> Iterator[Finding]:
+    """A role's model, key and price; one that is to be ``asked`` says itself what it lacks."""
+    part, price, where = f"model.{name}", tariff_of(role), str(role.provider)
     if role.provider == "simulated":
         # Imported late: real models need none of it.
         from skillopt_ci.demo.client import find_model  # noqa: PLC0415
 
-        find_model(role.model, f"model.{name}.model")
-
-
-def _check_skill(loaded: Loaded) -> Iterator[Finding]:
-    name = loaded.config.skill
-    file = loaded.root / name
+        find_model(role.model, f"{part}.model")
+    elif role.preset.protocol == "command":
+        program = role.program[0].replace("{root}", str(root.resolve()))
+        path = shutil.which(program, path=environ.get("PATH", os.defpath))
+        if path is None:
+            remedy = f"Install it so that it is in PATH, or name its full path in {part}.command."
+            yield mend(part, f"the program {program} is not found\n{remedy}")
+            return
+        where = f"{where}: {path}"
     try:
-        text = read_text(file)
-    except FileNotFoundError:
-        other = existing_skill(loaded.root)
-        meant = "" if other is None else f"\nDid you mean {other}?"
-        yield mend("skill", f"{name}: there is no such file{meant}")
+        api_key(part, role, environ, root)
+        headers_of(part, role, environ)
+    except SkilloptError as error:
+        # whoever checks a pull request from a fork has no keys, and needs none
+        if not asked:
+            yield Finding(part, "warning", str(error), blocks=True)
         return
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        yield mend("skill", f"{name}: {reason}")
-        return
-    found = problems(text, file)
-    for problem in found:
-        line = "" if problem.line is None else f":{problem.line}"
-        told = f"{name}{line}: {problem.message}"
-        if problem.message.startswith("SKILL.md must start with YAML frontmatter"):
-            told += (
-                "\nAgents load it by its first lines. Begin the file with these:\n---\n"
-                f"name: {slug(file.parent.name)}\ndescription: what for, and when\n---"
-            )
-        code = ExitCode.USAGE if problem.severity == "error" else ExitCode.DONE
-        yield Finding("skill", problem.severity, told, code)
-    if not found:
-        yield Finding("skill", "ok", name)
+    about = [where, key_source(role), price.text if price.known else ""]
+    if role.provider == "simulated":
+        about = [price.text]
+    yield Finding(part, "ok", f"{role.model} ({', '.join(filter(None, about))})")
+    if not price.known:
+        text = f"no price is known: cost will be unknown; set {part}.price to know it"
+        yield Finding(part, "warning", text)
 
 
-def _check_repository(loaded: Loaded) -> Iterator[Finding]:
-    config = loaded.config
-    ledger = Ledger.open(loaded.root, config.run, config.git)
-    path, position = skill_path(loaded, ledger.root), ledger.sync()
-    where = f"pushed to {ledger.remote}" if ledger.remote else "kept local (no remote)"
-    text = f"base {ledger.base}; steps are {where}"
-    yield _found("git", text, lambda: ledger.preflight(position))
-
-    committed, file = ledger.read(position.base, path), loaded.root / config.skill
-    if ledger.read(position.head, path) is None:
-        if file.exists():  # else it is said of the skill itself
-            text = f"{path} is not committed on {ledger.base}: git add {path} && git commit"
-            yield mend("git", text)
-    elif committed is not None and is_lfs_pointer(committed) and file.is_file():
-        if not is_lfs_pointer(file.read_text(encoding="utf-8", errors="replace")):
-            text = f"{path} is kept by Git LFS on {ledger.base}: training needs it in git"
-            yield mend("git", f"{text}\n{LFS_REMEDY}")
-    elif committed is not None and file.is_file() and committed.encode() != file.read_bytes():
-        text = f"{path} here differs from {ledger.base}: training starts from what is committed"
-        yield Finding("git", "warning", text)
-    state = RunFolder(config.run).read_state(partial(ledger.read, position.head))
-    if state is not None:
-        measured = state.current.measurement
-        now = f"{plural(state.step, 'step')} done, now at {score_text(measured.score, measured.n)}"
-        yield Finding("run", "ok", now)
+def _check_secrets(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
+    if not all(map(can_be_hidden, resolved_key_values(loaded.config.model, environ, loaded.root))):
+        text = "a key is so short or plain that it cannot be hidden where it turns up in a text"
+        yield Finding("secrets", "warning", f"{text}; use a longer one")

@@ -109,7 +109,7 @@ def init_command(
     if not settings.json:
         if code is ExitCode.NOTHING_TO_DO:
             click.echo("\nTo add a run: skillopt-ci init --run NAME --skill PATH")
-        # say at once what the skill lacks; that it cannot be read is for `validate`
+        # say at once what the skill lacks; that it cannot be read is for `check`
         with suppress(OSError, UnicodeDecodeError):
             reason = unloadable(read_text(root / choices.skill), Path(choices.skill))
             if reason:
@@ -247,7 +247,7 @@ def _next_steps(settings: Globals, choices: Choices, *, in_git: bool, added: boo
         f"Say in {skill} what you know already.",
         *([f"export {key}=…"] if key else []),
         f"git add {config} {examples} {skill} && git commit -m 'Set up skill training'",
-        f"skillopt-ci validate{same}",
+        f"skillopt-ci check{same}",
         f"skillopt-ci step{same}",
     ]
 
@@ -301,7 +301,7 @@ def new_env_command(settings: Globals, /, name: str, folder: Path | None, kind: 
     next_steps = [
         f"pytest {place}",
         f"git add {place} && git commit",
-        f"skillopt-ci validate -c {place}/skillopt.yaml",
+        f"skillopt-ci check -c {place}/skillopt.yaml",
     ]
     return _tell(settings, target, written, files, next_steps)
 

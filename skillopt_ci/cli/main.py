@@ -32,19 +32,20 @@ from skillopt_ci.util import lasting_import, nearest
 class LazyGroup(click.Group):
     """A group whose commands are imported only when they are asked for.
 
-    ``commands_by_name`` has for each command the module whose ``NAME_command`` it is, and its line
-    of help, so that ``--help`` and a misspelt name cost no import. ``aliases`` maps further names.
+    ``commands_by_name`` has for each command the module whose ``NAME_command`` it is, its line of
+    help and the group that it stands in (none: hidden), so that ``--help`` and a misspelt name cost
+    no import. ``renamed`` maps former names to the words that stand for them now.
     """
 
     def __init__(
         self,
         *args: Any,
-        commands_by_name: Mapping[str, tuple[str, str]],
-        aliases: Mapping[str, str] = MappingProxyType({}),
+        commands_by_name: Mapping[str, tuple[str, str, str]],
+        renamed: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
         **how: Any,
     ) -> None:
         super().__init__(*args, **how)
-        self.lazy, self.aliases = commands_by_name, aliases
+        self.lazy, self.renamed = commands_by_name, renamed
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -52,25 +53,30 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
-        name = self.aliases.get(cmd_name, cmd_name)
-        if name not in self.lazy:
+        if cmd_name not in self.lazy:
             return None
-        module = lasting_import(self.lazy[name][0])
-        return cast("click.Command", getattr(module, f"{name.replace('-', '_')}_command"))
+        module = lasting_import(self.lazy[cmd_name][0])
+        return cast("click.Command", getattr(module, f"{cmd_name.replace('-', '_')}_command"))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that ``args`` start with; for a wrong name, suggest the nearest."""
-        if args[0] not in {*self.lazy, *self.aliases} and not args[0].startswith("-"):
-            meant = nearest(args[0], self.lazy)
-            ctx.fail(f"there is no command {args[0]!r}. {meant}".rstrip())
+        typed, *rest = args
+        if typed in self.renamed:
+            name, *options = now = self.renamed[typed]
+            click.echo(f"`{typed}` is now called `{' '.join(now)}`.", err=True)
+            return typed, self.get_command(ctx, name), [*options, *rest]
+        if typed not in self.lazy and not typed.startswith("-"):
+            ctx.fail(f"there is no command {typed!r}. {nearest(typed, self.lazy)}".rstrip())
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, help_line) for name, (_, help_line) in self.lazy.items()])
+        for group in dict.fromkeys(group for _, _, group in self.lazy.values() if group):
+            with formatter.section(group):
+                lines = [(name, line) for name, (_, line, own) in self.lazy.items() if own == group]
+                formatter.write_dl(lines)
 
 
 # The crash report, without any secret.
@@ -211,37 +217,36 @@ def tell(failure: Failure, *, as_json: bool, environ: Mapping[str, str]) -> None
         click.echo(json.dumps(about))
 
 
-#: The module of each command, and its line of help.
+#: The module of each command, its line of help and its group in `--help`.
 COMMANDS = {
-    name: (f"skillopt_ci.cli.{module}", help_line)
-    for name, module, help_line in (
-        ("init", "init", "Write a configuration and example tasks to start from."),
-        ("new-env", "init", "Write an environment to start from: tasks, grading, a test."),
-        ("quickstart", "init", "Run a whole training in a minute, without a key or an account."),
-        ("discover", "config", "List the skills of this repository and the runs that train them."),
-        ("validate", "doctor", "Check configuration, tasks, skill and repository; call no model."),
-        ("doctor", "doctor", "Check that models, tools and prices are ready; change nothing."),
-        ("estimate", "train", "Estimate the calls and the cost of a step, an epoch and the run."),
-        ("step", "train", "Do one training step, or resume the one in flight."),
-        ("run", "train", "Do the remaining steps, up to a budget."),
-        ("plan", "train", "List the next attempts, split into shards for several machines."),
-        ("rollout", "train", "Roll out one shard of the next attempts."),
-        ("finish", "train", "End the run: evaluate and test the skills, and summarize it."),
-        ("slow-update", "train", "Do the end of an epoch if it is due (alias: epoch-end)."),
-        ("eval", "evaluate", "Evaluate a skill on a split."),
-        ("trace", "evaluate", "Show an attempt at a task, step by step."),
-        ("rescore", "evaluate", "Grade the recorded attempts with the current scorer."),
-        ("calibrate", "evaluate", "Estimate the gate's error rates and the sample size it needs."),
-        ("status", "show", "Show where training stands."),
-        ("log", "show", "List the steps of the run."),
-        ("diff", "show", "Show what changed in the skill between two of its versions."),
-        ("show", "show", "Show one step: results, edits, gate arithmetic."),
-        ("comment", "comment", "Print the pull request's comment, or publish it."),
-        ("best", "show", "Print or write the best skill so far."),
-        ("report", "report", "Write an HTML page that shows what was learned, or serve it live."),
-        ("export", "report", "Write the run as another program's files."),
-        ("config", "config", "Print the effective configuration, or its JSON Schema."),
-        ("simulate", "init", "Serve a simulated model over HTTP."),
+    name: (f"skillopt_ci.cli.{module}", help_line, group)
+    for group, name, module, help_line in (
+        ("Start", "quickstart", "init", "Train the bundled example: a minute, free, no account."),
+        ("Start", "init", "init", "Write a configuration and example tasks."),
+        ("Start", "check", "check", "Check that everything is ready, and say what to fix."),
+        ("Start", "estimate", "train", "Estimate calls and cost of a step and of the run."),
+        ("Train", "step", "train", "Do one training step, or resume the one in flight."),
+        ("Train", "run", "train", "Do all remaining steps, up to a budget."),
+        ("Read", "status", "show", "Show where training stands and what comes next."),
+        ("Read", "report", "report", "Write a page that shows what was learned, or serve it."),
+        ("Read", "diff", "show", "Show what changed between two versions of the skill."),
+        ("Read", "eval", "evaluate", "Evaluate a skill on a split, or compare two."),
+        ("Read", "log", "show", "List the steps of the run."),
+        ("Read", "show", "show", "Show one step: results, edits, gate arithmetic."),
+        ("Read", "best", "show", "Print the best skill so far, or write it to a file."),
+        ("Read", "trace", "evaluate", "Show an attempt at a task, step by step."),
+        ("CI", "comment", "comment", "Print the pull request's comment, or publish it."),
+        ("CI", "discover", "config", "List the skills here and the runs that train them."),
+        ("CI", "plan", "train", "Split the next attempts for several machines."),
+        ("CI", "rollout", "train", "Roll out one machine's share of the next attempts."),
+        ("Advanced", "calibrate", "evaluate", "Estimate how often the gate errs on your tasks."),
+        ("Advanced", "rescore", "evaluate", "Grade recorded attempts with the current scorer."),
+        ("Advanced", "finish", "train", "Test the skills and summarize the run (`run` does it)."),
+        ("Advanced", "slow-update", "train", "Do the end of an epoch (`step` and `run` do it)."),
+        ("Advanced", "new-env", "init", "Write an environment: tasks, grading, a test."),
+        ("Advanced", "export", "report", "Write the run as another program's files."),
+        ("Advanced", "config", "config", "Print the effective configuration, or its JSON Schema."),
+        ("", "simulate", "init", "Serve a simulated model over HTTP."),
     )
 }
 
@@ -249,7 +254,12 @@ COMMANDS = {
 @command(
     cls=LazyGroup,
     commands_by_name=COMMANDS,
-    aliases={"epoch-end": "slow-update"},
+    # for one release more
+    renamed={
+        "validate": ("check",),
+        "doctor": ("check", "--probe"),
+        "epoch-end": ("slow-update",),
+    },
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     invoke_without_command=True,
     epilog="Exit codes: 0 done, 1 a defect of skillopt-ci, 2 usage, 3 nothing left to do, "

@@ -65,7 +65,7 @@ def test_a_push_to_base_trains_and_one_of_our_own_does_not(world: World) -> None
 
 
 def test_a_manual_start_does_its_command(world: World) -> None:
-    done = world.start("workflow_dispatch", {"inputs": {}}, command="validate")
+    done = world.start("workflow_dispatch", {"inputs": {}}, command="check")
     assert (done.code, done.outputs["result"]) == (0, "done")
     assert world.hub.bare.tip("skillopt/quickstart") is None
 

@@ -148,7 +148,7 @@ def test_a_budget_is_inconclusive_and_no_failure(job: Job, desk: Desk, log: io.S
 
 def test_a_mistake_fails_the_job_where_it_is(job: Job, log: io.StringIO) -> None:
     (job.folder / "tasks" / "train.jsonl").write_text("{\n", encoding="utf-8")
-    outcome = perform(job, Perform(Command.VALIDATE))
+    outcome = perform(job, Perform(Command.CHECK))
     assert (outcome.outputs.result, outcome.exit_code) == ("failed", 2)
     outcome = perform(job, Perform(Command.STEP))
     assert outcome.exit_code == 2

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.cli.check import Finding, check_run, exit_code
+from skillopt_ci.cli.check import check_run
+from skillopt_ci.cli.findings import Finding, exit_code
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.errors import ExitCode
 
@@ -40,7 +41,7 @@ def test_what_the_user_can_mend_goes_before_what_the_world_did(
 
 
 def test_a_run_that_can_start_is_called_ready(cli: Cli, untrained: Path) -> None:
-    done = cli(untrained, "validate")
+    done = cli(untrained, "check")
     assert done.code == 0
     assert done.out.endswith("\nReady to train (2 warnings): skillopt-ci step\n")
     assert "ok       config           skillopt.yaml: run 'quickstart'\n" in done.out
@@ -48,21 +49,38 @@ def test_a_run_that_can_start_is_called_ready(cli: Cli, untrained: Path) -> None
 
 
 def test_errors_are_counted_and_their_hints_indented(cli: Cli, fresh: Path) -> None:
-    done = cli(fresh, "validate", "-o", "prompts=none", "-o", "git.base=trunk")
+    done = cli(fresh, "check", "-o", "prompts=none", "-o", "git.base=trunk")
     assert done.code == 2
     assert done.out.endswith("\n2 errors, 2 warnings.\n")
     assert all(line[:1] != " " or line.startswith(" " * 26) for line in done.out.splitlines())
 
 
+@pytest.mark.parametrize(
+    ("words", "now", "key", "asked"),
+    [
+        (("validate",), "check", "valid", []),
+        (("doctor",), "check --probe", "ready", ["target", "optimizer"]),
+        (("doctor", "--offline"), "check --probe", "ready", []),
+    ],
+)
+def test_the_former_names_work_and_say_the_new_one(
+    cli: Cli, untrained: Path, words: tuple[str, ...], now: str, key: str, asked: list[str]
+) -> None:
+    done = cli(untrained, *words, "--json")
+    assert (done.code, done.json[key], list(done.json["roles"])) == (0, True, asked)
+    assert done.err == f"`{words[0]}` is now called `{now}`.\n"
+    assert cli(untrained, *words, "-o", "skill=none.md").code == 2
+
+
 def test_quiet_leaves_what_needs_attention(cli: Cli, untrained: Path) -> None:
-    done = cli(untrained, "-q", "validate")
+    done = cli(untrained, "-q", "check")
     assert done.out.startswith("warning  tasks            only 16 selection tasks: ")
     assert all(line.startswith("warning  tasks") for line in done.out.splitlines())
 
 
 def test_json_is_one_object(cli: Cli, untrained: Path) -> None:
-    found = cli(untrained, "validate", "--json").json
-    assert found["valid"] is True
+    found = cli(untrained, "check", "--json").json
+    assert found["ready"] is True
     assert found["findings"][0] == {
         "part": "config",
         "level": "ok",
@@ -73,7 +91,7 @@ def test_json_is_one_object(cli: Cli, untrained: Path) -> None:
 def test_probing_simulated_models_costs_nothing_and_says_who_answered(
     cli: Cli, untrained: Path
 ) -> None:
-    told = cli(untrained, "validate", "--probe").out
+    told = cli(untrained, "check", "--probe").out
     assert "ok       model.target     simulated-target answered in " in told
     assert "ok       model.optimizer  simulated-optimizer answered in " in told
 
@@ -81,7 +99,7 @@ def test_probing_simulated_models_costs_nothing_and_says_who_answered(
 def test_a_hostile_task_file_reaches_no_terminal(cli: Cli, fresh: Path) -> None:
     with (fresh / "tasks/train.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"id": "\\u001b[2J\\n::error::x", "prompt": 3}\n')
-    done = cli(fresh, "validate")
+    done = cli(fresh, "check")
     assert done.code == 2
     assert "\x1b" not in done.out
     assert "\n::error" not in done.out
@@ -112,7 +130,7 @@ GRADER = "-oscorer={type: command, command: [sh, -c, '%s']}"
 def test_graders_are_tried_on_an_empty_submission(
     cli: Cli, fresh: Path, grader: str, code: int, told: tuple[str, ...]
 ) -> None:
-    done = cli(fresh, "validate", GRADER % grader)
+    done = cli(fresh, "check", GRADER % grader)
     assert (done.code, [text for text in told if text not in done.out]) == (code, [])
 
 
@@ -122,25 +140,23 @@ def test_a_grader_on_a_computer_is_tried_on_what_an_agent_begins_with(
     computer = "-orollout.computer={type: unconfined}"
     task = "-orollout.task={files: {given: x}}"
     scorer = "-oscorer={type: computer, command: 'test -e given || exit 126'}"
-    done = cli(fresh, "validate", computer, task, scorer)
+    done = cli(fresh, "check", computer, task, scorer)
     assert "ok       scorers          1 grader tried on an empty submission\n" in done.out
-    done = cli(fresh, "validate", computer, scorer)
+    done = cli(fresh, "check", computer, scorer)
     assert done.code == 2
     assert "the grading command ended with status 126" in done.out
 
 
 def test_nothing_is_written(cli: Cli, fresh: Path, git: Callable[..., str]) -> None:
     before = git(fresh, "for-each-ref"), git(fresh, "status", "--porcelain=v2")
-    assert cli(fresh, "validate").code == 0
+    assert cli(fresh, "check").code == 0
     assert (git(fresh, "for-each-ref"), git(fresh, "status", "--porcelain=v2")) == before
     assert not (fresh / ".git/skillopt-ci").exists()
 
 
 def look(folder: Path, *overrides: str) -> list[Finding]:
     settings = Globals(environ=dict(os.environ), cwd=folder, overrides=overrides)
-    loaded, found = check_run(settings)
-    assert (loaded is None) == (found[0].level == "error")
-    return found
+    return check_run(settings)[0]
 
 
 def errors(found: list[Finding]) -> dict[str, str]:
@@ -155,14 +171,14 @@ def test_a_run_that_can_start_has_every_part_in_order(untrained: Path) -> None:
     found = look(untrained)
     parts = [one.part for one in found if one.level == "ok"]
     assert parts == [
-        *("config", "tasks", "plan", "scorers", "model.target", "model.optimizer", "skill", "git")
+        *("config", "tasks", "plan", "scorers", "skill"),
+        *("program", "git", "git", "model.target", "model.optimizer"),
     ]
     assert errors(found) == {}
 
 
 def test_a_started_run_tells_where_it_stands(trained: Path) -> None:
-    run = look(trained)[-1]
-    assert (run.part, run.level) == ("run", "ok")
+    (run,) = (one for one in look(trained) if one.part == "run")
     assert run.text.startswith("2 steps done, now at 0.")
 
 
@@ -245,8 +261,9 @@ def test_a_remote_that_cannot_be_reached_is_infrastructure(
     fresh: Path, git: GitText, tmp_path: Path
 ) -> None:
     git(fresh, "remote", "add", "origin", str(tmp_path / "gone.git"))
-    (finding,) = (one for one in look(fresh, "git.base=main") if one.part == "git")
-    assert (finding.level, finding.exit_code) == ("error", ExitCode.INFRASTRUCTURE)
+    found = look(fresh, "git.base=main")
+    (finding,) = (one for one in found if one.part == "git" and one.level == "error")
+    assert finding.exit_code is ExitCode.INFRASTRUCTURE
 
 
 def test_a_remote_that_takes_no_push_is_found_before_anything_is_paid_for(

@@ -45,7 +45,7 @@ def test_options_reach_the_configuration_and_it_says_what_comes_next(tmp_path: P
     config = load(tmp_path / "skillopt.yaml").config
     assert (config.run, config.skill) == ("r1", "skills/r1/SKILL.md")
     assert (config.model.target.model, config.model.optimizer.api_key_env) == ("small", "MY_KEY")
-    for words in ("wrote     skillopt.yaml", "export MY_KEY=…", "skillopt-ci validate"):
+    for words in ("wrote     skillopt.yaml", "export MY_KEY=…", "skillopt-ci check"):
         assert words in told.output
 
 
@@ -194,7 +194,7 @@ def test_the_environment_passes_its_test_and_validates_at_once(cli: Cli, tmp_pat
     git.run("add", ".")
     git.run("commit", "--quiet", "-m", "Begin")
     for place in ("number-words", "more/jobs"):
-        found = cli(tmp_path, "validate", "-c", f"{place}/skillopt.yaml", "--json").json
+        found = cli(tmp_path, "check", "-c", f"{place}/skillopt.yaml", "--json").json
         wrong = [one for one in found["findings"] if one["level"] == "error"]
         assert all(one["part"].startswith(("model", "computer")) for one in wrong), wrong
 

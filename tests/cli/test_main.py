@@ -1,6 +1,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -128,7 +129,14 @@ def test_sigterm_cancels_what_runs_in_a_background_job() -> None:
 
 def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
-    assert "Commands:" in capsys.readouterr().out
+    groups = re.findall(r"^(\w+):$", capsys.readouterr().out, re.MULTILINE)
+    assert groups == ["Options", "Start", "Train", "Read", "CI", "Advanced"]
+
+
+def test_a_hidden_command_works_and_is_not_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    assert "simulate" not in capsys.readouterr().out
+    assert main(["simulate", "--help"]) == 0
 
 
 def test_a_closed_stdout_is_quiet() -> None:
@@ -171,8 +179,8 @@ def group(
     return LazyGroup(
         "app",
         commands_by_name={
-            "greet": (f"{package}.greet", "Say hello."),
-            "broken": (f"{package}.broken", "Fail on import."),
+            "greet": (f"{package}.greet", "Say hello.", "Here"),
+            "broken": (f"{package}.broken", "Fail on import.", "Here"),
         },
     )
 

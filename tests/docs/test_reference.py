@@ -35,7 +35,7 @@ def test_every_command_has_its_part(command: str) -> None:
 
 def test_an_option_has_its_help_and_stands_once() -> None:
     text = page("command-line")
-    assert "| `--probe` | Also make one small call to each model role. |" in text
+    assert "| `--probe` | Also call each model once, with a small question. |" in text
     assert text.count("`-o, --override KEY=VALUE`") == 1
 
 

@@ -68,7 +68,7 @@ def test_what_init_writes_is_valid_and_can_be_trained(run: Run, tmp_path: Path) 
     run(folder, "skillopt-ci", "init", "--yes", "--provider", "simulated")
     run(folder, "git", "add", ".")
     run(folder, "git", "commit", "--quiet", "-m", "Set up training")
-    assert "Ready to train" in run(folder, "skillopt-ci", "validate", "--probe").stdout
+    assert "Ready to train" in run(folder, "skillopt-ci", "check", "--probe").stdout
     step = json.loads(run(folder, "skillopt-ci", "step", "--json").stdout)
     assert step["commit"] == run(folder, "git", "rev-parse", "skillopt/mine").stdout.strip()
     assert re.search(r"last step +1 ", run(folder, "skillopt-ci", "status").stdout)

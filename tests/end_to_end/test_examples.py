@@ -73,6 +73,6 @@ def test_the_example_learns(parts: tuple[str, ...], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("parts", [("shell",), ("shell", "external-agent")])
 def test_the_example_is_valid(parts: tuple[str, ...], tmp_path: Path) -> None:
-    said = skillopt(make(tmp_path / "example", *parts), "validate")
+    said = skillopt(make(tmp_path / "example", *parts), "check")
     assert "24 train, 16 selection, 24 test" in said
     assert "sandbox works here" in said

@@ -113,16 +113,16 @@ def test_models_that_cannot_answer(
 def test_probe_finds_each_role_that_cannot_answer(
     checkout: Checkout, command: Command, provider: str
 ) -> None:
-    done = command(checkout, "validate", "--probe", *at(f"{provider}/v1"), DEMO_KEY="sk-wrong")
+    done = command(checkout, "check", "--probe", *at(f"{provider}/v1"), DEMO_KEY="sk-wrong")
     refused(done, checkout, 2, "error    model.target", "error    model.optimizer")
-    fine = command(checkout, "validate", "--probe", *at(f"{provider}/v1"), DEMO_KEY=KEY)
+    fine = command(checkout, "check", "--probe", *at(f"{provider}/v1"), DEMO_KEY=KEY)
     assert "ok       model.target     m answered" in fine.stdout
 
 
 def test_probe_warns_of_a_model_that_says_nothing(
     checkout: Checkout, command: Command, provider: str
 ) -> None:
-    done = command(checkout, "validate", "--probe", *at(f"{provider}/silent"))
+    done = command(checkout, "check", "--probe", *at(f"{provider}/silent"))
     assert "warning  model.target     its answer was empty" in done.stdout
     assert "max_output_tokens" in done.stdout
 
@@ -144,7 +144,7 @@ def test_without_a_key_validation_passes_but_promises_nothing(
     checkout: Checkout, command: Command
 ) -> None:
     checkout.write("skills/SKILL.md", FRONT_MATTER)
-    done = command(checkout, "validate", DEMO_KEY="")
+    done = command(checkout, "check", DEMO_KEY="")
     assert done.returncode == 0, done.stdout
     assert "no step can start: see model.target, model.optimizer" in done.stdout
     assert "Ready to train" not in done.stdout
@@ -158,7 +158,7 @@ def three_tasks(checkout: Checkout) -> None:
 
 def test_three_tasks_only(checkout: Checkout, command: Command) -> None:
     three_tasks(checkout)
-    told = command(checkout, "validate").stdout
+    told = command(checkout, "check").stdout
     assert "only 3 selection tasks" in told
     assert "known to ±0.37 (95 %), with 20 to ±0.20" in told
     assert "only 3 training tasks" in told
@@ -170,7 +170,7 @@ def test_no_test_split(checkout: Checkout, command: Command) -> None:
     checkout.write("skillopt.yaml", config.replace(", test: tasks/test.jsonl", ""))
     assert (
         "no test tasks: nothing checks the final score on unseen tasks; add 20 or more"
-        in command(checkout, "validate").stdout
+        in command(checkout, "check").stdout
     )
 
 
@@ -272,16 +272,16 @@ def test_what_is_not_there_or_not_meant(
 ) -> None:
     mistake(checkout)
     refused(command(checkout, "step", *options), checkout, 2, *texts)
-    assert command(checkout, "validate", *options).returncode == 2
+    assert command(checkout, "check", *options).returncode == 2
 
 
 def test_a_configuration_of_a_folder_above_is_found(checkout: Checkout, command: Command) -> None:
     inner = type(checkout)(checkout.folder / "skills")
-    refused(command(inner, "validate"), checkout, 2, "--config ../skillopt.yaml")
+    refused(command(inner, "check"), checkout, 2, "--config ../skillopt.yaml")
 
 
 def test_a_misspelt_skill_is_told_once(checkout: Checkout, command: Command) -> None:
-    told = command(checkout, "validate", "-o", "skill=skills/SKIL.md").stdout
+    told = command(checkout, "check", "-o", "skill=skills/SKIL.md").stdout
     assert told.count("error ") == 1
     assert "skills/SKIL.md: there is no such file" in told
 
@@ -289,7 +289,7 @@ def test_a_misspelt_skill_is_told_once(checkout: Checkout, command: Command) -> 
 def test_a_skill_without_front_matter_is_told_how_to_begin(
     checkout: Checkout, command: Command
 ) -> None:
-    done = command(checkout, "validate")
+    done = command(checkout, "check")
     assert done.returncode == 0, done.stdout
     assert "name: skills\n" in done.stdout
     assert "description: " in done.stdout
@@ -339,7 +339,7 @@ def test_init_begins_where_git_is_missing_and_its_examples_are_known(
     fresh = type(checkout)(tmp_path_factory.mktemp("nowhere"))
     begun = command(fresh, "init", "--yes", "--provider", "simulated")
     assert "1. git init" in begun.stdout
-    told = command(fresh, "validate")
+    told = command(fresh, "check")
     assert told.returncode == 2
     assert "not inside a git repository" in told.stdout
     assert "tasks/test.jsonl still hold the examples of `init`" in told.stdout

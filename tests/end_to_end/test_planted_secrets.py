@@ -165,14 +165,14 @@ def test_no_secret_is_left_anywhere(
         ("run", "-v", "--notes", str(notes)),
         ("show", "1"),
         ("report", "--json"),
-        ("doctor", "--json"),
+        ("check", "--probe", "--json"),
         ("comment", "--publish"),
     ):
         done = command(planted, *words, *options(workshop), **environ)
         told[words[0], words[-1]] = done
         assert found_in((done.stdout + done.stderr).encode()) == [], words
     for words, done in told.items():
-        assert done.returncode == 0 or words[0] == "doctor", done.stderr
+        assert done.returncode == 0 or words[0] == "check", done.stderr
     # the secrets were in use, and they were really said
     assert model_server.keys == {
         f"Bearer {SECRETS['DEMO_KEY']}",

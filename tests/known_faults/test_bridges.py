@@ -36,6 +36,6 @@ def test_promptfoos_other_tests_are_tasks_all_the_same(
     kept = {key: value for key, value in ours.items() if key not in ("tasks", "scorer")}
     environment = {"type": "promptfoo", "file": "promptfooconfig.yaml", "split": "2:1:7"}
     checkout.write("skillopt.yaml", yaml.safe_dump({**kept, "environment": environment}))
-    done = cli(checkout.folder, "validate", "--json")
+    done = cli(checkout.folder, "check", "--json")
     errors = [one for one in json.loads(done.out)["findings"] if one["level"] == "error"]
     assert errors == []

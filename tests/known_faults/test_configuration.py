@@ -55,6 +55,6 @@ def test_a_command_may_be_a_list_in_a_scorer_file(checkout: Checkout) -> None:
 @pytest.mark.parametrize("kind", ["sandbox", "unconfined"])
 def test_an_image_is_refused_where_no_container_is_made(checkout: Checkout, kind: str) -> None:
     setting = f"rollout.computer={{type: {kind}, image: python}}"
-    done = in_process(checkout.folder, "validate", "-o", setting)
+    done = in_process(checkout.folder, "check", "-o", setting)
     assert done.returncode == 2, done.stdout
     assert "image" in done.stdout + done.stderr

@@ -62,7 +62,7 @@ CLASHES = {
 }
 
 
-@pytest.mark.parametrize("command", ["validate", "estimate", "config"])
+@pytest.mark.parametrize("command", ["check", "estimate", "config"])
 @pytest.mark.parametrize("clash", CLASHES)
 def test_runs_that_clash_are_refused(
     checkout: Checkout, cli: Cli, clash: str, command: str
@@ -83,7 +83,7 @@ def test_what_is_said_to_come_next_names_the_run(
     else:
         checkout.git("mv", "skillopt.yaml", "other.yaml")
         checkout.git("commit", "--quiet", "-m", "Move")
-    done = cli(checkout.folder, *words, "validate")
+    done = cli(checkout.folder, *words, "check")
     assert done.code == 0, done.err
     assert "Ready to train" in done.out
     assert wanted in done.out

@@ -99,17 +99,17 @@ def test_a_pipe_is_no_file(checkout: Checkout) -> None:
     settings = ("skill=key", "tasks.train=pipe.jsonl", "prompts=prompts")
     key = ("model.target.api_key_env=null", "model.target.api_key_file=key")
     words = [word for one in (*settings, *key) for word in ("-o", one)]
-    code, told = ended(started(checkout, "validate", "--quiet", *words), out=True)
+    code, told = ended(started(checkout, "check", "--quiet", *words), out=True)
     assert code == 2
     assert told.count("It is a pipe or a device, not a file") == 4, told
-    code, told = ended(started(checkout, "validate", "--quiet", "-c", "pipe.yaml"))
+    code, told = ended(started(checkout, "check", "--quiet", "-c", "pipe.yaml"))
     assert is_told(code, told), told
 
 
 def test_a_device_is_no_skill(checkout: Checkout) -> None:
     limit = 1_000_000_000
     process = subprocess.run(
-        [sys.executable, "-m", "skillopt_ci", "validate", "--quiet", "-o", "skill=/dev/zero"],
+        [sys.executable, "-m", "skillopt_ci", "check", "--quiet", "-o", "skill=/dev/zero"],
         cwd=checkout.folder,
         capture_output=True,
         text=True,
@@ -186,7 +186,7 @@ def test_a_disk_without_room_for_temporary_files_is_told(checkout: Checkout) -> 
 
 def test_an_output_in_ascii_is_written_to(workshop: Workshop) -> None:
     checkout = workshop.checkout()
-    code, told = printed(checkout, "validate", "", PYTHONIOENCODING="ascii")
+    code, told = printed(checkout, "check", "", PYTHONIOENCODING="ascii")
     assert code == 0, told
 
 
@@ -206,15 +206,15 @@ def test_a_skill_that_the_output_cannot_hold_is_not_printed(
 @pytest.mark.parametrize(
     "words",
     [
-        ("-c", f"{LONG}.yaml", "validate"),
-        ("-o", f"skill={LONG}.md", "validate"),
+        ("-c", f"{LONG}.yaml", "check"),
+        ("-o", f"skill={LONG}.md", "check"),
         ("init", "--yes", "-c", "x.yaml", "--skill", f"{LONG}.md"),
-        ("-o", r'skill="a\0b"', "validate"),
-        ("-o", r'tasks.train="a\0b.jsonl"', "validate"),
+        ("-o", r'skill="a\0b"', "check"),
+        ("-o", r'tasks.train="a\0b.jsonl"', "check"),
         ("-o", r'cache.path="a\0b"', "eval", "skills/SKILL.md", "--split", "test"),
-        ("-o", "skill=loop", "validate"),
+        ("-o", "skill=loop", "check"),
         ("-o", r'git.author_name="a\0b"', "step"),
-        ("-o", r'git.base="a\0b"', "validate"),
+        ("-o", r'git.base="a\0b"', "check"),
         ("step", "--notes", "/dev/zero"),
         ("step", "--rollouts", "/dev/zero"),
         ("eval", LONG, "--split", "test"),
@@ -239,7 +239,7 @@ POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\ns
 
 def test_a_pointer_of_git_lfs_is_no_task_file(checkout: Checkout, cli: Cli) -> None:
     checkout.write("more.jsonl", POINTER)
-    done = cli(checkout.folder, "validate", "-o", "tasks.test=more.jsonl")
+    done = cli(checkout.folder, "check", "-o", "tasks.test=more.jsonl")
     assert done.code == 2, said(done)
     assert "git lfs pull" in done.out
 
@@ -253,7 +253,7 @@ def test_a_pointer_of_git_lfs_is_not_evaluated(checkout: Checkout, cli: Cli) -> 
 
 def test_a_pointer_of_git_lfs_is_no_skill(workshop: Workshop, cli: Cli) -> None:
     checkout = workshop.checkout(skill=POINTER)
-    done = cli(checkout.folder, "validate")
+    done = cli(checkout.folder, "check")
     assert done.code == 2, said(done)
     assert "git lfs pull" in done.out + done.err
 
@@ -263,7 +263,7 @@ def test_a_skill_that_git_lfs_keeps_is_told_where_it_was_fetched(
 ) -> None:
     checkout = workshop.checkout(skill=POINTER)
     checkout.write("skills/SKILL.md", "# The skill\n")
-    done = cli(checkout.folder, "validate")
+    done = cli(checkout.folder, "check")
     assert done.code == 2, said(done)
     assert "kept by Git LFS" in done.out
     assert ".gitattributes" in done.out
@@ -290,7 +290,7 @@ def test_a_deeply_nested_event_is_passed_over(checkout: Checkout, cli: Cli) -> N
 
 @pytest.mark.parametrize(
     ("command", "read_only"),
-    [("step", ".git"), ("validate", ".git/objects"), ("step", ".git/refs")],
+    [("step", ".git"), ("check", ".git/objects"), ("step", ".git/refs")],
 )
 def test_a_repository_for_reading_alone_is_told(
     checkout: Checkout, command: str, read_only: str

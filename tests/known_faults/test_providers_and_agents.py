@@ -38,9 +38,9 @@ def target(checkout: Checkout, **role: Any) -> None:
     configured(checkout, model={"target": made, "optimizer": SIMULATED})
 
 
-def findings(cli: Cli, checkout: Checkout, part: str, command: str = "doctor") -> str:
-    """What a command has against a part."""
-    done = cli(checkout.folder, command, "--json")
+def findings(cli: Cli, checkout: Checkout, part: str) -> str:
+    """What `check --probe` has against a part."""
+    done = cli(checkout.folder, "check", "--probe", "--json")
     return "\n".join(
         one["text"]
         for one in json.loads(done.out)["findings"]
@@ -72,7 +72,7 @@ def test_the_address_of_anthropics_protocol_may_end_in_v1(
     checkout: Checkout, cli: Cli, api: ModelApi
 ) -> None:
     target(checkout, provider="anthropic", base_url=f"{api.url}/v1")
-    cli(checkout.folder, "doctor")
+    cli(checkout.folder, "check", "--probe")
     assert set(api.paths) == {"/v1/messages"}
 
 
@@ -83,7 +83,7 @@ def test_headers_take_values_from_the_environment(
     monkeypatch.setenv("GATEWAY_TEAM", "blue-team")
     url = api.url if provider == "anthropic" else f"{api.url}/v1"
     target(checkout, provider=provider, base_url=url, headers={"x-team": "the ${GATEWAY_TEAM}"})
-    cli(checkout.folder, "doctor")
+    cli(checkout.folder, "check", "--probe")
     assert [sent.get("x-team") for sent in api.headers] == ["the blue-team"]
 
 
@@ -110,7 +110,7 @@ def test_minimaxs_refused_key_is_one(checkout: Checkout, cli: Cli, api: ModelApi
 
 def test_qwens_thinking_is_refused(checkout: Checkout, cli: Cli, api: ModelApi) -> None:
     target(checkout, provider="qwen", base_url=f"{api.url}/v1", thinking=True)
-    done = cli(checkout.folder, "doctor")
+    done = cli(checkout.folder, "check", "--probe")
     assert done.code == 2
     assert "Qwen (Alibaba Cloud) has no switch for `thinking: true`" in done.out + done.err
     assert not api.bodies
@@ -189,6 +189,6 @@ def test_an_address_is_no_key(
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
     agent(checkout, "claude-code", "echo '2.1.197 (Claude Code)'\n")
-    done = cli(checkout.folder, "doctor", "--offline", "--json")
+    done = cli(checkout.folder, "check", "--json")
     told = [one["text"] for one in json.loads(done.out)["findings"] if one["part"] == "agent"]
     assert any("no key" in text for text in told)

@@ -86,8 +86,8 @@ class Tree:
             subprocess.run(["git", *words], cwd=self.folder, check=True)
 
     def errors(self, config: str, *parts: str) -> list[str]:
-        """What `validate` has against a file, or against these parts of it."""
-        done = self.cli(self.folder, "-c", config, "validate", "--json")
+        """What `check` has against a file, or against these parts of it."""
+        done = self.cli(self.folder, "-c", config, "check", "--json")
         return [
             f"{one['part']}: {one['text']}"
             for one in json.loads(done.out)["findings"]

@@ -144,14 +144,14 @@ def test_texts_that_repeat_are_compared_in_time(line: str) -> None:
 def test_aliases_that_expand_past_a_limit_are_refused(checkout: Checkout) -> None:
     checkout.write("skillopt.yaml", f"{{{LAUGHS}}}")
     with time_limit(5):
-        done = in_process(checkout.folder, "validate")
+        done = in_process(checkout.folder, "check")
     assert done.returncode == 2, done.stderr
     assert "alias" in done.stdout + done.stderr
 
 
 def test_aliases_of_an_override_are_refused_as_well(checkout: Checkout) -> None:
     with time_limit(5):
-        done = in_process(checkout.folder, "validate", "-o", f"train={{{LAUGHS}}}")
+        done = in_process(checkout.folder, "check", "-o", f"train={{{LAUGHS}}}")
     assert done.returncode == 2, done.stderr
     assert "alias" in done.stdout + done.stderr
 
@@ -160,7 +160,7 @@ def test_aliases_of_a_task_file_are_refused_as_well(checkout: Checkout) -> None:
     task = f"{{id: a0, prompt: Item 0 of kind a, references: a0, metadata: {{{LAUGHS}}}}}"
     checkout.write("tasks/train.yaml", f"[{task}]")
     # in a process of its own: texts are joined where no signal is heard
-    line = ("validate", "-o", "tasks.train=tasks/train.yaml")
+    line = ("check", "-o", "tasks.train=tasks/train.yaml")
     done = skillopt_ci(checkout.folder, *line, seconds=20)
     assert done.returncode == 2, done.stderr
     assert "alias" in done.stdout + done.stderr

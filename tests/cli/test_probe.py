@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from computer_kinds import computers
 
-from skillopt_ci.cli.check import Finding
-from skillopt_ci.cli.doctor import ask_roles, check_git
+from skillopt_ci.cli.check import check_git
+from skillopt_ci.cli.findings import Finding
+from skillopt_ci.cli.probe import ask_models
 from skillopt_ci.config.models import Models
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.redaction import unchanged
@@ -38,11 +39,11 @@ def models(model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Models
 
 
 def ask(models: Models, **environ: str) -> list[Finding]:
-    answers = asyncio.run(ask_roles(models, environ, Path(), unchanged))
+    answers = asyncio.run(ask_models(models, environ, Path(), unchanged))
     return [finding for one in answers for finding in one.findings]
 
 
-def test_ask_roles_calls_every_role_once(models: Models, model_server: ModelServer) -> None:
+def test_ask_models_calls_every_role_once(models: Models, model_server: ModelServer) -> None:
     found = ask(models, PROBE_KEY=KEY)
     assert [one.part for one in found] == ["model.target", "model.optimizer", "model.judge"]
     assert found[0].text.startswith("m answered in ")
@@ -50,7 +51,7 @@ def test_ask_roles_calls_every_role_once(models: Models, model_server: ModelServ
     assert len(model_server.prompts) == 3
 
 
-def test_ask_roles_names_the_variable_of_a_wrong_key_and_hides_the_key(
+def test_ask_models_names_the_variable_of_a_wrong_key_and_hides_the_key(
     models: Models, model_server: ModelServer
 ) -> None:
     model_server.trouble = lambda prompt: (401, f"Incorrect API key provided: {KEY}")
@@ -60,7 +61,7 @@ def test_ask_roles_names_the_variable_of_a_wrong_key_and_hides_the_key(
     assert KEY not in str(found)
 
 
-def test_ask_roles_goes_on_after_a_role_that_fails(
+def test_ask_models_goes_on_after_a_role_that_fails(
     models: Models, model_server: ModelServer
 ) -> None:
     calls = iter([(500, "down"), None, None])
@@ -70,14 +71,16 @@ def test_ask_roles_goes_on_after_a_role_that_fails(
     assert found[0].exit_code is ExitCode.INFRASTRUCTURE
 
 
-def test_ask_roles_calls_no_role_without_its_key(models: Models, model_server: ModelServer) -> None:
+def test_ask_models_calls_no_role_without_its_key(
+    models: Models, model_server: ModelServer
+) -> None:
     found = ask(models)
     assert {(one.level, one.exit_code) for one in found} == {("error", ExitCode.USAGE)}
     assert all("PROBE_KEY" in one.text for one in found)
     assert model_server.prompts == []
 
 
-def test_ask_roles_says_what_an_empty_answer_may_mean(
+def test_ask_models_says_what_an_empty_answer_may_mean(
     models: Models, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(model_server, "answer", lambda system, prompt: "")
@@ -111,7 +114,7 @@ def errors(done: Done) -> list[str]:
 def test_every_role_is_asked_once_and_told_about(
     cli: Cli, checkout: Checkout, server: ModelServer
 ) -> None:
-    done = cli(checkout.folder, "doctor", "--json")
+    done = cli(checkout.folder, "check", "--probe", "--json")
     assert (done.code, errors(done), done.json["ready"]) == (0, [], True)
     found = roles(done)["optimizer"]
     assert (found["provider"], found["model"], found["key"]) == ("openai", "m", "key in DEMO_KEY")
@@ -125,7 +128,7 @@ def test_every_role_is_asked_once_and_told_about(
 def test_people_get_lines_and_a_conclusion(
     cli: Cli, checkout: Checkout, server: ModelServer
 ) -> None:
-    done = cli(checkout.folder, "doctor")
+    done = cli(checkout.folder, "check", "--probe")
     assert done.code == 0
     for words in ("skillopt-ci ", "git version", "m answered in", "no price is known", "Ready to"):
         assert words in done.out
@@ -135,7 +138,9 @@ def test_people_get_lines_and_a_conclusion(
 def test_a_missing_key_is_one_role_s_error_and_no_call_is_made(
     cli: Cli, checkout: Checkout, server: ModelServer
 ) -> None:
-    done = cli(checkout.folder, "doctor", "--json", "-o", "model.target.api_key_env=NOT_THERE")
+    done = cli(
+        checkout.folder, "check", "--probe", "--json", "-o", "model.target.api_key_env=NOT_THERE"
+    )
     (error,) = errors(done)
     assert (done.code, "NOT_THERE, which is not set" in error) == (2, True)
     assert [roles(done)[role]["answered"] for role in ("target", "optimizer")] == [False, True]
@@ -153,7 +158,7 @@ def test_a_key_from_a_file_is_used_and_not_told(
             *("-o", f"model.{role}.api_key_env=null"),
         )
     ]
-    done = cli(checkout.folder, "doctor", "--json", *options)
+    done = cli(checkout.folder, "check", "--probe", "--json", *options)
     assert done.code == 0
     assert roles(done)["target"]["key"] == "key in the file key.txt"
     assert server.keys == {f"Bearer {KEY}-of-the-file"}
@@ -168,7 +173,7 @@ def test_what_the_server_has_against_it_is_told_without_the_key(
     cli: Cli, checkout: Checkout, server: ModelServer, status: int, code: int, words: str
 ) -> None:
     server.trouble = lambda prompt: (status, f"no: {KEY}")
-    done = cli(checkout.folder, "doctor", "--json")
+    done = cli(checkout.folder, "check", "--probe", "--json")
     assert done.code == code
     assert all(words in one for one in errors(done))
     assert KEY not in done.out + done.err
@@ -181,18 +186,20 @@ def test_a_server_that_is_not_there_is_named(
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
         url = f"http://127.0.0.1:{port}/v1"
-        done = cli(checkout.folder, "doctor", "--json", "-o", f"model.optimizer.base_url={url}")
+        done = cli(
+            checkout.folder, "check", "--probe", "--json", "-o", f"model.optimizer.base_url={url}"
+        )
     assert done.code == 5
     (error,) = errors(done)
-    assert f"nobody can be reached at 127.0.0.1, port {port}" in error
-    assert "model.optimizer.base_url" in error
+    assert "the connection failed" in error
+    assert url in error
 
 
 def test_an_optimizer_that_cannot_keep_to_the_contract_is_no_optimizer(
     cli: Cli, checkout: Checkout, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "answer", lambda system, prompt: "Hello!")
-    done = cli(checkout.folder, "doctor", "--json")
+    done = cli(checkout.folder, "check", "--probe", "--json")
     assert done.code == 2
     (error,) = errors(done)
     assert "not the JSON object that was asked for" in error
@@ -200,7 +207,7 @@ def test_an_optimizer_that_cannot_keep_to_the_contract_is_no_optimizer(
 
 
 def test_offline_nobody_is_asked(cli: Cli, checkout: Checkout, server: ModelServer) -> None:
-    done = cli(checkout.folder, "doctor", "--offline", "--json")
+    done = cli(checkout.folder, "check", "--json")
     assert (done.code, roles(done), server.prompts) == (0, {}, [])
     assert any(one["part"] == "model.target" for one in done.json["findings"])
 
@@ -209,7 +216,7 @@ def test_a_key_that_cannot_be_hidden_is_said_and_not_shown(
     cli: Cli, checkout: Checkout, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DEMO_KEY", "letmein")
-    done = cli(checkout.folder, "doctor", "--json")
+    done = cli(checkout.folder, "check", "--probe", "--json")
     warnings = [one["text"] for one in done.json["findings"] if one["part"] == "secrets"]
     assert "so short or plain" in warnings[0]
     assert "letmein" not in done.out + done.err
@@ -219,13 +226,13 @@ def test_a_configuration_that_cannot_be_read_is_the_only_error(
     cli: Cli, checkout: Checkout
 ) -> None:
     checkout.write("skillopt.yaml", "run: [\n")
-    done = cli(checkout.folder, "doctor", "--json")
+    done = cli(checkout.folder, "check", "--probe", "--json")
     assert done.code == 2
     assert len(errors(done)) == 1
 
 
 def test_simulated_models_are_ready_and_cost_nothing(cli: Cli, untrained: Any) -> None:
-    done = cli(untrained, "doctor", "--json")
+    done = cli(untrained, "check", "--probe", "--json")
     assert done.code == 0
     assert roles(done)["target"]["price"]["source"] == "simulated"
 
@@ -248,7 +255,7 @@ def script(path: Path, text: str) -> Path:
 
 def look(cli: Cli, folder: Path, *overrides: str) -> Done:
     options = [word for one in overrides for word in ("-o", one)]
-    return cli(folder, "doctor", "--offline", "--json", *options)
+    return cli(folder, "check", "--json", *options)
 
 
 def found(done: Done, part: str, level: str | None = None) -> list[str]:
@@ -358,7 +365,7 @@ def test_programs_as_models_are_found(
         *(f"model.target.{key}=null" for key in ("api_key_env", "base_url")),
     )
     done = look(cli, bare, *role)
-    assert f"its program is {path}" in found(done, "model.target", "ok")
+    assert f"claude-code: {path}" in found(done, "model.target", "ok")[0]
     path.unlink()
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     (error,) = found(look(cli, bare, *role), "model.target", "error")

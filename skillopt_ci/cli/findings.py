@@ -1,0 +1,87 @@
+"""What a check finds, and how a command prints all of it."""
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import click
+
+from skillopt_ci.cli.options import Globals, wants_colour
+from skillopt_ci.errors import ExitCode, SkilloptError
+from skillopt_ci.sanitize import harmless
+from skillopt_ci.text import plural
+
+_COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
+_TEXT_STARTS = 26
+_NARROWEST = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report; ``exit_code`` is what an error of its kind ends a command with."""
+
+    part: str
+    level: Literal["ok", "warning", "error"]
+    text: str
+    exit_code: ExitCode = ExitCode.DONE
+    blocks: bool = False
+    """A warning that a check gets over and a training step does not: a key that is missing."""
+
+
+def failed(part: str, error: SkilloptError) -> Finding:
+    """The finding that ``error`` amounts to."""
+    return Finding(part, "error", str(error), error.exit_code)
+
+
+def mend(part: str, text: str) -> Finding:
+    """An error that the user can mend."""
+    return Finding(part, "error", text, ExitCode.USAGE)
+
+
+def up_to_error(part: str, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings; an error that ends them is the last one."""
+    try:
+        yield from findings
+    except SkilloptError as error:
+        yield failed(part, error)
+
+
+def exit_code(findings: Sequence[Finding]) -> ExitCode:
+    """What the command ends with: the user's own errors go before those of the world."""
+    codes = {finding.exit_code for finding in findings}
+    return min(codes - {ExitCode.DONE}, default=ExitCode.DONE)
+
+
+def print_findings(findings: Sequence[Finding], settings: Globals) -> None:
+    """Print a line for each finding, coloured by its level, and a conclusion."""
+    colour, wrapper = wants_colour(sys.stdout, settings.environ), None
+    if sys.stdout.isatty():
+        width = max(shutil.get_terminal_size().columns - _TEXT_STARTS, _NARROWEST)
+        # paths and addresses stay whole, to be copied
+        wrapper = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+    for finding in findings:
+        if settings.verbosity >= 0 or finding.level != "ok":
+            mark = f"{finding.level:<7}"
+            mark = click.style(mark, fg=_COLOURS[finding.level]) if colour else mark
+            lines = harmless(finding.text).split("\n")
+            if wrapper is not None:
+                lines = [part for line in lines for part in wrapper.wrap(line) or [""]]
+            text = f"\n{'':<{_TEXT_STARTS}}".join(lines)
+            click.echo(f"{mark}  {finding.part:<15}  {text}")
+    if settings.verbosity >= 0:
+        click.echo(f"\n{_conclusion(findings, settings.same_run)}")
+
+
+def _conclusion(findings: Sequence[Finding], same_run: str) -> str:
+    levels = [finding.level for finding in findings]
+    errors, warnings = levels.count("error"), levels.count("warning")
+    if errors:
+        return f"{plural(errors, 'error')}, {plural(warnings, 'warning')}."
+    besides = f" ({plural(warnings, 'warning')})" if warnings else ""
+    blocking = dict.fromkeys(finding.part for finding in findings if finding.blocks)
+    if blocking:
+        return f"Nothing else to mend{besides}, but no step can start: see {', '.join(blocking)}."
+    return f"Ready to train{besides}: skillopt-ci step{same_run}"
