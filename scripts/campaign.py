@@ -285,9 +285,10 @@ def record_of(repository: Path, calls: int = 0, seconds: float = 0.0) -> Twin:
 def finish(trial: Trial, twin: Twin, *, lost_calls: int = 0, same_trees: bool = True) -> None:
     """Train the rest undisturbed; hold the branch, here and on the remote, against the twin's."""
     trial.trouble.fault_rate = trial.trouble.damage_rate = 0.0
-    code = trial.run("run")
-    if code not in {0, 3}:
-        raise Failed(f"the undisturbed command ends with {code}")
+    # a kill of the whole group takes the remote's git along, which no code host's dies of
+    for lock in trial.remote.rglob("*.lock"):
+        lock.unlink()
+    ended(trial.begin("run"), {0, 3})
     for repository in (trial.clone, trial.remote):
         left = record_of(repository)
         if left.skill != twin.skill or left.verdicts != twin.verdicts:

@@ -105,9 +105,8 @@ def _coming(settings: Globals, reader: RunReader) -> Upcoming | None:
             return None
         # no code of the repository runs for a look
         generated = isinstance(tasks, GeneratedTasks)
-        newest_event = reader.history[-1] if reader.history else None
         size = train.train_size if generated else len(load_splits(tasks, loaded.root, train).train)
-        return upcoming(loaded.config, size, reader.state, newest_event)
+        return upcoming(loaded.config, size, reader.state, reader.history)
     except SkilloptError:
         return None  # the run is read from git alone; what comes next is an extra
 

@@ -36,7 +36,7 @@ from skillopt_ci.training.memory import record_of
 from skillopt_ci.training.offline_eval import by_type
 from skillopt_ci.training.plan import last_step
 from skillopt_ci.training.run_context import OpenModels, Run
-from skillopt_ci.training.state import Event, charged, history_entry, record_events
+from skillopt_ci.training.state import Event, charged, finished, history_entry, record_events
 from skillopt_ci.training.trainer import prepare
 
 # The test at the end of a run: initial, best and last skill on tasks that training never used.
@@ -176,7 +176,7 @@ async def finish(run: Run) -> FinishOutcome | None:
     read, before = partial(run.ledger.read, checkout.commit), checkout.state
     earlier, under = run.folder.read_summary(read), tested_under(run)
     tested = earlier is not None and earlier.tested_under == under
-    if tested and checkout.history[-1].kind == "finish":
+    if tested and finished(checkout.history):
         return None
     promoted = run.config.evaluation.eval_test and beats(before.current, before.best)
     if promoted:

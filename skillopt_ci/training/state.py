@@ -222,6 +222,15 @@ class Event:
     seconds: float = 0.0
 
 
+def finished(history: Sequence[HistoryEntry]) -> bool:
+    """Whether the run was finished and has not been trained since.
+
+    A candidate that a lost race left behind may be set aside after the end.
+    """
+    events = (one.kind for one in reversed(history) if one.kind != "set_aside")
+    return next(events, None) == "finish"
+
+
 def history_entry(
     run: Run,
     kind: Literal["start", "step", "notes", "measure", "set_aside", "slow_update", "finish"],

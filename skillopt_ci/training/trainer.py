@@ -6,7 +6,7 @@ last push and finds every answered call in the cache.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Literal, TypeVar
@@ -56,6 +56,7 @@ from skillopt_ci.training.state import (
     decided_snapshots,
     find_candidate,
     find_checkout,
+    finished,
     history_entry,
     push_candidate,
     read_checkout,
@@ -469,8 +470,10 @@ class Upcoming:
     scheduled: bool = False
 
 
-def upcoming(config: Config, n_train: int, state: State, last: HistoryEntry | None) -> Upcoming:
-    """What comes next where nothing is in flight; ``last`` is the newest event of the run."""
+def upcoming(
+    config: Config, n_train: int, state: State, history: Sequence[HistoryEntry]
+) -> Upcoming:
+    """What comes next where nothing is in flight."""
     total = total_steps(n_train, config.train)
     step = state.step + 1 if state.step < total else None
     due = completed_epoch(config, n_train, state)
@@ -480,6 +483,6 @@ def upcoming(config: Config, n_train: int, state: State, last: HistoryEntry | No
     if step is not None:
         stuck = state.step == 0 and no_score_is_higher(config, state.current)
         return Upcoming("nothing_to_learn" if stuck else "step", total, step, due, scheduled)
-    finished = last is not None and last.kind == "finish"
-    work: NextWork = "finish" if config.evaluation.eval_test and not finished else "done"
+    tested = finished(history) or not config.evaluation.eval_test
+    work: NextWork = "done" if tested else "finish"
     return Upcoming(work, total)

@@ -134,7 +134,7 @@ LEFT = {"step": ["step"], "epoch_end": ["slow_update", "step"], "done": []}
 
 def foretold(checkout: Checkout, *overrides: str) -> Upcoming:
     session, history = checkout.session(*overrides), checkout.history()
-    return upcoming(session.config, len(session.splits.train), checkout.state(), history[-1])
+    return upcoming(session.config, len(session.splits.train), checkout.state(), history)
 
 
 def test_every_step_does_what_was_foretold(checkout: Checkout) -> None:

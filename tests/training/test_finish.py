@@ -143,6 +143,23 @@ def test_a_candidate_in_flight_comes_first(checkout: Checkout) -> None:
         end(checkout)
 
 
+def test_a_candidate_set_aside_after_the_end_does_not_end_the_run_again(
+    checkout: Checkout, model_server: ModelServer
+) -> None:
+    checkout.step(*PLAIN)
+    checkout.stop(*PLAIN)
+    left = checkout.ref("skillopt-candidate/demo")
+    # the same, as another machine proposed it
+    other = checkout.git("commit-tree", f"{left}^{{tree}}", "-p", f"{left}^", "-m", "Another")
+    checkout.run(*PLAIN)
+    ended(checkout)
+    checkout.git("update-ref", "refs/heads/skillopt-candidate/demo", other)
+    model_server.prompts.clear()
+    assert checkout.step(*PLAIN) is None
+    assert end(checkout) is None
+    assert (checkout.kinds()[-2:], model_server.prompts) == (["finish", "set_aside"], [])
+
+
 def test_a_test_that_failed_is_taken_up_again(workshop: Workshop) -> None:
     twin, checkout = workshop.checkout("twin"), workshop.checkout()
     twin.run(*PLAIN)
