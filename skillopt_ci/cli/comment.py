@@ -71,17 +71,20 @@ class Published:
     "GITHUB_REPOSITORY.",
 )
 def comment_command(settings: Globals, publishing: bool) -> None:
-    """Print the comment that shows the run, read from git alone.
+    """Print what the run's pull request says, and its comment, read from git alone.
 
-    With --publish it is posted, together with the pull request and the check. Publishing twice
-    writes nothing twice.
+    With --publish both are posted, together with the check. Publishing twice writes nothing twice.
     """
     links = links_of(settings.environ)
     if not publishing:
         reader = open_reader(settings)
-        shown = showing(settings, reader, links)
-        text = pinned_comment(view(reader), shown.links, inconclusive=shown.inconclusive)
-        settings.tell({"comment": text}, harmless(text))
+        run = view(reader)
+        told = {
+            "title": title(run),
+            "body": body(run, links),
+            "comment": pinned_comment(run, links),
+        }
+        settings.tell(told, harmless("\n\n".join(told.values())))
         return
     # Imported late: PyGithub costs half a second.
     from skillopt_ci.github.client import connect, from_environ  # noqa: PLC0415
@@ -159,8 +162,7 @@ def noting(notes: list[str]) -> Iterator[None]:
 
 def _wanted(run: RunView, showing: Showing) -> WantedPullRequest:
     wishes = showing.wishes
-    chart = wishes.comments != "sticky"
-    text = body(run, showing.links, inconclusive=showing.inconclusive, with_chart=chart)
+    text = body(run, showing.links, inconclusive=showing.inconclusive)
     return WantedPullRequest(
         head=f"skillopt/{run.state.run}",
         base=run.base,

@@ -199,7 +199,7 @@ def _parts(view: EvaluationView, links: Links) -> Iterator[str]:
         yield SIMULATED
     if view.sides:
         yield _pairs(*(found.tasks for _, found in view.sides))
-    used = f"used {inline(usage_text(view.usage))}"
+    used = f"used {inline(usage_text(view.usage))}" if view.usage.calls else ""
     yield f"<sub>{join(used, links.run('workflow run'), by=' · ')}</sub>"
 
 

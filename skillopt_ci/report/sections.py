@@ -28,6 +28,7 @@ from skillopt_ci.report.words import (
     event_name,
     follows,
     note_outcomes,
+    rules,
     stage_gist,
 )
 from skillopt_ci.text import cost_text, plural, rounded, score
@@ -49,7 +50,9 @@ def event_section(run: RunView, links: Links, entry: HistoryEntry) -> Section:
     if view is not None:
         words, sha = f"{icon(entry)} {inline(f'{view.name}: {view.verdict}')}", view.place.verdict
     if step:
-        words, sha = f"{icon(entry)} {inline(entry.verdict)}", run.place(entry.step).verdict
+        edits = plural(entry.edits, "change") if entry.edits else ""
+        words = join(f"{icon(entry)} {inline(entry.verdict)}", edits, by=" · ")
+        sha = run.place(entry.step).verdict
     cells = (
         f"{entry.step}" if step else "–",
         score(entry.score_before),
@@ -60,9 +63,10 @@ def event_section(run: RunView, links: Links, entry: HistoryEntry) -> Section:
     if view is None:
         return Section("", "", row) if step else Section(words, words, row)
     headline = inline(view.headline).replace(view.name, f"<b>{view.name}</b>", 1)
-    count = view.record.proposal.change_count if isinstance(view.record, StepRecord) else 0
-    changes, cost = plural(count, "change") if count else "", cost_text(view.record.usage.cost_usd)
-    summary = join(f"{icon(entry)} {headline}", changes, inline(cost), by=" · ")
+    record, cost = view.record, view.record.usage.cost_usd
+    changes = "; ".join(rules(record.proposal)) if isinstance(record, StepRecord) else record.gist
+    spent = inline(cost_text(cost)) if cost else ""
+    summary = join(f"{icon(entry)} {headline}", inline(changes, 160), spent, by=" · ")
     full, short = event_body(view, links), _fact_table(view, links)
     return Section(details(summary, full), details(summary, short), row)
 
@@ -95,7 +99,8 @@ def event_body(view: EventView, links: Links) -> str:
 
 
 def _fact_table(view: EventView, links: Links) -> str:
-    rows, place = fact_cells((*view.gate, *view.work, view.used)), view.place
+    used = (view.used,) if view.record.usage.calls else ()
+    rows, place = fact_cells((*view.gate, *view.work, *used)), view.place
     if stages := stage_gist(view.record.accounts):
         rows.append(("↳ by stage", inline(stages, 500)))
     named = (

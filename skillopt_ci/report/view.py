@@ -376,10 +376,6 @@ def run_facts(run: RunView) -> Iterator[Fact]:
     current, best = state.current.measurement, state.best.measurement
     started = "–" if first is None else score_text(run.first_score, first.tasks)
     now = with_pessimistic(score_text(current.score, current.n), current)
-    yield Fact("score", f"{started} → {now} ({state.current.origin})")
-    yield from (Fact("beware", sentence) for sentence in reservations(current))
-    if best.score > current.score:
-        yield Fact("best", f"{score_text(best.score, best.n)} ({state.best.origin})")
     if (found := run.summary) is not None:
         told = [
             score_text(one.test.hard, one.test.n)
@@ -390,6 +386,10 @@ def run_facts(run: RunView) -> Iterator[Fact]:
             began = ", from where training began" if since else ""
             after = f"after step {found.step}{began}, tasks kept out of training"
             yield Fact("test", f"{' → '.join(told)} ({after})")
+    yield Fact("score", f"{started} → {now} ({state.current.origin})")
+    yield from (Fact("beware", sentence) for sentence in reservations(current))
+    if best.score > current.score:
+        yield Fact("best", f"{score_text(best.score, best.n)} ({state.best.origin})")
     yield Fact("steps", run.counts_text)
     yield Fact("epoch", f"{state.epoch}")
     yield Fact("used by the whole run" if since else "used", usage_text(state.usage))

@@ -215,11 +215,11 @@ def quoted(text: str, limit: int) -> str:
     return one_line(text.lstrip("#-*> \n"), limit).rstrip(" .")
 
 
-def gist(edits: Sequence[EditRecord]) -> str:
+def gist(edits: Sequence[EditRecord], limit: int = 60) -> str:
     told = (
-        f"drop “{quoted(edit.target, 60)}”"
+        f"drop “{quoted(edit.target, limit)}”"
         if edit.op == "delete"
-        else quoted(edit.content, 60) or "empty text"
+        else quoted(edit.content, limit) or "empty text"
         for edit in edits
     )
     return "; ".join(told) or "no change"
@@ -255,10 +255,15 @@ def edit_fate(edit: EditRecord) -> str:
 
 def headline(proposal: ProposalRecord) -> str:
     """What a step did to the document, in a few words of the model's own."""
-    body = "; ".join(rewriting(proposal))
+    return "; ".join(rules(proposal)) or "no change"
+
+
+def rules(proposal: ProposalRecord, limit: int = 60) -> tuple[str, ...]:
+    """Each change of a step in words of the model's own: what people take for the rules."""
+    found = rewriting(proposal)
     if proposal.mode == "patch":
-        body = gist(proposal.applied_edits) if proposal.applied_edits else ""
-    return "; ".join(filter(None, (body, notes_gist(proposal)))) or "no change"
+        found = tuple(gist((edit,), limit) for edit in proposal.applied_edits)
+    return tuple(filter(None, (*found, notes_gist(proposal, limit))))
 
 
 def rewriting(proposal: ProposalRecord) -> tuple[str, ...]:
@@ -297,13 +302,13 @@ def effect_text(effect: Effect | EffectRecord) -> str:
     return f"{effect.mean:+.3f} ± {spread} (95 %), helps with {percent(effect.helpful)}"
 
 
-def notes_gist(proposal: ProposalRecord) -> str:
+def notes_gist(proposal: ProposalRecord, limit: int = 60) -> str:
     """What a step reminds of, in a few words of the model's own; empty if of nothing new."""
     notes = proposal.notes
     if notes is None or not notes.added:
         return ""
     noun = "note" if len(notes.added) == 1 else "notes"
-    return f"{noun} " + "; ".join(f"“{one_line(note, 60).rstrip(' .')}”" for note in notes.added)
+    return f"{noun} " + "; ".join(f"“{one_line(note, limit).rstrip(' .')}”" for note in notes.added)
 
 
 def reminders(proposal: ProposalRecord) -> Iterator[str]:

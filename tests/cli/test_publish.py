@@ -61,7 +61,7 @@ def test_a_run_is_shown_by_pull_request_comment_and_check(place: Place) -> None:
     published = place.publish(place.run())
     (pull,), (check,) = place.hub.pulls.values(), place.hub.checks.values()
     assert published == Published(published.report, pull["number"], ())
-    assert pull["title"] == "Train ledger skill: 0.10 → 0.30 on 40 tasks (2 merged, 1 reverted)"
+    assert pull["title"] == "ledger: new and 1 more rule, +0.200 on 40 selection tasks"
     assert place.hub.own_comments() == [published.report]
     assert check["head_sha"] == place.run().commit
 
@@ -77,7 +77,7 @@ def test_the_next_step_edits_what_is_there(place: Place) -> None:
     place.publish(place.run(1))
     place.publish(place.run(2))
     assert len(place.hub.pulls) == len(place.hub.own_comments()) == 1
-    assert "1 reverted" in place.hub.own_comments()[0]
+    assert "<b>Step 2</b> reverted" in place.hub.own_comments()[0]
 
 
 @pytest.mark.parametrize(
@@ -97,12 +97,9 @@ def test_comments_are_as_wished(place: Place, comments: str, count: int) -> None
     assert len(place.hub.own_comments()) == count
 
 
-def test_the_body_has_the_chart_where_no_comment_shows_it_and_labels_are_put_on(
-    place: Place,
-) -> None:
-    place.publish(place.run(), comments="off", labels=["skill", "training"])
+def test_labels_are_put_on(place: Place) -> None:
+    place.publish(place.run(), labels=["skill", "training"])
     (pull,) = place.hub.pulls.values()
-    assert "xychart" in pull["body"]
     assert pull["labels"] == ["skill", "training"]
 
 
@@ -279,8 +276,10 @@ def test_outside_of_a_workflow_there_are_no_links() -> None:
 def test_it_is_printed_or_published_with_a_token_and_a_repository(cli: Cli, trained: Path) -> None:
     marker = "<!-- skillopt-ci:v1 key=quickstart -->"
     text = cli(trained, "comment").out
-    assert text.startswith(marker)
+    told = cli(trained, "comment", "--json").json
+    assert told["comment"].startswith(marker)
+    assert text.split("\n\n", 1)[0] == told["title"]
+    assert "What <code>ledger</code> learned" in told["body"]
     assert "<b>Step 2</b>" in text
-    assert cli(trained, "comment", "--json").json["comment"].startswith(marker)
     ended = cli(trained, "comment", "--publish")
     assert (ended.code, "GITHUB_REPOSITORY" in ended.err) == (2, True)

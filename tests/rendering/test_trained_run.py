@@ -53,7 +53,7 @@ def test_nothing_that_is_shown_acts(hostile_run: RunView) -> None:
     texts = (
         pinned_comment(hostile_run, LINKS),
         step_comment(hostile_run, LINKS),
-        body(hostile_run, LINKS, with_chart=True),
+        body(hostile_run, LINKS),
         step_check(hostile_run, LINKS).summary,
     )
     assert [problems(text) for text in texts] == [[], [], [], []]

@@ -8,10 +8,15 @@ from hypothesis import strategies as st
 from run_views import REPOSITORY, SHA, TEXTS, entry, plain_run, record, runs
 
 from skillopt_ci.ledger.records import (
+    DifferenceRecord,
     EditRecord,
+    FinalSkill,
+    Measurement,
     ReviewerNoteRecord,
     StepRecord,
+    Summary,
 )
+from skillopt_ci.model.types import Usage
 from skillopt_ci.report.comment import (
     body,
     chart,
@@ -55,9 +60,12 @@ def test_a_comment_on_any_step_is_inert_and_fits(run: RunView) -> None:
     assert problems(text) == []
 
 
-def test_it_says_from_where_to_where_with_how_much_certainty() -> None:
-    text = pinned_comment(plain_run(3), LINKS)
-    assert "0.100 → 0.300 on 40 tasks" in text
+def test_body_and_comment_say_from_where_to_where_and_the_table_stands_once() -> None:
+    text = body(plain_run(3), LINKS)
+    assert "### <code>ledger</code>: 0.100 → 0.300 on 40 tasks" in pinned_comment(
+        plain_run(3), LINKS
+    )
+    assert "| score |" not in pinned_comment(plain_run(3), LINKS)
     assert "| score | 0.100 &#91;0.04, 0.23&#93; n=40 → 0.300 &#91;0.18, 0.45&#93; n=40 (" in text
     assert "| steps | 2 merged, 1 reverted |" in text
 
@@ -96,8 +104,8 @@ def test_simulated_models_are_called_so() -> None:
 def test_scores_from_before_the_tasks_changed_are_not_compared_with() -> None:
     run = plain_run(1)
     again = entry(1, kind="measure", action="measure", score_before=0.2, score_after=0.6)
-    text = pinned_comment(RunView(run.state, (*run.history, again)), LINKS)
-    assert "0.600 → 0.200" in text
+    text = body(RunView(run.state, (*run.history, again)), LINKS)
+    assert "learned: -0.400 on 40 selection tasks" in text
     assert "way of measuring changed" in text
 
 
@@ -157,10 +165,92 @@ def with_skill(path: str) -> RunView:
     return replace(run, state=run.state.model_copy(update={"skill": path}))
 
 
-def test_the_title_says_where_training_stands() -> None:
-    assert title(plain_run(3)) == (
-        "Train ledger skill: 0.10 → 0.30 on 40 tasks (2 merged, 1 reverted)"
+def with_rules(run: RunView, step: int, *rules: str) -> RunView:
+    """``run`` with what a step says to the skill."""
+    edits = tuple(EDIT.model_copy(update={"content": f"- {rule}"}) for rule in rules)
+    steps = [
+        one.model_copy(update={"proposal": one.proposal.model_copy(update={"edits": edits})})
+        if one.step == step
+        else one
+        for one in run.steps
+    ]
+    return replace(run, steps=tuple(steps))
+
+
+def learned(run: RunView) -> str:
+    """What of the body comes before its table."""
+    return body(run, LINKS).split("\n|  |", 1)[0]
+
+
+def test_title_and_body_lead_with_the_rules_and_what_they_brought() -> None:
+    run = with_rules(plain_run(3), 3, "Tax is `VAT` plus the number", "Dates are ISO")
+    run = replace(
+        run, history=(*run.history[:3], run.history[3].model_copy(update={"score_after": 0.4}))
     )
+    assert title(run) == (
+        "ledger: Tax is `VAT` plus the number and 2 more rules, +0.200 on 40 selection tasks"
+    )
+    link = f"{REPOSITORY}/commit/{SHA}"
+    assert learned(run).split("\n\n", 1)[1] == (
+        "### What <code>ledger</code> learned: +0.200 on 40 selection tasks\n\n"
+        f"- **+0.200** on 40 tasks · [step 3]({link})\n"
+        "  - Tax is &#96;VAT&#96; plus the number\n  - Dates are ISO\n"
+        f"- **+0.100** on 40 tasks · [step 1]({link})\n  - new\n"
+    )
+
+
+def test_only_what_base_lacks_was_learned() -> None:
+    run = replace(plain_run(3), base_events=2)
+    assert "step 1" not in learned(run)
+    assert title(replace(run, base_events=4)).startswith("ledger: nothing learned yet, ")
+
+
+def test_a_tested_skill_is_told_by_the_test_which_comes_first_with_its_interval() -> None:
+    run = plain_run(1)
+    tested = Measurement(hard=0.5, soft=0.5, score=0.5, tasks={"t": (0.5, 0.5)})
+    skill = FinalSkill(sha256="now", step=1, origin="step 1", test=tested)
+    first = skill.model_copy(update={"sha256": "first"})
+    run = replace(
+        run,
+        summary=Summary(
+            run="demo",
+            skill="s",
+            simulated=False,
+            step=1,
+            total_steps=1,
+            epoch=1,
+            metric="hard",
+            initial=first,
+            best=skill,
+            last=skill,
+            promoted=False,
+            best_gain=DifferenceRecord(mean=0.25, standard_error=0.05, n=60),
+        ),
+    )
+    assert "learned: +0.250 ± 0.100 (95 %) on 60 test tasks" in body(run, LINKS)
+    assert title(run).endswith("+0.250 on 60 test tasks")
+    assert body(run, LINKS).index("| test |") < body(run, LINKS).index("| score |")
+    moved = run.state.current.model_copy(update={"sha256": "later"})
+    later = replace(run, state=run.state.model_copy(update={"current": moved}))
+    assert "on 40 selection tasks" in title(later)
+
+
+def test_every_folded_step_says_its_change_and_its_scores_and_no_cost_where_there_was_none() -> (
+    None
+):
+    run = with_rules(plain_run(2), 2, "Dates are ISO")
+    folded = re.findall("<summary>(.*)</summary>", pinned_comment(run, LINKS))
+    assert folded == [
+        (
+            "↩️ <b>Step 2</b> reverted: 0.200 → 0.150 on 40 tasks · Dates are ISO"
+            " · <span>$</span>0.2500"
+        ),
+        "✅ <b>Step 1</b> merged, new best: 0.100 → 0.200 on 40 tasks · new · <span>$</span>0.2500",
+    ]
+    free = [one.model_copy(update={"usage": Usage()}) for one in run.steps]
+    text = pinned_comment(replace(run, steps=tuple(free)), LINKS)
+    assert "$" not in text
+    assert "0 calls" not in text
 
 
 def test_the_title_says_when_models_are_simulated() -> None:
@@ -172,7 +262,7 @@ def test_the_title_says_when_models_are_simulated() -> None:
     [("AGENTS.md", "AGENTS.md"), ("a/b/SKILL.md", "b"), ("SKILL.md", "SKILL.md")],
 )
 def test_the_skill_is_called_by_its_folder_or_file(path: str, name: str) -> None:
-    assert title(with_skill(path)).startswith(f"Train {name} skill: ")
+    assert title(with_skill(path)).startswith(f"{name}: ")
 
 
 @pytest.mark.parametrize("path", HOSTILE)
@@ -188,19 +278,14 @@ def test_the_body_compares_the_branches() -> None:
 
 def test_the_body_explains_review_merge_and_stop() -> None:
     text = body(plain_run(1), LINKS)
-    assert "How to review" in text
-    assert "How to merge, and how to stop" in text
-
-
-def test_the_chart_is_shown_where_no_comment_shows_it() -> None:
-    assert "xychart" in body(plain_run(1), LINKS, with_chart=True)
-    assert "xychart" not in body(plain_run(1), LINKS)
+    assert "How to review, guide, merge or stop this" in text
+    assert "xychart" in text
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(run=runs())
 def test_any_record_makes_a_body_that_is_inert_and_fits(run: RunView) -> None:
-    text = body(run, LINKS, with_chart=True)
+    text = body(run, LINKS)
     assert size(text) <= 60_000
     assert problems(text) == []
 
