@@ -12,7 +12,16 @@ from skillopt_ci.cli.main import cli
 _HEAD = """\
 # Command line
 
-Options that every command takes may stand before its name or after it.
+Options that every command takes may stand before its name or after it. Without `--config`, the
+nearest `skillopt.yaml` counts, here or in a folder above, up to the repository's top.
+
+## Shell completion
+
+Commands and options complete with the Tab key once your shell reads one line at its start:
+
+- bash, in `~/.bashrc`: `eval "$(_SKILLOPT_CI_COMPLETE=bash_source skillopt-ci)"`
+- zsh, in `~/.zshrc`: `eval "$(_SKILLOPT_CI_COMPLETE=zsh_source skillopt-ci)"`
+- fish, in `~/.config/fish/config.fish`: `_SKILLOPT_CI_COMPLETE=fish_source skillopt-ci | source`
 
 """
 

@@ -48,24 +48,13 @@ def load_configured(settings: Globals) -> Loaded:
 
     Raises :class:`~skillopt_ci.errors.ConfigError` if there is none or it cannot be used.
     """
-    file = settings.cwd / settings.config
+    file, cwd = settings.config_file, settings.cwd
     if file.exists():
-        return load(file, settings.overrides, settings.environ, settings.run)
-    found = next(_nearby(settings.cwd.absolute(), settings.config.name), None)
+        return load(file, settings.overrides, settings.environ, settings.run, cwd)
     hint = "Write one with `skillopt-ci init`, or name yours with --config."
-    if found is not None:
-        hint = f"There is one elsewhere: --config {os.path.relpath(found, settings.cwd)}"
+    if below := sorted(chain(cwd.glob(f"*/{file.name}"), cwd.glob(f"*/*/{file.name}"))):
+        hint = f"There is one elsewhere: --config {below[0].relative_to(cwd)}"
     raise ConfigError("there is no such file", file=file, hint=hint)
-
-
-def _nearby(folder: Path, name: str) -> Iterator[Path]:
-    """Files called ``name`` above ``folder``, up to the repository's top, and then just below."""
-    for above in (folder, *folder.parents):
-        if (above / name).is_file():
-            yield above / name
-        if (above / ".git").exists():
-            break
-    yield from sorted(chain(folder.glob(f"*/{name}"), folder.glob(f"*/*/{name}")))
 
 
 def roles_of(models: Models) -> Mapping[str, ModelRole]:
@@ -195,7 +184,7 @@ def opened(settings: Globals, *, notes: Path | None = None, locked: bool = False
         if notes is not None:
             run = replace(run, notes=read_notes(settings.cwd / notes))
         with run.ledger.lock() if locked else nullcontext():
-            for text in _uncommitted(run, settings.cwd / settings.config) if locked else ():
+            for text in _uncommitted(run, settings.config_file) if locked else ():
                 observer(Note(text, level="warning"))
             yield run
 

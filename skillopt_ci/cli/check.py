@@ -114,7 +114,8 @@ def check_run(settings: Globals, *, probe: bool = False) -> tuple[list[Finding],
         return [failed("config", error)], []
     config, root = loaded.config, loaded.root
     learn_secrets(settings.redact, loaded, environ)
-    told = [Finding("config", "ok", f"{settings.config}: run {config.run!r}")]
+    name = os.path.relpath(loaded.file, settings.cwd)
+    told = [Finding("config", "ok", f"{name}: run {config.run!r}")]
     told += [Finding("config", "warning", warning) for warning in loaded.warnings]
 
     def check(part: str, findings: Iterable[Finding]) -> None:

@@ -199,7 +199,7 @@ def note_id(said: Comment) -> str:
 
 def showing(settings: Globals, reader: RunReader, links: Links, inconclusive: str = "") -> Showing:
     """What the configuration wants to be shown, and where its tasks are."""
-    if not (settings.cwd / settings.config).is_file():
+    if not settings.config_file.is_file():
         return Showing(links=links, inconclusive=inconclusive)
     loaded = load_configured(settings)
     places = task_places(loaded, reader.ledger.root)

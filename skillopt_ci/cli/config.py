@@ -84,7 +84,9 @@ def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]
         name = PurePosixPath(config).name
         if name in _CONFIGS or name.endswith(_CONFIG_ENDS):
             try:
-                runs += [_read_run(top, config, run) for run in run_names(top / config)]
+                runs += [
+                    _read_run(top, config, run, start) for run in run_names(top / config, start)
+                ]
             except SkilloptError as error:
                 wrong.append(str(error))
     configs, names = defaultdict[str, list[str]](list), defaultdict[str, dict[str, None]](dict)
@@ -114,8 +116,8 @@ def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]
     )
 
 
-def _read_run(top: Path, config: str, name: str) -> FoundRun:
-    loaded = load(top / config, run=name)
+def _read_run(top: Path, config: str, name: str, cwd: Path) -> FoundRun:
+    loaded = load(top / config, run=name, cwd=cwd)
     skill, root = (loaded.root / loaded.config.skill).resolve(), top.resolve()
     inside = skill.is_relative_to(root)
     return FoundRun(name, config, skill.relative_to(root).as_posix() if inside else str(skill))

@@ -19,6 +19,7 @@ from types import FrameType, MappingProxyType
 from typing import Any, cast
 
 import click
+from click.shell_completion import CompletionItem, shell_complete
 
 from skillopt_ci import __version__
 from skillopt_ci.cli.options import Globals, command, wants_colour
@@ -27,6 +28,9 @@ from skillopt_ci.errors import ExitCode, SkilloptError
 from skillopt_ci.redaction import Redact, RedactedStream, unchanged
 from skillopt_ci.sanitize import harmless
 from skillopt_ci.util import lasting_import, nearest
+
+#: The variable by which a shell asks for completions.
+_COMPLETION = "_SKILLOPT_CI_COMPLETE"
 
 
 class LazyGroup(click.Group):
@@ -70,6 +74,15 @@ class LazyGroup(click.Group):
         if typed not in self.lazy and not typed.startswith("-"):
             ctx.fail(f"there is no command {typed!r}. {nearest(typed, self.lazy)}".rstrip())
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete a command's name without importing any, or an option."""
+        named = [
+            CompletionItem(name, help=line)
+            for name, (_, line, group) in self.lazy.items()
+            if group and name.startswith(incomplete)
+        ]
+        return named + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
@@ -281,6 +294,8 @@ def main(args: Sequence[str] | None = None, group: click.Group = cli) -> int:
     open_streams()
     words = list(sys.argv[1:] if args is None else args)
     settings = Globals.of_process()
+    if shell := settings.environ.get(_COMPLETION):
+        return shell_complete(group, {"obj": settings}, "skillopt-ci", _COMPLETION, shell)
     with redacted_streams(settings.redact):
         try:
             with terminate_is_interrupt():

@@ -45,6 +45,21 @@ class Globals:
     redact: Redactor = field(default_factory=Redactor, repr=False)
 
     @property
+    def config_file(self) -> Path:
+        """The configuration: the one that is named, else the nearest one here or above.
+
+        Above is up to the repository's top; without any, the one that would be here.
+        """
+        here = self.cwd / self.config
+        if self.config == DEFAULT_CONFIG and not here.exists():
+            for folder in (self.cwd, *self.cwd.parents):
+                if (folder / self.config).is_file():
+                    return folder / self.config
+                if (folder / ".git").exists():
+                    break
+        return here
+
+    @property
     def same_run(self) -> str:
         """The options that name this run again to another command, with a space before them."""
         words = [] if self.config == DEFAULT_CONFIG else ["-c", str(self.config)]
@@ -110,7 +125,7 @@ def _tell_version(known: Globals, asked: bool) -> NoReturn:
 _OPTIONS = (
     _option(
         "-c --config",
-        "Configuration of the run.  [default: skillopt.yaml]",
+        "Configuration.  [default: skillopt.yaml, here or above]",
         lambda known, file: replace(known, config=file),
         type=FILE,
         metavar="FILE",

@@ -83,10 +83,10 @@ def open_reader(settings: Globals) -> RunReader:
     Raises :class:`RepositoryError` if it has not started or is ambiguous.
     """
     start, git, name = settings.cwd, Git(), settings.run
-    file = settings.cwd / settings.config
+    file = settings.config_file
     # a configuration that is merely there may know nothing of the run
     if settings.config != DEFAULT_CONFIG or (
-        file.is_file() and (name is None or name in run_names(file))
+        file.is_file() and (name is None or name in run_names(file, settings.cwd))
     ):
         loaded = load_configured(settings)
         learn_secrets(settings.redact, loaded, settings.environ)

@@ -155,7 +155,9 @@ async def _train(run: Run, tell: Callable[[Outcome], None]) -> FinishOutcome | N
 def finish_command(settings: Globals) -> None:
     """Evaluate the last skill, test the initial, best and last one, and summarize the run.
 
-    One commit records it. Ends with 3 when nothing changed since the run was finished.
+    `run` does this after the last step unless `evaluation.eval_test` is false; call it yourself
+    after the last `step`, or to end a run early. One commit records it. Ends with 3 when nothing
+    changed since the run was finished.
     """
     with opened(settings, locked=True) as run:
         outcome = asyncio.run(patiently(run, lambda: finish(run)))
@@ -179,9 +181,9 @@ def print_finish(outcome: FinishOutcome, settings: Globals) -> None:
 def slow_update_command(settings: Globals) -> None:
     """Do the end of an epoch if it is due: slow update and meta skill.
 
-    A scheduler can call it at any time: it ends with 0 when an epoch's end is recorded, merged and
-    reverted alike, and with 3 when none is due. `step` and `run` do the same by themselves unless
-    `schedule.slow_update` is `scheduled`.
+    `step` and `run` do this by themselves unless `schedule.slow_update` is `scheduled`. A scheduler
+    can call it at any time: it ends with 0 when an epoch's end is recorded, merged and reverted
+    alike, and with 3 when none is due.
     """
     with opened(settings, locked=True) as run:
         outcome = asyncio.run(advance(run, only_epoch_end=True))

@@ -371,9 +371,12 @@ _TRANSLATORS = ("skillopt_ci.integrations.skillopt.config:translated",)
 
 
 def _translated(
-    layers: Sequence[Node], overrides: Sequence[Node], environ: Mapping[str, str]
+    layers: Sequence[Node],
+    overrides: Sequence[Node],
+    environ: Mapping[str, str],
+    cwd: Path | None,
 ) -> Translation | None:
-    found = (resolve_name(name)(layers, overrides, environ) for name in _TRANSLATORS)
+    found = (resolve_name(name)(layers, overrides, environ, cwd) for name in _TRANSLATORS)
     return next(filter(None, found), None)
 
 
@@ -382,15 +385,17 @@ def load(
     overrides: Sequence[str] = (),
     environ: Mapping[str, str] = MappingProxyType({}),
     run: str | None = None,
+    cwd: Path | None = None,
 ) -> Loaded:
     """Read ``file`` in skillopt-ci's own form or in SkillOpt's.
 
     Later wins over earlier: bases, the file, its run called ``run``, ``overrides``
     (``section.key=value``) in their order. Of ``environ`` only SkillOpt's variables count, for its
-    form. Raises ConfigError with a line for every problem.
+    form, whose paths start in ``cwd`` if that is given. Raises ConfigError with a line for every
+    problem.
     """
     layers, above = list(read_layers(file)), [parse_override(text) for text in overrides]
-    if found := _translated(layers, above, environ):
+    if found := _translated(layers, above, environ, cwd):
         found = replace(found, tree=choose_run(found.tree, run))
     else:
         chosen = choose_run(reduce(merge, map(with_long_roles, layers)), run)
@@ -406,9 +411,9 @@ def load(
     )
 
 
-def run_names(file: Path) -> tuple[str, ...]:
+def run_names(file: Path, cwd: Path | None = None) -> tuple[str, ...]:
     """The names of the runs in ``file``, in its order."""
     layers = list(read_layers(file))
-    if _translated(layers, (), {}):
-        return (load(file).config.run,)
+    if _translated(layers, (), {}, cwd):
+        return (load(file, cwd=cwd).config.run,)
     return tuple(filter(None, runs_of(reduce(merge, layers))))

@@ -1,11 +1,17 @@
+from __future__ import annotations
+
 import io
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import pytest
 
 from skillopt_ci.cli.main import main
 from skillopt_ci.cli.options import Globals, build_console, command, wants_colour
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Cli
 
 
 @command(cls=click.Group)
@@ -103,3 +109,43 @@ def test_text_is_printed_as_it_is() -> None:
     stream = io.StringIO()
     build_console(stream, {}).print("[red]not markup[/red] :smile: 'x' 42")
     assert stream.getvalue() == "[red]not markup[/red] :smile: 'x' 42\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["check", "config", "estimate", "plan", "status", "log", "show 1", "diff", "best", "comment"],
+)
+def test_a_command_finds_the_configuration_from_a_folder_below(
+    cli: Cli, trained: Path, words: str
+) -> None:
+    found = cli(trained / "skills" / "ledger", *words.split(), "-o", "train.num_epochs=2")
+    assert (found.code, found.err) == (0, "")
+    assert "--config" not in found.out
+
+
+def test_a_configuration_below_is_named_and_not_used(cli: Cli, trained: Path) -> None:
+    found = cli(trained.parent, "config")
+    assert (found.code, found.out) == (2, "")
+    assert "There is one elsewhere: --config repository/skillopt.yaml" in found.err
+
+
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("skillopt-ci s", ["step", "status", "show", "slow-update"]),
+        ("skillopt-ci sim", []),
+        ("skillopt-ci --no", ["--no-progress"]),
+        ("skillopt-ci eval --split tr", ["train"]),
+    ],
+)
+def test_a_shell_completes_commands_options_and_values(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    line: str,
+    completed: list[str],
+) -> None:
+    monkeypatch.setenv("_SKILLOPT_CI_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(line.count(" ")))
+    assert main([]) == 0
+    assert capsys.readouterr().out.split() == [f"plain,{word}" for word in completed]

@@ -275,11 +275,6 @@ def test_what_is_not_there_or_not_meant(
     assert command(checkout, "check", *options).returncode == 2
 
 
-def test_a_configuration_of_a_folder_above_is_found(checkout: Checkout, command: Command) -> None:
-    inner = type(checkout)(checkout.folder / "skills")
-    refused(command(inner, "check"), checkout, 2, "--config ../skillopt.yaml")
-
-
 def test_a_misspelt_skill_is_told_once(checkout: Checkout, command: Command) -> None:
     told = command(checkout, "check", "-o", "skill=skills/SKIL.md").stdout
     assert told.count("error ") == 1

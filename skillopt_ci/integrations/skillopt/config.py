@@ -135,7 +135,10 @@ _Key = tuple[str, str]
 
 
 def translated(
-    layers: Sequence[Node], overrides: Sequence[Node], environ: Mapping[str, str]
+    layers: Sequence[Node],
+    overrides: Sequence[Node],
+    environ: Mapping[str, str],
+    cwd: Path | None = None,
 ) -> Translation | None:
     """The merged configuration in skillopt-ci's own form; None if the files are not SkillOpt's.
 
@@ -168,7 +171,8 @@ def translated(
     shared = {section: Node(given, marks[section]) for section, given in sections.items()}
     result = merge(Node({**derived, **shared}, own.mark), own)
     file = next((layer.mark.file for layer in reversed(layers) if layer.mark.file), Path())
-    result, root = _rooted(result, file.absolute().parent)
+    folder = file.absolute().parent
+    result, root = _rooted(result, folder, cwd or folder)
     return Translation(result, tuple(dict.fromkeys(problems)), tuple(warnings), root)
 
 
@@ -310,14 +314,13 @@ _PATHS = (
 )
 
 
-def _rooted(tree: Node, folder: Path) -> tuple[Node, Path]:
-    """``tree`` and the folder in which its paths start: the working directory, as with SkillOpt.
+def _rooted(tree: Node, folder: Path, here: Path) -> tuple[Node, Path]:
+    """``tree`` and the folder in which its paths start: ``here``, as with SkillOpt.
 
     A path that leads nowhere from there starts in ``folder``, that of the file; if all of them do,
     that is the folder.
     """
-    here, elsewhere = Path.cwd(), list[tuple[tuple[str, ...], Node]]()
-    found = False
+    elsewhere, found = list[tuple[tuple[str, ...], Node]](), False
     for path in _PATHS:
         node = lookup(tree, path)
         if isinstance(node.value, str) and not Path(node.value).is_absolute():
